@@ -12,7 +12,7 @@ using namespace linkscope;
 using namespace linkscope::literals;
 using namespace linkscope::testing;
 
-TEST_CASE("every row builds a valid program for every value of every parameter") {
+TEST_CASE("every row of the benchmark table builds a valid program for every value of every parameter") {
   for (const auto& row : benchmarks())
     for (const auto& memories : row.memories)
       for (const auto& param : row.params)
@@ -38,8 +38,7 @@ TEST_CASE("every row builds a valid program for every value of every parameter")
         }
 }
 
-TEST_CASE(
-    "what a CPU thread copies has as many slices as are asked for, a stream's copies as many as its queue takes") {
+TEST_CASE("a CPU thread copies all requested slices; a stream copies at most as many as its queue holds") {
   const auto slices = [](const char* benchmark, const char* src, const char* src_memory, const char* dst,
                          const char* dst_memory) {
     auto c = copy_case(benchmark, src, src_memory, dst, dst_memory, 8);
@@ -50,7 +49,7 @@ TEST_CASE(
   CHECK(slices("d2h", "gpu:0", "device", "numa:0", "pinned") == 512);
 }
 
-TEST_CASE("a copy in parts has each on a stream of its own, whole words, and none without bytes") {
+TEST_CASE("a split copy has one stream per part, and every part holds at least one whole word") {
   const auto parts = [](u64 bytes, const char* streams) {
     std::vector<u64> found;
     const auto program =
@@ -70,7 +69,7 @@ TEST_CASE("a copy in parts has each on a stream of its own, whole words, and non
   CHECK_THROWS_WITH_AS(parts(1_MiB, "3"), doctest::Contains("streams"), Error);
 }
 
-TEST_CASE("accesses state how many they are, what they ask for and what moves") {
+TEST_CASE("an access pattern states its number of accesses, the bytes requested and the bytes moved") {
   const auto stated = [](const char* width, const char* stride, const char* order, u64 bytes = 4096) {
     auto c = copy_case("read", "numa:0", "pinned", "gpu:0", "device", bytes,
                        {{"width", width}, {"stride", stride}, {"order", order}});
@@ -107,7 +106,7 @@ TEST_CASE("accesses state how many they are, what they ask for and what moves") 
                        doctest::Contains("hold no access of 16 B; ask for more bytes"), Error);
 }
 
-TEST_CASE("both ways: each of two GPUs does the same to the other, and a GPU reads and writes host memory") {
+TEST_CASE("bidirectional: two GPUs access each other alike; with the host, one GPU both reads and writes") {
   const auto both = [](const char* benchmark, const char* src, const char* memory, const char* dst) {
     auto c = copy_case(benchmark, src, memory, dst, "device", 4096, {{"bidirectional", "true"}});
     c.engine = Engine::sm;
@@ -134,7 +133,7 @@ TEST_CASE("both ways: each of two GPUs does the same to the other, and a GPU rea
   CHECK((host.flows[1].src == gpu(0) && host.flows[1].dst == numa(0)));
 }
 
-TEST_CASE("the host thread is where the case says, and otherwise where the memory is") {
+TEST_CASE("the host thread runs on the node that the case names; the default is the node of the memory") {
   for (const auto& [benchmark, there] : {std::pair{"h2d", true}, std::pair{"d2h", false},
                                          std::pair{"host_to_all", true}, std::pair{"all_to_host", false}}) {
     CAPTURE(benchmark);
@@ -150,7 +149,7 @@ TEST_CASE("the host thread is where the case says, and otherwise where the memor
   }
 }
 
-TEST_CASE("what a core has written lasts until it has been copied once") {
+TEST_CASE("cache=dirty and cache=written allow one copy per slice, because a copy changes the cache state") {
   auto c = copy_case("h2h", "numa:0", "pageable", "numa:0", "pinned", 4096, {{"cache", "dirty"}});
   c.footprint_bytes = 64_KiB;
   CHECK(build_program(c).cache == CacheState::dirty);
@@ -162,7 +161,7 @@ TEST_CASE("what a core has written lasts until it has been copied once") {
   CHECK(build_program(c).most_iterations == 0);
 }
 
-TEST_CASE("a prefetch goes in whole pages, as many ranges as there are or fewer, that leave nothing out") {
+TEST_CASE("a prefetch is split into whole pages: at most the requested number of ranges, and they cover all bytes") {
   for (const u64 bytes : {8_KiB, 64_KiB, 1_MiB, 1_MiB + 8, u64{8}, u64{4104}})
     for (const u32 ranges : {0u, 1u, 3u, 8u, 512u}) {
       CAPTURE(bytes);
@@ -183,8 +182,8 @@ TEST_CASE("a prefetch goes in whole pages, as many ranges as there are or fewer,
 }
 
 TEST_CASE(
-    "rows are one of their name, engine and kinds of places and memory, and each has a source and values to choose "
-    "from") {
+    "each combination of name, engine, places and memory kinds occurs in one row; each row has a source and parameter "
+    "values") {
   std::set<std::tuple<std::string_view, Engine, PlaceKind, PlaceKind, MemKind, MemKind>> names;
   for (const auto& row : benchmarks()) {
     for (const auto& [src, dst] : row.memories)
@@ -194,7 +193,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("both directions of a bidirectional copy are real transfers, opposite to each other") {
+TEST_CASE("a bidirectional copy makes two real transfers in opposite directions") {
   auto c = default_case(host_to_device);
   c.params["bidirectional"] = "true";
   const auto program = build_program(c);
@@ -207,7 +206,7 @@ TEST_CASE("both directions of a bidirectional copy are real transfers, opposite 
   CHECK(there.from.region != back.to.region);
 }
 
-TEST_CASE("flows between one place and all GPUs: one a GPU, all at once, and with the opposite ones both ways") {
+TEST_CASE("a copy between one place and all GPUs has one flow per GPU; exchange_all has a second, opposite flow") {
   for (const auto& row : benchmarks()) {
     if (row.relation != Relation::to_all && row.relation != Relation::from_all) continue;
     CAPTURE(row.name);
@@ -230,7 +229,7 @@ TEST_CASE("flows between one place and all GPUs: one a GPU, all at once, and wit
   CHECK_THROWS_AS((void)build_program(c), Error);
 }
 
-TEST_CASE("operations without bytes have none, and the others some") {
+TEST_CASE("operations without a size refuse bytes; operations with a size require bytes") {
   for (const auto& row : benchmarks()) {
     auto c = default_case(row);
     c.bytes = row.sized ? 0 : 8;
@@ -239,14 +238,14 @@ TEST_CASE("operations without bytes have none, and the others some") {
   }
 }
 
-TEST_CASE("the initiator decides whose stream a copy between GPUs is queued on") {
+TEST_CASE("the initiator decides which GPU's stream queues a copy between GPUs") {
   auto c = default_case(device_to_device);
   CHECK(build_program(c).actors[0].place == c.src);
   c.params["initiator"] = "dst";
   CHECK(build_program(c).actors[0].place == c.dst);
 }
 
-TEST_CASE("slices never share a line and cover the footprint up to 512 of them") {
+TEST_CASE("slices do not share a line and cover the footprint; a copy engine uses at most 512 slices") {
   CHECK(slice_stride(8) == 256);
   CHECK(slice_stride(256) == 256);
   CHECK(slice_stride(264) == 512);
@@ -259,7 +258,7 @@ TEST_CASE("slices never share a line and cover the footprint up to 512 of them")
   CHECK(slice_count(8, 0, Engine::ce) == 1);
 }
 
-TEST_CASE("a case that does not fit its row is refused with what would") {
+TEST_CASE("an invalid case is refused, and the message states what is valid") {
   const auto refused = [](auto change, const char* words) {
     auto c = default_case(device_to_device);
     change(c);
@@ -276,7 +275,7 @@ TEST_CASE("a case that does not fit its row is refused with what would") {
   refused([](Case& c) { c.params["peer"] = "perhaps"; }, "peer is on, off, not 'perhaps'");
 }
 
-TEST_CASE("copies by kernel run on the GPU that reads or writes, with the shape that the case asks for") {
+TEST_CASE("SM and TMA copies run on the GPU that reads or writes, with the requested launch shape") {
   for (const auto& row : kernel_copies()) {
     auto c = default_case(row);
     c.params["blocks"] = "16";
@@ -294,7 +293,7 @@ TEST_CASE("copies by kernel run on the GPU that reads or writes, with the shape 
   }
 }
 
-TEST_CASE("calls are made by as many threads as asked for, for the GPU, and no more of them than a queue holds") {
+TEST_CASE("call benchmarks use the requested number of threads and queue at most 512 calls") {
   for (const auto& row : calls()) {
     CAPTURE(row.name);
     auto c = default_case(row);
@@ -323,7 +322,7 @@ TEST_CASE("calls are made by as many threads as asked for, for the GPU, and no m
   }
 }
 
-TEST_CASE("each side of a ping-pong sets the word that the other waits for, in the memory that the case names") {
+TEST_CASE("each side of a ping-pong sets the word that the other side waits for, in the memory that the case names") {
   for (const auto& row : ping_pongs())
     for (const auto& memories : row.memories)
       for (const char* word : {"waiter", "setter"}) {
@@ -362,7 +361,7 @@ TEST_CASE("each side of a ping-pong sets the word that the other waits for, in t
       }
 }
 
-TEST_CASE("bytes are told in the largest unit that they fill") {
+TEST_CASE("bytes_text uses the largest unit that gives at least 1") {
   CHECK(bytes_text(0) == "0 B");
   CHECK(bytes_text(1023) == "1023 B");
   CHECK(bytes_text(1536) == "1.5 KiB");
@@ -370,7 +369,7 @@ TEST_CASE("bytes are told in the largest unit that they fill") {
   CHECK(bytes_text(150'323'855'360) == "140 GiB");
 }
 
-TEST_CASE("programs at once keep their regions, actors and flows apart") {
+TEST_CASE("combined programs keep their regions, actors and flows separate") {
   auto there = default_case(host_to_device), back = default_case(device_to_host);
   const auto one = build_program(there), other = build_program(back);
   const auto all = together({one, other});
@@ -383,7 +382,7 @@ TEST_CASE("programs at once keep their regions, actors and flows apart") {
   CHECK_THROWS_AS((void)together({one, build_program(back)}), Error);
 }
 
-TEST_CASE("peer access is one setting for all programs at once") {
+TEST_CASE("combined programs must agree on peer access") {
   auto on = default_case(device_to_device), off = default_case(device_to_device);
   off.params["peer"] = "off";
   CHECK_THROWS_AS((void)together({build_program(on), build_program(off)}), Error);
@@ -391,7 +390,7 @@ TEST_CASE("peer access is one setting for all programs at once") {
   CHECK_FALSE(together({build_program(off), build_program(default_case(host_to_device))}).peer);
 }
 
-TEST_CASE("copies on several paths at once: a flow and a stream each, between pinned and device memory") {
+TEST_CASE("concurrent copies have one flow and one stream per path, between pinned and device memory") {
   auto c =
       copy_case("concurrent", "numa:0", "pinned", "gpu:0", "device", 4096, {{"with", "numa:0->gpu:1,gpu:2->numa:1"}});
   auto program = build_program(c);

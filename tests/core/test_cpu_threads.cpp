@@ -75,7 +75,7 @@ std::pair<u64, u64> flushes_of_a_line(const std::byte* start, u64 bytes) {
 
 }  // namespace
 
-TEST_CASE("a cold chase by a CPU has every line flushed before every sample") {
+TEST_CASE("a cold CPU pointer chase flushes every line before every sample") {
   const Chase chase{"2MiB", "cold"};
   CHECK(chase.steps_taken() == 1);  // and its warm-up is the one step that loads code
   REQUIRE(chase.run(3, {{8}, {16}}, false).stamps.size() == 6);
@@ -86,7 +86,7 @@ TEST_CASE("a cold chase by a CPU has every line flushed before every sample") {
   CHECK(flushes_of_a_line(chase.memory(), 2_MiB) == std::pair<u64, u64>{6, 6});
 }
 
-TEST_CASE("a hot chase by a CPU has gone through all lines before, and none is flushed") {
+TEST_CASE("a hot CPU pointer chase visits all lines before the first sample and flushes none") {
   for (const auto& [range, bytes] : {std::pair{"2MiB", 2_MiB}, std::pair{"64MiB", 64_MiB}}) {
     const Chase chase{range, "hot"};
     CHECK(chase.steps_taken() == bytes / linkscope_chain_line);
@@ -95,7 +95,7 @@ TEST_CASE("a hot chase by a CPU has gone through all lines before, and none is f
   }
 }
 
-TEST_CASE("a chase by a CPU goes through as many lines as its range has, each once") {
+TEST_CASE("a CPU pointer chase visits every line of its range once") {
   for (const auto& [range, bytes] : {std::pair{"2MiB", 2_MiB}, std::pair{"64MiB", 64_MiB}}) {
     const Chase chase{range, "hot"};
     const u64 lines = bytes / linkscope_chain_line;
@@ -114,7 +114,7 @@ TEST_CASE("a chase by a CPU goes through as many lines as its range has, each on
   }
 }
 
-TEST_CASE("a chase by a CPU that does not end where it should is found") {
+TEST_CASE("verification finds a CPU pointer chase that ends at the wrong line") {
   for (const char* cache : {"cold", "hot"}) {
     const Chase chase{"2MiB", cache};
     CHECK(chase.run(2, {{8}, {16}}).verdict->ok);
@@ -132,7 +132,7 @@ TEST_CASE("a chase by a CPU that does not end where it should is found") {
   }
 }
 
-TEST_CASE("a chase by a CPU that took a step too few or too many is found") {
+TEST_CASE("verification finds a CPU pointer chase with one step too few or too many") {
   for (const int off : {-1, 1}) {
     const Chase chase{"2MiB", "cold"};
     (void)chase.run(1, {{8}});
@@ -142,7 +142,8 @@ TEST_CASE("a chase by a CPU that took a step too few or too many is found") {
   }
 }
 
-TEST_CASE("a copy by a CPU has the slices of its batch flushed before every sample, and no others, at both ends") {
+TEST_CASE(
+    "a cold CPU copy flushes the slices of its batch, and no others, in source and destination before every sample") {
   for (const auto& [src_memory, dst_memory] :
        {std::pair{MemKind::pageable, MemKind::pinned}, std::pair{MemKind::pinned, MemKind::pageable}}) {
     Case c;

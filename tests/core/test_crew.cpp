@@ -10,7 +10,7 @@
 
 using namespace linkscope;
 
-TEST_CASE("a crew does every part once, each by a thread of its own, however often and however late") {
+TEST_CASE("a crew runs every part once per call, each part on its own thread, also after a pause") {
   for (const u32 size : {1u, 2u, 5u}) {
     CAPTURE(size);
     Crew crew{0, size};

@@ -57,7 +57,7 @@ u64 sum_of(u64 words, u64 seed, u64 first_index) {
 
 }  // namespace
 
-TEST_CASE("the copy kernel moves every byte once, and none outside") {
+TEST_CASE("the copy kernel copies every byte once and touches nothing outside") {
   for_all([](const Launch& shape, u64 bytes) {
     const Memory from{bytes}, to{bytes};
     from.fill_with_pattern(bytes);
@@ -66,7 +66,7 @@ TEST_CASE("the copy kernel moves every byte once, and none outside") {
   });
 }
 
-TEST_CASE("the kernel of rows moves every row once to where it goes, and nothing between rows") {
+TEST_CASE("the row-copy kernel copies every row once and touches nothing between rows") {
   struct Shape {
     u64 row, rows, to_pitch, from_pitch, in_plane, to_plane, from_plane;
   };
@@ -102,7 +102,7 @@ TEST_CASE("the kernel of rows moves every row once to where it goes, and nothing
     }
 }
 
-TEST_CASE("the exchange kernel moves every byte once each way, one way by even warps and the other by odd ones") {
+TEST_CASE("the exchange kernel copies every byte once per direction: even warps in one, odd warps in the other") {
   for_all(
       [](const Launch& shape, u64 bytes) {
         const Memory from{bytes}, to{bytes}, back_from{bytes}, back_to{bytes};
@@ -123,7 +123,7 @@ TEST_CASE("the exchange kernel moves every byte once each way, one way by even w
       64);
 }
 
-TEST_CASE("by pieces the exchange kernel copies 16 bytes a thread, which leaves none over") {
+TEST_CASE("with a block per piece, each thread of the exchange kernel copies one vector of 16 bytes") {
   for (const unsigned threads : {64u, 256u, 1024u})
     for (const u64 bytes : {u64{8}, u64{16}, u64{24}, u64{8192}, u64{8200}, u64{100008}}) {
       const u64 each = u64{threads} / 2 * 16;
@@ -141,7 +141,7 @@ TEST_CASE("by pieces the exchange kernel copies 16 bytes a thread, which leaves 
     }
 }
 
-TEST_CASE("the exchange kernel is launched with as many even warps as odd ones") {
+TEST_CASE("the exchange kernel is launched with equal numbers of even and odd warps") {
   unsigned launches = 0;
   for (const auto& row : linkscope::exchanges())
     for (const auto& param : row.params)
@@ -158,7 +158,7 @@ TEST_CASE("the exchange kernel is launched with as many even warps as odd ones")
   CHECK(launches > 10);
 }
 
-TEST_CASE("bulk copies move every byte once, and no stage is fetched into while it is still being written from") {
+TEST_CASE("TMA copies move every byte once, and no stage is refilled while a store still reads it") {
   constexpr u64 piece = 16384 - 128;  // one block, then all of them, do more pieces than there are stages
   for (const unsigned blocks : {1u, 2u, 3u, 7u, 132u})
     for (const u64 bytes : {u64{8}, u64{16}, u64{24}, u64{1000}, piece, piece + 8, piece + 16, 2 * piece, 3 * piece,
@@ -172,7 +172,7 @@ TEST_CASE("bulk copies move every byte once, and no stage is fetched into while 
     }
 }
 
-TEST_CASE("the read kernel reads every byte once, and its sum is that of all words") {
+TEST_CASE("the read kernel reads every byte once and returns the sum of all words") {
   for_all([](const Launch& shape, u64 bytes) {
     const Memory from{bytes};
     from.fill_with_pattern(bytes, 5);
@@ -187,7 +187,7 @@ TEST_CASE("the read kernel reads every byte once, and its sum is that of all wor
   });
 }
 
-TEST_CASE("every word that the read kernel is given counts") {
+TEST_CASE("every word contributes to the sum of the read kernel") {
   constexpr u64 bytes = 4096 + 24;
   const Memory from{bytes};
   for (u64 word = 0; word < bytes / 8; ++word) {
@@ -199,7 +199,7 @@ TEST_CASE("every word that the read kernel is given counts") {
   }
 }
 
-TEST_CASE("the write kernel writes every byte once, with the pattern as it stands from the first word on") {
+TEST_CASE("the write kernel writes every byte once, with the pattern that starts at the given word") {
   for_all([](const Launch& shape, u64 bytes) {
     const Memory to{bytes};
     run(shape, [&] { linkscope_write(to.data(), bytes, 42, 1024); });
@@ -256,7 +256,7 @@ u64 check_each_once(const Memory& memory, const Accesses& kind, u64 count) {
 
 }  // namespace
 
-TEST_CASE("accesses of any width, strided and at random, touch every line once and cause the traffic that is stated") {
+TEST_CASE("accesses of any width, linear, strided or random, touch every line once and cause the stated traffic") {
   for (const auto& kind : kinds)
     for (const u64 bytes : {u64{24}, u64{4096}, u64{100'008}})
       for (const Launch& shape : {Launch{1, 32}, Launch{3, 160}, Launch{7, 64}, Launch{256, 256}}) {
@@ -305,7 +305,7 @@ TEST_CASE("accesses of any width, strided and at random, touch every line once a
       }
 }
 
-TEST_CASE("every half of a word that narrow accesses read counts") {
+TEST_CASE("every 4-byte half of a word in a narrow access pattern contributes to the sum, and no other half") {
   const Memory from{1032};
   for (const u64 stride : {4ull, 128ull})
     for (u64 half = 0; half < 1032 / 4; ++half) {
@@ -318,7 +318,7 @@ TEST_CASE("every half of a word that narrow accesses read counts") {
     }
 }
 
-TEST_CASE("side by side and strided, neighbouring threads make neighbouring accesses; at random they are far apart") {
+TEST_CASE("neighbouring threads access neighbouring lines in strided order, and distant lines in random order") {
   const auto near = [](bool random) {
     const Memory from{1 << 20};
     u64 sum = 0, count = 0, together = 0;
@@ -337,7 +337,7 @@ TEST_CASE("side by side and strided, neighbouring threads make neighbouring acce
   CHECK(near(true) < 0.01);
 }
 
-TEST_CASE("the order at random is one of all lines, the same each time, whatever their number") {
+TEST_CASE("the random order visits every line once, for any number of lines") {
   for (const u64 lines : {1ull, 2ull, 3ull, 31ull, 32ull, 33ull, 1000ull, 65536ull, 65537ull}) {
     CAPTURE(lines);
     const u64 mask = linkscope_line_mask(lines);
@@ -351,7 +351,7 @@ TEST_CASE("the order at random is one of all lines, the same each time, whatever
   }
 }
 
-TEST_CASE("neighbouring threads touch neighbouring vectors, all at once") {
+TEST_CASE("neighbouring threads touch neighbouring vectors of 16 bytes in the same step") {
   constexpr u64 bytes = 64 << 10;
   const Memory from{bytes}, to{bytes}, back_from{bytes}, back_to{bytes};
   from.fill_with_pattern(1);
@@ -375,7 +375,7 @@ TEST_CASE("neighbouring threads touch neighbouring vectors, all at once") {
   }
 }
 
-TEST_CASE("a pattern is filled into every word, and every wrong word is counted") {
+TEST_CASE("the fill kernel writes every word, and the check kernel counts every wrong word") {
   for (const auto& [blocks, threads] : shapes) {
     const u64 bytes = 1'000'024, words = bytes / 8;
     const Memory memory{bytes};
@@ -394,7 +394,7 @@ TEST_CASE("a pattern is filled into every word, and every wrong word is counted"
   }
 }
 
-TEST_CASE("what rows leave is checked word by word, between them too") {
+TEST_CASE("the row-check kernel checks every word, in rows and between rows") {
   // Three slices of four rows in two planes, packed from rows that lie apart; the last row of a slice ends before the slice.
   constexpr u64 row = 24, pitch = 40, plane = 96, slice = 256, slices = 3, untouched = 0xA5A5A5A5A5A5A5A5ull;
   const linkscope_row_copy copy{slice, row, 4, {pitch, 2, plane}, {32, 4, ~0ull}, 128, 512, 2, 9, untouched};
@@ -424,7 +424,7 @@ TEST_CASE("what rows leave is checked word by word, between them too") {
   }
 }
 
-TEST_CASE("a chase visits every line of its chain once, in the order that its verification knows") {
+TEST_CASE("a pointer chase visits every line once, in the order that verification expects") {
   for (const u64 lines : {1ull, 2ull, 4ull, 8192ull})
     for (const Launch& shape : {Launch{1, 32}, Launch{3, 160}, Launch{256, 256}}) {
       CAPTURE(lines);
@@ -452,7 +452,7 @@ TEST_CASE("a chase visits every line of its chain once, in the order that its ve
     }
 }
 
-TEST_CASE("a chase on one SM is that SM's only, in any order of the blocks, and each launch goes on") {
+TEST_CASE("a chase on one SM runs only there, for any order of the blocks, and each launch continues the last one") {
   constexpr u64 lines = 64, steps = 7;
   constexpr unsigned sms = 5;
   const Memory region{lines * linkscope_chain_line};
@@ -475,7 +475,7 @@ TEST_CASE("a chase on one SM is that SM's only, in any order of the blocks, and 
 }
 
 TEST_CASE(
-    "of two blocks that come to one SM the first follows the chain, and of none nobody does and nothing says so") {
+    "if two blocks run on the SM, the first one chases; if no block does, nothing is accessed and the turn stays") {
   const Memory region{64 * linkscope_chain_line};
   const auto start = reinterpret_cast<u64>(region.data());
   run({1, 1}, [&] { linkscope_fill_chain(region.data(), 64); });
@@ -497,7 +497,7 @@ TEST_CASE(
   sm_of_block.clear();
 }
 
-TEST_CASE("hardly a step of a chain goes where a prefetcher would have been: to a line next to the one before") {
+TEST_CASE("less than 1 % of chase steps stay within 16 lines, so a prefetcher of neighbouring lines gains nothing") {
   CHECK(linkscope_chain_line == 256);  // and two lines of 128 B lie between its loads
   for (const u64 lines : {8192ull, 262144ull}) {
     u64 near = 0;

@@ -11,7 +11,7 @@ using namespace linkscope;
 using namespace linkscope::literals;
 using namespace linkscope::testing;
 
-TEST_CASE("each direction is driven from the side and by the CPU that its case names") {
+TEST_CASE("each direction is initiated by the place and the CPU that the case names") {
   auto c = default_case(device_to_device);
   c.params["bidirectional"] = "true";
   for (const bool by_source : {true, false}) {
@@ -39,7 +39,7 @@ TEST_CASE("each direction is driven from the side and by the CPU that its case n
   CHECK(build_program(c).actors[0].cpu == c.dst);
 }
 
-TEST_CASE("every flow is a measured one of the bytes of its case, from where its data come to where they go") {
+TEST_CASE("every flow is measured, has the bytes of its case, and has the source and destination of its copy") {
   auto c = default_case(host_to_device);
   c.params["bidirectional"] = "true";
   const auto program = build_program(c);
@@ -56,7 +56,7 @@ TEST_CASE("every flow is a measured one of the bytes of its case, from where its
   }
 }
 
-TEST_CASE("flows that run together have each their own noise, and CPU threads that of the host") {
+TEST_CASE("concurrent flows have independent noise, and CPU threads have the noise of the host") {
   auto machine = toy();
   machine["costs"]["event_us"] = 0;
   const auto both =
@@ -88,7 +88,7 @@ TEST_CASE("flows that run together have each their own noise, and CPU threads th
   CHECK(time_of(*make_sim(machine, 1), both, 1) != time_of(*make_sim(toy(), 1), both, 1));
 }
 
-TEST_CASE("the regions at one place have to fit together") {
+TEST_CASE("all regions at one place together must fit its memory") {
   const auto why =
       make_sim(toy(), 1)->supports(build_program(copy_case("local", "gpu:0", "device", "gpu:0", "device", 5_GiB / 2)));
   CHECK(why.why_not.find("the program wants 20 GiB there") != std::string::npos);  // twice four slices; half of it fits

@@ -38,7 +38,7 @@ void is(double seconds, double us) { CHECK(seconds * 1e6 == doctest::Approx(us).
 
 }  // namespace
 
-TEST_CASE("a call costs what the file says, more by its amount, and nothing of what it queues") {
+TEST_CASE("a call costs what the machine file states plus its amount; the work that it queues costs nothing") {
   const auto sim = make_sim(toy(), 1);
   const auto each = [&](const Program& program) { return slope(*sim, program); };
   is(each(call("launch")), 3);
@@ -55,13 +55,13 @@ TEST_CASE("a call costs what the file says, more by its amount, and nothing of w
   is(each(of("copy_call", Engine::cpu, "gpu:0", "device", "numa:0", "pinned", {{"size", "8B"}})), 2);
 }
 
-TEST_CASE("threads that launch at once have the driver in turns: for 1 of the 3 us of a launch") {
+TEST_CASE("concurrent launches hold the driver's lock in turns, for 1 of the 3 us of a launch") {
   const auto sim = make_sim(toy(), 1);
   for (const auto& [threads, us] : {std::pair{"1", 3.0}, {"2", 3.0}, {"4", 4.0}, {"8", 8.0}})
     is(slope(*sim, call("launch", {{"threads", threads}}), 64), us);
 }
 
-TEST_CASE("who waits for a kernel waits until it has ended, and several end one after the other") {
+TEST_CASE("a wait ends when the last kernel has ended, and kernels of one stream run one after the other") {
   const auto sim = make_sim(toy(), 1);
   is(slope(*sim, call("launch_to_end")), 3 + 7);
   auto two = call("launch_to_end");
@@ -73,7 +73,7 @@ TEST_CASE("who waits for a kernel waits until it has ended, and several end one 
   is(slope(*slow, two), 3 + 7 + 6);  // the second begins when the first ends
 }
 
-TEST_CASE("a copy that a call queues arrives, and is counted on its link") {
+TEST_CASE("a copy that a call queues delivers its bytes and is counted on its link") {
   const auto sim = make_sim(toy(), 1);
   const auto session = sim->prepare(of("copy_call", Engine::cpu, "numa:0", "pinned", "gpu:0", "device"), "key#0");
   const auto trace = sim->run(*session, {1, {{5}}, true});
@@ -84,7 +84,7 @@ TEST_CASE("a copy that a call queues arrives, and is counted on its link") {
   CHECK(trace.links[0].bytes == 5 * 4096);
 }
 
-TEST_CASE("a word in host memory: the GPU's second look finds it") {
+TEST_CASE("ping-pong through host memory: the GPU's second poll finds the word") {
   // A look of the GPU takes 1.1 us: 0.5 there, 0.1 in the memory, 0.5 back. What it sets takes 0.5 us, and the CPU sees it half
   // a look of its own later at best: just when the GPU's first look for the answer has passed the memory.
   const auto sim = make_sim(toy(), 1);
@@ -95,7 +95,7 @@ TEST_CASE("a word in host memory: the GPU's second look finds it") {
   is(slope(*make_sim(machine, 1), flags("numa:0", "gpu:0", "pinned"), 100), 2 * 4.02);
 }
 
-TEST_CASE("words go to and fro between two processes as they do in one, through memory that they share") {
+TEST_CASE("a ping-pong between two processes through shared memory takes the same time as in one process") {
   const auto sim = make_sim(toy(), 1);
   const auto with_gpu = flags("numa:0", "gpu:0", "shm"), of_cpus = flags("numa:0", "numa:0", "shm");
   CHECK((with_gpu.actors[0].process == 1 && with_gpu.actors[1].process == 0 &&
@@ -109,7 +109,8 @@ TEST_CASE("words go to and fro between two processes as they do in one, through 
         "region r0 is of process 1, and process 0 uses it: pinned memory is not shared");
 }
 
-TEST_CASE("words in GPUs' memories: stores cross the link where who waits has it, looks where who sets has it") {
+TEST_CASE(
+    "ping-pong between GPUs: stores cross the link if the waiter holds the word, polls do if the setter holds it") {
   auto machine = toy();
   machine["link"][2]["latency_us"] = 0.2;
   // Who waits looks every 0.5 us, in the middle of which the store of 0.2 us is there.
@@ -132,7 +133,7 @@ TEST_CASE("words in GPUs' memories: stores cross the link where who waits has it
   CHECK(slope(*near, flags("gpu:0", "gpu:1", "pinned"), 100) > 2e-6);
 }
 
-TEST_CASE("a round trip counts its words on the links that they cross") {
+TEST_CASE("the words of a round trip are counted on the links that they cross") {
   const auto sim = make_sim(toy(), 1);
   const auto session = sim->prepare(flags("gpu:0", "gpu:1", "device"), "key#0");
   const auto trace = sim->run(*session, {1, {{10, 10}}, true});
@@ -140,7 +141,7 @@ TEST_CASE("a round trip counts its words on the links that they cross") {
   for (const auto& link : trace.links) CHECK(link.bytes == 80);
 }
 
-TEST_CASE("who waits in vain gives up") {
+TEST_CASE("a wait for a word that does not come times out") {
   const auto sim = make_sim(toy(), 1);
   auto program = flags("numa:0", "gpu:0", "pinned");
   std::get<Wait>(program.actors[1].loop[0]).value = 100;
@@ -155,13 +156,13 @@ TEST_CASE("who waits in vain gives up") {
   CHECK_THROWS_WITH_AS(sim->run(*session, {1, {{3, 3}}, false}), doctest::Contains("it came too late"), Error);
 }
 
-TEST_CASE("who wait for each other do as many iterations") {
+TEST_CASE("actors that wait for each other must do the same number of iterations") {
   const auto sim = make_sim(toy(), 1);
   const auto session = sim->prepare(flags("gpu:0", "gpu:1", "device"), "key#0");
   CHECK_THROWS_WITH_AS(sim->run(*session, {1, {{3, 4}}, false}), doctest::Contains("wait for each other"), Error);
 }
 
-TEST_CASE("atomic operations: as many as memory or link take, or there and back for each") {
+TEST_CASE("memory or link limit the rate of atomic operations; dependent ones each take a round trip") {
   const auto sim = make_sim(toy(), 1);
   constexpr u64 megabyte = 1'000'000;  // 125 000 additions
   is(slope(*sim, adds("atomic", "gpu:0", {}, megabyte)), 2 + 125 / 4.0);
@@ -180,7 +181,7 @@ TEST_CASE("atomic operations: as many as memory or link take, or there and back 
   is(slope(*make_sim(slower, 1), adds("atomic", "gpu:0", {{"words", "one"}}, megabyte)), 2 + 125 / 0.5);
 }
 
-TEST_CASE("what the model cannot say of calls, words and atomic operations, it says") {
+TEST_CASE("calls, words and atomic operations that the model lacks are not supported, with the reason") {
   const auto why = [](const nlohmann::json& machine, const Program& program) {
     return make_sim(machine, 1)->supports(program).why_not;
   };

@@ -24,7 +24,7 @@ std::vector<Byte> bytes_of(u64 size, u32 generator) {
 
 }  // namespace
 
-TEST_CASE("what was copied is there, and nothing else") {
+TEST_CASE("a copy changes its destination range and nothing else") {
   Contents source{1000, 5}, target{1000, poison_generator};
   target.copy(200, source, 100, 50);
   CHECK(target.check(200, 50, 5, 100).bytes == 0);
@@ -34,7 +34,7 @@ TEST_CASE("what was copied is there, and nothing else") {
   CHECK(target.check(0, 200, poison_generator, 0).bytes == 0);
 }
 
-TEST_CASE("a wrong byte is found and travels with copies") {
+TEST_CASE("a wrong byte is found, and copies of it are wrong too") {
   Contents source{1000, 5}, target{1000, poison_generator}, further{1000, poison_generator};
   target.copy(0, source, 0, 1000);
   target.corrupt(333);

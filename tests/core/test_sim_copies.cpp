@@ -31,18 +31,18 @@ void is_about(double seconds, double us) { CHECK(seconds * 1e6 == doctest::Appro
 
 }  // namespace
 
-TEST_CASE("no copies: two events") {
+TEST_CASE("zero copies cost the two events") {
   const auto sim = make_sim(toy(), 1);
   is(time_of(*sim, h2d("pinned", "gpu:0", 8), 0), 1);
 }
 
-TEST_CASE("a small copy to the GPU goes in the command itself: latency, setup, bytes at 1 GB/s, no change of channel") {
+TEST_CASE("a small copy to the GPU is inline in the command: latency, set-up, bytes at 1 GB/s, no change of channel") {
   const auto sim = make_sim(toy(), 1);
   is(slope(*sim, h2d("pinned", "gpu:0", 512)), 0.5 + 1 + 0.512);
   is(single(*sim, h2d("pinned", "gpu:0", 512)), 0.5 + 1 + 0.512);
 }
 
-TEST_CASE("a larger copy: latency, setup, bytes; alone behind a kernel the change of channel too") {
+TEST_CASE("a larger copy costs latency, set-up and bytes; a single copy after a kernel adds the change of channel") {
   const auto sim = make_sim(toy(), 1);
   is(slope(*sim, h2d("pinned", "gpu:0", megabyte)), 0.5 + 2 + 100);
   is(single(*sim, h2d("pinned", "gpu:0", megabyte)), 0.5 + 2 + 100 + 6);
@@ -53,7 +53,7 @@ TEST_CASE("a larger copy: latency, setup, bytes; alone behind a kernel the chang
   is(single(*sim, d2h("pinned", 8)), 0.5 + 3 + 0.0008 + 6);  // nothing goes inline from the GPU
 }
 
-TEST_CASE("parts of a copy go through the engine one after the other, each with its set-up") {
+TEST_CASE("the parts of a split copy use the copy engine one after the other, each with its set-up") {
   auto machine = toy();
   for (const std::string turns : {"copy", "stream"}) {
     machine["copy"]["turns"] = turns;
@@ -85,7 +85,7 @@ TEST_CASE("copies within a GPU stay in the compute channel") {
   is(slope(*make_sim(machine, 1), program), 1 + 4);
 }
 
-TEST_CASE("both directions have engines of their own; what their links share, they share") {
+TEST_CASE("each direction has its own copy engine, and the joint capacity of the link limits both") {
   const auto program = h2d("pinned", "gpu:0", 100 * megabyte, {{"bidirectional", "true"}});
   is_about(slope(*make_sim(toy(), 1), program, 2), 10000);
   auto machine = toy();
@@ -96,13 +96,13 @@ TEST_CASE("both directions have engines of their own; what their links share, th
   is_about(slope(*make_sim(machine, 1), program, 2), 20000);
 }
 
-TEST_CASE("two streams into one GPU take turns at its one engine for that direction") {
+TEST_CASE("two streams into one GPU take turns at its one copy engine for that direction") {
   const auto sim = make_sim(toy(), 1);
   const auto program = together({h2d("pinned", "gpu:0", megabyte), h2d("pinned", "gpu:0", megabyte)});
   is(slope(*sim, program), 2 * (0.5 + 2 + 100));
 }
 
-TEST_CASE("flows over one link share it; a shared uplink holds for all") {
+TEST_CASE("flows over one link share its rate, and a shared uplink limits all of its flows") {
   auto machine = toy();
   machine["link"][1]["gbps"] = 8;  // numa:0 -> numa:1
   const auto remote = h2d("pinned", "gpu:1", 100 * megabyte), local = h2d("pinned", "gpu:0", 100 * megabyte);
@@ -113,7 +113,7 @@ TEST_CASE("flows over one link share it; a shared uplink holds for all") {
   is_about(slope(*make_sim(machine, 1), together({remote, local}), 2), 100000 / 6.0);
 }
 
-TEST_CASE("peers go directly; without peer access chunk by chunk through the host: fill + n * bottleneck") {
+TEST_CASE("peers copy directly; without peer access, chunks are staged through the host: fill + n * bottleneck") {
   const auto sim = make_sim(toy(), 1);
   is(slope(*sim, d2d(megabyte)), 0.25 + 2.75 + 25);
   is(slope(*sim, d2d(megabyte, {{"initiator", "dst"}})), 0.25 + 2.75 + 25);
@@ -126,7 +126,7 @@ TEST_CASE("peers go directly; without peer access chunk by chunk through the hos
   is(single(*make_sim(machine, 1), d2d(ten_chunks, {{"peer", "off"}})), 10 * (out + in));
 }
 
-TEST_CASE("what the destination queues costs more: all of it where bytes are few, the least where they are many") {
+TEST_CASE("a copy that the destination queues takes extra time, which shrinks with the size down to a minimum") {
   auto machine = toy();
   machine["pull"] = {{"extra_us", 10}, {"overlap", 0.5}, {"least_us", 4}};
   const auto sim = make_sim(machine, 1);
@@ -138,7 +138,7 @@ TEST_CASE("what the destination queues costs more: all of it where bytes are few
   is(single(*sim, d2d(ten_chunks, staged)), single(*make_sim(toy(), 1), d2d(ten_chunks, staged)) * 1e6);
 }
 
-TEST_CASE("what the destination queues is done by the source's engine: from three at once, from one by turns") {
+TEST_CASE("the source's engine does what the destination queues: three sources copy concurrently, one in turns") {
   auto machine = exact(bundled("h200x4"));
   const auto times_of_one = [&](const char* benchmark, const char* src, const char* dst) {
     const auto sim = make_sim(machine, 1);
@@ -153,7 +153,7 @@ TEST_CASE("what the destination queues is done by the source's engine: from thre
   CHECK(times_of_one("one_to_all", "gpu:0", "gpu:all") == doctest::Approx(1));
 }
 
-TEST_CASE("the pageable way to the GPU: the copying thread is the bottleneck, the last chunk's transfer the fill") {
+TEST_CASE("pageable copy to the GPU: the copying thread is the bottleneck, the last chunk's transfer is the fill") {
   const auto sim = make_sim(toy(), 1);
   const double call = 2, thread = 2 + 25.6, transfer = 0.5 + 2 + 10.24;
   is(single(*sim, h2d("pageable", "gpu:0", ten_chunks)), call + 10 * thread + transfer);
@@ -162,33 +162,33 @@ TEST_CASE("the pageable way to the GPU: the copying thread is the bottleneck, th
   is(time_of(*sim, h2d("pageable", "gpu:0", ten_chunks), 0), 4);  // a synchronization with nothing to wait for
 }
 
-TEST_CASE("the pageable way from the GPU returns when the bytes are there") {
+TEST_CASE("pageable copy from the GPU: the call returns when the bytes have arrived") {
   const auto sim = make_sim(toy(), 1);
   const double call = 2, thread = 2 + 20.48, transfer = 0.5 + 3 + 10.24;
   is(single(*sim, d2h("pageable", ten_chunks)), call + transfer + 10 * thread);
   is(slope(*sim, d2h("pageable", ten_chunks)), call + transfer + 10 * thread);
 }
 
-TEST_CASE("a slow link makes the transfer the bottleneck of the pageable way") {
+TEST_CASE("a slow link makes the transfer the bottleneck of a pageable copy") {
   auto machine = toy();
   machine["link"][0]["efficiency"] = 0.08;  // 1 GB/s: 102.4 us a chunk
   is(single(*make_sim(machine, 1), h2d("pageable", "gpu:0", ten_chunks)), 2 + 2 + 25.6 + 10 * (0.5 + 2 + 102.4));
 }
 
-TEST_CASE("pageable copies both ways take turns at the driver's copying thread") {
+TEST_CASE("bidirectional pageable copies take turns at the driver's copying thread") {
   const auto sim = make_sim(toy(), 1);
   const auto both = h2d("pageable", "gpu:0", 10 * ten_chunks, {{"bidirectional", "true"}});
   is_about(single(*sim, both), 100 * (25.6 + 20.48));
 }
 
-TEST_CASE("where the caller copies pageable memory, both ways go on side by side") {
+TEST_CASE("if the caller copies pageable memory, both directions run concurrently") {
   auto machine = toy();
   machine["pageable"]["copied_by"] = "caller";
   const auto both = h2d("pageable", "gpu:0", 10 * ten_chunks, {{"bidirectional", "true"}});
   is_about(single(*make_sim(machine, 1), both), 100 * (2 + 25.6));  // as the slower way alone
 }
 
-TEST_CASE("a call that copies pageable memory has costs of its own where the file says so") {
+TEST_CASE("the machine file can give calls that copy pageable memory a cost of their own") {
   auto machine = toy();
   machine["pageable"]["to_device_us"] = 7;
   machine["pageable"]["from_device_us"] = 0;
@@ -197,7 +197,7 @@ TEST_CASE("a call that copies pageable memory has costs of its own where the fil
   is(slope(*sim, d2h("pageable", ten_chunks)), 0 + (0.5 + 3 + 10.24) + 10 * (2 + 20.48));
 }
 
-TEST_CASE("a CPU thread copies between host memories, slower across") {
+TEST_CASE("a CPU thread copies between host memories, at a lower rate across nodes") {
   const auto sim = make_sim(toy(), 1);
   const auto program = [](const char* to, Params params = {}) {
     return build_program(copy_case("h2h", "numa:0", "pageable", to, "pinned", megabyte, std::move(params)));
@@ -210,9 +210,7 @@ TEST_CASE("a CPU thread copies between host memories, slower across") {
   is(slope(*make_sim(machine, 1), program("numa:0")), 0.1 + 20);
 }
 
-TEST_CASE(
-    "both ways an engine's set-up takes longer while the other direction's is at work; alone, and of bytes in a "
-    "command, it does not") {
+TEST_CASE("a copy engine's set-up takes longer while the other direction's engine works; inline copies are exempt") {
   auto machine = toy();
   machine["copy"]["both_ways_us"] = 1.5;
   machine["copy"]["from_device_us"] = 2;  // so that both directions keep step
@@ -228,7 +226,7 @@ TEST_CASE(
   is(slope(*make_sim(machine, 1), h2d("pinned", "gpu:0", megabyte, both)), 2 * (0.5 + 2 + 100));
 }
 
-TEST_CASE("what is copied after the other direction has ended has nothing beside it") {
+TEST_CASE("copies after the end of the other direction have the unidirectional set-up") {
   auto machine = toy();
   machine["copy"]["both_ways_us"] = 1;
   machine["copy"]["from_device_us"] = 2;
@@ -240,7 +238,8 @@ TEST_CASE("what is copied after the other direction has ended has nothing beside
   is(lasted(2) - lasted(1), 2 * 1);  // two more that have
 }
 
-TEST_CASE("a copy to the host is over when its last bytes are known to be there; the next does not wait for that") {
+TEST_CASE(
+    "a copy to the host ends when its last bytes are known to have arrived; the next copy does not wait for that") {
   auto machine = toy();
   machine["copy"]["arrive_us"] = 0.75;
   const auto sim = make_sim(machine, 1);
@@ -249,7 +248,7 @@ TEST_CASE("a copy to the host is over when its last bytes are known to be there;
   is(single(*sim, h2d("pinned", "gpu:0", megabyte, {{"after", "wait"}})), 0.5 + 2 + 100);
 }
 
-TEST_CASE("the last of a copy's parts of 4 KiB ends later, for each doubling of their number") {
+TEST_CASE("a copy ends later by a constant for each doubling of its number of 4 KiB parts") {
   auto machine = toy();
   machine["copy"]["local_late_us"] = 0.25;
   machine["copy"]["from_device_late_us"] = 0.5;
@@ -264,8 +263,8 @@ TEST_CASE("the last of a copy's parts of 4 KiB ends later, for each doubling of 
 }
 
 TEST_CASE(
-    "small pageable copies to the GPU are in the command: a rate and a set-up of their own up to 64 KiB, and an end "
-    "that is waited for") {
+    "pageable copies to the GPU of up to 64 KiB are inline, with their own rate and set-up; a single copy adds its "
+    "end") {
   auto machine = toy();
   machine["pageable"]["small_gbps"] = 2;
   machine["pageable"]["small_us"] = 0.25;
@@ -278,8 +277,7 @@ TEST_CASE(
   is(single(*sim, h2d("pageable", "gpu:0", 65544)), call + 16.386 + 0.5 + 2 + 6.5544 + 1.25);
 }
 
-TEST_CASE(
-    "memcpy writes past the caches from three quarters of the last level on; one alone waits for its first load") {
+TEST_CASE("memcpy bypasses the caches from 3/4 of the last-level cache; a single copy waits for its first load") {
   auto machine = toy();
   machine["numa"][0]["llc_mib"] = 4;
   machine["numa"][0]["memcpy_stream_gbps"] = 8;
@@ -295,7 +293,7 @@ TEST_CASE(
   is(single(*sim, copy("numa:0", 5000)), 0.1 + 1);
 }
 
-TEST_CASE("a stream on the host's clock waits for the calls") {
+TEST_CASE("with the host's clock, a stream waits for slow calls") {
   auto machine = toy();
   machine["costs"]["call_us"] = 10;
   auto program = h2d("pinned", "gpu:0", 512);
@@ -305,7 +303,7 @@ TEST_CASE("a stream on the host's clock waits for the calls") {
   is(time_of(*sim, program, 1), 10 + 2.012 + 4);
 }
 
-TEST_CASE("a stream that nothing holds: from one event to the next, with the calls that the host makes between them") {
+TEST_CASE("without a gate, the time between a stream's events includes the calls that the host makes between them") {
   const double call = 2, event = 1;
   const auto unheld = [](Case c) {
     c.held = false;
@@ -333,7 +331,7 @@ TEST_CASE("a stream that nothing holds: from one event to the next, with the cal
   is(time_of(*sim, to_gpu("pageable", ten_chunks, both), 1), there + 2 * call + back + event);
 }
 
-TEST_CASE("what the links carried is what the program states") {
+TEST_CASE("the links carry the bytes that the program states") {
   const auto sim = make_sim(toy(), 1);
   const auto carried = [&](const Program& program, u32 n) {
     const auto session = sim->prepare(program, "k#0");
@@ -354,7 +352,7 @@ TEST_CASE("what the links carried is what the program states") {
   CHECK(carried(h2d("pinned", "gpu:0", 4096), 0).empty());
 }
 
-TEST_CASE("the way is the shortest, then the widest, never through a GPU, unless the file says otherwise") {
+TEST_CASE("a route is the shortest, then the widest, never through a GPU, unless the machine file gives another") {
   const auto way = [](const nlohmann::json& machine) {
     const auto sim = make_sim(machine, 1);
     const auto session = sim->prepare(h2d("pinned", "gpu:1", 4096), "k#0");

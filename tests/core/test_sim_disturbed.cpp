@@ -58,7 +58,7 @@ nlohmann::json with_fault(nlohmann::json fault) {
 
 }  // namespace
 
-TEST_CASE("autocorrelated samples hang together as the file says, and scatter no more than alone") {
+TEST_CASE("autocorrelated samples have the stated correlation and the spread of independent samples") {
   auto machine = toy();
   machine["noise"] = {{"sample", {{"rate", 0.02}}}};
   const auto alone = costs(machine, large(), 4000);
@@ -75,7 +75,7 @@ TEST_CASE("autocorrelated samples hang together as the file says, and scatter no
   CHECK(costs(machine, large(), 50) == std::vector<double>(alone.begin(), alone.begin() + 50));
 }
 
-TEST_CASE("bimodal noise: a share of samples, rounds or machines takes so much longer, no other") {
+TEST_CASE("bimodal noise: the stated share of samples, rounds or machines is slower by the stated factor") {
   const double one = calm(), two = 1.25 * one;
   const auto in_second = [&](const std::vector<double>& values) {
     double second = 0;
@@ -102,7 +102,7 @@ TEST_CASE("bimodal noise: a share of samples, rounds or machines takes so much l
   CHECK(in_second(machines) == doctest::Approx(0.3).epsilon(0.2));
 }
 
-TEST_CASE("a ramp: the first samples of a session are slower, less and less") {
+TEST_CASE("ramp: the first samples of a session are slower, by a decreasing factor") {
   const auto machine = with_fault({{"kind", "ramp"}, {"match", "k#0"}, {"samples", 4}, {"factor", 3}});
   const auto found = costs(machine, large(), 6);
   const double once = calm();
@@ -111,7 +111,7 @@ TEST_CASE("a ramp: the first samples of a session are slower, less and less") {
   CHECK(costs(machine, large(), 1, "k#1")[0] == doctest::Approx(once).epsilon(1e-9));
 }
 
-TEST_CASE("throttling: some samples are slower, and the trace says so from then on") {
+TEST_CASE("throttling: some samples are slower, and that trace and all later ones report it") {
   const auto machine =
       with_fault({{"kind", "throttle"}, {"match", "k#0"}, {"after_samples", 2}, {"samples", 3}, {"factor", 2}});
   const double once = calm();
@@ -131,7 +131,7 @@ TEST_CASE("throttling: some samples are slower, and the trace says so from then 
   CHECK_FALSE(told(sim->run(*other, {9, {{1}}, false})));
 }
 
-TEST_CASE("a slow link has a part of its rate, in one direction, whatever crosses it") {
+TEST_CASE("a slow link has the stated fraction of its rate, in one direction, for all traffic") {
   const auto machine = with_fault({{"kind", "slow"}, {"links", {"bus numa:0->gpu:*"}}, {"factor", 0.5}});
   const double bytes = 16 * 1048576.0;
   const auto slower = [&](const std::string& src, const std::string& dst) {
@@ -144,7 +144,7 @@ TEST_CASE("a slow link has a part of its rate, in one direction, whatever crosse
   CHECK(costs(machine, large(), 3)[2] == doctest::Approx(costs(machine, large(), 1)[0]));
 }
 
-TEST_CASE("a flaky link is slow in a share of the samples") {
+TEST_CASE("a flaky link is slow in the stated share of the samples") {
   const auto machine =
       with_fault({{"kind", "flaky"}, {"links", {"bus numa:0->gpu:0"}}, {"factor", 0.5}, {"share", 0.2}});
   const double once = calm(), more = 16 * 1048576.0 / 10e9;
@@ -157,7 +157,7 @@ TEST_CASE("a flaky link is slow in a share of the samples") {
   CHECK(costs(machine, large(), 50) == costs(machine, large(), 50));
 }
 
-TEST_CASE("copies between GPUs that lie: in time, and found out, whether the bytes come late or never") {
+TEST_CASE("verification finds copies between GPUs that end in time but deliver their bytes late or never") {
   for (const u64 late : {u64{0}, u64{1}}) {
     const auto machine = with_fault({{"kind", "lie"}, {"match", "k#0"}, {"after_samples", 2}, {"samples", late}});
     const auto sim = make_sim(machine, 1);
@@ -180,7 +180,7 @@ TEST_CASE("copies between GPUs that lie: in time, and found out, whether the byt
   CHECK_FALSE(sim->run(*session, {1, {{0}}, true}).verdict->checked_bytes == 0);
 }
 
-TEST_CASE("pageable copies peak where their buffer fits the hot CPU cache, and not where it is flushed (CS-38)") {
+TEST_CASE("pageable copies peak at sizes that fit the hot CPU cache, and have no peak if it is flushed (CS-38)") {
   auto machine = toy();
   machine["numa"][0]["llc_mib"] = 8;
   machine["numa"][0]["llc_gbps"] = 20;
@@ -228,7 +228,7 @@ TEST_CASE("pageable copies peak where their buffer fits the hot CPU cache, and n
   }
 }
 
-TEST_CASE("hosts joined by their NICs: each works by itself, and nothing copies between them yet") {
+TEST_CASE("hosts joined by NICs work independently, and copies between them are not supported") {
   auto machine = toy();
   const auto rename = [](nlohmann::json value, auto&& self) -> nlohmann::json {
     if (value.is_string()) {
@@ -273,7 +273,7 @@ TEST_CASE("hosts joined by their NICs: each works by itself, and nothing copies 
   CHECK(sim->supports(program("h2d", "numa:0", "gpu:0")).why_not.find("has no numa:0") != std::string::npos);
 }
 
-TEST_CASE("a disk is a place that ways end at and never pass; nothing moves there yet") {
+TEST_CASE("a route can end at a disk but not pass it, and transfers with a disk are not supported") {
   auto machine = toy();
   machine["disk"] = {{{"places", {"disk:0"}}}};
   machine["link"][1] =

@@ -35,7 +35,8 @@ TEST_CASE("a flow with a cap leaves the rest to the others") {
   check(rates({12}, {{}, {{0}}}, {5}), {5, 12});  // a flow that crosses nothing has its cap
 }
 
-TEST_CASE("the long flow and the short ones (Bertsekas and Gallager, figure 6.11 with other numbers)") {
+TEST_CASE(
+    "one long flow and the short flows share max-min fairly (Bertsekas and Gallager, figure 6.11 with other numbers)") {
   // Link 0 has 1, link 1 has 2. One flow crosses both, one crosses each: the first link makes 0.5 and 0.5, what is left
   // of the second goes to its own flow.
   check(rates({1, 2}, {{{0}, {1}}, {{0}}, {{1}}}), {0.5, 0.5, 1.5});
@@ -43,7 +44,7 @@ TEST_CASE("the long flow and the short ones (Bertsekas and Gallager, figure 6.11
   check(rates({10, 4, 8}, {{{0}, {1}}, {{1}, {2}}, {{0}}, {{2}}}), {2, 2, 8, 6});
 }
 
-TEST_CASE("a weight counts a byte more than once") {
+TEST_CASE("a weight counts a byte several times") {
   check(rates({12}, {{{0, 2}}}), {6});               // a copy within one memory
   check(rates({12}, {{{0, 2}}, {{0, 1}}}), {4, 4});  // equal rates, 8 + 4
 }
@@ -71,7 +72,7 @@ TEST_CASE("a flow's own cap holds from its start") {
   CHECK(fluid.next_end() == doctest::Approx(10));
 }
 
-TEST_CASE("rates that were found before are those of the same flows, and not of a capacity that is no more") {
+TEST_CASE("cached rates are reused for the same flows, but not after a change of capacity") {
   const Path both{{{0, 1}}, never, 0, {}}, one{{{0, 1}, {1, 1}}, never, 0, {}};
   Fluid fluid{{10, 2}};
   for (const double capacity : {10.0, 10.0, 4.0}) {

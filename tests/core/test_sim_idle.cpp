@@ -48,7 +48,7 @@ double asleep(double gap_us, double constant_us) { return 1 - std::exp(-gap_us /
 
 }  // namespace
 
-TEST_CASE("after a gap the host waits for the GPU and the link to wake up, the more the longer it was") {
+TEST_CASE("after an idle gap the host waits for the GPU and the link to wake up, longer after a longer gap") {
   const auto sim = make_sim(sleepy(), 1);
   for (const auto& [gap, us] :
        std::map<std::string, double>{{"0.0001", 100}, {"0.001", 1000}, {"0.01", 10000}, {"0.1", 100000}}) {
@@ -65,7 +65,7 @@ TEST_CASE("after a gap the host waits for the GPU and the link to wake up, the m
   }
 }
 
-TEST_CASE("behind a gate the GPU is awake, and what the gate's word crossed; a bridge is not") {
+TEST_CASE("after a gate the GPU and the link that the gate's word crossed are awake; a bridge is not") {
   const auto sim = make_sim(sleepy(), 1);
   for (const std::string after : {"kernel", "wait"}) {
     const Params busy{{"after", after}}, idle{{"after", after}, {"idle_gap_s", "0.01"}};
@@ -75,13 +75,13 @@ TEST_CASE("behind a gate the GPU is awake, and what the gate's word crossed; a b
   }
 }
 
-TEST_CASE("a machine of which nothing is known wakes at once") {
+TEST_CASE("a machine file without wake times causes no delay") {
   const auto sim = make_sim(toy(), 1);
   const Params host{{"clock", "host"}}, idle{{"clock", "host"}, {"idle_gap_s", "0.1"}};
   CHECK(more(*sim, copy("h2d", "numa:0", "gpu:0", idle), copy("h2d", "numa:0", "gpu:0", host)) == doctest::Approx(0));
 }
 
-TEST_CASE("a gap comes before one operation alone") {
+TEST_CASE("an idle gap is allowed only before a single operation") {
   CHECK_THROWS_WITH_AS(copy("h2d", "numa:0", "gpu:0", {{"mode", "batched"}, {"idle_gap_s", "0.01"}}),
                        doctest::Contains("give mode=single with it"), Error);
   CHECK_THROWS_WITH_AS(copy("h2d", "numa:0", "gpu:0", {{"idle_gap_s", "5"}}),
@@ -100,7 +100,7 @@ TEST_CASE("a gap comes before one operation alone") {
                        Error);
 }
 
-TEST_CASE("a machine file that says how much, but not after which time, is refused") {
+TEST_CASE("a machine file with wake_us but without a valid wake_after_us is refused") {
   auto made = toy();
   made["gpu"][0]["wake_us"] = 20;
   CHECK_THROWS_WITH_AS((void)make_sim(made, 1), doctest::Contains("lacks 'wake_after_us'"), Error);

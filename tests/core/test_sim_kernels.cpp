@@ -27,7 +27,7 @@ constexpr double tile = 32768 * 1e-3;  // us at 1 GB/s
 
 }  // namespace
 
-TEST_CASE("one block copies a tile in what its load and the block itself take") {
+TEST_CASE("one block copies a tile in the time of its load plus the time of the block itself") {
   const auto sim = make_sim(toy(), 1);
   const double setup = 2 + 0.5;  // launch, and the last load
   is(slope(*sim, by_threads("local", "gpu:0", "gpu:0", megabyte, {{"blocks", "1"}})), setup + 1000 / (tile / 0.8));
@@ -37,7 +37,7 @@ TEST_CASE("one block copies a tile in what its load and the block itself take") 
   is(slope(*sim, by_threads("write", "gpu:0", "gpu:0", megabyte, {{"blocks", "1"}})), 2 + 1000 / (tile / 0.6));
 }
 
-TEST_CASE("with a block on every SM memories and links are the limit, as threads get them") {
+TEST_CASE("with a block on every SM, the rate is what SMs reach of memories and links") {
   const auto sim = make_sim(toy(), 1);
   is(slope(*sim, by_threads("local", "gpu:0", "gpu:0", megabyte)),
      2 + 0.5 + 1000 / 250.0);  // half of 1000 GB/s, read and written
@@ -49,7 +49,7 @@ TEST_CASE("with a block on every SM memories and links are the limit, as threads
   is(slope(*sim, by_threads("h2d", "numa:0", "gpu:0", megabyte, {}, Engine::tma)), 2 + 1.1 + 1000 / 5.0);
 }
 
-TEST_CASE("threads may get different parts of a link in each direction") {
+TEST_CASE("SMs can reach a different fraction of a link in each direction") {
   auto machine = toy();
   machine["link"][0]["kernel_back_efficiency"] = 0.2;
   const auto sim = make_sim(machine, 1);
@@ -59,7 +59,7 @@ TEST_CASE("threads may get different parts of a link in each direction") {
   is(slope(*sim, by_threads("write", "gpu:0", "numa:0", megabyte)), 2 + 0.5 + 1000 / 2.5);
 }
 
-TEST_CASE("beyond the reach of a GPU's translations pages wait for their walk, one after the other") {
+TEST_CASE("pages beyond the reach of a GPU's TLB wait for page-table walks, one after the other") {
   auto machine = toy();
   auto& kernel = machine["kernel"];
   const double mib = 1 << 20;
@@ -85,12 +85,12 @@ TEST_CASE("beyond the reach of a GPU's translations pages wait for their walk, o
   is(slope(*sim, by_threads("latency", "numa:0", "gpu:0", 0)), 1.1 + missing * 3.2768);
 }
 
-TEST_CASE("one kernel both ways: each direction has its link") {
+TEST_CASE("a bidirectional kernel has a link for each direction") {
   const auto sim = make_sim(toy(), 1);
   is(slope(*sim, by_threads("exchange", "numa:0", "gpu:0", megabyte)), 2 + 1.1 + 0.5 + 1000 / 5.0);
 }
 
-TEST_CASE("one block both ways: half of its threads each; no more blocks than an SM's threads allow") {
+TEST_CASE("a bidirectional block has half of its threads per direction; an SM's threads limit its number of blocks") {
   const auto sim = make_sim(toy(), 1);
   const double half = tile / 2 / (1.1 + 0.3);  // GB/s: its slowest load, and its own tiles
   is(slope(*sim, by_threads("exchange", "numa:0", "gpu:0", megabyte, {{"blocks", "1"}})),
@@ -102,7 +102,7 @@ TEST_CASE("one block both ways: half of its threads each; no more blocks than an
      2.5 + 1000 / (40 * tile / 0.8));
 }
 
-TEST_CASE("both ways of one kernel are compared") {
+TEST_CASE("verification compares both directions of a bidirectional kernel") {
   auto machine = toy();
   machine["fault"] = {{{"kind", "corrupt"}, {"match", "bad*"}}};
   const auto sim = make_sim(machine, 1);
@@ -110,7 +110,7 @@ TEST_CASE("both ways of one kernel are compared") {
   CHECK(sim->run(*session, {1, {{2}}, true}).verdict->checked_bytes == 2 * 2 * 4096);
 }
 
-TEST_CASE("a step of a chase: there, the memory, and back") {
+TEST_CASE("a chase step takes the latency to the memory, of the memory, and back") {
   const auto sim = make_sim(toy(), 1);
   const auto step = [&](const std::string& src, const std::string& dst, Engine engine) {
     return slope(*sim, by_threads("latency", src, dst, 0, {}, engine), 100);
@@ -122,7 +122,7 @@ TEST_CASE("a step of a chase: there, the memory, and back") {
   is(step("numa:1", "numa:0", Engine::cpu), 0.1 + 2 * 0.25);
 }
 
-TEST_CASE("a chase is as fast on every SM of a model, and on none that it does not have") {
+TEST_CASE("a chase takes the same time on every SM of a model; an SM that the model lacks is refused") {
   const auto sim = make_sim(toy(), 1);  // of 10 SMs
   for (const char* sm : {"0", "5", "9"}) {
     is(slope(*sim, by_threads("latency", "gpu:0", "gpu:0", 0, {{"sm", sm}}), 100), 0.5);
@@ -134,7 +134,7 @@ TEST_CASE("a chase is as fast on every SM of a model, and on none that it does n
           std::string{"gpu:0 has no SM "} + sm + ": it has 10 SMs, numbered from 0");
 }
 
-TEST_CASE("the program of a chase on one SM says so, and one that could not be is refused") {
+TEST_CASE("the text of a program shows the SM of its chase, and an invalid program on one SM is refused") {
   const auto on = [](const char* sm) { return by_threads("latency", "gpu:0", "gpu:0", 0, {{"sm", sm}}); };
   CHECK(to_text(on("33")).find("kernel chase <sms, 1> on SM 33 dependent 1 read r0[0 +2097152] width 8") !=
         std::string::npos);
@@ -154,7 +154,7 @@ TEST_CASE("the program of a chase on one SM says so, and one that could not be i
   refused([](Actor& actor, Kernel&) { actor.kind = ActorKind::cpu_thread; }, "a CPU has no SMs");
 }
 
-TEST_CASE("what the model cannot say, it says") {
+TEST_CASE("kernels that the model lacks are not supported, with the reason") {
   const auto why = [](const nlohmann::json& machine, const Program& program) {
     return make_sim(machine, 1)->supports(program).why_not;
   };
@@ -170,7 +170,7 @@ TEST_CASE("what the model cannot say, it says") {
         std::string::npos);
 }
 
-TEST_CASE("narrow accesses have fewer bytes in flight, and need as long for a tile") {
+TEST_CASE("narrow accesses have fewer bytes in flight and need the same time for a tile") {
   const auto sim = make_sim(toy(), 1);
   const auto read = [&](const char* width, const char* blocks) {
     return slope(*sim, by_threads("read", "gpu:0", "gpu:0", megabyte, {{"width", width}, {"blocks", blocks}}));
@@ -187,9 +187,7 @@ TEST_CASE("narrow accesses have fewer bytes in flight, and need as long for a ti
      2 + 0.5 + 1000 / 5.0);
 }
 
-TEST_CASE(
-    "strided and random accesses move a sector each, half of one where they write to a peer, by requests of their "
-    "own") {
+TEST_CASE("each strided or random access is one request for a sector, or for half a sector if it writes to a peer") {
   auto machine = toy();
   machine["kernel"]["packet_bytes"] = 32;  // of a sector half of the packet, of a line a fifth
   const auto sim = make_sim(machine, 1);
@@ -218,7 +216,7 @@ TEST_CASE(
   CHECK(sim->run(*session, {1, {{1}}, false}).links.at(0).bytes == 32 * 977);
 }
 
-TEST_CASE("at random every access finds its page untranslated, in order every page once") {
+TEST_CASE("random order walks the page table once per access, linear order once per page") {
   auto machine = toy();
   auto& kernel = machine["kernel"];
   kernel["host_reach_mib"] = 2e6 / (1 << 20);
@@ -234,7 +232,7 @@ TEST_CASE("at random every access finds its page untranslated, in order every pa
   is(took("linear", "4096"), 2 + 1.1 + missing * 1000 * 3.2768);
 }
 
-TEST_CASE("both ways peers have a link each, and a GPU and its host too") {
+TEST_CASE("bidirectional accesses have a link per direction, between peers and between a GPU and its host") {
   const auto sim = make_sim(toy(), 1);
   const Params both{{"bidirectional", "true"}};
   is(slope(*sim, by_threads("read", "gpu:0", "gpu:1", megabyte, both)), 2 + 1.0 + 1000 / 40.0);
@@ -242,7 +240,7 @@ TEST_CASE("both ways peers have a link each, and a GPU and its host too") {
   is(slope(*sim, by_threads("read", "numa:0", "gpu:0", megabyte, both)), 2 + 1.1 + 1000 / 5.0);
 }
 
-TEST_CASE("what the L2 holds takes nothing of the memory, as long as it fits") {
+TEST_CASE("data that fits the L2 cache takes no memory bandwidth") {
   auto machine = toy();
   machine["gpu"][0]["l2_mib"] = 2;
   machine["gpu"][0]["l2_gbps"] = 2000;
@@ -271,7 +269,8 @@ TEST_CASE("what the L2 holds takes nothing of the memory, as long as it fits") {
 }
 
 TEST_CASE(
-    "CS-35: with the paper's shape zero-copy is as fast as explicit on AC922, and on S822LC reads are 10 GB/s slower") {
+    "CS-35: with the paper's launch shape, zero-copy equals explicit copies on AC922, and reads are 10 GB/s slower on "
+    "S822LC") {
   const Params paper{{"width", "4"}, {"blocks", "256"}, {"threads", "256"}};
   const auto rate = [&](const char* name, const Program& program) {
     return static_cast<double>(program.flows[0].bytes) / slope(*make_sim(exact(bundled(name)), 1), program) * 1e-9;
@@ -288,7 +287,7 @@ TEST_CASE(
   CHECK(of("s822lc", "write", false, Engine::sm) > 0.93 * of("s822lc", "d2h", false, Engine::ce));
 }
 
-TEST_CASE("a wrong byte in what is only read or written is found as well") {
+TEST_CASE("verification finds a wrong byte in data that is only read or only written") {
   auto machine = toy();
   machine["fault"] = {{{"kind", "corrupt"}, {"match", "bad*"}}};
   const auto sim = make_sim(machine, 1);

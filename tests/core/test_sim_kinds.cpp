@@ -42,7 +42,7 @@ double cost(const nlohmann::json& machine, const Case& c) { return single(*make_
 
 }  // namespace
 
-TEST_CASE("each phase of each kind costs what its calls, pages and blocks do") {
+TEST_CASE("each phase of each memory kind costs the sum of its calls, pages and blocks") {
   const auto machine = with_memory();
   const auto takes = [&](const char* kind, const char* phase, const char* size, double expected,
                          std::map<std::string, std::string> more = {}) {
@@ -84,7 +84,7 @@ TEST_CASE("each phase of each kind costs what its calls, pages and blocks do") {
   }
 }
 
-TEST_CASE("a pool that keeps what was freed gives it again in the same time whatever its size") {
+TEST_CASE("a pool reuses freed memory in the same time for any size") {
   const auto machine = with_memory();
   for (const char* size : {"4KiB", "64MiB"})
     CHECK(cost(machine, allocation("pool", "allocate", size)) == doctest::Approx(6 * us));
@@ -92,7 +92,7 @@ TEST_CASE("a pool that keeps what was freed gives it again in the same time what
   CHECK(cost(machine, allocation("pool", "free", "64MiB")) == doctest::Approx(6 * us));
 }
 
-TEST_CASE("a CPU reads write-combined memory slowly, and a copy engine does not") {
+TEST_CASE("write-combined memory is slow for reads by a CPU, but not for a copy engine") {
   const auto machine = with_memory();
   const auto platform = make_sim(machine, 1);
   const auto rate = [&](const char* benchmark, const char* src, const char* src_memory, const char* dst,
@@ -107,8 +107,7 @@ TEST_CASE("a CPU reads write-combined memory slowly, and a copy engine does not"
 }
 
 TEST_CASE(
-    "copies from and to other kinds of GPU memory are as those of device memory, and huge pages are staged like small "
-    "ones") {
+    "copies of other GPU memory kinds cost the same as of device memory, and huge pages are staged like small pages") {
   const auto platform = make_sim(with_memory(), 1);
   const auto takes = [&](const char* benchmark, const char* src, const char* src_memory, const char* dst,
                          const char* dst_memory) {
@@ -130,7 +129,7 @@ TEST_CASE(
   CHECK(pageable > 1.5 * pinned);
 }
 
-TEST_CASE("huge pages stay in a GPU's reach where ordinary ones do not") {
+TEST_CASE("huge pages stay within the reach of a GPU's TLB where small pages do not") {
   auto machine = with_memory();
   machine["kernel"]["host_reach_mib"] = 4;
   machine["kernel"]["host_page_kib"] = 64;
@@ -144,7 +143,7 @@ TEST_CASE("huge pages stay in a GPU's reach where ordinary ones do not") {
   CHECK(takes("registered") > 1.5 * takes("registered_hugepage"));
 }
 
-TEST_CASE("huge pages that are not reserved are unsupported, with the key that reserves them") {
+TEST_CASE("huge pages that are not reserved are not supported, and the reason names the key that reserves them") {
   const auto platform = make_sim(with_memory(), 1);
   const auto why = [&](const char* pages, const char* size) {
     return platform->supports(build_program(allocation("hugepage", "touch", size, {{"pages", pages}}))).why_not;
@@ -162,7 +161,7 @@ TEST_CASE("huge pages that are not reserved are unsupported, with the key that r
         std::string::npos);
 }
 
-TEST_CASE("everything that is allocated is given back, and while it is there it is counted") {
+TEST_CASE("every allocation is counted while it exists, and is freed") {
   const auto platform = make_sim(with_memory(exact(bundled("h200x2"))), 1);
   const std::vector places{numa(0), gpu(0), gpu(1)};
   const auto none = [&] {
@@ -197,7 +196,7 @@ TEST_CASE("everything that is allocated is given back, and while it is there it 
   CHECK(supported > 40);
 }
 
-TEST_CASE("memory that runs out in the middle is an error of its own kind, and nothing of it stays") {
+TEST_CASE("memory that runs out during a run causes an error of kind memory and leaves nothing allocated") {
   auto machine = with_memory();
   machine["gpu"][0]["memory_gib"] = 0.25;
   const auto platform = make_sim(machine, 1);
@@ -223,7 +222,7 @@ TEST_CASE("memory that runs out in the middle is an error of its own kind, and n
   CHECK(platform->in_use(gpu(0)) == 0);
 }
 
-TEST_CASE("what fails leaves nothing, wherever it fails") {
+TEST_CASE("a failure leaves nothing allocated, at any point") {
   auto machine = with_memory();
   machine["gpu"][0]["memory_gib"] = 0.25;
   const auto platform = make_sim(machine, 1);
@@ -255,7 +254,8 @@ TEST_CASE("what fails leaves nothing, wherever it fails") {
   CHECK(held() == 0);
 }
 
-TEST_CASE("what sharing costs is unsupported where the machine file does not say it, and a phase is its process's") {
+TEST_CASE(
+    "shared memory is not supported without its costs in the machine file, and each phase belongs to one process") {
   auto machine = with_memory();
   for (const char* key : {"export_us", "open_us", "import_us"}) machine["memory"].erase(key);
   const auto bare = make_sim(machine, 1);
@@ -275,7 +275,7 @@ TEST_CASE("what sharing costs is unsupported where the machine file does not say
         "the phase 'open' of ipc memory is done by the process that opens it");
 }
 
-TEST_CASE("a phase that the kind does not have is refused") {
+TEST_CASE("a phase that the memory kind lacks is refused") {
   CHECK_THROWS_WITH_AS((void)build_program(allocation("device", "register", "4KiB")),
                        doctest::Contains("phase is allocate, touch, free, not 'register'"), Error);
   CHECK_THROWS_WITH_AS((void)phase_index(MemKind::managed, "free"),

@@ -74,8 +74,8 @@ TEST_CASE("ac922: local pinned copies reach 72 GB/s, remote ones 41 (CS-28, CS-2
 }
 
 TEST_CASE(
-    "ac922: pageable below pageable to pinned below pinned (CS-30); both ways twice pinned, hardly more pageable "
-    "(CS-31)") {
+    "ac922: pageable is slower than a host copy, and that is slower than pinned (CS-30); bidirectional doubles pinned "
+    "and adds less than 10 % to pageable (CS-31)") {
   const Bench ac922{"ac922"};
   const double pageable = ac922.gbps("h2d", "numa:0.pageable", "gpu:0.device");
   const double host = ac922.gbps("h2h", "numa:0.pageable", "numa:0.pinned");
@@ -96,7 +96,7 @@ TEST_CASE("ac922: local peers gain from peer access (CS-33)") {
 }
 
 // The model has nothing of that run but what all GPUs at once get; how far off it may be stands beside each number.
-TEST_CASE("h200x4: what one copy costs (medians of results/h200x4-standard-a, us)") {
+TEST_CASE("h200x4: the time of one copy (medians of results/h200x4-standard-a, us)") {
   const Bench h200{"h200x4"};
   const std::string host = "numa:0.pinned", gpu = "gpu:2.device", other = "gpu:0.device";
   near(h200.us("h2d", host, gpu, 8), 2.242);
@@ -120,7 +120,8 @@ TEST_CASE("h200x4: what one copy costs (medians of results/h200x4-standard-a, us
   near(h200.us("d2h", gpu, "numa:0.pageable", 8), 7.409, 0.02);
 }
 
-TEST_CASE("h200x4: copies between GPUs that the destination queues (medians of results/h200x4-standard-a, us)") {
+TEST_CASE(
+    "h200x4: the time of a copy between GPUs that the destination queues (medians of results/h200x4-standard-a, us)") {
   const Bench h200{"h200x4"};
   const std::map<u64, double> measured{{4_KiB, 13.13}, {64_KiB, 13.40}, {1_MiB, 14.40},
                                        {4_MiB, 19.74}, {16_MiB, 53.68}, {256_MiB, 688.1}};
@@ -128,7 +129,7 @@ TEST_CASE("h200x4: copies between GPUs that the destination queues (medians of r
     near(h200.us("d2d", "gpu:1.device", "gpu:3.device", bytes, {{"initiator", "dst"}}), us, 0.03);
 }
 
-TEST_CASE("h200x4: what large copies reach (results/h200x4-standard-a, GB/s; at once: anchors)") {
+TEST_CASE("h200x4: the rate of large copies (results/h200x4-standard-a, GB/s; concurrent copies: anchors)") {
   const Bench h200{"h200x4"};
   const std::string host = "numa:0.pinned", gpu = "gpu:1.device", other = "gpu:3.device";
   near(h200.gbps("h2d", host, gpu), 55.57);
@@ -150,7 +151,7 @@ TEST_CASE("h200x4: what large copies reach (results/h200x4-standard-a, GB/s; at 
   CHECK(all_at_once(*h200.sim, true, true) == doctest::Approx(188.2).epsilon(0.01));
 }
 
-TEST_CASE("under noise the median of rounds finds the same") {
+TEST_CASE("with noise, the median of rounds has the same rate") {
   for (const std::string name : {"h200x1", "h200x2", "h200x4", "ac922"}) {
     const auto sim = make_sim(bundled(name), 2);
     for (const u64 bytes : {16_MiB, 256_MiB}) {

@@ -33,7 +33,7 @@ std::string why(const nlohmann::json& machine, const Program& program) {
 
 }  // namespace
 
-TEST_CASE("a GPU's faults come in batches, and their pages over the links") {
+TEST_CASE("a GPU's faults are handled in batches, and their pages cross the links") {
   const auto sim = make_sim(toy(), 1);
   const auto demand = [&](const std::string& src, const std::string& dst, u64 bytes, Params params = {}) {
     return single(*sim, managed("demand", src, dst, bytes, std::move(params)));
@@ -49,7 +49,7 @@ TEST_CASE("a GPU's faults come in batches, and their pages over the links") {
   is(demand("gpu:0", "gpu:1", 1_MiB, {{"peer", "off"}}), 2 + 4 * batch(4, 0.75 + 0.5, 10));  // through numa:1
 }
 
-TEST_CASE("CPU threads fault at the same time, and their pages share the way") {
+TEST_CASE("CPU threads fault concurrently, and their pages share the link") {
   const auto sim = make_sim(toy(), 1);
   const auto demand = [&](const char* threads, u64 bytes) {
     return single(*sim, managed("demand", "gpu:0", "numa:0", bytes, {{"threads", threads}}));
@@ -73,7 +73,7 @@ TEST_CASE("CPU threads fault at the same time, and their pages share the way") {
          1e6);
 }
 
-TEST_CASE("in a block of a CPU's faults each brings as much as is there, threads in one block do not help each other") {
+TEST_CASE("each CPU fault in a block doubles the pages there, and threads in one block do not help each other") {
   auto machine = toy();
   machine["managed"]["cpu_block_pages"] = 16;  // 1 MiB; the first fault in it brings two
   machine["managed"]["cpu_page_us"] = 2;
@@ -102,7 +102,7 @@ TEST_CASE("in a block of a CPU's faults each brings as much as is there, threads
   is(demand("2", 2_MiB, {{"touch", "all"}}), chunk(4, 16, 2) + 32 * page_us / (2 * 5));
 }
 
-TEST_CASE("a CPU's dependent faults go through a block as it does, and a lone one brings what the first does") {
+TEST_CASE("dependent CPU faults double the pages of a block too, and a lone fault brings as many as the first") {
   auto machine = toy();
   machine["managed"]["cpu_block_pages"] = 16;
   machine["managed"]["cpu_page_us"] = 2;  // loads touch what came
@@ -116,7 +116,7 @@ TEST_CASE("a CPU's dependent faults go through a block as it does, and a lone on
   is(step("4KiB", 1024), (4 * 15.5 + 16 * page_us / 4 + 252 * 0.1) / 256);
 }
 
-TEST_CASE("a prefetch goes in pieces through the copy engine") {
+TEST_CASE("the copy engine moves a prefetch in pieces") {
   const auto sim = make_sim(toy(), 1);
   const auto prefetch = [&](const std::string& src, const std::string& dst, u64 bytes, Params params = {}) {
     return single(*sim, managed("prefetch", src, dst, bytes, std::move(params)));
@@ -129,7 +129,7 @@ TEST_CASE("a prefetch goes in pieces through the copy engine") {
   is(prefetch("gpu:0", "gpu:1", 1_MiB, {{"peer", "off"}}), 30 + 8 * (5 + 0.75 + 0.5 + 2 * page_us / 10));
 }
 
-TEST_CASE("a kernel that touches another GPU's pages starts as the file says, its faults are the same") {
+TEST_CASE("a kernel that touches another GPU's pages has a launch cost of its own and the same fault cost") {
   auto machine = toy();
   const auto demand = [&](const char* src) {
     return single(*make_sim(machine, 1), managed("demand", src, "gpu:1", 1_MiB));
@@ -140,7 +140,7 @@ TEST_CASE("a kernel that touches another GPU's pages starts as the file says, it
   CHECK(demand("numa:0") == from_host);
 }
 
-TEST_CASE("over NVLink alone, pages go from GPU to GPU directly, peer access or not") {
+TEST_CASE("pages move directly between GPUs if the route is NVLink only, with and without peer access") {
   auto machine = toy();
   const auto prefetch = [&](const char* peer) {
     return single(*make_sim(machine, 1), managed("prefetch", "gpu:0", "gpu:1", 1_MiB, {{"peer", peer}}));
@@ -160,7 +160,7 @@ TEST_CASE("over NVLink alone, pages go from GPU to GPU directly, peer access or 
   is(prefetch("off"), 30 + 8 * (5 + 0.75 + 0.5 + 2 * page_us / 10));
 }
 
-TEST_CASE("both ways at once each direction has its link") {
+TEST_CASE("bidirectional page moves have a link per direction") {
   const auto sim = make_sim(toy(), 1);
   const auto times = [&](const Program& program) {
     const auto session = sim->prepare(program, "key#0");
@@ -185,7 +185,7 @@ TEST_CASE("the latency of a fault is that of a batch of one page") {
   is(slope(*sim, managed("fault_latency", "gpu:0", "numa:0", 0), 100), 15.5 + 2 * page_us / 4);  // what a fault brings
 }
 
-TEST_CASE("nearer steps find part of their pages there: the page of before, and what came with it") {
+TEST_CASE("short steps find pages that the faults before them brought") {
   const auto sim = make_sim(toy(), 1);
   const auto step = [&](const char* src, const char* dst, const char* apart) {
     return slope(*sim, managed("fault_latency", src, dst, 0, {{"step", apart}}), 1024);
@@ -214,8 +214,7 @@ TEST_CASE("the first fault in a region and in a block costs more") {
 }
 
 TEST_CASE(
-    "each of a batch of ranges takes as long as a prefetch of its own, and no piece is of two of them; what is "
-    "discarded is not sent") {
+    "each range of a batch costs a prefetch of its own, no piece spans two ranges, and discarded pages are not sent") {
   const auto sim = make_sim(toy(), 1);
   const auto prefetch = [&](Params params) {
     return single(*sim, managed("prefetch", "numa:0", "gpu:0", 1_MiB, std::move(params)));
@@ -231,7 +230,8 @@ TEST_CASE(
   for (const auto& link : trace.links) CHECK(link.bytes == 0);
 }
 
-TEST_CASE("MB-7: what advice makes of a GPU's accesses: pages come, are accessed from afar after a fault, or without") {
+TEST_CASE(
+    "MB-7: by advice, a GPU's accesses move pages, access them remotely after a fault, or remotely without a fault") {
   const auto sim = make_sim(toy(), 1);
   const auto bytes_and_time = [&](const char* src, const char* access, Params params) {
     params["access"] = access;
@@ -267,8 +267,7 @@ TEST_CASE("MB-7: what advice makes of a GPU's accesses: pages come, are accessed
 }
 
 TEST_CASE(
-    "advice to CPU threads: pages come, or where CPUs reach a GPU's memory are accessed there, mapped ahead or by "
-    "faults") {
+    "by advice, CPU accesses move pages, or access them in GPU memory if CPUs reach it, mapped ahead or by faults") {
   const auto bytes_and_time = [](const nlohmann::json& machine, Params params) {
     const auto sim = make_sim(machine, 1);
     const auto program = managed("demand", "gpu:0", "numa:0", 1_MiB, std::move(params));
@@ -317,7 +316,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("every sample begins with the pages at home, and has no more iterations than there are pages for") {
+TEST_CASE("every sample begins with the pages at home, and the number of pages limits its iterations") {
   const auto sim = make_sim(toy(), 1);
   const auto program = managed("demand", "numa:0", "gpu:0", 1_MiB);
   const auto session = sim->prepare(program, "key#0");
@@ -325,13 +324,14 @@ TEST_CASE("every sample begins with the pages at home, and has no more iteration
   for (u32 sample = 0; sample < 3; ++sample)
     is(trace.at(sample, 0, 0).exit_s - trace.at(sample, 0, 0).enter_s, 1 + 2 + 4 * batch(4));
   CHECK(trace.verdict->ok);
-  CHECK_THROWS_WITH_AS((void)sim->run(*session, {1, {{2}}, false}), doctest::Contains("allows at most 1 per sample"), Error);
+  CHECK_THROWS_WITH_AS((void)sim->run(*session, {1, {{2}}, false}), doctest::Contains("allows at most 1 per sample"),
+                       Error);
   const auto chain = sim->prepare(managed("fault_latency", "numa:0", "gpu:0", 0), "key#0");
   CHECK_NOTHROW((void)sim->run(*chain, {1, {{512}}, false}));
   CHECK_THROWS_AS((void)sim->run(*chain, {1, {{513}}, false}), Error);
 }
 
-TEST_CASE("pages that are there cost no fault, and half of them half") {
+TEST_CASE("resident pages cost no fault; half of the pages resident cost half of the faults") {
   const auto sim = make_sim(toy(), 1);
   auto program = managed("demand", "numa:0", "gpu:0", 512_KiB);
   program.most_iterations = 0;
@@ -341,7 +341,7 @@ TEST_CASE("pages that are there cost no fault, and half of them half") {
   is(single(*sim, program), 2 + batch(4));
 }
 
-TEST_CASE("links carry whole pages, there and home again") {
+TEST_CASE("links carry whole pages, to the destination and back home") {
   const auto sim = make_sim(toy(), 1);
   const auto session = sim->prepare(managed("demand", "numa:0", "gpu:0", 100_KiB), "key#0");
   const auto links = sim->run(*session, {2, {{1}}, false}).links;
@@ -350,7 +350,7 @@ TEST_CASE("links carry whole pages, there and home again") {
   CHECK(links[1].bytes == 2 * 64_KiB);      // the second sample's begin
 }
 
-TEST_CASE("what the model cannot say of managed memory, it says") {
+TEST_CASE("managed memory that the model lacks is not supported, with the reason") {
   const auto small = managed("demand", "numa:0", "gpu:0", 1_MiB);
   CHECK(why(toy(), small).empty());
   auto without = toy();
@@ -380,7 +380,7 @@ TEST_CASE("what the model cannot say of managed memory, it says") {
   CHECK(why(toy(), three).find("one other place") != std::string::npos);
 }
 
-TEST_CASE("a wrong byte in a page that has moved is found") {
+TEST_CASE("verification finds a wrong byte in a page that has moved") {
   auto machine = toy();
   machine["fault"] = {{{"kind", "corrupt"}, {"match", "bad*"}}};
   const auto sim = make_sim(machine, 1);

@@ -7,7 +7,7 @@
 using namespace linkscope;
 using namespace linkscope::sim;
 
-TEST_CASE("the same numbers on every computer") {
+TEST_CASE("random numbers are the same on every computer") {
   CHECK(hash(1, "h2d/ce/numa:0.pinned->gpu:0.device/8#0") == hash(1, "h2d/ce/numa:0.pinned->gpu:0.device/8#0"));
   CHECK(hash(1, "a#0") != hash(1, "a#1"));
   CHECK(hash(1, "a#0") != hash(2, "a#0"));

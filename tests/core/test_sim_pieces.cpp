@@ -32,7 +32,7 @@ void is(double seconds, double us) { CHECK(seconds * 1e6 == doctest::Approx(us).
 
 }  // namespace
 
-TEST_CASE("pieces by single calls cost a copy each") {
+TEST_CASE("pieces that single calls queue cost one copy each") {
   const auto sim = make_sim(machine(), 1);
   is(slope(*sim, by(Engine::ce, "pieces", "numa:0", "gpu:0", 409600), 5), 100 * (2 + 0.5 + 4.096 / 10));
   is(slope(*sim, by(Engine::ce, "pieces", "gpu:0", "numa:0", 409600), 5), 100 * (3 + 0.5 + 4.096 / 10));
@@ -41,7 +41,7 @@ TEST_CASE("pieces by single calls cost a copy each") {
      100 * (1 + 0.5 + 0.064));  // in the command
 }
 
-TEST_CASE("of pieces by one call the set-ups overlap the bytes: the slower of the two counts") {
+TEST_CASE("one batched call overlaps the set-ups of its pieces with their bytes: the slower of the two counts") {
   const auto sim = make_sim(machine(), 1);
   is(slope(*sim, by(Engine::batch, "pieces", "numa:0", "gpu:0", 409600)), 100 * 1.5);
   is(slope(*sim, by(Engine::batch, "pieces", "numa:0", "gpu:0", 6400, {{"piece", "64"}})), 100 * 1.5);
@@ -56,7 +56,7 @@ TEST_CASE("of pieces by one call the set-ups overlap the bytes: the slower of th
      1 + 4.096 / 400);  // one after the other, as single calls
 }
 
-TEST_CASE("by the host's clock the calls count where they take longer than what they queue") {
+TEST_CASE("with the host's clock, calls count if they take longer than the work that they queue") {
   const auto sim = make_sim(machine(), 1);
   const auto pieces = [](Engine engine, u64 piece, Params params = {}) {
     params.insert({{"clock", "host"}, {"piece", std::to_string(piece)}});
@@ -77,7 +77,7 @@ TEST_CASE("by the host's clock the calls count where they take longer than what 
   is(single(*sim, pieces(Engine::sm, 4096)), 3 + gathered);
 }
 
-TEST_CASE("copies alone, rows and halos have the host's clock as well") {
+TEST_CASE("single copies, rows and halos can be timed by the host's clock too") {
   const auto sim = make_sim(machine(), 1);
   const double call = 2, launch = 3;
   const Params host{{"clock", "host"}};
@@ -88,7 +88,7 @@ TEST_CASE("copies alone, rows and halos have the host's clock as well") {
   is(single(*sim, by(Engine::ce, "halo", "gpu:0", "gpu:1", 4096, host)), call + 2.75 + 0.25 + 0.1024);
 }
 
-TEST_CASE("the nodes of a graph wait for each other, and its launch is paid once") {
+TEST_CASE("the nodes of a graph run one after the other, and its launch is paid once") {
   const auto sim = make_sim(machine(), 1);
   const double node = 2 + 0.5 + 0.5 + 0.4096;
   is(slope(*sim, by(Engine::graph, "h2d", "numa:0", "gpu:0", 4096)), node);
@@ -100,7 +100,7 @@ TEST_CASE("the nodes of a graph wait for each other, and its launch is paid once
 }
 
 TEST_CASE(
-    "a copy of rows: one set-up, and the bytes without the gaps or an engine's time for each row, whichever is more") {
+    "a copy of rows costs one set-up plus the larger of its transfer without gaps and the engine's time per row") {
   const auto sim = make_sim(machine(), 1);
   for (const std::string shape : {"2d", "3d"})
     for (const std::string gaps : {"both", "src", "dst"})
@@ -111,7 +111,7 @@ TEST_CASE(
   is(slope(*sim, by(Engine::ce, "strided", "gpu:0", "gpu:0", 65536, {{"row", "4096"}})), 1 + 65.536 / 400);
 }
 
-TEST_CASE("threads move whole sectors, and words where rows are no vectors") {
+TEST_CASE("SMs move whole sectors, and words of 8 bytes if rows are not whole vectors") {
   const auto sim = make_sim(machine(), 1);
   const double setup = 2 + 0.5, bytes = 1048.576;  // us at 1 GB/s
   const auto strided = [&](Params params) {
@@ -126,7 +126,7 @@ TEST_CASE("threads move whole sectors, and words where rows are no vectors") {
   is(slope(*sim, by(Engine::sm, "strided", "numa:0", "gpu:0", 1048576, {{"row", "8"}})), 2 + 1.1 + bytes / (5.0 / 4));
 }
 
-TEST_CASE("a halo as it lies, or packed, copied and unpacked by the other GPU") {
+TEST_CASE("a halo is copied in place, or packed, copied and unpacked by the other GPU") {
   const auto sim = make_sim(machine(), 1);
   const auto halo = [&](Params params) {
     return slope(*sim, by(Engine::ce, "halo", "gpu:0", "gpu:1", 4096, std::move(params)));
@@ -139,7 +139,7 @@ TEST_CASE("a halo as it lies, or packed, copied and unpacked by the other GPU") 
   is(halo({{"face", "x"}, {"way", "packed"}}), 6 + kernel + 6 + copy + 2 * 1.5 + kernel);
 }
 
-TEST_CASE("exactly the bytes between the places cross the link, and all of them are compared") {
+TEST_CASE("the links carry exactly the bytes of the copy, and verification compares all of them") {
   const auto sim = make_sim(machine(), 1);
   for (const auto& program :
        {by(Engine::ce, "strided", "numa:0", "gpu:0", 65536), by(Engine::batch, "pieces", "numa:0", "gpu:0", 65536),
@@ -161,7 +161,7 @@ TEST_CASE("exactly the bytes between the places cross the link, and all of them 
   CHECK(verdict->checked_bytes == 3 * 4096);
 }
 
-TEST_CASE("a wrong byte in a row is found, and so is what a lying peer did not unpack") {
+TEST_CASE("verification finds a wrong byte in a row, and rows that a lying peer did not deliver") {
   auto broken = machine();
   broken["fault"] = {{{"kind", "corrupt"}}};
   const auto corrupt = make_sim(broken, 1);
@@ -180,7 +180,7 @@ TEST_CASE("a wrong byte in a row is found, and so is what a lying peer did not u
   CHECK(verdict->wrong_bytes == 2 * 4096);  // what did not arrive, and what was unpacked of it
 }
 
-TEST_CASE("what the model cannot say of pieces, it says") {
+TEST_CASE("pieces and rows that the model lacks are not supported, with the reason") {
   const auto without = [](const char* table, const char* key, const Program& program) {
     auto made = machine();
     if (*key) made[table].erase(key);
@@ -198,7 +198,7 @@ TEST_CASE("what the model cannot say of pieces, it says") {
   CHECK(without("batch", "", by(Engine::ce, "pieces", "numa:0", "gpu:0", 65536)).empty());
 }
 
-TEST_CASE("1000 pieces from pinned memory on one H200, as measured: the GPU's time and the host's") {
+TEST_CASE("1000 pieces from pinned memory on one H200 match the measured times of the GPU and of the host") {
   const auto sim = make_sim(exact(bundled("h200x2")), 1);
   const auto us = [&](Engine engine, u64 piece, const std::string& clock, const std::string& dst = "gpu:0",
                       const std::string& src = "numa:0") {
@@ -226,7 +226,7 @@ TEST_CASE("1000 pieces from pinned memory on one H200, as measured: the GPU's ti
   CHECK(us(Engine::sm, 4096, "host") == doctest::Approx(us(Engine::sm, 4096, "event")));
 }
 
-TEST_CASE("1 MiB in rows to an H200, as measured") {
+TEST_CASE("1 MiB in rows to an H200 matches the measurement") {
   const auto sim = make_sim(exact(bundled("h200x2")), 1);
   const auto us = [&](const std::string& row) {
     return 1e6 * slope(*sim, by(Engine::ce, "strided", "numa:0", "gpu:0", 1 << 20, {{"row", row}}));

@@ -43,7 +43,7 @@ bool holds(const std::string& text, const std::string& part) { return text.find(
 
 }  // namespace
 
-TEST_CASE("what the model cannot run is refused with the reason") {
+TEST_CASE("a program that the model cannot run is refused with the reason") {
   CHECK(refusal(toy(), h2d(8)).empty());
   CHECK(holds(refusal(toy(), build_program(copy_case("h2d", "numa:0", "pinned", "gpu:5", "device", 8))), "no gpu:5"));
   CHECK(holds(refusal(toy(), build_program(copy_case("h2d", "numa:4", "pinned", "gpu:0", "device", 8))), "no numa:4"));
@@ -74,7 +74,7 @@ TEST_CASE("what the model cannot run is refused with the reason") {
   CHECK_THROWS_AS(make_sim(apart, 1)->prepare(build_program(peers), "k#0"), Error);
 }
 
-TEST_CASE("a machine that cannot be is refused by key") {
+TEST_CASE("an invalid machine file is refused, and the message names the key") {
   auto machine = toy();
   machine["link"][1].erase("gbps");
   CHECK(holds(parse_error(machine), "link[1]: it lacks 'gbps'"));
@@ -96,7 +96,7 @@ TEST_CASE("a machine that cannot be is refused by key") {
   CHECK(holds(parse_error(nlohmann::json::array()), "machine"));
 }
 
-TEST_CASE("a run answers for every sample, batch and actor") {
+TEST_CASE("a run returns a stamp for every sample, batch and actor") {
   const auto sim = make_sim(toy(), 1);
   const auto program =
       build_program(copy_case("h2d", "numa:0", "pinned", "gpu:0", "device", 4096, {{"bidirectional", "true"}}));
@@ -130,7 +130,7 @@ TEST_CASE("noise depends on seed, key and sample, not on the order of calls") {
   CHECK(ask(*stranger, "a#0") != a);
 }
 
-TEST_CASE("each level of noise has the spread that the file gives it") {
+TEST_CASE("each level of noise has the spread that the machine file states") {
   auto machine = toy();
   machine["copy"]["inline_us"] = 100;  // so that only the setup counts
   machine["costs"]["event_us"] = 0;
@@ -159,7 +159,7 @@ TEST_CASE("each level of noise has the spread that the file gives it") {
   CHECK(time_of(*sibling, h2d(8), 1, "a#0") == time_of(*sibling, h2d(8), 1, "b#1"));
 }
 
-TEST_CASE("event stamps come in ticks, and samples meet them at different phases") {
+TEST_CASE("event stamps are multiples of the tick, and samples start at different phases of it") {
   auto machine = toy();
   machine["costs"]["event_tick_ns"] = 32;
   machine["costs"]["event_us"] = 1.25;
@@ -175,7 +175,7 @@ TEST_CASE("event stamps come in ticks, and samples meet them at different phases
   CHECK(sum / 400 == doctest::Approx(1.25e-6).epsilon(0.005));  // 39 and 40 ticks in the right shares
 }
 
-TEST_CASE("verification finds that all is well, at any size") {
+TEST_CASE("verification accepts correct copies of any size") {
   const auto sim = make_sim(bundled("h200x4"), 1);
   for (const auto& c : {copy_case("h2d", "numa:0", "pageable", "gpu:0", "device", 1_GiB),
                         copy_case("d2d", "gpu:0", "device", "gpu:3", "device", 8),
@@ -191,7 +191,7 @@ TEST_CASE("verification finds that all is well, at any size") {
   }
 }
 
-TEST_CASE("a corrupt fault makes one byte wrong, where it matches") {
+TEST_CASE("a corrupt fault makes one byte wrong, for matching keys only") {
   auto machine = toy();
   machine["fault"] = {{{"kind", "corrupt"}, {"match", "h2d/*/4096?*#[1-9]*"}}};
   const auto sim = make_sim(machine, 1);
@@ -207,7 +207,7 @@ TEST_CASE("a corrupt fault makes one byte wrong, where it matches") {
   CHECK(holds(wrong.first_wrong, "region r1 at byte "));
 }
 
-TEST_CASE("a die fault aborts the process, a hang fault never returns, each after its samples") {
+TEST_CASE("a die fault aborts the process and a hang fault never returns, each after the stated number of samples") {
   const auto child = [](const char* kind) {
     const pid_t pid = fork();
     if (pid != 0) return pid;

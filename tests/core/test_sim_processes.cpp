@@ -58,7 +58,8 @@ std::string why_not(const nlohmann::json& machine, const Program& program) {
 
 }  // namespace
 
-TEST_CASE("two processes that copy to one GPU take turns by slices: half each, and the changes between them") {
+TEST_CASE(
+    "two processes that copy to one GPU alternate by time slices: half of the time each, less the context switches") {
   const auto two = processes({h2d("pinned"), h2d("pinned")});
   // 150 us: what has begun is finished, so two copies a slice: A A, B B, A A, B B.
   are(ends(slices(10, 150), two, {4, 4}), {6 * copy + 2 * 10 + events, 8 * copy + 3 * 10 + events});
@@ -71,13 +72,13 @@ TEST_CASE("two processes that copy to one GPU take turns by slices: half each, a
   CHECK(slope(*sim, two) * 1e6 == doctest::Approx(2 * copy + 10));
 }
 
-TEST_CASE("three processes go round") {
+TEST_CASE("three processes use the GPU in round-robin order") {
   const auto three = processes({h2d("pinned"), h2d("pinned"), h2d("pinned")});
   are(ends(slices(10, 0), three, {2, 2, 2}),
       {4 * copy + 3 * 10 + events, 5 * copy + 4 * 10 + events, 6 * copy + 5 * 10 + events});
 }
 
-TEST_CASE("a process that has no work gives the GPU away at once, and alone nobody pays") {
+TEST_CASE("a process without work yields the GPU immediately, and a lone process pays for no context switch") {
   const auto two = processes({h2d("pinned"), h2d("pinned")});
   are(ends(slices(10, 10'000), two, {1, 3}), {copy + events, 4 * copy + 10 + events});
   are(ends(slices(10, 0), two, {4, 1}), {5 * copy + 2 * 10 + events, 2 * copy + 10 + events});
@@ -86,7 +87,7 @@ TEST_CASE("a process that has no work gives the GPU away at once, and alone nobo
   are(ends(slices(10, 0), together({h2d("pinned"), h2d("pinned")}), {2, 2}), {3 * copy + events, 4 * copy + events});
 }
 
-TEST_CASE("both directions at once are for the streams of one process, not for two processes") {
+TEST_CASE("streams of one process copy in both directions concurrently; two processes take turns") {
   const auto out =
       build_program(copy_case("d2h", "gpu:0", "device", "numa:0", "pinned", megabyte, {{"after", "wait"}}));
   const double back = 103.5;
@@ -95,7 +96,7 @@ TEST_CASE("both directions at once are for the streams of one process, not for t
       {2 * copy + back + 2 * 10 + events, 2 * copy + 2 * back + 3 * 10 + events});
 }
 
-TEST_CASE("kernels of two processes take turns where those of one run at once") {
+TEST_CASE("kernels of one process run concurrently; kernels of two processes take turns") {
   const auto read = build_program([] {
     auto c = copy_case("h2d", "numa:0", "pinned", "gpu:0", "device", megabyte);
     c.engine = Engine::sm;
@@ -106,7 +107,7 @@ TEST_CASE("kernels of two processes take turns where those of one run at once") 
   CHECK(ends(slices(10, 0), together({read, read}), {1, 1})[1] < 2 * alone);
 }
 
-TEST_CASE("on two GPUs processes share no more than the link before them") {
+TEST_CASE("processes on two GPUs share only the link before them") {
   auto machine = toy();
   machine["share"] = {{{"name", "up"}, {"links", {"bus *->gpu:*"}}, {"gbps", 10}}};
   const auto second =
@@ -115,7 +116,7 @@ TEST_CASE("on two GPUs processes share no more than the link before them") {
   are(ends(toy(), processes({h2d("pinned"), second}), {2, 2}), {2 * copy + events, 2 * copy + events});
 }
 
-TEST_CASE("pageable copies of two processes overlap, those of one take turns with the copying thread") {
+TEST_CASE("pageable copies of two processes overlap; those of one process take turns at the copying thread") {
   // The thread: 2 us of a call and 25.6 us at 4 GB/s a chunk, of which only the bytes need the driver's lock.
   const auto pageable = [](const std::string& gpu) { return h2d("pageable", gpu, ten_chunks); };
   const auto chunks = [](const nlohmann::json& machine, const Program& program) {
@@ -133,7 +134,7 @@ TEST_CASE("pageable copies of two processes overlap, those of one take turns wit
         doctest::Approx(2 * (12.74 + 10)).epsilon(0.05));
 }
 
-TEST_CASE("staged copies of two processes in opposite directions work on both GPUs in turns, and all arrive") {
+TEST_CASE("staged copies of two processes in opposite directions take turns on both GPUs, and all bytes arrive") {
   const auto staged = [](const std::string& from, const std::string& to) {
     return build_program(
         copy_case("d2d", from, "device", to, "device", ten_chunks, {{"peer", "off"}, {"after", "wait"}}));
@@ -148,7 +149,8 @@ TEST_CASE("staged copies of two processes in opposite directions work on both GP
   }
 }
 
-TEST_CASE("SP-10: 64 MiB to each GPU of sl390, two and three processes a GPU: a half and a third, less the changes") {
+TEST_CASE(
+    "SP-10: n processes that copy 64 MiB to one GPU of sl390 get 1/n of the rate each, less the context switches") {
   const auto sim = make_sim(exact(bundled("sl390")), 1);
   const auto one = h2d("pinned", "gpu:0", 64_MiB);
   const double alone = slope(*sim, one);
@@ -159,7 +161,7 @@ TEST_CASE("SP-10: 64 MiB to each GPU of sl390, two and three processes a GPU: a 
   }
 }
 
-TEST_CASE("what several processes cannot do is refused with its reason") {
+TEST_CASE("combinations of processes that the model lacks are refused with the reason") {
   auto two = processes({h2d("pinned"), h2d("pinned")});
   CHECK(why_not(toy(), two) ==
         "several processes use gpu:0, and the model toy does not say how they share it: context_switch_us and "

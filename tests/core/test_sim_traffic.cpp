@@ -228,7 +228,7 @@ std::string text(const Case& c) {
 
 }  // namespace
 
-TEST_CASE("what programs state is what the simulation counted on the links, byte for byte") {
+TEST_CASE("the traffic that programs state is what the simulation counts on the links, byte for byte") {
   // Less than a chunk of the driver's rings, and several with a part of one left over.
   constexpr u64 sizes[] = {4096, 3 * 1024 * 1024 + 24};
   constexpr u32 samples = 2;

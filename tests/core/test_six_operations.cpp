@@ -111,7 +111,7 @@ Program dependent_chase() {
 
 }  // namespace
 
-TEST_CASE("six operations that are hard to state are programs") {
+TEST_CASE("six operations that are hard to state are valid programs") {
   const auto platform = make_cuda();
   for (const auto& program : {managed_pulled_back_by_four_threads(), pageable_ring(), ping_pong_between_two_processes(),
                               graph_of_copies(), file_into_gpu(), dependent_chase()}) {

@@ -17,7 +17,7 @@ namespace emulated {
 
 using namespace emulated;
 
-TEST_CASE("one byte of every page is touched, by the first lane of a warp, and nothing else") {
+TEST_CASE("the touch kernels touch one byte of every page and nothing else") {
   constexpr u64 page = 4096;
   for (const auto& shape : shapes)
     for (const u64 bytes : {u64{1}, page, page + 8, 17 * page, 1000 * page - 8}) {
@@ -38,7 +38,7 @@ TEST_CASE("one byte of every page is touched, by the first lane of a warp, and n
     }
 }
 
-TEST_CASE("the gate opens when its word is written, and after its time-out says that it gave up") {
+TEST_CASE("the gate opens when its word is written, and reports when it times out") {
   volatile unsigned word = 0;
   unsigned timed_out = 0, looked = 0;
   when_timed = [&] { word = ++looked > 5; };
@@ -53,7 +53,7 @@ TEST_CASE("the gate opens when its word is written, and after its time-out says 
   when_timed = {};
 }
 
-TEST_CASE("kernels take as many bytes of arguments as their names say, and leave nothing") {
+TEST_CASE("the take kernels have as many bytes of arguments as their names state, and access no memory") {
   CHECK(sizeof(Arguments<8>) == 8);
   CHECK(sizeof(Arguments<256>) == 256);
   CHECK(sizeof(Arguments<1024>) == 1024);
@@ -89,7 +89,7 @@ struct Other {
 
 }  // namespace
 
-TEST_CASE("the flag kernel sets a word, waits for the other, and goes on to the next values") {
+TEST_CASE("the flag kernel sets its word, waits for the other word, and continues with the next values") {
   for (const unsigned looks : {1u, 3u, 1000u}) {
     const Memory ping{8}, pong{8}, gave_up{8};
     ping.words()[0] = pong.words()[0] = gave_up.words()[0] = 0;
@@ -103,7 +103,7 @@ TEST_CASE("the flag kernel sets a word, waits for the other, and goes on to the 
   }
 }
 
-TEST_CASE("the flag kernel that waits first answers each value once, and never before it is there") {
+TEST_CASE("a flag kernel that waits first answers each value once, after the value has arrived") {
   const Memory ping{8}, pong{8}, gave_up{8};
   ping.words()[0] = pong.words()[0] = gave_up.words()[0] = 0;
   u64 sent = 0;
@@ -119,7 +119,7 @@ TEST_CASE("the flag kernel that waits first answers each value once, and never b
   CHECK(gave_up.words()[0] == 0);
 }
 
-TEST_CASE("the flag kernel gives up after its time-out and says for which value it waited") {
+TEST_CASE("the flag kernel gives up after its time-out and reports the value that it waited for") {
   const Memory ping{8}, pong{8}, gave_up{8};
   for (const unsigned waits_first : {0u, 1u}) {
     ping.words()[0] = gave_up.words()[0] = 0;
@@ -135,9 +135,7 @@ TEST_CASE("the flag kernel gives up after its time-out and says for which value 
   }
 }
 
-TEST_CASE(
-    "the kernel that adds does so once for each addition, to a word each or all to one, in the scope that is asked "
-    "for") {
+TEST_CASE("the add kernel makes every addition once, to one word each or all to one word, in the requested scope") {
   for (const auto& [blocks, threads] : shapes)
     for (const unsigned system : {0u, 1u})
       for (const u64 additions : {u64{1}, u64{3}, u64{1000}, u64{125'003}}) {
@@ -157,7 +155,7 @@ TEST_CASE(
       }
 }
 
-TEST_CASE("additions that need each other are one thread's, to one word") {
+TEST_CASE("dependent additions are made by one thread, to one word") {
   const Memory word{8};
   for (const unsigned system : {0u, 1u}) {
     word.words()[0] = 40;
