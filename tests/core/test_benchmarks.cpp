@@ -20,8 +20,7 @@ TEST_CASE("every row of the benchmark table builds a valid program for every val
           auto c = default_case(row);
           std::tie(c.src_memory, c.dst_memory) = memories;
           c = with_value(c, param.name, value);
-          if (param.name == "bidirectional" && c.src == c.dst)
-            c.dst.index = 1;  // within one place there is no other way
+          if (param.name == "bidirectional" && c.src == c.dst) c.dst.index = 1;  // one place has no second direction
           CAPTURE(row.name);
           CAPTURE(value);
           const auto program = build_program(c);
@@ -32,9 +31,9 @@ TEST_CASE("every row of the benchmark table builds a valid program for every val
           CHECK(program.flows[0].src == end(c.src));
           CHECK(program.flows[0].dst == end(c.dst));
           const bool all = (param.name != "stride" && param.name != "order") || value == param.values.front();
-          u64 bytes = program.flows[0].bytes;  // of the same way in parts, of all of them
+          u64 bytes = program.flows[0].bytes;  // a split copy has one flow per part
           for (std::size_t i = 1; i < program.flows.size() && row.name == "split"; ++i) bytes += program.flows[i].bytes;
-          CHECK((bytes == c.bytes) == all);  // otherwise a flow has what is asked for, not what lies between
+          CHECK((bytes == c.bytes) == all);  // other flows count the requested bytes, not the gaps
         }
 }
 
@@ -79,25 +78,25 @@ TEST_CASE("an access pattern states its number of accesses, the bytes requested 
     CHECK(program.flows[0].bytes == asked_bytes(access));
     return std::tuple{access_count(access), asked_bytes(access), moved_bytes(access)};
   };
-  using Three = std::tuple<u64, u64, u64>;
-  CHECK(stated("16", "none", "linear") == Three{256, 4096, 4096});
-  CHECK(stated("8", "none", "linear") == Three{512, 4096, 4096});
-  CHECK(stated("4", "none", "linear") == Three{1024, 4096, 4096});
-  CHECK(stated("4", "none", "linear", 24) == Three{6, 24, 24});
-  CHECK(stated("4", "128", "linear") == Three{32, 128, 32 * 32});
-  CHECK(stated("16", "64", "linear") == Three{64, 1024, 64 * 32});
-  CHECK(stated("16", "32", "linear") == Three{128, 2048, 4096});    // every sector
-  CHECK(stated("4", "none", "random") == Three{32, 128, 32 * 32});  // a line of 128 B each
-  CHECK(stated("8", "1024", "random") == Three{4, 32, 4 * 32});
-  CHECK(stated("16", "1024", "linear", 1032) == Three{1, 16, 32});  // the second would end behind the last byte
-  CHECK(stated("8", "1024", "linear", 1032) == Three{2, 16, 64});
+  using Counts = std::tuple<u64, u64, u64>;
+  CHECK(stated("16", "none", "linear") == Counts{256, 4096, 4096});
+  CHECK(stated("8", "none", "linear") == Counts{512, 4096, 4096});
+  CHECK(stated("4", "none", "linear") == Counts{1024, 4096, 4096});
+  CHECK(stated("4", "none", "linear", 24) == Counts{6, 24, 24});
+  CHECK(stated("4", "128", "linear") == Counts{32, 128, 32 * 32});
+  CHECK(stated("16", "64", "linear") == Counts{64, 1024, 64 * 32});
+  CHECK(stated("16", "32", "linear") == Counts{128, 2048, 4096});    // every sector
+  CHECK(stated("4", "none", "random") == Counts{32, 128, 32 * 32});  // a line of 128 B each
+  CHECK(stated("8", "1024", "random") == Counts{4, 32, 4 * 32});
+  CHECK(stated("16", "1024", "linear", 1032) == Counts{1, 16, 32});  // a second access would exceed the last byte
+  CHECK(stated("8", "1024", "linear", 1032) == Counts{2, 16, 64});
   const auto written = [](const char* dst, const char* memory, const char* width, const char* order) {
     auto c = copy_case("write", "gpu:0", "device", dst, memory, 4096, {{"width", width}, {"order", order}});
     c.engine = Engine::sm;
     return moved_bytes(std::get<Kernel>(build_program(c).actors[0].loop[0]).traffic[0]);
   };
   CHECK(written("gpu:1", "device", "16", "random") ==
-        32 * 16);  // across a link what is written, a sector in its own memory
+        32 * 16);  // a link carries the written bytes, local memory whole sectors
   CHECK(written("gpu:1", "device", "4", "random") == 32 * 16);
   CHECK(written("gpu:1", "device", "16", "linear") == 4096);
   CHECK(written("gpu:0", "device", "16", "random") == 32 * 32);
@@ -107,13 +106,13 @@ TEST_CASE("an access pattern states its number of accesses, the bytes requested 
 }
 
 TEST_CASE("bidirectional: two GPUs access each other alike; with the host, one GPU both reads and writes") {
-  const auto both = [](const char* benchmark, const char* src, const char* memory, const char* dst) {
+  const auto bidirectional = [](const char* benchmark, const char* src, const char* memory, const char* dst) {
     auto c = copy_case(benchmark, src, memory, dst, "device", 4096, {{"bidirectional", "true"}});
     c.engine = Engine::sm;
     return build_program(c);
   };
   for (const char* benchmark : {"read", "write"}) {
-    const auto peers = both(benchmark, "gpu:0", "device", "gpu:1");
+    const auto peers = bidirectional(benchmark, "gpu:0", "device", "gpu:1");
     REQUIRE(peers.actors.size() == 2);
     CHECK(peers.peer);
     CHECK(peers.actors[0].place != peers.actors[1].place);
@@ -123,10 +122,10 @@ TEST_CASE("bidirectional: two GPUs access each other alike; with the host, one G
       CHECK(peers.regions[kernel.traffic[0].span.region].at != peers.actors[actor].place);
       CHECK(peers.flows[actor].src == gpu(actor));
     }
-    CHECK_THROWS_WITH_AS((void)both(benchmark, "gpu:0", "device", "gpu:0"), doctest::Contains("there is no other way"),
-                         Error);
+    CHECK_THROWS_WITH_AS((void)bidirectional(benchmark, "gpu:0", "device", "gpu:0"),
+                         doctest::Contains("there is no other way"), Error);
   }
-  const auto host = both("read", "numa:0", "pinned", "gpu:0");
+  const auto host = bidirectional("read", "numa:0", "pinned", "gpu:0");
   CHECK(std::get<Kernel>(host.actors[0].loop[0]).name == "read");
   CHECK(std::get<Kernel>(host.actors[1].loop[0]).name == "write");
   CHECK((host.actors[0].place == gpu(0) && host.actors[1].place == gpu(0)));
@@ -252,7 +251,7 @@ TEST_CASE("slices do not share a line and cover the footprint; a copy engine use
   CHECK(slice_count(1_MiB, 180_MiB, Engine::ce) == 180);
   CHECK(slice_count(1_MiB, 180_MiB + 1, Engine::ce) == 181);
   CHECK(slice_count(8, 180_MiB, Engine::ce) == 512);
-  CHECK(slice_count(8, 180_MiB, Engine::cpu) == 32768);  // nothing is queued
+  CHECK(slice_count(8, 180_MiB, Engine::cpu) == 32768);  // a CPU has no queue
   CHECK(slice_count(1_MiB, 64_MiB, Engine::cpu) == 64);
   CHECK(slice_count(1_GiB, 180_MiB, Engine::ce) == 1);
   CHECK(slice_count(8, 0, Engine::ce) == 1);
@@ -316,7 +315,7 @@ TEST_CASE("call benchmarks use the requested number of threads and queue at most
     c.params["nodes"] = nodes;
     const auto program = build_program(c);
     CHECK(std::get<Call>(program.actors[0].loop[0]).amount == std::stoul(nodes));
-    CHECK(program.most_iterations < before + (before == 512));  // the more nodes, the fewer graphs
+    CHECK(program.most_iterations < before + (before == 512));  // more nodes, fewer graphs
     CHECK(program.most_iterations >= 8);
     before = program.most_iterations;
   }
@@ -346,7 +345,7 @@ TEST_CASE("each side of a ping-pong sets the word that the other side waits for,
           const bool on_host = memories.first == MemKind::pinned || memories.first == MemKind::shm;
           CHECK(on_host == (region.at == numa(0) && memories.first != MemKind::managed));
         }
-        // Of two processes each has an actor, and where both have memory there is one region of each.
+        // Two processes have one actor each; if both own memory, they have one region each.
         CHECK(program.actors[0].process + program.actors[1].process == (is_shared(memories.first) ? 1u : 0u));
         if (memories.first == MemKind::ipc || memories.first == MemKind::posix_fd)
           for (u32 actor = 0; actor < 2; ++actor)
@@ -370,16 +369,16 @@ TEST_CASE("bytes_text uses the largest unit that gives at least 1") {
 }
 
 TEST_CASE("combined programs keep their regions, actors and flows separate") {
-  auto there = default_case(host_to_device), back = default_case(device_to_host);
-  const auto one = build_program(there), other = build_program(back);
+  auto h2d = default_case(host_to_device), d2h = default_case(device_to_host);
+  const auto one = build_program(h2d), other = build_program(d2h);
   const auto all = together({one, other});
   REQUIRE(all.actors.size() == 2);
   CHECK(all.regions.size() == one.regions.size() + other.regions.size());
   CHECK(all.flows[1].actor == 1);
   CHECK(std::get<Move>(all.actors[1].loop[0]).from.region == one.regions.size());
   CHECK_NOTHROW(validate(all));
-  back.params["after"] = "wait";
-  CHECK_THROWS_AS((void)together({one, build_program(back)}), Error);
+  d2h.params["after"] = "wait";
+  CHECK_THROWS_AS((void)together({one, build_program(d2h)}), Error);
 }
 
 TEST_CASE("combined programs must agree on peer access") {

@@ -1,4 +1,4 @@
-// Work of several GPUs side by side. No GPU is touched: only whose work it is counts.
+// Concurrent work of several GPUs. The tests use no GPU: the device pointer only identifies the queue of work.
 #include <atomic>
 #include <stdexcept>
 #include <thread>

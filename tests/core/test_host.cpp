@@ -80,7 +80,7 @@ TEST_CASE("a cache flush leaves the data unchanged") {
 
 namespace {
 
-/// ns of one load, the least of several chases through as many lines of 4 KiB apart as fit a small cache.
+/// Time of one load in ns: the minimum of several chases through 64 lines, which fit a small cache.
 double load_ns(bool flushed) {
   constexpr std::size_t lines = 64, apart = 4096 + 64;
   static std::vector<std::byte> bytes(lines * apart);
@@ -143,7 +143,7 @@ TEST_CASE("the message about missing huge pages gives the command that reserves 
         "2 huge pages of 2 MiB are reserved on numa:0, and 3 are needed; an administrator reserves them: echo 3 > " +
             file);
   CHECK(why(8, large).find("or at boot, where memory is whole yet: hugepagesz=1G hugepages=1") != std::string::npos);
-  // A node's own count is what matters where there is one.
+  // The count of the node has priority over the count of the machine.
   const auto of_node = "devices/system/node/node" + std::to_string(host_nodes()[0].os_index) +
                        "/hugepages/hugepages-2048kB/nr_hugepages";
   write(of_node, "1");
@@ -157,7 +157,7 @@ TEST_CASE("the message about missing huge pages gives the command that reserves 
 
 TEST_CASE("huge pages that cannot be allocated cause an error, not the end of the process") {
   try {
-    HostPages pages{0, u64{1} << 50, {1_GiB}};  // a PiB: nobody reserves so many
+    HostPages pages{0, u64{1} << 50, {1_GiB}};  // 1 PiB: no machine reserves as much
     FAIL("a PiB of huge pages");
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::memory);
@@ -167,7 +167,8 @@ TEST_CASE("huge pages that cannot be allocated cause an error, not the end of th
 
 namespace {
 
-bool run_out = false;  // reserved huge pages, between what is promised (mmap) and what is there (madvise)
+// True: mmap succeeds, but madvise finds no reserved huge pages left.
+bool run_out = false;
 
 }  // namespace
 

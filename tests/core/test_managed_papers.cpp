@@ -1,5 +1,5 @@
-// What Comm|Scope's curves of unified memory look like, as shapes that the bundled machines must have; and the H200 of
-// our own measurements.
+// The shapes of Comm|Scope's unified-memory curves, which the bundled machines must reproduce, and our measurements of
+// the H200.
 #include <algorithm>
 
 #include "doctest.h"
@@ -17,14 +17,14 @@ struct Modelled {
   std::unique_ptr<Platform> sim;
   explicit Modelled(const std::string& name) : sim{make_sim(exact(bundled(name)), 1)} {}
 
-  /// GB/s of managed memory, alone.
+  /// GB/s of a single operation on managed memory.
   [[nodiscard]] double managed(const std::string& benchmark, const std::string& src, const std::string& dst, u64 bytes,
                                Params params = {}) const {
     auto c = copy_case(benchmark, src, "managed", dst, "managed", bytes, std::move(params));
     c.engine = benchmark == "prefetch" ? Engine::prefetch : Engine::fault;
     return static_cast<double>(bytes) / single(*sim, build_program(c)) * 1e-9;
   }
-  /// GB/s of an explicit copy, alone, with the host's memory of this kind.
+  /// GB/s of a single explicit copy. `memory` is the kind of host memory.
   [[nodiscard]] double copied(const std::string& src, const std::string& dst, u64 bytes,
                               const std::string& memory) const {
     const bool there = src.starts_with("numa");
@@ -49,14 +49,14 @@ TEST_CASE("CS-36: demand paging can exceed pageable copies; towards the host it 
     CAPTURE(name);
     const Modelled machine{name};
     const double pageable = machine.copied("gpu:0", "numa:0", 256_MiB, "pageable");
-    const auto by = [&](const char* threads) {
+    const auto gbps_with = [&](const char* threads) {
       return machine.managed("demand", "gpu:0", "numa:0", 256_MiB, {{"threads", threads}});
     };
-    CHECK(by("1") < 0.7 * pageable);
-    CHECK(std::max(by("8"), by("16")) > pageable);
-    CHECK(by("1") < by("2"));
-    CHECK(by("2") < by("4"));
-    CHECK(by("16") < machine.copied("gpu:0", "numa:0", 256_MiB, "pinned"));
+    CHECK(gbps_with("1") < 0.7 * pageable);
+    CHECK(std::max(gbps_with("8"), gbps_with("16")) > pageable);
+    CHECK(gbps_with("1") < gbps_with("2"));
+    CHECK(gbps_with("2") < gbps_with("4"));
+    CHECK(gbps_with("16") < machine.copied("gpu:0", "numa:0", 256_MiB, "pinned"));
   }
 }
 
@@ -66,13 +66,13 @@ TEST_CASE("CS-37: a prefetch reaches over 93 % of an explicit copy at 1 GiB, and
       CAPTURE(name);
       CAPTURE(src);
       const Modelled machine{name};
-      const auto part = [&](u64 bytes) {
+      const auto fraction = [&](u64 bytes) {
         return machine.managed("prefetch", src, dst, bytes) / machine.copied(src, dst, bytes, "pinned");
       };
-      CHECK(part(1_GiB) > 0.93);
-      CHECK(part(1_GiB) < 1);
-      CHECK(part(32_MiB) < 0.7);
-      for (const u64 bytes : {4_KiB, 64_KiB, 1_MiB}) CHECK(part(bytes) < 0.2);
+      CHECK(fraction(1_GiB) > 0.93);
+      CHECK(fraction(1_GiB) < 1);
+      CHECK(fraction(32_MiB) < 0.7);
+      for (const u64 bytes : {4_KiB, 64_KiB, 1_MiB}) CHECK(fraction(bytes) < 0.2);
     }
 }
 
@@ -81,13 +81,15 @@ TEST_CASE("CS-32: demand paging keeps over 80 % of its rate for remote memory, m
     CAPTURE(name);
     const Modelled machine{name};
     const std::string far = far_gpu(name);
-    const auto left = [&](auto rate) { return rate(far) / rate(std::string{"gpu:0"}); };
-    const double in = left([&](const std::string& gpu) { return machine.managed("demand", "numa:0", gpu, 256_MiB); });
-    const double out = left([&](const std::string& gpu) { return machine.managed("demand", gpu, "numa:0", 256_MiB); });
+    const auto remote_to_local = [&](auto rate) { return rate(far) / rate(std::string{"gpu:0"}); };
+    const double in =
+        remote_to_local([&](const std::string& gpu) { return machine.managed("demand", "numa:0", gpu, 256_MiB); });
+    const double out =
+        remote_to_local([&](const std::string& gpu) { return machine.managed("demand", gpu, "numa:0", 256_MiB); });
     CHECK(in > 0.8);
     CHECK(out > 0.8);
     const double explicit_in =
-        left([&](const std::string& gpu) { return machine.copied("numa:0", gpu, 256_MiB, "pinned"); });
+        remote_to_local([&](const std::string& gpu) { return machine.copied("numa:0", gpu, 256_MiB, "pinned"); });
     CHECK(in > explicit_in - 0.01);
     if (std::string{name} == "ac922") CHECK(explicit_in < 0.65);
   }
@@ -114,11 +116,11 @@ TEST_CASE("H200: dependent faults 4 KiB, 64 KiB and 2 MiB apart match the measur
     c.engine = Engine::fault;
     return slope(*sim, build_program(c), std::string_view{step} == "2MiB" ? 200 : 1024) * 1e6;
   };
-  // of a GPU (results/h200x2-full-a)
+  // faults of a GPU (results/h200x2-full-a)
   CHECK(fault("numa:0", "gpu:0", "4KiB") == doctest::Approx(0.84).epsilon(0.1));
   CHECK(fault("numa:0", "gpu:0", "64KiB") == doctest::Approx(6.93).epsilon(0.05));
   CHECK(fault("numa:0", "gpu:0", "2MiB") == doctest::Approx(28.4).epsilon(0.03));
-  // of a CPU (results/h200x4-full and h200x2-full-a)
+  // faults of a CPU (results/h200x4-full and h200x2-full-a)
   CHECK(fault("gpu:0", "numa:0", "4KiB") == doctest::Approx(0.66).epsilon(0.2));
   CHECK(fault("gpu:0", "numa:0", "64KiB") == doctest::Approx(8.6).epsilon(0.2));
   CHECK(fault("gpu:0", "numa:0", "2MiB") == doctest::Approx(30.6).epsilon(0.25));
@@ -179,6 +181,6 @@ TEST_CASE(
     CHECK(us("gpu:0", "gpu:1", bytes) == doctest::Approx(peer).epsilon(0.35));
     CHECK(us("numa:0", "gpu:0", bytes) == doctest::Approx(host).epsilon(0.35));
   }
-  // What comes from a CPU has to be unmapped there first.
+  // The driver unmaps pages of a CPU before it moves them.
   CHECK(us("numa:0", "gpu:0", 4_KiB) - us("gpu:0", "gpu:1", 4_KiB) == doctest::Approx(32).epsilon(0.1));
 }

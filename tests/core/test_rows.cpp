@@ -1,4 +1,4 @@
-// Moves of rows as data: what is valid, how they are told, and where their bytes come from.
+// Moves of rows in programs: validation, text, and the origin of their bytes.
 #include <doctest.h>
 
 #include "base/error.hpp"
@@ -11,7 +11,7 @@ using namespace linkscope::testing;
 
 namespace {
 
-/// Eight rows of 64 B in two planes of four, packed into one piece.
+/// Packs eight rows of 64 B, in two planes of four, into contiguous memory.
 Program packing() {
   Program p;
   p.regions = {{gpu(0), MemKind::device, 4_KiB, Content::pattern}, {gpu(0), MemKind::device, 512, Content::poison}};

@@ -1,4 +1,4 @@
-// Contents in words, against an array of bytes that does the same.
+// Contents of memory in words, checked against an array of bytes.
 #include <algorithm>
 
 #include "doctest.h"
@@ -44,7 +44,7 @@ TEST_CASE("a wrong byte is found, and copies of it are wrong too") {
   further.copy(10, target, 300, 100);
   CHECK(further.check(10, 100, 5, 300).bytes == 1);
   CHECK(further.check(10, 100, 5, 300).first == 43);
-  target.copy(0, source, 0, 1000);  // written again, it is well
+  target.copy(0, source, 0, 1000);  // another copy repairs the byte
   CHECK(target.check(0, 1000, 5, 0).bytes == 0);
 }
 
@@ -63,7 +63,7 @@ TEST_CASE("random copies agree with an array of bytes") {
       continue;
     }
     const auto before = bytes[a];
-    if (h % 5 == 0 && a != b) {  // rows that lie apart in different ways
+    if (h % 5 == 0 && a != b) {  // rows with different gaps in source and destination
       const u64 row = 1 + (h >> 48) % 3, in_plane = 1 + (h >> 50) % 3;
       const RowCopy rows{
           row, 2 * in_plane, {row, row + (h >> 52) % 3, in_plane, 12}, {row, row + (h >> 54) % 3, in_plane, 15}};

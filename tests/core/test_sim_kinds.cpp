@@ -1,4 +1,4 @@
-// Kinds of memory on the toy machine, against arithmetic, and that all that is allocated is given back.
+// Memory kinds on the toy machine: costs against closed forms, and proof that every allocation is freed.
 #include <doctest.h>
 
 #include "base/error.hpp"
@@ -78,7 +78,7 @@ TEST_CASE("each phase of each memory kind costs the sum of its calls, pages and 
   takes("shm", "open", "1MiB", 2 * us);
   takes("shm", "register", "1MiB", (10 + 32) * us);
   takes("shm", "free", "1MiB", (2 + 256 * 0.25) * us);
-  for (const char* pages : {"2MiB", "transparent"}) {  // eight pages instead of 4096
+  for (const char* pages : {"2MiB", "transparent"}) {  // 8 pages instead of 4096
     takes("registered_hugepage", "register", "16MiB", (10 + 8 * 0.125) * us, {{"pages", pages}});
     takes("hugepage", "touch", "16MiB", 8 * 0.5 * us + 16 * mib / 8e9, {{"pages", pages}});
   }
@@ -151,7 +151,7 @@ TEST_CASE("huge pages that are not reserved are not supported, and the reason na
   CHECK(why("1GiB", "1MiB") ==
         "0 huge pages of 1 GiB are reserved on numa:0 of the model toy, and 4 are needed: huge_1gib_pages of its "
         "[[numa]]");
-  CHECK(why("2MiB", "256MiB").empty());  // four of them
+  CHECK(why("2MiB", "256MiB").empty());  // a footprint of four allocations
   CHECK(why("2MiB", "1GiB")
             .find("512 huge pages of 2 MiB are reserved on numa:0 of the model toy, and 2048 are needed") !=
         std::string::npos);
@@ -200,11 +200,11 @@ TEST_CASE("memory that runs out during a run causes an error of kind memory and 
   auto machine = with_memory();
   machine["gpu"][0]["memory_gib"] = 0.25;
   const auto platform = make_sim(machine, 1);
-  const auto all = build_program(allocation("device", "allocate", "1MiB"));  // 32 of them at most
+  const auto all = build_program(allocation("device", "allocate", "1MiB"));  // at most 32 allocations
   REQUIRE(all.most_iterations == 32);
   {
     const auto other = platform->prepare(
-        build_program(copy_case("local", "gpu:0", "device", "gpu:0", "device", 30_MiB)), "other#0");  // has 240 MiB
+        build_program(copy_case("local", "gpu:0", "device", "gpu:0", "device", 30_MiB)), "other#0");  // holds 240 MiB
     REQUIRE(platform->in_use(gpu(0)) == 240_MiB);
     const auto session = platform->prepare(all, "key#0");
     CHECK_NOTHROW((void)platform->run(*session, {1, {{16}}, false}));
@@ -228,7 +228,7 @@ TEST_CASE("a failure leaves nothing allocated, at any point") {
   const auto platform = make_sim(machine, 1);
   const auto held = [&] { return platform->in_use(numa(0)) + platform->in_use(gpu(0)) + platform->in_use(gpu(1)); };
   const auto copy = build_program(copy_case("d2d", "gpu:0", "device", "gpu:1", "device", 10_MiB));
-  {  // the second region does not fit any more, the first did
+  {  // the first region fits, the second does not
     const auto other =
         platform->prepare(build_program(copy_case("local", "gpu:1", "device", "gpu:1", "device", 30_MiB)), "other#0");
     const u64 before = held();
@@ -237,7 +237,7 @@ TEST_CASE("a failure leaves nothing allocated, at any point") {
     CHECK(held() == before);
   }
   CHECK(held() == 0);
-  {  // a word that nobody sets
+  {  // a wait for a word that no actor sets
     auto c = copy_case("ping_pong", "gpu:0", "ipc", "gpu:1", "ipc", 0);
     c.engine = Engine::sm;
     auto words = build_program(c);
@@ -247,7 +247,7 @@ TEST_CASE("a failure leaves nothing allocated, at any point") {
     CHECK(held() > 0);
   }
   CHECK(held() == 0);
-  {  // a batch that makes no sense
+  {  // an invalid batch
     const auto session = platform->prepare(copy, "key#0");
     CHECK_THROWS_AS((void)platform->run(*session, {1, {{1, 1}}, false}), Error);
   }

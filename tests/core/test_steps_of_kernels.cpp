@@ -1,4 +1,4 @@
-// The device code itself, as in test_kernels.cpp: kernels that touch pages, wait, take arguments, set words and add to them.
+// Device code as in test_kernels.cpp: kernels that touch pages, wait, take arguments, set words and add to words.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -40,17 +40,17 @@ TEST_CASE("the touch kernels touch one byte of every page and nothing else") {
 
 TEST_CASE("the gate opens when its word is written, and reports when it times out") {
   volatile unsigned word = 0;
-  unsigned timed_out = 0, looked = 0;
-  when_timed = [&] { word = ++looked > 5; };
+  unsigned timed_out = 0, clock_reads = 0;
+  on_clock_read = [&] { word = ++clock_reads > 5; };
   run({1, 1}, [&] { linkscope_gate(&word, 100'000, &timed_out); });
-  CHECK((timed_out == 0 && looked == 6));
+  CHECK((timed_out == 0 && clock_reads == 6));
   word = 0;
-  looked = 0;
-  when_timed = [&] { ++looked; };
+  clock_reads = 0;
+  on_clock_read = [&] { ++clock_reads; };
   run({1, 1}, [&] { linkscope_gate(&word, 10'000, &timed_out); });
   CHECK((timed_out == 1 && word == 0));
-  CHECK(looked > 100);  // each look is 100 ns
-  when_timed = {};
+  CHECK(clock_reads > 100);  // each clock read is 100 ns
+  on_clock_read = {};
 }
 
 TEST_CASE("the take kernels have as many bytes of arguments as their names state, and access no memory") {
@@ -69,18 +69,18 @@ TEST_CASE("the take kernels have as many bytes of arguments as their names state
 
 namespace {
 
-/// The other side of a ping-pong: answers what it sees by the same value, after so many looks of the kernel.
+/// The other side of a ping-pong: answers a value with the same value after `polls` polls of the kernel.
 struct Other {
   const Memory& ping;
   const Memory& pong;
-  unsigned looks;
+  unsigned polls;
   std::vector<u64> seen{};
   unsigned waited = 0;
 
-  void look() {
+  void poll() {
     const u64 value = ping.words()[0];
     if (seen.empty() ? value == 0 : value == seen.back()) return;
-    if (++waited < looks) return;
+    if (++waited < polls) return;
     waited = 0;
     seen.push_back(value);
     pong.words()[0] = value;
@@ -90,13 +90,13 @@ struct Other {
 }  // namespace
 
 TEST_CASE("the flag kernel sets its word, waits for the other word, and continues with the next values") {
-  for (const unsigned looks : {1u, 3u, 1000u}) {
+  for (const unsigned polls : {1u, 3u, 1000u}) {
     const Memory ping{8}, pong{8}, gave_up{8};
     ping.words()[0] = pong.words()[0] = gave_up.words()[0] = 0;
-    Other other{ping, pong, looks};
-    between_looks = [&] { other.look(); };
+    Other other{ping, pong, polls};
+    between_polls = [&] { other.poll(); };
     run({1, 1}, [&] { linkscope_flags(ping.words(), 5, 2, pong.words(), 5, 2, 4, 0, ~u64{0}, gave_up.words()); });
-    between_looks = nullptr;
+    between_polls = nullptr;
     CHECK(other.seen == std::vector<u64>{5, 7, 9, 11});
     CHECK(gave_up.words()[0] == 0);
     CHECK((ping.guards_intact() && pong.guards_intact()));
@@ -108,12 +108,12 @@ TEST_CASE("a flag kernel that waits first answers each value once, after the val
   ping.words()[0] = pong.words()[0] = gave_up.words()[0] = 0;
   u64 sent = 0;
   bool early = false;
-  between_looks = [&] {
+  between_polls = [&] {
     early = early || pong.words()[0] > sent;
     if (pong.words()[0] == sent && sent < 3) ping.words()[0] = ++sent;
   };
   run({1, 1}, [&] { linkscope_flags(pong.words(), 1, 1, ping.words(), 1, 1, 3, 1, ~u64{0}, gave_up.words()); });
-  between_looks = nullptr;
+  between_polls = nullptr;
   CHECK_FALSE(early);
   CHECK(pong.words()[0] == 3);
   CHECK(gave_up.words()[0] == 0);
@@ -123,15 +123,15 @@ TEST_CASE("the flag kernel gives up after its time-out and reports the value tha
   const Memory ping{8}, pong{8}, gave_up{8};
   for (const unsigned waits_first : {0u, 1u}) {
     ping.words()[0] = gave_up.words()[0] = 0;
-    pong.words()[0] = 12;  // what two iterations wait for
-    unsigned looks = 0;
-    between_looks = [&] { ++looks; };
+    pong.words()[0] = 12;  // enough for two iterations
+    unsigned polls = 0;
+    between_polls = [&] { ++polls; };
     run({1, 1},
         [&] { linkscope_flags(ping.words(), 1, 1, pong.words(), 11, 1, 9, waits_first, 1000, gave_up.words()); });
-    between_looks = nullptr;
+    between_polls = nullptr;
     CHECK(gave_up.words()[0] == 13);
     CHECK(ping.words()[0] == (waits_first ? 2 : 3));
-    CHECK(looks > 1000);  // the clock, of which each look takes 100 ns here, is looked at seldom
+    CHECK(polls > 1000);  // the kernel reads the clock (100 ns per read) only once in many polls
   }
 }
 
