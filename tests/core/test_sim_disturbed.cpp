@@ -163,8 +163,7 @@ TEST_CASE("verification finds copies between GPUs that end in time but deliver t
     const auto sim = make_sim(machine, 1);
     const auto verdict = [&](const Program& program, const std::string& key) {
       const auto session = sim->prepare(program, key);
-      CHECK(
-          sim->run(*session, {2, {{64}}, true}).verdict->ok);  // before the fault begins; every slice has been written
+      CHECK(sim->run(*session, {2, {{64}}, true}).verdict->ok);  // before the fault begins
       return *sim->run(*session, {1, {{64}}, true}).verdict;
     };
     const auto wrong = verdict(large("gpu:0", "gpu:1"), "k#0");

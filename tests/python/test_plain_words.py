@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 SUFFIXES = {".py", ".cpp", ".hpp", ".cu", ".md", ".html", ".css", ".js", ".toml", ".yml", ".yaml", ".sh", ".txt", ""}
 SCANNED = ("README.md", "Makefile", "CMakeLists.txt", "pyproject.toml")
 # Folders whose text is rewritten, each without its subfolders. The others join when they are rewritten too.
-FOLDERS = (".ci", "core/base", "core/worker", "tests/python", "tests/gpu")
+FOLDERS = (".ci", "core/base", "core/worker", "tests/python", "tests/gpu", "tests/core", "tests/fake_cuda")
 SKIPPED = ("doctest.h", "_native", "__pycache__", "LICENSE", Path(__file__).name)
 
 # Names that stay, removed from a line before the scan.
