@@ -115,11 +115,11 @@ TEST_CASE("the exchange kernel copies every byte once per direction: even warps 
         const auto within = [&](const Memory& memory, const char* at) {
           return at >= memory.data() && at < memory.data() + bytes;
         };
-        bool apart = true;
+        bool separate = true;
         for (const auto& access : accesses)
-          apart =
-              apart && (access.thread / 32 % 2 == 1) == (within(back_from, access.at) || within(back_to, access.at));
-        CHECK(apart);
+          separate =
+              separate && (access.thread / 32 % 2 == 1) == (within(back_from, access.at) || within(back_to, access.at));
+        CHECK(separate);
       },
       64);
 }
@@ -322,7 +322,7 @@ TEST_CASE("every 4-byte half of a word in a narrow access pattern contributes to
 }
 
 TEST_CASE("neighbouring threads access neighbouring lines in strided order, and distant lines in random order") {
-  const auto near = [](bool random) {
+  const auto neighbour_fraction = [](bool random) {
     const Memory from{1 << 20};
     u64 sum = 0, count = 0, together = 0;
     run({3, 128}, [&] { linkscope_read_lines(from.data(), (1 << 20) / 128, 128, 4, random, &sum); }, Lanes::lockstep);
@@ -336,8 +336,8 @@ TEST_CASE("neighbouring threads access neighbouring lines in strided order, and 
     }
     return static_cast<double>(together) / static_cast<double>(count);
   };
-  CHECK(near(false) == 1);
-  CHECK(near(true) < 0.01);
+  CHECK(neighbour_fraction(false) == 1);
+  CHECK(neighbour_fraction(true) < 0.01);
 }
 
 TEST_CASE("the random order visits every line once, for any number of lines") {
@@ -503,11 +503,11 @@ TEST_CASE(
 TEST_CASE("less than 1 % of chase steps stay within 16 lines, so a prefetcher of neighbouring lines gains nothing") {
   CHECK(linkscope_chain_line == 256);  // two cache lines of 128 B, so no load hits the line of the load before
   for (const u64 lines : {8192ull, 262144ull}) {
-    u64 near = 0;
+    u64 near_steps = 0;
     for (u64 line = 0; line < lines; ++line) {
-      const auto next = linkscope_chain_next(line, lines), apart = next > line ? next - line : line - next;
-      near += apart < 16;
+      const auto next = linkscope_chain_next(line, lines), distance = next > line ? next - line : line - next;
+      near_steps += distance < 16;
     }
-    CHECK(near * 100 < lines);
+    CHECK(near_steps * 100 < lines);
   }
 }

@@ -27,9 +27,9 @@ struct Modelled {
   /// GB/s of a single explicit copy. `memory` is the kind of host memory.
   [[nodiscard]] double copied(const std::string& src, const std::string& dst, u64 bytes,
                               const std::string& memory) const {
-    const bool there = src.starts_with("numa");
+    const bool to_gpu = src.starts_with("numa");
     const auto c =
-        copy_case(there ? "h2d" : "d2h", src, there ? memory : "device", dst, there ? "device" : memory, bytes);
+        copy_case(to_gpu ? "h2d" : "d2h", src, to_gpu ? memory : "device", dst, to_gpu ? "device" : memory, bytes);
     return static_cast<double>(bytes) / single(*sim, build_program(c)) * 1e-9;
   }
 };
@@ -132,7 +132,7 @@ TEST_CASE("H200: CPU demand paging from a GPU matches the measurement (results/h
     return static_cast<double>(bytes) / machine.managed("demand", "gpu:0", "numa:0", bytes, {{"threads", threads}}) *
            1e-3;
   };
-  const auto near = [](double measured, double tolerance) { return doctest::Approx(measured).epsilon(tolerance); };
+  const auto approx = [](double measured, double tolerance) { return doctest::Approx(measured).epsilon(tolerance); };
   for (const auto& [bytes, measured] : {std::pair<u64, double>{4_KiB, 18.3},
                                         {64_KiB, 35.7},
                                         {128_KiB, 60.6},
@@ -144,15 +144,15 @@ TEST_CASE("H200: CPU demand paging from a GPU matches the measurement (results/h
                                         {64_MiB, 15900},
                                         {256_MiB, 56000}}) {
     CAPTURE(bytes);
-    CHECK(us("1", bytes) == near(measured, 0.2));
+    CHECK(us("1", bytes) == approx(measured, 0.2));
   }
   for (const auto& [threads, measured] : {std::pair{"2", 11400.0}, {"4", 7700.0}, {"8", 5350.0}, {"16", 4430.0}}) {
     CAPTURE(threads);
-    CHECK(us(threads, 64_MiB) == near(measured, 0.2));
+    CHECK(us(threads, 64_MiB) == approx(measured, 0.2));
   }
   for (const auto& [threads, measured] : {std::pair{"2", 3070.0}, {"4", 2090.0}, {"8", 1450.0}, {"16", 1300.0}}) {
     CAPTURE(threads);
-    CHECK(us(threads, 16_MiB) == near(measured, 0.25));
+    CHECK(us(threads, 16_MiB) == approx(measured, 0.25));
   }
   CHECK(us("16", 1_MiB) >= us("1", 1_MiB));  // measured: 340 and 263
 }

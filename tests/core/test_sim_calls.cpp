@@ -115,23 +115,23 @@ TEST_CASE(
   auto machine = toy();
   machine["link"][2]["latency_us"] = 0.2;
   // The waiter polls every 0.5 us; the store takes 0.2 us and arrives during the first poll.
-  const auto near = make_sim(machine, 1);
-  check_us(slope(*near, ping_pong("gpu:0", "gpu:1", "device"), 100), 2 * 0.5);
+  const auto short_link = make_sim(machine, 1);
+  check_us(slope(*short_link, ping_pong("gpu:0", "gpu:1", "device"), 100), 2 * 0.5);
   machine["link"][2]["latency_us"] = 0.3;  // the first poll just misses the store
-  const auto far = make_sim(machine, 1);
-  check_us(slope(*far, ping_pong("gpu:0", "gpu:1", "device"), 100), 2 * 1.0);
+  const auto long_link = make_sim(machine, 1);
+  check_us(slope(*long_link, ping_pong("gpu:0", "gpu:1", "device"), 100), 2 * 1.0);
   // A poll takes 0.2 us to the memory, 0.5 in it and 0.2 back; a store to local memory is there immediately.
-  check_us(slope(*near, ping_pong("gpu:0", "gpu:1", "device", {{"word", "setter"}}), 100), 2 * 0.9);
+  check_us(slope(*short_link, ping_pong("gpu:0", "gpu:1", "device", {{"word", "setter"}}), 100), 2 * 0.9);
   // GPUs of two processes take the same time, with the memory of either process.
   for (const char* kind : {"ipc", "posix_fd"}) {
     const auto two_processes = ping_pong("gpu:0", "gpu:1", kind);
     CHECK((two_processes.actors[0].process == 0 && two_processes.actors[1].process == 1 &&
            two_processes.regions[0].process == 0 && two_processes.regions[1].process == 1));
-    check_us(slope(*near, two_processes, 100), 2 * 0.5);
-    check_us(slope(*near, ping_pong("gpu:1", "gpu:0", kind, {{"word", "setter"}}), 100), 2 * 0.9);
+    check_us(slope(*short_link, two_processes, 100), 2 * 0.5);
+    check_us(slope(*short_link, ping_pong("gpu:1", "gpu:0", kind, {{"word", "setter"}}), 100), 2 * 0.9);
   }
   // Both GPUs reach numa:0: gpu:0 over one link, gpu:1 over two (or over the bridge and one).
-  CHECK(slope(*near, ping_pong("gpu:0", "gpu:1", "pinned"), 100) > 2e-6);
+  CHECK(slope(*short_link, ping_pong("gpu:0", "gpu:1", "pinned"), 100) > 2e-6);
 }
 
 TEST_CASE("the words of a round trip are counted on the links that they cross") {

@@ -59,7 +59,7 @@ TEST_CASE("the parts of a split copy use the copy engine one after the other, ea
   for (const std::string turns : {"copy", "stream"}) {
     machine["copy"]["turns"] = turns;
     const auto sim = make_sim(machine, 1);
-    const auto of = [&](const char* place, const char* memory) {
+    const auto times_per_part = [&](const char* place, const char* memory) {
       const auto session = sim->prepare(
           build_program(copy_case("split", place, memory, "gpu:0", "device", megabyte, {{"streams", "2"}})), "key#0");
       const auto trace = sim->run(*session, {1, {{4, 4}, {8, 8}}, false});
@@ -68,11 +68,11 @@ TEST_CASE("the parts of a split copy use the copy engine one after the other, ea
       };
       return std::array{lasted(1, 0) - lasted(0, 0), lasted(1, 1) - lasted(0, 1)};
     };
-    const auto [first, second] = of("numa:0", "pinned");
+    const auto [first, second] = times_per_part("numa:0", "pinned");
     check_us(second / 4, 2 * (0.5 + 2 + 50));
     check_us(first / 4,
-             (turns == "copy" ? 2 : 1) * (0.5 + 2 + 50));  // by stream: all of the first, then all of the second
-    const auto [one, other] = of("gpu:0", "device");       // within a GPU always copy by copy
+             (turns == "copy" ? 2 : 1) * (0.5 + 2 + 50));         // by stream: all of the first, then all of the second
+    const auto [one, other] = times_per_part("gpu:0", "device");  // within a GPU always copy by copy
     CHECK(one == doctest::Approx(other));
   }
 }

@@ -162,10 +162,10 @@ TEST_CASE("kernels that the model lacks are not supported, with the reason") {
   auto without = toy();
   without.erase("kernel");
   CHECK(why(without, by_sm("local", "gpu:0", "gpu:0", 8)).find("[kernel]") != std::string::npos);
-  auto far = toy();
-  far.erase("peer");
-  CHECK(why(far, by_sm("read", "gpu:1", "gpu:0", 8)).find("peer access") != std::string::npos);
-  CHECK(why(far, by_sm("read", "gpu:0", "gpu:0", 8)).empty());
+  auto without_peer = toy();
+  without_peer.erase("peer");
+  CHECK(why(without_peer, by_sm("read", "gpu:1", "gpu:0", 8)).find("peer access") != std::string::npos);
+  CHECK(why(without_peer, by_sm("read", "gpu:0", "gpu:0", 8)).empty());
   CHECK(why(toy(), by_sm("latency", "gpu:0", "gpu:0", 0, {{"cache", "hot"}})).find("caches") != std::string::npos);
   CHECK(why(toy(), by_sm("latency", "gpu:0", "numa:0", 0, {}, Engine::cpu)).find("not mapped") != std::string::npos);
 }
@@ -223,13 +223,13 @@ TEST_CASE("random order walks the page table once per access, linear order once 
   kernel["host_page_kib"] = 4;
   kernel["host_walk_us"] = 3.2768;
   const auto sim = make_sim(machine, 1);
-  const auto took = [&](const char* order, const char* stride) {
+  const auto seconds_of = [&](const char* order, const char* stride) {
     return slope(*sim, by_sm("read", "numa:0", "gpu:0", 4'096'000, {{"order", order}, {"stride", stride}}));
   };
-  const double missing = 1 - 2e6 / (4 * 4'096'000);                     // four slices
-  check_us(took("linear", "1024"), 2 + 1.1 + missing * 1000 * 3.2768);  // 1000 pages
-  check_us(took("random", "1024"), 2 + 1.1 + missing * 4000 * 3.2768);  // 4000 lines
-  check_us(took("linear", "4096"), 2 + 1.1 + missing * 1000 * 3.2768);
+  const double missing = 1 - 2e6 / (4 * 4'096'000);                           // four slices
+  check_us(seconds_of("linear", "1024"), 2 + 1.1 + missing * 1000 * 3.2768);  // 1000 pages
+  check_us(seconds_of("random", "1024"), 2 + 1.1 + missing * 4000 * 3.2768);  // 4000 lines
+  check_us(seconds_of("linear", "4096"), 2 + 1.1 + missing * 1000 * 3.2768);
 }
 
 TEST_CASE("bidirectional accesses have a link per direction, between peers and between a GPU and its host") {
@@ -256,14 +256,14 @@ TEST_CASE("data that fits the L2 cache takes no memory bandwidth") {
     return program;
   };
   const Params hot{{"cache", "hot"}};
-  const auto took = [&](const char* benchmark, const char* dst, u64 bytes, const Params& params) {
+  const auto seconds_of = [&](const char* benchmark, const char* dst, u64 bytes, const Params& params) {
     return slope(*sim, same_bytes(by_sm(benchmark, "gpu:0", dst, bytes, params)));
   };
-  check_us(took("read", "gpu:0", megabyte, hot), 2.5 + 1000 / 2000.0);
-  check_us(took("read", "gpu:0", megabyte, {}), 2.5 + 1000 / 500.0);
-  check_us(took("local", "gpu:0", megabyte, hot), 2.5 + 2000 / 2000.0);     // read and written
-  check_us(took("local", "gpu:0", 2 * megabyte, hot), 2.5 + 4000 / 500.0);  // two buffers do not fit
-  check_us(took("read", "gpu:1", megabyte, hot), 2 + 1.0 + 1000 / 40.0);    // the L2 does not help across a link
+  check_us(seconds_of("read", "gpu:0", megabyte, hot), 2.5 + 1000 / 2000.0);
+  check_us(seconds_of("read", "gpu:0", megabyte, {}), 2.5 + 1000 / 500.0);
+  check_us(seconds_of("local", "gpu:0", megabyte, hot), 2.5 + 2000 / 2000.0);     // read and written
+  check_us(seconds_of("local", "gpu:0", 2 * megabyte, hot), 2.5 + 4000 / 500.0);  // two buffers do not fit
+  check_us(seconds_of("read", "gpu:1", megabyte, hot), 2 + 1.0 + 1000 / 40.0);    // the L2 does not help across a link
   CHECK(make_sim(toy(), 1)->supports(by_sm("read", "gpu:0", "gpu:0", 8, hot)).why_not.find("l2_gbps") !=
         std::string::npos);
 }

@@ -156,8 +156,8 @@ TEST_CASE("huge pages that are not reserved are not supported, and the reason na
             .find("512 huge pages of 2 MiB are reserved on numa:0 of the model toy, and 2048 are needed") !=
         std::string::npos);
   CHECK(why("transparent", "1GiB").empty());
-  const auto bare = make_sim(toy(), 1);
-  CHECK(bare->supports(build_program(allocation("pinned", "allocate", "4KiB"))).why_not.find("no [memory]") !=
+  const auto without_costs = make_sim(toy(), 1);
+  CHECK(without_costs->supports(build_program(allocation("pinned", "allocate", "4KiB"))).why_not.find("no [memory]") !=
         std::string::npos);
 }
 
@@ -258,11 +258,12 @@ TEST_CASE(
     "shared memory is not supported without its costs in the machine file, and each phase belongs to one process") {
   auto machine = with_memory();
   for (const char* key : {"export_us", "open_us", "import_us"}) machine["memory"].erase(key);
-  const auto bare = make_sim(machine, 1);
-  CHECK(bare->supports(build_program(allocation("ipc", "open", "4KiB"))).why_not ==
+  const auto without_costs = make_sim(machine, 1);
+  CHECK(without_costs->supports(build_program(allocation("ipc", "open", "4KiB"))).why_not ==
         "the model toy does not say what sharing memory costs: export_us, open_us and import_us of [memory]");
-  CHECK(bare->supports(build_program(allocation("shm", "open", "4KiB"))).why_not.empty());
-  CHECK(bare->supports(build_program(copy_case("d2d", "gpu:0", "ipc", "gpu:1", "ipc", 1_MiB))).why_not.empty());
+  CHECK(without_costs->supports(build_program(allocation("shm", "open", "4KiB"))).why_not.empty());
+  CHECK(
+      without_costs->supports(build_program(copy_case("d2d", "gpu:0", "ipc", "gpu:1", "ipc", 1_MiB))).why_not.empty());
   auto program = build_program(allocation("ipc", "export", "4KiB"));
   CHECK(program.actors[0].process == 1);
   program.actors[0].process = 0;

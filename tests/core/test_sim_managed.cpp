@@ -107,8 +107,8 @@ TEST_CASE("dependent CPU faults double the pages of a block too, and a lone faul
   machine["managed"]["cpu_block_pages"] = 16;
   machine["managed"]["cpu_page_us"] = 2;  // loads touch the pages that came
   const auto sim = make_sim(machine, 1);
-  const auto step = [&](const char* apart, u32 steps) {
-    return slope(*sim, managed("fault_latency", "gpu:0", "numa:0", 0, {{"step", apart}}), steps);
+  const auto step = [&](const char* distance, u32 steps) {
+    return slope(*sim, managed("fault_latency", "gpu:0", "numa:0", 0, {{"step", distance}}), steps);
   };
   check_us(step("2MiB", 100), 15.5 + 2 * page_us / 4);
   // Of the 16 pages of a block, pages 0, 2, 4 and 8 fault. The same four fault in its 256 steps of 4 KiB.
@@ -165,11 +165,11 @@ TEST_CASE("bidirectional page moves have a link per direction") {
   const auto times = [&](const Program& program) {
     const auto session = sim->prepare(program, "key#0");
     const auto trace = sim->run(*session, {1, {{0, 0}, {1, 1}}, false});
-    const auto of = [&](u32 actor) {
+    const auto duration = [&](u32 actor) {
       const auto took = [&](u32 b) { return trace.at(0, b, actor).exit_s - trace.at(0, b, actor).enter_s; };
       return took(1) - took(0);
     };
-    return std::pair{of(0), of(1)};
+    return std::pair{duration(0), duration(1)};
   };
   const auto demand = times(managed("demand", "gpu:0", "numa:0", 1_MiB, {{"bidirectional", "true"}}));
   check_us(demand.first, 8 * (15.5 + 2 * page_us / 4));
@@ -188,8 +188,8 @@ TEST_CASE("the latency of a fault is that of a batch of one page") {
 
 TEST_CASE("short steps find pages that the faults before them brought") {
   const auto sim = make_sim(toy(), 1);
-  const auto step = [&](const char* src, const char* dst, const char* apart) {
-    return slope(*sim, managed("fault_latency", src, dst, 0, {{"step", apart}}), 1024);
+  const auto step = [&](const char* src, const char* dst, const char* distance) {
+    return slope(*sim, managed("fault_latency", src, dst, 0, {{"step", distance}}), 1024);
   };
   check_us(step("numa:0", "gpu:0", "64KiB"), batch(1));                            // one page per step
   check_us(step("numa:0", "gpu:0", "4KiB"), (batch(1) + 15 * 0.5) / 16);           // the other 15 steps are loads
@@ -204,8 +204,8 @@ TEST_CASE("the first fault in a region and in a block costs more") {
   machine["managed"]["gpu_block_us"] = 100;
   const auto sim = make_sim(machine, 1);
   const double fault = 20 + 4 * 3 + 0.5 + page_us / 8;  // the fault brings its region
-  const auto step = [&](const char* apart) {
-    return slope(*sim, managed("fault_latency", "numa:0", "gpu:0", 0, {{"step", apart}}), 1024);
+  const auto step = [&](const char* distance) {
+    return slope(*sim, managed("fault_latency", "numa:0", "gpu:0", 0, {{"step", distance}}), 1024);
   };
   check_us(slope(*sim, managed("fault_latency", "numa:0", "gpu:0", 0), 100), fault + 5 + 100);
   check_us(step("64KiB"), fault + 5 + 100 / 32.0);
@@ -358,10 +358,10 @@ TEST_CASE("managed memory that the model lacks is not supported, with the reason
   auto without = toy();
   without.erase("managed");
   CHECK(why(without, small).find("[managed]") != std::string::npos);
-  auto apart = toy();
-  apart.erase("peer");
-  CHECK(why(apart, managed("demand", "gpu:0", "gpu:1", 1_MiB)).find("peer access") != std::string::npos);
-  CHECK(why(apart, managed("demand", "gpu:0", "gpu:1", 1_MiB, {{"peer", "off"}})).empty());
+  auto without_peer = toy();
+  without_peer.erase("peer");
+  CHECK(why(without_peer, managed("demand", "gpu:0", "gpu:1", 1_MiB)).find("peer access") != std::string::npos);
+  CHECK(why(without_peer, managed("demand", "gpu:0", "gpu:1", 1_MiB, {{"peer", "off"}})).empty());
   CHECK(why(toy(), managed("demand", "numa:0", "gpu:0", 1_GiB)).empty());
   CHECK(why(toy(), managed("demand", "numa:0", "gpu:0", 1_GiB + 8)).find("1 GiB") != std::string::npos);
   CHECK(why(toy(), managed("prefetch", "numa:0", "gpu:0", 1_GiB, {{"bidirectional", "true"}})).find("2 GiB") !=

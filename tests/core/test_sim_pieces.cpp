@@ -182,10 +182,10 @@ TEST_CASE("verification finds a wrong byte in a row, and rows that a lying peer 
     CHECK(verdict->wrong_bytes == 1);
   }
   broken["fault"] = {{{"kind", "lie"}}};
-  const auto liar = make_sim(broken, 1);
-  const auto session = liar->prepare(
+  const auto lying = make_sim(broken, 1);
+  const auto session = lying->prepare(
       make_program(Engine::ce, "halo", "gpu:0", "gpu:1", 4096, {{"face", "y"}, {"way", "packed"}}), "key#0");
-  const auto verdict = liar->run(*session, {1, {{1}}, true}).verdict;
+  const auto verdict = lying->run(*session, {1, {{1}}, true}).verdict;
   CHECK(verdict->wrong_bytes == 2 * 4096);  // the bytes that did not arrive, and their unpacked copy
 }
 
@@ -217,18 +217,18 @@ TEST_CASE("1000 pieces from pinned memory on one H200 match the measured times o
         make_program(engine, "pieces", src, dst, 1000 * piece, {{"piece", std::to_string(piece)}, {"clock", clock}});
     return 1e6 * (program.most_iterations == 1 ? single(*sim, program) : slope(*sim, program, 2));
   };
-  const auto near = [](double measured) { return doctest::Approx(measured).epsilon(0.04); };
-  CHECK(us(Engine::ce, 64, "event") == near(2314));
-  CHECK(us(Engine::ce, 4096, "event") == near(2552));
+  const auto approx = [](double measured) { return doctest::Approx(measured).epsilon(0.04); };
+  CHECK(us(Engine::ce, 64, "event") == approx(2314));
+  CHECK(us(Engine::ce, 4096, "event") == approx(2552));
   CHECK(us(Engine::ce, 65536, "event") == doctest::Approx(3822).epsilon(0.06));
-  CHECK(us(Engine::graph, 4096, "event") == near(2579));
+  CHECK(us(Engine::graph, 4096, "event") == approx(2579));
   CHECK(us(Engine::graph, 65536, "event") == doctest::Approx(3819).epsilon(0.06));
-  CHECK(us(Engine::batch, 4096, "event") == near(74.9));
-  CHECK(us(Engine::batch, 4096, "event", "numa:0", "gpu:0") == near(74.1));
-  CHECK(us(Engine::batch, 65536, "event") == near(1184));
+  CHECK(us(Engine::batch, 4096, "event") == approx(74.9));
+  CHECK(us(Engine::batch, 4096, "event", "numa:0", "gpu:0") == approx(74.1));
+  CHECK(us(Engine::batch, 65536, "event") == approx(1184));
   CHECK(us(Engine::sm, 4096, "event") == doctest::Approx(84.8).epsilon(0.06));
-  CHECK(us(Engine::ce, 4096, "host") == near(2552));
-  CHECK(us(Engine::graph, 4096, "host") == near(2567));
+  CHECK(us(Engine::ce, 4096, "host") == approx(2552));
+  CHECK(us(Engine::graph, 4096, "host") == approx(2567));
   for (const u64 piece : {64, 4096}) {  // 0.6 to 1.3 ms, depending on the run
     CHECK(us(Engine::batch, piece, "host") > 600);
     CHECK(us(Engine::batch, piece, "host") < 1300);
@@ -242,9 +242,9 @@ TEST_CASE("1 MiB in rows to an H200 matches the measurement") {
   const auto us = [&](const std::string& row) {
     return 1e6 * slope(*sim, make_program(Engine::ce, "strided", "numa:0", "gpu:0", 1 << 20, {{"row", row}}));
   };
-  const auto near = [](double measured) { return doctest::Approx(measured).epsilon(0.1); };
-  CHECK(us("8") == near(239.7));
-  CHECK(us("64") == near(30.0));
-  CHECK(us("512") == near(21.7));
-  CHECK(us("4096") == near(21.7));
+  const auto approx = [](double measured) { return doctest::Approx(measured).epsilon(0.1); };
+  CHECK(us("8") == approx(239.7));
+  CHECK(us("64") == approx(30.0));
+  CHECK(us("512") == approx(21.7));
+  CHECK(us("4096") == approx(21.7));
 }

@@ -63,15 +63,15 @@ TEST_CASE("a program that the model cannot run is refused with the reason") {
   program.actors[0].loop[0] = Call{.api = "launch", .span = {}, .on = gpu(0)};
   CHECK(holds(refusal(toy(), program), "calls are made by CPU threads"));
 
-  auto apart = toy();
-  apart.erase("peer");
+  auto without_peer = toy();
+  without_peer.erase("peer");
   const auto peers = copy_case("d2d", "gpu:0", "device", "gpu:1", "device", 8);
   CHECK(refusal(toy(), build_program(peers)).empty());
-  CHECK(holds(refusal(apart, build_program(peers)), "no peer access between gpu:0 and gpu:1"));
+  CHECK(holds(refusal(without_peer, build_program(peers)), "no peer access between gpu:0 and gpu:1"));
   auto off = peers;
   off.params["peer"] = "off";
-  CHECK(refusal(apart, build_program(off)).empty());
-  CHECK_THROWS_AS(make_sim(apart, 1)->prepare(build_program(peers), "k#0"), Error);
+  CHECK(refusal(without_peer, build_program(off)).empty());
+  CHECK_THROWS_AS(make_sim(without_peer, 1)->prepare(build_program(peers), "k#0"), Error);
 }
 
 TEST_CASE("an invalid machine file is refused, and the message names the key") {

@@ -91,10 +91,11 @@ TEST_CASE("a process without work yields the GPU immediately, and a lone process
 TEST_CASE("streams of one process copy in both directions concurrently; two processes take turns") {
   const auto out =
       build_program(copy_case("d2h", "gpu:0", "device", "numa:0", "pinned", megabyte, {{"after", "wait"}}));
-  const double back = 103.5;
-  check_all_us(ends(slices(10, 0), together({h2d("pinned"), out}), {2, 2}), {2 * copy + events, 2 * back + events});
+  const double from_gpu_us = 103.5;
+  check_all_us(ends(slices(10, 0), together({h2d("pinned"), out}), {2, 2}),
+               {2 * copy + events, 2 * from_gpu_us + events});
   check_all_us(ends(slices(10, 0), processes({h2d("pinned"), out}), {2, 2}),
-               {2 * copy + back + 2 * 10 + events, 2 * copy + 2 * back + 3 * 10 + events});
+               {2 * copy + from_gpu_us + 2 * 10 + events, 2 * copy + 2 * from_gpu_us + 3 * 10 + events});
 }
 
 TEST_CASE("kernels of one process run concurrently; kernels of two processes take turns") {
@@ -141,11 +142,11 @@ TEST_CASE("staged copies of two processes in opposite directions take turns on b
     return build_program(
         copy_case("d2d", from, "device", to, "device", ten_chunks, {{"peer", "off"}, {"after", "wait"}}));
   };
-  const auto there = staged("gpu:0", "gpu:1"), back = staged("gpu:1", "gpu:0");
-  const double one_process = ends(toy(), there, {3})[0] - events;
+  const auto forward = staged("gpu:0", "gpu:1"), backward = staged("gpu:1", "gpu:0");
+  const double one_process = ends(toy(), forward, {3})[0] - events;
   for (const double slice : {0.0, 40.0, 10'000.0}) {
-    const auto both = ends(slices(1, slice), processes({there, back}), {3, 3});
-    const double last = std::max(both[0], both[1]) - events;
+    const auto end_times = ends(slices(1, slice), processes({forward, backward}), {3, 3});
+    const double last = std::max(end_times[0], end_times[1]) - events;
     CHECK(last > 1.2 * one_process);
     CHECK(last < 3 * one_process);
   }
@@ -181,7 +182,7 @@ TEST_CASE("combinations of processes that the model lacks are refused with the r
   // A copy between GPUs that is staged through the host uses both GPUs.
   const auto staged = build_program(
       copy_case("d2d", "gpu:0", "device", "gpu:1", "device", megabyte, {{"peer", "off"}, {"after", "wait"}}));
-  const auto there =
+  const auto local =
       build_program(copy_case("local", "gpu:1", "device", "gpu:1", "device", megabyte, {{"after", "wait"}}));
-  CHECK(why_not(toy(), processes({staged, there})).find("several processes use gpu:1") != std::string::npos);
+  CHECK(why_not(toy(), processes({staged, local})).find("several processes use gpu:1") != std::string::npos);
 }

@@ -258,7 +258,7 @@ TEST_CASE("the traffic that programs state is what the simulation counts on the 
           for (std::size_t actor = 0; actor < batch.size() && !managed; ++actor)
             batch[actor] = std::min(most, 2 + (in_step(program) ? 0 : static_cast<u32>(actor)));
           Traffic steps, flows, found;
-          const bool apart =
+          const bool has_gaps =
               c.params.contains("stride") && (c.params.at("stride") != "none" || c.params.at("order") != "linear");
           for (std::size_t actor = 0; actor < batch.size(); ++actor)
             if (managed) add_pages(steps, machine, program, program.actors[actor], samples);
