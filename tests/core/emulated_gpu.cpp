@@ -56,7 +56,7 @@ bool Memory::untouched() const {
   return std::all_of(start_, start_ + bytes_, [](char c) { return c == fresh_byte; });
 }
 
-bool Memory::once(const std::vector<unsigned>& counts) const {
+bool Memory::each_vector_once(const std::vector<unsigned>& counts) const {
   const auto whole = counts.begin() + static_cast<std::ptrdiff_t>(bytes_ / 16 * 2);
   return std::all_of(counts.begin(), whole, [](unsigned n) { return n == 1; }) &&
          std::all_of(whole, counts.end(), [](unsigned n) { return n == 0; });
@@ -70,7 +70,7 @@ void fault(const std::string& what) {
 bool touch(const void* at, u64 bytes, bool writes) {
   const auto* start = static_cast<const char*>(at);
   accesses.push_back({blockIdx.x, threadIdx.x, start, writes, bytes});
-  if (reinterpret_cast<std::uintptr_t>(at) % std::min<u64>(bytes, 16)) fault("an address that is not aligned");
+  if (reinterpret_cast<std::uintptr_t>(at) % std::min<u64>(bytes, 16)) fault("uses an unaligned address");
   for (Memory* memory : memories()) {
     if (start < memory->data() || start + bytes > memory->data() + memory->bytes()) continue;
     auto& counts = writes ? memory->writes_ : memory->reads_;
@@ -78,7 +78,7 @@ bool touch(const void* at, u64 bytes, bool writes) {
     for (u64 word = first; word < first + bytes / 8; ++word) ++counts[word];
     return true;
   }
-  fault(std::string{writes ? "writes" : "reads"} + " where no memory is");
+  fault(std::string{writes ? "writes" : "reads"} + " outside of all memory");
   return false;
 }
 
@@ -98,10 +98,11 @@ struct Lane {
 struct Warp {
   ucontext_t scheduler{};
   std::array<Lane, warp> lanes;
-  unsigned lane = 0;                             // who runs
-  std::array<std::array<u64, warp>, 2> given{};  // two: who is quick gives the next value before others took this one
+  unsigned lane = 0;  // the running one
+  // Two, because a fast lane writes the next value before the others have read this one.
+  std::array<std::array<u64, warp>, 2> exchanged{};
   const std::function<void()>* kernel = nullptr;
-  bool in_step = false;
+  bool lockstep = false;
 };
 
 Warp& running() {
@@ -140,7 +141,7 @@ void run_warp(unsigned first) {
   }
 }
 
-// --- bulk copies --------------------------------------------------------------------------------------------------
+// --- TMA copies ---------------------------------------------------------------------------------------------------
 
 struct Fetch {
   unsigned to;
@@ -163,18 +164,18 @@ std::map<unsigned, Barrier> barriers;
 std::vector<Store> gathered;
 std::vector<std::vector<Store>> committed;
 
-char anchor;  // shared memory is static here: near enough for 32 bits
+char anchor;  // shared memory is static here, so 32-bit offsets from this address reach it
 
 char* in_shared(unsigned address) { return &anchor + static_cast<std::int32_t>(address); }
 
 Barrier& at(unsigned address) {
-  if (!barriers.contains(address)) fault("a barrier that was not made");
+  if (!barriers.contains(address)) fault("uses a barrier that was not initialized");
   return barriers[address];
 }
 
-/// A piece is looked up as the vectors that it consists of.
+/// Checks a piece as the 16-byte vectors that it consists of.
 bool touch_all(const char* start, unsigned bytes, bool writes) {
-  if (bytes == 0 || bytes % 16) fault("a bulk copy of " + std::to_string(bytes) + " B");
+  if (bytes == 0 || bytes % 16) fault("a TMA copy of " + std::to_string(bytes) + " B");
   bool there = true;
   for (unsigned offset = 0; there && offset < bytes; offset += 16) there = touch(start + offset, 16, writes);
   return there;
@@ -182,8 +183,8 @@ bool touch_all(const char* start, unsigned bytes, bool writes) {
 
 void end_block() {
   for (const auto& [address, barrier] : barriers)
-    if (!barrier.fetches.empty()) fault("ends with a bulk copy under way to its shared memory");
-  if (!gathered.empty() || !committed.empty()) fault("ends with a bulk copy under way from its shared memory");
+    if (!barrier.fetches.empty()) fault("ends while a TMA copy to its shared memory is pending");
+  if (!gathered.empty() || !committed.empty()) fault("ends while a TMA copy from its shared memory is pending");
   barriers.clear();
   gathered.clear();
   committed.clear();
@@ -193,12 +194,12 @@ void end_block() {
 
 void launch(unsigned blocks, unsigned threads, const std::function<void()>& kernel, Lanes lanes) {
   running().kernel = &kernel;
-  running().in_step = lanes == Lanes::in_step;
+  running().lockstep = lanes == Lanes::lockstep;
   accesses.clear();
   gridDim.x = blocks;
   blockDim.x = threads;
   for (blockIdx.x = 0; blockIdx.x < blocks; ++blockIdx.x) {
-    if (lanes == Lanes::in_step)
+    if (lanes == Lanes::lockstep)
       for (unsigned first = 0; first < threads; first += warp) run_warp(first);
     else
       for (threadIdx.x = 0; threadIdx.x < threads; ++threadIdx.x) kernel();
@@ -209,22 +210,22 @@ void launch(unsigned blocks, unsigned threads, const std::function<void()>& kern
 u64 __shfl_xor_sync(unsigned lanes, u64 value, unsigned mask) {
   auto& all = running();
   auto& lane = all.lanes[all.lane];
-  if (lanes != ~0u || blockDim.x % warp) fault("an exchange of part of a warp");
-  if (!all.in_step) {
-    fault("an exchange of lanes that do not go in step");
+  if (lanes != ~0u || blockDim.x % warp) fault("exchanges values in part of a warp");
+  if (!all.lockstep) {
+    fault("exchanges values between lanes that do not run in lockstep");
     return value;
   }
-  auto& given = all.given[lane.exchanges++ % 2];
+  auto& exchanged = all.exchanged[lane.exchanges++ % 2];
   const unsigned self = all.lane;
-  given[self] = value;
+  exchanged[self] = value;
   swapcontext(&lane.context, &all.scheduler);
-  return given[(self ^ mask) % warp];
+  return exchanged[(self ^ mask) % warp];
 }
 
 void ptx_mov_u64(u64& now) {
   static u64 clock = 0;
   now = clock += 100;
-  if (when_timed) when_timed();
+  if (on_clock_read) on_clock_read();
 }
 
 u64 __cvta_generic_to_shared(const void* address) {
@@ -243,22 +244,23 @@ void ptx_mbarrier_arrive_expect_tx_shared_cta_b64(unsigned barrier, unsigned byt
 
 void ptx_cp_async_bulk_shared_cluster_global_mbarrier_complete_tx_bytes(unsigned to, const char* from, unsigned bytes,
                                                                         unsigned barrier) {
-  if (reinterpret_cast<std::uintptr_t>(in_shared(to)) % 16) fault("a bulk copy to where shared memory is not aligned");
+  if (reinterpret_cast<std::uintptr_t>(in_shared(to)) % 16)
+    fault("a TMA copy to an unaligned address in shared memory");
   at(barrier).fetches.push_back({to, from, bytes});
 }
 
 void ptx_mbarrier_try_wait_parity_shared_cta_b64(unsigned barrier, unsigned parity, unsigned& done, unsigned if_done,
                                                  unsigned if_not) {
-  if (if_done == if_not) fault("does not learn whether a barrier was passed");
+  if (if_done == if_not) fault("does not distinguish whether a barrier was passed");
   auto& found = at(barrier);
-  done = if_done ? if_done : if_not;      // the kernel goes on in any case
+  done = if_done ? if_done : if_not;      // the kernel continues in any case
   if (found.phase % 2 != parity) return;  // that phase has ended
   u64 bytes = 0;
   for (const auto& fetch : found.fetches) {
     if (touch_all(fetch.from, fetch.bytes, false)) std::memcpy(in_shared(fetch.to), fetch.from, fetch.bytes);
     bytes += fetch.bytes;
   }
-  if (found.arrived != found.arrivals || bytes != found.expected) fault("waits for ever at a barrier");
+  if (found.arrived != found.arrivals || bytes != found.expected) fault("waits forever at a barrier");
   found.fetches.clear();
   found.arrived = 0;
   found.expected = 0;
@@ -274,8 +276,8 @@ void ptx_cp_async_bulk_commit_group() {
   gathered.clear();
 }
 
-void ptx_cp_async_bulk_wait_group(unsigned but) {
-  while (committed.size() > but) {
+void ptx_cp_async_bulk_wait_group(unsigned pending) {
+  while (committed.size() > pending) {
     for (const auto& store : committed.front())
       if (touch_all(store.to, store.bytes, true)) std::memcpy(store.to, in_shared(store.from), store.bytes);
     committed.erase(committed.begin());

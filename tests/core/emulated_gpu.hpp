@@ -1,6 +1,6 @@
-// A GPU that is slow and strict, for device code made into C++ by kernels_as_cpp.py: blocks and warps one after the
-// other, the lanes of a warp as contexts that take turns where they exchange values. Every access by an asm statement is looked up: it has
-// to be aligned, inside of a Memory, and is counted there. What bulk copies may leave for later is left until then.
+// A slow and strict GPU for device code that kernels_as_cpp.py turned into C++. Blocks and warps run one after the
+// other; the lanes of a warp are contexts that switch where they exchange values. Every access by an asm statement must
+// be aligned and inside of a Memory, which counts it. TMA copies are made as late as the instructions allow.
 #pragma once
 #include <functional>
 #include <map>
@@ -23,7 +23,7 @@ struct alignas(16) ulonglong2 {
   u64 x, y;
 };
 
-/// A buffer between two guard zones; while it lives, kernels may touch it.
+/// A buffer between two guard zones. Kernels may touch it during its lifetime.
 class Memory {
  public:
   explicit Memory(u64 bytes);
@@ -38,20 +38,20 @@ class Memory {
   [[nodiscard]] bool holds_pattern(u64 seed, u64 first_index = 0) const;
   [[nodiscard]] bool guards_intact() const;
   [[nodiscard]] bool untouched() const;
-  /// True when asm statements have read (written) every whole 16 bytes once, and nothing else.
-  [[nodiscard]] bool vectors_read_once() const { return once(reads_); }
-  [[nodiscard]] bool vectors_written_once() const { return once(writes_); }
+  /// True if asm statements read (wrote) every whole 16 bytes once and nothing else.
+  [[nodiscard]] bool vectors_read_once() const { return each_vector_once(reads_); }
+  [[nodiscard]] bool vectors_written_once() const { return each_vector_once(writes_); }
 
  private:
   friend bool touch(const void*, u64 bytes, bool writes);
-  [[nodiscard]] bool once(const std::vector<unsigned>&) const;
+  [[nodiscard]] bool each_vector_once(const std::vector<unsigned>&) const;
   u64 bytes_;
   std::vector<char> kept_;
   char* start_;
   std::vector<unsigned> reads_, writes_;  // by word
 };
 
-/// What asm statements did, in order.
+/// The accesses of asm statements, in order.
 struct Access {
   unsigned block, thread;
   const char* at;
@@ -59,17 +59,17 @@ struct Access {
   u64 bytes;
 };
 inline std::vector<Access> accesses;
-/// What a GPU would answer with an error, with waiting for ever, or with other bytes.
+/// Mistakes that make a GPU report an error, hang, or deliver wrong bytes.
 inline std::vector<std::string> faults;
 void fault(const std::string& what);
-/// Called whenever a kernel looks at the clock, which goes on by 100 ns.
-inline std::function<void()> when_timed;
+/// Called when a kernel reads the clock. Each read advances the clock by 100 ns.
+inline std::function<void()> on_clock_read;
 
-/// Only lanes that go in step may exchange values; they take more time.
-enum class Lanes { one_by_one, in_step };
+/// Only lanes in lockstep may exchange values. They run more slowly.
+enum class Lanes { one_by_one, lockstep };
 void launch(unsigned blocks, unsigned threads, const std::function<void()>& kernel, Lanes = Lanes::one_by_one);
 
-// --- what kernels call --------------------------------------------------------------------------------------------
+// --- functions that kernels call ----------------------------------------------------------------------------------
 
 bool touch(const void* at, u64 bytes, bool writes);
 u64 __shfl_xor_sync(unsigned lanes, u64 value, unsigned mask);
@@ -110,16 +110,16 @@ inline void ptx_st_global_cs_u32(void* at, unsigned value) { stored(at, value); 
 inline void ptx_st_global_cs_u64(void* at, u64 value) { stored(at, value); }
 inline void ptx_ld_global_cg_u64(u64& value, u64 at) { value = loaded<u64>(reinterpret_cast<const void*>(at)); }
 void ptx_mov_u64(u64& now);
-/// The SM that each block is on; the others are on the one of their own number.
+/// The SM of a block. A block without an entry runs on the SM of its own number.
 inline std::map<unsigned, unsigned> sm_of_block;
 inline void ptx_mov_u32(unsigned& sm) {
   sm = sm_of_block.contains(blockIdx.x) ? sm_of_block.at(blockIdx.x) : blockIdx.x;
 }
 
-// Words that others see. What the other side does meanwhile is done between two looks.
-inline std::function<void()> between_looks;
+// Words that other devices see. A test emulates the other side between two polls.
+inline std::function<void()> between_polls;
 inline void ptx_ld_acquire_sys_global_u64(u64& value, const u64* at) {
-  if (between_looks) between_looks();
+  if (between_polls) between_polls();
   value = loaded<u64>(at);
 }
 inline void ptx_st_release_sys_global_u64(u64* at, u64 value) { stored(at, value); }
@@ -137,8 +137,8 @@ inline void ptx_red_sys_global_add_u64(u64* at, u64 value) { added(at, value, "s
 inline void ptx_atom_gpu_global_add_u64(u64& found, u64* at, u64 value) { found = added(at, value, "gpu"); }
 inline void ptx_atom_sys_global_add_u64(u64& found, u64* at, u64 value) { found = added(at, value, "sys"); }
 
-// Bulk copies. A fetch is made when somebody waits for its barrier, a store when its group is waited for: a kernel that
-// waits for too little delivers what was there before.
+// TMA copies. A fetch is made when the kernel waits for its barrier, a store when the kernel waits for its group. A
+// kernel that waits for too little therefore delivers the old bytes.
 void ptx_mbarrier_init_shared_cta_b64(unsigned barrier, unsigned arrivals);
 inline void ptx_fence_mbarrier_init_release_cluster() {}
 void ptx_mbarrier_arrive_expect_tx_shared_cta_b64(unsigned barrier, unsigned bytes);
@@ -148,7 +148,7 @@ void ptx_mbarrier_try_wait_parity_shared_cta_b64(unsigned barrier, unsigned pari
                                                  unsigned if_not);
 void ptx_cp_async_bulk_global_shared_cta_bulk_group(char* to, unsigned from, unsigned bytes);
 void ptx_cp_async_bulk_commit_group();
-void ptx_cp_async_bulk_wait_group(unsigned but);
-inline void ptx_cp_async_bulk_wait_group_read(unsigned but) { ptx_cp_async_bulk_wait_group(but); }
+void ptx_cp_async_bulk_wait_group(unsigned pending);
+inline void ptx_cp_async_bulk_wait_group_read(unsigned pending) { ptx_cp_async_bulk_wait_group(pending); }
 
 }  // namespace emulated

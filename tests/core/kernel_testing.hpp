@@ -1,5 +1,5 @@
-// What tests of the device code itself share: how a kernel is launched on the emulated GPU. Whoever includes this includes
-// the code next, in namespace emulated, and nothing behind it.
+// Launches kernels on the emulated GPU, for the tests of the device code. A test includes this file, then the device
+// code in namespace emulated, and nothing after that.
 #pragma once
 #include <doctest.h>
 
@@ -15,7 +15,7 @@ struct Launch {
   unsigned blocks, threads;
 };
 
-// Fewer and more blocks than there is work for; tiles that end where the memory ends, and such that do not.
+// Fewer and more blocks than the work needs; tiles that do and do not end at the end of the memory.
 constexpr std::array<Launch, 8> shapes{
     {{1, 32}, {1, 512}, {2, 96}, {3, 160}, {7, 64}, {8, 1024}, {5, 224}, {132, 512}}};
 

@@ -1,10 +1,10 @@
-"""Device code as C++ that a test can run: every asm statement becomes a call of a function named after its instruction.
+"""Converts device code to C++ that a test can run. Each asm statement becomes a call named after its instruction.
 
     asm volatile("st.global.v2.u64 [%0], {%1, %2};" ::"l"(to), "l"(x), "l"(y));  ->  ptx_st_global_v2_u64(to, x, y);
 
-The arguments are the operands in the order of the instruction's text, numbers in it included, so that swapped operands
-are seen. An instruction that tests/core/emulated_gpu.hpp does not know fails to compile. Shared memory becomes static,
-and the rest stays as it is.
+The arguments are the operands and literal numbers in the order of the instruction's text, so that a test finds swapped
+operands. An instruction that tests/core/emulated_gpu.hpp lacks fails to compile. Shared memory becomes static. Other
+code stays the same.
 """
 
 import re
@@ -15,7 +15,7 @@ STATEMENT = "asm volatile("
 
 
 def closing(text: str, start: int) -> int:
-    """Where the parenthesis closes that opened before `start`."""
+    """The position of the parenthesis that closes the one opened just before `start`."""
     depth, at = 1, start
     while depth:
         if text[at] == '"':
@@ -26,7 +26,7 @@ def closing(text: str, start: int) -> int:
 
 
 def operands(text: str) -> list[str]:
-    """The expressions behind the constraints, of outputs and inputs. Clobbers have no parentheses."""
+    """The expressions after the constraints of outputs and inputs. Clobbers have no parentheses."""
     found, at = [], 0
     while constraint := re.compile(r'"[=+]?[a-z]"\s*\(').search(text, at):
         at = closing(text, constraint.end())
@@ -54,7 +54,7 @@ def converted(text: str) -> str:
         done += text[at:found] + call(text[found + len(STATEMENT) : end])
         at = end + 1
     done += text[at:]
-    # C++ wants alignas first, and does not know the pragma.
+    # C++ requires alignas first and lacks the pragma.
     return re.sub(r"__shared__ (alignas\(\d+\) )?", r"\1static ", done.replace("#pragma unroll", ""))
 
 

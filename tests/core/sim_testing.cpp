@@ -84,7 +84,7 @@ Case default_case(const Benchmark& row) {
     if (gpu(other) != c.src && gpu(other) != c.dst && (c.src.index == all_places || c.dst.index == all_places))
       c.others.push_back(gpu(other));
   std::tie(c.src_memory, c.dst_memory) = row.memories.front();
-  const bool in_parts = row.name == "pieces" || row.name == "strided";  // of which the largest is 64 KiB
+  const bool in_parts = row.name == "pieces" || row.name == "strided";  // the largest part is 64 KiB
   c.bytes = !row.sized ? 0 : in_parts ? 128_KiB : 4_KiB;
   c.footprint_bytes = row.sized ? 1_MiB : 0;
   for (const auto& param : row.params) c.params[std::string{param.name}] = param.values.front();

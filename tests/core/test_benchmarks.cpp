@@ -12,7 +12,7 @@ using namespace linkscope;
 using namespace linkscope::literals;
 using namespace linkscope::testing;
 
-TEST_CASE("every row builds a valid program for every value of every parameter") {
+TEST_CASE("every row of the benchmark table builds a valid program for every value of every parameter") {
   for (const auto& row : benchmarks())
     for (const auto& memories : row.memories)
       for (const auto& param : row.params)
@@ -20,8 +20,7 @@ TEST_CASE("every row builds a valid program for every value of every parameter")
           auto c = default_case(row);
           std::tie(c.src_memory, c.dst_memory) = memories;
           c = with_value(c, param.name, value);
-          if (param.name == "bidirectional" && c.src == c.dst)
-            c.dst.index = 1;  // within one place there is no other way
+          if (param.name == "bidirectional" && c.src == c.dst) c.dst.index = 1;  // one place has no second direction
           CAPTURE(row.name);
           CAPTURE(value);
           const auto program = build_program(c);
@@ -32,14 +31,13 @@ TEST_CASE("every row builds a valid program for every value of every parameter")
           CHECK(program.flows[0].src == end(c.src));
           CHECK(program.flows[0].dst == end(c.dst));
           const bool all = (param.name != "stride" && param.name != "order") || value == param.values.front();
-          u64 bytes = program.flows[0].bytes;  // of the same way in parts, of all of them
+          u64 bytes = program.flows[0].bytes;  // a split copy has one flow per part
           for (std::size_t i = 1; i < program.flows.size() && row.name == "split"; ++i) bytes += program.flows[i].bytes;
-          CHECK((bytes == c.bytes) == all);  // otherwise a flow has what is asked for, not what lies between
+          CHECK((bytes == c.bytes) == all);  // other flows count the requested bytes, not the gaps
         }
 }
 
-TEST_CASE(
-    "what a CPU thread copies has as many slices as are asked for, a stream's copies as many as its queue takes") {
+TEST_CASE("a CPU thread copies all requested slices; a stream copies at most as many as its queue holds") {
   const auto slices = [](const char* benchmark, const char* src, const char* src_memory, const char* dst,
                          const char* dst_memory) {
     auto c = copy_case(benchmark, src, src_memory, dst, dst_memory, 8);
@@ -50,7 +48,7 @@ TEST_CASE(
   CHECK(slices("d2h", "gpu:0", "device", "numa:0", "pinned") == 512);
 }
 
-TEST_CASE("a copy in parts has each on a stream of its own, whole words, and none without bytes") {
+TEST_CASE("a split copy has one stream per part, and every part holds at least one whole word") {
   const auto parts = [](u64 bytes, const char* streams) {
     std::vector<u64> found;
     const auto program =
@@ -70,7 +68,7 @@ TEST_CASE("a copy in parts has each on a stream of its own, whole words, and non
   CHECK_THROWS_WITH_AS(parts(1_MiB, "3"), doctest::Contains("streams"), Error);
 }
 
-TEST_CASE("accesses state how many they are, what they ask for and what moves") {
+TEST_CASE("an access pattern states its number of accesses, the bytes requested and the bytes moved") {
   const auto stated = [](const char* width, const char* stride, const char* order, u64 bytes = 4096) {
     auto c = copy_case("read", "numa:0", "pinned", "gpu:0", "device", bytes,
                        {{"width", width}, {"stride", stride}, {"order", order}});
@@ -80,25 +78,25 @@ TEST_CASE("accesses state how many they are, what they ask for and what moves") 
     CHECK(program.flows[0].bytes == asked_bytes(access));
     return std::tuple{access_count(access), asked_bytes(access), moved_bytes(access)};
   };
-  using Three = std::tuple<u64, u64, u64>;
-  CHECK(stated("16", "none", "linear") == Three{256, 4096, 4096});
-  CHECK(stated("8", "none", "linear") == Three{512, 4096, 4096});
-  CHECK(stated("4", "none", "linear") == Three{1024, 4096, 4096});
-  CHECK(stated("4", "none", "linear", 24) == Three{6, 24, 24});
-  CHECK(stated("4", "128", "linear") == Three{32, 128, 32 * 32});
-  CHECK(stated("16", "64", "linear") == Three{64, 1024, 64 * 32});
-  CHECK(stated("16", "32", "linear") == Three{128, 2048, 4096});    // every sector
-  CHECK(stated("4", "none", "random") == Three{32, 128, 32 * 32});  // a line of 128 B each
-  CHECK(stated("8", "1024", "random") == Three{4, 32, 4 * 32});
-  CHECK(stated("16", "1024", "linear", 1032) == Three{1, 16, 32});  // the second would end behind the last byte
-  CHECK(stated("8", "1024", "linear", 1032) == Three{2, 16, 64});
+  using Counts = std::tuple<u64, u64, u64>;
+  CHECK(stated("16", "none", "linear") == Counts{256, 4096, 4096});
+  CHECK(stated("8", "none", "linear") == Counts{512, 4096, 4096});
+  CHECK(stated("4", "none", "linear") == Counts{1024, 4096, 4096});
+  CHECK(stated("4", "none", "linear", 24) == Counts{6, 24, 24});
+  CHECK(stated("4", "128", "linear") == Counts{32, 128, 32 * 32});
+  CHECK(stated("16", "64", "linear") == Counts{64, 1024, 64 * 32});
+  CHECK(stated("16", "32", "linear") == Counts{128, 2048, 4096});    // every sector
+  CHECK(stated("4", "none", "random") == Counts{32, 128, 32 * 32});  // a line of 128 B each
+  CHECK(stated("8", "1024", "random") == Counts{4, 32, 4 * 32});
+  CHECK(stated("16", "1024", "linear", 1032) == Counts{1, 16, 32});  // a second access would exceed the last byte
+  CHECK(stated("8", "1024", "linear", 1032) == Counts{2, 16, 64});
   const auto written = [](const char* dst, const char* memory, const char* width, const char* order) {
     auto c = copy_case("write", "gpu:0", "device", dst, memory, 4096, {{"width", width}, {"order", order}});
     c.engine = Engine::sm;
     return moved_bytes(std::get<Kernel>(build_program(c).actors[0].loop[0]).traffic[0]);
   };
   CHECK(written("gpu:1", "device", "16", "random") ==
-        32 * 16);  // across a link what is written, a sector in its own memory
+        32 * 16);  // a link carries the written bytes, local memory whole sectors
   CHECK(written("gpu:1", "device", "4", "random") == 32 * 16);
   CHECK(written("gpu:1", "device", "16", "linear") == 4096);
   CHECK(written("gpu:0", "device", "16", "random") == 32 * 32);
@@ -107,14 +105,14 @@ TEST_CASE("accesses state how many they are, what they ask for and what moves") 
                        doctest::Contains("hold no access of 16 B; ask for more bytes"), Error);
 }
 
-TEST_CASE("both ways: each of two GPUs does the same to the other, and a GPU reads and writes host memory") {
-  const auto both = [](const char* benchmark, const char* src, const char* memory, const char* dst) {
+TEST_CASE("bidirectional: two GPUs access each other alike; with the host, one GPU both reads and writes") {
+  const auto bidirectional = [](const char* benchmark, const char* src, const char* memory, const char* dst) {
     auto c = copy_case(benchmark, src, memory, dst, "device", 4096, {{"bidirectional", "true"}});
     c.engine = Engine::sm;
     return build_program(c);
   };
   for (const char* benchmark : {"read", "write"}) {
-    const auto peers = both(benchmark, "gpu:0", "device", "gpu:1");
+    const auto peers = bidirectional(benchmark, "gpu:0", "device", "gpu:1");
     REQUIRE(peers.actors.size() == 2);
     CHECK(peers.peer);
     CHECK(peers.actors[0].place != peers.actors[1].place);
@@ -124,17 +122,17 @@ TEST_CASE("both ways: each of two GPUs does the same to the other, and a GPU rea
       CHECK(peers.regions[kernel.traffic[0].span.region].at != peers.actors[actor].place);
       CHECK(peers.flows[actor].src == gpu(actor));
     }
-    CHECK_THROWS_WITH_AS((void)both(benchmark, "gpu:0", "device", "gpu:0"), doctest::Contains("bidirectional needs two different places"),
-                         Error);
+    CHECK_THROWS_WITH_AS((void)bidirectional(benchmark, "gpu:0", "device", "gpu:0"),
+                         doctest::Contains("bidirectional needs two different places"), Error);
   }
-  const auto host = both("read", "numa:0", "pinned", "gpu:0");
+  const auto host = bidirectional("read", "numa:0", "pinned", "gpu:0");
   CHECK(std::get<Kernel>(host.actors[0].loop[0]).name == "read");
   CHECK(std::get<Kernel>(host.actors[1].loop[0]).name == "write");
   CHECK((host.actors[0].place == gpu(0) && host.actors[1].place == gpu(0)));
   CHECK((host.flows[1].src == gpu(0) && host.flows[1].dst == numa(0)));
 }
 
-TEST_CASE("the host thread is where the case says, and otherwise where the memory is") {
+TEST_CASE("the host thread runs on the node that the case names; the default is the node of the memory") {
   for (const auto& [benchmark, there] : {std::pair{"h2d", true}, std::pair{"d2h", false},
                                          std::pair{"host_to_all", true}, std::pair{"all_to_host", false}}) {
     CAPTURE(benchmark);
@@ -150,7 +148,7 @@ TEST_CASE("the host thread is where the case says, and otherwise where the memor
   }
 }
 
-TEST_CASE("what a core has written lasts until it has been copied once") {
+TEST_CASE("cache=dirty and cache=written allow one copy per slice, because a copy changes the cache state") {
   auto c = copy_case("h2h", "numa:0", "pageable", "numa:0", "pinned", 4096, {{"cache", "dirty"}});
   c.footprint_bytes = 64_KiB;
   CHECK(build_program(c).cache == CacheState::dirty);
@@ -162,7 +160,7 @@ TEST_CASE("what a core has written lasts until it has been copied once") {
   CHECK(build_program(c).most_iterations == 0);
 }
 
-TEST_CASE("a prefetch goes in whole pages, as many ranges as there are or fewer, that leave nothing out") {
+TEST_CASE("a prefetch is split into whole pages: at most the requested number of ranges, and they cover all bytes") {
   for (const u64 bytes : {8_KiB, 64_KiB, 1_MiB, 1_MiB + 8, u64{8}, u64{4104}})
     for (const u32 ranges : {0u, 1u, 3u, 8u, 512u}) {
       CAPTURE(bytes);
@@ -183,8 +181,8 @@ TEST_CASE("a prefetch goes in whole pages, as many ranges as there are or fewer,
 }
 
 TEST_CASE(
-    "rows are one of their name, engine and kinds of places and memory, and each has a source and values to choose "
-    "from") {
+    "each combination of name, engine, places and memory kinds occurs in one row; each row has a source and parameter "
+    "values") {
   std::set<std::tuple<std::string_view, Engine, PlaceKind, PlaceKind, MemKind, MemKind>> names;
   for (const auto& row : benchmarks()) {
     for (const auto& [src, dst] : row.memories)
@@ -194,7 +192,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("both directions of a bidirectional copy are real transfers, opposite to each other") {
+TEST_CASE("a bidirectional copy makes two real transfers in opposite directions") {
   auto c = default_case(host_to_device);
   c.params["bidirectional"] = "true";
   const auto program = build_program(c);
@@ -207,7 +205,7 @@ TEST_CASE("both directions of a bidirectional copy are real transfers, opposite 
   CHECK(there.from.region != back.to.region);
 }
 
-TEST_CASE("flows between one place and all GPUs: one a GPU, all at once, and with the opposite ones both ways") {
+TEST_CASE("a copy between one place and all GPUs has one flow per GPU; exchange_all has a second, opposite flow") {
   for (const auto& row : benchmarks()) {
     if (row.relation != Relation::to_all && row.relation != Relation::from_all) continue;
     CAPTURE(row.name);
@@ -230,7 +228,7 @@ TEST_CASE("flows between one place and all GPUs: one a GPU, all at once, and wit
   CHECK_THROWS_AS((void)build_program(c), Error);
 }
 
-TEST_CASE("operations without bytes have none, and the others some") {
+TEST_CASE("operations without a size refuse bytes; operations with a size require bytes") {
   for (const auto& row : benchmarks()) {
     auto c = default_case(row);
     c.bytes = row.sized ? 0 : 8;
@@ -239,27 +237,27 @@ TEST_CASE("operations without bytes have none, and the others some") {
   }
 }
 
-TEST_CASE("the initiator decides whose stream a copy between GPUs is queued on") {
+TEST_CASE("the initiator decides which GPU's stream queues a copy between GPUs") {
   auto c = default_case(device_to_device);
   CHECK(build_program(c).actors[0].place == c.src);
   c.params["initiator"] = "dst";
   CHECK(build_program(c).actors[0].place == c.dst);
 }
 
-TEST_CASE("slices never share a line and cover the footprint up to 512 of them") {
+TEST_CASE("slices do not share a line and cover the footprint; a copy engine uses at most 512 slices") {
   CHECK(slice_stride(8) == 256);
   CHECK(slice_stride(256) == 256);
   CHECK(slice_stride(264) == 512);
   CHECK(slice_count(1_MiB, 180_MiB, Engine::ce) == 180);
   CHECK(slice_count(1_MiB, 180_MiB + 1, Engine::ce) == 181);
   CHECK(slice_count(8, 180_MiB, Engine::ce) == 512);
-  CHECK(slice_count(8, 180_MiB, Engine::cpu) == 32768);  // nothing is queued
+  CHECK(slice_count(8, 180_MiB, Engine::cpu) == 32768);  // a CPU has no queue
   CHECK(slice_count(1_MiB, 64_MiB, Engine::cpu) == 64);
   CHECK(slice_count(1_GiB, 180_MiB, Engine::ce) == 1);
   CHECK(slice_count(8, 0, Engine::ce) == 1);
 }
 
-TEST_CASE("a case that does not fit its row is refused with what would") {
+TEST_CASE("an invalid case is refused, and the message states what is valid") {
   const auto refused = [](auto change, const char* words) {
     auto c = default_case(device_to_device);
     change(c);
@@ -276,7 +274,7 @@ TEST_CASE("a case that does not fit its row is refused with what would") {
   refused([](Case& c) { c.params["peer"] = "perhaps"; }, "peer is on, off, not 'perhaps'");
 }
 
-TEST_CASE("copies by kernel run on the GPU that reads or writes, with the shape that the case asks for") {
+TEST_CASE("SM and TMA copies run on the GPU that reads or writes, with the requested launch shape") {
   for (const auto& row : kernel_copies()) {
     auto c = default_case(row);
     c.params["blocks"] = "16";
@@ -294,7 +292,7 @@ TEST_CASE("copies by kernel run on the GPU that reads or writes, with the shape 
   }
 }
 
-TEST_CASE("calls are made by as many threads as asked for, for the GPU, and no more of them than a queue holds") {
+TEST_CASE("call benchmarks use the requested number of threads and queue at most 512 calls") {
   for (const auto& row : calls()) {
     CAPTURE(row.name);
     auto c = default_case(row);
@@ -317,13 +315,13 @@ TEST_CASE("calls are made by as many threads as asked for, for the GPU, and no m
     c.params["nodes"] = nodes;
     const auto program = build_program(c);
     CHECK(std::get<Call>(program.actors[0].loop[0]).amount == std::stoul(nodes));
-    CHECK(program.most_iterations < before + (before == 512));  // the more nodes, the fewer graphs
+    CHECK(program.most_iterations < before + (before == 512));  // more nodes, fewer graphs
     CHECK(program.most_iterations >= 8);
     before = program.most_iterations;
   }
 }
 
-TEST_CASE("each side of a ping-pong sets the word that the other waits for, in the memory that the case names") {
+TEST_CASE("each side of a ping-pong sets the word that the other side waits for, in the memory that the case names") {
   for (const auto& row : ping_pongs())
     for (const auto& memories : row.memories)
       for (const char* word : {"waiter", "setter"}) {
@@ -347,7 +345,7 @@ TEST_CASE("each side of a ping-pong sets the word that the other waits for, in t
           const bool on_host = memories.first == MemKind::pinned || memories.first == MemKind::shm;
           CHECK(on_host == (region.at == numa(0) && memories.first != MemKind::managed));
         }
-        // Of two processes each has an actor, and where both have memory there is one region of each.
+        // Two processes have one actor each; if both own memory, they have one region each.
         CHECK(program.actors[0].process + program.actors[1].process == (is_shared(memories.first) ? 1u : 0u));
         if (memories.first == MemKind::ipc || memories.first == MemKind::posix_fd)
           for (u32 actor = 0; actor < 2; ++actor)
@@ -362,7 +360,7 @@ TEST_CASE("each side of a ping-pong sets the word that the other waits for, in t
       }
 }
 
-TEST_CASE("bytes are told in the largest unit that they fill") {
+TEST_CASE("bytes_text uses the largest unit that gives at least 1") {
   CHECK(bytes_text(0) == "0 B");
   CHECK(bytes_text(1023) == "1023 B");
   CHECK(bytes_text(1536) == "1.5 KiB");
@@ -370,20 +368,20 @@ TEST_CASE("bytes are told in the largest unit that they fill") {
   CHECK(bytes_text(150'323'855'360) == "140 GiB");
 }
 
-TEST_CASE("programs at once keep their regions, actors and flows apart") {
-  auto there = default_case(host_to_device), back = default_case(device_to_host);
-  const auto one = build_program(there), other = build_program(back);
+TEST_CASE("combined programs keep their regions, actors and flows separate") {
+  auto h2d = default_case(host_to_device), d2h = default_case(device_to_host);
+  const auto one = build_program(h2d), other = build_program(d2h);
   const auto all = together({one, other});
   REQUIRE(all.actors.size() == 2);
   CHECK(all.regions.size() == one.regions.size() + other.regions.size());
   CHECK(all.flows[1].actor == 1);
   CHECK(std::get<Move>(all.actors[1].loop[0]).from.region == one.regions.size());
   CHECK_NOTHROW(validate(all));
-  back.params["after"] = "wait";
-  CHECK_THROWS_AS((void)together({one, build_program(back)}), Error);
+  d2h.params["after"] = "wait";
+  CHECK_THROWS_AS((void)together({one, build_program(d2h)}), Error);
 }
 
-TEST_CASE("peer access is one setting for all programs at once") {
+TEST_CASE("combined programs must agree on peer access") {
   auto on = default_case(device_to_device), off = default_case(device_to_device);
   off.params["peer"] = "off";
   CHECK_THROWS_AS((void)together({build_program(on), build_program(off)}), Error);
@@ -391,7 +389,7 @@ TEST_CASE("peer access is one setting for all programs at once") {
   CHECK_FALSE(together({build_program(off), build_program(default_case(host_to_device))}).peer);
 }
 
-TEST_CASE("copies on several paths at once: a flow and a stream each, between pinned and device memory") {
+TEST_CASE("concurrent copies have one flow and one stream per path, between pinned and device memory") {
   auto c =
       copy_case("concurrent", "numa:0", "pinned", "gpu:0", "device", 4096, {{"with", "numa:0->gpu:1,gpu:2->numa:1"}});
   auto program = build_program(c);
@@ -411,10 +409,8 @@ TEST_CASE("copies on several paths at once: a flow and a stream each, between pi
   for (const auto& [with, problem] :
        {std::pair{"numa:0->gpu:0", "the path numa:0->gpu:0 is named twice"},
         std::pair{"gpu:1->numa:0,gpu:1->numa:0", "the path gpu:1->numa:0 is named twice"},
-        std::pair{"gpu:1->gpu:1",
-                  "with=gpu:1->gpu:1 is not a valid path; name a GPU and a NUMA node"},
-        std::pair{"numa:0->numa:1", "is not a valid path"},
-        std::pair{"numa:0->gpu:all", "is not a valid path"},
+        std::pair{"gpu:1->gpu:1", "with=gpu:1->gpu:1 is not a valid path; name a GPU and a NUMA node"},
+        std::pair{"numa:0->numa:1", "is not a valid path"}, std::pair{"numa:0->gpu:all", "is not a valid path"},
         std::pair{"nic:0->gpu:1", "is not a valid path"},
         std::pair{"gpu:1", "'gpu:1' is not a path; write numa:0->gpu:1"}}) {
     CAPTURE(with);

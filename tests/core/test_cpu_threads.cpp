@@ -1,5 +1,5 @@
-// What CPU threads do, in which no driver takes part: what they touch leaves the caches before every sample or is in them,
-// and where a chase ends is compared. The linker leads every flush through here (CMakeLists.txt), so that it can be seen.
+// CPU threads without a driver: the memory that they touch is flushed before every sample (cold) or cached (hot), and
+// verification compares the end of a chase. The linker redirects every flush to this file (CMakeLists.txt).
 #include <doctest.h>
 
 #include <mutex>
@@ -23,7 +23,7 @@ struct Flushed {
   u64 bytes;
 };
 std::vector<Flushed> flushed;
-std::mutex guard;  // a large flush is several threads' work
+std::mutex guard;  // several threads share a large flush
 
 }  // namespace
 
@@ -38,7 +38,7 @@ extern "C" void __wrap__ZN9linkscope16flush_cpu_cachesEPKvm(const void* start, u
 
 namespace {
 
-/// A chase by a CPU thread on the machine at hand, prepared; no GPU is needed.
+/// A prepared pointer chase by a CPU thread of this machine. It needs no GPU.
 struct Chase {
   std::unique_ptr<CudaPlatform> platform = make_cuda();
   std::unique_ptr<Session> session;
@@ -60,7 +60,7 @@ struct Chase {
   }
 };
 
-/// How often each line of the chain was flushed, at least and at most.
+/// The least and the largest number of flushes of a line of the chain.
 std::pair<u64, u64> flushes_of_a_line(const std::byte* start, u64 bytes) {
   u64 least = ~u64{0}, most = 0;
   for (u64 offset = 0; offset < bytes; offset += linkscope_chain_line) {
@@ -75,18 +75,18 @@ std::pair<u64, u64> flushes_of_a_line(const std::byte* start, u64 bytes) {
 
 }  // namespace
 
-TEST_CASE("a cold chase by a CPU has every line flushed before every sample") {
+TEST_CASE("a cold CPU pointer chase flushes every line before every sample") {
   const Chase chase{"2MiB", "cold"};
-  CHECK(chase.steps_taken() == 1);  // and its warm-up is the one step that loads code
+  CHECK(chase.steps_taken() == 1);  // the warm-up step, which loads code
   REQUIRE(chase.run(3, {{8}, {16}}, false).stamps.size() == 6);
   if (3 * last_level_cache_bytes() <= 2_MiB) {
-    MESSAGE("this machine hides its caches, or has none to speak of: nothing is flushed");
+    MESSAGE("this machine hides its caches or has very small ones: nothing is flushed");
     return;
   }
   CHECK(flushes_of_a_line(chase.memory(), 2_MiB) == std::pair<u64, u64>{6, 6});
 }
 
-TEST_CASE("a hot chase by a CPU has gone through all lines before, and none is flushed") {
+TEST_CASE("a hot CPU pointer chase visits all lines before the first sample and flushes none") {
   for (const auto& [range, bytes] : {std::pair{"2MiB", 2_MiB}, std::pair{"64MiB", 64_MiB}}) {
     const Chase chase{range, "hot"};
     CHECK(chase.steps_taken() == bytes / linkscope_chain_line);
@@ -95,7 +95,7 @@ TEST_CASE("a hot chase by a CPU has gone through all lines before, and none is f
   }
 }
 
-TEST_CASE("a chase by a CPU goes through as many lines as its range has, each once") {
+TEST_CASE("a CPU pointer chase visits every line of its range once") {
   for (const auto& [range, bytes] : {std::pair{"2MiB", 2_MiB}, std::pair{"64MiB", 64_MiB}}) {
     const Chase chase{range, "hot"};
     const u64 lines = bytes / linkscope_chain_line;
@@ -114,35 +114,36 @@ TEST_CASE("a chase by a CPU goes through as many lines as its range has, each on
   }
 }
 
-TEST_CASE("a chase by a CPU that does not end where it should is found") {
+TEST_CASE("verification finds a CPU pointer chase that ends at the wrong line") {
   for (const char* cache : {"cold", "hot"}) {
     const Chase chase{"2MiB", cache};
     CHECK(chase.run(2, {{8}, {16}}).verdict->ok);
     auto& first = *reinterpret_cast<std::byte**>(chase.memory());
     auto* const right = first;
-    first = chase.memory() + 256 * 77;  // the first line leads elsewhere, on the same cycle
+    first = chase.memory() + 256 * 77;  // the first line now points elsewhere on the same cycle
     const auto wrong = chase.run(2, {{8}, {16}}).verdict;
     REQUIRE(wrong);
     CHECK_FALSE(wrong->ok);
     CHECK(wrong->wrong_bytes == sizeof(u64));
     CHECK(wrong->first_wrong.find("numa:0.pageable at byte ") == 0);
     first = right;
-    CHECK_FALSE(chase.run(2, {{8}, {16}}).verdict->ok);  // what was left by then is compared as well
+    CHECK_FALSE(chase.run(2, {{8}, {16}}).verdict->ok);  // this run also compares the wrong end of the last run
     CHECK(chase.run(2, {{8}, {16}}).verdict->ok);
   }
 }
 
-TEST_CASE("a chase by a CPU that took a step too few or too many is found") {
+TEST_CASE("verification finds a CPU pointer chase with one step too few or too many") {
   for (const int off : {-1, 1}) {
     const Chase chase{"2MiB", "cold"};
     (void)chase.run(1, {{8}});
     chase.inside().actors.front().iteration += static_cast<u64>(off);
-    const auto verdict = chase.run(1, {{8}}).verdict;  // compares what the samples before left, too
+    const auto verdict = chase.run(1, {{8}}).verdict;  // this run also compares the end of the last run
     CHECK_FALSE(verdict->ok);
   }
 }
 
-TEST_CASE("a copy by a CPU has the slices of its batch flushed before every sample, and no others, at both ends") {
+TEST_CASE(
+    "a cold CPU copy flushes the slices of its batch, and no others, in source and destination before every sample") {
   for (const auto& [src_memory, dst_memory] :
        {std::pair{MemKind::pageable, MemKind::pinned}, std::pair{MemKind::pinned, MemKind::pageable}}) {
     Case c;
@@ -157,7 +158,7 @@ TEST_CASE("a copy by a CPU has the slices of its batch flushed before every samp
     const auto session = platform->prepare(build_program(c), "key#0");
     if (3 * last_level_cache_bytes() <= c.footprint_bytes) continue;
     flushed.clear();
-    (void)platform->run(*session, {8, {{4}}, false});  // eight times four of sixteen slices
+    (void)platform->run(*session, {8, {{4}}, false});  // 8 samples x 4 of 16 slices
     u64 bytes = 0;
     for (const auto& range : flushed) bytes += range.bytes;
     CHECK(bytes == 2 * 2 * c.footprint_bytes);

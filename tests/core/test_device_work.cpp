@@ -1,4 +1,4 @@
-// Work of several GPUs side by side. No GPU is touched: only whose work it is counts.
+// Concurrent work of several GPUs. The tests use no GPU: the device pointer only identifies the queue of work.
 #include <atomic>
 #include <stdexcept>
 #include <thread>
@@ -15,7 +15,7 @@ Device* device(std::uintptr_t number) { return reinterpret_cast<Device*>(number 
 
 }  // namespace
 
-TEST_CASE("the work of one GPU is done in its order, and all of it") {
+TEST_CASE("all work of one GPU is done, in its order") {
   std::vector<int> first, second;
   std::vector<DeviceWork> work;
   for (int i = 0; i < 50; ++i) {
@@ -27,7 +27,7 @@ TEST_CASE("the work of one GPU is done in its order, and all of it") {
   for (int i = 0; i < 50; ++i) CHECK((first[i] == i && second[i] == i));
 }
 
-TEST_CASE("GPUs work at the same time") {
+TEST_CASE("the work of different GPUs runs concurrently") {
   std::atomic<bool> other{false};
   const auto wait = [&] {
     while (!other) std::this_thread::yield();
@@ -36,7 +36,7 @@ TEST_CASE("GPUs work at the same time") {
   CHECK(other);
 }
 
-TEST_CASE("a failure of any of them is told, after all have ended") {
+TEST_CASE("a failure on one GPU is reported after all GPUs have ended") {
   for (const int failing : {0, 1, 2}) {
     std::atomic<int> done{0};
     std::vector<DeviceWork> work;

@@ -24,7 +24,7 @@
 using namespace linkscope;
 using namespace linkscope::literals;
 
-TEST_CASE("a pattern is found wherever it is compared, and one wrong byte is found where it is") {
+TEST_CASE("check_pattern accepts any range of a pattern and locates one wrong byte") {
   std::vector<u64> words(1_MiB);
   auto* bytes = reinterpret_cast<std::byte*>(words.data());
   fill_pattern(bytes, 8_MiB, 42);
@@ -38,7 +38,7 @@ TEST_CASE("a pattern is found wherever it is compared, and one wrong byte is fou
   CHECK(found.first_word == (5_MiB) / 8);
 }
 
-TEST_CASE("poison is everywhere, and where it is gone is found, between rows too") {
+TEST_CASE("fill writes poison everywhere, and check_rows locates a changed byte between rows") {
   std::vector<u64> words(13'000);
   auto* bytes = reinterpret_cast<std::byte*>(words.data());
   fill(bytes, 104'000, poison);
@@ -52,7 +52,7 @@ TEST_CASE("poison is everywhere, and where it is gone is found, between rows too
   CHECK((found.wrong_words == 1 && found.first_word == 99'999 / 8));
 }
 
-TEST_CASE("parallel ranges cover every byte once, in grains") {
+TEST_CASE("parallel ranges cover every byte once and start at multiples of the grain") {
   for (const u64 bytes : {u64{8}, u64{4096}, 13_MiB, 64_MiB + 8}) {
     std::vector<unsigned char> touched(bytes / 8, 0);
     parallel_ranges(bytes, 8, [&](u64 begin, u64 end) {
@@ -63,14 +63,14 @@ TEST_CASE("parallel ranges cover every byte once, in grains") {
   }
 }
 
-TEST_CASE("pages are backed and on the node that was asked for, or the kernel hides it") {
+TEST_CASE("pages are backed on the requested node, unless the kernel hides where they are") {
   HostPages pages{0, 4_MiB};
   pages.back(true);
   const auto where = page_nodes(pages.data(), pages.size());
   CHECK((where == "numa:0" || where == "hidden"));
 }
 
-TEST_CASE("a flush leaves the data as it was") {
+TEST_CASE("a cache flush leaves the data unchanged") {
   std::vector<std::byte> bytes(1_MiB + 13, std::byte{7});
   write_again(bytes.data() + 5, 1_MiB);
   flush_cpu_caches(bytes.data() + 5, 1_MiB);
@@ -80,7 +80,7 @@ TEST_CASE("a flush leaves the data as it was") {
 
 namespace {
 
-/// ns of one load, the least of several chases through as many lines of 4 KiB apart as fit a small cache.
+/// Time of one load in ns: the minimum of several chases through 64 lines, which fit a small cache.
 double load_ns(bool flushed) {
   constexpr std::size_t lines = 64, apart = 4096 + 64;
   static std::vector<std::byte> bytes(lines * apart);
@@ -100,14 +100,14 @@ double load_ns(bool flushed) {
 
 }  // namespace
 
-TEST_CASE("a load from what was flushed takes several times as long as one from a cache") {
+TEST_CASE("a load from flushed memory takes more than three times the time of a load from a cache") {
   CAPTURE(cache_flush_instruction());
   const double hot = load_ns(false), cold = load_ns(true);
   CAPTURE(hot);
   CHECK(cold > 3 * hot);
 }
 
-TEST_CASE("a core or another one writes what is there, and where there is none it is said") {
+TEST_CASE("dirtying cache lines leaves the data unchanged, and a node without a second core is reported") {
   std::vector<std::byte> bytes(1_MiB + 13, std::byte{7});
   write_again(bytes.data() + 5, 1_MiB);
   if (const auto why = why_no_other_core(0); why.empty()) {
@@ -119,12 +119,12 @@ TEST_CASE("a core or another one writes what is there, and where there is none i
   CHECK(std::count(bytes.begin(), bytes.end(), std::byte{7}) == static_cast<std::ptrdiff_t>(bytes.size()));
 }
 
-TEST_CASE("a thread cannot be bound to a node that is not here") {
+TEST_CASE("binding a thread to a node that does not exist is an error") {
   CHECK_THROWS_WITH_AS(bind_thread_to_node(4096), doctest::Contains("numa:4096 does not exist"), Error);
   CHECK_NOTHROW(bind_thread_to_node(0));
 }
 
-TEST_CASE("huge pages that a node lacks are told with the command that reserves them") {
+TEST_CASE("the message about missing huge pages gives the command that reserves them") {
   const auto sys = std::filesystem::temp_directory_path() / ("linkscope-sys-" + std::to_string(getpid()));
   const auto write = [&](const std::filesystem::path& file, const char* text) {
     std::filesystem::create_directories((sys / file).parent_path());
@@ -143,7 +143,7 @@ TEST_CASE("huge pages that a node lacks are told with the command that reserves 
         "2 huge pages of 2 MiB are reserved on numa:0, and 3 are needed; an administrator can reserve them: echo 3 > " +
             file);
   CHECK(why(8, large).find("or at boot, before memory is fragmented: hugepagesz=1G hugepages=1") != std::string::npos);
-  // A node's own count is what matters where there is one.
+  // The count of the node has priority over the count of the machine.
   const auto of_node = "devices/system/node/node" + std::to_string(host_nodes()[0].os_index) +
                        "/hugepages/hugepages-2048kB/nr_hugepages";
   write(of_node, "1");
@@ -155,9 +155,9 @@ TEST_CASE("huge pages that a node lacks are told with the command that reserves 
   std::filesystem::remove_all(sys);
 }
 
-TEST_CASE("huge pages that cannot be had are an error and not the end of the process") {
+TEST_CASE("huge pages that cannot be allocated cause an error, not the end of the process") {
   try {
-    HostPages pages{0, u64{1} << 50, {1_GiB}};  // a PiB: nobody reserves so many
+    HostPages pages{0, u64{1} << 50, {1_GiB}};  // 1 PiB: no machine reserves as much
     FAIL("a PiB of huge pages");
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::memory);
@@ -167,7 +167,8 @@ TEST_CASE("huge pages that cannot be had are an error and not the end of the pro
 
 namespace {
 
-bool run_out = false;  // reserved huge pages, between what is promised (mmap) and what is there (madvise)
+// True: mmap succeeds, but madvise finds no reserved huge pages left.
+bool run_out = false;
 
 }  // namespace
 
@@ -185,7 +186,7 @@ int __wrap_madvise(void* start, std::size_t bytes, int advice) {
 }
 }
 
-TEST_CASE("huge pages that run out as they are touched are an error with the cure and not the end of the process") {
+TEST_CASE("huge pages that run out at first touch cause an error with a remedy, not the end of the process") {
   run_out = true;
   HostPages pages{0, 4_MiB, {2_MiB}};
   CHECK_THROWS_WITH_AS(pages.back(false), doctest::Contains("numa:0 has no huge pages of 2 MiB left for 4 MiB"), Error);

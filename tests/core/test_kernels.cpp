@@ -1,6 +1,7 @@
-// The device code itself, as C++ on an emulated GPU (emulated_gpu.hpp): the fake driver has kernels of its own, so that
-// without this nothing but a GPU would run these. Here those that move, access and compare bytes: every byte is touched
-// once, nothing outside, and what is left behind is what the host compares with. test_steps_of_kernels.cpp has the others.
+// Tests of the device code as C++ on an emulated GPU (emulated_gpu.hpp). The fake driver has kernels of its own, so
+// only a GPU would run this code otherwise. This file has the kernels that move, access and compare bytes: they touch
+// every byte once and nothing outside, and leave the bytes that the host expects. test_steps_of_kernels.cpp has the
+// others.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -40,7 +41,7 @@ void for_all(const Check& check, unsigned threads_multiple_of = 32) {
     }
 }
 
-/// One way of a copy: all of `from` read once and left as it was, all of `to` written once.
+/// Checks one direction of a copy: all of `from` was read once and is unchanged, all of `to` was written once.
 void check_copied(const Memory& from, const Memory& to, u64 seed) {
   CHECK(from.holds_pattern(seed));
   CHECK(to.holds_pattern(seed));
@@ -57,7 +58,7 @@ u64 sum_of(u64 words, u64 seed, u64 first_index) {
 
 }  // namespace
 
-TEST_CASE("the copy kernel moves every byte once, and none outside") {
+TEST_CASE("the copy kernel copies every byte once and touches nothing outside") {
   for_all([](const Launch& shape, u64 bytes) {
     const Memory from{bytes}, to{bytes};
     from.fill_with_pattern(bytes);
@@ -66,13 +67,13 @@ TEST_CASE("the copy kernel moves every byte once, and none outside") {
   });
 }
 
-TEST_CASE("the kernel of rows moves every row once to where it goes, and nothing between rows") {
+TEST_CASE("the row-copy kernel copies every row once and touches nothing between rows") {
   struct Shape {
     u64 row, rows, to_pitch, from_pitch, in_plane, to_plane, from_plane;
   };
   const std::array<Shape, 6> copies{{{16, 100, 32, 64, 100, 0, 0},     // by vectors
-                                     {8, 1000, 16, 8, 1000, 0, 0},     // by words, from one piece
-                                     {24, 50, 24, 40, 50, 0, 0},       // to one piece
+                                     {8, 1000, 16, 8, 1000, 0, 0},     // by words, from contiguous memory
+                                     {24, 50, 24, 40, 50, 0, 0},       // to contiguous memory
                                      {64, 48, 128, 64, 8, 2048, 640},  // in planes
                                      {4096, 3, 4352, 4352, 3, 0, 0},   // pieces
                                      {8, 64, 8, 32, 4, 32, 256}}};
@@ -102,7 +103,7 @@ TEST_CASE("the kernel of rows moves every row once to where it goes, and nothing
     }
 }
 
-TEST_CASE("the exchange kernel moves every byte once each way, one way by even warps and the other by odd ones") {
+TEST_CASE("the exchange kernel copies every byte once per direction: even warps in one, odd warps in the other") {
   for_all(
       [](const Launch& shape, u64 bytes) {
         const Memory from{bytes}, to{bytes}, back_from{bytes}, back_to{bytes};
@@ -114,16 +115,16 @@ TEST_CASE("the exchange kernel moves every byte once each way, one way by even w
         const auto within = [&](const Memory& memory, const char* at) {
           return at >= memory.data() && at < memory.data() + bytes;
         };
-        bool apart = true;
+        bool separate = true;
         for (const auto& access : accesses)
-          apart =
-              apart && (access.thread / 32 % 2 == 1) == (within(back_from, access.at) || within(back_to, access.at));
-        CHECK(apart);
+          separate =
+              separate && (access.thread / 32 % 2 == 1) == (within(back_from, access.at) || within(back_to, access.at));
+        CHECK(separate);
       },
       64);
 }
 
-TEST_CASE("by pieces the exchange kernel copies 16 bytes a thread, which leaves none over") {
+TEST_CASE("with a block per piece, each thread of the exchange kernel copies one vector of 16 bytes") {
   for (const unsigned threads : {64u, 256u, 1024u})
     for (const u64 bytes : {u64{8}, u64{16}, u64{24}, u64{8192}, u64{8200}, u64{100008}}) {
       const u64 each = u64{threads} / 2 * 16;
@@ -137,11 +138,11 @@ TEST_CASE("by pieces the exchange kernel copies 16 bytes a thread, which leaves 
       std::map<unsigned, unsigned> by_thread;
       for (const auto& access : accesses) ++by_thread[access.block * threads + access.thread];
       for (const auto& [thread, count] : by_thread)
-        if (thread > 0) CHECK(count == 2);  // a load and a store; thread 0 also copies what is left
+        if (thread > 0) CHECK(count == 2);  // a load and a store; thread 0 also copies the remainder
     }
 }
 
-TEST_CASE("the exchange kernel is launched with as many even warps as odd ones") {
+TEST_CASE("the exchange kernel is launched with equal numbers of even and odd warps") {
   unsigned launches = 0;
   for (const auto& row : linkscope::exchanges())
     for (const auto& param : row.params)
@@ -158,8 +159,8 @@ TEST_CASE("the exchange kernel is launched with as many even warps as odd ones")
   CHECK(launches > 10);
 }
 
-TEST_CASE("bulk copies move every byte once, and no stage is fetched into while it is still being written from") {
-  constexpr u64 piece = 16384 - 128;  // one block, then all of them, do more pieces than there are stages
+TEST_CASE("TMA copies move every byte once, and no stage is refilled while a store still reads it") {
+  constexpr u64 piece = 16384 - 128;  // one block, and all blocks, copy more pieces than there are stages
   for (const unsigned blocks : {1u, 2u, 3u, 7u, 132u})
     for (const u64 bytes : {u64{8}, u64{16}, u64{24}, u64{1000}, piece, piece + 8, piece + 16, 2 * piece, 3 * piece,
                             4 * piece - 16, 21 * piece + 24, u64{1'000'024}}) {
@@ -172,34 +173,34 @@ TEST_CASE("bulk copies move every byte once, and no stage is fetched into while 
     }
 }
 
-TEST_CASE("the read kernel reads every byte once, and its sum is that of all words") {
+TEST_CASE("the read kernel reads every byte once and returns the sum of all words") {
   for_all([](const Launch& shape, u64 bytes) {
     const Memory from{bytes};
     from.fill_with_pattern(bytes, 5);
     u64 sum = 0, expected = 0;
-    run(shape, [&] { linkscope_read(from.data(), bytes, &sum); }, Lanes::in_step);
+    run(shape, [&] { linkscope_read(from.data(), bytes, &sum); }, Lanes::lockstep);
     CHECK(sum == sum_of(bytes / 8, bytes, 5));
     CHECK(from.vectors_read_once());
     CHECK((from.guards_intact() && from.holds_pattern(bytes, 5)));
-    run(shape, [&] { linkscope_read(from.data(), bytes, &sum); }, Lanes::in_step);
-    run(shape, [&] { linkscope_sum_pattern(bytes / 8, bytes, 5, 2, &expected); }, Lanes::in_step);
-    CHECK(sum == expected);  // as the host compares: what was read twice counts twice
+    run(shape, [&] { linkscope_read(from.data(), bytes, &sum); }, Lanes::lockstep);
+    run(shape, [&] { linkscope_sum_pattern(bytes / 8, bytes, 5, 2, &expected); }, Lanes::lockstep);
+    CHECK(sum == expected);  // as the host compares: bytes that are read twice count twice
   });
 }
 
-TEST_CASE("every word that the read kernel is given counts") {
+TEST_CASE("every word contributes to the sum of the read kernel") {
   constexpr u64 bytes = 4096 + 24;
   const Memory from{bytes};
   for (u64 word = 0; word < bytes / 8; ++word) {
     for (u64 i = 0; i < bytes / 8; ++i) from.words()[i] = i == word;
     u64 sum = 0;
-    run({2, 32}, [&] { linkscope_read(from.data(), bytes, &sum); }, Lanes::in_step);
+    run({2, 32}, [&] { linkscope_read(from.data(), bytes, &sum); }, Lanes::lockstep);
     CAPTURE(word);
     CHECK(sum == 1);
   }
 }
 
-TEST_CASE("the write kernel writes every byte once, with the pattern as it stands from the first word on") {
+TEST_CASE("the write kernel writes every byte once, with the pattern that starts at the given word") {
   for_all([](const Launch& shape, u64 bytes) {
     const Memory to{bytes};
     run(shape, [&] { linkscope_write(to.data(), bytes, 42, 1024); });
@@ -227,7 +228,7 @@ constexpr std::array<Accesses, 9> kinds{{{4, 4, false},
                                          {16, 128, true},
                                          {8, 4096, true}}};
 
-/// As the program states it.
+/// The access as a program states it.
 linkscope::Access stated(const Accesses& kind, u64 bytes) {
   using enum linkscope::Access::Pattern;
   return {{0, 0, bytes, bytes, 1},
@@ -239,7 +240,8 @@ linkscope::Access stated(const Accesses& kind, u64 bytes) {
           kind.stride};
 }
 
-/// Every launch touches so many places of so many bytes, each once, at multiples of the stride; gives the sectors of 32 B.
+/// Checks that the launch made `count` accesses of `width` bytes, each to another multiple of the stride. Returns the
+/// number of sectors of 32 B.
 u64 check_each_once(const Memory& memory, const Accesses& kind, u64 count) {
   std::set<const char*> touched;
   std::set<u64> sectors;
@@ -256,7 +258,7 @@ u64 check_each_once(const Memory& memory, const Accesses& kind, u64 count) {
 
 }  // namespace
 
-TEST_CASE("accesses of any width, strided and at random, touch every line once and cause the traffic that is stated") {
+TEST_CASE("accesses of any width, linear, strided or random, touch every line once and cause the stated traffic") {
   for (const auto& kind : kinds)
     for (const u64 bytes : {u64{24}, u64{4096}, u64{100'008}})
       for (const Launch& shape : {Launch{1, 32}, Launch{3, 160}, Launch{7, 64}, Launch{256, 256}}) {
@@ -271,13 +273,14 @@ TEST_CASE("accesses of any width, strided and at random, touch every line once a
         u64 sum = 0, expected = 0, result[2] = {0, ~0ull};
         run(
             shape, [&] { linkscope_read_lines(from.data(), count, kind.stride, kind.width, kind.random, &sum); },
-            Lanes::in_step);
+            Lanes::lockstep);
         const u64 sectors = check_each_once(from, kind, count);
-        CHECK(sectors * 32 ==
-              (kind.stride >= 32 ? moved : (moved + 31) / 32 * 32));  // of all bytes the last sector may be a part
+        CHECK(sectors * 32 == (kind.stride >= 32
+                                   ? moved
+                                   : (moved + 31) / 32 * 32));  // a contiguous access may use a part of the last sector
         run(
             shape, [&] { linkscope_sum_lines(count, kind.stride, kind.width, 9, 64 * 8, 1, &expected); },
-            Lanes::in_step);
+            Lanes::lockstep);
         CHECK(sum == expected);
         CHECK((from.guards_intact() && from.holds_pattern(9, 64)));
         run(shape, [&] { linkscope_write_lines(to.data(), count, kind.stride, kind.width, kind.random, 42, 512); });
@@ -296,7 +299,7 @@ TEST_CASE("accesses of any width, strided and at random, touch every line once a
         }
         check();
         CHECK((result[0] == 0 && result[1] == ~0ull));
-        for (const u64 byte : {u64{0}, bytes - 1, kind.width + 0ull}) {  // what was written, and what lies between
+        for (const u64 byte : {u64{0}, bytes - 1, kind.width + 0ull}) {  // written bytes and the gap after them
           to.data()[byte] ^= 1;
           check();
           CHECK((result[0] == 1 && result[1] == byte / 8));
@@ -305,7 +308,7 @@ TEST_CASE("accesses of any width, strided and at random, touch every line once a
       }
 }
 
-TEST_CASE("every half of a word that narrow accesses read counts") {
+TEST_CASE("every 4-byte half of a word in a narrow access pattern contributes to the sum, and no other half") {
   const Memory from{1032};
   for (const u64 stride : {4ull, 128ull})
     for (u64 half = 0; half < 1032 / 4; ++half) {
@@ -313,16 +316,16 @@ TEST_CASE("every half of a word that narrow accesses read counts") {
       u64 sum = 0;
       run(
           {2, 32}, [&] { linkscope_read_lines(from.data(), (1032 - 4) / stride + 1, stride, 4, 0, &sum); },
-          Lanes::in_step);
+          Lanes::lockstep);
       CHECK(sum == (half * 4 % stride == 0));
     }
 }
 
-TEST_CASE("side by side and strided, neighbouring threads make neighbouring accesses; at random they are far apart") {
-  const auto near = [](bool random) {
+TEST_CASE("neighbouring threads access neighbouring lines in strided order, and distant lines in random order") {
+  const auto neighbour_fraction = [](bool random) {
     const Memory from{1 << 20};
     u64 sum = 0, count = 0, together = 0;
-    run({3, 128}, [&] { linkscope_read_lines(from.data(), (1 << 20) / 128, 128, 4, random, &sum); }, Lanes::in_step);
+    run({3, 128}, [&] { linkscope_read_lines(from.data(), (1 << 20) / 128, 128, 4, random, &sum); }, Lanes::lockstep);
     std::map<std::pair<unsigned, unsigned>, std::vector<const char*>> by_thread;
     for (const auto& access : accesses) by_thread[{access.block, access.thread}].push_back(access.at);
     for (const auto& [who, touched] : by_thread) {
@@ -333,11 +336,11 @@ TEST_CASE("side by side and strided, neighbouring threads make neighbouring acce
     }
     return static_cast<double>(together) / static_cast<double>(count);
   };
-  CHECK(near(false) == 1);
-  CHECK(near(true) < 0.01);
+  CHECK(neighbour_fraction(false) == 1);
+  CHECK(neighbour_fraction(true) < 0.01);
 }
 
-TEST_CASE("the order at random is one of all lines, the same each time, whatever their number") {
+TEST_CASE("the random order visits every line once, for any number of lines") {
   for (const u64 lines : {1ull, 2ull, 3ull, 31ull, 32ull, 33ull, 1000ull, 65536ull, 65537ull}) {
     CAPTURE(lines);
     const u64 mask = linkscope_line_mask(lines);
@@ -351,7 +354,7 @@ TEST_CASE("the order at random is one of all lines, the same each time, whatever
   }
 }
 
-TEST_CASE("neighbouring threads touch neighbouring vectors, all at once") {
+TEST_CASE("neighbouring threads touch neighbouring vectors of 16 bytes in the same step") {
   constexpr u64 bytes = 64 << 10;
   const Memory from{bytes}, to{bytes}, back_from{bytes}, back_to{bytes};
   from.fill_with_pattern(1);
@@ -361,7 +364,7 @@ TEST_CASE("neighbouring threads touch neighbouring vectors, all at once") {
       [&] { linkscope_write(to.data(), bytes, 1, 0); },
       [&] { linkscope_exchange(to.data(), from.data(), back_to.data(), back_from.data(), bytes); }};
   for (const auto& kernel : kernels) {
-    run({3, 128}, kernel, Lanes::in_step);
+    run({3, 128}, kernel, Lanes::lockstep);
     std::map<std::pair<unsigned, unsigned>, std::vector<const char*>> by_thread;
     for (const auto& access : accesses) by_thread[{access.block, access.thread}].push_back(access.at);
     bool together = true;
@@ -375,7 +378,7 @@ TEST_CASE("neighbouring threads touch neighbouring vectors, all at once") {
   }
 }
 
-TEST_CASE("a pattern is filled into every word, and every wrong word is counted") {
+TEST_CASE("the fill kernel writes every word, and the check kernel counts every wrong word") {
   for (const auto& [blocks, threads] : shapes) {
     const u64 bytes = 1'000'024, words = bytes / 8;
     const Memory memory{bytes};
@@ -394,8 +397,8 @@ TEST_CASE("a pattern is filled into every word, and every wrong word is counted"
   }
 }
 
-TEST_CASE("what rows leave is checked word by word, between them too") {
-  // Three slices of four rows in two planes, packed from rows that lie apart; the last row of a slice ends before the slice.
+TEST_CASE("the row-check kernel checks every word, in rows and between rows") {
+  // Three slices of four rows in two planes, from rows with gaps; the last row of a slice ends before the slice does.
   constexpr u64 row = 24, pitch = 40, plane = 96, slice = 256, slices = 3, untouched = 0xA5A5A5A5A5A5A5A5ull;
   const linkscope_row_copy copy{slice, row, 4, {pitch, 2, plane}, {32, 4, ~0ull}, 128, 512, 2, 9, untouched};
   std::map<u64, u64> expected;  // by word
@@ -424,7 +427,7 @@ TEST_CASE("what rows leave is checked word by word, between them too") {
   }
 }
 
-TEST_CASE("a chase visits every line of its chain once, in the order that its verification knows") {
+TEST_CASE("a pointer chase visits every line once, in the order that verification expects") {
   for (const u64 lines : {1ull, 2ull, 4ull, 8192ull})
     for (const Launch& shape : {Launch{1, 32}, Launch{3, 160}, Launch{256, 256}}) {
       CAPTURE(lines);
@@ -447,12 +450,12 @@ TEST_CASE("a chase visits every line of its chain once, in the order that its ve
       CHECK(in_order);
       CHECK(visited.size() == lines);
       for (const u64 steps : {1ull, 5ull, 2ull})
-        run({1, 1}, [&] { linkscope_chase(&position, steps); });  // each goes on
+        run({1, 1}, [&] { linkscope_chase(&position, steps); });  // each continues the last one
       CHECK(position == start + linkscope_chain_after(8, lines) * linkscope_chain_line);
     }
 }
 
-TEST_CASE("a chase on one SM is that SM's only, in any order of the blocks, and each launch goes on") {
+TEST_CASE("a chase on one SM runs only there, for any order of the blocks, and each launch continues the last one") {
   constexpr u64 lines = 64, steps = 7;
   constexpr unsigned sms = 5;
   const Memory region{lines * linkscope_chain_line};
@@ -475,7 +478,7 @@ TEST_CASE("a chase on one SM is that SM's only, in any order of the blocks, and 
 }
 
 TEST_CASE(
-    "of two blocks that come to one SM the first follows the chain, and of none nobody does and nothing says so") {
+    "if two blocks run on the SM, the first one chases; if no block does, nothing is accessed and the turn stays") {
   const Memory region{64 * linkscope_chain_line};
   const auto start = reinterpret_cast<u64>(region.data());
   run({1, 1}, [&] { linkscope_fill_chain(region.data(), 64); });
@@ -485,26 +488,26 @@ TEST_CASE(
   CHECK(turns == 4);
   CHECK(accesses.size() == 5);
   CHECK(accesses.front().block == 1);
-  const u64 stands = position;
-  u64 looks = 0;
-  when_timed = [&] { ++looks; };
+  const u64 last_position = position;
+  u64 clock_reads = 0;
+  on_clock_read = [&] { ++clock_reads; };
   for (const u64 turn : {4ull, 5ull}) run({4, 1}, [&] { linkscope_chase_on(&position, 5, 3, &turns, turn); });
-  when_timed = nullptr;
-  CHECK((turns == 4 && position == stands && accesses.empty()));
-  // They waited for the one that did not come, 1 ms each by a clock that goes on by 100 ns; after that for nobody.
-  CHECK(looks >= 4 * 10'000);
-  CHECK(looks <= 4 * 10'010 + 8);
+  on_clock_read = nullptr;
+  CHECK((turns == 4 && position == last_position && accesses.empty()));
+  // Each block waited 1 ms for the missing one, at 100 ns per clock read; in the next launch no block waited.
+  CHECK(clock_reads >= 4 * 10'000);
+  CHECK(clock_reads <= 4 * 10'010 + 8);
   sm_of_block.clear();
 }
 
-TEST_CASE("hardly a step of a chain goes where a prefetcher would have been: to a line next to the one before") {
-  CHECK(linkscope_chain_line == 256);  // and two lines of 128 B lie between its loads
+TEST_CASE("less than 1 % of chase steps stay within 16 lines, so a prefetcher of neighbouring lines gains nothing") {
+  CHECK(linkscope_chain_line == 256);  // two cache lines of 128 B, so no load hits the line of the load before
   for (const u64 lines : {8192ull, 262144ull}) {
-    u64 near = 0;
+    u64 near_steps = 0;
     for (u64 line = 0; line < lines; ++line) {
-      const auto next = linkscope_chain_next(line, lines), apart = next > line ? next - line : line - next;
-      near += apart < 16;
+      const auto next = linkscope_chain_next(line, lines), distance = next > line ? next - line : line - next;
+      near_steps += distance < 16;
     }
-    CHECK(near * 100 < lines);
+    CHECK(near_steps * 100 < lines);
   }
 }

@@ -1,5 +1,5 @@
-// What Comm|Scope's curves of unified memory look like, as shapes that the bundled machines must have; and the H200 of
-// our own measurements.
+// The shapes of Comm|Scope's unified-memory curves, which the bundled machines must reproduce, and our measurements of
+// the H200.
 #include <algorithm>
 
 #include "doctest.h"
@@ -17,19 +17,19 @@ struct Modelled {
   std::unique_ptr<Platform> sim;
   explicit Modelled(const std::string& name) : sim{make_sim(exact(bundled(name)), 1)} {}
 
-  /// GB/s of managed memory, alone.
+  /// GB/s of a single operation on managed memory.
   [[nodiscard]] double managed(const std::string& benchmark, const std::string& src, const std::string& dst, u64 bytes,
                                Params params = {}) const {
     auto c = copy_case(benchmark, src, "managed", dst, "managed", bytes, std::move(params));
     c.engine = benchmark == "prefetch" ? Engine::prefetch : Engine::fault;
     return static_cast<double>(bytes) / single(*sim, build_program(c)) * 1e-9;
   }
-  /// GB/s of an explicit copy, alone, with the host's memory of this kind.
+  /// GB/s of a single explicit copy. `memory` is the kind of host memory.
   [[nodiscard]] double copied(const std::string& src, const std::string& dst, u64 bytes,
                               const std::string& memory) const {
-    const bool there = src.starts_with("numa");
+    const bool to_gpu = src.starts_with("numa");
     const auto c =
-        copy_case(there ? "h2d" : "d2h", src, there ? memory : "device", dst, there ? "device" : memory, bytes);
+        copy_case(to_gpu ? "h2d" : "d2h", src, to_gpu ? memory : "device", dst, to_gpu ? "device" : memory, bytes);
     return static_cast<double>(bytes) / single(*sim, build_program(c)) * 1e-9;
   }
 };
@@ -38,7 +38,7 @@ const char* far_gpu(const std::string& name) { return name == "4029gp" ? "gpu:4"
 
 }  // namespace
 
-TEST_CASE("CS-36: demand can exceed pageable copies; to the host it takes more than one thread") {
+TEST_CASE("CS-36: demand paging can exceed pageable copies; towards the host it needs more than one thread") {
   for (const char* name : {"ac922", "s822lc"}) {
     CAPTURE(name);
     const Modelled machine{name};
@@ -49,51 +49,53 @@ TEST_CASE("CS-36: demand can exceed pageable copies; to the host it takes more t
     CAPTURE(name);
     const Modelled machine{name};
     const double pageable = machine.copied("gpu:0", "numa:0", 256_MiB, "pageable");
-    const auto by = [&](const char* threads) {
+    const auto gbps_with = [&](const char* threads) {
       return machine.managed("demand", "gpu:0", "numa:0", 256_MiB, {{"threads", threads}});
     };
-    CHECK(by("1") < 0.7 * pageable);
-    CHECK(std::max(by("8"), by("16")) > pageable);
-    CHECK(by("1") < by("2"));
-    CHECK(by("2") < by("4"));
-    CHECK(by("16") < machine.copied("gpu:0", "numa:0", 256_MiB, "pinned"));
+    CHECK(gbps_with("1") < 0.7 * pageable);
+    CHECK(std::max(gbps_with("8"), gbps_with("16")) > pageable);
+    CHECK(gbps_with("1") < gbps_with("2"));
+    CHECK(gbps_with("2") < gbps_with("4"));
+    CHECK(gbps_with("16") < machine.copied("gpu:0", "numa:0", 256_MiB, "pinned"));
   }
 }
 
-TEST_CASE("CS-37: a prefetch is about as fast as an explicit copy when large, and far below from 4 KiB to 32 MiB") {
+TEST_CASE("CS-37: a prefetch reaches over 93 % of an explicit copy at 1 GiB, and far less from 4 KiB to 32 MiB") {
   for (const char* name : {"ac922", "s822lc", "4029gp"})
     for (const auto& [src, dst] : {std::pair{"numa:0", "gpu:0"}, std::pair{"gpu:0", "numa:0"}}) {
       CAPTURE(name);
       CAPTURE(src);
       const Modelled machine{name};
-      const auto part = [&](u64 bytes) {
+      const auto fraction = [&](u64 bytes) {
         return machine.managed("prefetch", src, dst, bytes) / machine.copied(src, dst, bytes, "pinned");
       };
-      CHECK(part(1_GiB) > 0.93);
-      CHECK(part(1_GiB) < 1);
-      CHECK(part(32_MiB) < 0.7);
-      for (const u64 bytes : {4_KiB, 64_KiB, 1_MiB}) CHECK(part(bytes) < 0.2);
+      CHECK(fraction(1_GiB) > 0.93);
+      CHECK(fraction(1_GiB) < 1);
+      CHECK(fraction(32_MiB) < 0.7);
+      for (const u64 bytes : {4_KiB, 64_KiB, 1_MiB}) CHECK(fraction(bytes) < 0.2);
     }
 }
 
-TEST_CASE("CS-32: on demand it hardly matters where the memory is, less than to explicit copies") {
+TEST_CASE("CS-32: demand paging keeps over 80 % of its rate for remote memory, more than explicit copies keep") {
   for (const char* name : {"ac922", "s822lc", "4029gp"}) {
     CAPTURE(name);
     const Modelled machine{name};
     const std::string far = far_gpu(name);
-    const auto left = [&](auto rate) { return rate(far) / rate(std::string{"gpu:0"}); };
-    const double in = left([&](const std::string& gpu) { return machine.managed("demand", "numa:0", gpu, 256_MiB); });
-    const double out = left([&](const std::string& gpu) { return machine.managed("demand", gpu, "numa:0", 256_MiB); });
+    const auto remote_to_local = [&](auto rate) { return rate(far) / rate(std::string{"gpu:0"}); };
+    const double in =
+        remote_to_local([&](const std::string& gpu) { return machine.managed("demand", "numa:0", gpu, 256_MiB); });
+    const double out =
+        remote_to_local([&](const std::string& gpu) { return machine.managed("demand", gpu, "numa:0", 256_MiB); });
     CHECK(in > 0.8);
     CHECK(out > 0.8);
     const double explicit_in =
-        left([&](const std::string& gpu) { return machine.copied("numa:0", gpu, 256_MiB, "pinned"); });
+        remote_to_local([&](const std::string& gpu) { return machine.copied("numa:0", gpu, 256_MiB, "pinned"); });
     CHECK(in > explicit_in - 0.01);
     if (std::string{name} == "ac922") CHECK(explicit_in < 0.65);
   }
 }
 
-TEST_CASE("MB-3, MB-7: a page fault takes longer on POWER9 than on POWER8, and tens of microseconds anywhere") {
+TEST_CASE("MB-3, MB-7: a page fault takes longer on POWER9 than on POWER8, and 5 to 100 us on x86") {
   const auto fault = [](const char* name, const char* src, const char* dst) {
     auto c = copy_case("fault_latency", src, "managed", dst, "managed", 0);
     c.engine = Engine::fault;
@@ -107,30 +109,30 @@ TEST_CASE("MB-3, MB-7: a page fault takes longer on POWER9 than on POWER8, and t
   CHECK(fault("h200x1", "numa:0", "gpu:0") == doctest::Approx(28.4).epsilon(0.03));
 }
 
-TEST_CASE("H200: dependent faults 4 KiB, 64 KiB and 2 MiB apart, as measured") {
+TEST_CASE("H200: dependent faults 4 KiB, 64 KiB and 2 MiB apart match the measurement") {
   const auto sim = make_sim(exact(bundled("h200x1")), 1);
   const auto fault = [&](const char* src, const char* dst, const char* step) {
     auto c = copy_case("fault_latency", src, "managed", dst, "managed", 0, {{"step", step}});
     c.engine = Engine::fault;
     return slope(*sim, build_program(c), std::string_view{step} == "2MiB" ? 200 : 1024) * 1e6;
   };
-  // of a GPU (results/h200x2-full-a)
+  // faults of a GPU (results/h200x2-full-a)
   CHECK(fault("numa:0", "gpu:0", "4KiB") == doctest::Approx(0.84).epsilon(0.1));
   CHECK(fault("numa:0", "gpu:0", "64KiB") == doctest::Approx(6.93).epsilon(0.05));
   CHECK(fault("numa:0", "gpu:0", "2MiB") == doctest::Approx(28.4).epsilon(0.03));
-  // of a CPU (results/h200x4-full and h200x2-full-a)
+  // faults of a CPU (results/h200x4-full and h200x2-full-a)
   CHECK(fault("gpu:0", "numa:0", "4KiB") == doctest::Approx(0.66).epsilon(0.2));
   CHECK(fault("gpu:0", "numa:0", "64KiB") == doctest::Approx(8.6).epsilon(0.2));
   CHECK(fault("gpu:0", "numa:0", "2MiB") == doctest::Approx(30.6).epsilon(0.25));
 }
 
-TEST_CASE("H200: CPU threads touch pages of a GPU, as measured (results/h200x4-full and h200x2-full-a)") {
+TEST_CASE("H200: CPU demand paging from a GPU matches the measurement (results/h200x4-full and h200x2-full-a)") {
   const Modelled machine{"h200x1"};
   const auto us = [&](const char* threads, u64 bytes) {
     return static_cast<double>(bytes) / machine.managed("demand", "gpu:0", "numa:0", bytes, {{"threads", threads}}) *
            1e-3;
   };
-  const auto near = [](double measured, double tolerance) { return doctest::Approx(measured).epsilon(tolerance); };
+  const auto approx = [](double measured, double tolerance) { return doctest::Approx(measured).epsilon(tolerance); };
   for (const auto& [bytes, measured] : {std::pair<u64, double>{4_KiB, 18.3},
                                         {64_KiB, 35.7},
                                         {128_KiB, 60.6},
@@ -142,20 +144,21 @@ TEST_CASE("H200: CPU threads touch pages of a GPU, as measured (results/h200x4-f
                                         {64_MiB, 15900},
                                         {256_MiB, 56000}}) {
     CAPTURE(bytes);
-    CHECK(us("1", bytes) == near(measured, 0.2));
+    CHECK(us("1", bytes) == approx(measured, 0.2));
   }
   for (const auto& [threads, measured] : {std::pair{"2", 11400.0}, {"4", 7700.0}, {"8", 5350.0}, {"16", 4430.0}}) {
     CAPTURE(threads);
-    CHECK(us(threads, 64_MiB) == near(measured, 0.2));
+    CHECK(us(threads, 64_MiB) == approx(measured, 0.2));
   }
   for (const auto& [threads, measured] : {std::pair{"2", 3070.0}, {"4", 2090.0}, {"8", 1450.0}, {"16", 1300.0}}) {
     CAPTURE(threads);
-    CHECK(us(threads, 16_MiB) == near(measured, 0.25));
+    CHECK(us(threads, 16_MiB) == approx(measured, 0.25));
   }
   CHECK(us("16", 1_MiB) >= us("1", 1_MiB));  // measured: 340 and 263
 }
 
-TEST_CASE("H200: 256 MiB on demand and prefetched, as measured (results/h200x2-standard-b and -findings)") {
+TEST_CASE(
+    "H200: demand paging and prefetch of 256 MiB match the measurement (results/h200x2-standard-b and -findings)") {
   const Modelled machine{"h200x1"};
   CHECK(machine.managed("demand", "numa:0", "gpu:0", 256_MiB) == doctest::Approx(10).epsilon(0.1));  // 8.3 and 11.1
   CHECK(machine.managed("prefetch", "numa:0", "gpu:0", 256_MiB) == doctest::Approx(46.9).epsilon(0.05));
@@ -163,7 +166,7 @@ TEST_CASE("H200: 256 MiB on demand and prefetched, as measured (results/h200x2-s
 }
 
 TEST_CASE(
-    "H200: pages of another GPU and of the host come on demand, as measured (middle of results/h200x2-full and "
+    "H200: demand paging from another GPU and from the host matches the measurement (middle of results/h200x2-full and "
     "h200x4-full)") {
   const Modelled machine{"h200x2"};
   const auto us = [&](const char* src, const char* dst, u64 bytes) {
@@ -178,6 +181,6 @@ TEST_CASE(
     CHECK(us("gpu:0", "gpu:1", bytes) == doctest::Approx(peer).epsilon(0.35));
     CHECK(us("numa:0", "gpu:0", bytes) == doctest::Approx(host).epsilon(0.35));
   }
-  // What comes from a CPU has to be unmapped there first.
+  // The driver unmaps pages of a CPU before it moves them.
   CHECK(us("numa:0", "gpu:0", 4_KiB) - us("gpu:0", "gpu:1", 4_KiB) == doctest::Approx(32).epsilon(0.1));
 }

@@ -1,4 +1,4 @@
-// Moves of rows as data: what is valid, how they are told, and where their bytes come from.
+// Moves of rows in programs: validation, text, and the origin of their bytes.
 #include <doctest.h>
 
 #include "base/error.hpp"
@@ -11,7 +11,7 @@ using namespace linkscope::testing;
 
 namespace {
 
-/// Eight rows of 64 B in two planes of four, packed into one piece.
+/// Packs eight rows of 64 B, in two planes of four, into contiguous memory.
 Program packing() {
   Program p;
   p.regions = {{gpu(0), MemKind::device, 4_KiB, Content::pattern}, {gpu(0), MemKind::device, 512, Content::poison}};
@@ -25,7 +25,7 @@ Move& move_of(Program& p) { return std::get<Move>(p.actors[0].loop[0]); }
 
 }  // namespace
 
-TEST_CASE("a span in one piece is as it was, and rows have an extent") {
+TEST_CASE("a contiguous span extends over its bytes; a span of rows extends to the end of its last row") {
   CHECK(Span{0, 0, 512, 512, 1}.extent() == 512);
   const Span rows{0, 0, 512, 4_KiB, 1, {64, 128, 0, 0}}, planes{0, 0, 512, 4_KiB, 1, {64, 128, 4, 1024}};
   CHECK(rows.extent() == 7 * 128 + 64);
@@ -33,7 +33,7 @@ TEST_CASE("a span in one piece is as it was, and rows have an extent") {
   CHECK(planes.rows.offset_of(5) == 1024 + 128);
 }
 
-TEST_CASE("a side in one piece takes rows without gaps") {
+TEST_CASE("a contiguous side of a move gets rows without gaps") {
   auto p = packing();
   CHECK_NOTHROW(validate(p));
   const auto rows = in_rows(move_of(p));
@@ -44,7 +44,7 @@ TEST_CASE("a side in one piece takes rows without gaps") {
   CHECK(in_rows(Move{{0, 0, 24, 24, 1}, {1, 0, 24, 24, 1}}).count == 1);
 }
 
-TEST_CASE("rows that do not fit are refused with the step and the reason") {
+TEST_CASE("invalid rows are refused with the step and the reason") {
   const auto refused = [](auto change, const char* words) {
     auto p = packing();
     change(move_of(p));
@@ -65,7 +65,7 @@ TEST_CASE("rows that do not fit are refused with the step and the reason") {
   CHECK_THROWS_WITH_AS(validate(p), doctest::Contains("only moves have them"), Error);
 }
 
-TEST_CASE("rows are told in the program's text") {
+TEST_CASE("the text of a program shows rows") {
   auto p = packing();
   CHECK(to_text(p).find("move ce r0[0 +512] in rows of 64 by 128, 4 a plane by 1024 -> r1[0 +512]") !=
         std::string::npos);
@@ -74,7 +74,7 @@ TEST_CASE("rows are told in the program's text") {
   CHECK(to_text(p).find("row by row on gpu:1") != std::string::npos);
 }
 
-TEST_CASE("what is unpacked comes from where it was packed") {
+TEST_CASE("the origin of unpacked rows is the region that was packed") {
   auto c = default_case(halos().front());
   c.params["way"] = "packed";
   c.params["face"] = "x";
@@ -90,7 +90,7 @@ TEST_CASE("what is unpacked comes from where it was packed") {
   CHECK(program.peer);
 }
 
-TEST_CASE("a face of 4 KiB is of a cube of 16 cells a side, in each direction another stride") {
+TEST_CASE("a face of 4 KiB belongs to a cube of 16 cells a side, and each direction has its own stride") {
   const auto face = [](const std::string& direction, u64 bytes) {
     auto c = default_case(halos().front());
     c.bytes = bytes;
@@ -108,7 +108,7 @@ TEST_CASE("a face of 4 KiB is of a cube of 16 cells a side, in each direction an
   CHECK_THROWS_WITH_AS(face("x", 24), doctest::Contains("powers of two from 32 B"), Error);
 }
 
-TEST_CASE("sizes that are not of whole pieces or planes are refused with one that is") {
+TEST_CASE("a size that is not a whole number of pieces or planes is refused, and the message gives a valid size") {
   auto c = default_case(pieces().front());
   c.bytes = 4104;
   CHECK_THROWS_WITH_AS(build_program(c), doctest::Contains("1000 of them are 4096000 B"), Error);

@@ -1,4 +1,4 @@
-// From which side copies are driven, what each flow is, whose noise is whose, and what has to fit together.
+// The initiator of copies, the attributes of flows, the independence of noise, and the memory limit of a place.
 #include <doctest.h>
 
 #include <cmath>
@@ -11,7 +11,7 @@ using namespace linkscope;
 using namespace linkscope::literals;
 using namespace linkscope::testing;
 
-TEST_CASE("each direction is driven from the side and by the CPU that its case names") {
+TEST_CASE("each direction is initiated by the place and the CPU that the case names") {
   auto c = default_case(device_to_device);
   c.params["bidirectional"] = "true";
   for (const bool by_source : {true, false}) {
@@ -39,7 +39,7 @@ TEST_CASE("each direction is driven from the side and by the CPU that its case n
   CHECK(build_program(c).actors[0].cpu == c.dst);
 }
 
-TEST_CASE("every flow is a measured one of the bytes of its case, from where its data come to where they go") {
+TEST_CASE("every flow is measured, has the bytes of its case, and has the source and destination of its copy") {
   auto c = default_case(host_to_device);
   c.params["bidirectional"] = "true";
   const auto program = build_program(c);
@@ -56,20 +56,20 @@ TEST_CASE("every flow is a measured one of the bytes of its case, from where its
   }
 }
 
-TEST_CASE("flows that run together have each their own noise, and CPU threads that of the host") {
+TEST_CASE("concurrent flows have independent noise, and CPU threads have the noise of the host") {
   auto machine = toy();
   machine["costs"]["event_us"] = 0;
-  const auto both =
+  const auto bidirectional =
       build_program(copy_case("h2d", "numa:0", "pinned", "gpu:0", "device", 1_MiB, {{"bidirectional", "true"}}));
   const auto h2h = build_program(copy_case("h2h", "numa:0", "pageable", "numa:0", "pinned", 1_MiB));
   for (const char* level : {"round", "sample"}) {
     machine["noise"] = {{level, {{"rate", 0.05}}}};
     const auto sim = make_sim(machine, 1);
-    const auto session = sim->prepare(both, "k#0");
+    const auto session = sim->prepare(bidirectional, "k#0");
     auto plain = machine;
     plain.erase("noise");
     const auto quiet = make_sim(plain, 1);
-    const auto exact = quiet->run(*quiet->prepare(both, "k#0"), {1, {{2, 2}}, false});
+    const auto exact = quiet->run(*quiet->prepare(bidirectional, "k#0"), {1, {{2, 2}}, false});
     const auto trace = sim->run(*session, {1, {{2, 2}}, false});
     const auto factor = [&](u32 a) {
       return (trace.at(0, 0, a).exit_s - trace.at(0, 0, a).enter_s) /
@@ -77,7 +77,7 @@ TEST_CASE("flows that run together have each their own noise, and CPU threads th
     };
     CAPTURE(level);
     CHECK(std::abs(factor(0) - factor(1)) > 0.003);
-    CHECK(time_of(*sim, h2h, 1) == time_of(*make_sim(toy(), 1), h2h, 1));  // links are not in its way
+    CHECK(time_of(*sim, h2h, 1) == time_of(*make_sim(toy(), 1), h2h, 1));  // a host copy crosses no link
   }
   machine["noise"] = {{"round", {{"host", 0.05}}}};
   CHECK(time_of(*make_sim(machine, 1), h2h, 1) != time_of(*make_sim(toy(), 1), h2h, 1));
@@ -85,11 +85,12 @@ TEST_CASE("flows that run together have each their own noise, and CPU threads th
   machine["noise"] = {{"machine", {{"host", 0.05}}}};
   CHECK(time_of(*make_sim(machine, 1), pageable, 1) != time_of(*make_sim(toy(), 1), pageable, 1));
   machine["noise"] = {{"machine", {{"rate", 0.05}}}};
-  CHECK(time_of(*make_sim(machine, 1), both, 1) != time_of(*make_sim(toy(), 1), both, 1));
+  CHECK(time_of(*make_sim(machine, 1), bidirectional, 1) != time_of(*make_sim(toy(), 1), bidirectional, 1));
 }
 
-TEST_CASE("the regions at one place have to fit together") {
+TEST_CASE("all regions at one place together must fit its memory") {
   const auto why =
       make_sim(toy(), 1)->supports(build_program(copy_case("local", "gpu:0", "device", "gpu:0", "device", 5_GiB / 2)));
-  CHECK(why.why_not.find("the program wants 20 GiB there") != std::string::npos);  // twice four slices; half of it fits
+  CHECK(why.why_not.find("the program wants 20 GiB there") !=
+        std::string::npos);  // two buffers of four slices; one buffer fits
 }

@@ -1,4 +1,4 @@
-// Contents in words, against an array of bytes that does the same.
+// Contents of memory in words, checked against an array of bytes.
 #include <algorithm>
 
 #include "doctest.h"
@@ -24,7 +24,7 @@ std::vector<Byte> bytes_of(u64 size, u32 generator) {
 
 }  // namespace
 
-TEST_CASE("what was copied is there, and nothing else") {
+TEST_CASE("a copy changes its destination range and nothing else") {
   Contents source{1000, 5}, target{1000, poison_generator};
   target.copy(200, source, 100, 50);
   CHECK(target.check(200, 50, 5, 100).bytes == 0);
@@ -34,7 +34,7 @@ TEST_CASE("what was copied is there, and nothing else") {
   CHECK(target.check(0, 200, poison_generator, 0).bytes == 0);
 }
 
-TEST_CASE("a wrong byte is found and travels with copies") {
+TEST_CASE("a wrong byte is found, and copies of it are wrong too") {
   Contents source{1000, 5}, target{1000, poison_generator}, further{1000, poison_generator};
   target.copy(0, source, 0, 1000);
   target.corrupt(333);
@@ -44,7 +44,7 @@ TEST_CASE("a wrong byte is found and travels with copies") {
   further.copy(10, target, 300, 100);
   CHECK(further.check(10, 100, 5, 300).bytes == 1);
   CHECK(further.check(10, 100, 5, 300).first == 43);
-  target.copy(0, source, 0, 1000);  // written again, it is well
+  target.copy(0, source, 0, 1000);  // another copy repairs the byte
   CHECK(target.check(0, 1000, 5, 0).bytes == 0);
 }
 
@@ -63,7 +63,7 @@ TEST_CASE("random copies agree with an array of bytes") {
       continue;
     }
     const auto before = bytes[a];
-    if (h % 5 == 0 && a != b) {  // rows that lie apart in different ways
+    if (h % 5 == 0 && a != b) {  // rows with different gaps in source and destination
       const u64 row = 1 + (h >> 48) % 3, in_plane = 1 + (h >> 50) % 3;
       const RowCopy rows{
           row, 2 * in_plane, {row, row + (h >> 52) % 3, in_plane, 12}, {row, row + (h >> 54) % 3, in_plane, 15}};

@@ -1,5 +1,5 @@
-// What the simulation can plant: shapes of noise, ramps, throttling, slow and flaky links, copies that lie, and a hot
-// CPU cache.
+// Disturbances that the simulation can inject: shapes of noise, ramps, throttling, slow and flaky links, lying copies,
+// and a hot CPU cache. The last tests cover hosts joined by NICs, and disks.
 #include <algorithm>
 #include <cmath>
 
@@ -21,7 +21,7 @@ Program large(const std::string& src = "numa:0", const std::string& dst = "gpu:0
                                  dst.starts_with("gpu") ? "device" : "pinned", 16_MiB));
 }
 
-/// Seconds of one copy in each of so many samples, without what the clock itself takes (1 us on the toy machine).
+/// Seconds of one copy in each sample, without the cost of the clock (1 us on the toy machine).
 std::vector<double> costs(const nlohmann::json& machine, const Program& program, u32 samples,
                           const std::string& key = "k#0", u64 seed = 1) {
   const auto sim = make_sim(machine, seed);
@@ -32,7 +32,7 @@ std::vector<double> costs(const nlohmann::json& machine, const Program& program,
   return all;
 }
 
-double calm() { return costs(toy(), large(), 1)[0]; }
+double undisturbed_s() { return costs(toy(), large(), 1)[0]; }
 
 double correlation(const std::vector<double>& values, std::size_t lag) {
   double mean = 0, same = 0, shifted = 0;
@@ -58,25 +58,25 @@ nlohmann::json with_fault(nlohmann::json fault) {
 
 }  // namespace
 
-TEST_CASE("autocorrelated samples hang together as the file says, and scatter no more than alone") {
+TEST_CASE("autocorrelated samples have the stated correlation and the spread of independent samples") {
   auto machine = toy();
   machine["noise"] = {{"sample", {{"rate", 0.02}}}};
-  const auto alone = costs(machine, large(), 4000);
-  CHECK(std::abs(correlation(alone, 1)) < 0.05);
+  const auto independent = costs(machine, large(), 4000);
+  CHECK(std::abs(correlation(independent, 1)) < 0.05);
   machine["noise"]["sample"]["shape"] = "autocorrelated";
   machine["noise"]["sample"]["correlation"] = 0.8;
-  const auto together = costs(machine, large(), 4000);
-  CHECK(correlation(together, 1) == doctest::Approx(0.8).epsilon(0.05));
-  CHECK(correlation(together, 3) == doctest::Approx(0.512).epsilon(0.15));
-  CHECK(spread(together) == doctest::Approx(0.02).epsilon(0.1));
-  CHECK(costs(machine, large(), 4000) == together);
+  const auto correlated = costs(machine, large(), 4000);
+  CHECK(correlation(correlated, 1) == doctest::Approx(0.8).epsilon(0.05));
+  CHECK(correlation(correlated, 3) == doctest::Approx(0.512).epsilon(0.15));
+  CHECK(spread(correlated) == doctest::Approx(0.02).epsilon(0.1));
+  CHECK(costs(machine, large(), 4000) == correlated);
   CHECK(costs(machine, large(), 100, "k#1") != costs(machine, large(), 100));
   machine["noise"]["sample"]["correlation"] = 0;
-  CHECK(costs(machine, large(), 50) == std::vector<double>(alone.begin(), alone.begin() + 50));
+  CHECK(costs(machine, large(), 50) == std::vector<double>(independent.begin(), independent.begin() + 50));
 }
 
-TEST_CASE("bimodal noise: a share of samples, rounds or machines takes so much longer, no other") {
-  const double one = calm(), two = 1.25 * one;
+TEST_CASE("bimodal noise: the stated share of samples, rounds or machines is slower by the stated factor") {
+  const double one = undisturbed_s(), two = 1.25 * one;
   const auto in_second = [&](const std::vector<double>& values) {
     double second = 0;
     for (const double v : values) {
@@ -102,36 +102,36 @@ TEST_CASE("bimodal noise: a share of samples, rounds or machines takes so much l
   CHECK(in_second(machines) == doctest::Approx(0.3).epsilon(0.2));
 }
 
-TEST_CASE("a ramp: the first samples of a session are slower, less and less") {
+TEST_CASE("ramp: the first samples of a session are slower, by a decreasing factor") {
   const auto machine = with_fault({{"kind", "ramp"}, {"match", "k#0"}, {"samples", 4}, {"factor", 3}});
   const auto found = costs(machine, large(), 6);
-  const double once = calm();
+  const double once = undisturbed_s();
   for (u32 sample = 0; sample < 6; ++sample)
     CHECK(found[sample] == doctest::Approx(once * std::max(1.0, 3 - 0.5 * sample)).epsilon(1e-9));
   CHECK(costs(machine, large(), 1, "k#1")[0] == doctest::Approx(once).epsilon(1e-9));
 }
 
-TEST_CASE("throttling: some samples are slower, and the trace says so from then on") {
+TEST_CASE("throttling: some samples are slower, and that trace and all later ones report it") {
   const auto machine =
       with_fault({{"kind", "throttle"}, {"match", "k#0"}, {"after_samples", 2}, {"samples", 3}, {"factor", 2}});
-  const double once = calm();
+  const double once = undisturbed_s();
   const auto found = costs(machine, large(), 7);
   for (u32 sample = 0; sample < 7; ++sample)
     CHECK(found[sample] == doctest::Approx(sample >= 2 && sample < 5 ? 2 * once : once).epsilon(1e-9));
   const auto sim = make_sim(machine, 1);
-  const auto told = [](const Trace& trace) {
+  const auto reports_throttling = [](const Trace& trace) {
     return std::find(trace.notes.begin(), trace.notes.end(),
                      std::pair<std::string, std::string>{"throttled", "sw_thermal"}) != trace.notes.end();
   };
   const auto session = sim->prepare(large(), "k#0");
-  CHECK_FALSE(told(sim->run(*session, {2, {{1}}, false})));
-  CHECK(told(sim->run(*session, {1, {{1}}, false})));
-  CHECK(told(sim->run(*session, {9, {{1}}, true})));
+  CHECK_FALSE(reports_throttling(sim->run(*session, {2, {{1}}, false})));
+  CHECK(reports_throttling(sim->run(*session, {1, {{1}}, false})));
+  CHECK(reports_throttling(sim->run(*session, {9, {{1}}, true})));
   const auto other = sim->prepare(large(), "k#1");
-  CHECK_FALSE(told(sim->run(*other, {9, {{1}}, false})));
+  CHECK_FALSE(reports_throttling(sim->run(*other, {9, {{1}}, false})));
 }
 
-TEST_CASE("a slow link has a part of its rate, in one direction, whatever crosses it") {
+TEST_CASE("a slow link has the stated fraction of its rate, in one direction, for all traffic") {
   const auto machine = with_fault({{"kind", "slow"}, {"links", {"bus numa:0->gpu:*"}}, {"factor", 0.5}});
   const double bytes = 16 * 1048576.0;
   const auto slower = [&](const std::string& src, const std::string& dst) {
@@ -144,10 +144,10 @@ TEST_CASE("a slow link has a part of its rate, in one direction, whatever crosse
   CHECK(costs(machine, large(), 3)[2] == doctest::Approx(costs(machine, large(), 1)[0]));
 }
 
-TEST_CASE("a flaky link is slow in a share of the samples") {
+TEST_CASE("a flaky link is slow in the stated share of the samples") {
   const auto machine =
       with_fault({{"kind", "flaky"}, {"links", {"bus numa:0->gpu:0"}}, {"factor", 0.5}, {"share", 0.2}});
-  const double once = calm(), more = 16 * 1048576.0 / 10e9;
+  const double once = undisturbed_s(), more = 16 * 1048576.0 / 10e9;
   double slow = 0;
   for (const double cost : costs(machine, large(), 2000)) {
     CHECK((cost == doctest::Approx(once).epsilon(1e-9) || cost == doctest::Approx(once + more).epsilon(1e-9)));
@@ -157,13 +157,13 @@ TEST_CASE("a flaky link is slow in a share of the samples") {
   CHECK(costs(machine, large(), 50) == costs(machine, large(), 50));
 }
 
-TEST_CASE("copies between GPUs that lie: in time, and found out, whether the bytes come late or never") {
+TEST_CASE("verification finds copies between GPUs that end in time but deliver their bytes late or never") {
   for (const u64 late : {u64{0}, u64{1}}) {
     const auto machine = with_fault({{"kind", "lie"}, {"match", "k#0"}, {"after_samples", 2}, {"samples", late}});
     const auto sim = make_sim(machine, 1);
     const auto verdict = [&](const Program& program, const std::string& key) {
       const auto session = sim->prepare(program, key);
-      CHECK(sim->run(*session, {2, {{64}}, true}).verdict->ok);  // before it begins; every slice has been written
+      CHECK(sim->run(*session, {2, {{64}}, true}).verdict->ok);  // before the fault begins
       return *sim->run(*session, {1, {{64}}, true}).verdict;
     };
     const auto wrong = verdict(large("gpu:0", "gpu:1"), "k#0");
@@ -173,14 +173,14 @@ TEST_CASE("copies between GPUs that lie: in time, and found out, whether the byt
     CHECK(verdict(large("numa:0", "gpu:1"), "k#0").ok);
     CHECK(costs(machine, large("gpu:0", "gpu:1"), 4) == costs(toy(), large("gpu:0", "gpu:1"), 4));
   }
-  // What is late is there one sample later.
+  // Late bytes arrive one sample later.
   const auto sim = make_sim(with_fault({{"kind", "lie"}, {"match", "k#0"}, {"samples", 1}}), 1);
   const auto session = sim->prepare(large("gpu:0", "gpu:1"), "k#0");
-  CHECK(sim->run(*session, {2, {{4}}, true}).verdict->ok);  // the second sample brings what the first should have
+  CHECK(sim->run(*session, {2, {{4}}, true}).verdict->ok);  // the second sample delivers the bytes of the first
   CHECK_FALSE(sim->run(*session, {1, {{0}}, true}).verdict->checked_bytes == 0);
 }
 
-TEST_CASE("pageable copies peak where their buffer fits the hot CPU cache, and not where it is flushed (CS-38)") {
+TEST_CASE("pageable copies peak at sizes that fit the hot CPU cache, and have no peak if it is flushed (CS-38)") {
   auto machine = toy();
   machine["numa"][0]["llc_mib"] = 8;
   machine["numa"][0]["llc_gbps"] = 20;
@@ -197,18 +197,19 @@ TEST_CASE("pageable copies peak where their buffer fits the hot CPU cache, and n
     CHECK(gbps("h2d", "gpu:0", bytes, hot) > 1.6 * gbps("h2d", "gpu:0", 16_MiB, hot));  // a peak
   }
   CHECK(gbps("h2d", "gpu:0", 16_MiB, hot) == doctest::Approx(gbps("h2d", "gpu:0", 16_MiB, cold)));
-  CHECK(gbps("h2d", "gpu:0", 4_MiB, cold) < gbps("h2d", "gpu:0", 16_MiB, cold));  // flushed, it only rises
+  CHECK(gbps("h2d", "gpu:0", 4_MiB, cold) < gbps("h2d", "gpu:0", 16_MiB, cold));  // with flushes the rate only rises
   CHECK(gbps("h2h", "numa:0", 2_MiB, hot) == doctest::Approx(20).epsilon(0.01));  // both buffers and the ring fit
   CHECK(gbps("h2h", "numa:0", 4_MiB, hot) == doctest::Approx(5).epsilon(0.01));
   CHECK(gbps("h2h", "numa:0", 2_MiB, cold) == doctest::Approx(5).epsilon(0.01));
-  CHECK(gbps("h2h", "numa:1", 2_MiB, hot) == doctest::Approx(4).epsilon(0.01));  // across nodes as ever
+  CHECK(gbps("h2h", "numa:1", 2_MiB, hot) ==
+        doctest::Approx(4).epsilon(0.01));  // across nodes the cache makes no difference
 
-  // What the core itself has written is as hot as what it has read.
+  // Lines that the core wrote are as hot as lines that it read.
   auto written = copy_case("h2h", "numa:0", "pageable", "numa:0", "pinned", 256_KiB, {{"cache", "written"}});
   written.footprint_bytes = 1_MiB;
   CHECK(256.0 * 1024 / slope(*sim, build_program(written), 2) / 1e9 == doctest::Approx(20).epsilon(0.01));
 
-  // What another core has written comes from its cache, more slowly.
+  // Lines that another core wrote come from its cache, at a lower rate.
   machine["numa"][0]["dirty_gbps"] = 8;
   const auto shared = make_sim(machine, 1);
   auto dirty = copy_case("h2h", "numa:0", "pageable", "numa:0", "pinned", 256_KiB, {{"cache", "dirty"}});
@@ -228,7 +229,7 @@ TEST_CASE("pageable copies peak where their buffer fits the hot CPU cache, and n
   }
 }
 
-TEST_CASE("hosts joined by their NICs: each works by itself, and nothing copies between them yet") {
+TEST_CASE("hosts joined by NICs work independently, and copies between them are not supported") {
   auto machine = toy();
   const auto rename = [](nlohmann::json value, auto&& self) -> nlohmann::json {
     if (value.is_string()) {
@@ -273,7 +274,7 @@ TEST_CASE("hosts joined by their NICs: each works by itself, and nothing copies 
   CHECK(sim->supports(program("h2d", "numa:0", "gpu:0")).why_not.find("has no numa:0") != std::string::npos);
 }
 
-TEST_CASE("a disk is a place that ways end at and never pass; nothing moves there yet") {
+TEST_CASE("a route can end at a disk but not pass it, and transfers with a disk are not supported") {
   auto machine = toy();
   machine["disk"] = {{{"places", {"disk:0"}}}};
   machine["link"][1] =

@@ -32,18 +32,20 @@ TEST_CASE("flows on one link share it equally") {
 TEST_CASE("a flow with a cap leaves the rest to the others") {
   check(rates({12}, {{{0}}, {{0}}}, {2}), {2, 10});
   check(rates({12}, {{{0}}, {{0}}, {{0}}}, {never, 3}), {4.5, 3, 4.5});
-  check(rates({12}, {{}, {{0}}}, {5}), {5, 12});  // a flow that crosses nothing has its cap
+  check(rates({12}, {{}, {{0}}}, {5}), {5, 12});  // a flow without links gets its cap
 }
 
-TEST_CASE("the long flow and the short ones (Bertsekas and Gallager, figure 6.11 with other numbers)") {
-  // Link 0 has 1, link 1 has 2. One flow crosses both, one crosses each: the first link makes 0.5 and 0.5, what is left
-  // of the second goes to its own flow.
+TEST_CASE(
+    "one long flow and the short flows share max-min fairly (Bertsekas and Gallager, figure 6.11 with other numbers)") {
+  // Link 0 has 1, link 1 has 2. One flow crosses both, and each link has one more flow. Link 0 gives 0.5 to both of its
+  // flows; the rest of link 1 goes to its own flow.
   check(rates({1, 2}, {{{0}, {1}}, {{0}}, {{1}}}), {0.5, 0.5, 1.5});
-  // Three links of 10, 4 and 8: two flows share the 4; the one on link 0 gets 8; on link 2 6 are left for its own.
+  // Three links of 10, 4 and 8: two flows share link 1 and get 2 each; the flow of link 0 gets 8, the flow of link 2
+  // gets 6.
   check(rates({10, 4, 8}, {{{0}, {1}}, {{1}, {2}}, {{0}}, {{2}}}), {2, 2, 8, 6});
 }
 
-TEST_CASE("a weight counts a byte more than once") {
+TEST_CASE("a weight counts a byte several times") {
   check(rates({12}, {{{0, 2}}}), {6});               // a copy within one memory
   check(rates({12}, {{{0, 2}}, {{0, 1}}}), {4, 4});  // equal rates, 8 + 4
 }
@@ -53,10 +55,10 @@ TEST_CASE("rates change when a flow ends") {
   Fluid fluid{{10}};
   fluid.start(0, path, 100, never, 7);
   CHECK(fluid.next_end() == doctest::Approx(10));
-  fluid.start(4, path, 30, never, 8);  // 60 left: both at 5
+  fluid.start(4, path, 30, never, 8);  // 60 remain: both flows at 5
   CHECK(fluid.next_end() == doctest::Approx(10));
   CHECK(fluid.finish() == 8);
-  CHECK(fluid.next_end() == doctest::Approx(13));  // 30 left at 10
+  CHECK(fluid.next_end() == doctest::Approx(13));  // 30 remain, at 10
   CHECK(fluid.finish() == 7);
   CHECK(fluid.next_end() == never);
 }
@@ -71,15 +73,15 @@ TEST_CASE("a flow's own cap holds from its start") {
   CHECK(fluid.next_end() == doctest::Approx(10));
 }
 
-TEST_CASE("rates that were found before are those of the same flows, and not of a capacity that is no more") {
-  const Path both{{{0, 1}}, never, 0, {}}, one{{{0, 1}, {1, 1}}, never, 0, {}};
+TEST_CASE("cached rates are reused for the same flows, but not after a change of capacity") {
+  const Path fast{{{0, 1}}, never, 0, {}}, slow{{{0, 1}, {1, 1}}, never, 0, {}};
   Fluid fluid{{10, 2}};
   for (const double capacity : {10.0, 10.0, 4.0}) {
     fluid.set_capacity(0, capacity);
     fluid.rewind();
-    fluid.start(0, both, 100, never, 0);
+    fluid.start(0, fast, 100, never, 0);
     CHECK(fluid.next_end() == doctest::Approx(100 / capacity));
-    fluid.start(0, one, 2, never, 1);  // at 2, which leaves the rest to the other
+    fluid.start(0, slow, 2, never, 1);  // at 2; the other flow gets the rest
     CHECK(fluid.next_end() == doctest::Approx(1));
     CHECK(fluid.finish() == 1);
     CHECK(fluid.next_end() == doctest::Approx(1 + (100 - (capacity - 2)) / capacity));

@@ -1,5 +1,5 @@
-// What comes after nobody worked for a while, on the small machine of sim_testing.hpp: what had been idle wakes up, in the
-// time of who waits for it. All numbers are written here, in us.
+// Operations after an idle gap on the small machine of sim_testing.hpp: an idle GPU or link wakes up, and its waiter
+// pays for that. All expected times are stated here, in us.
 #include <doctest.h>
 
 #include <cmath>
@@ -14,7 +14,7 @@ namespace {
 
 using Params = std::map<std::string, std::string>;
 
-nlohmann::json sleepy() {
+nlohmann::json toy_with_wake_times() {
   auto made = toy();
   made["gpu"][0]["wake_us"] = 20;
   made["gpu"][0]["wake_after_us"] = 1000;
@@ -39,49 +39,51 @@ Program call(const std::string& name, Params params) {
   return build_program(c);
 }
 
-/// What the gap adds, in us.
-double more(SimPlatform& sim, const Program& idle, const Program& busy) {
+/// The time that the gap adds, in us.
+double extra_us(SimPlatform& sim, const Program& idle, const Program& busy) {
   return 1e6 * (single(sim, idle) - single(sim, busy));
 }
 
-double asleep(double gap_us, double constant_us) { return 1 - std::exp(-gap_us / constant_us); }
+double sleep_depth(double gap_us, double constant_us) { return 1 - std::exp(-gap_us / constant_us); }
 
 }  // namespace
 
-TEST_CASE("after a gap the host waits for the GPU and the link to wake up, the more the longer it was") {
-  const auto sim = make_sim(sleepy(), 1);
+TEST_CASE("after an idle gap the host waits for the GPU and the link to wake up, longer after a longer gap") {
+  const auto sim = make_sim(toy_with_wake_times(), 1);
   for (const auto& [gap, us] :
        std::map<std::string, double>{{"0.0001", 100}, {"0.001", 1000}, {"0.01", 10000}, {"0.1", 100000}}) {
-    const double expected = 20 * asleep(us, 1000) + 5 * asleep(us, 10000);
+    const double expected = 20 * sleep_depth(us, 1000) + 5 * sleep_depth(us, 10000);
     const auto gap_of = [&](Params params) { return params.insert({"idle_gap_s", gap}), params; };
     const Params host{{"clock", "host"}};
-    CHECK(more(*sim, copy("h2d", "numa:0", "gpu:0", gap_of(host)), copy("h2d", "numa:0", "gpu:0", host)) ==
+    CHECK(extra_us(*sim, copy("h2d", "numa:0", "gpu:0", gap_of(host)), copy("h2d", "numa:0", "gpu:0", host)) ==
           doctest::Approx(expected));
-    CHECK(more(*sim, copy("d2h", "gpu:0", "numa:0", gap_of(host)), copy("d2h", "gpu:0", "numa:0", host)) ==
+    CHECK(extra_us(*sim, copy("d2h", "gpu:0", "numa:0", gap_of(host)), copy("d2h", "gpu:0", "numa:0", host)) ==
           doctest::Approx(expected));
-    CHECK(more(*sim, call("launch_to_end", gap_of({})), call("launch_to_end", {})) == doctest::Approx(expected));
-    CHECK(more(*sim, call("launch", gap_of({})), call("launch", {})) ==
-          doctest::Approx(0));  // the call waits for nothing
+    CHECK(extra_us(*sim, call("launch_to_end", gap_of({})), call("launch_to_end", {})) == doctest::Approx(expected));
+    CHECK(extra_us(*sim, call("launch", gap_of({})), call("launch", {})) ==
+          doctest::Approx(0));  // the call does not wait for the GPU
   }
 }
 
-TEST_CASE("behind a gate the GPU is awake, and what the gate's word crossed; a bridge is not") {
-  const auto sim = make_sim(sleepy(), 1);
+TEST_CASE("after a gate the GPU and the link that the gate's word crossed are awake; a bridge is not") {
+  const auto sim = make_sim(toy_with_wake_times(), 1);
   for (const std::string after : {"kernel", "wait"}) {
     const Params busy{{"after", after}}, idle{{"after", after}, {"idle_gap_s", "0.01"}};
-    CHECK(more(*sim, copy("h2d", "numa:0", "gpu:0", idle), copy("h2d", "numa:0", "gpu:0", busy)) == doctest::Approx(0));
-    CHECK(more(*sim, copy("d2d", "gpu:0", "gpu:1", idle), copy("d2d", "gpu:0", "gpu:1", busy)) ==
-          doctest::Approx(8 * asleep(10000, 10000)));
+    CHECK(extra_us(*sim, copy("h2d", "numa:0", "gpu:0", idle), copy("h2d", "numa:0", "gpu:0", busy)) ==
+          doctest::Approx(0));
+    CHECK(extra_us(*sim, copy("d2d", "gpu:0", "gpu:1", idle), copy("d2d", "gpu:0", "gpu:1", busy)) ==
+          doctest::Approx(8 * sleep_depth(10000, 10000)));
   }
 }
 
-TEST_CASE("a machine of which nothing is known wakes at once") {
+TEST_CASE("a machine file without wake times causes no delay") {
   const auto sim = make_sim(toy(), 1);
   const Params host{{"clock", "host"}}, idle{{"clock", "host"}, {"idle_gap_s", "0.1"}};
-  CHECK(more(*sim, copy("h2d", "numa:0", "gpu:0", idle), copy("h2d", "numa:0", "gpu:0", host)) == doctest::Approx(0));
+  CHECK(extra_us(*sim, copy("h2d", "numa:0", "gpu:0", idle), copy("h2d", "numa:0", "gpu:0", host)) ==
+        doctest::Approx(0));
 }
 
-TEST_CASE("a gap comes before one operation alone") {
+TEST_CASE("an idle gap is allowed only before a single operation") {
   CHECK_THROWS_WITH_AS(copy("h2d", "numa:0", "gpu:0", {{"mode", "batched"}, {"idle_gap_s", "0.01"}}),
                        doctest::Contains("idle_gap_s needs mode=single"), Error);
   CHECK_THROWS_WITH_AS(copy("h2d", "numa:0", "gpu:0", {{"idle_gap_s", "5"}}),
@@ -100,7 +102,7 @@ TEST_CASE("a gap comes before one operation alone") {
                        Error);
 }
 
-TEST_CASE("a machine file that says how much, but not after which time, is refused") {
+TEST_CASE("a machine file with wake_us but without a valid wake_after_us is refused") {
   auto made = toy();
   made["gpu"][0]["wake_us"] = 20;
   CHECK_THROWS_WITH_AS((void)make_sim(made, 1), doctest::Contains("lacks 'wake_after_us'"), Error);

@@ -1,4 +1,5 @@
-// Kernels and chases on the small machine of sim_testing.hpp, against closed forms. All numbers are written here, in us.
+// Kernels and chases on the small machine of sim_testing.hpp, against closed forms. Expected times are stated here, in
+// us.
 #include "base/error.hpp"
 #include "doctest.h"
 #include "sim_testing.hpp"
@@ -11,8 +12,8 @@ namespace {
 using Params = std::map<std::string, std::string>;
 constexpr u64 megabyte = 1'000'000;
 
-Program by_threads(const std::string& benchmark, const std::string& src, const std::string& dst, u64 bytes,
-                   Params params = {}, Engine engine = Engine::sm) {
+Program by_sm(const std::string& benchmark, const std::string& src, const std::string& dst, u64 bytes,
+              Params params = {}, Engine engine = Engine::sm) {
   const auto host = engine == Engine::cpu ? "pageable" : "pinned";
   const auto memory = [&](const std::string& place) { return place.starts_with("numa") ? host : "device"; };
   auto c = copy_case(benchmark, src, memory(src), dst, memory(dst), bytes, std::move(params));
@@ -20,46 +21,46 @@ Program by_threads(const std::string& benchmark, const std::string& src, const s
   return build_program(c);
 }
 
-void is(double seconds, double us) { CHECK(seconds * 1e6 == doctest::Approx(us).epsilon(1e-6)); }
+void check_us(double seconds, double us) { CHECK(seconds * 1e6 == doctest::Approx(us).epsilon(1e-6)); }
 
 // One block of 512 threads has 32 KiB in flight and needs 0.2 us to read them and 0.1 us to write them.
 constexpr double tile = 32768 * 1e-3;  // us at 1 GB/s
 
 }  // namespace
 
-TEST_CASE("one block copies a tile in what its load and the block itself take") {
+TEST_CASE("one block copies a tile in the time of its load plus the time of the block itself") {
   const auto sim = make_sim(toy(), 1);
   const double setup = 2 + 0.5;  // launch, and the last load
-  is(slope(*sim, by_threads("local", "gpu:0", "gpu:0", megabyte, {{"blocks", "1"}})), setup + 1000 / (tile / 0.8));
-  is(slope(*sim, by_threads("local", "gpu:0", "gpu:0", megabyte, {{"blocks", "2"}, {"threads", "256"}})),
-     setup + 1000 / (tile / 0.8));
-  is(slope(*sim, by_threads("read", "gpu:0", "gpu:0", megabyte, {{"blocks", "1"}})), setup + 1000 / (tile / 0.7));
-  is(slope(*sim, by_threads("write", "gpu:0", "gpu:0", megabyte, {{"blocks", "1"}})), 2 + 1000 / (tile / 0.6));
+  check_us(slope(*sim, by_sm("local", "gpu:0", "gpu:0", megabyte, {{"blocks", "1"}})), setup + 1000 / (tile / 0.8));
+  check_us(slope(*sim, by_sm("local", "gpu:0", "gpu:0", megabyte, {{"blocks", "2"}, {"threads", "256"}})),
+           setup + 1000 / (tile / 0.8));
+  check_us(slope(*sim, by_sm("read", "gpu:0", "gpu:0", megabyte, {{"blocks", "1"}})), setup + 1000 / (tile / 0.7));
+  check_us(slope(*sim, by_sm("write", "gpu:0", "gpu:0", megabyte, {{"blocks", "1"}})), 2 + 1000 / (tile / 0.6));
 }
 
-TEST_CASE("with a block on every SM memories and links are the limit, as threads get them") {
+TEST_CASE("with a block on every SM, the rate is what SMs reach of memories and links") {
   const auto sim = make_sim(toy(), 1);
-  is(slope(*sim, by_threads("local", "gpu:0", "gpu:0", megabyte)),
-     2 + 0.5 + 1000 / 250.0);  // half of 1000 GB/s, read and written
-  is(slope(*sim, by_threads("h2d", "numa:0", "gpu:0", megabyte)), 2 + 1.1 + 1000 / 5.0);  // 12.5 GB/s x 0.4
-  is(slope(*sim, by_threads("d2h", "gpu:0", "numa:0", megabyte)), 2 + 0.5 + 0.5 + 1000 / 5.0);
-  is(slope(*sim, by_threads("d2d", "gpu:0", "gpu:1", megabyte)), 2 + 0.5 + 0.25 + 1000 / 40.0);  // pushed
-  is(slope(*sim, by_threads("d2d", "gpu:0", "gpu:1", megabyte, {{"initiator", "dst"}})),
-     2 + 1.0 + 1000 / 40.0);  // pulled
-  is(slope(*sim, by_threads("h2d", "numa:0", "gpu:0", megabyte, {}, Engine::tma)), 2 + 1.1 + 1000 / 5.0);
+  check_us(slope(*sim, by_sm("local", "gpu:0", "gpu:0", megabyte)),
+           2 + 0.5 + 1000 / 250.0);  // half of 1000 GB/s, read and written
+  check_us(slope(*sim, by_sm("h2d", "numa:0", "gpu:0", megabyte)), 2 + 1.1 + 1000 / 5.0);  // 12.5 GB/s x 0.4
+  check_us(slope(*sim, by_sm("d2h", "gpu:0", "numa:0", megabyte)), 2 + 0.5 + 0.5 + 1000 / 5.0);
+  check_us(slope(*sim, by_sm("d2d", "gpu:0", "gpu:1", megabyte)), 2 + 0.5 + 0.25 + 1000 / 40.0);  // pushed
+  check_us(slope(*sim, by_sm("d2d", "gpu:0", "gpu:1", megabyte, {{"initiator", "dst"}})),
+           2 + 1.0 + 1000 / 40.0);  // pulled
+  check_us(slope(*sim, by_sm("h2d", "numa:0", "gpu:0", megabyte, {}, Engine::tma)), 2 + 1.1 + 1000 / 5.0);
 }
 
-TEST_CASE("threads may get different parts of a link in each direction") {
+TEST_CASE("SMs can reach a different fraction of a link in each direction") {
   auto machine = toy();
   machine["link"][0]["kernel_back_efficiency"] = 0.2;
   const auto sim = make_sim(machine, 1);
-  is(slope(*sim, by_threads("h2d", "numa:0", "gpu:0", megabyte)), 2 + 1.1 + 1000 / 5.0);        // 12.5 GB/s x 0.4
-  is(slope(*sim, by_threads("d2h", "gpu:0", "numa:0", megabyte)), 2 + 0.5 + 0.5 + 1000 / 2.5);  // x 0.2
-  is(slope(*sim, by_threads("read", "numa:0", "gpu:0", megabyte)), 2 + 1.1 + 1000 / 5.0);
-  is(slope(*sim, by_threads("write", "gpu:0", "numa:0", megabyte)), 2 + 0.5 + 1000 / 2.5);
+  check_us(slope(*sim, by_sm("h2d", "numa:0", "gpu:0", megabyte)), 2 + 1.1 + 1000 / 5.0);        // 12.5 GB/s x 0.4
+  check_us(slope(*sim, by_sm("d2h", "gpu:0", "numa:0", megabyte)), 2 + 0.5 + 0.5 + 1000 / 2.5);  // x 0.2
+  check_us(slope(*sim, by_sm("read", "numa:0", "gpu:0", megabyte)), 2 + 1.1 + 1000 / 5.0);
+  check_us(slope(*sim, by_sm("write", "gpu:0", "numa:0", megabyte)), 2 + 0.5 + 1000 / 2.5);
 }
 
-TEST_CASE("beyond the reach of a GPU's translations pages wait for their walk, one after the other") {
+TEST_CASE("pages beyond the reach of a GPU's TLB wait for page-table walks, one after the other") {
   auto machine = toy();
   auto& kernel = machine["kernel"];
   const double mib = 1 << 20;
@@ -67,188 +68,186 @@ TEST_CASE("beyond the reach of a GPU's translations pages wait for their walk, o
   kernel["host_page_kib"] = 4;
   kernel["host_walk_us"] = 3.2768;  // 1.25 GB/s where every page misses
   const auto sim = make_sim(machine, 1), all_in_reach = make_sim(toy(), 1);
-  // Four slices of 1 MB, of which half are in reach.
-  is(slope(*sim, by_threads("h2d", "numa:0", "gpu:0", megabyte)), 2 + 1.1 + 1000 / 2.5);
-  is(slope(*sim, by_threads("write", "gpu:0", "numa:0", megabyte)), 2 + 0.5 + 1000 / 2.5);
-  // Both ways there are eight, a quarter in reach, and each direction has half of the walks.
-  is(slope(*sim, by_threads("exchange", "numa:0", "gpu:0", megabyte)), 2 + 1.1 + 0.5 + 1000 / (1.25 / 0.75 / 2));
-  const auto both = by_threads("h2d", "numa:0", "gpu:0", megabyte, {{"bidirectional", "true"}});
-  CHECK(2e6 / slope(*sim, both) == doctest::Approx(1.25e9 / 0.75).epsilon(0.01));
-  // What is in reach, the GPUs' own memories and copy engines know nothing of it.
+  // Half of the four slices of 1 MB are in reach.
+  check_us(slope(*sim, by_sm("h2d", "numa:0", "gpu:0", megabyte)), 2 + 1.1 + 1000 / 2.5);
+  check_us(slope(*sim, by_sm("write", "gpu:0", "numa:0", megabyte)), 2 + 0.5 + 1000 / 2.5);
+  // Bidirectional: a quarter of the eight slices is in reach, and each direction gets half of the walks.
+  check_us(slope(*sim, by_sm("exchange", "numa:0", "gpu:0", megabyte)), 2 + 1.1 + 0.5 + 1000 / (1.25 / 0.75 / 2));
+  const auto bidirectional = by_sm("h2d", "numa:0", "gpu:0", megabyte, {{"bidirectional", "true"}});
+  CHECK(2e6 / slope(*sim, bidirectional) == doctest::Approx(1.25e9 / 0.75).epsilon(0.01));
+  // Data in reach, the GPUs' own memories and copy engines are not affected.
   const auto same = [&](const Program& p) { CHECK(slope(*sim, p) == slope(*all_in_reach, p)); };
-  same(by_threads("h2d", "numa:0", "gpu:0", megabyte / 2));
-  same(by_threads("local", "gpu:0", "gpu:0", 8 * megabyte));
-  same(by_threads("d2d", "gpu:0", "gpu:1", 8 * megabyte));
-  same(by_threads("h2d", "numa:0", "gpu:0", 8 * megabyte, {}, Engine::ce));
-  // A step of a chase through 2 MiB finds its page in reach, or waits for the walk.
+  same(by_sm("h2d", "numa:0", "gpu:0", megabyte / 2));
+  same(by_sm("local", "gpu:0", "gpu:0", 8 * megabyte));
+  same(by_sm("d2d", "gpu:0", "gpu:1", 8 * megabyte));
+  same(by_sm("h2d", "numa:0", "gpu:0", 8 * megabyte, {}, Engine::ce));
+  // A step of a chase through 2 MiB finds its page in reach or waits for a walk.
   const double missing = 1 - 2e6 / (2 * mib);
-  is(slope(*sim, by_threads("latency", "numa:0", "gpu:0", 0)), 1.1 + missing * 3.2768);
+  check_us(slope(*sim, by_sm("latency", "numa:0", "gpu:0", 0)), 1.1 + missing * 3.2768);
 }
 
-TEST_CASE("one kernel both ways: each direction has its link") {
+TEST_CASE("a bidirectional kernel has a link for each direction") {
   const auto sim = make_sim(toy(), 1);
-  is(slope(*sim, by_threads("exchange", "numa:0", "gpu:0", megabyte)), 2 + 1.1 + 0.5 + 1000 / 5.0);
+  check_us(slope(*sim, by_sm("exchange", "numa:0", "gpu:0", megabyte)), 2 + 1.1 + 0.5 + 1000 / 5.0);
 }
 
-TEST_CASE("one block both ways: half of its threads each; no more blocks than an SM's threads allow") {
+TEST_CASE("a bidirectional block has half of its threads per direction; an SM's threads limit its number of blocks") {
   const auto sim = make_sim(toy(), 1);
-  const double half = tile / 2 / (1.1 + 0.3);  // GB/s: its slowest load, and its own tiles
-  is(slope(*sim, by_threads("exchange", "numa:0", "gpu:0", megabyte, {{"blocks", "1"}})),
-     2 + 1.1 + 0.5 + 1000 / std::min(half, 5.0));
+  const double half = tile / 2 / (1.1 + 0.3);  // GB/s: its slowest load plus its own tile times
+  check_us(slope(*sim, by_sm("exchange", "numa:0", "gpu:0", megabyte, {{"blocks", "1"}})),
+           2 + 1.1 + 0.5 + 1000 / std::min(half, 5.0));
   auto wide = toy();
-  wide["gpu"][0]["memory_gbps"] = 1e6;  // then only what the 10 SMs hold is the limit: 40 blocks
+  wide["gpu"][0]["memory_gbps"] = 1e6;  // then only the capacity of the 10 SMs limits: 40 blocks
   const auto fast = make_sim(wide, 1);
-  is(slope(*fast, by_threads("local", "gpu:0", "gpu:0", megabyte, {{"blocks", "128"}})),
-     2.5 + 1000 / (40 * tile / 0.8));
+  check_us(slope(*fast, by_sm("local", "gpu:0", "gpu:0", megabyte, {{"blocks", "128"}})),
+           2.5 + 1000 / (40 * tile / 0.8));
 }
 
-TEST_CASE("both ways of one kernel are compared") {
+TEST_CASE("verification compares both directions of a bidirectional kernel") {
   auto machine = toy();
   machine["fault"] = {{{"kind", "corrupt"}, {"match", "bad*"}}};
   const auto sim = make_sim(machine, 1);
-  const auto session = sim->prepare(by_threads("exchange", "numa:0", "gpu:0", 4096), "good#0");
+  const auto session = sim->prepare(by_sm("exchange", "numa:0", "gpu:0", 4096), "good#0");
   CHECK(sim->run(*session, {1, {{2}}, true}).verdict->checked_bytes == 2 * 2 * 4096);
 }
 
-TEST_CASE("a step of a chase: there, the memory, and back") {
+TEST_CASE("a chase step takes the latency to the memory, of the memory, and back") {
   const auto sim = make_sim(toy(), 1);
   const auto step = [&](const std::string& src, const std::string& dst, Engine engine) {
-    return slope(*sim, by_threads("latency", src, dst, 0, {}, engine), 100);
+    return slope(*sim, by_sm("latency", src, dst, 0, {}, engine), 100);
   };
-  is(step("gpu:0", "gpu:0", Engine::sm), 0.5);
-  is(step("gpu:1", "gpu:0", Engine::sm), 0.5 + 2 * 0.25);
-  is(step("numa:0", "gpu:0", Engine::sm), 0.1 + 2 * 0.5);
-  is(step("numa:0", "numa:0", Engine::cpu), 0.1);
-  is(step("numa:1", "numa:0", Engine::cpu), 0.1 + 2 * 0.25);
+  check_us(step("gpu:0", "gpu:0", Engine::sm), 0.5);
+  check_us(step("gpu:1", "gpu:0", Engine::sm), 0.5 + 2 * 0.25);
+  check_us(step("numa:0", "gpu:0", Engine::sm), 0.1 + 2 * 0.5);
+  check_us(step("numa:0", "numa:0", Engine::cpu), 0.1);
+  check_us(step("numa:1", "numa:0", Engine::cpu), 0.1 + 2 * 0.25);
 }
 
-TEST_CASE("a chase is as fast on every SM of a model, and on none that it does not have") {
-  const auto sim = make_sim(toy(), 1);  // of 10 SMs
+TEST_CASE("a chase takes the same time on every SM of a model; an SM that the model lacks is refused") {
+  const auto sim = make_sim(toy(), 1);  // the toy machine has 10 SMs
   for (const char* sm : {"0", "5", "9"}) {
-    is(slope(*sim, by_threads("latency", "gpu:0", "gpu:0", 0, {{"sm", sm}}), 100), 0.5);
-    is(slope(*sim, by_threads("latency", "gpu:1", "gpu:0", 0, {{"sm", sm}, {"range", "64MiB"}}), 100), 0.5 + 2 * 0.25);
-    is(slope(*sim, by_threads("latency", "numa:0", "gpu:0", 0, {{"sm", sm}}), 100), 0.1 + 2 * 0.5);
+    check_us(slope(*sim, by_sm("latency", "gpu:0", "gpu:0", 0, {{"sm", sm}}), 100), 0.5);
+    check_us(slope(*sim, by_sm("latency", "gpu:1", "gpu:0", 0, {{"sm", sm}, {"range", "64MiB"}}), 100), 0.5 + 2 * 0.25);
+    check_us(slope(*sim, by_sm("latency", "numa:0", "gpu:0", 0, {{"sm", sm}}), 100), 0.1 + 2 * 0.5);
   }
   for (const char* sm : {"10", "255"})
-    CHECK(sim->supports(by_threads("latency", "gpu:1", "gpu:0", 0, {{"sm", sm}})).why_not ==
+    CHECK(sim->supports(by_sm("latency", "gpu:1", "gpu:0", 0, {{"sm", sm}})).why_not ==
           std::string{"gpu:0 has no SM "} + sm + ": it has 10 SMs, numbered from 0");
 }
 
-TEST_CASE("the program of a chase on one SM says so, and one that could not be is refused") {
-  const auto on = [](const char* sm) { return by_threads("latency", "gpu:0", "gpu:0", 0, {{"sm", sm}}); };
-  CHECK(to_text(on("33")).find("kernel chase <sms, 1> on SM 33 dependent 1 read r0[0 +2097152] width 8") !=
+TEST_CASE("the text of a program shows the SM of its chase, and an invalid program on one SM is refused") {
+  const auto on_sm = [](const char* sm) { return by_sm("latency", "gpu:0", "gpu:0", 0, {{"sm", sm}}); };
+  CHECK(to_text(on_sm("33")).find("kernel chase <sms, 1> on SM 33 dependent 1 read r0[0 +2097152] width 8") !=
         std::string::npos);
-  CHECK(to_text(on("any")) == to_text(by_threads("latency", "gpu:0", "gpu:0", 0)));
-  CHECK(to_text(on("any")).find("kernel chase <1, 1> dependent 1") != std::string::npos);
-  CHECK_THROWS_WITH_AS((void)on("256"), doctest::Contains("sm is any, 0 to 255, not '256'"), Error);
-  CHECK_THROWS_WITH_AS((void)by_threads("latency", "numa:0", "numa:0", 0, {{"sm", "0"}}, Engine::cpu),
+  CHECK(to_text(on_sm("any")) == to_text(by_sm("latency", "gpu:0", "gpu:0", 0)));
+  CHECK(to_text(on_sm("any")).find("kernel chase <1, 1> dependent 1") != std::string::npos);
+  CHECK_THROWS_WITH_AS((void)on_sm("256"), doctest::Contains("sm is any, 0 to 255, not '256'"), Error);
+  CHECK_THROWS_WITH_AS((void)by_sm("latency", "numa:0", "numa:0", 0, {{"sm", "0"}}, Engine::cpu),
                        doctest::Contains("it has no parameter 'sm'"), Error);
   const auto refused = [&](auto change, const char* words) {
-    auto p = on("0");
+    auto p = on_sm("0");
     change(p.actors[0], std::get<Kernel>(p.actors[0].loop[0]));
     CHECK_THROWS_WITH_AS(validate(p), doctest::Contains(words), Error);
   };
   refused([](Actor&, Kernel& kernel) { kernel.name = "read"; }, "actor a0 loop: only a chase is on one SM");
   refused([](Actor&, Kernel& kernel) { kernel.dependent_steps = 0; }, "only a chase is on one SM");
-  refused([](Actor&, Kernel& kernel) { kernel.shape.blocks = 1; }, "a kernel that is bound to an SM has one block on each");
+  refused([](Actor&, Kernel& kernel) { kernel.shape.blocks = 1; },
+          "a kernel that is bound to an SM has one block on each");
   refused([](Actor& actor, Kernel&) { actor.kind = ActorKind::cpu_thread; }, "a CPU has no SMs");
 }
 
-TEST_CASE("what the model cannot say, it says") {
+TEST_CASE("kernels that the model lacks are not supported, with the reason") {
   const auto why = [](const nlohmann::json& machine, const Program& program) {
     return make_sim(machine, 1)->supports(program).why_not;
   };
   auto without = toy();
   without.erase("kernel");
-  CHECK(why(without, by_threads("local", "gpu:0", "gpu:0", 8)).find("[kernel]") != std::string::npos);
-  auto far = toy();
-  far.erase("peer");
-  CHECK(why(far, by_threads("read", "gpu:1", "gpu:0", 8)).find("peer access") != std::string::npos);
-  CHECK(why(far, by_threads("read", "gpu:0", "gpu:0", 8)).empty());
-  CHECK(why(toy(), by_threads("latency", "gpu:0", "gpu:0", 0, {{"cache", "hot"}})).find("caches") != std::string::npos);
-  CHECK(why(toy(), by_threads("latency", "gpu:0", "numa:0", 0, {}, Engine::cpu)).find("not mapped") !=
-        std::string::npos);
+  CHECK(why(without, by_sm("local", "gpu:0", "gpu:0", 8)).find("[kernel]") != std::string::npos);
+  auto without_peer = toy();
+  without_peer.erase("peer");
+  CHECK(why(without_peer, by_sm("read", "gpu:1", "gpu:0", 8)).find("peer access") != std::string::npos);
+  CHECK(why(without_peer, by_sm("read", "gpu:0", "gpu:0", 8)).empty());
+  CHECK(why(toy(), by_sm("latency", "gpu:0", "gpu:0", 0, {{"cache", "hot"}})).find("caches") != std::string::npos);
+  CHECK(why(toy(), by_sm("latency", "gpu:0", "numa:0", 0, {}, Engine::cpu)).find("not mapped") != std::string::npos);
 }
 
-TEST_CASE("narrow accesses have fewer bytes in flight, and need as long for a tile") {
+TEST_CASE("narrow accesses have fewer bytes in flight and need the same time for a tile") {
   const auto sim = make_sim(toy(), 1);
   const auto read = [&](const char* width, const char* blocks) {
-    return slope(*sim, by_threads("read", "gpu:0", "gpu:0", megabyte, {{"width", width}, {"blocks", blocks}}));
+    return slope(*sim, by_sm("read", "gpu:0", "gpu:0", megabyte, {{"width", width}, {"blocks", blocks}}));
   };
-  is(read("16", "1"), 2.5 + 1000 / (tile / 0.7));
-  is(read("8", "1"), 2.5 + 1000 / (tile / 2 / 0.7));
-  is(read("4", "1"), 2.5 + 1000 / (tile / 4 / 0.7));
-  // The paper's own shape fills a link all the same: 256 blocks of 256 threads, more than the 10 SMs hold.
-  is(slope(*sim,
-           by_threads("read", "numa:0", "gpu:0", megabyte, {{"width", "4"}, {"blocks", "256"}, {"threads", "256"}})),
-     2 + 1.1 + 1000 / 5.0);
-  is(slope(*sim,
-           by_threads("write", "gpu:0", "numa:0", megabyte, {{"width", "4"}, {"blocks", "256"}, {"threads", "256"}})),
-     2 + 0.5 + 1000 / 5.0);
+  check_us(read("16", "1"), 2.5 + 1000 / (tile / 0.7));
+  check_us(read("8", "1"), 2.5 + 1000 / (tile / 2 / 0.7));
+  check_us(read("4", "1"), 2.5 + 1000 / (tile / 4 / 0.7));
+  // The paper's launch shape still saturates a link: 256 blocks of 256 threads, more than the 10 SMs hold.
+  check_us(
+      slope(*sim, by_sm("read", "numa:0", "gpu:0", megabyte, {{"width", "4"}, {"blocks", "256"}, {"threads", "256"}})),
+      2 + 1.1 + 1000 / 5.0);
+  check_us(
+      slope(*sim, by_sm("write", "gpu:0", "numa:0", megabyte, {{"width", "4"}, {"blocks", "256"}, {"threads", "256"}})),
+      2 + 0.5 + 1000 / 5.0);
 }
 
-TEST_CASE(
-    "strided and random accesses move a sector each, half of one where they write to a peer, by requests of their "
-    "own") {
+TEST_CASE("each strided or random access is one request for a sector, or for half a sector if it writes to a peer") {
   auto machine = toy();
-  machine["kernel"]["packet_bytes"] = 32;  // of a sector half of the packet, of a line a fifth
+  machine["kernel"]["packet_bytes"] = 32;  // half of the packet of a sector, a fifth of the packet of a line
   const auto sim = make_sim(machine, 1);
   const double sectors = 32 * 7813, small = (32 + 32) / 32.0 / ((128 + 32) / 128.0), halves = 16 * 7813,
                smaller = (16 + 32) / 16.0 / ((128 + 32) / 128.0);
   for (const char* width : {"4", "8", "16"})
     for (const char* order : {"linear", "random"}) {
       const Params params{{"width", width}, {"stride", "128"}, {"order", order}};
-      is(slope(*sim, by_threads("read", "numa:0", "gpu:0", megabyte, params)), 2 + 1.1 + sectors / 5e3 * small);
-      is(slope(*sim, by_threads("write", "gpu:0", "gpu:1", megabyte, params)), 2 + 0.25 + halves / 40e3 * smaller);
+      check_us(slope(*sim, by_sm("read", "numa:0", "gpu:0", megabyte, params)), 2 + 1.1 + sectors / 5e3 * small);
+      check_us(slope(*sim, by_sm("write", "gpu:0", "gpu:1", megabyte, params)), 2 + 0.25 + halves / 40e3 * smaller);
     }
-  // All sectors of a line are one request again.
-  is(slope(*sim, by_threads("read", "numa:0", "gpu:0", megabyte, {{"stride", "32"}})), 2 + 1.1 + 1000 / 5.0);
-  // A tile is 2048 sectors, eight times as many requests as side by side.
-  is(slope(*sim, by_threads("read", "gpu:0", "gpu:0", megabyte, {{"blocks", "1"}, {"stride", "128"}})),
-     2.5 + sectors * 1e-3 / (2 * tile / (0.5 + 8 * 0.2)));
-  // Where the link is no limit, the peer's memory takes sectors all the same.
+  // At a stride of 32 B all sectors of a line are one request.
+  check_us(slope(*sim, by_sm("read", "numa:0", "gpu:0", megabyte, {{"stride", "32"}})), 2 + 1.1 + 1000 / 5.0);
+  // A tile is 2048 sectors: 8 times the requests of contiguous accesses.
+  check_us(slope(*sim, by_sm("read", "gpu:0", "gpu:0", megabyte, {{"blocks", "1"}, {"stride", "128"}})),
+           2.5 + sectors * 1e-3 / (2 * tile / (0.5 + 8 * 0.2)));
+  // If the link is not the limit, the peer's memory still writes whole sectors.
   auto wide = machine;
   wide["gpu"][0]["memory_gbps"] = 20;
-  is(slope(*make_sim(wide, 1), by_threads("write", "gpu:0", "gpu:1", megabyte, {{"stride", "128"}})),
-     2 + 0.25 + sectors / 10e3);  // threads get half of its rate
-  // What was asked for is told, not what moved.
-  const auto program = by_threads("read", "numa:0", "gpu:0", megabyte, {{"width", "4"}, {"stride", "1024"}});
+  check_us(slope(*make_sim(wide, 1), by_sm("write", "gpu:0", "gpu:1", megabyte, {{"stride", "128"}})),
+           2 + 0.25 + sectors / 10e3);  // SMs reach half of its rate
+  // A flow states the requested bytes; the link counts the moved bytes.
+  const auto program = by_sm("read", "numa:0", "gpu:0", megabyte, {{"width", "4"}, {"stride", "1024"}});
   CHECK(program.flows[0].bytes == 4 * 977);
   const auto session = sim->prepare(program, "key#0");
   CHECK(sim->run(*session, {1, {{1}}, false}).links.at(0).bytes == 32 * 977);
 }
 
-TEST_CASE("at random every access finds its page untranslated, in order every page once") {
+TEST_CASE("random order walks the page table once per access, linear order once per page") {
   auto machine = toy();
   auto& kernel = machine["kernel"];
   kernel["host_reach_mib"] = 2e6 / (1 << 20);
   kernel["host_page_kib"] = 4;
   kernel["host_walk_us"] = 3.2768;
   const auto sim = make_sim(machine, 1);
-  const auto took = [&](const char* order, const char* stride) {
-    return slope(*sim, by_threads("read", "numa:0", "gpu:0", 4'096'000, {{"order", order}, {"stride", stride}}));
+  const auto seconds_of = [&](const char* order, const char* stride) {
+    return slope(*sim, by_sm("read", "numa:0", "gpu:0", 4'096'000, {{"order", order}, {"stride", stride}}));
   };
-  const double missing = 1 - 2e6 / (4 * 4'096'000);               // of four slices
-  is(took("linear", "1024"), 2 + 1.1 + missing * 1000 * 3.2768);  // 1000 pages
-  is(took("random", "1024"), 2 + 1.1 + missing * 4000 * 3.2768);  // 4000 lines
-  is(took("linear", "4096"), 2 + 1.1 + missing * 1000 * 3.2768);
+  const double missing = 1 - 2e6 / (4 * 4'096'000);                           // four slices
+  check_us(seconds_of("linear", "1024"), 2 + 1.1 + missing * 1000 * 3.2768);  // 1000 pages
+  check_us(seconds_of("random", "1024"), 2 + 1.1 + missing * 4000 * 3.2768);  // 4000 lines
+  check_us(seconds_of("linear", "4096"), 2 + 1.1 + missing * 1000 * 3.2768);
 }
 
-TEST_CASE("both ways peers have a link each, and a GPU and its host too") {
+TEST_CASE("bidirectional accesses have a link per direction, between peers and between a GPU and its host") {
   const auto sim = make_sim(toy(), 1);
-  const Params both{{"bidirectional", "true"}};
-  is(slope(*sim, by_threads("read", "gpu:0", "gpu:1", megabyte, both)), 2 + 1.0 + 1000 / 40.0);
-  is(slope(*sim, by_threads("write", "gpu:0", "gpu:1", megabyte, both)), 2 + 0.25 + 1000 / 40.0);
-  is(slope(*sim, by_threads("read", "numa:0", "gpu:0", megabyte, both)), 2 + 1.1 + 1000 / 5.0);
+  const Params bidirectional{{"bidirectional", "true"}};
+  check_us(slope(*sim, by_sm("read", "gpu:0", "gpu:1", megabyte, bidirectional)), 2 + 1.0 + 1000 / 40.0);
+  check_us(slope(*sim, by_sm("write", "gpu:0", "gpu:1", megabyte, bidirectional)), 2 + 0.25 + 1000 / 40.0);
+  check_us(slope(*sim, by_sm("read", "numa:0", "gpu:0", megabyte, bidirectional)), 2 + 1.1 + 1000 / 5.0);
 }
 
-TEST_CASE("what the L2 holds takes nothing of the memory, as long as it fits") {
+TEST_CASE("data that fits the L2 cache takes no memory bandwidth") {
   auto machine = toy();
   machine["gpu"][0]["l2_mib"] = 2;
   machine["gpu"][0]["l2_gbps"] = 2000;
-  machine["gpu"][0]["sms"] = 1000;  // the threads are not the limit
+  machine["gpu"][0]["sms"] = 1000;  // so many that the SMs are not the limit
   const auto sim = make_sim(machine, 1);
-  const auto once = [](Program program) {  // hot: the same bytes again and again
+  const auto same_bytes = [](Program program) {  // hot: every iteration uses the same bytes
     for (auto& region : program.regions) region.bytes /= 4;
     for (auto& actor : program.actors)
       for (auto& step : actor.loop) {
@@ -258,43 +257,44 @@ TEST_CASE("what the L2 holds takes nothing of the memory, as long as it fits") {
     return program;
   };
   const Params hot{{"cache", "hot"}};
-  const auto took = [&](const char* benchmark, const char* dst, u64 bytes, const Params& params) {
-    return slope(*sim, once(by_threads(benchmark, "gpu:0", dst, bytes, params)));
+  const auto seconds_of = [&](const char* benchmark, const char* dst, u64 bytes, const Params& params) {
+    return slope(*sim, same_bytes(by_sm(benchmark, "gpu:0", dst, bytes, params)));
   };
-  is(took("read", "gpu:0", megabyte, hot), 2.5 + 1000 / 2000.0);
-  is(took("read", "gpu:0", megabyte, {}), 2.5 + 1000 / 500.0);
-  is(took("local", "gpu:0", megabyte, hot), 2.5 + 2000 / 2000.0);     // read and written
-  is(took("local", "gpu:0", 2 * megabyte, hot), 2.5 + 4000 / 500.0);  // two buffers do not fit
-  is(took("read", "gpu:1", megabyte, hot), 2 + 1.0 + 1000 / 40.0);    // a link is a link
-  CHECK(make_sim(toy(), 1)->supports(by_threads("read", "gpu:0", "gpu:0", 8, hot)).why_not.find("l2_gbps") !=
+  check_us(seconds_of("read", "gpu:0", megabyte, hot), 2.5 + 1000 / 2000.0);
+  check_us(seconds_of("read", "gpu:0", megabyte, {}), 2.5 + 1000 / 500.0);
+  check_us(seconds_of("local", "gpu:0", megabyte, hot), 2.5 + 2000 / 2000.0);     // read and written
+  check_us(seconds_of("local", "gpu:0", 2 * megabyte, hot), 2.5 + 4000 / 500.0);  // two buffers do not fit
+  check_us(seconds_of("read", "gpu:1", megabyte, hot), 2 + 1.0 + 1000 / 40.0);    // the L2 does not help across a link
+  CHECK(make_sim(toy(), 1)->supports(by_sm("read", "gpu:0", "gpu:0", 8, hot)).why_not.find("l2_gbps") !=
         std::string::npos);
 }
 
 TEST_CASE(
-    "CS-35: with the paper's shape zero-copy is as fast as explicit on AC922, and on S822LC reads are 10 GB/s slower") {
+    "CS-35: with the paper's launch shape, zero-copy equals explicit copies on AC922, and reads are 10 GB/s slower on "
+    "S822LC") {
   const Params paper{{"width", "4"}, {"blocks", "256"}, {"threads", "256"}};
   const auto rate = [&](const char* name, const Program& program) {
     return static_cast<double>(program.flows[0].bytes) / slope(*make_sim(exact(bundled(name)), 1), program) * 1e-9;
   };
-  const auto of = [&](const char* name, const char* benchmark, bool in, Engine engine) {
-    return rate(
-        name, in ? by_threads(benchmark, "numa:0", "gpu:0", 64 << 20, engine == Engine::ce ? Params{} : paper, engine)
-                 : by_threads(benchmark, "gpu:0", "numa:0", 64 << 20, engine == Engine::ce ? Params{} : paper, engine));
+  const auto gbps = [&](const char* name, const char* benchmark, bool in, Engine engine) {
+    return rate(name,
+                in ? by_sm(benchmark, "numa:0", "gpu:0", 64 << 20, engine == Engine::ce ? Params{} : paper, engine)
+                   : by_sm(benchmark, "gpu:0", "numa:0", 64 << 20, engine == Engine::ce ? Params{} : paper, engine));
   };
-  CHECK(of("ac922", "read", true, Engine::sm) > 0.93 * of("ac922", "h2d", true, Engine::ce));
-  CHECK(of("ac922", "write", false, Engine::sm) > 0.93 * of("ac922", "d2h", false, Engine::ce));
-  const double apart = of("s822lc", "h2d", true, Engine::ce) - of("s822lc", "read", true, Engine::sm);
-  CHECK((apart > 8 && apart < 12));
-  CHECK(of("s822lc", "write", false, Engine::sm) > 0.93 * of("s822lc", "d2h", false, Engine::ce));
+  CHECK(gbps("ac922", "read", true, Engine::sm) > 0.93 * gbps("ac922", "h2d", true, Engine::ce));
+  CHECK(gbps("ac922", "write", false, Engine::sm) > 0.93 * gbps("ac922", "d2h", false, Engine::ce));
+  const double difference = gbps("s822lc", "h2d", true, Engine::ce) - gbps("s822lc", "read", true, Engine::sm);
+  CHECK((difference > 8 && difference < 12));
+  CHECK(gbps("s822lc", "write", false, Engine::sm) > 0.93 * gbps("s822lc", "d2h", false, Engine::ce));
 }
 
-TEST_CASE("a wrong byte in what is only read or written is found as well") {
+TEST_CASE("verification finds a wrong byte in data that is only read or only written") {
   auto machine = toy();
   machine["fault"] = {{{"kind", "corrupt"}, {"match", "bad*"}}};
   const auto sim = make_sim(machine, 1);
   for (const char* benchmark : {"read", "write", "local"})
     for (const char* key : {"bad#0", "good#0"}) {
-      const auto session = sim->prepare(by_threads(benchmark, "gpu:0", "gpu:0", 4096), key);
+      const auto session = sim->prepare(by_sm(benchmark, "gpu:0", "gpu:0", 4096), key);
       const auto verdict = sim->run(*session, {1, {{2}}, true}).verdict;
       REQUIRE(verdict);
       CHECK(verdict->ok == (std::string{key} == "good#0"));

@@ -1,4 +1,4 @@
-// Kinds of memory on the toy machine, against arithmetic, and that all that is allocated is given back.
+// Memory kinds on the toy machine: costs against closed forms, and proof that every allocation is freed.
 #include <doctest.h>
 
 #include "base/error.hpp"
@@ -42,7 +42,7 @@ double cost(const nlohmann::json& machine, const Case& c) { return single(*make_
 
 }  // namespace
 
-TEST_CASE("each phase of each kind costs what its calls, pages and blocks do") {
+TEST_CASE("each phase of each memory kind costs the sum of its calls, pages and blocks") {
   const auto machine = with_memory();
   const auto takes = [&](const char* kind, const char* phase, const char* size, double expected,
                          std::map<std::string, std::string> more = {}) {
@@ -78,13 +78,13 @@ TEST_CASE("each phase of each kind costs what its calls, pages and blocks do") {
   takes("shm", "open", "1MiB", 2 * us);
   takes("shm", "register", "1MiB", (10 + 32) * us);
   takes("shm", "free", "1MiB", (2 + 256 * 0.25) * us);
-  for (const char* pages : {"2MiB", "transparent"}) {  // eight pages instead of 4096
+  for (const char* pages : {"2MiB", "transparent"}) {  // 8 pages instead of 4096
     takes("registered_hugepage", "register", "16MiB", (10 + 8 * 0.125) * us, {{"pages", pages}});
     takes("hugepage", "touch", "16MiB", 8 * 0.5 * us + 16 * mib / 8e9, {{"pages", pages}});
   }
 }
 
-TEST_CASE("a pool that keeps what was freed gives it again in the same time whatever its size") {
+TEST_CASE("a pool reuses freed memory in the same time for any size") {
   const auto machine = with_memory();
   for (const char* size : {"4KiB", "64MiB"})
     CHECK(cost(machine, allocation("pool", "allocate", size)) == doctest::Approx(6 * us));
@@ -92,7 +92,7 @@ TEST_CASE("a pool that keeps what was freed gives it again in the same time what
   CHECK(cost(machine, allocation("pool", "free", "64MiB")) == doctest::Approx(6 * us));
 }
 
-TEST_CASE("a CPU reads write-combined memory slowly, and a copy engine does not") {
+TEST_CASE("write-combined memory is slow for reads by a CPU, but not for a copy engine") {
   const auto machine = with_memory();
   const auto platform = make_sim(machine, 1);
   const auto rate = [&](const char* benchmark, const char* src, const char* src_memory, const char* dst,
@@ -107,8 +107,7 @@ TEST_CASE("a CPU reads write-combined memory slowly, and a copy engine does not"
 }
 
 TEST_CASE(
-    "copies from and to other kinds of GPU memory are as those of device memory, and huge pages are staged like small "
-    "ones") {
+    "copies of other GPU memory kinds cost the same as of device memory, and huge pages are staged like small pages") {
   const auto platform = make_sim(with_memory(), 1);
   const auto takes = [&](const char* benchmark, const char* src, const char* src_memory, const char* dst,
                          const char* dst_memory) {
@@ -130,7 +129,7 @@ TEST_CASE(
   CHECK(pageable > 1.5 * pinned);
 }
 
-TEST_CASE("huge pages stay in a GPU's reach where ordinary ones do not") {
+TEST_CASE("huge pages stay within the reach of a GPU's TLB where small pages do not") {
   auto machine = with_memory();
   machine["kernel"]["host_reach_mib"] = 4;
   machine["kernel"]["host_page_kib"] = 64;
@@ -144,7 +143,7 @@ TEST_CASE("huge pages stay in a GPU's reach where ordinary ones do not") {
   CHECK(takes("registered") > 1.5 * takes("registered_hugepage"));
 }
 
-TEST_CASE("huge pages that are not reserved are unsupported, with the key that reserves them") {
+TEST_CASE("huge pages that are not reserved are not supported, and the reason names the key that reserves them") {
   const auto platform = make_sim(with_memory(), 1);
   const auto why = [&](const char* pages, const char* size) {
     return platform->supports(build_program(allocation("hugepage", "touch", size, {{"pages", pages}}))).why_not;
@@ -152,17 +151,17 @@ TEST_CASE("huge pages that are not reserved are unsupported, with the key that r
   CHECK(why("1GiB", "1MiB") ==
         "0 huge pages of 1 GiB are reserved on numa:0 of the model toy, and 4 are needed: huge_1gib_pages of its "
         "[[numa]]");
-  CHECK(why("2MiB", "256MiB").empty());  // four of them
+  CHECK(why("2MiB", "256MiB").empty());  // a footprint of four allocations
   CHECK(why("2MiB", "1GiB")
             .find("512 huge pages of 2 MiB are reserved on numa:0 of the model toy, and 2048 are needed") !=
         std::string::npos);
   CHECK(why("transparent", "1GiB").empty());
-  const auto bare = make_sim(toy(), 1);
-  CHECK(bare->supports(build_program(allocation("pinned", "allocate", "4KiB"))).why_not.find("no [memory]") !=
+  const auto without_costs = make_sim(toy(), 1);
+  CHECK(without_costs->supports(build_program(allocation("pinned", "allocate", "4KiB"))).why_not.find("no [memory]") !=
         std::string::npos);
 }
 
-TEST_CASE("everything that is allocated is given back, and while it is there it is counted") {
+TEST_CASE("every allocation is counted while it exists, and is freed") {
   const auto platform = make_sim(with_memory(exact(bundled("h200x2"))), 1);
   const std::vector places{numa(0), gpu(0), gpu(1)};
   const auto none = [&] {
@@ -197,15 +196,15 @@ TEST_CASE("everything that is allocated is given back, and while it is there it 
   CHECK(supported > 40);
 }
 
-TEST_CASE("memory that runs out in the middle is an error of its own kind, and nothing of it stays") {
+TEST_CASE("memory that runs out during a run causes an error of kind memory and leaves nothing allocated") {
   auto machine = with_memory();
   machine["gpu"][0]["memory_gib"] = 0.25;
   const auto platform = make_sim(machine, 1);
-  const auto all = build_program(allocation("device", "allocate", "1MiB"));  // 32 of them at most
+  const auto all = build_program(allocation("device", "allocate", "1MiB"));  // at most 32 allocations
   REQUIRE(all.most_iterations == 32);
   {
     const auto other = platform->prepare(
-        build_program(copy_case("local", "gpu:0", "device", "gpu:0", "device", 30_MiB)), "other#0");  // has 240 MiB
+        build_program(copy_case("local", "gpu:0", "device", "gpu:0", "device", 30_MiB)), "other#0");  // holds 240 MiB
     REQUIRE(platform->in_use(gpu(0)) == 240_MiB);
     const auto session = platform->prepare(all, "key#0");
     CHECK_NOTHROW((void)platform->run(*session, {1, {{16}}, false}));
@@ -223,13 +222,13 @@ TEST_CASE("memory that runs out in the middle is an error of its own kind, and n
   CHECK(platform->in_use(gpu(0)) == 0);
 }
 
-TEST_CASE("what fails leaves nothing, wherever it fails") {
+TEST_CASE("a failure leaves nothing allocated, at any point") {
   auto machine = with_memory();
   machine["gpu"][0]["memory_gib"] = 0.25;
   const auto platform = make_sim(machine, 1);
   const auto held = [&] { return platform->in_use(numa(0)) + platform->in_use(gpu(0)) + platform->in_use(gpu(1)); };
   const auto copy = build_program(copy_case("d2d", "gpu:0", "device", "gpu:1", "device", 10_MiB));
-  {  // the second region does not fit any more, the first did
+  {  // the first region fits, the second does not
     const auto other =
         platform->prepare(build_program(copy_case("local", "gpu:1", "device", "gpu:1", "device", 30_MiB)), "other#0");
     const u64 before = held();
@@ -238,7 +237,7 @@ TEST_CASE("what fails leaves nothing, wherever it fails") {
     CHECK(held() == before);
   }
   CHECK(held() == 0);
-  {  // a word that nobody sets
+  {  // a wait for a word that no actor sets
     auto c = copy_case("ping_pong", "gpu:0", "ipc", "gpu:1", "ipc", 0);
     c.engine = Engine::sm;
     auto words = build_program(c);
@@ -248,21 +247,23 @@ TEST_CASE("what fails leaves nothing, wherever it fails") {
     CHECK(held() > 0);
   }
   CHECK(held() == 0);
-  {  // a batch that makes no sense
+  {  // an invalid batch
     const auto session = platform->prepare(copy, "key#0");
     CHECK_THROWS_AS((void)platform->run(*session, {1, {{1, 1}}, false}), Error);
   }
   CHECK(held() == 0);
 }
 
-TEST_CASE("what sharing costs is unsupported where the machine file does not say it, and a phase is its process's") {
+TEST_CASE(
+    "shared memory is not supported without its costs in the machine file, and each phase belongs to one process") {
   auto machine = with_memory();
   for (const char* key : {"export_us", "open_us", "import_us"}) machine["memory"].erase(key);
-  const auto bare = make_sim(machine, 1);
-  CHECK(bare->supports(build_program(allocation("ipc", "open", "4KiB"))).why_not ==
+  const auto without_costs = make_sim(machine, 1);
+  CHECK(without_costs->supports(build_program(allocation("ipc", "open", "4KiB"))).why_not ==
         "the model toy does not say what sharing memory costs: export_us, open_us and import_us of [memory]");
-  CHECK(bare->supports(build_program(allocation("shm", "open", "4KiB"))).why_not.empty());
-  CHECK(bare->supports(build_program(copy_case("d2d", "gpu:0", "ipc", "gpu:1", "ipc", 1_MiB))).why_not.empty());
+  CHECK(without_costs->supports(build_program(allocation("shm", "open", "4KiB"))).why_not.empty());
+  CHECK(
+      without_costs->supports(build_program(copy_case("d2d", "gpu:0", "ipc", "gpu:1", "ipc", 1_MiB))).why_not.empty());
   auto program = build_program(allocation("ipc", "export", "4KiB"));
   CHECK(program.actors[0].process == 1);
   program.actors[0].process = 0;
@@ -275,7 +276,7 @@ TEST_CASE("what sharing costs is unsupported where the machine file does not say
         "the phase 'open' of ipc memory is done by the process that opens it");
 }
 
-TEST_CASE("a phase that the kind does not have is refused") {
+TEST_CASE("a phase that the memory kind lacks is refused") {
   CHECK_THROWS_WITH_AS((void)build_program(allocation("device", "register", "4KiB")),
                        doctest::Contains("phase is allocate, touch, free, not 'register'"), Error);
   CHECK_THROWS_WITH_AS((void)phase_index(MemKind::managed, "free"),

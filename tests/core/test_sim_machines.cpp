@@ -1,4 +1,4 @@
-// The bundled machines against the numbers that they were made from, written here and not read from their files.
+// The bundled machines against the measurements that they were made from, stated here and not read from their files.
 #include <algorithm>
 
 #include "doctest.h"
@@ -22,10 +22,10 @@ struct Bench {
   [[nodiscard]] double us(Text benchmark, Text src, Text dst, u64 bytes, Params params = {}) const {
     return slope(*sim, program(benchmark, src, dst, bytes, std::move(params)), 8) * 1e6;
   }
-  [[nodiscard]] double us_alone(Text benchmark, Text src, Text dst, u64 bytes, Params params = {}) const {
+  [[nodiscard]] double single_us(Text benchmark, Text src, Text dst, u64 bytes, Params params = {}) const {
     return single(*sim, program(benchmark, src, dst, bytes, std::move(params))) * 1e6;
   }
-  /// Of all directions together, at 1 GiB.
+  /// The joint rate of all directions at 1 GiB.
   [[nodiscard]] double gbps(Text benchmark, Text src, Text dst, Params params = {}) const {
     const auto p = program(benchmark, src, dst, 1_GiB, std::move(params));
     return static_cast<double>(p.actors.size()) * 1.073741824 / slope(*sim, p, 2);
@@ -39,8 +39,8 @@ struct Bench {
   }
 };
 
-/// Rate of n copies at once, one a GPU, in GB/s together.
-double all_at_once(Platform& sim, bool in, bool out) {
+/// The joint rate of concurrent copies, one per GPU and direction, in GB/s.
+double concurrent_gbps(Platform& sim, bool in, bool out) {
   Program all;
   for (u32 gpu = 0; gpu < 4; ++gpu) {
     const auto place = "gpu:" + std::to_string(gpu);
@@ -74,8 +74,8 @@ TEST_CASE("ac922: local pinned copies reach 72 GB/s, remote ones 41 (CS-28, CS-2
 }
 
 TEST_CASE(
-    "ac922: pageable below pageable to pinned below pinned (CS-30); both ways twice pinned, hardly more pageable "
-    "(CS-31)") {
+    "ac922: pageable is slower than a host copy, and that is slower than pinned (CS-30); bidirectional doubles pinned "
+    "and adds less than 10 % to pageable (CS-31)") {
   const Bench ac922{"ac922"};
   const double pageable = ac922.gbps("h2d", "numa:0.pageable", "gpu:0.device");
   const double host = ac922.gbps("h2h", "numa:0.pageable", "numa:0.pinned");
@@ -83,9 +83,9 @@ TEST_CASE(
   CHECK(host < 41);
   CHECK(ac922.gbps("h2d", "numa:0.pageable", "gpu:2.device") < 41);
   near(ac922.gbps("h2d", "numa:0.pinned", "gpu:0.device", {{"bidirectional", "true"}}), 144);
-  const double both = ac922.gbps("h2d", "numa:0.pageable", "gpu:0.device", {{"bidirectional", "true"}});
-  CHECK(both > pageable);
-  CHECK(both < 1.1 * pageable);
+  const double bidirectional = ac922.gbps("h2d", "numa:0.pageable", "gpu:0.device", {{"bidirectional", "true"}});
+  CHECK(bidirectional > pageable);
+  CHECK(bidirectional < 1.1 * pageable);
 }
 
 TEST_CASE("ac922: local peers gain from peer access (CS-33)") {
@@ -95,8 +95,8 @@ TEST_CASE("ac922: local peers gain from peer access (CS-33)") {
   near(ac922.gbps("d2d", "gpu:0.device", "gpu:3.device"), 41);
 }
 
-// The model has nothing of that run but what all GPUs at once get; how far off it may be stands beside each number.
-TEST_CASE("h200x4: what one copy costs (medians of results/h200x4-standard-a, us)") {
+// The model uses only the joint rates of all GPUs from that run. Each number states its tolerance.
+TEST_CASE("h200x4: the time of one copy (medians of results/h200x4-standard-a, us)") {
   const Bench h200{"h200x4"};
   const std::string host = "numa:0.pinned", gpu = "gpu:2.device", other = "gpu:0.device";
   near(h200.us("h2d", host, gpu, 8), 2.242);
@@ -105,10 +105,10 @@ TEST_CASE("h200x4: what one copy costs (medians of results/h200x4-standard-a, us
   near(h200.us("h2d", host, gpu, 64_KiB), 3.631);
   near(h200.us("h2d", host, gpu, 1_MiB), 21.40);
   near(h200.us("h2d", host, gpu, 16_MiB), 304.6);
-  near(h200.us_alone("h2d", host, gpu, 8), 2.240);
-  near(h200.us_alone("h2d", host, gpu, 4_KiB), 7.536, 0.02);
-  near(h200.us_alone("h2d", host, gpu, 1_MiB), 26.29);
-  near(h200.us_alone("h2d", host, gpu, 4_KiB, {{"after", "wait"}}), 2.472, 0.025);
+  near(h200.single_us("h2d", host, gpu, 8), 2.240);
+  near(h200.single_us("h2d", host, gpu, 4_KiB), 7.536, 0.02);
+  near(h200.single_us("h2d", host, gpu, 1_MiB), 26.29);
+  near(h200.single_us("h2d", host, gpu, 4_KiB, {{"after", "wait"}}), 2.472, 0.025);
   near(h200.us("d2h", gpu, host, 8), 1.991, 0.1);
   near(h200.us("d2h", gpu, host, 4_KiB), 2.256);
   near(h200.us("d2h", gpu, host, 1_MiB), 21.73, 0.035);
@@ -120,7 +120,8 @@ TEST_CASE("h200x4: what one copy costs (medians of results/h200x4-standard-a, us
   near(h200.us("d2h", gpu, "numa:0.pageable", 8), 7.409, 0.02);
 }
 
-TEST_CASE("h200x4: copies between GPUs that the destination queues (medians of results/h200x4-standard-a, us)") {
+TEST_CASE(
+    "h200x4: the time of a copy between GPUs that the destination queues (medians of results/h200x4-standard-a, us)") {
   const Bench h200{"h200x4"};
   const std::map<u64, double> measured{{4_KiB, 13.13}, {64_KiB, 13.40}, {1_MiB, 14.40},
                                        {4_MiB, 19.74}, {16_MiB, 53.68}, {256_MiB, 688.1}};
@@ -128,7 +129,7 @@ TEST_CASE("h200x4: copies between GPUs that the destination queues (medians of r
     near(h200.us("d2d", "gpu:1.device", "gpu:3.device", bytes, {{"initiator", "dst"}}), us, 0.03);
 }
 
-TEST_CASE("h200x4: what large copies reach (results/h200x4-standard-a, GB/s; at once: anchors)") {
+TEST_CASE("h200x4: the rate of large copies (results/h200x4-standard-a, GB/s; concurrent copies: anchors)") {
   const Bench h200{"h200x4"};
   const std::string host = "numa:0.pinned", gpu = "gpu:1.device", other = "gpu:3.device";
   near(h200.gbps("h2d", host, gpu), 55.57);
@@ -137,20 +138,20 @@ TEST_CASE("h200x4: what large copies reach (results/h200x4-standard-a, GB/s; at 
   near(h200.gbps("h2d", "numa:0.pageable", gpu), 10.49);
   near(h200.gbps("d2h", gpu, "numa:0.pageable"), 19.66, 0.02);
   near(h200.gbps("h2d", "numa:0.pageable", gpu, {{"bidirectional", "true"}}),
-       2 * 10.49);                                        // each caller copies for itself
-  near(h200.gbps("h2h", "numa:0.pageable", host), 12.8);  // 256 MiB: past the caches
+       2 * 10.49);                                        // each caller copies its own data
+  near(h200.gbps("h2h", "numa:0.pageable", host), 12.8);  // copies of 256 MiB bypass the caches
   near(h200.us("h2h", "numa:0.pageable", host, 64_MiB), 67.108864e3 / 7.95);
   near(h200.gbps("d2d", gpu, other), 395.2, 0.02);
   near(h200.gbps("d2d", gpu, other, {{"bidirectional", "true"}}), 767.8, 0.02);
   near(h200.gbps("d2d", gpu, other, {{"peer", "off"}}), 38.48, 0.03);
   near(h200.gbps("d2d", gpu, other, {{"peer", "off"}, {"bidirectional", "true"}}), 64.5, 0.05);
   near(h200.us("d2d", gpu, other, 8, {{"peer", "off"}}), 16.5, 0.1);
-  CHECK(all_at_once(*h200.sim, true, false) == doctest::Approx(181.9).epsilon(0.01));
-  CHECK(all_at_once(*h200.sim, false, true) == doctest::Approx(150.1).epsilon(0.01));
-  CHECK(all_at_once(*h200.sim, true, true) == doctest::Approx(188.2).epsilon(0.01));
+  CHECK(concurrent_gbps(*h200.sim, true, false) == doctest::Approx(181.9).epsilon(0.01));
+  CHECK(concurrent_gbps(*h200.sim, false, true) == doctest::Approx(150.1).epsilon(0.01));
+  CHECK(concurrent_gbps(*h200.sim, true, true) == doctest::Approx(188.2).epsilon(0.01));
 }
 
-TEST_CASE("under noise the median of rounds finds the same") {
+TEST_CASE("with noise, the median of rounds has the same rate") {
   for (const std::string name : {"h200x1", "h200x2", "h200x4", "ac922"}) {
     const auto sim = make_sim(bundled(name), 2);
     for (const u64 bytes : {16_MiB, 256_MiB}) {

@@ -1,4 +1,4 @@
-// Random numbers of the simulation: the same everywhere, of the shape they claim.
+// Random numbers of the simulation: the same on every computer, with the stated distributions.
 #include <cmath>
 
 #include "doctest.h"
@@ -7,12 +7,12 @@
 using namespace linkscope;
 using namespace linkscope::sim;
 
-TEST_CASE("the same numbers on every computer") {
+TEST_CASE("random numbers are the same on every computer") {
   CHECK(hash(1, "h2d/ce/numa:0.pinned->gpu:0.device/8#0") == hash(1, "h2d/ce/numa:0.pinned->gpu:0.device/8#0"));
   CHECK(hash(1, "a#0") != hash(1, "a#1"));
   CHECK(hash(1, "a#0") != hash(2, "a#0"));
   CHECK(hash(0, u64{0}) == 0xE220A8397B1DCDAFull);                          // splitmix64's first number from seed 0
-  static_assert(normal(hash(0, u64{0})) == normal(0xE220A8397B1DCDAFull));  // plain arithmetic: the compiler can do it
+  static_assert(normal(hash(0, u64{0})) == normal(0xE220A8397B1DCDAFull));  // plain arithmetic, so it is constexpr
 }
 
 TEST_CASE("exponential agrees with libm") {

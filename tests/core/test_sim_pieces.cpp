@@ -1,5 +1,5 @@
-// Copies of rows and copies that are queued together, on the small machine of sim_testing.hpp, against closed forms. All
-// numbers are written here, in us.
+// Copies of rows and batched copies on the small machine of sim_testing.hpp, against closed forms. All expected times
+// are stated here, in us.
 #include <doctest.h>
 
 #include "sim_testing.hpp"
@@ -20,131 +20,140 @@ nlohmann::json machine() {
   return made;
 }
 
-Program by(Engine engine, const std::string& benchmark, const std::string& src, const std::string& dst, u64 bytes,
-           Params params = {}) {
+Program make_program(Engine engine, const std::string& benchmark, const std::string& src, const std::string& dst,
+                     u64 bytes, Params params = {}) {
   const auto memory = [](const std::string& place) { return place.starts_with("numa") ? "pinned" : "device"; };
   auto c = copy_case(benchmark, src, memory(src), dst, memory(dst), bytes, std::move(params));
   c.engine = engine;
   return build_program(c);
 }
 
-void is(double seconds, double us) { CHECK(seconds * 1e6 == doctest::Approx(us).epsilon(1e-6)); }
+void check_us(double seconds, double us) { CHECK(seconds * 1e6 == doctest::Approx(us).epsilon(1e-6)); }
 
 }  // namespace
 
-TEST_CASE("pieces by single calls cost a copy each") {
+TEST_CASE("pieces that single calls queue cost one copy each") {
   const auto sim = make_sim(machine(), 1);
-  is(slope(*sim, by(Engine::ce, "pieces", "numa:0", "gpu:0", 409600), 5), 100 * (2 + 0.5 + 4.096 / 10));
-  is(slope(*sim, by(Engine::ce, "pieces", "gpu:0", "numa:0", 409600), 5), 100 * (3 + 0.5 + 4.096 / 10));
-  is(slope(*sim, by(Engine::ce, "pieces", "gpu:0", "gpu:1", 409600), 5), 100 * (2.75 + 0.25 + 4.096 / 40));
-  is(slope(*sim, by(Engine::ce, "pieces", "numa:0", "gpu:0", 6400, {{"piece", "64"}}), 5),
-     100 * (1 + 0.5 + 0.064));  // in the command
+  check_us(slope(*sim, make_program(Engine::ce, "pieces", "numa:0", "gpu:0", 409600), 5), 100 * (2 + 0.5 + 4.096 / 10));
+  check_us(slope(*sim, make_program(Engine::ce, "pieces", "gpu:0", "numa:0", 409600), 5), 100 * (3 + 0.5 + 4.096 / 10));
+  check_us(slope(*sim, make_program(Engine::ce, "pieces", "gpu:0", "gpu:1", 409600), 5),
+           100 * (2.75 + 0.25 + 4.096 / 40));
+  check_us(slope(*sim, make_program(Engine::ce, "pieces", "numa:0", "gpu:0", 6400, {{"piece", "64"}}), 5),
+           100 * (1 + 0.5 + 0.064));  // inline in the command
 }
 
-TEST_CASE("of pieces by one call the set-ups overlap the bytes: the slower of the two counts") {
+TEST_CASE("one batched call overlaps the set-ups of its pieces with their bytes: the slower of the two counts") {
   const auto sim = make_sim(machine(), 1);
-  is(slope(*sim, by(Engine::batch, "pieces", "numa:0", "gpu:0", 409600)), 100 * 1.5);
-  is(slope(*sim, by(Engine::batch, "pieces", "numa:0", "gpu:0", 6400, {{"piece", "64"}})), 100 * 1.5);
-  is(slope(*sim, by(Engine::batch, "pieces", "numa:0", "gpu:0", 6553600, {{"piece", "65536"}})), 100 * 6.5536);
-  // One call alone: the first copy's set-up and way, the others' set-ups, the last copy's bytes. The change of channel is
-  // over by then.
-  is(single(*sim, by(Engine::batch, "pieces", "numa:0", "gpu:0", 409600)), 2 + 0.5 + 100 * 1.5 + 0.4096);
-  is(slope(*sim, by(Engine::batch, "h2d", "numa:0", "gpu:0", 4096), 100),
-     1.5);  // many: the change of channel is made up for
-  is(slope(*sim, by(Engine::batch, "d2d", "gpu:0", "gpu:1", 409600)), 10.24);
-  is(slope(*sim, by(Engine::batch, "local", "gpu:0", "gpu:0", 4096)),
-     1 + 4.096 / 400);  // one after the other, as single calls
+  check_us(slope(*sim, make_program(Engine::batch, "pieces", "numa:0", "gpu:0", 409600)), 100 * 1.5);
+  check_us(slope(*sim, make_program(Engine::batch, "pieces", "numa:0", "gpu:0", 6400, {{"piece", "64"}})), 100 * 1.5);
+  check_us(slope(*sim, make_program(Engine::batch, "pieces", "numa:0", "gpu:0", 6553600, {{"piece", "65536"}})),
+           100 * 6.5536);
+  // A single call: the first copy's set-up and latency, the other set-ups, the last copy's bytes. They hide the change
+  // of channel.
+  check_us(single(*sim, make_program(Engine::batch, "pieces", "numa:0", "gpu:0", 409600)),
+           2 + 0.5 + 100 * 1.5 + 0.4096);
+  check_us(slope(*sim, make_program(Engine::batch, "h2d", "numa:0", "gpu:0", 4096), 100),
+           1.5);  // many calls hide the change of channel
+  check_us(slope(*sim, make_program(Engine::batch, "d2d", "gpu:0", "gpu:1", 409600)), 10.24);
+  check_us(slope(*sim, make_program(Engine::batch, "local", "gpu:0", "gpu:0", 4096)),
+           1 + 4.096 / 400);  // one after the other, like single calls
 }
 
-TEST_CASE("by the host's clock the calls count where they take longer than what they queue") {
+TEST_CASE("with the host's clock, calls count if they take longer than the work that they queue") {
   const auto sim = make_sim(machine(), 1);
   const auto pieces = [](Engine engine, u64 piece, Params params = {}) {
     params.insert({{"clock", "host"}, {"piece", std::to_string(piece)}});
-    return by(engine, "pieces", "numa:0", "gpu:0", 100 * piece, std::move(params));
+    return make_program(engine, "pieces", "numa:0", "gpu:0", 100 * piece, std::move(params));
   };
   const double call = 2, host = 2.5, copy = 2 + 0.5 + 0.4096, node = copy + 0.5;
-  is(slope(*sim, pieces(Engine::ce, 4096)), 100 * copy);
-  is(slope(*sim, pieces(Engine::ce, 64)), 100 * call);  // a copy in the command takes 1.564
-  is(slope(*sim, pieces(Engine::batch, 4096)), 100 * host);
-  is(slope(*sim, pieces(Engine::batch, 65536)), 100 * 6.5536);
-  is(slope(*sim, pieces(Engine::graph, 4096)), 100 * node);
+  check_us(slope(*sim, pieces(Engine::ce, 4096)), 100 * copy);
+  check_us(slope(*sim, pieces(Engine::ce, 64)), 100 * call);  // an inline copy takes 1.564
+  check_us(slope(*sim, pieces(Engine::batch, 4096)), 100 * host);
+  check_us(slope(*sim, pieces(Engine::batch, 65536)), 100 * 6.5536);
+  check_us(slope(*sim, pieces(Engine::graph, 4096)), 100 * node);
   const double gathered = 2 + 1.1 + 409.6 / 5;
-  is(slope(*sim, pieces(Engine::sm, 4096)), gathered);
-  // One alone: what comes before the first copy, and after the last call.
-  is(single(*sim, pieces(Engine::ce, 4096)), call + 100 * copy);
-  is(single(*sim, pieces(Engine::batch, 4096)), call + 100 * host + 1.5 + 0.4096);
-  is(single(*sim, pieces(Engine::graph, 4096)), 4 + 0.125 + 5 + 100 * node);
-  is(single(*sim, pieces(Engine::sm, 4096)), 3 + gathered);
+  check_us(slope(*sim, pieces(Engine::sm, 4096)), gathered);
+  // A single iteration adds the time before the first copy and after the last call.
+  check_us(single(*sim, pieces(Engine::ce, 4096)), call + 100 * copy);
+  check_us(single(*sim, pieces(Engine::batch, 4096)), call + 100 * host + 1.5 + 0.4096);
+  check_us(single(*sim, pieces(Engine::graph, 4096)), 4 + 0.125 + 5 + 100 * node);
+  check_us(single(*sim, pieces(Engine::sm, 4096)), 3 + gathered);
 }
 
-TEST_CASE("copies alone, rows and halos have the host's clock as well") {
+TEST_CASE("single copies, rows and halos can be timed by the host's clock too") {
   const auto sim = make_sim(machine(), 1);
   const double call = 2, launch = 3;
   const Params host{{"clock", "host"}};
-  is(single(*sim, by(Engine::ce, "h2d", "numa:0", "gpu:0", 4096, host)), call + 2 + 0.5 + 0.4096);
-  is(single(*sim, by(Engine::sm, "h2d", "numa:0", "gpu:0", 4096, host)), launch + 2 + 1.1 + 4.096 / 5);
-  is(slope(*sim, by(Engine::ce, "h2d", "numa:0", "gpu:0", 8, host)), call);
-  is(single(*sim, by(Engine::ce, "strided", "gpu:0", "numa:0", 65536, host)), call + 3 + 0.5 + 6.5536);
-  is(single(*sim, by(Engine::ce, "halo", "gpu:0", "gpu:1", 4096, host)), call + 2.75 + 0.25 + 0.1024);
+  check_us(single(*sim, make_program(Engine::ce, "h2d", "numa:0", "gpu:0", 4096, host)), call + 2 + 0.5 + 0.4096);
+  check_us(single(*sim, make_program(Engine::sm, "h2d", "numa:0", "gpu:0", 4096, host)), launch + 2 + 1.1 + 4.096 / 5);
+  check_us(slope(*sim, make_program(Engine::ce, "h2d", "numa:0", "gpu:0", 8, host)), call);
+  check_us(single(*sim, make_program(Engine::ce, "strided", "gpu:0", "numa:0", 65536, host)), call + 3 + 0.5 + 6.5536);
+  check_us(single(*sim, make_program(Engine::ce, "halo", "gpu:0", "gpu:1", 4096, host)), call + 2.75 + 0.25 + 0.1024);
 }
 
-TEST_CASE("the nodes of a graph wait for each other, and its launch is paid once") {
+TEST_CASE("the nodes of a graph run one after the other, and its launch is paid once") {
   const auto sim = make_sim(machine(), 1);
   const double node = 2 + 0.5 + 0.5 + 0.4096;
-  is(slope(*sim, by(Engine::graph, "h2d", "numa:0", "gpu:0", 4096)), node);
-  is(single(*sim, by(Engine::graph, "h2d", "numa:0", "gpu:0", 4096)),
-     5 + 6 + node);  // behind a kernel: another channel
-  is(slope(*sim, by(Engine::graph, "h2d", "numa:0", "gpu:0", 8)), 2 + 0.5 + 0.5 + 0.0008);  // never in the command
-  is(slope(*sim, by(Engine::graph, "pieces", "numa:0", "gpu:0", 409600), 5), 100 * node);
-  is(slope(*sim, by(Engine::graph, "local", "gpu:0", "gpu:0", 4096)), 1 + 0.5 + 4.096 / 400);
+  check_us(slope(*sim, make_program(Engine::graph, "h2d", "numa:0", "gpu:0", 4096)), node);
+  check_us(single(*sim, make_program(Engine::graph, "h2d", "numa:0", "gpu:0", 4096)),
+           5 + 6 + node);  // after a kernel: a change of channel
+  check_us(slope(*sim, make_program(Engine::graph, "h2d", "numa:0", "gpu:0", 8)),
+           2 + 0.5 + 0.5 + 0.0008);  // never inline
+  check_us(slope(*sim, make_program(Engine::graph, "pieces", "numa:0", "gpu:0", 409600), 5), 100 * node);
+  check_us(slope(*sim, make_program(Engine::graph, "local", "gpu:0", "gpu:0", 4096)), 1 + 0.5 + 4.096 / 400);
 }
 
 TEST_CASE(
-    "a copy of rows: one set-up, and the bytes without the gaps or an engine's time for each row, whichever is more") {
+    "a copy of rows costs one set-up plus the larger of its transfer without gaps and the engine's time per row") {
   const auto sim = make_sim(machine(), 1);
   for (const std::string shape : {"2d", "3d"})
     for (const std::string gaps : {"both", "src", "dst"})
-      is(slope(*sim, by(Engine::ce, "strided", "numa:0", "gpu:0", 65536, {{"shape", shape}, {"gaps", gaps}})),
-         2 + 0.5 + 6.5536);
-  is(slope(*sim, by(Engine::ce, "strided", "numa:0", "gpu:0", 65536, {{"row", "8"}})), 2 + 0.5 + 8192 * 0.01);
-  is(slope(*sim, by(Engine::ce, "strided", "gpu:0", "gpu:0", 65536, {{"row", "64"}})), 1 + 1024 * 0.01);
-  is(slope(*sim, by(Engine::ce, "strided", "gpu:0", "gpu:0", 65536, {{"row", "4096"}})), 1 + 65.536 / 400);
+      check_us(slope(*sim,
+                     make_program(Engine::ce, "strided", "numa:0", "gpu:0", 65536, {{"shape", shape}, {"gaps", gaps}})),
+               2 + 0.5 + 6.5536);
+  check_us(slope(*sim, make_program(Engine::ce, "strided", "numa:0", "gpu:0", 65536, {{"row", "8"}})),
+           2 + 0.5 + 8192 * 0.01);
+  check_us(slope(*sim, make_program(Engine::ce, "strided", "gpu:0", "gpu:0", 65536, {{"row", "64"}})), 1 + 1024 * 0.01);
+  check_us(slope(*sim, make_program(Engine::ce, "strided", "gpu:0", "gpu:0", 65536, {{"row", "4096"}})),
+           1 + 65.536 / 400);
 }
 
-TEST_CASE("threads move whole sectors, and words where rows are no vectors") {
+TEST_CASE("SMs move whole sectors, and words of 8 bytes if rows are not whole vectors") {
   const auto sim = make_sim(machine(), 1);
   const double setup = 2 + 0.5, bytes = 1048.576;  // us at 1 GB/s
   const auto strided = [&](Params params) {
-    return slope(*sim, by(Engine::sm, "strided", "gpu:0", "gpu:0", 1048576, std::move(params)));
+    return slope(*sim, make_program(Engine::sm, "strided", "gpu:0", "gpu:0", 1048576, std::move(params)));
   };
-  is(strided({{"row", "512"}}), setup + bytes / 250);
-  is(strided({{"row", "8"}}), setup + bytes / 62.5);                  // 32 B for 8, read and written
-  is(strided({{"row", "8"}, {"gaps", "dst"}}), setup + bytes / 100);  // 500 GB/s over 1 read and 4 written
-  const double tile = 16.384 / (0.5 + 0.3);                           // half a tile in flight, GB/s, of one block
-  is(strided({{"row", "8"}, {"blocks", "1"}}), setup + bytes / tile);
-  is(slope(*sim, by(Engine::sm, "pieces", "numa:0", "gpu:0", 1024000, {{"piece", "512"}})), 2 + 1.1 + 1024 / 5.0);
-  is(slope(*sim, by(Engine::sm, "strided", "numa:0", "gpu:0", 1048576, {{"row", "8"}})), 2 + 1.1 + bytes / (5.0 / 4));
+  check_us(strided({{"row", "512"}}), setup + bytes / 250);
+  check_us(strided({{"row", "8"}}), setup + bytes / 62.5);                  // 32 B for 8 B, read and written
+  check_us(strided({{"row", "8"}, {"gaps", "dst"}}), setup + bytes / 100);  // 500 GB/s over 1 read and 4 written
+  const double tile = 16.384 / (0.5 + 0.3);  // GB/s of one block with half a tile in flight
+  check_us(strided({{"row", "8"}, {"blocks", "1"}}), setup + bytes / tile);
+  check_us(slope(*sim, make_program(Engine::sm, "pieces", "numa:0", "gpu:0", 1024000, {{"piece", "512"}})),
+           2 + 1.1 + 1024 / 5.0);
+  check_us(slope(*sim, make_program(Engine::sm, "strided", "numa:0", "gpu:0", 1048576, {{"row", "8"}})),
+           2 + 1.1 + bytes / (5.0 / 4));
 }
 
-TEST_CASE("a halo as it lies, or packed, copied and unpacked by the other GPU") {
+TEST_CASE("a halo is copied in place, or packed, copied and unpacked by the other GPU") {
   const auto sim = make_sim(machine(), 1);
   const auto halo = [&](Params params) {
-    return slope(*sim, by(Engine::ce, "halo", "gpu:0", "gpu:1", 4096, std::move(params)));
+    return slope(*sim, make_program(Engine::ce, "halo", "gpu:0", "gpu:1", 4096, std::move(params)));
   };
   const double copy = 2.75 + 0.25 + 0.1024;
-  is(halo({{"face", "z"}}), copy);
-  is(halo({{"face", "y"}}), 2.75 + 0.25 + 16 * 0.01);  // 16 rows of 16 cells of 16 B
-  is(halo({{"face", "x"}}), 2.75 + 0.25 + 256 * 0.01);
-  const double kernel = 2 + 0.5 + 4.096 / (500.0 / 3);  // of 32 B for a cell of 16 on one side
-  is(halo({{"face", "x"}, {"way", "packed"}}), 6 + kernel + 6 + copy + 2 * 1.5 + kernel);
+  check_us(halo({{"face", "z"}}), copy);
+  check_us(halo({{"face", "y"}}), 2.75 + 0.25 + 16 * 0.01);  // 16 rows of 16 cells of 16 B
+  check_us(halo({{"face", "x"}}), 2.75 + 0.25 + 256 * 0.01);
+  const double kernel = 2 + 0.5 + 4.096 / (500.0 / 3);  // one side moves 32 B for a cell of 16 B
+  check_us(halo({{"face", "x"}, {"way", "packed"}}), 6 + kernel + 6 + copy + 2 * 1.5 + kernel);
 }
 
-TEST_CASE("exactly the bytes between the places cross the link, and all of them are compared") {
+TEST_CASE("the links carry exactly the bytes of the copy, and verification compares all of them") {
   const auto sim = make_sim(machine(), 1);
-  for (const auto& program :
-       {by(Engine::ce, "strided", "numa:0", "gpu:0", 65536), by(Engine::batch, "pieces", "numa:0", "gpu:0", 65536),
-        by(Engine::graph, "pieces", "numa:0", "gpu:0", 65536),
-        by(Engine::sm, "strided", "numa:0", "gpu:0", 65536, {{"row", "8"}})}) {
+  for (const auto& program : {make_program(Engine::ce, "strided", "numa:0", "gpu:0", 65536),
+                              make_program(Engine::batch, "pieces", "numa:0", "gpu:0", 65536),
+                              make_program(Engine::graph, "pieces", "numa:0", "gpu:0", 65536),
+                              make_program(Engine::sm, "strided", "numa:0", "gpu:0", 65536, {{"row", "8"}})}) {
     CAPTURE(to_text(program));
     const auto session = sim->prepare(program, "key#0");
     const auto trace = sim->run(*session, {2, {{3}}, true});
@@ -154,71 +163,73 @@ TEST_CASE("exactly the bytes between the places cross the link, and all of them 
     CHECK(trace.verdict->checked_bytes % 65536 == 0);
     CHECK(trace.verdict->checked_bytes > 0);
   }
-  const auto packed = by(Engine::ce, "halo", "gpu:0", "gpu:1", 4096, {{"face", "x"}, {"way", "packed"}});
+  const auto packed = make_program(Engine::ce, "halo", "gpu:0", "gpu:1", 4096, {{"face", "x"}, {"way", "packed"}});
   const auto session = sim->prepare(packed, "key#0");
   const auto verdict = sim->run(*session, {1, {{1}}, true}).verdict;
   CHECK(verdict->ok);
   CHECK(verdict->checked_bytes == 3 * 4096);
 }
 
-TEST_CASE("a wrong byte in a row is found, and so is what a lying peer did not unpack") {
+TEST_CASE("verification finds a wrong byte in a row, and rows that a lying peer did not deliver") {
   auto broken = machine();
   broken["fault"] = {{{"kind", "corrupt"}}};
   const auto corrupt = make_sim(broken, 1);
-  for (const auto& program : {by(Engine::ce, "strided", "numa:0", "gpu:0", 65536, {{"row", "8"}}),
-                              by(Engine::batch, "pieces", "numa:0", "gpu:0", 65536)}) {
+  for (const auto& program : {make_program(Engine::ce, "strided", "numa:0", "gpu:0", 65536, {{"row", "8"}}),
+                              make_program(Engine::batch, "pieces", "numa:0", "gpu:0", 65536)}) {
     const auto session = corrupt->prepare(program, "key#0");
     const auto verdict = corrupt->run(*session, {1, {{2}}, true}).verdict;
     CHECK_FALSE(verdict->ok);
     CHECK(verdict->wrong_bytes == 1);
   }
   broken["fault"] = {{{"kind", "lie"}}};
-  const auto liar = make_sim(broken, 1);
-  const auto session =
-      liar->prepare(by(Engine::ce, "halo", "gpu:0", "gpu:1", 4096, {{"face", "y"}, {"way", "packed"}}), "key#0");
-  const auto verdict = liar->run(*session, {1, {{1}}, true}).verdict;
-  CHECK(verdict->wrong_bytes == 2 * 4096);  // what did not arrive, and what was unpacked of it
+  const auto lying = make_sim(broken, 1);
+  const auto session = lying->prepare(
+      make_program(Engine::ce, "halo", "gpu:0", "gpu:1", 4096, {{"face", "y"}, {"way", "packed"}}), "key#0");
+  const auto verdict = lying->run(*session, {1, {{1}}, true}).verdict;
+  CHECK(verdict->wrong_bytes == 2 * 4096);  // the bytes that did not arrive, and their unpacked copy
 }
 
-TEST_CASE("what the model cannot say of pieces, it says") {
+TEST_CASE("pieces and rows that the model lacks are not supported, with the reason") {
   const auto without = [](const char* table, const char* key, const Program& program) {
     auto made = machine();
     if (*key) made[table].erase(key);
     else made.erase(table);
     return make_sim(made, 1)->supports(program).why_not;
   };
-  CHECK(without("batch", "", by(Engine::batch, "h2d", "numa:0", "gpu:0", 8)).find("[batch]") != std::string::npos);
-  CHECK(without("graph", "", by(Engine::graph, "h2d", "numa:0", "gpu:0", 8)).find("[graph]") != std::string::npos);
-  CHECK(without("copy", "row_us", by(Engine::ce, "strided", "numa:0", "gpu:0", 65536)).find("row_us of [copy]") !=
+  CHECK(without("batch", "", make_program(Engine::batch, "h2d", "numa:0", "gpu:0", 8)).find("[batch]") !=
         std::string::npos);
+  CHECK(without("graph", "", make_program(Engine::graph, "h2d", "numa:0", "gpu:0", 8)).find("[graph]") !=
+        std::string::npos);
+  CHECK(without("copy", "row_us", make_program(Engine::ce, "strided", "numa:0", "gpu:0", 65536))
+            .find("row_us of [copy]") != std::string::npos);
   const Params packed{{"way", "packed"}};
-  CHECK(without("costs", "stream_wait_us", by(Engine::ce, "halo", "gpu:0", "gpu:1", 4096, packed))
+  CHECK(without("costs", "stream_wait_us", make_program(Engine::ce, "halo", "gpu:0", "gpu:1", 4096, packed))
             .find("stream_wait_us of [costs]") != std::string::npos);
-  CHECK(without("costs", "stream_wait_us", by(Engine::ce, "halo", "gpu:0", "gpu:0", 4096, packed)).empty());
-  CHECK(without("batch", "", by(Engine::ce, "pieces", "numa:0", "gpu:0", 65536)).empty());
+  CHECK(without("costs", "stream_wait_us", make_program(Engine::ce, "halo", "gpu:0", "gpu:0", 4096, packed)).empty());
+  CHECK(without("batch", "", make_program(Engine::ce, "pieces", "numa:0", "gpu:0", 65536)).empty());
 }
 
-TEST_CASE("1000 pieces from pinned memory on one H200, as measured: the GPU's time and the host's") {
+TEST_CASE("1000 pieces from pinned memory on one H200 match the measured times of the GPU and of the host") {
   const auto sim = make_sim(exact(bundled("h200x2")), 1);
   const auto us = [&](Engine engine, u64 piece, const std::string& clock, const std::string& dst = "gpu:0",
                       const std::string& src = "numa:0") {
     const auto program =
-        by(engine, "pieces", src, dst, 1000 * piece, {{"piece", std::to_string(piece)}, {"clock", clock}});
+        make_program(engine, "pieces", src, dst, 1000 * piece, {{"piece", std::to_string(piece)}, {"clock", clock}});
     return 1e6 * (program.most_iterations == 1 ? single(*sim, program) : slope(*sim, program, 2));
   };
-  const auto near = [](double measured) { return doctest::Approx(measured).epsilon(0.04); };
-  CHECK(us(Engine::ce, 64, "event") == near(2314));
-  CHECK(us(Engine::ce, 4096, "event") == near(2552));
+  const auto approx = [](double measured) { return doctest::Approx(measured).epsilon(0.04); };
+  CHECK(us(Engine::ce, 64, "event") == approx(2314));
+  CHECK(us(Engine::ce, 4096, "event") == approx(2552));
   CHECK(us(Engine::ce, 65536, "event") == doctest::Approx(3822).epsilon(0.06));
-  CHECK(us(Engine::graph, 4096, "event") == near(2579));
+  CHECK(us(Engine::graph, 4096, "event") == approx(2579));
   CHECK(us(Engine::graph, 65536, "event") == doctest::Approx(3819).epsilon(0.06));
-  CHECK(us(Engine::batch, 4096, "event") == near(74.9));
-  CHECK(us(Engine::batch, 4096, "event", "numa:0", "gpu:0") == near(74.1));
-  CHECK(us(Engine::batch, 65536, "event") == near(1184));
+  CHECK(us(Engine::batch, 4096, "event") == approx(74.9));
+  CHECK(us(Engine::batch, 4096, "event", "numa:0", "gpu:0") == approx(74.1));
+  CHECK(us(Engine::batch, 65536, "event") == approx(1184));
   CHECK(us(Engine::sm, 4096, "event") == doctest::Approx(84.8).epsilon(0.06));
-  CHECK(us(Engine::ce, 4096, "host") == near(2552));
-  CHECK(us(Engine::graph, 4096, "host") == near(2567));
-  for (const u64 piece : {64, 4096}) {  // 0.6 to 1.3 ms, from one run to another
+  CHECK(us(Engine::ce, 4096, "host") == approx(2552));
+  CHECK(us(Engine::graph, 4096, "host") == approx(2567));
+  for (const u64 piece : {64, 4096}) {  // 0.6 to 1.3 ms, depending on the run
     CHECK(us(Engine::batch, piece, "host") > 600);
     CHECK(us(Engine::batch, piece, "host") < 1300);
   }
@@ -226,14 +237,14 @@ TEST_CASE("1000 pieces from pinned memory on one H200, as measured: the GPU's ti
   CHECK(us(Engine::sm, 4096, "host") == doctest::Approx(us(Engine::sm, 4096, "event")));
 }
 
-TEST_CASE("1 MiB in rows to an H200, as measured") {
+TEST_CASE("1 MiB in rows to an H200 matches the measurement") {
   const auto sim = make_sim(exact(bundled("h200x2")), 1);
   const auto us = [&](const std::string& row) {
-    return 1e6 * slope(*sim, by(Engine::ce, "strided", "numa:0", "gpu:0", 1 << 20, {{"row", row}}));
+    return 1e6 * slope(*sim, make_program(Engine::ce, "strided", "numa:0", "gpu:0", 1 << 20, {{"row", row}}));
   };
-  const auto near = [](double measured) { return doctest::Approx(measured).epsilon(0.1); };
-  CHECK(us("8") == near(239.7));
-  CHECK(us("64") == near(30.0));
-  CHECK(us("512") == near(21.7));
-  CHECK(us("4096") == near(21.7));
+  const auto approx = [](double measured) { return doctest::Approx(measured).epsilon(0.1); };
+  CHECK(us("8") == approx(239.7));
+  CHECK(us("64") == approx(30.0));
+  CHECK(us("512") == approx(21.7));
+  CHECK(us("4096") == approx(21.7));
 }

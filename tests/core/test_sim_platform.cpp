@@ -1,4 +1,4 @@
-// The simulated platform as the worker uses it: what it refuses, what noise depends on, faults, verification.
+// The simulated platform as the worker uses it: refusals, dependence of noise, faults, verification.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -43,7 +43,7 @@ bool holds(const std::string& text, const std::string& part) { return text.find(
 
 }  // namespace
 
-TEST_CASE("what the model cannot run is refused with the reason") {
+TEST_CASE("a program that the model cannot run is refused with the reason") {
   CHECK(refusal(toy(), h2d(8)).empty());
   CHECK(holds(refusal(toy(), build_program(copy_case("h2d", "numa:0", "pinned", "gpu:5", "device", 8))), "no gpu:5"));
   CHECK(holds(refusal(toy(), build_program(copy_case("h2d", "numa:4", "pinned", "gpu:0", "device", 8))), "no numa:4"));
@@ -63,18 +63,18 @@ TEST_CASE("what the model cannot run is refused with the reason") {
   program.actors[0].loop[0] = Call{.api = "launch", .span = {}, .on = gpu(0)};
   CHECK(holds(refusal(toy(), program), "calls are made by CPU threads"));
 
-  auto apart = toy();
-  apart.erase("peer");
+  auto without_peer = toy();
+  without_peer.erase("peer");
   const auto peers = copy_case("d2d", "gpu:0", "device", "gpu:1", "device", 8);
   CHECK(refusal(toy(), build_program(peers)).empty());
-  CHECK(holds(refusal(apart, build_program(peers)), "no peer access between gpu:0 and gpu:1"));
+  CHECK(holds(refusal(without_peer, build_program(peers)), "no peer access between gpu:0 and gpu:1"));
   auto off = peers;
   off.params["peer"] = "off";
-  CHECK(refusal(apart, build_program(off)).empty());
-  CHECK_THROWS_AS(make_sim(apart, 1)->prepare(build_program(peers), "k#0"), Error);
+  CHECK(refusal(without_peer, build_program(off)).empty());
+  CHECK_THROWS_AS(make_sim(without_peer, 1)->prepare(build_program(peers), "k#0"), Error);
 }
 
-TEST_CASE("a machine that cannot be is refused by key") {
+TEST_CASE("an invalid machine file is refused, and the message names the key") {
   auto machine = toy();
   machine["link"][1].erase("gbps");
   CHECK(holds(parse_error(machine), "link[1]: it lacks 'gbps'"));
@@ -96,7 +96,7 @@ TEST_CASE("a machine that cannot be is refused by key") {
   CHECK(holds(parse_error(nlohmann::json::array()), "machine"));
 }
 
-TEST_CASE("a run answers for every sample, batch and actor") {
+TEST_CASE("a run returns a stamp for every sample, batch and actor") {
   const auto sim = make_sim(toy(), 1);
   const auto program =
       build_program(copy_case("h2d", "numa:0", "pinned", "gpu:0", "device", 4096, {{"bidirectional", "true"}}));
@@ -105,7 +105,7 @@ TEST_CASE("a run answers for every sample, batch and actor") {
   CHECK(trace.stamps.size() == 3 * 3 * 2);
   CHECK(trace.timing == "virtual");
   CHECK(trace.at(1, 0, 1).exit_s - trace.at(1, 0, 1).enter_s == doctest::Approx(1e-6));
-  CHECK(trace.at(2, 2, 1).exit_s - trace.at(2, 2, 1).enter_s == doctest::Approx(1e-6));  // it had nothing to do
+  CHECK(trace.at(2, 2, 1).exit_s - trace.at(2, 2, 1).enter_s == doctest::Approx(1e-6));  // the actor had no iterations
   CHECK(trace.at(2, 2, 0).exit_s > trace.at(2, 1, 0).exit_s);
   CHECK(trace.notes.at(0) == std::pair<std::string, std::string>{"route a0", "bus numa:0->gpu:0"});
   CHECK_THROWS_AS((void)sim->run(*session, {1, {{1}}, false}), Error);
@@ -113,26 +113,26 @@ TEST_CASE("a run answers for every sample, batch and actor") {
 
 TEST_CASE("noise depends on seed, key and sample, not on the order of calls") {
   const auto machine = bundled("h200x4");
-  const auto ask = [&](Platform& sim, const std::string& key) {
+  const auto sample_times = [&](Platform& sim, const std::string& key) {
     const auto session = sim.prepare(h2d(4096), key);
     auto all = durations(sim.run(*session, {4, {{0}, {8}, {16}}, false}));
     const auto more = durations(sim.run(*session, {2, {{8}}, false}));
     all.insert(all.end(), more.begin(), more.end());
     return all;
   };
-  const auto one = make_sim(machine, 5), other = make_sim(machine, 5), stranger = make_sim(machine, 6);
-  const auto a = ask(*one, "a#0"), b = ask(*one, "a#1"), c = ask(*one, "c#0");
-  CHECK(ask(*other, "c#0") == c);
-  CHECK(ask(*other, "a#0") == a);
-  CHECK(ask(*other, "a#1") == b);
+  const auto one = make_sim(machine, 5), other = make_sim(machine, 5), other_seed = make_sim(machine, 6);
+  const auto a = sample_times(*one, "a#0"), b = sample_times(*one, "a#1"), c = sample_times(*one, "c#0");
+  CHECK(sample_times(*other, "c#0") == c);
+  CHECK(sample_times(*other, "a#0") == a);
+  CHECK(sample_times(*other, "a#1") == b);
   CHECK(a != b);
   CHECK(a != c);
-  CHECK(ask(*stranger, "a#0") != a);
+  CHECK(sample_times(*other_seed, "a#0") != a);
 }
 
-TEST_CASE("each level of noise has the spread that the file gives it") {
+TEST_CASE("each level of noise has the spread that the machine file states") {
   auto machine = toy();
-  machine["copy"]["inline_us"] = 100;  // so that only the setup counts
+  machine["copy"]["inline_us"] = 100;  // so that only the set-up counts
   machine["costs"]["event_us"] = 0;
   machine["noise"] = {{"round", {{"compute", 0.03}}}, {"sample", {{"compute", 0.002}}}};
   const auto sim = make_sim(machine, 1);
@@ -159,7 +159,7 @@ TEST_CASE("each level of noise has the spread that the file gives it") {
   CHECK(time_of(*sibling, h2d(8), 1, "a#0") == time_of(*sibling, h2d(8), 1, "b#1"));
 }
 
-TEST_CASE("event stamps come in ticks, and samples meet them at different phases") {
+TEST_CASE("event stamps are multiples of the tick, and samples start at different phases of it") {
   auto machine = toy();
   machine["costs"]["event_tick_ns"] = 32;
   machine["costs"]["event_us"] = 1.25;
@@ -172,10 +172,10 @@ TEST_CASE("event stamps come in ticks, and samples meet them at different phases
     CHECK(ticks == doctest::Approx(std::round(ticks)).epsilon(1e-9));
     sum += stamp.exit_s - stamp.enter_s;
   }
-  CHECK(sum / 400 == doctest::Approx(1.25e-6).epsilon(0.005));  // 39 and 40 ticks in the right shares
+  CHECK(sum / 400 == doctest::Approx(1.25e-6).epsilon(0.005));  // 39 and 40 ticks in the right ratio
 }
 
-TEST_CASE("verification finds that all is well, at any size") {
+TEST_CASE("verification accepts correct copies of any size") {
   const auto sim = make_sim(bundled("h200x4"), 1);
   for (const auto& c : {copy_case("h2d", "numa:0", "pageable", "gpu:0", "device", 1_GiB),
                         copy_case("d2d", "gpu:0", "device", "gpu:3", "device", 8),
@@ -191,7 +191,7 @@ TEST_CASE("verification finds that all is well, at any size") {
   }
 }
 
-TEST_CASE("a corrupt fault makes one byte wrong, where it matches") {
+TEST_CASE("a corrupt fault makes one byte wrong, for matching keys only") {
   auto machine = toy();
   machine["fault"] = {{{"kind", "corrupt"}, {"match", "h2d/*/4096?*#[1-9]*"}}};
   const auto sim = make_sim(machine, 1);
@@ -207,11 +207,11 @@ TEST_CASE("a corrupt fault makes one byte wrong, where it matches") {
   CHECK(holds(wrong.first_wrong, "region r1 at byte "));
 }
 
-TEST_CASE("a die fault aborts the process, a hang fault never returns, each after its samples") {
+TEST_CASE("a die fault aborts the process and a hang fault never returns, each after the stated number of samples") {
   const auto child = [](const char* kind) {
     const pid_t pid = fork();
     if (pid != 0) return pid;
-    std::signal(SIGABRT, SIG_DFL);  // the test's own handler would report it
+    std::signal(SIGABRT, SIG_DFL);  // otherwise doctest's handler would report the abort
     auto machine = toy();
     machine["fault"] = {{{"kind", kind}, {"match", "*"}, {"after_samples", 2}}};
     const auto sim = make_sim(machine, 1);

@@ -1,5 +1,5 @@
-// Several processes on the small machine of sim_testing.hpp, against closed forms in us. A copy of 1 MB from pinned memory
-// takes 0.5 + 2 + 100; two events 1.
+// Several processes on the small machine of sim_testing.hpp, against closed forms, in us. A copy of 1 MB from pinned
+// memory takes 0.5 + 2 + 100; two events take 1.
 #include <algorithm>
 
 #include "base/error.hpp"
@@ -20,7 +20,7 @@ Program h2d(const std::string& memory, const std::string& gpu = "gpu:0", u64 byt
   return build_program(copy_case("h2d", "numa:0", memory, gpu, "device", bytes, {{"after", "wait"}}));
 }
 
-/// The n-th program is the n-th process's.
+/// Combines the programs; the n-th program runs in the n-th process.
 Program processes(std::vector<Program> programs) {
   for (u32 process = 0; process < programs.size(); ++process) {
     for (auto& region : programs[process].regions) region.process = process;
@@ -36,7 +36,7 @@ nlohmann::json slices(double change_us, double slice_us) {
   return machine;
 }
 
-/// When each actor ends, in us from the common start.
+/// The end of each actor, in us after the common start.
 std::vector<double> ends(const nlohmann::json& machine, const Program& program, const std::vector<u32>& counts) {
   const auto sim = make_sim(machine, 1);
   const auto session = sim->prepare(program, "key#0");
@@ -47,7 +47,7 @@ std::vector<double> ends(const nlohmann::json& machine, const Program& program, 
   return all;
 }
 
-void are(const std::vector<double>& found, const std::vector<double>& expected) {
+void check_all_us(const std::vector<double>& found, const std::vector<double>& expected) {
   REQUIRE(found.size() == expected.size());
   for (std::size_t i = 0; i < found.size(); ++i) CHECK(found[i] == doctest::Approx(expected[i]).epsilon(1e-6));
 }
@@ -58,108 +58,113 @@ std::string why_not(const nlohmann::json& machine, const Program& program) {
 
 }  // namespace
 
-TEST_CASE("two processes that copy to one GPU take turns by slices: half each, and the changes between them") {
+TEST_CASE(
+    "two processes that copy to one GPU alternate by time slices: half of the time each, less the context switches") {
   const auto two = processes({h2d("pinned"), h2d("pinned")});
-  // 150 us: what has begun is finished, so two copies a slice: A A, B B, A A, B B.
-  are(ends(slices(10, 150), two, {4, 4}), {6 * copy + 2 * 10 + events, 8 * copy + 3 * 10 + events});
-  // A slice that is shorter than a copy: turns copy by copy.
-  are(ends(slices(10, 0), two, {4, 4}), {7 * copy + 6 * 10 + events, 8 * copy + 7 * 10 + events});
-  are(ends(slices(10, 50), two, {4, 4}), {7 * copy + 6 * 10 + events, 8 * copy + 7 * 10 + events});
-  // One that is longer than all copies: one after the other.
-  are(ends(slices(10, 10'000), two, {4, 4}), {4 * copy + events, 8 * copy + 10 + events});
+  // Slice of 150 us: a copy that has begun is finished, so two copies per slice: A A, B B, A A, B B.
+  check_all_us(ends(slices(10, 150), two, {4, 4}), {6 * copy + 2 * 10 + events, 8 * copy + 3 * 10 + events});
+  // Slice shorter than a copy: the processes alternate copy by copy.
+  check_all_us(ends(slices(10, 0), two, {4, 4}), {7 * copy + 6 * 10 + events, 8 * copy + 7 * 10 + events});
+  check_all_us(ends(slices(10, 50), two, {4, 4}), {7 * copy + 6 * 10 + events, 8 * copy + 7 * 10 + events});
+  // Slice longer than all copies: one process after the other.
+  check_all_us(ends(slices(10, 10'000), two, {4, 4}), {4 * copy + events, 8 * copy + 10 + events});
   const auto sim = make_sim(slices(10, 150), 1);
   CHECK(slope(*sim, two) * 1e6 == doctest::Approx(2 * copy + 10));
 }
 
-TEST_CASE("three processes go round") {
+TEST_CASE("three processes use the GPU in round-robin order") {
   const auto three = processes({h2d("pinned"), h2d("pinned"), h2d("pinned")});
-  are(ends(slices(10, 0), three, {2, 2, 2}),
-      {4 * copy + 3 * 10 + events, 5 * copy + 4 * 10 + events, 6 * copy + 5 * 10 + events});
+  check_all_us(ends(slices(10, 0), three, {2, 2, 2}),
+               {4 * copy + 3 * 10 + events, 5 * copy + 4 * 10 + events, 6 * copy + 5 * 10 + events});
 }
 
-TEST_CASE("a process that has no work gives the GPU away at once, and alone nobody pays") {
+TEST_CASE("a process without work yields the GPU immediately, and a lone process pays for no context switch") {
   const auto two = processes({h2d("pinned"), h2d("pinned")});
-  are(ends(slices(10, 10'000), two, {1, 3}), {copy + events, 4 * copy + 10 + events});
-  are(ends(slices(10, 0), two, {4, 1}), {5 * copy + 2 * 10 + events, 2 * copy + 10 + events});
-  are(ends(slices(10, 0), two, {4, 0}), {4 * copy + events, events});
-  // Two streams of one process share the engine, however long a slice is.
-  are(ends(slices(10, 0), together({h2d("pinned"), h2d("pinned")}), {2, 2}), {3 * copy + events, 4 * copy + events});
+  check_all_us(ends(slices(10, 10'000), two, {1, 3}), {copy + events, 4 * copy + 10 + events});
+  check_all_us(ends(slices(10, 0), two, {4, 1}), {5 * copy + 2 * 10 + events, 2 * copy + 10 + events});
+  check_all_us(ends(slices(10, 0), two, {4, 0}), {4 * copy + events, events});
+  // Two streams of one process share the engine for any length of slice.
+  check_all_us(ends(slices(10, 0), together({h2d("pinned"), h2d("pinned")}), {2, 2}),
+               {3 * copy + events, 4 * copy + events});
 }
 
-TEST_CASE("both directions at once are for the streams of one process, not for two processes") {
+TEST_CASE("streams of one process copy in both directions concurrently; two processes take turns") {
   const auto out =
       build_program(copy_case("d2h", "gpu:0", "device", "numa:0", "pinned", megabyte, {{"after", "wait"}}));
-  const double back = 103.5;
-  are(ends(slices(10, 0), together({h2d("pinned"), out}), {2, 2}), {2 * copy + events, 2 * back + events});
-  are(ends(slices(10, 0), processes({h2d("pinned"), out}), {2, 2}),
-      {2 * copy + back + 2 * 10 + events, 2 * copy + 2 * back + 3 * 10 + events});
+  const double from_gpu_us = 103.5;
+  check_all_us(ends(slices(10, 0), together({h2d("pinned"), out}), {2, 2}),
+               {2 * copy + events, 2 * from_gpu_us + events});
+  check_all_us(ends(slices(10, 0), processes({h2d("pinned"), out}), {2, 2}),
+               {2 * copy + from_gpu_us + 2 * 10 + events, 2 * copy + 2 * from_gpu_us + 3 * 10 + events});
 }
 
-TEST_CASE("kernels of two processes take turns where those of one run at once") {
+TEST_CASE("kernels of one process run concurrently; kernels of two processes take turns") {
   const auto read = build_program([] {
     auto c = copy_case("h2d", "numa:0", "pinned", "gpu:0", "device", megabyte);
     c.engine = Engine::sm;
     return c;
   }());
-  const double alone = time_of(*make_sim(toy(), 1), read, 1) * 1e6 - events;
-  are(ends(slices(10, 0), processes({read, read}), {1, 1}), {alone + events, 2 * alone + 10 + events});
-  CHECK(ends(slices(10, 0), together({read, read}), {1, 1})[1] < 2 * alone);
+  const double one_process = time_of(*make_sim(toy(), 1), read, 1) * 1e6 - events;
+  check_all_us(ends(slices(10, 0), processes({read, read}), {1, 1}),
+               {one_process + events, 2 * one_process + 10 + events});
+  CHECK(ends(slices(10, 0), together({read, read}), {1, 1})[1] < 2 * one_process);
 }
 
-TEST_CASE("on two GPUs processes share no more than the link before them") {
+TEST_CASE("processes on two GPUs share only the link before them") {
   auto machine = toy();
   machine["share"] = {{{"name", "up"}, {"links", {"bus *->gpu:*"}}, {"gbps", 10}}};
   const auto second =
       build_program(copy_case("h2d", "numa:1", "pinned", "gpu:1", "device", megabyte, {{"after", "wait"}}));
-  are(ends(machine, processes({h2d("pinned"), second}), {2, 2}), {2 * 202.5 + events, 2 * 202.5 + events});
-  are(ends(toy(), processes({h2d("pinned"), second}), {2, 2}), {2 * copy + events, 2 * copy + events});
+  check_all_us(ends(machine, processes({h2d("pinned"), second}), {2, 2}), {2 * 202.5 + events, 2 * 202.5 + events});
+  check_all_us(ends(toy(), processes({h2d("pinned"), second}), {2, 2}), {2 * copy + events, 2 * copy + events});
 }
 
-TEST_CASE("pageable copies of two processes overlap, those of one take turns with the copying thread") {
-  // The thread: 2 us of a call and 25.6 us at 4 GB/s a chunk, of which only the bytes need the driver's lock.
+TEST_CASE("pageable copies of two processes overlap; those of one process take turns at the copying thread") {
+  // Per chunk the thread needs 2 us for a call and 25.6 us at 4 GB/s. Only the 25.6 us hold the driver's lock.
   const auto pageable = [](const std::string& gpu) { return h2d("pageable", gpu, ten_chunks); };
   const auto chunks = [](const nlohmann::json& machine, const Program& program) {
     return slope(*make_sim(machine, 1), program) * 1e6 / 10;
   };
-  const double alone = chunks(toy(), pageable("gpu:0"));
-  CHECK(alone == doctest::Approx(27.6).epsilon(0.05));
+  const double one_process = chunks(toy(), pageable("gpu:0"));
+  CHECK(one_process == doctest::Approx(27.6).epsilon(0.05));
   for (const std::string other : {"gpu:0", "gpu:1"}) {
     const auto machine = slices(0, 0);
     CHECK(chunks(machine, together({pageable("gpu:0"), pageable(other)})) == doctest::Approx(2 * 25.6).epsilon(0.05));
     CHECK(chunks(machine, processes({pageable("gpu:0"), pageable(other)})) == doctest::Approx(27.6).epsilon(0.05));
   }
-  // Each chunk has the GPU for 0.5 + 2 + 10.24 us, and each change of process costs: then that is what there is to share.
+  // Each chunk uses the GPU for 0.5 + 2 + 10.24 us plus a context switch, and this becomes the bottleneck.
   CHECK(chunks(slices(10, 0), processes({pageable("gpu:0"), pageable("gpu:0")})) ==
         doctest::Approx(2 * (12.74 + 10)).epsilon(0.05));
 }
 
-TEST_CASE("staged copies of two processes in opposite directions work on both GPUs in turns, and all arrive") {
+TEST_CASE("staged copies of two processes in opposite directions take turns on both GPUs, and all bytes arrive") {
   const auto staged = [](const std::string& from, const std::string& to) {
     return build_program(
         copy_case("d2d", from, "device", to, "device", ten_chunks, {{"peer", "off"}, {"after", "wait"}}));
   };
-  const auto there = staged("gpu:0", "gpu:1"), back = staged("gpu:1", "gpu:0");
-  const double alone = ends(toy(), there, {3})[0] - events;
+  const auto forward = staged("gpu:0", "gpu:1"), backward = staged("gpu:1", "gpu:0");
+  const double one_process = ends(toy(), forward, {3})[0] - events;
   for (const double slice : {0.0, 40.0, 10'000.0}) {
-    const auto both = ends(slices(1, slice), processes({there, back}), {3, 3});
-    const double last = std::max(both[0], both[1]) - events;
-    CHECK(last > 1.2 * alone);
-    CHECK(last < 3 * alone);
+    const auto end_times = ends(slices(1, slice), processes({forward, backward}), {3, 3});
+    const double last = std::max(end_times[0], end_times[1]) - events;
+    CHECK(last > 1.2 * one_process);
+    CHECK(last < 3 * one_process);
   }
 }
 
-TEST_CASE("SP-10: 64 MiB to each GPU of sl390, two and three processes a GPU: a half and a third, less the changes") {
+TEST_CASE(
+    "SP-10: n processes that copy 64 MiB to one GPU of sl390 get 1/n of the rate each, less the context switches") {
   const auto sim = make_sim(exact(bundled("sl390")), 1);
   const auto one = h2d("pinned", "gpu:0", 64_MiB);
-  const double alone = slope(*sim, one);
+  const double one_process = slope(*sim, one);
   for (const u32 tasks : {2u, 3u, 4u}) {
     const double each = slope(*sim, processes(std::vector<Program>(tasks, one)));
-    CHECK(each > tasks * alone);
-    CHECK(each == doctest::Approx(tasks * (alone + 25e-6)).epsilon(1e-3));
+    CHECK(each > tasks * one_process);
+    CHECK(each == doctest::Approx(tasks * (one_process + 25e-6)).epsilon(1e-3));
   }
 }
 
-TEST_CASE("what several processes cannot do is refused with its reason") {
+TEST_CASE("combinations of processes that the model lacks are refused with the reason") {
   auto two = processes({h2d("pinned"), h2d("pinned")});
   CHECK(why_not(toy(), two) ==
         "several processes use gpu:0, and the model toy does not say how they share it: context_switch_us and "
@@ -174,10 +179,10 @@ TEST_CASE("what several processes cannot do is refused with its reason") {
   auto half = toy();
   half["costs"]["time_slice_us"] = 100;
   CHECK_THROWS_AS((void)make_sim(half, 1), Error);
-  // Staged through the host a copy between GPUs works on both of them.
+  // A copy between GPUs that is staged through the host uses both GPUs.
   const auto staged = build_program(
       copy_case("d2d", "gpu:0", "device", "gpu:1", "device", megabyte, {{"peer", "off"}, {"after", "wait"}}));
-  const auto there =
+  const auto local =
       build_program(copy_case("local", "gpu:1", "device", "gpu:1", "device", megabyte, {{"after", "wait"}}));
-  CHECK(why_not(toy(), processes({staged, there})).find("several processes use gpu:1") != std::string::npos);
+  CHECK(why_not(toy(), processes({staged, local})).find("several processes use gpu:1") != std::string::npos);
 }

@@ -1,5 +1,6 @@
-// What programs state that they move, and what the simulation counted on the links, byte for byte: every row of the table,
-// on two bundled machines, between all places, with every value of every parameter. The ways are written here.
+// Compares the bytes that programs state with the bytes that the simulation counts on the links: for every row of the
+// benchmark table, on two bundled machines, between all places, with every value of every parameter. The routes are
+// stated here, independent of the simulation.
 #include <algorithm>
 #include <bit>
 #include <functional>
@@ -21,17 +22,17 @@ using Traffic = std::map<std::string, u64>;
 struct Machine {
   std::string name;
   u32 nodes, gpus;
-  std::function<Links(const Place&, const Place&)> way;  // between two places
-  std::function<Place(const Place&)> host;               // of a GPU
-  u64 page;                                              // of managed memory
-  bool cpus_reach;                                       // a GPU's pages where they are
+  std::function<Links(const Place&, const Place&)> route;  // between two places
+  std::function<Place(const Place&)> host;                 // the NUMA node of a GPU
+  u64 page;                                                // of managed memory
+  bool cpus_reach;                                         // CPUs can access pages in GPU memory
 };
 
 std::string link(const std::string& name, const std::string& from, const std::string& to) {
   return name + " " + from + "->" + to;
 }
 
-Links h200x2_way(const Place& from, const Place& to) {
+Links h200x2_route(const Place& from, const Place& to) {
   const auto a = to_string(from), b = to_string(to);
   if (a == b) return {};
   if (from.kind == PlaceKind::gpu && to.kind == PlaceKind::gpu)
@@ -41,7 +42,7 @@ Links h200x2_way(const Place& from, const Place& to) {
 
 Place ac922_half(const Place& place) { return numa(place.kind == PlaceKind::gpu ? place.index / 2 : place.index); }
 
-Links ac922_way(const Place& from, const Place& to) {
+Links ac922_route(const Place& from, const Place& to) {
   if (from == to) return {};
   const Place here = ac922_half(from), there = ac922_half(to);
   if (here == there) return {link("nvlink", to_string(from), to_string(to))};
@@ -53,15 +54,15 @@ Links ac922_way(const Place& from, const Place& to) {
 }
 
 const std::vector<Machine> machines{
-    {"h200x2", 1, 2, h200x2_way, [](const Place&) { return numa(0); }, 4_KiB, false},
-    {"ac922", 2, 4, ac922_way, ac922_half, 64_KiB, true},
+    {"h200x2", 1, 2, h200x2_route, [](const Place&) { return numa(0); }, 4_KiB, false},
+    {"ac922", 2, 4, ac922_route, ac922_half, 64_KiB, true},
 };
 
-void add(Traffic& traffic, const Links& way, u64 bytes) {
-  for (const auto& name : way) traffic[name] += bytes;
+void add(Traffic& traffic, const Links& route, u64 bytes) {
+  for (const auto& name : route) traffic[name] += bytes;
 }
 
-/// Of the steps of an actor, each done once.
+/// Adds the traffic of an actor's steps, each done `times` times.
 void add_steps(Traffic& traffic, const Machine& machine, const Program& program, const Actor& actor, u64 times) {
   const auto at = [&](const Span& span) { return program.regions[span.region].at; };
   for (const auto& step : actor.loop) {
@@ -69,21 +70,21 @@ void add_steps(Traffic& traffic, const Machine& machine, const Program& program,
       for (const auto& access : kernel->traffic) {
         const bool reads = access.dir == Access::Dir::read;
         const u64 bytes = kernel->dependent_steps > 0 ? access.width : moved_bytes(access);
-        add(traffic, reads ? machine.way(at(access.span), actor.place) : machine.way(actor.place, at(access.span)),
+        add(traffic, reads ? machine.route(at(access.span), actor.place) : machine.route(actor.place, at(access.span)),
             times * bytes);
       }
       continue;
     }
     if (const auto* set = std::get_if<Set>(&step))
-      add(traffic, machine.way(actor.place, at(set->word)), times * set->word.bytes);
+      add(traffic, machine.route(actor.place, at(set->word)), times * set->word.bytes);
     if (const auto* call = std::get_if<Call>(&step); call && call->to)
-      add(traffic, machine.way(at(*call->span), at(*call->to)), times * call->to->bytes);
-    if (!std::holds_alternative<Move>(step)) continue;  // of polls there are as many as it takes
+      add(traffic, machine.route(at(*call->span), at(*call->to)), times * call->to->bytes);
+    if (!std::holds_alternative<Move>(step)) continue;  // the number of polls is not fixed
     const auto& move = std::get<Move>(step);
     const Place from = at(move.from), to = at(move.to);
-    const bool both_gpus = from.kind == PlaceKind::gpu && to.kind == PlaceKind::gpu && from != to;
-    const bool staged = move.engine == Engine::ce && both_gpus && !program.peer;
-    // The ring of a pageable copy is where the thread that copies runs.
+    const bool between_gpus = from.kind == PlaceKind::gpu && to.kind == PlaceKind::gpu && from != to;
+    const bool staged = move.engine == Engine::ce && between_gpus && !program.peer;
+    // The ring of a pageable copy is on the node of the copying thread.
     const bool ring = by_copy_engine(move.engine) && actor.cpu &&
                       (program.regions[move.from.region].kind == MemKind::pageable ||
                        program.regions[move.to.region].kind == MemKind::pageable);
@@ -91,20 +92,20 @@ void add_steps(Traffic& traffic, const Machine& machine, const Program& program,
                           : ring                        ? *actor.cpu
                           : by_copy_engine(move.engine) ? from
                                                         : move.by.value_or(actor.place);
-    add(traffic, machine.way(from, through), times * move.from.bytes);
-    add(traffic, machine.way(through, to), times * move.to.bytes);
+    add(traffic, machine.route(from, through), times * move.from.bytes);
+    add(traffic, machine.route(through, to), times * move.to.bytes);
   }
 }
 
-/// Whether pages from GPU to GPU go through the host: without peer access, unless NVLink alone is on the way.
+/// True if pages from GPU to GPU go through the host: without peer access, unless the route is NVLink only.
 bool through_host(const Machine& machine, const Program& program, const Place& from, const Place& to) {
-  const auto way = machine.way(from, to);
+  const auto route = machine.route(from, to);
   const bool over_nvlink =
-      std::all_of(way.begin(), way.end(), [](const std::string& name) { return name.starts_with("nvlink"); });
+      std::all_of(route.begin(), route.end(), [](const std::string& name) { return name.starts_with("nvlink"); });
   return from.kind == PlaceKind::gpu && to.kind == PlaceKind::gpu && !program.peer && !over_nvlink;
 }
 
-/// Whether who touches the pages was advised to access them where they are, and reaches them there.
+/// True if advice makes the actor access the pages in place, and the actor reaches them.
 bool accessed_there(const Machine& machine, const Program& program, const Region& region, const Actor& actor,
                     bool prefetched) {
   const bool reaches = region.at.kind != PlaceKind::gpu ||
@@ -116,8 +117,8 @@ bool accessed_there(const Machine& machine, const Program& program, const Region
                                                           : region.advice->kind == Advice::Kind::preferred && !by_actor;
 }
 
-/// Of an actor that makes managed pages come in each of so many samples: whole pages, which go home before the next. What
-/// was discarded comes without its bytes.
+/// Adds the traffic of an actor that moves managed pages in each sample: whole pages, which go home before the next
+/// sample. Discarded pages move without bytes.
 void add_pages(Traffic& traffic, const Machine& machine, const Program& program, const Actor& actor, u64 samples) {
   const auto& step = actor.loop.front();
   if (std::holds_alternative<Call>(step)) return;
@@ -126,9 +127,9 @@ void add_pages(Traffic& traffic, const Machine& machine, const Program& program,
   const Place home = program.regions[span.region].at, to = prefetch ? prefetch->to : actor.place;
   if (accessed_there(machine, program, program.regions[span.region], actor, prefetch)) {
     const bool reads = std::get<Kernel>(step).traffic.front().dir == Access::Dir::read;
-    return add(traffic, reads ? machine.way(home, to) : machine.way(to, home), samples * span.bytes);
+    return add(traffic, reads ? machine.route(home, to) : machine.route(to, home), samples * span.bytes);
   }
-  // A fault of a thread that follows a chain brings 64 KiB on all of these machines.
+  // A fault in a pointer chase brings 64 KiB on all of these machines.
   const auto* chain = std::get_if<Kernel>(&step);
   const u64 unit = chain && chain->dependent_steps > 0 ? 64_KiB : machine.page;
   const u64 bytes = (span.bytes + unit - 1) / unit * unit;
@@ -139,12 +140,13 @@ void add_pages(Traffic& traffic, const Machine& machine, const Program& program,
        {std::tuple{home, to, samples * brought}, std::tuple{to, home, (samples - 1) * bytes}}) {
     if (carried == 0) continue;
     const Place middle = staged ? through : from;
-    add(traffic, machine.way(from, middle), carried);
-    add(traffic, machine.way(middle, there), carried);
+    add(traffic, machine.route(from, middle), carried);
+    add(traffic, machine.route(middle, there), carried);
   }
 }
 
-/// Of a flow, as the user knows it: between its two ends, through the host where GPUs do not reach each other.
+/// Adds the traffic of a flow as the user sees it: between its two ends, through the host if GPUs do not reach each
+/// other.
 void add_flow(Traffic& traffic, const Machine& machine, const Program& program, const Flow& flow, u64 times) {
   const bool staged =
       flow.src.kind == PlaceKind::gpu && flow.dst.kind == PlaceKind::gpu && flow.src != flow.dst && !program.peer;
@@ -153,11 +155,11 @@ void add_flow(Traffic& traffic, const Machine& machine, const Program& program, 
   const Place through = staged ? machine.host(program.actors[flow.actor].place)
                         : ring ? *program.actors[flow.actor].cpu
                                : flow.src;
-  add(traffic, machine.way(flow.src, through), times * flow.bytes);
-  add(traffic, machine.way(through, flow.dst), times * flow.bytes);
+  add(traffic, machine.route(flow.src, through), times * flow.bytes);
+  add(traffic, machine.route(through, flow.dst), times * flow.bytes);
 }
 
-/// One that a failed check can show.
+/// Text for the message of a failed check.
 std::string text(const Traffic& traffic) {
   std::string all;
   for (const auto& [name, bytes] : traffic) all += name + ": " + std::to_string(bytes) + " B; ";
@@ -171,14 +173,14 @@ std::vector<Place> places(const Machine& machine, PlaceKind kind) {
   return all;
 }
 
-/// About so many bytes, of whole parts.
+/// `bytes`, rounded to a size that the row accepts.
 u64 fitting(const Benchmark& row, u64 bytes) {
   constexpr u64 parts = 2 * 65536;  // two of the largest pieces
   if (row.name == "halo") return std::bit_floor(bytes);
   return row.name == "pieces" || row.name == "strided" ? (bytes + parts - 1) / parts * parts : bytes;
 }
 
-/// The cases of a row at a size: all places, all memories, every parameter at its default and one at a time at the others.
+/// The cases of a row at a size: all places and memories, all parameters at their defaults, and each other value alone.
 std::vector<Case> cases(const Machine& machine, const Benchmark& row, u64 bytes) {
   std::vector<std::pair<Place, Place>> ends;
   const Place all_gpus = gpu(all_places);
@@ -211,7 +213,7 @@ std::vector<Case> cases(const Machine& machine, const Benchmark& row, u64 bytes)
       found.push_back(c);
       for (const auto& param : row.params)
         for (std::size_t value = 1; value < param.values.size(); ++value) {
-          if (param.name == "bidirectional" && src == dst) continue;  // within one place there is no other way
+          if (param.name == "bidirectional" && src == dst) continue;  // one place has no second direction
           found.push_back(with_value(c, param.name, param.values[value]));
         }
     }
@@ -228,8 +230,8 @@ std::string text(const Case& c) {
 
 }  // namespace
 
-TEST_CASE("what programs state is what the simulation counted on the links, byte for byte") {
-  // Less than a chunk of the driver's rings, and several with a part of one left over.
+TEST_CASE("the traffic that programs state is what the simulation counts on the links, byte for byte") {
+  // Less than a chunk of the driver's rings, and several chunks plus a part of one.
   constexpr u64 sizes[] = {4096, 3 * 1024 * 1024 + 24};
   constexpr u32 samples = 2;
   std::set<std::string> counted, not_supported;
@@ -248,15 +250,15 @@ TEST_CASE("what programs state is what the simulation counted on the links, byte
             not_supported.insert(family + ": " + support.why_not);
             continue;
           }
-          // Actors do unlike numbers of iterations, so that one cannot stand for another; of managed memory one each, and as
-          // many of what waits for each other.
+          // Actors do different numbers of iterations, so that an exchange of two actors is found. Actors on managed
+          // memory do one iteration, and actors that wait for each other do equal numbers.
           const bool managed = pages_move(c.src_memory);
           const u32 most = program.most_iterations ? program.most_iterations : ~u32{0};
           std::vector<u32> batch(program.actors.size(), 1);
           for (std::size_t actor = 0; actor < batch.size() && !managed; ++actor)
             batch[actor] = std::min(most, 2 + (in_step(program) ? 0 : static_cast<u32>(actor)));
           Traffic steps, flows, found;
-          const bool apart =
+          const bool has_gaps =
               c.params.contains("stride") && (c.params.at("stride") != "none" || c.params.at("order") != "linear");
           for (std::size_t actor = 0; actor < batch.size(); ++actor)
             if (managed) add_pages(steps, machine, program, program.actors[actor], samples);
@@ -266,37 +268,38 @@ TEST_CASE("what programs state is what the simulation counted on the links, byte
           const auto session = sim->prepare(program, "traffic#0");
           for (const auto& [name, carried] : sim->run(*session, {samples, {batch}, false}).links) found[name] = carried;
           CHECK(text(found) == text(steps));
-          if (row.sized && !managed && !apart) CHECK(text(found) == text(flows));
+          if (row.sized && !managed && !has_gaps) CHECK(text(found) == text(flows));
           if (!found.empty()) counted.insert(family);
         }
   }
-  // A row that crosses links and is not among these has not been looked at.
+  // Every row that crosses links must have been counted.
   for (const auto& row : benchmarks()) {
     const auto family =
         std::string{row.name} + " by " + to_string(row.engine) + " from " + std::string{to_string(row.src)};
     CAPTURE(family);
     const bool within = row.relation == Relation::same,
                unmapped = row.name == "latency" && row.engine == Engine::cpu && row.src == PlaceKind::gpu;
-    const bool one_node =
-        row.name == "latency" && row.engine == Engine::cpu;  // ac922 does not say how long its loads take
-    bool moves = false;                                      // most calls queue nothing that crosses links
+    const bool one_node = row.name == "latency" && row.engine == Engine::cpu;  // ac922 lacks the latency of loads
+    bool moves = false;                                                        // most calls queue no transfer
     for (const auto& actor : build_program(default_case(row)).actors)
       for (const auto& step : actor.loop) moves = moves || !touches(step).empty();
     CHECK(counted.contains(family) == (moves && !(within || unmapped || one_node)));
   }
   for (const auto& why : not_supported) {
     CAPTURE(why);
-    const bool hot = why.find("do not affect copy engines") != std::string::npos || why.find("llc_gbps") != std::string::npos;
-    // ac922's driver had no batches; it says nothing of calls, loads and atomic operations, and no model has words in
-    // managed memory or a GPU's from a CPU.
+    const bool hot =
+        why.find("do not affect copy engines") != std::string::npos || why.find("llc_gbps") != std::string::npos;
+    // ac922's driver had no batches, and its file has no calls, loads and atomic operations. No model has words in
+    // managed memory, or words in GPU memory for a CPU.
     const auto has = [&](const char* words) { return why.find(words) != std::string::npos; };
     const bool elsewhere = has("has no numa:") || has("HMM or ATS") || has("l2_gbps") || has("dirty_gbps");
-    const bool unsaid = has("ac922 does not say") || has("its file has no [calls]") || has("its file has no [atomic]");
-    const bool older = has("by tma") && has("compute capability 9.0");  // V100s are of 7.0
-    // The papers' machines say nothing of what memory costs, nor of reserved huge pages; nobody has those of 1 GiB.
+    const bool not_in_file =
+        has("ac922 does not say") || has("its file has no [calls]") || has("its file has no [atomic]");
+    const bool older = has("by tma") && has("compute capability 9.0");  // V100s have 7.0
+    // The papers' machines have no costs of memory and no reserved huge pages; no machine has huge pages of 1 GiB.
     const bool kinds = why.find("[memory]") != std::string::npos || why.find("huge pages of") != std::string::npos;
     const bool expected =
-        why.starts_with("latency") || why.starts_with("ping_pong") || unsaid || hot || elsewhere || kinds || older;
+        why.starts_with("latency") || why.starts_with("ping_pong") || not_in_file || hot || elsewhere || kinds || older;
     CHECK(expected);
   }
 }

@@ -1,6 +1,6 @@
-// The test of what a program can say: six operations that are hard to state, stated as programs. Each must be expressible
-// with what program.hpp has, pass validate(), and be refused with a reason by a platform that cannot run it yet. What
-// was learned is in docs/notes/six-operations.md.
+// Tests what a program can express, by six operations that are hard to state. Each must be expressible with
+// program.hpp, pass validate(), and be refused with a reason by a platform that cannot run it.
+// docs/notes/six-operations.md has the findings.
 #include <doctest.h>
 
 #include "base/error.hpp"
@@ -14,7 +14,8 @@ namespace {
 
 Span whole(u32 region, u64 bytes) { return {region, 0, bytes, 0, 1}; }
 
-/// Managed memory, home on a GPU, pulled back by four threads that each touch a byte a page of their quarter.
+/// Managed memory with its home on a GPU. Four CPU threads fault it back; each touches one byte per page of its
+/// quarter.
 Program managed_pulled_back_by_four_threads() {
   constexpr u64 bytes = 64_MiB, part = bytes / 4;
   Program p;
@@ -31,8 +32,8 @@ Program managed_pulled_back_by_four_threads() {
   return p;
 }
 
-/// A pageable source staged through a ring of pinned slots: a CPU thread fills slots, a stream empties them, and both
-/// wait for each other by words whose value grows with the iteration.
+/// A pageable source staged through a ring of pinned slots. A CPU thread fills slots, a stream empties them, and both
+/// wait for each other by words whose values grow with the iteration.
 Program pageable_ring() {
   constexpr u64 chunk = 2_MiB;
   constexpr u32 slots = 3, chunks = 64;
@@ -44,8 +45,8 @@ Program pageable_ring() {
   const Span source{0, 0, chunk, chunk, chunks}, slot{1, 0, chunk, chunk, slots}, target{2, 0, chunk, chunk, chunks};
   const Span filled = whole(3, 8), emptied{3, 256, 8, 0, 1};
   Actor filler{numa(0), ActorKind::cpu_thread, Clock::host, {}, 0, {}, {}};
-  // Iteration i may fill its slot once the slot's former content, of iteration i - slots, has left. Words are unsigned and
-  // waits compare "at least": counting from `slots` upward says so without negative numbers.
+  // Iteration i may fill its slot when the content of iteration i - slots has left it. Words are unsigned and waits
+  // compare "at least", so the count starts at `slots` to avoid negative numbers.
   filler.loop = {Wait{emptied, 0, 1}, Move{source, slot, Engine::cpu}, Set{filled, 1, 1}};
   Actor copier{gpu(0), ActorKind::stream, Clock::event, {}, 0, {}, {}};
   copier.loop = {Wait{filled, 1, 1}, Move{slot, target, Engine::ce}, Set{emptied, slots + 1, 1}};
@@ -55,7 +56,7 @@ Program pageable_ring() {
   return p;
 }
 
-/// Two processes, a GPU each, that answer each other through words in each other's memory.
+/// Two processes with one GPU each. They answer each other by words in each other's memory.
 Program ping_pong_between_two_processes() {
   Program p;
   p.peer = true;
@@ -68,7 +69,7 @@ Program ping_pong_between_two_processes() {
   return p;
 }
 
-/// A graph of copies: the platform makes one graph of a batch's iterations before the gate closes.
+/// A graph of copies: before the gate closes, the platform makes one graph of a batch's iterations.
 Program graph_of_copies() {
   Program p;
   p.regions = {{numa(0), MemKind::pinned, 1_MiB, Content::pattern}, {gpu(0), MemKind::device, 1_MiB, Content::poison}};
@@ -83,7 +84,7 @@ Program graph_of_copies() {
   return p;
 }
 
-/// A file into a GPU.
+/// A file, read into GPU memory.
 Program file_into_gpu() {
   const Place disk{PlaceKind::disk, 0, 0, "/data/set.bin"};
   Program p;
@@ -99,7 +100,7 @@ Program file_into_gpu() {
   return p;
 }
 
-/// A chain of dependent loads through mapped host memory, each on a line that was not touched before.
+/// A chain of dependent loads through mapped host memory, each on an untouched line.
 Program dependent_chase() {
   Program p;
   p.regions = {{numa(0), MemKind::mapped, 8_MiB, Content::chain}};
@@ -111,7 +112,7 @@ Program dependent_chase() {
 
 }  // namespace
 
-TEST_CASE("six operations that are hard to state are programs") {
+TEST_CASE("six operations that are hard to state are valid programs") {
   const auto platform = make_cuda();
   for (const auto& program : {managed_pulled_back_by_four_threads(), pageable_ring(), ping_pong_between_two_processes(),
                               graph_of_copies(), file_into_gpu(), dependent_chase()}) {

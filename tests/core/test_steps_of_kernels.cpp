@@ -1,4 +1,4 @@
-// The device code itself, as in test_kernels.cpp: kernels that touch pages, wait, take arguments, set words and add to them.
+// Device code as in test_kernels.cpp: kernels that touch pages, wait, take arguments, set words and add to words.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -17,7 +17,7 @@ namespace emulated {
 
 using namespace emulated;
 
-TEST_CASE("one byte of every page is touched, by the first lane of a warp, and nothing else") {
+TEST_CASE("the touch kernels touch one byte of every page and nothing else") {
   constexpr u64 page = 4096;
   for (const auto& shape : shapes)
     for (const u64 bytes : {u64{1}, page, page + 8, 17 * page, 1000 * page - 8}) {
@@ -38,22 +38,22 @@ TEST_CASE("one byte of every page is touched, by the first lane of a warp, and n
     }
 }
 
-TEST_CASE("the gate opens when its word is written, and after its time-out says that it gave up") {
+TEST_CASE("the gate opens when its word is written, and reports when it times out") {
   volatile unsigned word = 0;
-  unsigned timed_out = 0, looked = 0;
-  when_timed = [&] { word = ++looked > 5; };
+  unsigned timed_out = 0, clock_reads = 0;
+  on_clock_read = [&] { word = ++clock_reads > 5; };
   run({1, 1}, [&] { linkscope_gate(&word, 100'000, &timed_out); });
-  CHECK((timed_out == 0 && looked == 6));
+  CHECK((timed_out == 0 && clock_reads == 6));
   word = 0;
-  looked = 0;
-  when_timed = [&] { ++looked; };
+  clock_reads = 0;
+  on_clock_read = [&] { ++clock_reads; };
   run({1, 1}, [&] { linkscope_gate(&word, 10'000, &timed_out); });
   CHECK((timed_out == 1 && word == 0));
-  CHECK(looked > 100);  // each look is 100 ns
-  when_timed = {};
+  CHECK(clock_reads > 100);  // each clock read is 100 ns
+  on_clock_read = {};
 }
 
-TEST_CASE("kernels take as many bytes of arguments as their names say, and leave nothing") {
+TEST_CASE("the take kernels have as many bytes of arguments as their names state, and access no memory") {
   CHECK(sizeof(Arguments<8>) == 8);
   CHECK(sizeof(Arguments<256>) == 256);
   CHECK(sizeof(Arguments<1024>) == 1024);
@@ -69,18 +69,18 @@ TEST_CASE("kernels take as many bytes of arguments as their names say, and leave
 
 namespace {
 
-/// The other side of a ping-pong: answers what it sees by the same value, after so many looks of the kernel.
+/// The other side of a ping-pong: answers a value with the same value after `polls` polls of the kernel.
 struct Other {
   const Memory& ping;
   const Memory& pong;
-  unsigned looks;
+  unsigned polls;
   std::vector<u64> seen{};
   unsigned waited = 0;
 
-  void look() {
+  void poll() {
     const u64 value = ping.words()[0];
     if (seen.empty() ? value == 0 : value == seen.back()) return;
-    if (++waited < looks) return;
+    if (++waited < polls) return;
     waited = 0;
     seen.push_back(value);
     pong.words()[0] = value;
@@ -89,55 +89,53 @@ struct Other {
 
 }  // namespace
 
-TEST_CASE("the flag kernel sets a word, waits for the other, and goes on to the next values") {
-  for (const unsigned looks : {1u, 3u, 1000u}) {
+TEST_CASE("the flag kernel sets its word, waits for the other word, and continues with the next values") {
+  for (const unsigned polls : {1u, 3u, 1000u}) {
     const Memory ping{8}, pong{8}, gave_up{8};
     ping.words()[0] = pong.words()[0] = gave_up.words()[0] = 0;
-    Other other{ping, pong, looks};
-    between_looks = [&] { other.look(); };
+    Other other{ping, pong, polls};
+    between_polls = [&] { other.poll(); };
     run({1, 1}, [&] { linkscope_flags(ping.words(), 5, 2, pong.words(), 5, 2, 4, 0, ~u64{0}, gave_up.words()); });
-    between_looks = nullptr;
+    between_polls = nullptr;
     CHECK(other.seen == std::vector<u64>{5, 7, 9, 11});
     CHECK(gave_up.words()[0] == 0);
     CHECK((ping.guards_intact() && pong.guards_intact()));
   }
 }
 
-TEST_CASE("the flag kernel that waits first answers each value once, and never before it is there") {
+TEST_CASE("a flag kernel that waits first answers each value once, after the value has arrived") {
   const Memory ping{8}, pong{8}, gave_up{8};
   ping.words()[0] = pong.words()[0] = gave_up.words()[0] = 0;
   u64 sent = 0;
   bool early = false;
-  between_looks = [&] {
+  between_polls = [&] {
     early = early || pong.words()[0] > sent;
     if (pong.words()[0] == sent && sent < 3) ping.words()[0] = ++sent;
   };
   run({1, 1}, [&] { linkscope_flags(pong.words(), 1, 1, ping.words(), 1, 1, 3, 1, ~u64{0}, gave_up.words()); });
-  between_looks = nullptr;
+  between_polls = nullptr;
   CHECK_FALSE(early);
   CHECK(pong.words()[0] == 3);
   CHECK(gave_up.words()[0] == 0);
 }
 
-TEST_CASE("the flag kernel gives up after its time-out and says for which value it waited") {
+TEST_CASE("the flag kernel gives up after its time-out and reports the value that it waited for") {
   const Memory ping{8}, pong{8}, gave_up{8};
   for (const unsigned waits_first : {0u, 1u}) {
     ping.words()[0] = gave_up.words()[0] = 0;
-    pong.words()[0] = 12;  // what two iterations wait for
-    unsigned looks = 0;
-    between_looks = [&] { ++looks; };
+    pong.words()[0] = 12;  // enough for two iterations
+    unsigned polls = 0;
+    between_polls = [&] { ++polls; };
     run({1, 1},
         [&] { linkscope_flags(ping.words(), 1, 1, pong.words(), 11, 1, 9, waits_first, 1000, gave_up.words()); });
-    between_looks = nullptr;
+    between_polls = nullptr;
     CHECK(gave_up.words()[0] == 13);
     CHECK(ping.words()[0] == (waits_first ? 2 : 3));
-    CHECK(looks > 1000);  // the clock, of which each look takes 100 ns here, is looked at seldom
+    CHECK(polls > 1000);  // the kernel reads the clock (100 ns per read) only once in many polls
   }
 }
 
-TEST_CASE(
-    "the kernel that adds does so once for each addition, to a word each or all to one, in the scope that is asked "
-    "for") {
+TEST_CASE("the add kernel makes every addition once, to one word each or all to one word, in the requested scope") {
   for (const auto& [blocks, threads] : shapes)
     for (const unsigned system : {0u, 1u})
       for (const u64 additions : {u64{1}, u64{3}, u64{1000}, u64{125'003}}) {
@@ -157,7 +155,7 @@ TEST_CASE(
       }
 }
 
-TEST_CASE("additions that need each other are one thread's, to one word") {
+TEST_CASE("dependent additions are made by one thread, to one word") {
   const Memory word{8};
   for (const unsigned system : {0u, 1u}) {
     word.words()[0] = 40;

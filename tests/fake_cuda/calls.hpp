@@ -1,5 +1,5 @@
-// The driver's functions as the fake implements them, by file. The table (table.cpp) checks each against the type that
-// cudaTypedefs.h gives its version.
+// The driver functions that the fake implements, by file. table.cpp checks each against the type of its version in
+// cudaTypedefs.h.
 #pragma once
 #include <cuda.h>
 

@@ -2,9 +2,9 @@
 
 #include <vector>
 
-#include "books.hpp"
 #include "calls.hpp"
 #include "faults.hpp"
+#include "leaks.hpp"
 #include "settings.hpp"
 #include "stream.hpp"
 
@@ -13,7 +13,7 @@ namespace {
 
 thread_local CUcontext current_context = nullptr;
 
-/// One primary context a device; the object stays where it is when it is released, so that its handle can be recognized.
+/// One primary context per device. A released one stays in place, so that its handle is still recognized.
 std::vector<CUctx_st>& primaries() {
   static auto* contexts = [] {
     auto* made = new std::vector<CUctx_st>(settings().visible.size());
@@ -30,7 +30,7 @@ bool unavailable(CUdevice device) {
 
 }  // namespace
 
-std::recursive_mutex& world() {
+std::recursive_mutex& global_mutex() {
   static auto* mutex = new std::recursive_mutex;
   return *mutex;
 }
@@ -38,20 +38,20 @@ std::recursive_mutex& world() {
 CUcontext current() { return current_context; }
 
 bool is_context(CUcontext context) {
-  const std::lock_guard lock{world()};
+  const std::lock_guard lock{global_mutex()};
   for (auto& primary : primaries())
     if (context == &primary) return primary.retained > 0;
   return false;
 }
 
 bool peers(CUdevice a, CUdevice b) {
-  const std::lock_guard lock{world()};
+  const std::lock_guard lock{global_mutex()};
   auto &first = primaries()[static_cast<std::size_t>(a)], &second = primaries()[static_cast<std::size_t>(b)];
   return first.peers.contains(&second) || second.peers.contains(&first);
 }
 
-void count_contexts(Books& books) {
-  for (const auto& primary : primaries()) books["contexts"] += static_cast<unsigned>(primary.retained);
+void count_contexts(LeakCounts& counts) {
+  for (const auto& primary : primaries()) counts["contexts"] += static_cast<unsigned>(primary.retained);
 }
 
 namespace {
@@ -64,7 +64,7 @@ unsigned long long extra_us_of(std::size_t number) {
 }  // namespace
 
 CUresult device_primary_ctx_retain(CUcontext* context, CUdevice device) {
-  const std::lock_guard lock{world()};
+  const std::lock_guard lock{global_mutex()};
   if (!is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
   if (unavailable(device)) return CUDA_ERROR_DEVICE_UNAVAILABLE;
   auto& primary = primaries()[static_cast<std::size_t>(device)];
@@ -74,7 +74,7 @@ CUresult device_primary_ctx_retain(CUcontext* context, CUdevice device) {
 }
 
 CUresult device_primary_ctx_release(CUdevice device) {
-  const std::lock_guard lock{world()};
+  const std::lock_guard lock{global_mutex()};
   if (!is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
   auto& primary = primaries()[static_cast<std::size_t>(device)];
   if (primary.retained == 0) return CUDA_ERROR_INVALID_CONTEXT;
@@ -105,7 +105,7 @@ CUresult ctx_get_device_of(CUdevice* device, CUcontext context) {
 CUresult ctx_get_device(CUdevice* device) { return ctx_get_device_of(device, nullptr); }
 
 CUresult ctx_enable_peer_access(CUcontext peer, unsigned flags) {
-  const std::lock_guard lock{world()};
+  const std::lock_guard lock{global_mutex()};
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (!is_context(current_context) || !is_context(peer) || peer == current_context) return CUDA_ERROR_INVALID_CONTEXT;
   if (settings().no_peer) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
@@ -113,7 +113,7 @@ CUresult ctx_enable_peer_access(CUcontext peer, unsigned flags) {
 }
 
 CUresult ctx_disable_peer_access(CUcontext peer) {
-  const std::lock_guard lock{world()};
+  const std::lock_guard lock{global_mutex()};
   if (!is_context(current_context) || !is_context(peer)) return CUDA_ERROR_INVALID_CONTEXT;
   return current_context->peers.erase(peer) ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
 }

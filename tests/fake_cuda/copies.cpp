@@ -1,4 +1,4 @@
-// Copies and fills: queued on a stream, made by its thread.
+// Copies and fills: calls queue them on a stream, and the stream's thread makes them.
 #include <chrono>
 #include <cstring>
 #include <filesystem>
@@ -19,14 +19,14 @@ namespace {
 
 unsigned long long address_of(const void* pointer) { return reinterpret_cast<unsigned long long>(pointer); }
 
-/// One side of a copy. Host sides may be anything; device sides must be memory that the driver gave out.
+/// One side of a copy. A host side may be any memory; a device side must be an allocation of the driver.
 struct Side {
   unsigned long long address;
   bool host;
   std::optional<Allocation> allocation;
 
   Side(unsigned long long at, bool is_host, size_t bytes) : address{at}, host{is_host}, allocation{find(at, bytes)} {}
-  [[nodiscard]] bool wrong() const { return !host && !allocation; }
+  [[nodiscard]] bool invalid() const { return !host && !allocation; }
   [[nodiscard]] bool pageable() const { return host && !allocation; }
   [[nodiscard]] bool on_gpu() const {
     return allocation && (allocation->of_gpu() || allocation->kind == Allocation::Kind::granted);
@@ -42,12 +42,12 @@ struct Copy {
   [[nodiscard]] bool between_gpus() const {
     return dst.on_gpu() && src.on_gpu() && dst.allocation->device != src.allocation->device;
   }
-  /// Opened for another GPU than the one that copies.
+  /// True if a side was opened for a GPU other than the one that copies.
   [[nodiscard]] bool foreign(CUdevice by) const {
-    const auto others = [by](const Side& side) {
+    const auto is_foreign = [by](const Side& side) {
       return side.allocation && side.allocation->kind == Allocation::Kind::opened && side.allocation->by != by;
     };
-    return others(dst) || others(src);
+    return is_foreign(dst) || is_foreign(src);
   }
   [[nodiscard]] bool by_peer(CUdevice by) const {
     if (!between_gpus() || foreign(by)) return false;
@@ -74,7 +74,7 @@ void make(const Copy& copy, bool garbled) {
   end_copy();
 }
 
-/// Without peer access the driver takes data through buffers of its own; when those are full, the caller waits.
+/// Without peer access the driver stages data in its own buffers. The caller waits while they are full.
 void wait_for_staging(CUstream_st& stream, size_t bytes) {
   if (stream.staged_bytes == 0 || stream.staged_bytes + bytes <= settings().staging_bytes) return;
   if (const auto& when = settings().staging_while; when.empty() || std::filesystem::exists(when)) stream.wait();
@@ -85,7 +85,7 @@ CUresult queue(const Copy& copy, CUstream handle) {
   const auto stream = stream_of(handle);
   if (!stream) return CUDA_ERROR_INVALID_HANDLE;
   if (copy.bytes == 0) return CUDA_SUCCESS;
-  if (copy.dst.wrong() || copy.src.wrong()) return CUDA_ERROR_INVALID_VALUE;
+  if (copy.dst.invalid() || copy.src.invalid()) return CUDA_ERROR_INVALID_VALUE;
   const CUdevice by = stream->context->device;
   const bool by_peer = copy.by_peer(by), staged = copy.foreign(by) || (copy.between_gpus() && !by_peer);
   if (staged) {
@@ -100,17 +100,17 @@ CUresult queue(const Copy& copy, CUstream handle) {
         make(copy, garbled);
         if (staged) at.staged_bytes -= copy.bytes;
       });
-  // The driver copies pageable memory on the host, when its turn has come: until then the caller waits.
+  // The driver copies pageable memory on the host in stream order, and the caller waits for it.
   if (!copy.dst.pageable() && !copy.src.pageable()) return CUDA_SUCCESS;
   stream->wait(number);
   return lost();
 }
 
-/// A synchronous copy; not counted by the faults, which are about what is measured.
+/// A synchronous copy. The fault settings do not count it, because they concern measured copies.
 CUresult copy_now(const Copy& copy) {
   if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
   if (copy.bytes == 0) return CUDA_SUCCESS;
-  if (copy.dst.wrong() || copy.src.wrong()) return CUDA_ERROR_INVALID_VALUE;
+  if (copy.dst.invalid() || copy.src.invalid()) return CUDA_ERROR_INVALID_VALUE;
   drain_blocking(current());
   const auto stream = stream_of(nullptr);
   stream->wait(stream->submit([copy] {
@@ -155,7 +155,7 @@ CUresult memcpy_dtoh(void* dst, CUdeviceptr src, size_t bytes) {
 
 namespace {
 
-/// Rows as one copy: what is wrong with it is wrong in its middle, or behind its first row.
+/// A copy of rows. Faults change a byte in its middle or after its first row.
 struct Pitched {
   size_t bytes, rows, planes;
   Side dst, src;
@@ -202,10 +202,10 @@ void make(const Pitched& copy) {
   end_copy();
 }
 
-CUresult wrong_with(const Pitched& copy) {
+CUresult status_of(const Pitched& copy) {
   const bool pageable = copy.dst.pageable() || copy.src.pageable();  // the fake has no staging for rows
-  return copy.rows_overlap() || copy.dst.wrong() || copy.src.wrong() || pageable ? CUDA_ERROR_INVALID_VALUE
-                                                                                 : CUDA_SUCCESS;
+  return copy.rows_overlap() || copy.dst.invalid() || copy.src.invalid() || pageable ? CUDA_ERROR_INVALID_VALUE
+                                                                                     : CUDA_SUCCESS;
 }
 
 CUDA_MEMCPY3D flat(const CUDA_MEMCPY2D& c) {
@@ -225,19 +225,19 @@ CUresult memcpy_2d_async(const CUDA_MEMCPY2D* copy, CUstream stream) {
   return memcpy_3d_async(&all, stream);
 }
 
-CUresult memcpy_3d_async(const CUDA_MEMCPY3D* asked, CUstream handle) {
+CUresult memcpy_3d_async(const CUDA_MEMCPY3D* requested, CUstream handle) {
   std::function<void()> work;
-  if (const CUresult status = work_of(*asked, work); status != CUDA_SUCCESS) return status;
+  if (const CUresult status = work_of(*requested, work); status != CUDA_SUCCESS) return status;
   const auto stream = stream_of(handle);
   if (!stream) return CUDA_ERROR_INVALID_HANDLE;
   stream->submit(std::move(work));
   return CUDA_SUCCESS;
 }
 
-CUresult work_of(const CUDA_MEMCPY3D& asked, std::function<void()>& work) {
+CUresult work_of(const CUDA_MEMCPY3D& requested, std::function<void()>& work) {
   if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
-  const auto copy = pitched(asked);
-  if (const CUresult status = wrong_with(copy); status != CUDA_SUCCESS) return status;
+  const auto copy = pitched(requested);
+  if (const CUresult status = status_of(copy); status != CUDA_SUCCESS) return status;
   work = [copy] { make(copy); };
   return CUDA_SUCCESS;
 }

@@ -1,4 +1,4 @@
-// Copies as a stream's thread makes them, also where a graph's launch queues them.
+// Copies that a stream's thread makes. Graph launches queue them too.
 #pragma once
 #include <cuda.h>
 
@@ -6,7 +6,7 @@
 
 namespace fake {
 
-/// What makes the copy, as far as it can be made; otherwise the error of the call that asks for it.
+/// Sets `work` to a function that makes the copy. Returns the error of the call if the copy is invalid.
 CUresult work_of(const CUDA_MEMCPY3D&, std::function<void()>& work);
 
 }  // namespace fake

@@ -1,12 +1,12 @@
-// What can be asked of the driver and its GPUs without a context.
+// Queries of the driver and its GPUs that need no context.
 #include <cstring>
 #include <map>
 
-#include "books.hpp"
 #include "calls.hpp"
 #include "context.hpp"
 #include "faults.hpp"
 #include "gpus.hpp"
+#include "leaks.hpp"
 #include "settings.hpp"
 
 namespace fake {
@@ -18,7 +18,7 @@ unsigned bus_of(CUdevice device) {
 
 struct Attribute {
   int value;
-  int since = 0;  // the first driver that knows it
+  int since = 0;  // the first driver version that has it
 };
 
 const std::map<CUdevice_attribute, Attribute>& h200() {
@@ -73,7 +73,7 @@ CUresult init(unsigned flags) {
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (settings().visible.empty()) return CUDA_ERROR_NO_DEVICE;
   set_initialized();
-  open_books();
+  report_leaks_at_exit();
   return CUDA_SUCCESS;
 }
 

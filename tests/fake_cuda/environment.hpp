@@ -1,5 +1,5 @@
-// Reading settings from the environment. A value that makes no sense ends the process with a sentence: a test with a
-// misspelt setting must not pass.
+// Reads settings from the environment. An invalid value ends the process with a message, so that a test with a misspelt
+// setting does not pass.
 #pragma once
 #include <cstdio>
 #include <cstdlib>
@@ -14,9 +14,9 @@ namespace fake {
   std::_Exit(70);
 }
 
-inline std::string text(const char* name, const std::string& otherwise = "") {
+inline std::string text(const char* name, const std::string& fallback = "") {
   const char* value = std::getenv(name);
-  return value ? value : otherwise;
+  return value ? value : fallback;
 }
 
 inline bool flag(const char* name) {
@@ -35,9 +35,9 @@ inline unsigned long long to_number(const char* name, const std::string& value, 
   refuse(name, value, "a number");
 }
 
-inline unsigned long long number(const char* name, unsigned long long otherwise) {
+inline unsigned long long number(const char* name, unsigned long long fallback) {
   const auto value = text(name);
-  return value.empty() ? otherwise : to_number(name, value);
+  return value.empty() ? fallback : to_number(name, value);
 }
 
 inline std::set<std::string> list(const char* name) {
@@ -48,11 +48,11 @@ inline std::set<std::string> list(const char* name) {
   return items;
 }
 
-/// "a:7" -> {"a", 7}; "a" -> {"a", otherwise}.
+/// "a:7" -> {"a", 7}; "a" -> {"a", fallback}.
 inline std::pair<std::string, unsigned long long> with_number(const char* name, const std::string& value,
-                                                              unsigned long long otherwise) {
+                                                              unsigned long long fallback) {
   const auto colon = value.find(':');
-  if (colon == std::string::npos) return {value, otherwise};
+  if (colon == std::string::npos) return {value, fallback};
   return {value.substr(0, colon), to_number(name, value.substr(colon + 1))};
 }
 

@@ -1,4 +1,4 @@
-// The driver's words for the statuses that the fake gives, or is told to give.
+// The driver's texts for the statuses that the fake returns by itself or by a setting.
 #include <map>
 #include <utility>
 
@@ -11,7 +11,7 @@ namespace {
   {                       \
     name, { #name, text } \
   }
-const std::map<CUresult, std::pair<const char*, const char*>>& words() {
+const std::map<CUresult, std::pair<const char*, const char*>>& texts() {
   static const auto* table = new std::map<CUresult, std::pair<const char*, const char*>>{
       ERROR(CUDA_SUCCESS, "no error"),
       ERROR(CUDA_ERROR_INVALID_VALUE, "invalid argument"),
@@ -54,8 +54,8 @@ const std::map<CUresult, std::pair<const char*, const char*>>& words() {
 #undef ERROR
 
 CUresult look_up(CUresult status, const char** answer, const char* std::pair<const char*, const char*>::* which) {
-  const auto found = words().find(status);
-  *answer = found == words().end() ? nullptr : found->second.*which;
+  const auto found = texts().find(status);
+  *answer = found == texts().end() ? nullptr : found->second.*which;
   return *answer ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 

@@ -19,8 +19,9 @@ std::atomic<int> sticky{CUDA_SUCCESS};
 std::atomic<bool> is_initialized{false};
 std::atomic<unsigned long long> hang_calls{0}, die_calls{0}, copies_begun{0}, copies_made{0};
 
-/// One line for a call, with the clock that the worker stamps by: a test sees what lies between two stamps, however slow the machine.
-void tell(const char* symbol) {
+/// Writes one line for a call with the time of the worker's clock. A test sees which calls lie between two stamps, also
+/// on a slow machine.
+void log_call(const char* symbol) {
   static std::mutex one_at_a_time;
   const std::lock_guard held{one_at_a_time};
   const std::chrono::duration<double> now = std::chrono::steady_clock::now().time_since_epoch();
@@ -31,7 +32,7 @@ void tell(const char* symbol) {
 }  // namespace
 
 CUresult enter(const char* symbol) {
-  if (!settings().calls.empty()) tell(symbol);
+  if (!settings().calls.empty()) log_call(symbol);
   if (settings().hang_symbol == symbol && hang_calls++ >= settings().hang_after)
     for (;;) pause();
   if (settings().die_symbol == symbol && die_calls++ >= settings().die_after) _exit(9);
@@ -44,7 +45,7 @@ CUresult enter(const char* symbol) {
 
 void lose(CUresult error) {
   int none = CUDA_SUCCESS;
-  sticky.compare_exchange_strong(none, error);  // the first one stays
+  sticky.compare_exchange_strong(none, error);  // the first error stays
 }
 
 CUresult lost() { return static_cast<CUresult>(sticky.load()); }

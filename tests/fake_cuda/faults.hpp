@@ -1,24 +1,24 @@
-// What goes wrong, and when: every call enters here, every copy is counted here.
+// Injects faults. Every call enters here, and every copy is counted here.
 #pragma once
 #include <cuda.h>
 
 namespace fake {
 
-/// At the start of a call: counts it, hangs or dawdles in it if that is wanted, and gives the error that sticks, if any.
+/// The start of a call: counts it, hangs, ends the process or waits by setting, and returns the sticky error, if any.
 [[nodiscard]] CUresult enter(const char* symbol);
 
-/// From now on every call fails with this.
+/// Makes every later call fail with this error.
 void lose(CUresult error);
-/// CUDA_SUCCESS, or what every call fails with. Calls that wait return it: what broke meanwhile is their answer.
+/// CUDA_SUCCESS or the sticky error. Calls that wait return it, because the error may occur while they wait.
 [[nodiscard]] CUresult lost();
 
 void set_initialized();
 [[nodiscard]] bool initialized();
 
 enum class Delivers { all, one_wrong_byte, one_byte_more, nothing };
-/// Counts a copy, by an engine or a kernel, that is about to be made, and takes the time that each takes at least.
+/// Counts a copy by an engine or a kernel before it is made, and waits for the minimum time of a copy.
 [[nodiscard]] Delivers begin_copy();
-/// The copy is made; the GPU may be lost now.
+/// Counts a copy after it was made. The GPU may be lost from here.
 void end_copy();
 
 }  // namespace fake

@@ -1,4 +1,4 @@
-// A kernel of a loaded module, and how a stream runs one.
+// A kernel of a loaded module, and how a stream runs it.
 #pragma once
 #include <cuda.h>
 
@@ -11,12 +11,12 @@ struct CUfunc_st {
   CUcontext context = nullptr;
   const fake::Prepare* prepare = nullptr;
   std::string name;
-  int most_shared_bytes = 48 << 10;
+  int max_shared_bytes = 48 << 10;
 };
 
 namespace fake {
 
-/// On a GPU that is lost nothing runs; a launch that fails loses it.
+/// A lost GPU runs nothing. A launch that fails loses the GPU.
 inline void run(const Launch& launch) {
   if (lost() != CUDA_SUCCESS) return;
   if (const CUresult status = launch(); status != CUDA_SUCCESS) lose(status);

@@ -1,4 +1,4 @@
-// The GPUs that the fake libraries show: H200s, alike in both libraries, so that a caller can match them by UUID.
+// The GPUs of the fake libraries: H200s with the same UUIDs in both libraries, so that a caller can match them.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -8,16 +8,16 @@
 
 namespace fake {
 
-constexpr int most_gpus = 8;
+constexpr int max_gpus = 8;
 constexpr unsigned long long h200_bytes = 150'754'820'096;
-constexpr int h200_shared_bytes = 227 << 10;  // of a block, where it asks for more than 48 KiB
+constexpr int h200_shared_bytes = 227 << 10;  // maximum of a block that requests more than 48 KiB
 constexpr const char* h200_name = "Fake H200";
 
-/// Bus numbers by CUDA ordinal, on purpose not sorted: CUDA's default order is not the order of the bus. The fake does
-/// not heed CUDA_DEVICE_ORDER, so that whoever wants bus order has to sort.
-constexpr std::array<unsigned, most_gpus> buses{0x9b, 0x1b, 0xdb, 0x43, 0xbb, 0x5c, 0xcb, 0x3b};
+/// Bus numbers by CUDA ordinal. They are unsorted because CUDA's default order is not the bus order. The fake ignores
+/// CUDA_DEVICE_ORDER, so a caller that needs bus order must sort.
+constexpr std::array<unsigned, max_gpus> buses{0x9b, 0x1b, 0xdb, 0x43, 0xbb, 0x5c, 0xcb, 0x3b};
 
-/// "0000:9B:00.0", as both libraries write it: upper case, unlike sysfs.
+/// "0000:9B:00.0". Both libraries use upper case, unlike sysfs.
 inline std::string pci_id(unsigned bus, int domain_digits = 4) {
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), "%0*X:%02X:00.0", domain_digits, 0u, bus);
@@ -41,7 +41,7 @@ inline std::string uuid_text(unsigned bus) {
   return text;
 }
 
-/// The first `count` GPUs in bus order, which is the order of NVML.
+/// The first `count` GPUs in bus order, the order of NVML.
 inline std::vector<unsigned> sorted_buses(int count) {
   std::vector<unsigned> sorted(buses.begin(), buses.begin() + count);
   std::sort(sorted.begin(), sorted.end());

@@ -1,5 +1,5 @@
-// GPU memory whose access is granted GPU by GPU: stream-ordered pools and virtual memory. A pool keeps what is freed until
-// it holds more than its threshold when a stream is waited for; memory is counted where it is made, not where it is mapped.
+// GPU memory with access granted per GPU: stream-ordered pools and virtual memory. A pool keeps freed memory up to its
+// threshold. Memory is counted at creation, not at mapping.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <map>
 
-#include "books.hpp"
 #include "calls.hpp"
 #include "context.hpp"
+#include "leaks.hpp"
 #include "memory.hpp"
 #include "settings.hpp"
 #include "sharing.hpp"
@@ -31,8 +31,8 @@ struct Made {  // by cuMemCreate
   CUdevice device = 0;
   unsigned long long bytes = 0;
   bool mapped = false, released = false;
-  int descriptor = -1;    // of the file in which it lies, where it can be exported
-  bool imported = false;  // it is another process's
+  int descriptor = -1;    // of the file that holds it, if it can be exported
+  bool imported = false;  // from another process
 };
 
 std::map<CUdevice, CUmemPoolHandle_st>& pools() {
@@ -43,11 +43,11 @@ std::map<CUmemGenericAllocationHandle, Made>& handles() {
   static auto* by_handle = new std::map<CUmemGenericAllocationHandle, Made>;
   return *by_handle;
 }
-std::map<unsigned long long, unsigned long long>& reserved() {  // bytes by where they begin
+std::map<unsigned long long, unsigned long long>& reserved() {  // bytes by start address
   static auto* ranges = new std::map<unsigned long long, unsigned long long>;
   return *ranges;
 }
-std::map<unsigned long long, CUmemGenericAllocationHandle>& mapped() {  // handles by where they are
+std::map<unsigned long long, CUmemGenericAllocationHandle>& mapped() {  // handles by address
   static auto* ranges = new std::map<unsigned long long, CUmemGenericAllocationHandle>;
   return *ranges;
 }
@@ -94,10 +94,10 @@ bool one_gpu(const CUmemLocation& location) {
 
 }  // namespace
 
-void count_granted(Books& books) {
-  for (const auto& [device, pool] : pools()) books["bytes that pools keep"] += kept_bytes(pool);
-  books["made by cuMemCreate"] += handles().size();
-  books["ranges of addresses"] += reserved().size();
+void count_granted(LeakCounts& counts) {
+  for (const auto& [device, pool] : pools()) counts["bytes kept by pools"] += kept_bytes(pool);
+  counts["made by cuMemCreate"] += handles().size();
+  counts["ranges of addresses"] += reserved().size();
 }
 
 unsigned long long granted_on(CUdevice device) {
@@ -111,13 +111,13 @@ unsigned long long granted_on(CUdevice device) {
 
 CUresult device_get_default_mem_pool(CUmemoryPool* pool, CUdevice device) {
   if (!is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
-  const std::lock_guard lock{world()};
+  const std::lock_guard lock{global_mutex()};
   *pool = &pool_of(device);
   return CUDA_SUCCESS;
 }
 
 CUresult mem_pool_set_attribute(CUmemoryPool wanted, CUmemPool_attribute attribute, void* value) {
-  const std::lock_guard lock{world()};
+  const std::lock_guard lock{global_mutex()};
   auto* pool = found(wanted);
   if (!pool || !value || attribute != CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) return CUDA_ERROR_INVALID_VALUE;
   pool->threshold = *static_cast<cuuint64_t*>(value);
@@ -125,7 +125,7 @@ CUresult mem_pool_set_attribute(CUmemoryPool wanted, CUmemPool_attribute attribu
 }
 
 CUresult mem_pool_set_access(CUmemoryPool wanted, const CUmemAccessDesc* access, size_t count) {
-  const std::lock_guard lock{world()};
+  const std::lock_guard lock{global_mutex()};
   auto* pool = found(wanted);
   if (!pool) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < count; ++i) {
@@ -137,7 +137,7 @@ CUresult mem_pool_set_access(CUmemoryPool wanted, const CUmemAccessDesc* access,
 }
 
 CUresult mem_pool_trim_to(CUmemoryPool wanted, size_t keep) {
-  const std::lock_guard lock{world()};
+  const std::lock_guard lock{global_mutex()};
   auto* pool = found(wanted);
   if (!pool) return CUDA_ERROR_INVALID_VALUE;
   trim(*pool, keep);
@@ -148,7 +148,7 @@ CUresult mem_alloc_async(CUdeviceptr* pointer, size_t bytes, CUstream handle) {
   if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
   if (!stream_of(handle)) return CUDA_ERROR_INVALID_HANDLE;
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-  const std::lock_guard lock{world()};
+  const std::lock_guard lock{global_mutex()};
   auto& pool = pool_of(current()->device);
   const auto fits =
       std::find_if(pool.kept.begin(), pool.kept.end(), [&](const Allocation& one) { return one.bytes == bytes; });
@@ -174,7 +174,7 @@ CUresult mem_free_async(CUdeviceptr pointer, CUstream handle) {
   const auto allocation = forget(pointer, Allocation::Kind::granted);
   if (!allocation) return CUDA_ERROR_INVALID_VALUE;
   stream->submit([allocation = *allocation] {
-    const std::lock_guard lock{world()};
+    const std::lock_guard lock{global_mutex()};
     auto& pool = pool_of(allocation.device);
     pool.used -= allocation.bytes;
     pool.kept.push_back(allocation);
@@ -196,7 +196,7 @@ CUresult mem_create(CUmemGenericAllocationHandle* handle, size_t bytes, const CU
   const bool exportable = prop->requestedHandleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   if (!exportable && prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
   if (exportable && settings().no_posix_fd) return CUDA_ERROR_NOT_SUPPORTED;
-  const std::lock_guard lock{world()};
+  const std::lock_guard lock{global_mutex()};
   if (bytes > settings().memory_bytes - allocated_on(prop->location.id)) return CUDA_ERROR_OUT_OF_MEMORY;
   *handle = next_handle();
   handles()[*handle] = {prop->location.id, bytes};
@@ -206,7 +206,7 @@ CUresult mem_create(CUmemGenericAllocationHandle* handle, size_t bytes, const CU
 
 CUresult mem_export_to_shareable_handle(void* exported, CUmemGenericAllocationHandle handle,
                                         CUmemAllocationHandleType type, unsigned long long flags) {
-  const std::lock_guard lock{world()};
+  const std::lock_guard lock{global_mutex()};
   const auto made = handles().find(handle);
   if (!exported || made == handles().end() || flags != 0 || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
       made->second.descriptor < 0)
@@ -223,7 +223,7 @@ CUresult mem_import_from_shareable_handle(CUmemGenericAllocationHandle* handle, 
   const auto backing = backing_of(descriptor);
   if (!handle || !backing || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || !is_device(backing->device))
     return CUDA_ERROR_INVALID_VALUE;
-  const std::lock_guard lock{world()};
+  const std::lock_guard lock{global_mutex()};
   *handle = next_handle();
   handles()[*handle] = {backing->device, backing->bytes};
   handles()[*handle].descriptor = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
@@ -232,7 +232,7 @@ CUresult mem_import_from_shareable_handle(CUmemGenericAllocationHandle* handle, 
 }
 
 CUresult mem_release(CUmemGenericAllocationHandle handle) {
-  const std::lock_guard lock{world()};
+  const std::lock_guard lock{global_mutex()};
   const auto made = handles().find(handle);
   if (made == handles().end() || made->second.released) return CUDA_ERROR_INVALID_VALUE;
   made->second.released = true;
@@ -244,14 +244,14 @@ CUresult mem_address_reserve(CUdeviceptr* pointer, size_t bytes, size_t, CUdevic
   if (bytes == 0 || bytes % granule || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   void* start = map_pages(bytes, MAP_NORESERVE);
   if (!start) return CUDA_ERROR_OUT_OF_MEMORY;
-  const std::lock_guard lock{world()};
+  const std::lock_guard lock{global_mutex()};
   *pointer = reinterpret_cast<CUdeviceptr>(start);
   reserved()[*pointer] = bytes;
   return CUDA_SUCCESS;
 }
 
 CUresult mem_address_free(CUdeviceptr pointer, size_t bytes) {
-  const std::lock_guard lock{world()};
+  const std::lock_guard lock{global_mutex()};
   const auto range = reserved().find(pointer);
   if (range == reserved().end() || range->second != bytes || mapped().contains(pointer))
     return CUDA_ERROR_INVALID_VALUE;
@@ -262,7 +262,7 @@ CUresult mem_address_free(CUdeviceptr pointer, size_t bytes) {
 
 CUresult mem_map(CUdeviceptr pointer, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
                  unsigned long long flags) {
-  const std::lock_guard lock{world()};
+  const std::lock_guard lock{global_mutex()};
   const auto range = reserved().find(pointer);
   const auto made = handles().find(handle);
   if (range == reserved().end() || made == handles().end() || offset != 0 || flags != 0 || bytes != range->second ||
@@ -279,7 +279,7 @@ CUresult mem_map(CUdeviceptr pointer, size_t bytes, size_t offset, CUmemGenericA
 
 CUresult mem_unmap(CUdeviceptr pointer, size_t bytes) {
   drain(nullptr);
-  const std::lock_guard lock{world()};
+  const std::lock_guard lock{global_mutex()};
   const auto at = mapped().find(pointer);
   if (at == mapped().end() || reserved()[pointer] != bytes || !forget(pointer, Allocation::Kind::granted))
     return CUDA_ERROR_INVALID_VALUE;
@@ -296,7 +296,7 @@ CUresult mem_unmap(CUdeviceptr pointer, size_t bytes) {
 CUresult mem_set_access(CUdeviceptr pointer, size_t bytes, const CUmemAccessDesc* access, size_t count) {
   const auto allocation = find(pointer, bytes);
   if (!allocation || allocation->kind != Allocation::Kind::granted) return CUDA_ERROR_INVALID_VALUE;
-  const std::lock_guard lock{world()};
+  const std::lock_guard lock{global_mutex()};
   for (size_t i = 0; i < count; ++i) {
     if (!one_gpu(access[i].location)) return CUDA_ERROR_INVALID_DEVICE;
     if (access[i].location.id != allocation->device && settings().no_peer) return CUDA_ERROR_INVALID_DEVICE;

@@ -1,12 +1,12 @@
-// Graphs, each node after at most one other: a launch queues them in the order in which they were added.
+// Graphs whose nodes each follow at most one other node. A launch queues the nodes in the order of their addition.
 #include <algorithm>
 #include <vector>
 
-#include "books.hpp"
 #include "calls.hpp"
 #include "context.hpp"
 #include "copies.hpp"
 #include "function.hpp"
+#include "leaks.hpp"
 #include "log.hpp"
 #include "stream.hpp"
 
@@ -31,12 +31,12 @@ Live<CUgraph_st>& graphs() {
   return *live;
 }
 
-Live<CUgraphExec_st>& ready() {
+Live<CUgraphExec_st>& executables() {
   static auto* live = new Live<CUgraphExec_st>;
   return *live;
 }
 
-/// Looks from the last one on: the node that another one follows was mostly added just before it.
+/// Searches from the end, because a node mostly follows the node that was added just before it.
 bool has_all(const CUgraph_st& graph, const CUgraphNode* nodes, size_t count) {
   return std::all_of(nodes, nodes + count, [&](CUgraphNode node) {
     return std::any_of(graph.nodes.rbegin(), graph.nodes.rend(),
@@ -44,13 +44,13 @@ bool has_all(const CUgraph_st& graph, const CUgraphNode* nodes, size_t count) {
   });
 }
 
-bool of_rows(const CUDA_MEMCPY3D& copy) { return copy.Height > 1 || copy.Depth > 1; }
+bool has_rows(const CUDA_MEMCPY3D& copy) { return copy.Height > 1 || copy.Depth > 1; }
 
 }  // namespace
 
-void count_graphs(Books& books) {
-  books["graphs"] += graphs().size();
-  books["graphs that are ready"] += ready().size();
+void count_graphs(LeakCounts& counts) {
+  counts["graphs"] += graphs().size();
+  counts["executable graphs"] += executables().size();
 }
 
 CUresult graph_create(CUgraph* graph, unsigned flags) {
@@ -70,7 +70,7 @@ CUresult graph_add_memcpy_node(CUgraphNode* node, CUgraph handle, const CUgraphN
   if (!has_all(*graph, after, count)) return CUDA_ERROR_INVALID_VALUE;
   auto made = std::make_unique<CUgraphNode_st>();
   if (const CUresult status = work_of(*copy, made->work); status != CUDA_SUCCESS) return status;
-  made->rows = of_rows(*copy);
+  made->rows = has_rows(*copy);
   *node = made.get();
   graph->nodes.push_back(std::move(made));
   return CUDA_SUCCESS;
@@ -94,26 +94,28 @@ CUresult graph_instantiate_with_flags(CUgraphExec* exec, CUgraph handle, unsigne
   auto made = std::make_shared<CUgraphExec_st>();
   for (const auto& node : graph->nodes) made->work.emplace_back(node.get(), node->work);
   *exec = made.get();
-  ready().add(std::move(made));
+  executables().add(std::move(made));
   log("graph", current(), std::to_string(graph->nodes.size()));
   return CUDA_SUCCESS;
 }
 
 CUresult graph_exec_memcpy_node_set_params(CUgraphExec handle, CUgraphNode node, const CUDA_MEMCPY3D* copy,
                                            CUcontext context) {
-  const auto exec = ready().find(handle);
+  const auto exec = executables().find(handle);
   if (!exec || !is_context(context)) return CUDA_ERROR_INVALID_VALUE;
   const auto found =
       std::find_if(exec->work.begin(), exec->work.end(), [&](const auto& known) { return known.first == node; });
-  if (found == exec->work.end() || node->rows || of_rows(*copy))
-    return CUDA_ERROR_INVALID_VALUE;  // neither may be of rows
+  if (found == exec->work.end() || node->rows || has_rows(*copy))
+    return CUDA_ERROR_INVALID_VALUE;  // neither the node nor the new copy may have several rows
   return work_of(*copy, found->second);
 }
 
-CUresult graph_exec_destroy(CUgraphExec exec) { return ready().remove(exec) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; }
+CUresult graph_exec_destroy(CUgraphExec exec) {
+  return executables().remove(exec) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
 
 CUresult graph_upload(CUgraphExec handle, CUstream stream_handle) {
-  const auto exec = ready().find(handle);
+  const auto exec = executables().find(handle);
   const auto stream = stream_of(stream_handle);
   if (!exec || !stream) return CUDA_ERROR_INVALID_VALUE;
   log("graph-upload", stream->context, std::to_string(exec->work.size()));
@@ -121,7 +123,7 @@ CUresult graph_upload(CUgraphExec handle, CUstream stream_handle) {
 }
 
 CUresult graph_launch(CUgraphExec handle, CUstream stream_handle) {
-  const auto exec = ready().find(handle);
+  const auto exec = executables().find(handle);
   const auto stream = stream_of(stream_handle);
   if (!exec || !stream) return CUDA_ERROR_INVALID_VALUE;
   log("graph-launch", stream->context, std::to_string(exec->work.size()));

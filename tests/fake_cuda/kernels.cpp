@@ -1,5 +1,5 @@
-// Doubles of core/platform/cuda/kernels/*.cu, with the same names and parameters. A GPU's threads are a loop here, so
-// the shape of a launch has no effect.
+// C++ versions of core/platform/cuda/kernels/*.cu, with the same names and parameters. Loops replace the GPU's threads,
+// so the shape of a launch has no effect.
 #include "kernels.hpp"
 
 #include <algorithm>
@@ -36,7 +36,7 @@ CUresult gate(CUcontext context, volatile unsigned* word, u64 timeout_ns, unsign
       std::atomic_thread_fence(std::memory_order_seq_cst);
       return CUDA_SUCCESS;
     }
-    std::this_thread::yield();  // the host that should open the gate may need this core
+    std::this_thread::yield();  // the host thread that opens the gate may need this core
   }
   return CUDA_SUCCESS;
 }
@@ -87,8 +87,8 @@ CUresult copy_rows(CUcontext context, char* to, const char* from, u64 row, u64 r
 }
 
 CUresult exchange(CUcontext context, char* to, const char* from, char* back_to, const char* back_from, u64 bytes) {
-  const auto there = copy(context, to, from, bytes);
-  return there == CUDA_SUCCESS ? copy(context, back_to, back_from, bytes) : there;
+  const auto status = copy(context, to, from, bytes);
+  return status == CUDA_SUCCESS ? copy(context, back_to, back_from, bytes) : status;
 }
 
 CUresult read(CUcontext context, const char* from, u64 bytes, u64* sum) {
@@ -219,7 +219,7 @@ CUresult chase(CUcontext context, u64* position, u64 steps) {
   return CUDA_SUCCESS;
 }
 
-/// Blocks come to every SM but the one that others hold (FAKE_CUDA_HELD_SM).
+/// Blocks run on every SM except the one that FAKE_CUDA_HELD_SM names.
 CUresult chase_on(CUcontext context, u64* position, u64 steps, unsigned sm, u64* turns, u64 turn) {
   if (!reachable(context, turns, sizeof *turns)) return CUDA_ERROR_ILLEGAL_ADDRESS;
   if (sm == settings().held_sm || *turns != turn) return CUDA_SUCCESS;
@@ -254,7 +254,7 @@ CUresult flags(CUcontext context, u64* set, u64 set_value, u64 set_step, const u
     if (!waits_first && sets) target = set_value + i * set_step;
     const auto start = std::chrono::steady_clock::now();
     for (unsigned polls = 1; source < wait_value + i * wait_step && lost() == CUDA_SUCCESS; ++polls) {
-      // The other side may need this core; but while both run, thousands of words go by in what a core is away for.
+      // The other side may need this core, but a yield can take the time of thousands of words.
       if (polls % 1024 == 0) std::this_thread::yield();
       if (std::chrono::steady_clock::now() - start <= std::chrono::nanoseconds{timeout_ns}) continue;
       *gave_up = wait_value + i * wait_step;
@@ -281,7 +281,7 @@ CUresult add_chain(CUcontext context, u64* word, u64 steps, unsigned system) {
   return add(context, word, steps, 0, system);
 }
 
-/// Reads the arguments by the types of the function's own parameters.
+/// Reads the arguments by the types of the function's parameters.
 template <class... A>
 Prepare by_types(CUresult (*kernel)(CUcontext, A...)) {
   return [kernel](CUcontext context, void** parameters) -> Launch {

@@ -1,4 +1,4 @@
-// The device code that the fake GPUs can run: C++ functions by kernel name.
+// The kernels of the fake GPUs: C++ functions by kernel name.
 #pragma once
 #include <cuda.h>
 
@@ -7,10 +7,10 @@
 
 namespace fake {
 
-/// A launch ready to run; its arguments have been copied. Gives what the GPU would report.
+/// A launch with copied arguments, ready to run. Returns the status that the GPU would report.
 using Launch = std::function<CUresult()>;
 
-/// Copies the arguments behind `parameters` for a launch in `context`. Null when the fake knows no such kernel.
+/// Copies the arguments in `parameters` for a launch in `context`. find_kernel returns null for an unknown kernel.
 using Prepare = std::function<Launch(CUcontext context, void** parameters)>;
 [[nodiscard]] const Prepare* find_kernel(const std::string& name);
 

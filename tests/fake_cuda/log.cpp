@@ -11,7 +11,7 @@ namespace fake {
 void log(const char* what, CUcontext where, const std::string& details) {
   if (settings().log.empty()) return;
   const auto gpu = static_cast<std::size_t>(settings().visible[static_cast<std::size_t>(where->device)]);
-  const std::lock_guard lock{world()};
+  const std::lock_guard lock{global_mutex()};
   std::ofstream{settings().log, std::ios::app} << what << ' ' << pci_id(buses[gpu]) << ' ' << details << '\n';
 }
 

@@ -1,5 +1,5 @@
-// What was queued: a line each in the file that FAKE_CUDA_LOG names, for tests that look at where a kernel runs, in which
-// shape, and what was filled before.
+// One line per queued operation in the file that FAKE_CUDA_LOG names. Tests check on which GPU a kernel runs, its
+// launch shape, and the fills before it.
 #pragma once
 #include <cuda.h>
 

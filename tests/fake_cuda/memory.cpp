@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "books.hpp"
 #include "calls.hpp"
 #include "context.hpp"
 #include "faults.hpp"
+#include "leaks.hpp"
 #include "log.hpp"
 #include "settings.hpp"
 #include "sharing.hpp"
@@ -31,7 +31,7 @@ void unmap(const Allocation& allocation) {
   if (allocation.descriptor >= 0) close(allocation.descriptor);
 }
 
-/// Whether so many bytes more may be page-locked.
+/// True if `bytes` more may be page-locked.
 bool may_pin(size_t bytes) {
   unsigned long long pinned = 0;
   for (const auto& [base, allocation] : allocations())
@@ -50,7 +50,7 @@ void* map_pages(size_t bytes, int flags) {
 void remember(const Allocation& allocation) { allocations()[allocation.base] = allocation; }
 
 std::optional<Allocation> forget(unsigned long long base, Allocation::Kind kind) {
-  const std::lock_guard lock{world()};
+  const std::lock_guard lock{global_mutex()};
   const auto found = allocations().find(base);
   if (found == allocations().end() || found->second.kind != kind) return {};
   const auto allocation = found->second;
@@ -60,7 +60,7 @@ std::optional<Allocation> forget(unsigned long long base, Allocation::Kind kind)
 
 unsigned long long move_pages(const Allocation& allocation, unsigned long long address, unsigned long long bytes,
                               int to) {
-  const std::lock_guard lock{world()};
+  const std::lock_guard lock{global_mutex()};
   auto& where = *allocation.where;
   unsigned long long moved = 0;
   for (auto page = (address - allocation.base) / managed_page; page * managed_page < address - allocation.base + bytes;
@@ -70,7 +70,7 @@ unsigned long long move_pages(const Allocation& allocation, unsigned long long a
 }
 
 std::optional<Allocation> find(unsigned long long address, unsigned long long bytes) {
-  const std::lock_guard lock{world()};
+  const std::lock_guard lock{global_mutex()};
   auto after = allocations().upper_bound(address);
   if (after == allocations().begin()) return {};
   const auto& allocation = (--after)->second;
@@ -78,11 +78,11 @@ std::optional<Allocation> find(unsigned long long address, unsigned long long by
   return allocation;
 }
 
-void count_memory(Books& books) {
+void count_memory(LeakCounts& counts) {
   constexpr const char* names[] = {
       "device memory", "host memory", "registered memory", "managed memory", "memory of pools and mappings",
       "opened memory"};
-  for (const auto& [base, allocation] : allocations()) ++books[names[static_cast<int>(allocation.kind)]];
+  for (const auto& [base, allocation] : allocations()) ++counts[names[static_cast<int>(allocation.kind)]];
 }
 
 bool reachable(CUcontext context, const void* address, unsigned long long bytes) {
@@ -91,19 +91,19 @@ bool reachable(CUcontext context, const void* address, unsigned long long bytes)
   if (allocation->kind == Allocation::Kind::managed && !allocation->advised->stays_for(context->device))
     move_pages(*allocation, address_of(address), bytes, context->device);
   if (allocation->kind == Allocation::Kind::granted) {
-    const std::lock_guard lock{world()};
+    const std::lock_guard lock{global_mutex()};
     return allocation->granted->contains(context->device);
   }
   if (allocation->kind == Allocation::Kind::opened) return allocation->by == context->device;
   if (!allocation->of_gpu() || allocation->device == context->device) return true;
-  const std::lock_guard lock{world()};
+  const std::lock_guard lock{global_mutex()};
   for (const CUcontext peer : context->peers)
     if (peer->device == allocation->device) return true;
   return false;
 }
 
 unsigned long long allocated_on(CUdevice device) {
-  const std::lock_guard lock{world()};
+  const std::lock_guard lock{global_mutex()};
   unsigned long long bytes = granted_on(device);
   for (const auto& [base, allocation] : allocations())
     if (allocation.kind == Allocation::Kind::device && allocation.device == device) bytes += allocation.bytes;
@@ -120,7 +120,7 @@ CUresult mem_get_info(size_t* free, size_t* total) {
 CUresult mem_alloc(CUdeviceptr* pointer, size_t bytes) {
   if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-  const std::lock_guard lock{world()};
+  const std::lock_guard lock{global_mutex()};
   if (bytes > settings().memory_bytes - allocated_on(current()->device)) return CUDA_ERROR_OUT_OF_MEMORY;
   const int descriptor = make_backing(bytes, current()->device);
   void* start = descriptor < 0 ? nullptr : map_backing(0, bytes, descriptor, false);
@@ -132,7 +132,7 @@ CUresult mem_alloc(CUdeviceptr* pointer, size_t bytes) {
   return CUDA_SUCCESS;
 }
 
-// Freeing waits for whatever may still use the memory, as the driver does.
+// Like the driver, freeing waits for all queued work, which may still use the memory.
 CUresult mem_free(CUdeviceptr pointer) {
   if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
   if (pointer == 0) return CUDA_SUCCESS;
@@ -149,7 +149,7 @@ CUresult mem_alloc_managed(CUdeviceptr* pointer, size_t bytes, unsigned flags) {
   if (bytes == 0 || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST)) return CUDA_ERROR_INVALID_VALUE;
   void* start = map_pages(bytes, MAP_NORESERVE);
   if (!start) return CUDA_ERROR_OUT_OF_MEMORY;
-  const std::lock_guard lock{world()};
+  const std::lock_guard lock{global_mutex()};
   auto where = std::make_shared<std::vector<int>>((bytes + managed_page - 1) / managed_page, on_host);
   remember({Allocation::Kind::managed, address_of(start), bytes, 0, std::move(where), std::make_shared<Advised>()});
   *pointer = address_of(start);
@@ -163,8 +163,8 @@ bool is_place(const CUmemLocation& at) {
   return at.type == CU_MEM_LOCATION_TYPE_HOST || at.type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
 }
 
-/// Whether pages of the range move: managed memory, or any where the GPUs reach that of the operating system.
-bool moves(unsigned long long range, unsigned long long bytes) {
+/// True if the pages of the range can move: managed memory, or any memory if GPUs reach system memory (HMM).
+bool can_move(unsigned long long range, unsigned long long bytes) {
   const auto allocation = find(range, bytes);
   return bytes > 0 && (allocation ? allocation->kind == Allocation::Kind::managed : settings().hmm);
 }
@@ -189,13 +189,13 @@ struct Piece {
 CUresult pieces_of(const CUdeviceptr* starts, const size_t* lengths, size_t count, std::vector<Piece>& pieces) {
   if (!starts || !lengths || count == 0) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < count; ++i) {
-    if (!moves(starts[i], lengths[i])) return CUDA_ERROR_INVALID_VALUE;
+    if (!can_move(starts[i], lengths[i])) return CUDA_ERROR_INVALID_VALUE;
     pieces.push_back({starts[i], lengths[i]});
   }
   return CUDA_SUCCESS;
 }
 
-/// Any content is right for what was discarded, so it gets another.
+/// Overwrites discarded pages, because no program may rely on their content.
 void discard_now(CUcontext context, const std::vector<Piece>& pieces) {
   if (lost() != CUDA_SUCCESS) return;
   unsigned long long bytes = 0;
@@ -234,7 +234,7 @@ CUresult mem_prefetch_async(CUdeviceptr range, size_t bytes, CUmemLocation to, u
   if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
   const auto stream = stream_of(handle);
   if (!stream) return CUDA_ERROR_INVALID_HANDLE;
-  if (flags != 0 || !moves(range, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  if (flags != 0 || !can_move(range, bytes)) return CUDA_ERROR_INVALID_VALUE;
   if (!is_place(to)) return CUDA_ERROR_INVALID_DEVICE;
   stream->submit([=, context = current()] { prefetch_now(context, range, bytes, to); });
   return CUDA_SUCCESS;
@@ -266,35 +266,35 @@ CUresult mem_discard_batch_async(CUdeviceptr* starts, size_t* lengths, size_t co
 CUresult mem_advise(CUdeviceptr range, size_t bytes, CUmem_advise advice, CUmemLocation at) {
   if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
   const auto allocation = find(range, bytes);
-  if (!moves(range, bytes) || !allocation) return CUDA_ERROR_INVALID_VALUE;
+  if (!can_move(range, bytes) || !allocation) return CUDA_ERROR_INVALID_VALUE;
   const bool accessed = advice == CU_MEM_ADVISE_SET_ACCESSED_BY || advice == CU_MEM_ADVISE_UNSET_ACCESSED_BY;
   if (!is_place(at) || (accessed && at.type == CU_MEM_LOCATION_TYPE_HOST_NUMA)) return CUDA_ERROR_INVALID_DEVICE;
   const int place = at.type == CU_MEM_LOCATION_TYPE_DEVICE ? at.id : on_host;
-  auto& told = *allocation->advised;
+  auto& advised = *allocation->advised;
   const char* words = nullptr;
   switch (advice) {
     case CU_MEM_ADVISE_SET_READ_MOSTLY:
-      told.mostly_read = true;
+      advised.mostly_read = true;
       words = "set read_mostly";
       break;
     case CU_MEM_ADVISE_UNSET_READ_MOSTLY:
-      told.mostly_read = false;
+      advised.mostly_read = false;
       words = "unset read_mostly";
       break;
     case CU_MEM_ADVISE_SET_PREFERRED_LOCATION:
-      told.preferred = place;
+      advised.preferred = place;
       words = "set preferred";
       break;
     case CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION:
-      told.preferred.reset();
+      advised.preferred.reset();
       words = "unset preferred";
       break;
     case CU_MEM_ADVISE_SET_ACCESSED_BY:
-      told.accessed_by.insert(place);
+      advised.accessed_by.insert(place);
       words = "set accessed_by";
       break;
     case CU_MEM_ADVISE_UNSET_ACCESSED_BY:
-      told.accessed_by.erase(place);
+      advised.accessed_by.erase(place);
       words = "unset accessed_by";
       break;
     default:
@@ -311,9 +311,9 @@ CUresult mem_host_alloc(void** address, size_t bytes, unsigned flags) {
   constexpr unsigned known = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
   if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
   if (bytes == 0 || (flags & ~known)) return CUDA_ERROR_INVALID_VALUE;
-  const std::lock_guard lock{world()};
+  const std::lock_guard lock{global_mutex()};
   if (!may_pin(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-  // Backed at once, under the caller's NUMA policy: that is what page-locking does.
+  // Page-locking backs the pages immediately, by the caller's NUMA policy.
   void* start = map_pages(bytes, MAP_POPULATE);
   if (!start) return CUDA_ERROR_OUT_OF_MEMORY;
   remember({Allocation::Kind::host, address_of(start), bytes});
@@ -335,7 +335,7 @@ CUresult mem_host_register(void* address, size_t bytes, unsigned flags) {
   constexpr unsigned known = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
   if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
   if (!address || bytes == 0 || (flags & ~known)) return CUDA_ERROR_INVALID_VALUE;
-  const std::lock_guard lock{world()};
+  const std::lock_guard lock{global_mutex()};
   const auto base = address_of(address);
   for (const auto& [begin, allocation] : allocations())
     if (begin < base + bytes && base < begin + allocation.bytes) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;

@@ -1,5 +1,5 @@
-// Modules: the real device code is taken apart far enough to know whether this GPU would run it, and which kernels it
-// holds. What a kernel does comes from kernels.cpp.
+// Modules. The real device code is parsed for its architecture and the names of its kernels. kernels.cpp has what the
+// kernels do.
 #include <elf.h>
 
 #include <algorithm>
@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "books.hpp"
 #include "calls.hpp"
 #include "context.hpp"
 #include "function.hpp"
 #include "gpus.hpp"
+#include "leaks.hpp"
 #include "log.hpp"
 #include "settings.hpp"
 #include "stream.hpp"
@@ -41,7 +41,7 @@ const T* at(const void* image, unsigned long long offset) {
   return reinterpret_cast<const T*>(static_cast<const char*>(image) + offset);
 }
 
-/// Where the architecture stands in the header's flags depends on the ABI: 7 up to sm_90, 8 from sm_100 on.
+/// The position of the architecture in the header's flags depends on the ABI: 7 up to sm_90, 8 for sm_100 and later.
 int arch_of(const Elf64_Ehdr& header) {
   constexpr int old_abi = 7;
   return header.e_ident[EI_ABIVERSION] <= old_abi ? header.e_flags & 0xFF : header.e_flags >> 8 & 0xFF;
@@ -75,7 +75,7 @@ Code read_ptx(const std::string& text) {
 
 bool is_ptx(const char* text) { return *text == '/' || *text == '.'; }
 
-/// Machine code runs on its own major version, from its minor on; PTX on everything from its architecture on.
+/// Machine code runs on its own major version with at least its minor version. PTX runs on its architecture or later.
 CUresult read(const void* image, Code& code) {
   const int gpu = settings().capability_major * 10 + settings().capability_minor;
   if (std::memcmp(image, ELFMAG, SELFMAG) == 0) {
@@ -90,7 +90,7 @@ CUresult read(const void* image, Code& code) {
 
 }  // namespace
 
-void count_modules(Books& books) { books["modules"] += modules().size(); }
+void count_modules(LeakCounts& counts) { counts["modules"] += modules().size(); }
 
 CUresult module_load_data(CUmodule* handle, const void* image) {
   if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
@@ -113,7 +113,7 @@ CUresult module_get_function(CUfunction* function, CUmodule handle, const char* 
   const auto* prepare = find_kernel(name);
   if (!prepare || std::find(module->kernels.begin(), module->kernels.end(), name) == module->kernels.end())
     return CUDA_ERROR_NOT_FOUND;
-  const std::lock_guard lock{world()};
+  const std::lock_guard lock{global_mutex()};
   module->functions.push_back(std::make_unique<CUfunc_st>(CUfunc_st{module->context, prepare, name}));
   *function = module->functions.back().get();
   return CUDA_SUCCESS;
@@ -124,20 +124,20 @@ CUresult func_set_attribute(CUfunction function, CUfunction_attribute attribute,
   if (!function) return CUDA_ERROR_INVALID_HANDLE;
   if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value < 0 || value > h200_shared_bytes)
     return CUDA_ERROR_INVALID_VALUE;
-  function->most_shared_bytes = value;
+  function->max_shared_bytes = value;
   return CUDA_SUCCESS;
 }
 
 CUresult launch_kernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                        unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream handle, void** parameters,
                        void** extra) {
-  constexpr unsigned most_threads = 1024;
+  constexpr unsigned max_threads = 1024;
   if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
   const unsigned long long blocks = 1ull * grid_x * grid_y * grid_z, threads = 1ull * block_x * block_y * block_z;
-  if (blocks == 0 || threads == 0 || threads > most_threads || extra) return CUDA_ERROR_INVALID_VALUE;
+  if (blocks == 0 || threads == 0 || threads > max_threads || extra) return CUDA_ERROR_INVALID_VALUE;
   const auto stream = stream_of(handle);
   if (!function || !stream || stream->context != function->context) return CUDA_ERROR_INVALID_HANDLE;
-  if (shared_bytes > static_cast<unsigned>(function->most_shared_bytes)) return CUDA_ERROR_INVALID_VALUE;
+  if (shared_bytes > static_cast<unsigned>(function->max_shared_bytes)) return CUDA_ERROR_INVALID_VALUE;
   log("launch", function->context,
       function->name + ' ' + std::to_string(blocks) + ' ' + std::to_string(threads) +
           (shared_bytes ? ' ' + std::to_string(shared_bytes) : ""));

@@ -1,4 +1,4 @@
-// The fake NVML: settings, start and end, the system, and which GPUs there are.
+// The fake NVML: settings, initialization and shutdown, the system, and the list of GPUs.
 #include "nvml.hpp"
 
 #include <array>
@@ -18,7 +18,7 @@ NvmlSettings read() {
   NvmlSettings s;
   s.cuda_version = static_cast<int>(number("FAKE_CUDA_VERSION", 13000));
   const auto gpus = number("FAKE_NVML_GPUS", number("FAKE_CUDA_GPUS", 2));
-  if (gpus > most_gpus) refuse("FAKE_NVML_GPUS", std::to_string(gpus), "a number up to 8");
+  if (gpus > max_gpus) refuse("FAKE_NVML_GPUS", std::to_string(gpus), "a number up to 8");
   s.gpus = static_cast<int>(gpus);
   s.memory_bytes = number("FAKE_CUDA_MEMORY", h200_bytes);
   s.init_error = static_cast<int>(number("FAKE_NVML_ERROR", 0));
@@ -34,8 +34,8 @@ NvmlSettings read() {
   const auto links = kinds.find(text("FAKE_NVML_LINKS", "switch"));
   if (links == kinds.end()) refuse("FAKE_NVML_LINKS", text("FAKE_NVML_LINKS"), "switch, direct or none");
   s.links = links->second;
-  const auto [mode, ordinal] = with_number("FAKE_CUDA_MODE", text("FAKE_CUDA_MODE", "default"), most_gpus);
-  if (ordinal < most_gpus) s.compute_mode_bus = buses[ordinal];
+  const auto [mode, ordinal] = with_number("FAKE_CUDA_MODE", text("FAKE_CUDA_MODE", "default"), max_gpus);
+  if (ordinal < max_gpus) s.compute_mode_bus = buses[ordinal];
   s.compute_mode = mode.starts_with("exclusive") ? 3 : mode == "prohibited" ? 2 : 0;
   s.no_peer = flag("FAKE_CUDA_NO_PEER");
   s.not_supported = list("FAKE_NVML_NOT_SUPPORTED");
@@ -65,7 +65,7 @@ const NvmlSettings& nvml_settings() {
 
 NvmlGpu* nvml_gpu(int index) {
   static auto* gpus = [] {
-    auto* made = new std::array<NvmlGpu, most_gpus>;
+    auto* made = new std::array<NvmlGpu, max_gpus>;
     for (int i = 0; const unsigned bus : sorted_buses(nvml_settings().gpus)) {
       (*made)[static_cast<std::size_t>(i)] = {i, bus};
       ++i;

@@ -1,5 +1,5 @@
-// What the files of the fake NVML share. NVIDIA's header is in no wheel that the build needs, so types are written out
-// as nvidia-ml-py has them.
+// Declarations of the fake NVML. No wheel that the build needs contains NVIDIA's header, so the types are written out
+// as in nvidia-ml-py.
 #pragma once
 #include <set>
 #include <string>
@@ -18,7 +18,7 @@ enum NvmlReturn : int {
 
 enum class Links { nvswitch, direct, none };
 
-/// How the fake NVML behaves, from FAKE_NVML_* and FAKE_CUDA_* (README.md has the table), read once.
+/// The settings of the fake NVML, read once from FAKE_NVML_* and FAKE_CUDA_* (table in README.md).
 struct NvmlSettings {
   int cuda_version = 13000;
   int gpus = 2;
@@ -26,32 +26,32 @@ struct NvmlSettings {
   int init_error = nvml_success;
   int lost_gpu = -1;
   unsigned long long throttle = 0;
-  unsigned pcie_generation = 5, pcie_width = 16;  // now; at most 5 and 16
+  unsigned pcie_generation = 5, pcie_width = 16;  // current values; at most 5 and 16
   Links links = Links::nvswitch;
   int compute_mode = 0;
-  unsigned compute_mode_bus = 0;  // of the one GPU in that mode; 0: all of them
+  unsigned compute_mode_bus = 0;  // bus of the only GPU in that mode; 0: all GPUs
   bool no_peer = false;
   std::set<std::string> not_supported;  // "function" or "function:code"
 };
 
 const NvmlSettings& nvml_settings();
 
-/// What a handle points to.
+/// The target of a handle.
 struct NvmlGpu {
   int index = 0;  // in bus order, as NVML counts
   unsigned bus = 0;
 };
 
-/// The index-th GPU, or null.
+/// The GPU of that index, or null.
 [[nodiscard]] NvmlGpu* nvml_gpu(int index);
 
-/// The answer that a function has to give whatever it is asked, or success: go on.
+/// The status that a function must return at its start; nvml_success: continue.
 [[nodiscard]] int nvml_enter(const char* function);
 [[nodiscard]] int nvml_enter(const char* function, const NvmlGpu*);
-/// The code that settings give a name, or success.
+/// The status that FAKE_NVML_NOT_SUPPORTED sets for a name, or nvml_success.
 [[nodiscard]] int nvml_refused(const std::string& name);
 
-/// What most functions are: a value for a GPU.
+/// The body of most functions: returns one value of a GPU.
 template <class T>
 int give(const char* function, const NvmlGpu* gpu, T* answer, T value) {
   const int status = nvml_enter(function, gpu);
@@ -61,7 +61,7 @@ int give(const char* function, const NvmlGpu* gpu, T* answer, T value) {
   return nvml_success;
 }
 
-/// Copies text with its end, if it fits.
+/// Copies the text with its terminator, if it fits.
 [[nodiscard]] int give_text(char* answer, unsigned size, const std::string& text);
 
 constexpr int bus_id_legacy_size = 16, bus_id_size = 32;

@@ -1,4 +1,4 @@
-// The fake NVML: one GPU, as an H200 under load answers. What an H200 in an x86 node does not support is not supported.
+// The fake NVML: values of one GPU, those of an H200 under load. It supports what an H200 in an x86 node supports.
 #include "gpus.hpp"
 #include "nvml.hpp"
 
@@ -75,7 +75,7 @@ NVML nvmlDeviceGetBAR1MemoryInfo(NvmlGpu* gpu, Bar1* memory) {
   return give(__func__, gpu, memory, {256ull << 30, 255ull << 30, 1ull << 30});
 }
 NVML nvmlDeviceGetMemoryBusWidth(NvmlGpu* gpu, unsigned* bits) { return give(__func__, gpu, bits, 6144u); }
-// Only where GPU memory is a NUMA node of its own (Grace).
+// Supported only if GPU memory is a NUMA node (Grace).
 NVML nvmlDeviceGetNumaNodeId(NvmlGpu*, unsigned*) { return nvml_not_supported; }
 NVML nvmlDeviceGetMemoryAffinity(NvmlGpu* gpu, unsigned words, unsigned long* mask, unsigned) {
   for (unsigned i = 1; i < words; ++i) mask[i] = 0;

@@ -1,5 +1,5 @@
-// The fake NVML: NVLink and what lies between two GPUs; 18 links of NVLink 4 each, to switches or straight to the
-// other GPUs.
+// The fake NVML: NVLink and the topology between two GPUs. Each GPU has 18 links of NVLink 4, to switches or directly
+// to the other GPUs.
 #include "gpus.hpp"
 #include "nvml.hpp"
 
@@ -7,7 +7,8 @@ using namespace fake;
 
 namespace {
 
-constexpr unsigned link_count = 18, link_mbps = 26'562, nvlink_4 = 5;  // NVML counts versions 2.2 and 3.1 too
+constexpr unsigned link_count = 18, link_mbps = 26'562,
+                   nvlink_4 = 5;  // as NVML counts, with 2.2 and 3.1
 constexpr unsigned first_switch_bus = 0x05, switches = 4, switch_device_id = 0x22a310de;
 enum Remote : unsigned { remote_gpu = 0, remote_switch = 2 };
 
@@ -41,7 +42,7 @@ int give_link(const char* function, const NvmlGpu* gpu, unsigned link, T* answer
   return status;
 }
 
-/// Direct links are dealt out evenly among the other GPUs.
+/// Direct links are distributed evenly over the other GPUs.
 const NvmlGpu& neighbour(const NvmlGpu& gpu, unsigned link) {
   const int others = nvml_settings().gpus - 1;
   const int other = static_cast<int>(link) % others;
@@ -125,7 +126,7 @@ int look_up(FieldValue& field) {
       break;
   }
   if (field.field < throughput_data_tx || field.field > throughput_raw_rx) return nvml_not_supported;
-  give_long(field, 0);  // KiB; nothing has crossed
+  give_long(field, 0);  // KiB: no traffic
   return nvml_success;
 }
 

@@ -1,5 +1,5 @@
-// A driver of the 470 series (CUDA 11.4), as far as a program of today gets with it: the version is told, and there is
-// a cuGetProcAddress of the older kind, but no cuGetProcAddress_v2.
+// A driver of the 470 series (CUDA 11.4). It reports its version and has the older cuGetProcAddress, but no
+// cuGetProcAddress_v2, so a current program stops there.
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 EXPORT int cuInit(unsigned) { return 0; }

@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* visible_name = "CUDA_VISIBLE_DEVICES";
 
-/// The real driver's rule: ordinals or UUIDs; the first that is unknown hides itself and all after it.
+/// The real driver's rule: ordinals or UUIDs; the first unknown entry hides itself and all later entries.
 std::vector<int> visible_gpus(int count) {
   std::vector<int> all;
   for (int i = 0; i < count; ++i) all.push_back(i);
@@ -37,7 +37,7 @@ void read_mode(Settings& s) {
   else if (mode != "default") refuse(name, mode, "default, exclusive, exclusive-free or prohibited");
 }
 
-/// "n", "n+" or "n+m": one copy, all from one on, or every mth from one on.
+/// "n": the nth copy; "n+": the nth and all later copies; "n+m": the nth and every mth after it.
 Copies read_copies(const char* name) {
   auto value = text(name);
   if (value.empty()) return {};
@@ -68,7 +68,7 @@ Settings read() {
   if (s.version < 12000)
     refuse("FAKE_CUDA_VERSION", std::to_string(s.version), "12000 or more (the library in old/ plays an older one)");
   const auto gpus = number("FAKE_CUDA_GPUS", 2);
-  if (gpus > most_gpus) refuse("FAKE_CUDA_GPUS", std::to_string(gpus), "a number up to 8");
+  if (gpus > max_gpus) refuse("FAKE_CUDA_GPUS", std::to_string(gpus), "a number up to 8");
   s.visible = visible_gpus(static_cast<int>(gpus));
   const auto capability = number("FAKE_CUDA_CAPABILITY", 90);
   s.capability_major = static_cast<int>(capability / 10);
@@ -110,7 +110,7 @@ Settings read() {
 }  // namespace
 
 const Settings& settings() {
-  static const Settings* kept = new Settings{read()};  // never destroyed: stream threads outlive main
+  static const Settings* kept = new Settings{read()};  // never destroyed, because stream threads outlive main
   return *kept;
 }
 

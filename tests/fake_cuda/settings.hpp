@@ -1,4 +1,4 @@
-// How the fake driver behaves, from FAKE_CUDA_* (README.md has the table), read once.
+// The settings of the fake driver, read once from FAKE_CUDA_* (table in README.md).
 #pragma once
 #include <cuda.h>
 
@@ -10,7 +10,7 @@ namespace fake {
 
 constexpr unsigned long long never = ~0ull;
 
-/// The copies that a fault befalls, counted from 1.
+/// The copies that a fault affects, counted from 1.
 struct Copies {
   unsigned long long first = never, last = 0, step = 1;
   [[nodiscard]] bool contain(unsigned long long number) const {
@@ -20,13 +20,13 @@ struct Copies {
 
 struct Settings {
   int version = 13000;
-  std::vector<int> visible;  // ordinals into `buses`, after CUDA_VISIBLE_DEVICES
+  std::vector<int> visible;  // ordinals into `buses`, filtered by CUDA_VISIBLE_DEVICES
   int capability_major = 9, capability_minor = 0;
   std::set<std::string> missing;
   unsigned long long memory_bytes = 0, pinned_bytes = never;
   CUcomputemode mode = CU_COMPUTEMODE_DEFAULT;
-  bool held_by_another = false;         // exclusive mode, and another process has the GPU
-  unsigned long long mode_gpu = never;  // the mode holds for this ordinal only
+  bool held_by_another = false;         // exclusive mode, and another process holds the GPU
+  unsigned long long mode_gpu = never;  // the only ordinal with this mode
   CUresult init = CUDA_SUCCESS;
   unsigned long long lost_after = never;
   CUresult lost_error = CUDA_ERROR_ECC_UNCORRECTABLE;
@@ -35,8 +35,7 @@ struct Settings {
   Copies corrupt, skip, overrun;
   std::string slow_symbol, slow_while;
   unsigned long long slow_us = 0, copy_us = 0;
-  std::string
-      slow_contexts;  // of a GPU in the order in which they are made, again and again; 'x': copies within it take longer
+  std::string slow_contexts;  // pattern over the contexts of a GPU, repeated; 'x': copies within the GPU take longer
   unsigned long long extra_us = 0;
   std::string refuse_symbol, die_symbol;
   CUresult refusal = CUDA_ERROR_NOT_PERMITTED;

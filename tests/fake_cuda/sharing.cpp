@@ -1,5 +1,6 @@
-// Memory of another process: IPC handles, and the descriptors of virtual memory (granted.cpp has what those stand for). An
-// IPC handle says where the exporting process has the file in which the memory lies: while it lives, others open it there.
+// Memory shared between processes: IPC handles, and the files behind exported virtual memory (granted.cpp). An IPC
+// handle names the descriptor, in the exporting process, of the file that holds the memory. Others can open it while
+// that process lives.
 #include "sharing.hpp"
 
 #include <fcntl.h>
@@ -13,9 +14,9 @@
 #include <string>
 #include <tuple>
 
-#include "books.hpp"
 #include "calls.hpp"
 #include "context.hpp"
+#include "leaks.hpp"
 #include "memory.hpp"
 #include "settings.hpp"
 #include "stream.hpp"
@@ -25,7 +26,7 @@ namespace {
 
 constexpr char name[] = "fake GPU memory";
 
-struct Label {  // behind the memory, in the file
+struct Label {  // in the file, after the memory
   char name[sizeof fake::name] = {};
   Backing backing;
 };
@@ -41,7 +42,7 @@ struct Opened {
   unsigned times = 0;
 };
 
-/// By the process and the descriptor of the handle, and the device that opened it: again, it gets the same address.
+/// By process and descriptor of the handle and by opening device. A second opening gets the same address.
 std::map<std::tuple<int, int, CUdevice>, Opened>& opened() {
   static auto* all = new std::map<std::tuple<int, int, CUdevice>, Opened>;
   return *all;
@@ -79,8 +80,8 @@ void* map_backing(unsigned long long at, unsigned long long bytes, int descripto
   return start == MAP_FAILED ? nullptr : start;
 }
 
-void count_opened(Books& books) {
-  for (const auto& [what, one] : opened()) books["openings of other processes' memory"] += one.times;
+void count_opened(LeakCounts& counts) {
+  for (const auto& [what, one] : opened()) counts["openings of other processes' memory"] += one.times;
 }
 
 CUresult ipc_get_mem_handle(CUipcMemHandle* handle, CUdeviceptr pointer) {
@@ -101,9 +102,9 @@ CUresult ipc_open_mem_handle(CUdeviceptr* pointer, CUipcMemHandle handle, unsign
   std::memcpy(&made, handle.reserved, sizeof made);
   if (!pointer || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS || std::memcmp(made.name, name, sizeof name) != 0)
     return CUDA_ERROR_INVALID_VALUE;
-  if (made.process == getpid()) return CUDA_ERROR_INVALID_CONTEXT;  // as the driver: a process does not open its own
+  if (made.process == getpid()) return CUDA_ERROR_INVALID_CONTEXT;  // like the driver: not its own handle
   const CUdevice by = current()->device;
-  const std::lock_guard lock{world()};
+  const std::lock_guard lock{global_mutex()};
   if (const auto again = opened().find({made.process, made.descriptor, by}); again != opened().end()) {
     ++again->second.times;
     *pointer = again->second.at;
@@ -129,7 +130,7 @@ CUresult ipc_open_mem_handle(CUdeviceptr* pointer, CUipcMemHandle handle, unsign
 CUresult ipc_close_mem_handle(CUdeviceptr pointer) {
   if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
   drain(nullptr);
-  const std::lock_guard lock{world()};
+  const std::lock_guard lock{global_mutex()};
   const auto found = std::find_if(opened().begin(), opened().end(), [&](const auto& one) {
     return one.second.at == pointer && std::get<2>(one.first) == current()->device;
   });

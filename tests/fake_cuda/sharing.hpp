@@ -1,4 +1,4 @@
-// GPU memory that processes share: what it lies in.
+// Files that hold GPU memory, so that processes can share it.
 #pragma once
 #include <cuda.h>
 
@@ -6,16 +6,16 @@
 
 namespace fake {
 
-/// A file without a name that holds a GPU's memory, and behind it whose it is; -1 where there is none. It is as sparse as
-/// address space.
+/// Creates a file without a name for a GPU's memory, with a label that names the GPU after it. Returns -1 on failure.
+/// The file is sparse.
 [[nodiscard]] int make_backing(unsigned long long bytes, CUdevice);
-/// What a descriptor holds that another process sent; nothing where it is no such file.
+/// The label of a file whose descriptor another process sent; nothing for any other file.
 struct Backing {
   unsigned long long bytes = 0;
   CUdevice device = 0;
 };
 [[nodiscard]] std::optional<Backing> backing_of(int descriptor);
-/// Maps it, at a reserved address or anywhere (0); null where that fails. `opened`: from another process.
+/// Maps the file at a reserved address, or at any address (0). Returns null on failure. `opened`: from another process.
 [[nodiscard]] void* map_backing(unsigned long long at, unsigned long long bytes, int descriptor, bool opened);
 
 }  // namespace fake

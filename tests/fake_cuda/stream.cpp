@@ -2,7 +2,7 @@
 
 #include <thread>
 
-#include "books.hpp"
+#include "leaks.hpp"
 
 void CUstream_st::start() {
   std::thread{[self = shared_from_this()] { self->work(); }}.detach();
@@ -59,8 +59,8 @@ void CUstream_st::work() {
 
 namespace fake {
 
-void count_streams(Books& books) {
-  streams().each([&](CUstream_st& stream) { books["streams"] += stream.context->legacy_stream.get() != &stream; });
+void count_streams(LeakCounts& counts) {
+  streams().each([&](CUstream_st& stream) { counts["streams"] += stream.context->legacy_stream.get() != &stream; });
 }
 
 Live<CUstream_st>& streams() {
@@ -78,7 +78,7 @@ std::shared_ptr<CUstream_st> make_stream(CUcontext context, unsigned flags) {
 
 std::shared_ptr<CUstream_st> stream_of(CUstream handle) {
   if (handle && handle != CU_STREAM_LEGACY) return streams().find(handle);
-  const std::lock_guard lock{world()};
+  const std::lock_guard lock{global_mutex()};
   const CUcontext context = current();
   if (!context) return nullptr;
   if (!context->legacy_stream) {

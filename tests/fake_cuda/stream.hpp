@@ -1,4 +1,4 @@
-// Streams: first in, first out, each with a thread of its own, so that what is queued is done behind the caller's back.
+// Streams: queues in first-in, first-out order. Each has its own thread, so queued work is asynchronous to the caller.
 #pragma once
 #include <cuda.h>
 
@@ -17,12 +17,12 @@ struct CUstream_st : std::enable_shared_from_this<CUstream_st> {
   std::atomic<unsigned long long> staged_bytes{0};  // queued copies between GPUs that go through the host
 
   void start();
-  /// Queues; gives the number to wait for.
+  /// Queues an operation. Returns the number to wait for.
   unsigned long long submit(std::function<void()>);
   void wait(unsigned long long number);
   void wait();  // for everything queued so far
   [[nodiscard]] bool idle();
-  /// The thread ends when the queue is empty; what is queued is still done, as in the real driver.
+  /// Ends the thread when the queue is empty. Like in the real driver, queued work is still done.
   void close();
 
  private:
@@ -54,11 +54,12 @@ namespace fake {
 
 Live<CUstream_st>& streams();
 [[nodiscard]] std::shared_ptr<CUstream_st> make_stream(CUcontext, unsigned flags);
-/// The stream behind a handle; null means the current context's legacy stream. Empty: no such stream.
+/// The stream of a handle. A null handle means the legacy stream of the current context. Returns null if it does not
+/// exist.
 [[nodiscard]] std::shared_ptr<CUstream_st> stream_of(CUstream);
-/// Waits for all that is queued in a context; null: in every context.
+/// Waits for all queued work of a context; null: of every context.
 void drain(CUcontext);
-/// Waits for those streams of a context that the legacy stream waits for.
+/// Waits for the streams of a context that synchronize with the legacy stream.
 void drain_blocking(CUcontext);
 
 }  // namespace fake

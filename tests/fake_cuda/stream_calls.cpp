@@ -1,11 +1,11 @@
-// Streams and events as the caller sees them.
+// The driver's calls for streams and events.
 #include <algorithm>
 #include <chrono>
 #include <thread>
 
-#include "books.hpp"
 #include "calls.hpp"
 #include "faults.hpp"
+#include "leaks.hpp"
 #include "memory.hpp"
 #include "stream.hpp"
 
@@ -37,7 +37,7 @@ bool satisfied(unsigned now, unsigned value, unsigned how) {
 
 }  // namespace
 
-void count_events(Books& books) { books["events"] += events().size(); }
+void count_events(LeakCounts& counts) { counts["events"] += events().size(); }
 
 CUresult stream_create(CUstream* stream, unsigned flags) {
   if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
@@ -73,7 +73,7 @@ CUresult stream_wait_event(CUstream handle, CUevent event_handle, unsigned flags
   const auto event = events().find(event_handle);
   if (!stream || !event) return CUDA_ERROR_INVALID_HANDLE;
   if (flags != CU_EVENT_WAIT_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
-  // The record as it is now: a later one of the same event does not hold this stream.
+  // The stream waits for the current record. A later record of the same event does not delay it.
   if (const auto record = event->record()) stream->submit([record] { record->done.wait(false); });
   return CUDA_SUCCESS;
 }

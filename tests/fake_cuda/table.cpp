@@ -1,4 +1,4 @@
-// Symbol, first version, function: what cuGetProcAddress finds, and the three symbols that dlsym finds.
+// The symbols that cuGetProcAddress finds, with first version and function, and the three symbols that dlsym finds.
 #include <cuda.h>
 #include <cudaTypedefs.h>
 
@@ -18,7 +18,7 @@ struct Name {
   constexpr Name(const char (&from)[n]) { std::copy_n(from, n, text); }
 };
 
-/// A call as the outside sees it: initialized, counted, and under the spell of whatever error sticks.
+/// An exported call: it requires initialization, is counted, and returns the sticky error, if any.
 template <Name name, auto function>
 struct Call;
 template <Name name, class... A, CUresult (*function)(A...)>
@@ -38,7 +38,7 @@ struct Row {
 
 #define ROW(symbol, version, function) \
   {#symbol, version, reinterpret_cast<void*>(static_cast<PFN_##symbol##_v##version>(&Call<#symbol, function>::call))}
-// Needs neither initialization nor a sound GPU.
+// A call that needs neither initialization nor a working GPU.
 #define PLAIN_ROW(symbol, version, function) \
   {#symbol, version, reinterpret_cast<void*>(static_cast<PFN_##symbol##_v##version>(&(function)))}
 
@@ -144,7 +144,7 @@ const Row rows[] = {
 #undef ROW
 #undef PLAIN_ROW
 
-/// The newest variant of those that this driver has and the caller's version allows.
+/// The newest variant that this driver has and the caller's version allows.
 const Row* newest(const char* symbol, int version, bool& known) {
   const Row* best = nullptr;
   for (const auto& row : rows) {

@@ -16,16 +16,25 @@ SCANNED = ("README.md", "Makefile", "CMakeLists.txt", "pyproject.toml")
 FOLDERS = (
     ".ci",
     "core/base",
+    "core/benchmarks",
+    "core/platform",
+    "core/platform/cuda",
+    "core/platform/cuda/kernels",
+    "core/platform/host",
+    "core/platform/sim",
+    "core/program",
     "core/worker",
     "machines",
-    "src/linkscope/report",
-    "src/linkscope/report/templates",
     "src/linkscope/plan",
     "src/linkscope/plan/papers",
+    "src/linkscope/report",
+    "src/linkscope/report/templates",
     "src/linkscope/run",
     "src/linkscope/runfile",
-    "tests/python",
+    "tests/core",
+    "tests/fake_cuda",
     "tests/gpu",
+    "tests/python",
 )
 SKIPPED = ("doctest.h", "_native", "__pycache__", "LICENSE", Path(__file__).name)
 

@@ -1,4 +1,4 @@
-#include "books.hpp"
+#include "leaks.hpp"
 
 #include <cstdlib>
 #include <fstream>
@@ -9,9 +9,9 @@
 namespace fake {
 namespace {
 
-void close_books() {
-  const std::lock_guard lock{world()};
-  Books left;
+void report_leaks() {
+  const std::lock_guard lock{global_mutex()};
+  LeakCounts left;
   for (auto* count : {count_memory, count_granted, count_opened, count_contexts, count_streams, count_events,
                       count_graphs, count_modules})
     count(left);
@@ -23,8 +23,8 @@ void close_books() {
 
 }  // namespace
 
-void open_books() {
-  static const bool once = [] { return settings().log.empty() || std::atexit(close_books) == 0; }();
+void report_leaks_at_exit() {
+  static const bool once = [] { return settings().log.empty() || std::atexit(report_leaks) == 0; }();
   (void)once;
 }
 
