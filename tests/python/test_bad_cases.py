@@ -132,7 +132,7 @@ def test_cached_memory_of_earlier_points_is_freed_for_later_ones(worker):
     for memory in ("pinned", "registered", "pinned"):
         works(pipe, h2d(memory, size=MIB, footprint=size))
     size = 110 * MIB
-    pipe, _ = opened(worker, CUDA_MEMORY=256 * MIB)  # flushing the L2 needs 120 MiB of it
+    pipe, _ = opened(worker, CUDA_MEMORY=160 * MIB)  # one buffer, and 2 MiB to flush the L2 with
     for case_of in (h2d, d2h, h2d):
         works(pipe, case_of(size=MIB, footprint=size))
 
@@ -149,8 +149,8 @@ def test_an_allocation_failure_on_a_gpu_names_the_gpu_and_the_cure(worker):
 
 @needs_fake
 def test_a_gpu_without_room_for_the_l2_flush_says_so(worker):
-    pipe, _ = opened(worker, CUDA_MEMORY=48 * MIB)
+    pipe, _ = opened(worker, CUDA_MEMORY=3 * MIB)
     error = failure(run(pipe, h2d()))
-    assert error["kind"] == "memory" and "no 120 MiB left on the GPU at " in error["message"]
+    assert error["kind"] == "memory" and "no 2 MiB left on the GPU at " in error["message"]
     assert "to flush its L2 with" in error["message"] and "ask for smaller sizes" in error["message"]
     works(pipe, H2H)
