@@ -54,6 +54,25 @@ def test_every_committed_run_fits_thirty_lines_of_any_width(path: Path) -> None:
         assert len(lines) <= MOST_LINES and max(map(len, lines)) <= width
 
 
+def test_the_slowest_path_is_named_by_its_share_of_the_peak_and_by_its_rate() -> None:
+    of_host = H2D.format("pageable", 1, LARGE)
+    made = run([
+        point(H2D.format("pinned", 0, LARGE), LARGE / 55.5e9, limit_gbps=58.4),
+        point(D2D.format(0, 1, LARGE), LARGE / 395e9, limit_gbps=478.0),
+        point(D2D.format(1, 0, LARGE), LARGE / 300e9, limit_gbps=478.0),
+        point(of_host, LARGE / 9.6e9, limit_gbps=58.4),
+    ])  # fmt: skip
+    expected = "Slowest   by % of peak gpu:1 → gpu:0, 300 (63 %); by rate numa:0 → gpu:1, 9.6 (pageable)"
+    assert expected in text_of(made)
+
+
+def test_a_bidirectional_total_is_compared_with_the_peaks_of_both_directions() -> None:
+    both = point(H2D.format("pinned", 0, LARGE).replace("false", "true"), LARGE / 30e9, limit_gbps=60.0)
+    back = point(f"d2h/ce/gpu:0.device->numa:0.pinned/{LARGE}?mode=batched", LARGE / 30e9, limit_gbps=40.0)
+    (row,) = [row for row in headline_rows(run([both, back])) if row.bidirectional]
+    assert row.bidirectional and row.bidirectional.peaks == (100.0,)
+
+
 def test_simulated_runs_are_marked_in_the_first_line() -> None:
     assert text_of(run([])).startswith("MODELLED")
     assert "MODELLED" not in text_of(run([], modelled=False))
@@ -148,7 +167,8 @@ def test_rising_error_counters_are_one_warning() -> None:
     gained = {"gpu:0": {"nvlink_crc_data": 6356}, "gpu:1": {"nvlink_crc_data": 7211}}
     object.__setattr__(made, "end", End(wall_s=1.0, complete=True, counts={}, gained=gained))
     text = text_of(made)
-    assert "WARNING   NVLink CRC errors rose on both GPUs (6356 to 7211). No GPU stands out." in text
+    said = "NVLink CRC errors rose on both GPUs, by 6356 to 7211 a GPU. The counts are even, so no link is suspect."
+    assert said in " ".join(text.split())
     assert "1 warning." in text
 
 

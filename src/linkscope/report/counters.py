@@ -39,11 +39,11 @@ def _finding(name: str, counts: dict[str, int], gpus: int) -> Finding:
     low, high = min(counts.values()), max(counts.values())
     everywhere = "both GPUs" if gpus == 2 else f"all {gpus} GPUs"
     where = everywhere if len(counts) == gpus > 1 else places_text(counts)
-    numbers = f"{low} to {high}" if low != high else str(low)
-    text = f"{_NAMES.get(name, name)} rose on {where} ({numbers})."
+    numbers = f"{low} to {high} a GPU" if low != high else f"{low} a GPU" if len(counts) > 1 else str(low)
+    text = f"{_NAMES.get(name, name)} rose on {where}, by {numbers}."
     if name in _LOST:
         return Finding("errors", f"{text} Data or links were lost: check the GPUs before you use this run.", ())
     if len(counts) > 1:
         most = max(counts, key=lambda gpu: counts[gpu])
-        text += " No GPU stands out." if high <= _EVEN * low else f" {most} has the most."
+        text += " The counts are even, so no link is suspect." if high <= _EVEN * low else f" {most} has the most."
     return Finding("repeats", text, ())

@@ -7,11 +7,11 @@ with a warning are not headlines either.
 
 import re
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from linkscope.advise import plain
-from linkscope.model.curves import Estimate, Path, measured_flows, path_of, rate_of, share_of, total_of
+from linkscope.model.curves import Estimate, Path, measured_flows, path_of, rate_of, total_of
 from linkscope.model.rounds import rounds_of
 from linkscope.report.trust import has_warning, inherited, missed
 from linkscope.runfile import Point, Run
@@ -31,16 +31,22 @@ _ORDINARY = frozenset({"mode", "bidirectional", "peer", "initiator", "after", "c
 _MEMORIES = ("pinned", "registered", "pageable")
 _USUAL = ("", *_MEMORIES, "pageable→pinned", "pinned→pageable")
 _MOST_ROWS = 3  # rows for one memory kind; a larger number of classes becomes one row with a range
+Peaks = Mapping[tuple[str, str, str], float]  # GB/s by source, destination and peer access
 _LINKS = {"nvlink": "NVLink", "pcie": "PCIe", "smp": "SMP", "upi": "UPI", "qpi": "QPI", "infiniband": "InfiniBand"}
 
 
 @dataclass(frozen=True)
 class Rates:
-    """The best points of a row, one for each path, and their rates in GB/s."""
+    """The best points of a row, one for each path, and their rates in GB/s.
+
+    `unstable`: the lowest and highest rate over rounds and paths; None if the paths are stable. `peaks`: what the
+    hardware allows for each value, in GB/s; None where it is unknown.
+    """
 
     points: tuple[Point, ...]
     values: tuple[float, ...]
-    unstable: tuple[float, float] | None  # lowest and highest rate over rounds and paths; None if the paths are stable
+    unstable: tuple[float, float] | None
+    peaks: tuple[float | None, ...]
 
     @property
     def median(self) -> float:
@@ -55,7 +61,7 @@ class Rates:
     @property
     def shares(self) -> tuple[float, float] | None:
         """The lowest and highest fraction of the peak; None where a path has no known peak."""
-        shares = [share for point in self.points if (share := share_of(point)) is not None]
+        shares = [value / peak for value, peak in zip(self.values, self.peaks, strict=True) if peak]
         return (min(shares), max(shares)) if len(shares) == len(self.points) else None
 
     @property
@@ -111,7 +117,7 @@ def headline_points(points: Iterable[Point]) -> list[Point]:
 def headline_rows(run: Run) -> list[RateRow]:
     """Rows in the order of `COPIES`. Less common memory kinds appear only if nothing else was measured."""
     plain = [point for point in run.points if is_headline(point) and total_of(point) is not None]
-    classes = path_classes(run)
+    classes, peaks = path_classes(run), peaks_of(run.points)
     rows: list[RateRow] = []
     for benchmark, where in COPIES.items():
         of_direction = _preferred([point for point in plain if point.benchmark == benchmark])
@@ -119,7 +125,7 @@ def headline_rows(run: Run) -> list[RateRow]:
         for point in of_direction:
             groups.setdefault((host_memory(point), point.params.get("peer", "")), []).append(point)
         for (memory, peer), points in sorted(groups.items(), key=lambda item: _order(*item[0])):
-            rows += _rows(where, memory, peer, points, classes)
+            rows += _rows(where, memory, peer, points, classes, peaks)
     return rows
 
 
@@ -151,6 +157,23 @@ def host_memory(point: Point) -> str:
     if point.benchmark in ("h2d", "d2h"):
         return point.src_memory if point.benchmark == "h2d" else point.dst_memory
     return "" if point.src_memory == "device" else point.src_memory
+
+
+def peaks_of(points: Iterable[Point]) -> Peaks:
+    """What the hardware allows in each direction."""
+    return {
+        (point.src, point.dst, point.params.get("peer", "")): point.limit_gbps
+        for point in points
+        if point.limit_gbps and not path_of(point).joint
+    }
+
+
+def _peak(point: Point, peaks: Peaks) -> float | None:
+    """The peak of a point's rate; of a bidirectional total, the sum of both directions'."""
+    if not point.limit_gbps or path_of(point).joint:
+        return None
+    back = (point.dst, point.src, point.params.get("peer", ""))
+    return point.limit_gbps + (peaks.get(back, point.limit_gbps) if point.bidirectional else 0.0)
 
 
 def round_rates(point: Point) -> tuple[float, float] | None:
@@ -189,7 +212,9 @@ def _order(memory: str, peer: str) -> tuple[bool, int, str]:
     return peer == "off", known, memory
 
 
-def _rows(where: str, memory: str, peer: str, points: Sequence[Point], classes: dict[str, str]) -> list[RateRow]:
+def _rows(
+    where: str, memory: str, peer: str, points: Sequence[Point], classes: dict[str, str], peaks: Peaks
+) -> list[RateRow]:
     single = best_points(point for point in points if not point.bidirectional)
     double = best_points((point for point in points if point.bidirectional), total_of)
     groups: dict[object, list[Path]] = {}
@@ -203,7 +228,9 @@ def _rows(where: str, memory: str, peer: str, points: Sequence[Point], classes: 
     firsts = [(single or double).get(cluster[0]) or double[cluster[0]] for cluster in clusters]
     labels = _labels(memory, peer, firsts)
     return [
-        RateRow(where, label, tuple(cluster), rates_of(cluster, single, rate_of), rates_of(cluster, double, total_of))
+        RateRow(
+            where, label, tuple(cluster), rates_of(cluster, single, rate_of), rates_of(cluster, double, total_of, peaks)
+        )
         for label, cluster in zip(labels, clusters, strict=True)
     ]
 
@@ -242,17 +269,20 @@ def _merged(
     return merged
 
 
-def rates_of(paths: Iterable[Path], best: dict[Path, Point], rate: Callable[[Point], Estimate | None]) -> Rates | None:
-    """The rates of the paths that have a best point. None if no path has one."""
+def rates_of(
+    paths: Iterable[Path], best: dict[Path, Point], rate: Callable[[Point], Estimate | None], peaks: Peaks | None = None
+) -> Rates | None:
+    """The rates of the paths that have a best point. None if no path has one. `peaks`: as from peaks_of()."""
     points = tuple(best[path] for path in paths if path in best)
     if not points:
         return None
     values = tuple(of.value if (of := rate(point)) else 0.0 for point in points)
+    allowed = tuple(_peak(point, peaks or {}) for point in points)
     scattered = [point for point in points if is_unstable(point)]
     if 2 * len(scattered) < len(points):
-        return Rates(points, values, None)
+        return Rates(points, values, None, allowed)
     ends = [pair for point in points if (pair := round_rates(point)) is not None]
-    return Rates(points, values, (min(low for low, _ in ends), max(high for _, high in ends)))
+    return Rates(points, values, (min(low for low, _ in ends), max(high for _, high in ends)), allowed)
 
 
 def _link(point: Point) -> str:

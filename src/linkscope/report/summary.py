@@ -16,6 +16,7 @@ from linkscope.report.summary_lines import (
     pointers,
     recommendations_text,
     shared_text,
+    slowest_text,
 )
 from linkscope.report.terminal import BAD, HEAD, NOTABLE, Line, line_width, printable, render, wrap
 from linkscope.report.trust import SIGN
@@ -64,9 +65,10 @@ def _sections(run: Run, width: int) -> Iterable[_Section]:
         yield _Section(0, (Line(""), *_table(rows, width)))
     else:
         yield _Section(0, tuple(_other_rates(run, width)))
+    yield _Section(1, tuple(_labelled("Slowest", slowest_text(run, rows), width)))
     yield _Section(5, tuple(_labelled("Managed", managed_text(run), width)))
     yield _Section(3, tuple(_labelled("Latency", latency_text(run), width)))
-    yield _Section(4, tuple(_labelled("Half peak", half_peak_text(run), width)))
+    yield _Section(6, tuple(_labelled("Half peak", half_peak_text(run), width)))
     yield _Section(2, tuple(_labelled("All GPUs", joint_text(run), width)))
     yield _Section(3, tuple(_labelled("Shared", shared_text(run), width)))
     warned = warnings(run)

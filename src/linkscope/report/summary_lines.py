@@ -3,17 +3,18 @@
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from linkscope.advise import worthwhile
 from linkscope.model.curves import MODE, path_of, rate_of, total_of
 from linkscope.model.text import count_text
 from linkscope.report.findings import findings
-from linkscope.report.headline import COPIES, Rates, best_points, headline_rows, is_headline, rates_of
+from linkscope.report.headline import COPIES, RateRow, Rates, best_points, headline_rows, is_headline, rates_of
 from linkscope.report.managed import managed_rates
 from linkscope.report.outcome import STATUS_WORDS, problems, suite_text, took_text
 from linkscope.report.shared import group_text, shares
 from linkscope.report.terminal import HEAD, NOTABLE, Line, printable, wrap
-from linkscope.report.trust import SIGN, has_warning
+from linkscope.report.trust import SIGN, has_warning, missed
 from linkscope.runfile import Point, Run
 from linkscope.units import format_bytes
 
@@ -56,6 +57,53 @@ def machine_text(run: Run) -> str:
     if links and links[0].get("version"):
         parts.append(f"NVLink {str(links[0]['version']).removesuffix('.0')}")
     return ", ".join(parts)
+
+
+def slowest_text(run: Run, rows: Sequence[RateRow]) -> str:
+    """'by % of peak gpu:2 → gpu:1, 391 (82 %); by rate gpu:3 → numa:0, 5.11 (managed)'.
+
+    Links have different peaks, so both are given. Copies within one place use no link and do not count.
+    """
+    copies = [
+        _Best(point, row.memory, value, value / peak if peak else None)
+        for row in rows
+        if row.unidirectional is not None
+        for point, value, peak in _with_peaks(row.unidirectional)
+        if point.src != point.dst
+    ]
+    managed = [
+        _Best(point, "managed", value, None)
+        for rates in managed_rates(run).values()
+        for point, value, _ in _with_peaks(rates)
+    ]
+    direct = [one for one in copies if one.share is not None and one.memory not in ("pageable", "peer off")]
+    parts = []
+    if direct:
+        slow = min(direct, key=lambda one: one.share or 0.0)
+        parts.append(f"by % of peak {slow.text} ({100 * (slow.share or 0.0):.0f} %)")
+    if copies or managed:
+        slow = min(copies + managed, key=lambda one: one.gbps)
+        parts.append(f"by rate {slow.text}" + (f" ({slow.memory})" if slow.memory else ""))
+    return "; ".join(parts)
+
+
+@dataclass(frozen=True)
+class _Best:
+    """The best point of one path and memory kind: its rate in GB/s, and its share of the peak if that is known."""
+
+    point: Point
+    memory: str
+    gbps: float
+    share: float | None
+
+    @property
+    def text(self) -> str:
+        """'numa:0 → gpu:3, 55.1'."""
+        return f"{self.point.src} → {self.point.dst}, {SIGN if missed(self.point) else ''}{self.gbps:.3g}"
+
+
+def _with_peaks(rates: Rates) -> Iterable[tuple[Point, float, float | None]]:
+    return zip(rates.points, rates.values, rates.peaks, strict=True)
 
 
 def managed_text(run: Run) -> str:
@@ -150,7 +198,7 @@ def pointers(run: Run) -> list[str]:
     """The commands that print more."""
     count = len(findings(run))
     anomalies = f"{count} anomalies and " if count > 1 else "1 anomaly and " if count else ""
-    found = [f"{anomalies}all tables: `linkscope report RUN --summary=full`; a page: `linkscope report RUN`"]
+    found = [f"{anomalies}all tables: add `--summary=full`; a page: `linkscope report RUN`"]
     plan = run.header.plan
     if plan.get("suite") == "nvbandwidth":
         found.append("`linkscope report RUN --nvbandwidth` prints nvbandwidth's tables")
