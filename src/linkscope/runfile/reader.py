@@ -10,10 +10,10 @@ from pathlib import Path
 import msgspec
 
 from linkscope.errors import UserError
+from linkscope.runfile.content import GZIP_MAGIC
 from linkscope.runfile.schema import SCHEMA, ContextsTally, End, Header, Point, Record, Resume, Round
 
 _DECODER = msgspec.json.Decoder(Record)
-_GZIP_MAGIC = b"\x1f\x8b"
 
 
 @dataclass(frozen=True)
@@ -142,10 +142,10 @@ def _opened(where: Path) -> io.BufferedReader:
 
 def _content(where: Path, file: io.BufferedReader) -> tuple[io.BufferedReader, bool, list[str]]:
     """Returns the content of the file, whether it is compressed, and warnings."""
-    start = file.peek(len(_GZIP_MAGIC))
+    start = file.peek(len(GZIP_MAGIC))
     if not start:
         raise UserError(f"{where} is empty. Measure again with `linkscope run`")
-    if not start.startswith(_GZIP_MAGIC):
+    if not start.startswith(GZIP_MAGIC):
         return file, False, []
     content, warnings = _unzipped(where, file.read())
     return io.BufferedReader(io.BytesIO(content)), True, warnings
