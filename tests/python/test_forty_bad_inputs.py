@@ -1,4 +1,4 @@
-"""Forty more bad inputs over all commands: damaged files, other formats, full disks, closed pipes and impossible values.
+"""Forty more bad inputs over all commands: damaged files, other formats, full disks, closed pipes, impossible values.
 
 Each ends with its exit code and the words that name the reason, without a traceback, and no file changes.
 """
@@ -108,7 +108,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "plan.jsonl": headed(plan=head["plan"] | {"classes": 5}), "headeronly.jsonl": lines[0],
         "text.toml": model.replace(line, 'cpus = "many"', 1), "nan.toml": model.replace(f"v = {value}", "v = nan", 1),
         "twice.toml": model.replace("[machine]", '[machine]\nname = "a"\nname = "b"', 1),
-        "bare.toml": '[machine]\nname = "x"\ntitle = "x"\n', "places.toml": model.replace(places, places + ', "numa:0"', 1),
+        "bare.toml": '[machine]\nname = "x"\ntitle = "x"\n',
+        "places.toml": model.replace(places, places + ', "numa:0"', 1),
         "notes.txt": "notes",
     }  # fmt: skip
     for name, content in files.items():

@@ -201,7 +201,8 @@ def _header(where: Path, content: io.BufferedReader) -> tuple[Header, int]:
         raise UserError(f"{not_a_run}: its first line is not a run record. {hint}")
     if kind.schema != SCHEMA:
         raise UserError(
-            f"{where} has schema {kind.schema!r}, but this linkscope reads schema {SCHEMA}. Use the version that wrote it"
+            f"{where} has schema {kind.schema!r}, but this linkscope reads schema {SCHEMA}. "
+            "Use the version that wrote it"
         )
     try:
         header = msgspec.json.decode(line, type=Header)
