@@ -1,6 +1,7 @@
 """No command overwrites a measured run, whatever the name of the run file is."""
 
 import gzip
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -60,3 +61,12 @@ def test_a_file_that_holds_no_run_cannot_be_continued(tmp_path: Path, capsys: py
     assert main(["run", "h2d", "--machine", "h200x1", "--sizes", "8", "-q", "-o", str(other)]) == 2
     said = capsys.readouterr().err
     assert "It holds no run" in said and "--resume" not in said and other.read_text() == "notes"
+
+
+def test_model_prints_the_machine_file_alone_and_its_progress_on_standard_error(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    results = Path(__file__).parents[2] / "results"
+    assert main(["model", str(results / "h200x1-quick.jsonl.gz"), "-o", "-"]) == 0
+    out, err = capfd.readouterr()
+    assert "machine" in tomllib.loads(out) and err.startswith("linkscope: fitting ")
