@@ -10,12 +10,12 @@ from pathlib import Path
 
 from linkscope.errors import UserError
 from linkscope.runfile import PointId
-from linkscope.units import parse_bytes
+from linkscope.units import MOST_BYTES, parse_bytes
 
 KINDS = {"h2d": "host to GPU", "d2h": "GPU to host", "d2d": "GPU to GPU", "local": "within a GPU"}
 _MEMORIES = ("pinned", "pageable", "registered")
 _WORDS = (*_MEMORIES, "peer=off", "batched")
-MOST_BYTES = 1 << 40
+_MOST_SHOWN = 60  # characters of a line in a message: a file of another format may have lines of any length
 _LINE = re.compile(r"(\S+)\s*->\s*(\S+)\s+(\S+)(?:\s+x\s*(\d+))?((?:\s+\S+)*)")
 
 
@@ -73,7 +73,8 @@ def point_ids(parts: list[Part]) -> list[str]:
 def _transfer(text: str) -> Transfer:
     match = _LINE.fullmatch(text)
     if match is None:
-        raise ValueError(f"'{text}' is no transfer: write it like numa:0 -> gpu:0 4MiB x 100")
+        shown = text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
+        raise ValueError(f"'{shown}' is no transfer: write it like numa:0 -> gpu:0 4MiB x 100")
     src, dst, size_text, count_text, rest = match.groups()
     size, count, words = parse_bytes(size_text), int(count_text or "1"), rest.split()
     if size is None:

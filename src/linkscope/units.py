@@ -6,7 +6,8 @@ import re
 _SIZES = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
 _SIZES |= {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _DURATION = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60.0, "m": 60.0, "h": 3600.0}
-_NUMBER = r"\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
+_NUMBER = r"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
+MOST_BYTES = 1 << 40  # the largest size of an operation
 
 
 def format_bytes(count: int) -> str:
@@ -95,7 +96,7 @@ def parse_bytes(text: str) -> int | None:
     if match is None or match[2].upper() not in _SIZES:
         return None
     count = float(match[1]) * _SIZES[match[2].upper()]
-    return int(count) if count == int(count) else None
+    return int(count) if count.is_integer() else None
 
 
 def parse_sizes(text: str) -> list[int] | None:
@@ -110,6 +111,13 @@ def parse_sizes(text: str) -> list[int] | None:
             return None
         found += [low << power for power in range((high // low).bit_length())]
     return list(dict.fromkeys(found))
+
+
+def parse_whole(text: str, least: int, most: int) -> int | None:
+    """'12' as a number; None for any other text and outside the bounds."""
+    if not re.fullmatch(r"[+-]?[0-9]+", text) or len(text) > len(str(most)) + 1 or not least <= int(text) <= most:
+        return None
+    return int(text)
 
 
 def parse_duration(text: str) -> float | None:

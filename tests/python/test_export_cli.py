@@ -81,7 +81,6 @@ def test_all_formats_mark_modelled_runs(modelled) -> None:
         (["-o", "no/a.json"], "no/a.json"),
         (["-o", "."], "directory"),
         (["-o", "x" * 300], "too long"),
-        (["-o", "b.jsonl", "--format", "gbench"], "is a run file"),
         (["-o", "none.jsonl"], "is a run file"),
     ],
 )

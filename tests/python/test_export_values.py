@@ -29,6 +29,14 @@ def test_each_value_equals_that_of_its_flow_or_point() -> None:
             assert (float(row["ci_low_s"]), float(row["ci_high_s"])) == pytest.approx(flow.ci95_s)
 
 
+def test_no_interval_begins_below_0() -> None:
+    made = small_run()
+    flow = next(flow for point in made.points for flow in point.flows if flow.ci95_s is not None)
+    flow.ci95_s = (-6e-6, 2e-6)
+    ends = [float(row["ci_low_s"]) for row in csv.DictReader(io.StringIO(to_csv(made))) if row["ci_low_s"]]
+    assert min(ends) == 0.0
+
+
 def test_images_of_modelled_runs_have_modelled_in_their_names() -> None:
     for modelled in (True, False):
         for panel in panels(small_run().points, modelled=modelled):

@@ -110,7 +110,7 @@ def test_the_command_writes_figures(tmp_path, capsys) -> None:
         (["--figure", "machine"], 2, "-o FILE.svg"),
         (["--figure", "machine", "-o", "x.pdf"], 2, "-o FILE.svg"),
         (["--markdown", "a.md", "-o", "b.md"], 2, "two outputs"),
-        (["--markdown", "a.jsonl"], 2, "run file"),
+        (["--markdown", "made.jsonl"], 2, "run file"),
         (["--summary", "-o", "x.txt"], 2, "--summary prints"),
         (["--list-figures", "-o", "x.txt"], 2, "--list-figures prints"),
         (["--shared"], 3, "`run --suite standard` measures them"),
@@ -149,7 +149,7 @@ def test_tables_of_measured_runs_mention_doctor(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("options", [[], ["--summary"], ["--summary=full"], ["--nvbandwidth"], ["--markdown", "a.md"]])
-@pytest.mark.parametrize("folder", [".", "..", ""])
+@pytest.mark.parametrize("folder", [".", ".."])
 def test_a_directory_is_no_run_file(tmp_path, capsys, monkeypatch, folder, options) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["report", folder, *options]) == 2

@@ -3,6 +3,7 @@
 import gzip
 import os
 import random
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -183,3 +184,41 @@ def test_ids_parse_to_the_parts_that_they_were_built_from(name, src, dst, size, 
 def test_a_text_that_is_no_id_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         PointId.parse(text)
+
+
+WHOLE = Path(__file__).parents[2] / "results" / "h200x1-quick.jsonl.gz"
+
+
+def _changed(tmp_path: Path, number: int, old: bytes, new: bytes) -> Path:
+    """A run of which one line is another; without its rounds."""
+    lines = [line for line in gzip.decompress(WHOLE.read_bytes()).splitlines(True) if b'"round",' not in line[:20]]
+    assert old in lines[number]
+    lines[number] = lines[number].replace(old, new, 1)
+    path = tmp_path / "changed.jsonl"
+    path.write_bytes(b"".join(lines))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("number", "old", "new", "words"),
+    [
+        (0, b'"places":[', b'"places":[7,', "first line is damaged"),
+        (0, b'"classes":[', b'"classes":[5,', "first line is damaged"),
+        (0, b'"gpus":[', b'"gpus":[5,', "first line is damaged"),
+        (0, b'"schema":1', b'"schema":"1"', "schema '1'"),
+        (1, b'"id":"', b'"id":"?', "line 2: the line is damaged"),
+        (-1, b'"wall_s":', b'"wall_s":[],"x":', "the line is damaged"),  # it ends with a newline, so it is not torn
+    ],
+)
+def test_values_of_a_wrong_type_are_damage(tmp_path: Path, number: int, old: bytes, new: bytes, words: str) -> None:
+    with pytest.raises(UserError) as refused:
+        read_run(_changed(tmp_path, number, old, new), rounds=False)
+    assert words in str(refused.value) and "incomplete and was dropped" not in str(refused.value)
+
+
+@pytest.mark.parametrize(("content", "words"), [(b"", "is empty"), (WHOLE.read_bytes()[:12], "before its first line")])
+def test_an_archive_without_a_line_says_so(tmp_path: Path, content: bytes, words: str) -> None:
+    path = tmp_path / "run.jsonl.gz"
+    path.write_bytes(content or gzip.compress(b""))
+    with pytest.raises(UserError, match=words):
+        read_run(path)

@@ -11,14 +11,14 @@ confidence. Suite `full` measures most recommendations, `standard` those of plai
 
 import argparse
 import json
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from linkscope.cli import options
 from linkscope.cli.runs import read
 from linkscope.cli.screen import filled
 from linkscope.errors import FINE, NOT_HERE, UserError
-from linkscope.units import format_bytes, format_rate, format_seconds_interval, parse_bytes
+from linkscope.units import format_bytes, format_rate, format_seconds_interval
 
 if TYPE_CHECKING:
     from linkscope.advise import Advice, Gain, TransferMethod
@@ -47,18 +47,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """`linkscope advise`."""
-    from linkscope.trace import MOST_BYTES
-
     asked = [arguments.src, arguments.dst, arguments.bytes]
     if any(asked) and not all(asked):
         raise UserError("--src, --dst and --bytes describe one transfer: give all three, or none")
     if not any(asked) and (arguments.memory or arguments.alone):
         raise UserError("--memory and --alone describe one transfer: add --src, --dst and --bytes")
-    size = parse_bytes(arguments.bytes) if arguments.bytes else None
-    if arguments.bytes and not size:
-        raise UserError(f"--bytes {arguments.bytes}: this is no size. Write a number of bytes, 48MiB or 48MB")
-    if size and size > MOST_BYTES:
-        raise UserError(f"--bytes {arguments.bytes}: the largest size is 1 TiB")
+    size = options.size("--bytes", arguments.bytes) if arguments.bytes else None
     run = read(arguments.run)
     if not any(point.median_s is not None for point in run.points):
         raise UserError(f"{run.path} has no point with a value. Measure again")
@@ -175,11 +169,11 @@ def _refuse(arguments: argparse.Namespace, run: "Run", size: int) -> NoReturn:
     from linkscope.advise import kinds, sizes
     from linkscope.model.curves import Path
     from linkscope.model.text import paths_text
+    from linkscope.plan import check_written
 
     src, dst, memory = arguments.src, arguments.dst, arguments.memory
     for option, place in (("--src", src), ("--dst", dst)):
-        if not re.fullmatch(r"(host:\d+/)?(numa|gpu):\d+", place):
-            raise UserError(f"{option} {place}: this is no place. Write numa:0 or gpu:1")
+        check_written(option, place)
     measured = [point for point in run.points if point.median_s and point.bytes]
     here = f"{run.path} has no transfer from {src} to {dst}"
     if (src, dst) not in {(point.src, point.dst) for point in measured}:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from linkscope.cli.runs import read
 from linkscope.cli.screen import columns, filled
-from linkscope.cli.target import add_force, check_writable, write
+from linkscope.cli.target import STANDARD_OUTPUT, add_force, check_writable, write
 from linkscope.errors import FINE, SOMETHING_FAILED, UserError
 from linkscope.units import format_fraction, parse_percent
 
@@ -74,6 +74,8 @@ def _target(arguments: argparse.Namespace) -> Path | None:
     if not arguments.output:
         return None
     target = Path(arguments.output)
+    if target == STANDARD_OUTPUT:
+        raise UserError("-o -: standard output holds the comparison; give the picture a file, such as changes.svg")
     if target.suffix.lower() != ".svg":
         raise UserError(f"-o {target}: the picture of a comparison is an .svg file")
     check_writable(target, [Path(run) for run in arguments.runs], force=arguments.force)

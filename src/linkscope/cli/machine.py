@@ -32,6 +32,8 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.save is not None:
         if arguments.machine != "auto":
             raise UserError(f"--save saves this machine: leave out --machine {arguments.machine}")
+        if arguments.json:
+            raise UserError("--save writes JSON: leave out --json")
         from linkscope.machine.saved import read_machine, saved_text
 
         target = Path(arguments.save)

@@ -7,6 +7,7 @@ import argparse
 import contextlib
 import importlib
 import io
+import itertools
 import os
 import re
 import sys
@@ -73,6 +74,7 @@ def _carry_out(words: list[str]) -> int:
     if verb not in VERBS:
         meant = suggestion(words[0], [*VERBS, *ALIASES])
         raise UserError(f"unknown command '{words[0]}'{meant}; commands: {', '.join(VERBS)}")
+    _refuse_empty(words)
     module = _module(verb)
     parser = _Parser(
         prog=f"linkscope {verb}", description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -80,6 +82,17 @@ def _carry_out(words: list[str]) -> int:
     module.add_arguments(parser)
     status: int = module.main(parser.parse_args(_with_negatives(words[1:])))
     return status
+
+
+def _refuse_empty(words: list[str]) -> None:
+    """Refuses empty values: `--machine "$MACHINE"` with an empty variable must not measure another machine."""
+    for before, word in itertools.pairwise(words):
+        option = word.removesuffix("=") if re.fullmatch(r"--[a-z-]+=", word) else before
+        if not word or option != before:
+            what = (
+                f"{option} is given without a value" if option.startswith("-") else f"{words[0]}: an argument is empty"
+            )
+            raise UserError(f"{what}: give it one, or leave it out")
 
 
 def _with_negatives(words: list[str]) -> list[str]:

@@ -16,8 +16,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from linkscope.cli import options
 from linkscope.cli.runs import read
-from linkscope.cli.target import add_force, check_writable, write
+from linkscope.cli.target import STANDARD_OUTPUT, add_force, check_writable, write
 from linkscope.errors import FINE, SOMETHING_FAILED, UserError
 from linkscope.units import format_fraction
 
@@ -33,9 +34,9 @@ SUMMARY = "fit a machine file to a run, and check it"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `model`."""
     parser.add_argument("runs", metavar="RUN.jsonl", nargs="+", help="a run file, or several of one machine")
-    parser.add_argument("-o", "--output", metavar="FILE.toml", help="write the machine file")
+    parser.add_argument("-o", "--output", metavar="FILE.toml", help="write the machine file; - prints it")
     parser.add_argument("--check", action="store_true", help="hold half of the points out and predict them")
-    parser.add_argument("--seed", metavar="N", type=int, default=1, help="seed of the held-out half (default 1)")
+    parser.add_argument("--seed", metavar="N", default="1", help="seed of the held-out half (default 1)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_force(parser)
 
@@ -43,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """`linkscope model`."""
     target = _target(arguments)
+    seed = options.whole("--seed", arguments.seed, least=0, most=2**63 - 1)
 
     from linkscope.model.build import build, refuse_too_little
     from linkscope.model.check import check, compared, deviations
@@ -58,7 +60,7 @@ def main(arguments: argparse.Namespace) -> int:
     progress = _Progress()
     with simulation() as simulated:
         if arguments.check:
-            checked = check(header, points, simulated, name, arguments.seed, progress)
+            checked = check(header, points, simulated, name, seed, progress)
             if target:
                 _write(target, checked.content)
             print(json.dumps(_check_json(checked))) if arguments.json else _print_check(checked, runs)
@@ -67,6 +69,8 @@ def main(arguments: argparse.Namespace) -> int:
         content["deviation"] = deviations(compared(content, observations, simulated), held_out=False)
     if target:
         _write(target, content)
+    if target == STANDARD_OUTPUT:
+        return FINE
     if arguments.json:
         print(json.dumps(_model_json(runs, content, observations)))
     else:
@@ -92,6 +96,10 @@ def _target(arguments: argparse.Namespace) -> Path | None:
     if not arguments.output:
         return None
     target = Path(arguments.output)
+    if target == STANDARD_OUTPUT:
+        if arguments.json or arguments.check:
+            raise UserError("-o - prints the machine file: leave out --json and --check")
+        return target
     if target.suffix != ".toml":
         raise UserError(f"-o {target}: a machine file ends in .toml")
     check_writable(target, [Path(run) for run in arguments.runs], force=arguments.force)

@@ -12,8 +12,9 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
+from linkscope.cli import options
 from linkscope.errors import FINE, NOT_HERE, UserError
-from linkscope.units import format_bytes, format_fraction, format_seconds, parse_bytes
+from linkscope.units import format_bytes, format_fraction, format_seconds
 
 if TYPE_CHECKING:
     from linkscope.machine.model import Model
@@ -24,6 +25,7 @@ SUMMARY = "predict the rate of transfers on a modelled machine"
 _HOST_MEMORY = ("pinned", "pageable", "registered")
 _ENGINES = ("ce", "sm", "tma")
 _PATHS_NAMED = 6
+_MOST_THREADS = 1 << 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,9 +57,7 @@ def main(arguments: argparse.Namespace) -> int:
     from linkscope.model.known import deviation
     from linkscope.run.steady import steady_rates
 
-    size = parse_bytes(arguments.bytes)
-    if not size:
-        raise UserError(f"--bytes {arguments.bytes}: this is no size. Write a number of bytes, 64MiB or 64MB")
+    size = options.size("--bytes", arguments.bytes)
     choice = resolve(arguments.machine, None) if arguments.machine != "auto" else None
     if not isinstance(choice, Modelled):
         raise UserError(
@@ -104,14 +104,15 @@ def _accuracy_text(accuracy: tuple[str, dict[str, Any]] | None) -> str:
 
 
 def _pair(text: str) -> tuple[str, str]:
-    src, arrow, dst = text.partition("->")
-    if not arrow or not src.strip() or not dst.strip():
+    src, arrow, dst = map(str.strip, text.partition("->"))
+    if not arrow or not src or not dst:
         raise UserError(f"--with {text}: write it as 'numa:1 -> gpu:1'")
-    return src.strip(), dst.strip()
+    return src, dst
 
 
 def _refuse_unknown(model: "Model", ends: list[tuple[str, str]]) -> None:
     from linkscope.machine.model import places
+    from linkscope.plan import is_place
     from linkscope.plan.facts import kind_of
 
     there = places(model)
@@ -125,7 +126,7 @@ def _refuse_unknown(model: "Model", ends: list[tuple[str, str]]) -> None:
             if place.endswith(":all"):
                 raise UserError(f"{place} stands for several places: name one, and the others by --with")
             name = model.machine.name
-            if kind_of(place) not in ("numa", "gpu", "disk"):
+            if not is_place(place) or kind_of(place) not in ("numa", "gpu", "disk"):
                 raise UserError(f"{place} is no place of a transfer: {name} has {', '.join(known)}")
             raise UserError(f"{src} -> {dst}: {name} has no {place}, but {', '.join(known)}", NOT_HERE)
 
@@ -170,13 +171,13 @@ def _points(arguments: argparse.Namespace, model: "Model", src: str, dst: str, s
 
     kinds = (kind_of(src), kind_of(dst))
     if kinds == ("numa", "numa"):
-        threads = _threads(arguments.threads)
+        threads = options.whole("--threads", arguments.threads, least=1, most=_MOST_THREADS)
         cpus = next(numa.cpus for numa in model.numa if src in numa.places)
         if threads > cpus:
             raise UserError(f"--threads {threads}: {src} of {model.machine.name} has {cpus} CPUs")
         each = max(size // threads // 8 * 8, 8)
         return [PointId("h2h", "cpu", src, "pageable", dst, "pinned", each)] * threads
-    if _threads(arguments.threads) > 1:
+    if options.whole("--threads", arguments.threads, least=1, most=_MOST_THREADS) > 1:
         raise UserError("--threads applies to copies between host memories: one thread queues other transfers")
     if kinds == ("gpu", "gpu"):
         name = "local" if src == dst else "d2d"
@@ -187,12 +188,6 @@ def _points(arguments: argparse.Namespace, model: "Model", src: str, dst: str, s
     if kinds[0] == "numa":
         return [PointId("h2d", arguments.engine, src, arguments.memory, dst, "device", size)]
     return [PointId("d2h", arguments.engine, src, "device", dst, arguments.memory, size)]
-
-
-def _threads(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise UserError(f"--threads {text}: write a whole number, 1 or more")
-    return int(text)
 
 
 def _summed(points: "list[PointId]", found: "list[Steady]") -> dict[str, float | int | str]:

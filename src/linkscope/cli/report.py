@@ -22,7 +22,7 @@ import tempfile
 from pathlib import Path
 
 from linkscope.cli.runs import read
-from linkscope.cli.target import add_force, check_writable, name_output, write
+from linkscope.cli.target import STANDARD_OUTPUT, add_force, check_writable, name_output, write
 from linkscope.errors import FINE, NOT_HERE, UserError
 
 SUMMARY = "write the report of a run file"
@@ -191,7 +191,7 @@ def _replay(source: Path, arguments: argparse.Namespace) -> int:
         print(replay_to_markdown(bars, run.modelled), end="")
         return FINE
     target = Path(output)
-    if target.suffix != ".svg":
+    if target != STANDARD_OUTPUT and target.suffix != ".svg":
         raise UserError(f"-o {output}: the figure of a trace is an .svg file")
     check_writable(target, [source, Path(trace)], force=arguments.force)
     write(target, standalone(bars_svg(bars, modelled=run.modelled)))
@@ -220,9 +220,9 @@ def _write_figure(source: Path, arguments: argparse.Namespace) -> int:
     from linkscope.report.figures import figures, standalone
 
     name, output = arguments.figure, arguments.output
-    if output is None or Path(output).suffix not in (".svg", ".png"):
-        raise UserError("--figure needs -o FILE.svg or -o FILE.png")
-    target = Path(output)
+    target = Path(output or "")
+    if target != STANDARD_OUTPUT and target.suffix not in (".svg", ".png"):
+        raise UserError("--figure needs -o FILE.svg or -o FILE.png; -o - prints SVG")
     check_writable(target, [source], force=arguments.force)
     known = figures(read(source))
     if name not in known:
@@ -230,11 +230,11 @@ def _write_figure(source: Path, arguments: argparse.Namespace) -> int:
         hint = f"; similar names: {', '.join(near)}" if near else ""
         raise UserError(f"--figure {name}: this run has no such figure{hint}; `--list-figures` names all", NOT_HERE)
     svg = standalone(known[name]())
-    if target.suffix == ".svg":
-        write(target, svg)
-    else:
+    if target.suffix == ".png":
         _write_png(target, svg)
-    print(f"figure: {target}")
+    else:
+        write(target, svg)
+    name_output("figure", target)
     return FINE
 
 

@@ -24,9 +24,10 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from linkscope.cli import options
 from linkscope.cli.runs import read
 from linkscope.errors import FINE, NOT_HERE, STOPPED_EARLY, UserError
-from linkscope.units import format_bytes, format_seconds, parse_duration, parse_percent, parse_sizes
+from linkscope.units import MOST_BYTES, format_bytes, format_seconds, parse_duration, parse_percent, parse_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,7 +94,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """`linkscope run`."""
     budget_s = _budget(arguments.budget)
-    _check_given(arguments)
     if arguments.report:
         _check_report(arguments)
     if arguments.resume:
@@ -136,8 +136,8 @@ def _resume(arguments: argparse.Namespace, budget_s: float | None) -> int:
     )  # fmt: skip
     for name in fixed:
         if getattr(arguments, name):
-            extra = name.replace("_", "-")
-            raise UserError(f"--resume {arguments.resume} goes on by the plan in that file: leave out --{extra}")
+            extra = "the names of benchmarks" if name == "benchmarks" else f"--{name.replace('_', '-')}"
+            raise UserError(f"--resume {arguments.resume} goes on by the plan in that file: leave out {extra}")
     from linkscope.run import Outcome, StopFlag, go_on, plan_of
     from linkscope.run.target import target_of
 
@@ -184,8 +184,8 @@ def _plan(arguments: argparse.Namespace, budget_s: float | None) -> tuple["Plan"
     one_round = RULES[rule].one_round
     if one_round and arguments.rounds not in (None, "1"):
         raise UserError(f"--rounds {arguments.rounds}: {rule}'s rule is one round, in one process; leave it out")
-    rounds = _whole("--rounds", arguments.rounds or ("1" if one_round else "6"), least=1, most=1000)
-    seed = _whole("--seed", arguments.seed or "1", least=0, most=2**63 - 1)
+    rounds = options.whole("--rounds", arguments.rounds or ("1" if one_round else "6"), least=1, most=1000)
+    seed = options.whole("--seed", arguments.seed or "1", least=0, most=2**63 - 1)
     alike_contexts = _alike_contexts(arguments.contexts, rule)
     from linkscope.run import benchmark_table, check_points
     from linkscope.run.target import choose
@@ -213,16 +213,18 @@ def _plan(arguments: argparse.Namespace, budget_s: float | None) -> tuple["Plan"
 def _selection(arguments: argparse.Namespace) -> "Selection":
     """The words that select points."""
     from linkscope.plan import Selection
-    from linkscope.trace import MOST_BYTES
 
     sizes = parse_sizes(arguments.sizes) if arguments.sizes else []
     if sizes is None:
         raise UserError(f"--sizes {arguments.sizes}: write sizes and ranges, smaller end first: 4KiB:1GiB,777KiB")
     if sizes and max(sizes) > MOST_BYTES:
         raise UserError(f"--sizes {arguments.sizes}: the largest size is 1 TiB")
+    memory = tuple(arguments.memory.split(",")) if arguments.memory else ()
+    if "" in memory:
+        raise UserError(f"--memory {arguments.memory}: a name is empty; write kinds with one comma between them")
     return Selection(
         tuple(arguments.benchmarks), arguments.src or "", arguments.dst or "",
-        tuple(arguments.memory.split(",")) if arguments.memory else (), tuple(sizes),
+        memory, tuple(sizes),
     )  # fmt: skip
 
 
@@ -288,12 +290,12 @@ def _finish(arguments: argparse.Namespace, path: Path, outcome: "Outcome") -> in
         print(json.dumps({"run": str(path), "complete": outcome.complete, "wall_s": outcome.wall_s, "counts": counts}))
     elif not arguments.quiet:
         _print_summary(path)
-    if arguments.report:
+    if not arguments.json and arguments.output != "-":
+        print(f"run file: {path} ({format_bytes(path.stat().st_size)})")
+    if arguments.report:  # after the name of the run file, which is complete even if the report cannot be written
         from linkscope.cli.report import write_page
 
         write_page(path, Path(arguments.report), "--report", force=arguments.force)
-    if not arguments.json and arguments.output != "-":
-        print(f"run file: {path} ({format_bytes(path.stat().st_size)})")
     if not arguments.json:
         if arguments.report:
             print(f"report:   {arguments.report}")
@@ -325,22 +327,12 @@ def _output(arguments: argparse.Namespace, target: "Target") -> Path:
     return next(path for path in itertools.chain([first], others) if not path.exists())
 
 
-def _check_given(arguments: argparse.Namespace) -> None:
-    """Refuses empty values: `--machine "$MACHINE"` with an empty variable must not measure another machine."""
-    names = (
-        "benchmarks", "src", "dst", "memory", "sizes", "machine", "suite", "only", "rounds", "rule", "contexts",
-        "seed", "output", "report", "resume",
-    )  # fmt: skip
-    for name in names:
-        value = getattr(arguments, name)
-        if value == "" or (isinstance(value, list) and "" in value):
-            raise UserError(f"--{name} is given without a value: give it one, or leave it out")
-
-
 def _check_report(arguments: argparse.Namespace) -> None:
     """Refuses, before measuring, a report that cannot be written."""
-    from linkscope.cli.target import check_writable
+    from linkscope.cli.target import STANDARD_OUTPUT, check_writable
 
+    if Path(arguments.report) == STANDARD_OUTPUT:
+        raise UserError("--report -: standard output holds the summary; give the report a file, such as run.html")
     runs = [Path(run) for run in (arguments.output, arguments.resume) if run]
     check_writable(Path(arguments.report), runs, "--report", force=arguments.force)
 
@@ -369,12 +361,6 @@ def _budget(text: str | None) -> float | None:
     if value is None or not 0 < value < math.inf:
         raise UserError(f"--budget {text}: a budget is a time, like 120s, 2min or 1h")
     return value
-
-
-def _whole(option: str, text: str, *, least: int, most: int) -> int:
-    if not text.isdecimal() or len(text) > len(str(most)) or not least <= int(text) <= most:
-        raise UserError(f"{option} {text}: it is a whole number from {least} to {most}")
-    return int(text)
 
 
 def _command() -> str:

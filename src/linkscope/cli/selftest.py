@@ -16,6 +16,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from linkscope.cli import options
 from linkscope.errors import FINE, NOT_HERE, SOMETHING_FAILED, UserError
 
 if TYPE_CHECKING:
@@ -74,9 +75,7 @@ def _chosen(rows: "Sequence[Row]", only: list[str] | None) -> "list[Row]":
 def _jobs(text: str | None) -> int:
     if text is None:
         return min(len(os.sched_getaffinity(0)) + 1, 4)  # one row only waits for a worker that hangs
-    if not text.isdecimal() or not 1 <= int(text) <= 64:
-        raise UserError(f"--jobs {text}: it is a whole number from 1 to 64")
-    return int(text)
+    return options.whole("--jobs", text, least=1, most=64)
 
 
 def _line(verdict: "Verdict") -> str:

@@ -1,11 +1,8 @@
 """Outputs of commands: no measured run is overwritten, and a path that cannot be written is refused before any work."""
 
 import argparse
-import gzip
 import os
-import re
 import sys
-import zlib
 from pathlib import Path
 
 from linkscope.errors import UserError
@@ -19,30 +16,18 @@ def add_force(parser: argparse.ArgumentParser) -> None:
 
 
 def check_target(target: Path, option: str, *, runs: list[Path], force: bool = False) -> None:
-    """Refuses a target that is a run file, by its name or its content; `force` allows it.
+    """Refuses a target that holds a run; `force` allows it. The content decides, not the name.
 
     The runs that the command reads are refused in any case.
     """
+    from linkscope.runfile.content import holds_run
+
     if any(_same(target, run) for run in runs):
         raise UserError(f"{option} {target}: this is a run file that the command reads: choose another name")
-    if not force and (target.name.endswith((".jsonl", ".jsonl.gz")) or holds_run(target)):
+    if not force and holds_run(target):
         raise UserError(
             f"{option} {target}: this is a run file and would be overwritten: choose another name, or add --force"
         )
-
-
-def holds_run(path: Path) -> bool:
-    """Whether the file begins as a run file does, plain or compressed, whatever its name is."""
-    try:
-        if not path.is_file():  # a pipe would wait for its writer
-            return False
-        with open(path, "rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-        with gzip.open(path, "rb") if packed else open(path, "rb") as file:
-            start = file.read(256)
-    except (OSError, EOFError, zlib.error):
-        return False
-    return re.match(rb'\s*\{\s*"record"\s*:\s*"run"', start) is not None
 
 
 def check_writable(target: Path, runs: list[Path], option: str = "-o", *, force: bool = False) -> None:

@@ -1,5 +1,6 @@
 """Resolves `--machine`: this machine, a model, or a saved machine."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,6 +47,8 @@ def resolve(name_or_path: str, driver: Mapping[str, Any] | None = None) -> Choic
         return Saved(load_saved(name_or_path), Path(name_or_path))
     if name_or_path.endswith(".toml") or "/" in name_or_path or name_or_path in models.bundled():
         return Modelled(models.load(name_or_path))
+    if Path(name_or_path).is_file():  # `load` says what the file is instead
+        return Modelled(models.load(os.path.join(".", name_or_path)))
     names = sorted(models.bundled())
     meant = suggestion(name_or_path, names)
     raise UserError(

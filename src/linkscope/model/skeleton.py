@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from linkscope.errors import UserError
 from linkscope.runfile import Header, Point
 
 Content = dict[str, Any]
@@ -27,7 +28,11 @@ def skeleton(header: Header, points: Iterable[Point]) -> Content:
     """`numa`, `gpu`, `switch`, `link` (one pair of ends each), `peer`, and the other tables that the first line
     determines."""
     model = header.machine.get("model")
-    content = _of_model(model) if isinstance(model, dict) else _of_probe(header.machine)
+    try:
+        content = _of_model(model) if isinstance(model, dict) else _of_probe(header.machine)
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        problem = f"the first line of the run lacks what a model needs of the machine ({error!r})"
+        raise UserError(f"{problem}: fit a model to an undamaged run") from None
     limits = _limits(points)
     for gpu in content.get("gpu", []):
         gpu.setdefault("memory_gbps", _memory(gpu, limits))

@@ -9,7 +9,7 @@ from linkscope.plan.facts import MachineFacts
 from linkscope.plan.table import Benchmark
 from linkscope.runfile import PointId
 
-_PLACE = re.compile(r"(?:host:\d+/)?(?:(?:numa|gpu|nic):\d+|gpu:all|disk:.+)")
+_PLACE = re.compile(r"(?:host:\d+/)?(?:(?:numa|gpu|nic):\d+|gpu:all|disk:.+)", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,19 @@ def _check_words(selection: Selection, machine: MachineFacts, rows: Sequence[Ben
 
 def check_place(option: str, place: str, machine: MachineFacts) -> None:
     """Raises UserError: exit code 2 for a malformed place, 3 for a place that is not on the machine."""
-    if place and _PLACE.fullmatch(place) is None:
-        raise UserError(f"{option} {place}: this is no place. Write numa:0 or gpu:1")
+    if place:
+        check_written(option, place)
     if place and place not in machine.places and not place.endswith("gpu:all"):
         have = ", ".join(machine.places) or "no places"
         raise UserError(f"{option} {place}: not on {machine.name}, which has {have}", NOT_HERE)
+
+
+def check_written(option: str, place: str) -> None:
+    """Raises UserError with exit code 2 for a place that is malformed, whatever the machine is."""
+    if not is_place(place):
+        raise UserError(f"{option} {place}: this is no place. Write numa:0 or gpu:1")
+
+
+def is_place(text: str) -> bool:
+    """Returns whether the text is written as a place, whatever the machine is."""
+    return _PLACE.fullmatch(text) is not None

@@ -147,7 +147,8 @@ def _number(point: Point, flow: Flow | None) -> int:
 
 
 def _end(value: Flow | Point, which: int) -> float | None:
-    return value.ci95_s[which] if value.ci95_s is not None else None
+    """An end of the interval. No time is negative, but intervals in older run files may begin below 0."""
+    return max(value.ci95_s[which], 0.0) if value.ci95_s is not None else None
 
 
 def _spread(point: Point, name: str) -> float | None:

@@ -6,14 +6,28 @@ import zlib
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from linkscope.errors import UserError
-from linkscope.runfile.schema import SCHEMA, ContextsTally, End, Header, Point, Record, Resume, Round
+from linkscope.runfile.content import GZIP_MAGIC
+from linkscope.runfile.ids import PointId
+from linkscope.runfile.schema import (
+    SCHEMA,
+    ContextsTally,
+    End,
+    Header,
+    MachineShape,
+    PlanShape,
+    Point,
+    Record,
+    Resume,
+    Round,
+    ToolShape,
+)
 
 _DECODER = msgspec.json.Decoder(Record)
-_GZIP_MAGIC = b"\x1f\x8b"
 
 
 @dataclass(frozen=True)
@@ -66,8 +80,8 @@ class Run:
 
 
 class _Kind(msgspec.Struct):
-    record: str | None = None
-    schema: int | None = None
+    record: Any = None
+    schema: Any = None
 
 
 _ROUND = b'{"record":"round",'
@@ -102,9 +116,11 @@ def _read(where: Path, file: io.BufferedReader, keep_rounds: bool) -> Run:
                 offset += len(line)
                 continue
             record = _DECODER.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            if content.read().strip():
-                raise _torn(where, number, error) from None
+            if isinstance(record, Point):
+                PointId.parse(record.id)
+        except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
+            if line.endswith(b"\n"):
+                raise _damaged(where, number, error) from None
             warnings.append(
                 f"{where}: the last line (line {number}) is incomplete and was dropped. The run was interrupted there"
             )
@@ -142,12 +158,15 @@ def _opened(where: Path) -> io.BufferedReader:
 
 def _content(where: Path, file: io.BufferedReader) -> tuple[io.BufferedReader, bool, list[str]]:
     """Returns the content of the file, whether it is compressed, and warnings."""
-    start = file.peek(len(_GZIP_MAGIC))
+    start = file.peek(len(GZIP_MAGIC))
     if not start:
         raise UserError(f"{where} is empty. Measure again with `linkscope run`")
-    if not start.startswith(_GZIP_MAGIC):
+    if not start.startswith(GZIP_MAGIC):
         return file, False, []
     content, warnings = _unzipped(where, file.read())
+    if not content:
+        state = "cut off before its first line" if warnings else "empty"
+        raise UserError(f"{where} is {state}. Copy it again from its source, or measure again with `linkscope run`")
     return io.BufferedReader(io.BytesIO(content)), True, warnings
 
 
@@ -182,14 +201,23 @@ def _header(where: Path, content: io.BufferedReader) -> tuple[Header, int]:
         raise UserError(f"{not_a_run}: its first line is not a run record. {hint}")
     if kind.schema != SCHEMA:
         raise UserError(
-            f"{where} has schema {kind.schema}, but this linkscope reads schema {SCHEMA}. Use the version that wrote it"
+            f"{where} has schema {kind.schema!r}, but this linkscope reads schema {SCHEMA}. "
+            "Use the version that wrote it"
         )
     try:
-        return msgspec.json.decode(line, type=Header), len(line)
+        header = msgspec.json.decode(line, type=Header)
+        for part, shape in ((header.plan, PlanShape), (header.machine, MachineShape), (header.tool, ToolShape)):
+            msgspec.convert(part, shape)
     except msgspec.DecodeError as error:
-        raise _torn(where, 1, error) from None
+        raise _damaged(where, 1, error) from None
+    return header, len(line)
 
 
-def _torn(where: Path, number: int, error: Exception) -> UserError:
-    what = f"{where}, line {number}: the line is damaged ({error})"
-    return UserError(f"{what}; only the last line may be incomplete. Use an undamaged copy of the file")
+def _damaged(where: Path, number: int, error: Exception) -> UserError:
+    cure = "Use an undamaged copy of the file"
+    if number == 1:
+        return UserError(f"{where}, line 1: the first line is damaged ({error}). {cure}")
+    what = f"{where}, line {number}: the line is damaged ({error}); only the last line may be incomplete"
+    show = "zcat" if where.suffix == ".gz" else "cat"
+    intact = f"its {number - 1} intact lines: `{show} {where} | head -n {number - 1} > FILE.jsonl`"
+    return UserError(f"{what}. {cure}, or {intact}")

@@ -27,6 +27,82 @@ class Header(msgspec.Struct, kw_only=True, tag_field="record", tag="run"):
     started: str
 
 
+class ClassShape(msgspec.Struct):
+    """What readers need of a class of paths."""
+
+    kind: str
+    paths: list[str]
+
+
+class PlanShape(msgspec.Struct):
+    """The types of what readers use of `Header.plan`. A key may be missing; other keys may hold anything."""
+
+    suite: str = ""
+    only: list[str] = []
+    points: list[str] = []
+    rounds: int = 0
+    seed: int = 0
+    rule: str = ""
+    precision: float | None = None
+    budget_s: float | None = None
+    early: bool = False
+    more_rounds: bool = True
+    classes: list[ClassShape] | None = None
+
+
+class LinkShape(msgspec.Struct):
+    """What readers use of an NVLink of a GPU."""
+
+    active: bool
+    version: str | None = None
+    remote: str | None = None
+    remote_gpu: int | None = None
+
+
+class GpuShape(msgspec.Struct):
+    """What readers use of a GPU."""
+
+    index: int
+    name: str | None = None
+    uuid: str | None = None
+    memory_bytes: int | None = None
+    sms: int | None = None
+    l2_bytes: int | None = None
+    copy_engines: int | None = None
+    compute_capability: str | None = None
+    memory_mhz: int | None = None
+    memory_bus_bits: int | None = None
+    numa: int | None = None
+    pcie: dict[str, Any] | None = None
+    nvlinks: list[LinkShape] = []
+    nvlink_gbps: float | None = None
+    c2c_gbps: float | None = None
+
+
+class MachineShape(msgspec.Struct):
+    """The types of what readers use of `Header.machine`, likewise."""
+
+    name: str = ""
+    title: str | None = None
+    places: list[str] = []
+    gpus: list[GpuShape] = []
+    numa: list[dict[str, Any]] = []
+    pairs: list[dict[str, Any]] = []
+    cpu: dict[str, Any] | None = None
+    driver: dict[str, Any] | None = None
+    model: dict[str, Any] | None = None
+
+
+class ToolShape(msgspec.Struct):
+    """The types of what readers use of `Header.tool`, likewise."""
+
+    name: str = ""
+    version: str = ""
+    commit: str | None = None
+    methods: dict[str, int] = {}
+    worker: dict[str, Any] | None = None
+
+
 class RoundFlow(msgspec.Struct, gc=False):
     """The samples of one flow in one round."""
 

@@ -10,6 +10,7 @@ from typing import BinaryIO
 import msgspec
 
 from linkscope.errors import UserError
+from linkscope.runfile.content import holds_run
 from linkscope.runfile.reader import Run
 from linkscope.runfile.schema import Header, Record, Resume
 
@@ -47,9 +48,8 @@ class RunWriter:
                 raise UserError(f"cannot write to {where}: it is a directory. Name a file in it")
             file = open(where, "r+b" if force and where.exists() else "xb", buffering=0)  # noqa: SIM115  closed by close()
         except FileExistsError:
-            raise UserError(
-                f"{where} exists. Continue it with `--resume {where}`, replace it with --force, or choose another -o"
-            ) from None
+            go_on = f"Continue it with `--resume {where}`, replace" if holds_run(where) else "It holds no run. Replace"
+            raise UserError(f"{where} exists. {go_on} it with --force, or choose another -o") from None
         except OSError as error:
             raise UserError(f"cannot write to {where}: {error.strerror}. Choose another file with -o") from None
         _lock(file, where)
