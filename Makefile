@@ -1,15 +1,18 @@
 # make run       maps this machine; ends by naming the run file and the report
 # make test      every test that needs no GPU
+# make test-long the same tests with the full campaigns, and the C++ tests with sanitizers (an hour or more)
 # make test-gpu  the tests that need one
-# make check     format, lint and types
+# make check     format, lint and types; clang-tidy on all C++ files, or on TIDY
 # make format    apply the formats
 # make docs      check the documentation and build the site in build/site
 PYTHON ?= python3
 RUN := .venv/bin/python
 
+comma := ,
 CPP_FILES = $(shell find core tests -name '*.cpp' -o -name '*.hpp' -o -name '*.cu' | grep -v doctest.h)
+TIDY ?= $(shell git ls-files 'core/*.cpp')
 
-.PHONY: run test test-gpu check format docs build build-tests wheel clean
+.PHONY: run test test-long test-gpu check format docs build build-tests wheel clean
 
 run: build
 	@$(RUN) tools/first_run.py
@@ -17,15 +20,25 @@ run: build
 test: build-tests
 	@$(RUN) tools/run_tests.py
 
+# Sanitizers: addresses and undefined behaviour in one build, threads in another.
+test-long: build-tests
+	$(call compiled,build/asan,-DLINKSCOPE_TESTS=ON -DCMAKE_BUILD_TYPE=Debug -DLINKSCOPE_SANITIZE=address$(comma)undefined)
+	$(call compiled,build/tsan,-DLINKSCOPE_TESTS=ON -DCMAKE_BUILD_TYPE=Debug -DLINKSCOPE_SANITIZE=thread)
+	@LINKSCOPE_TESTS=long $(RUN) tools/run_tests.py
+
 test-gpu: build-tests
 	@$(RUN) -m pytest tests/gpu
 
 # The build in place: the worker and the machine files go to src/linkscope/_native, where the wheel has them too.
 define cmake_build
+	$(call compiled,$(1),$(2))
+	@$(RUN) -m cmake --install $(1) --prefix src > /dev/null
+endef
+
+define compiled
 	@if [ ! -f $(1)/build.ninja ]; then $(RUN) -m cmake -S . -B $(1) -G Ninja -DPython_EXECUTABLE=$(CURDIR)/$(RUN) \
 	  -DCMAKE_MAKE_PROGRAM=$(CURDIR)/.venv/bin/ninja $(2) > /dev/null; fi
 	@MAKEFLAGS= $(RUN) -m cmake --build $(1) -- --quiet $(filter -j%,$(MAKEFLAGS))
-	@$(RUN) -m cmake --install $(1) --prefix src > /dev/null
 endef
 
 build:
@@ -36,12 +49,13 @@ build-tests:
 	@$(PYTHON) tools/bootstrap.py build test
 	$(call cmake_build,build/dev,-DLINKSCOPE_TESTS=ON)
 
-check:
+check: build-tests
 	@$(PYTHON) tools/bootstrap.py build test check
 	$(RUN) -m ruff format --check src tests tools cmake
 	$(RUN) -m ruff check src tests tools cmake
 	@.venv/bin/clang-format --dry-run --Werror $(CPP_FILES)
 	$(RUN) -m mypy
+	@echo $(TIDY) | xargs -P 2 -n 4 .venv/bin/clang-tidy -p build/dev --quiet
 
 format:
 	@$(PYTHON) tools/bootstrap.py build test check

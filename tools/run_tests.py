@@ -1,5 +1,9 @@
-"""Runs the C++ tests beside the Python tests, and prints `N passed, N failed` over both as the last line."""
+"""Runs the C++ tests beside the Python tests, and prints `N passed, N failed` over all as the last line.
 
+With LINKSCOPE_TESTS=long (`make test-long`) the C++ tests run with sanitizers too.
+"""
+
+import os
 import pathlib
 import re
 import subprocess
@@ -33,8 +37,10 @@ def count(pattern: str, text: str) -> int:
 def main() -> int:
     # Two workers on two cores. A file stays on one worker, because its fixtures are made once per file.
     workers = ["-n", "2", "--dist", "loadfile", "--durations=25"]
+    builds = ["dev", "asan", "tsan"] if os.environ.get("LINKSCOPE_TESTS") == "long" else ["dev"]
+    core_commands = " && ".join(f"build/{build}/tests/core/core-tests --no-colors" for build in builds)
     with tempfile.TemporaryFile("w+") as core_output:
-        core_tests = start(["build/dev/tests/core/core-tests", "--no-colors"], core_output)
+        core_tests = start(["sh", "-c", core_commands], core_output)
         python_status, python = run([sys.executable, "-m", "pytest", *workers, *sys.argv[1:]])
         core_status = core_tests.wait()
         core_output.seek(0)
@@ -42,7 +48,7 @@ def main() -> int:
     print(core, end="")
     python_summary = python.strip().splitlines()[-1] if python.strip() else ""
     passed = count(r"test cases:.*?\| *(\d+) passed", core) + count(r"(\d+) passed", python_summary)
-    failed = count(r"passed *\| *(\d+) failed", core.split("assertions:")[0])
+    failed = count(r"test cases:.*?passed *\| *(\d+) failed", core)
     failed += count(r"(\d+) (?:failed|error)", python_summary)
     if (core_status or python_status) and failed == 0:
         failed = 1  # a crash, or a run without any test, counts as one failure

@@ -17,7 +17,7 @@ enum class ErrorKind {
 
 class Error : public std::runtime_error {
  public:
-  Error(ErrorKind kind, std::string message) : std::runtime_error{std::move(message)}, kind_{kind} {}
+  Error(ErrorKind kind, const std::string& message) : std::runtime_error{message}, kind_{kind} {}
   [[nodiscard]] ErrorKind kind() const noexcept { return kind_; }
 
  private:

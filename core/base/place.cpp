@@ -29,7 +29,7 @@ std::string_view to_string(PlaceKind kind) { return kind_names[static_cast<std::
 std::string to_string(const Place& place) {
   std::string text = place.host == one_host ? "" : "host:" + std::to_string(place.host) + "/";
   text += to_string(place.kind);
-  text += ":";
+  text += ':';
   if (place.kind == PlaceKind::disk) return text + place.path;
   return text + (place.index == all_places ? "all" : std::to_string(place.index));
 }

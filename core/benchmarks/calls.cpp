@@ -53,7 +53,7 @@ Program stream(const Case& c) { return on_cpu_threads(c, 1, {call(c, "create_str
 Program graph(const Case& c) {
   const auto what = c.param("what", "launch");
   const u64 nodes = count(c, "nodes", "10");
-  constexpr u64 most_nodes = 8 * queue, least = 8;
+  constexpr u64 most_nodes = u64{8} * queue, least = 8;
   const u64 launches = std::min<u64>(queue, std::max(least, most_nodes / nodes));
   return on_cpu_threads(c, 1, {call(c, what + "_graph", nodes)}, static_cast<u32>(what == "launch" ? launches : kept));
 }

@@ -15,7 +15,7 @@ Program build(const Case& c) {
   if (c.others.empty()) throw Error{ErrorKind::usage, c.benchmark + ": the GPUs of gpu:all are not given"};
   Program program;
   program.peer = c.src.kind == PlaceKind::gpu && c.dst.kind == PlaceKind::gpu;
-  const auto add = [&](Place src, Place dst, MemKind src_memory, MemKind dst_memory) {
+  const auto add = [&](const Place& src, const Place& dst, MemKind src_memory, MemKind dst_memory) {
     Case one = c;
     std::tie(one.src, one.dst) = std::pair{src, dst};
     add_copy(program, one, {src, dst, src_memory, dst_memory}, stream_of(one));

@@ -41,7 +41,7 @@ std::vector<Benchmark> kernel_copies() {
     const auto* source = sm ? "nvbandwidth *_memcpy_sm"
                             : "CUDA programming guide: Tensor Memory Accelerator, TMA (compute capability 9.0)";
     const auto add = [&](const char* name, const char* summary, PlaceKind src, PlaceKind dst, Relation relation,
-                         auto memories) {
+                         const auto& memories) {
       rows.push_back(
           {name, summary, source, engine, src, dst, relation, memories,
            params(engine, relation == Relation::different, src == numa || relation == Relation::different, src == dst),

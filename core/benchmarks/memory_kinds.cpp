@@ -22,7 +22,7 @@ Benchmark with(Benchmark row, const Memories& memories, const char* source) {
   return row;
 }
 
-Memories facing(std::vector<MemKind> host, bool from_host) {
+Memories facing(const std::vector<MemKind>& host, bool from_host) {
   Memories pairs;
   for (const MemKind kind : host)
     pairs.emplace_back(from_host ? std::pair{kind, MemKind::device} : std::pair{MemKind::device, kind});

@@ -248,7 +248,8 @@ u64 asked_bytes(const Access& access) {
 
 u64 moved_bytes(const Access& access) {
   if (access.stride < sector_bytes) return access.span.bytes;
-  return access_count(access) * ((access.width + access.unit - 1) / access.unit * access.unit);
+  const u64 width = access.width, unit = access.unit;
+  return access_count(access) * ((width + unit - 1) / unit * unit);
 }
 
 std::vector<Range> ranges_of(const Prefetch& prefetch) {

@@ -207,7 +207,7 @@ def test_the_table_has_mean_and_deviation_of_each_direction_and_the_total(run_pa
     head, *lines = printed.splitlines()[2:]
     assert head.split() == ["mean", "stddev", "GB/s"]
     of_both = [line for line in lines if line.startswith(PINNED.format(64 << 20, "true"))]
-    assert ["numa:0 -> gpu:0" in of_both[0], "gpu:0 -> numa:0" in of_both[1], "bidirectional" in of_both[2]] == [True] * 3
+    assert "numa:0 -> gpu:0" in of_both[0] and "gpu:0 -> numa:0" in of_both[1] and "bidirectional" in of_both[2]
     assert float(of_both[2].split()[-1]) == pytest.approx(2 * 72, rel=0.05)
 
 

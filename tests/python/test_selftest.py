@@ -68,9 +68,9 @@ def test_a_time_that_includes_queueing_is_caught(monkeypatch, capsys) -> None:
     """Without the gate, queueing a copy takes longer than the copy."""
 
     def queued(batches: list[list[int]], trace: Trace) -> None:
-        for sample in range(trace.samples):
+        for number in range(trace.samples):
             for at, batch in enumerate(batches):
-                trace.stamps[2 * (sample * len(batches) + at) + 1] += batch[0] * machine.CALL_S
+                trace.stamps[2 * (number * len(batches) + at) + 1] += batch[0] * machine.CALL_S
 
     change_runs(monkeypatch, queued)
     assert_caught(capsys, "enqueue")

@@ -41,7 +41,8 @@ Support Compiler::supports_pieces(const Program& program, const Actor& actor, co
 double Compiler::sectors(const Span& span) const {
   const u64 row = span.rows.bytes;
   if (row == 0) return 1;
-  return static_cast<double>((row + sector_bytes - 1) / sector_bytes * sector_bytes) / static_cast<double>(row);
+  const u64 whole_sectors = (row + sector_bytes - 1) / sector_bytes * sector_bytes;
+  return static_cast<double>(whole_sectors) / static_cast<double>(row);
 }
 
 /// Rows: a chunk each, or one copy whose engine goes from row to row while earlier bytes flow.

@@ -22,7 +22,7 @@ double queueing(const Op& op, u32 iterations) {
 /// The number of set-ups of a chunk, if each brings as much as all those before it.
 double set_ups(const Stage& stage, u64 bytes) {
   if (stage.first_setup == 0) return 1;
-  return 1 + std::bit_width((bytes + stage.first_setup - 1) / stage.first_setup - 1);
+  return 1.0 + static_cast<double>(std::bit_width((bytes + stage.first_setup - 1) / stage.first_setup - 1));
 }
 
 double on_tick(double time, double tick) { return tick > 0 ? std::floor(time / tick) * tick : time; }
