@@ -126,7 +126,7 @@ def _refuse_unknown(model: "Model", ends: list[tuple[str, str]]) -> None:
                 raise UserError(f"{place} stands for several places: name one, and the others by --with")
             name = model.machine.name
             if kind_of(place) not in ("numa", "gpu", "disk"):
-                raise UserError(f"{place} is no place of a transfer: {name} has {', '.join(known)}")
+                raise UserError(f"{place}: this is no place. {name} has {', '.join(known)}; host memory is numa:0")
             raise UserError(f"{src} -> {dst}: {name} has no {place}, but {', '.join(known)}", NOT_HERE)
 
 
