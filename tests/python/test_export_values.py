@@ -15,16 +15,16 @@ PLAIN = ("median_s", "gbps")
 def test_each_value_equals_that_of_its_flow_or_point() -> None:
     made = small_run()
     rows = list(csv.DictReader(io.StringIO(to_csv(made))))
-    wanted = [(point, flow) for point in made.points for flow in (point.flows or [None])]
-    assert [row["id"] for row in rows] == [point.id for point, _ in wanted]
-    for row, (point, flow) in zip(rows, wanted, strict=True):
-        assert row["status"] == point.status and row["verified"] in ("", str(point.verified).lower())
+    wanted = [(one, flow) for one in made.points for flow in (one.flows or [None])]
+    assert [row["id"] for row in rows] == [one.id for one, _ in wanted]
+    for row, (one, flow) in zip(rows, wanted, strict=True):
+        assert row["status"] == one.status and row["verified"] in ("", str(one.verified).lower())
         for name in PLAIN:
-            value = getattr(flow or point, name)
+            value = getattr(flow or one, name)
             assert row[name] == ("" if value is None else str(value)), (row["id"], name)
-        if point.spread is not None:
-            assert float(row["within_rounds"]) == point.spread.within_rounds
-            assert float(row["between_rounds"]) == point.spread.between_rounds
+        if one.spread is not None:
+            assert float(row["within_rounds"]) == one.spread.within_rounds
+            assert float(row["between_rounds"]) == one.spread.between_rounds
         if flow is not None and flow.ci95_s is not None:
             assert (float(row["ci_low_s"]), float(row["ci_high_s"])) == pytest.approx(flow.ci95_s)
 
