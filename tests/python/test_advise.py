@@ -217,7 +217,7 @@ def test_one_transfer_on_the_command_line(tmp_path, capsys):
     words = ["advise", str(path), "--src", "numa:0", "--dst", "gpu:0", "--bytes"]
     assert main([*words, "2MiB"]) == 0
     text = capsys.readouterr().out
-    assert "h2d by ce, pinned -> device (after kernel) *" in text and "* interpolated between" in text
+    assert "h2d by ce, pinned -> device *" in text and "* interpolated between" in text
     assert main([*words, "1MiB", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert [method["src_memory"] for method in answer["ways"]] == ["pinned", "pageable"]
@@ -275,6 +275,73 @@ def test_lines_fit_a_narrow_terminal(tmp_path, capsys, monkeypatch):
         monkeypatch.setenv("COLUMNS", str(width))
         for line in filled("it takes 64 KiB, 2.09 ms [1.85, 2.22] and 95 % of peak of 58 GB/s there").splitlines():
             assert not re.match(r"KiB|ms|%|GB/s|2.22", line) and not re.search(r"64$|2\.09$|1\.85,$|95$|58$", line)
+
+
+def transfer_text(tmp_path, capsys, points, *options, src="numa:0", dst="gpu:0", size="1MiB"):
+    path = saved(tmp_path, points)
+    assert main(["advise", str(path), "--src", src, "--dst", dst, "--bytes", size, *options]) == 0
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_methods_within_each_others_intervals_are_called_equally_fast(tmp_path, capsys):
+    """Invented intervals reach about 2 % to either side."""
+    near = [h2d("registered", MIB, 20e-6), h2d("pinned", MIB, 20.1e-6), h2d("pageable", MIB, 90e-6)]
+    tie = "registered and pinned memory are equally fast (their times lie within each other's intervals)"
+    assert tie in transfer_text(tmp_path, capsys, near)
+    far = [h2d("registered", MIB, 20e-6), h2d("pinned", MIB, 21e-6)]
+    assert "equally fast" not in transfer_text(tmp_path, capsys, far)
+    sm = point(f"h2d/sm/numa:0.pinned->gpu:0.device/{MIB}?bidirectional=false&blocks=sms&mode=batched", 20e-6)
+    assert "the first 3 methods are equally fast" in transfer_text(tmp_path, capsys, [*near, sm])
+
+
+@pytest.mark.parametrize(
+    ("ends", "call"),
+    [
+        ("h2d/ce/numa:0.pinned->gpu:0.device", "cudaMemcpyAsync from cudaMallocHost memory"),
+        ("h2d/ce/numa:0.registered->gpu:0.device", "cudaMemcpyAsync from malloc memory after cudaHostRegister"),
+        ("d2h/ce/gpu:0.device->numa:0.pageable", "cudaMemcpyAsync to malloc memory"),
+        ("h2d/batch/numa:0.pinned->gpu:0.device", "cudaMemcpyBatchAsync from cudaMallocHost memory"),
+        ("prefetch/prefetch/numa:0.managed->gpu:0.managed", "cudaMemPrefetchAsync of cudaMallocManaged memory"),
+        ("read/sm/numa:0.pinned->gpu:0.device", "a kernel that reads the source in place from cudaMallocHost memory"),
+        ("d2d/ce/gpu:0.device->gpu:1.device", "cudaMemcpyAsync, after cudaDeviceEnablePeerAccess"),
+    ],
+)
+def test_the_call_of_the_fastest_method_is_named(tmp_path, capsys, ends, call):
+    src, dst = (end.rpartition(".")[0] for end in ends.split("/")[-1].split("->"))
+    peer = "?peer=on" if ends.startswith("d2d") else ""
+    text = transfer_text(tmp_path, capsys, [point(f"{ends}/{MIB}{peer}", 20e-6)], src=src, dst=dst)
+    assert f"fastest: {call}" in text
+
+
+def test_terms_are_explained_only_where_they_appear(tmp_path, capsys):
+    text = transfer_text(tmp_path, capsys, transfer_points())
+    assert "ce: a copy engine" in text and "pinned: host memory that cudaMallocHost" in text
+    assert "registered:" not in text and "tma:" not in text and "after kernel" not in text
+    single = transfer_text(tmp_path, capsys, transfer_points(), "--alone")
+    assert "(after kernel)" in single and "after kernel: a single copy on a stream that has just run a kernel" in single
+
+
+def test_batched_copies_name_what_went_before_only_where_it_distinguishes_them(tmp_path, capsys):
+    """The cost of the kernel or wait in front of a batch cancels in the slope."""
+    kernel = h2d("pinned", MIB, 20e-6)
+    assert "(after" not in transfer_text(tmp_path, capsys, [kernel])
+    wait = h2d("pinned", MIB, 21e-6, params=BATCHED.replace("kernel", "wait"))
+    text = transfer_text(tmp_path, capsys, [kernel, wait])
+    assert "(after kernel)" in text and "(after wait)" in text
+
+
+def test_methods_without_single_copies_of_this_size_are_counted(tmp_path, capsys):
+    single = [h2d("pinned", size, size / 40e9, params=BATCHED.replace("batched", "single")) for size in (MIB, 16 * MIB)]
+    managed = point(f"prefetch/prefetch/numa:0.managed->gpu:0.managed/{64 * MIB}", 5e-3)
+    points = [*transfer_points(), *single[1:], managed]
+    text = transfer_text(tmp_path, capsys, points, "--alone", size="64MiB")
+    assert "prefetch by prefetch" in text
+    assert "1 method is not listed: not measured as single copies above 16 MiB" in text  # pinned
+    assert "1 method is not listed: measured only in batches" in text  # pageable
+    assert "not listed" not in transfer_text(tmp_path, capsys, points, size="64MiB")
+    answer = json.loads(transfer_text(tmp_path, capsys, points, "--alone", "--json", size="64MiB"))
+    assert {(one["ways"], one["reason"]) for one in answer["not_listed"]} == {
+        (1, "not measured as single copies above 16 MiB"), (1, "measured only in batches")}  # fmt: skip
 
 
 @pytest.mark.parametrize("words, code, sentence", [

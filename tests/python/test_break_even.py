@@ -1,5 +1,7 @@
 """The number of uses after which memory pays off, computed by hand and from the constants of a model."""
 
+import re
+
 import pytest
 
 from invented import point, run
@@ -10,7 +12,8 @@ from linkscope.model.memory_costs import PHASES, MemoryCosts, over_size, togethe
 from linkscope.report.break_even import break_even_text, break_evens, compared_sizes
 from linkscope.report.details import details
 from linkscope.report.html import page
-from linkscope.report.markdown import break_even_to_markdown, to_markdown
+from linkscope.report.markdown import to_markdown
+from linkscope.report.plain import break_even_to_text
 from linkscope.run import benchmark_table
 from linkscope.runfile import Point
 
@@ -237,13 +240,14 @@ def test_all_outputs_have_the_break_even_and_its_points() -> None:
     line = "numa:0 -> gpu:0 at 1 MiB: pinned from 4 [3, 5]; registered from 2 [at once, 2]"
     assert result is not None and result.lines == (line,) and line in details(made, width=140)
     assert line.replace("[", "\\[").replace("]", "\\]") in to_markdown(made)
-    html, markdown = page(made), break_even_to_markdown(made)
+    html, text = page(made), break_even_to_text(made, width=140)
     glob = "allocation/cpu/numa:0.pinned-&gt;gpu:0.device/0?phase=*&amp;size=1MiB"
     assert 'href="#memory"' in html and "from 4 [3, 5]" in html and glob in html
-    assert "**MODELLED**" in markdown and f"- `{glob.replace('&gt;', '>').replace('&amp;', '&')}`" in markdown
-    assert "| numa:0 -> gpu:0 | pinned | 1 MiB | 300 us | 10 us |  | 0 ns |  | 50 us | 360 us" in markdown
+    assert text.startswith("MODELLED\n") and f"  {glob.replace('&gt;', '>').replace('&amp;', '&')}\n" in text
+    (costs,) = [line for line in text.splitlines() if line.startswith("numa:0 -> gpu:0  pinned") and "300 us" in line]
+    assert " ".join(costs.split()[3:14]) == "pinned 1 MiB 300 us 10 us 0 ns 50 us" and "360 us" in costs
     nothing = run([copy("pinned", MIB, 20 * US)])
-    assert break_evens(nothing.points) is None and break_even_to_markdown(nothing) == ""
+    assert break_evens(nothing.points) is None and break_even_to_text(nothing) == ""
     assert "#memory" not in page(nothing) and "cheaper than" not in details(nothing)
 
 
@@ -260,6 +264,14 @@ def test_missed_precision_is_marked_and_equal_paths_share_a_row() -> None:
     assert pageable.phases[0] == "~2 us" and pageable.total.startswith("~110") and pageable.where == "within numa:0"
     (pinned,) = [row for row in result.tables[0].rows if row.kind == "pinned"]
     assert pinned.paths == "numa:0 -> gpu:0,1" and pinned.path_count == 2
+
+
+def test_the_terminal_shows_no_markdown() -> None:
+    points = at_1_mib(0.1)
+    points[0].status = "missed_precision"
+    text = break_even_to_text(run(points), width=100)
+    assert "~" in text and "~ before a number: missed precision" in " ".join(text.split())
+    assert not re.search(r"[\\|`]|\*\*", text) and "from 4 [3, 5]" in text
 
 
 def test_a_run_without_costs_names_the_needed_points(capsys: pytest.CaptureFixture[str], tmp_path) -> None:
@@ -285,8 +297,6 @@ def test_break_even_on_a_simulated_machine_follows_from_its_constants(
     capsys.readouterr()
     assert main(["report", str(target), "--break-even"]) == 0
     row = next(
-        line
-        for line in capsys.readouterr().out.splitlines()
-        if line.startswith("| gpu:0 -> numa:0 | 1 MiB | registered")
+        line for line in capsys.readouterr().out.splitlines() if re.match(r"gpu:0 -> numa:0 +1 MiB +registered", line)
     )
-    assert "| from 4" in row
+    assert "  from 4" in row

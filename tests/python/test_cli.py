@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -380,11 +381,16 @@ def test_list_has_the_names_and_summaries_of_the_contract(capsys, monkeypatch) -
 
 def test_the_list_is_short_and_the_entry_of_one_benchmark_has_its_parameters(capsys, monkeypatch) -> None:
     table = benchmark_table()
-    again = msgspec.structs.replace(table[0], params=())  # rows of other path classes differ in parameters only
+    again = msgspec.structs.replace(table[0], params=(), source="another paper")  # other path classes have own rows
     monkeypatch.setattr("linkscope.run.benchmark_table", lambda: [*table, again])
     assert main(["list"]) == 0
     short = capsys.readouterr().out
     assert "mode = " not in short and "shows the parameters of" in short and short.count(table[0].summary) == 1
+    entries = [line.split("  ")[0] for line in short.splitlines() if re.match(r"\w+ by \w+ ", line)]
+    assert entries.count("h2d by ce") == 1 and len(entries) == len(set(entries))
+    assert entries == list(dict.fromkeys(f"{row.name} by {row.engine}" for row in table))
+    joined = " ".join(short.split())
+    assert f"[{table[0].source}; another paper]" in joined
     assert main(["list", "h2d"]) == 0
     one = capsys.readouterr().out
     assert "mode = " in one and "h2d by ce" in one and "d2h by" not in one

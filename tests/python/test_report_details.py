@@ -1,5 +1,6 @@
 """All tables of a run in the terminal (`--summary=full`), its findings and its problems."""
 
+import dataclasses
 import os
 import re
 from pathlib import Path
@@ -97,10 +98,20 @@ def test_operations_with_the_most_points_that_missed_precision_are_listed() -> N
     assert few.count("missed precision, ") == len({one.src_memory for one in wide[:10]}) and "more of" not in few
 
 
+def test_the_full_form_prints_every_anomaly(monkeypatch) -> None:
+    made = small_run()
+    (one, *_) = findings(made)
+    many = [dataclasses.replace(one, text=f"anomaly {number}.") for number in range(22)]
+    monkeypatch.setattr("linkscope.report.details.findings", lambda run: many)
+    text = details(made, colour=False)
+    assert all(f"- {one.text}\n" in text for one in many) and "more: see the page" not in text
+
+
 @pytest.mark.parametrize("only, expected", [
     (["d2d/*", "h2d/*gpu:0*"], "suite standard (only d2d/* h2d/*gpu:0*), "),
-    ([H2D.format(8)], "suite standard (only 1 pattern of ids), "),
-    ([H2D.format(8), H2D.format(64)], "suite standard (only 2 patterns of ids), "),
+    ([H2D.format(8)], "suite standard (only 1 point), "),
+    ([H2D.format(8), H2D.format(64)], "suite standard (only 2 points), "),
+    ([H2D.format(8), H2D.format("*")], "suite standard (only 2 patterns), "),
     (["\x1b[31m"], "suite standard (only ?[31m), "),
     ([], "suite standard, "),
     (7, "suite standard, "),

@@ -94,6 +94,7 @@ def test_all_numbers_are_in_tables_without_javascript() -> None:
     made = small_run()
     text = re.sub(r"<script>.*?</script>", "", page(made), flags=re.S)
     assert text.count("<tr><td>") == len(made.points)
+    assert text.count("<td>96.9 %</td><td>virtual</td><td>") == sum(one.ci95_s is not None for one in made.points)
     for word in ("Within a round", "Between rounds", "gpu:2 -&gt; gpu:3", "wrong data: byte 7 of 32", "governor"):
         assert word in text
 

@@ -137,7 +137,7 @@ def test_the_example_is_measured_and_shows_the_effects_of_the_paper(tmp_path: Pa
     capsys.readouterr()
     assert main(["report", str(target), "--trace", str(EXAMPLE)]) == 0
     printed = capsys.readouterr().out
-    assert printed.startswith("**MODELLED**") and "| VGG-16, pinned | GPU to GPU | 2000 | " in printed
+    assert printed.startswith("MODELLED\n") and re.search(r"^VGG-16, pinned +GPU to GPU +2000 ", printed, re.MULTILINE)
     assert main(["report", str(target), "--trace", str(EXAMPLE), "-o", str(picture)]) == 0
     assert "ResNet-50, pinned" in picture.read_text()
 

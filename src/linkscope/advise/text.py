@@ -59,10 +59,11 @@ def _except(losing: list[int]) -> str:
 
 
 def _paid(first: int | None, best: Gain) -> str:
-    size = format_bytes(best.current.bytes)
+    copy = f"of {format_bytes(best.current.bytes)} on {best.path}"
+    more = "other sizes and paths: linkscope report --break-even"
     if first is None:
-        return f"allocating and freeing this memory costs more than any number of copies of {size} gains"
-    return f"allocating and freeing this memory is paid for by the {_ordinal(first)} copy of {size}"
+        return f"allocating and freeing this memory costs more than any number of copies {copy} gains ({more})"
+    return f"allocating and freeing this memory is paid for by the {_ordinal(first)} copy {copy} ({more})"
 
 
 def _time(point: Point) -> str:

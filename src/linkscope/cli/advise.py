@@ -135,6 +135,9 @@ def _print_untried(recommendations: "Sequence[Recommendation]", run: "Run") -> N
 
 def _one_transfer(arguments: argparse.Namespace, run: "Run", size: int) -> int:
     from linkscope.advise import transfer_methods
+    from linkscope.advise.calls import call_text
+    from linkscope.advise.transfer_text import names, tie_text, unlisted, unlisted_text
+    from linkscope.report.glossary import terms_in
     from linkscope.report.trust import signs_mean
 
     found = transfer_methods(
@@ -142,14 +145,21 @@ def _one_transfer(arguments: argparse.Namespace, run: "Run", size: int) -> int:
     )
     if not found:
         _refuse(arguments, run, size)
+    src, dst = arguments.src, arguments.dst
+    missing = unlisted(run.points, src, dst, size, arguments.memory) if arguments.alone else []
     if arguments.json:
-        print(json.dumps({**_of(run), "src": arguments.src, "dst": arguments.dst, "bytes": size,
-                          "ways": [_method_json(method, size) for method in found]}))  # fmt: skip
+        print(json.dumps({**_of(run), "src": src, "dst": dst, "bytes": size,
+                          "fastest_call": call_text(found[0].curve.method, src, dst),
+                          "ways": [_method_json(method, size) for method in found],
+                          "not_listed": [{"ways": count, "reason": reason} for count, reason in missing]}))  # fmt: skip
         return FINE
     print(_head(run))
     mode = "single copies" if arguments.alone else "batched copies"
-    print(f"{arguments.src} -> {arguments.dst}, {format_bytes(size)}, {mode}, fastest first:")
-    rows = [(_method_cell(one), *_value_cells(one, size), _ratio_cell(one, found[0])) for one in found]
+    print(f"{src} -> {dst}, {format_bytes(size)}, {mode}, fastest first:")
+    rows = [
+        (name + _between(one), *_value_cells(one, size), _ratio_cell(one, found[0]))
+        for name, one in zip(names(found, alone=arguments.alone), found, strict=True)
+    ]
     table = [_HEADS, *rows[:_MOST_METHODS]]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for row in table:
@@ -157,10 +167,19 @@ def _one_transfer(arguments: argparse.Namespace, run: "Run", size: int) -> int:
         print("  " + "  ".join(cells))
     if len(rows) > _MOST_METHODS:
         print(f"  and {len(rows) - _MOST_METHODS} slower methods; --json lists all")
+    if tie := tie_text(found):
+        print(filled(tie, "  ", "    "))
+    print(filled(f"fastest: {call_text(found[0].curve.method, src, dst)}", "  ", "    "))
+    for count, reason in missing:
+        print(filled(unlisted_text(count, reason), "  ", "    "))
+    if missing:
+        print("  without --alone, batched copies of all methods are compared")
     if any(len(method.points) > 1 for method in found[:_MOST_METHODS]):
         print(f"  {_INTERPOLATED} interpolated between the two neighbouring sizes")
     for means in signs_mean(" ".join(row[1] for row in rows[:_MOST_METHODS])):
         print(f"  {means}")
+    for term, meaning in terms_in(" ".join(row[0] for row in rows[:_MOST_METHODS])):
+        print(filled(f"{term}: {meaning}", "  ", "    "))
     return FINE
 
 
@@ -173,7 +192,12 @@ def _refuse(arguments: argparse.Namespace, run: "Run", size: int) -> NoReturn:
 
     src, dst, memory = arguments.src, arguments.dst, arguments.memory
     for option, place in (("--src", src), ("--dst", dst)):
+<<<<<<< HEAD
         check_written(option, place)
+=======
+        if not re.fullmatch(r"(host:\d+/)?(numa|gpu):\d+", place):
+            raise UserError(f"{option} {place}: this is no place. Write numa:0 or gpu:1; host memory is numa:0")
+>>>>>>> h-eyes
     measured = [point for point in run.points if point.median_s and point.bytes]
     here = f"{run.path} has no transfer from {src} to {dst}"
     if (src, dst) not in {(point.src, point.dst) for point in measured}:
@@ -200,11 +224,8 @@ def _refuse(arguments: argparse.Namespace, run: "Run", size: int) -> NoReturn:
     )  # fmt: skip
 
 
-def _method_cell(method: "TransferMethod") -> str:
-    from linkscope.model.text import method_text
-
-    between = f" {_INTERPOLATED}" if len(method.points) > 1 else ""
-    return method_text(method.curve.method.without(("bidirectional",))) + between
+def _between(method: "TransferMethod") -> str:
+    return f" {_INTERPOLATED}" if len(method.points) > 1 else ""
 
 
 def _ratio_cell(method: "TransferMethod", first: "TransferMethod") -> str:

@@ -43,8 +43,8 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(rows, indent=1))
         return FINE
-    if arguments.what == "benchmarks":  # rows of one benchmark for several kinds of paths differ only in parameters
-        rows = list({(row["name"], row["engine"], row["summary"], row["source"]): row for row in rows}.values())
+    if arguments.what == "benchmarks":
+        rows = _by_engine(rows)
     names = [row["name"] + (f" by {row['engine']}" if "engine" in row else "") for row in rows]
     width = max(map(len, names))
     for name, row in zip(names, rows, strict=True):
@@ -70,6 +70,19 @@ def _named(pattern: str) -> list[dict[str, Any]]:
         meant = f" (did you mean {near[0]}?)" if near else ""
         raise UserError(f"list {pattern}: unknown benchmark{meant}; `linkscope list` names all")
     return found
+
+
+def _by_engine(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One row for each operation and engine: its memory kinds and paths have rows of their own in the table."""
+    found: dict[tuple[str, str], dict[str, dict[str, None]]] = {}
+    for row in rows:
+        one = found.setdefault((row["name"], row["engine"]), {"summary": {}, "source": {}})
+        for name, values in one.items():
+            values[row[name]] = None
+    return [
+        {"name": name, "engine": engine, **{key: "; ".join(values) for key, values in one.items()}}
+        for (name, engine), one in found.items()
+    ]
 
 
 def _memories(pairs: list[list[str]]) -> str:

@@ -6,7 +6,7 @@ linkscope report run.jsonl --summary=full                         all tables
 linkscope report run.jsonl --markdown run.md                      for a pull request
 linkscope report run.jsonl --nvbandwidth                          the tables that nvbandwidth prints
 linkscope report run.jsonl --comm-scope                           means and standard deviations (run --rule comm-scope)
-linkscope report run.jsonl --break-even                           memory costs and break-even, as Markdown
+linkscope report run.jsonl --break-even                           memory costs and break-even
 linkscope report run.jsonl --shared [--json]                      shared links, from concurrent flows
 linkscope report run.jsonl --trace training.trace [-o FILE.svg]   time of the transfers of a trace, by kind
 linkscope report run.jsonl --list-figures                         the names of all figures
@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="print means and standard deviations (of a run with --rule comm-scope)",
     )
-    what.add_argument("--break-even", action="store_true", help="print memory costs and break-even as Markdown")
+    what.add_argument("--break-even", action="store_true", help="print memory costs and break-even")
     what.add_argument("--shared", action="store_true", help="print shared links (docs/method/shared-links.md)")
     what.add_argument(
         "--trace", metavar="FILE", help="print the time of the transfers of a trace, or draw it to -o FILE.svg"
@@ -144,9 +144,9 @@ def _print_means(source: Path) -> int:
 
 
 def _print_break_even(source: Path) -> int:
-    from linkscope.report.markdown import break_even_to_markdown
+    from linkscope.report.plain import break_even_to_text
 
-    text = break_even_to_markdown(read(source))
+    text = break_even_to_text(read(source))
     if not text:
         needed = "points of `allocation` and of h2d or d2h by ce are needed; `run --suite full` measures them"
         raise UserError(f"{source} has no memory costs or no copy rates: {needed}", NOT_HERE)
@@ -177,7 +177,7 @@ def _print_shared(source: Path, *, as_json: bool) -> int:
 
 def _replay(source: Path, arguments: argparse.Namespace) -> int:
     from linkscope.report.figures import standalone
-    from linkscope.report.markdown import replay_to_markdown
+    from linkscope.report.plain import replay_to_text
     from linkscope.report.replay import bars_svg, replay
     from linkscope.trace import read_trace
 
@@ -188,7 +188,7 @@ def _replay(source: Path, arguments: argparse.Namespace) -> int:
         what = f"{len(missing)} of the transfers in {trace}, such as {missing[0]}"
         raise UserError(f"{source} has no value for {what}: `run --trace {trace}` measures them", NOT_HERE)
     if output is None:
-        print(replay_to_markdown(bars, run.modelled), end="")
+        print(replay_to_text(bars, run.modelled), end="")
         return FINE
     target = Path(output)
     if target != STANDARD_OUTPUT and target.suffix != ".svg":

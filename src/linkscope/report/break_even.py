@@ -34,9 +34,10 @@ PHASES = {
 }
 ENDS: dict[Side, str] = {"host": "Memory of the host", "gpu": "Memory of a GPU"}
 NOTE = (
-    f"A row holds paths that agree within {ALIKE:.0%} or within their intervals, and shows the first. A transfer is "
-    "one copy of a batch by a copy engine. From 3 [2, 5]: cheaper from the third transfer of the buffer; the ends of "
-    "the intervals give the second and the fifth. Up to 3: cheaper for at most three transfers. Transfers with "
+    f"A row holds paths that agree within {100 * ALIKE:.0f} % or within their intervals, and shows the first. A "
+    "transfer is one copy of a batch by a copy engine, of the size and on the path of the row. From 3 [2, 5]: cheaper "
+    "from the third transfer of the buffer; the ends of the intervals give the second and the fifth. At once: cheaper "
+    "from the first transfer. Up to 3: cheaper for at most three transfers. Transfers with "
     "overlapping intervals count as equally fast, except for the ends. Alike: within the intervals, either may be "
     "cheaper from the first transfer. Comparisons of registered with pageable memory leave out their common costs, so "
     "they also hold for an existing buffer. Pageable via pinned: a CPU thread copies to or from a pinned bounce "

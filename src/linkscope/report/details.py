@@ -22,7 +22,7 @@ from linkscope.report.trust import signs_mean
 from linkscope.runfile import Run
 from linkscope.units import format_bytes
 
-_MOST_FINDINGS, _MOST_ADVICE, _MOST_IDS, _MOST_MISSED = 8, 5, 2, 10
+_MOST_ADVICE, _MOST_IDS, _MOST_MISSED = 5, 2, 10
 _HEADS = ("path", "", "GB/s", "interval", "% of peak", "at", "half from", "smallest, batched", "single")
 _SHARE, _AT = 4, 5
 _RIGHT = {2, 4, 5, 6}  # columns of numbers
@@ -188,10 +188,8 @@ def _anomalies(run: Run, width: int) -> Iterable[Line]:
         return
     yield Line("")
     yield Line("Anomalies", HEAD)
-    for finding in found[:_MOST_FINDINGS]:
+    for finding in found:
         yield from wrap(f"- {printable(finding.text)}", width)
-    if len(found) > _MOST_FINDINGS:
-        yield Line(f"- and {len(found) - _MOST_FINDINGS} more: see the page")
 
 
 def _recommendations(run: Run, width: int) -> Iterable[Line]:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TextIO
 
+from linkscope.model.curves import total_of
+from linkscope.report.trust import reason_text
 from linkscope.runfile import Flow, Point, Run
 
 Limit = tuple[float | None, str | None]  # peak in GB/s, and its derivation
@@ -28,7 +30,7 @@ class _Row:
 COLUMNS: tuple[tuple[str, type, str, Callable[[_Row], Any]], ...] = (
     ("id", str, "canonical id of the point", lambda r: r.point.id),
     ("status", str, "ok, inherited, missed_precision, unsupported, failed or skipped", lambda r: r.point.status),
-    ("reason", str, "reason for the status", lambda r: r.point.reason),
+    ("reason", str, "reason for the status", lambda r: r.point.reason and reason_text(r.point.reason)),
     ("benchmark", str, "the operation", lambda r: r.point.benchmark),
     ("engine", str, "what moves the data", lambda r: r.point.engine),
     (
@@ -51,6 +53,8 @@ COLUMNS: tuple[tuple[str, type, str, Callable[[_Row], Any]], ...] = (
     ("ci_level", float, "confidence level of the interval", lambda r: r.point.ci_level),
     ("gbps", float, "rate of this flow", lambda r: r.values.gbps),
     ("total_gbps", float, "rate of all measured flows of the point", lambda r: r.point.total_gbps),
+    ("total_ci_low_gbps", float, "lower end of the interval of the total", lambda r: _total_end(r.point, "low")),
+    ("total_ci_high_gbps", float, "upper end of the interval of the total", lambda r: _total_end(r.point, "high")),
     ("limit_gbps", float, "peak of the hardware for this flow", lambda r: r.limit[0]),
     ("limit_source", str, "derivation of the peak", lambda r: r.limit[1]),
     ("rounds", int, "rounds that count", lambda r: len(r.flow.round_medians_s) if r.flow else 0),
@@ -149,6 +153,12 @@ def _number(point: Point, flow: Flow | None) -> int:
 def _end(value: Flow | Point, which: int) -> float | None:
     """An end of the interval. No time is negative, but intervals in older run files may begin below 0."""
     return max(value.ci95_s[which], 0.0) if value.ci95_s is not None else None
+
+
+def _total_end(point: Point, end: str) -> float | None:
+    """An end of the interval of the joint rate; None for one flow, and for runs that did not record the joint time."""
+    total = total_of(point) if "together_ci95_s" in point.guards else None
+    return getattr(total, end) if total is not None else None
 
 
 def _spread(point: Point, name: str) -> float | None:

@@ -1,5 +1,7 @@
 """The terms of the report and their meanings."""
 
+import re
+
 WORDS = (
     ("ce", "a copy engine of a GPU, which copies without using its SMs"),
     ("sm", "threads on the multiprocessors (SMs) of a GPU, which load and store the data"),
@@ -11,11 +13,13 @@ WORDS = (
     ("prefetch", "pages of managed memory migrate in bulk before they are accessed"),
     ("after kernel", "a single copy on a stream that has just run a kernel"),
     ("after wait", "a single copy on a stream that has waited without running a kernel"),
+    ("clock host", "the time by the host's clock, which includes the calls"),
+    ("blocks sms", "a kernel with one block for each SM of the GPU"),
     ("initiator src, dst", "the GPU whose stream or threads copy: that of the source or of the destination"),
     ("peer on, off", "whether the GPUs access each other's memory directly; without it the driver copies through host "
      "memory, and the host link is the bottleneck"),
-    ("pinned", "page-locked host memory, allocated by the driver; the GPU accesses it directly"),
-    ("registered", "ordinary host memory that was page-locked later"),
+    ("pinned", "host memory that cudaMallocHost allocated page-locked; the GPU accesses it directly"),
+    ("registered", "ordinary host memory that cudaHostRegister page-locked later"),
     ("wc", "pinned memory without CPU caching (write-combining): CPU writes are combined, CPU reads are slow"),
     ("mapped", "pinned memory that threads of a GPU read and write in place"),
     ("hugepage, registered_hugepage", "host memory in pages of 2 MiB or 1 GiB, pageable or page-locked later"),
@@ -41,3 +45,15 @@ WORDS = (
     ("missed precision", "an interval wider than the target, or no interval"),
     ("peak", "the limit of the hardware without the cost of protocols"),
 )  # fmt: skip
+
+
+def terms_in(text: str) -> list[tuple[str, str]]:
+    """The terms that occur in a text, with their meanings. 'peer on, off' stands for 'peer on' and 'peer off'."""
+    found = []
+    for term, meaning in WORDS:
+        first, *others = term.split(", ")
+        start = first.rpartition(" ")[0]
+        forms = [first, *(f"{start} {other}".strip() for other in others)]
+        if any(re.search(rf"(?<![\w-]){re.escape(form)}(?![\w-])", text) for form in forms):
+            found.append((term, meaning))
+    return found

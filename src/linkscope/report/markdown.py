@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from linkscope.advise import worthwhile
 from linkscope.advise.text import headline
 from linkscope.model.text import range_share, rate_text
-from linkscope.report.break_even import NOTE, PHASES, SHORT_HEADING, break_evens
+from linkscope.report.break_even import SHORT_HEADING, break_evens
 from linkscope.report.findings import findings
 from linkscope.report.head import GRAVE, doubts, tiles
 from linkscope.report.joint import joint_lines
 from linkscope.report.outcome import run_text
 from linkscope.report.overview import overview
-from linkscope.report.replay import Bar, cells
 from linkscope.report.shared import HEADING, shares, without_concurrent
 from linkscope.report.sweep import sweep_rows
 from linkscope.report.trust import signs_mean
@@ -43,30 +42,6 @@ def to_markdown(run: Run) -> str:
     listed = [f"- {_safe(doubt.text)}" for doubt in doubts(everything)]
     lines += ["", "### Points to check", "", *(listed or ["None: every point has its value."])]
     return "\n".join(lines) + "\n"
-
-
-def break_even_to_markdown(run: Run) -> str:
-    """Memory costs and break-even tables, with the ids of their points; '' if the run has no such data."""
-    found = break_evens(run.points)
-    if found is None:
-        return ""
-    costs = [(row.where, row.kind, format_bytes(row.bytes), *row.phases, row.total) for row in found.costs]
-    lines = ["**MODELLED**", ""] if run.modelled else []
-    lines += [_safe(NOTE), "", *_table(f"memory | kind | size | {' | '.join(PHASES)} | total [interval]", 0, costs)]
-    for table in found.tables:
-        than = " | ".join(f"cheaper than {name}" for name in table.than)
-        head = f"path | size | {table.end} | total [interval] | one transfer [interval] | {than}"
-        rows = [(row.paths, format_bytes(row.bytes), row.kind, row.cost, row.transfer, *row.than) for row in table.rows]
-        lines += ["", *_table(head, 0, rows)]
-    ids = dict.fromkeys(id for table in found.tables for row in table.rows for id in row.ids)
-    return "\n".join([*lines, "", "Points:", "", *(f"- `{id}`" for id in ids)]) + "\n"
-
-
-def replay_to_markdown(bars: Sequence[Bar], modelled: bool) -> str:
-    """The time of the transfers of a trace, by kind of transfer."""
-    lines = ["**MODELLED**", ""] if modelled else []
-    rows = _table("part | transfers | count | bytes | time [interval] | share", 0, cells(bars))
-    return "\n".join([*lines, *rows]) + "\n"
 
 
 def _break_even(run: Run) -> list[str]:

@@ -104,11 +104,13 @@ def took_text(run: Run) -> str:
 
 
 def _only_text(only: Any) -> str:
-    """' (only d2d/*)' for a part of a suite; the number of patterns if the list is long."""
+    """' (only d2d/*)' for a part of a suite; '152 points' or '9 patterns' if the list is long."""
     patterns = [str(one) for one in only] if isinstance(only, list) else []
     parts = " ".join(patterns)
     if len(parts) > _LONGEST_ONLY:
-        parts = f"{count_text(len(patterns), 'pattern')} of ids"
+        # The first ? of an id is the mark in front of its parameters.
+        has_wildcard = any(re.search(r"[*?[]", one.replace("?", "", 1)) for one in patterns)
+        parts = count_text(len(patterns), "pattern" if has_wildcard else "point")
     return f" (only {parts})" if parts else ""
 
 

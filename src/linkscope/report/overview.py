@@ -29,7 +29,7 @@ from linkscope.model.text import (
     usual,
     varying,
 )
-from linkscope.report.row_notes import limits_text, missing_total_text, parts_text, single_copy_text
+from linkscope.report.row_notes import limits_text, missing_total_text, parts_text, single_copy_text, values_text
 from linkscope.report.sweep import needed_text, sweeps, without_sweeps
 from linkscope.report.trust import INHERITED, SIGN, inherited, missed, sign_of
 from linkscope.runfile import Point
@@ -111,7 +111,7 @@ class Row:
 
 @dataclass(frozen=True)
 class FamilyRows:
-    """One family: its rows, and the parameters with little influence on the best rate."""
+    """One family: its rows, and the parameters that make no difference to the best rate."""
 
     family: Family
     rows: list[Row]
@@ -119,11 +119,13 @@ class FamilyRows:
     usual: str = ""  # parameter values of all rows whose `params` give no others
     sweep: str = ""  # the sufficient number of blocks, if several were measured
     limits: str = ""  # peaks of the rows, if they differ
+    minor_texts: tuple[str, ...] = ()  # the values of `minor_params`, and what they change otherwise
 
     @property
     def minor_params_text(self) -> str:
-        """'best rate depends little on: after (single copies at 8 B differ: kernel 7.4 us, wait 2.4 us)'."""
-        return f"best rate depends little on: {', '.join(self.minor_params)}" if self.minor_params else ""
+        """'same best rate for after kernel or wait (single copies at 8 B differ: kernel 7.4 us, wait 2.4 us)'."""
+        what = "time" if all(row.time is not None for row in self.rows) else "best rate"
+        return f"same {what} for {'; '.join(self.minor_texts)}" if self.minor_texts else ""
 
 
 @dataclass(frozen=True)
@@ -162,8 +164,10 @@ def _family_rows(family: Family, of_family: Sequence[Curve], sweep: str) -> Fami
         for method, of_method in by_method.items()
         for cluster in _clusters(of_method)
     ]
-    parts = [name + single_copy_text(name, of_family) for name in minor_params]
-    return FamilyRows(family, rows, parts, params_text(common), sweep, limits_text(best.point for best in bests))
+    values = varying(best.curve.method for best in bests)
+    texts = [values_text(name, values[name]) + single_copy_text(name, of_family) for name in minor_params]
+    limits = limits_text(best.point for best in bests)
+    return FamilyRows(family, rows, minor_params, params_text(common), sweep, limits, tuple(texts))
 
 
 def _bests(of_family: Sequence[Curve]) -> list[_Best]:

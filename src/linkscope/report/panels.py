@@ -45,6 +45,8 @@ class Cells:
     within: str
     between: str
     rounds: str
+    level: str  # confidence level of the intervals
+    timing: str  # timing method
     status: str
     reason: str
 
@@ -262,6 +264,8 @@ def _cells(point: Point) -> Cells:
         else "",
         between=format_fraction(between) if spread and between is not None else "",
         rounds=str(len(rounds)) if rounds else "",
+        level=f"{100 * point.ci_level:.3g} %" if point.ci_level and point.ci95_s else "",
+        timing=point.timing or "",
         status=STATUS_WORDS[point.status],
         reason=reason_text(point.reason or ""),
     )

@@ -3,13 +3,24 @@
 import statistics
 from collections.abc import Iterable, Sequence
 
-from linkscope.model.curves import Curve, measured_flows
+from linkscope.model.curves import Curve, measured_flows, natural
 from linkscope.model.text import param_text, range_s, range_share
 from linkscope.runfile import Point, flows_by_path
 from linkscope.units import format_bytes, format_rate
 
-# Single-copy times that differ by more are shown even if the best rate depends little on the parameter.
+# Single-copy times that differ by more are shown even if the parameter makes no difference to the best rate.
 SINGLE_DIFFERS = 0.1
+_MOST_VALUES = 4
+
+
+def values_text(name: str, values: Iterable[str]) -> str:
+    """'after kernel or wait'; 'any threads' if there are many values."""
+    listed = sorted(filter(None, values), key=natural)
+    if name == "bidirectional":
+        return " or ".join(param_text(name, value) for value in listed)
+    if not 1 < len(listed) <= _MOST_VALUES:
+        return f"any {name}"
+    return f"{name} {', '.join(listed[:-1])} or {listed[-1]}"
 
 
 def single_copy_text(name: str, of_family: Sequence[Curve]) -> str:

@@ -1,0 +1,50 @@
+"""The CUDA calls that perform a method, for a programmer who wants to use it."""
+
+from linkscope.model.curves import Method
+
+_ALLOCATION = {
+    "pinned": "cudaMallocHost memory",
+    "mapped": "cudaHostAlloc memory with cudaHostAllocMapped",
+    "wc": "cudaHostAlloc memory with cudaHostAllocWriteCombined",
+    "registered": "malloc memory after cudaHostRegister",
+    "registered_hugepage": "huge pages (mmap) after cudaHostRegister",
+    "hugepage": "huge pages (mmap)",
+    "pageable": "malloc memory",
+    "shm": "shared memory (mmap) after cudaHostRegister",
+    "device": "cudaMalloc memory",
+    "pool": "cudaMallocAsync memory",
+    "vmm": "cuMemCreate and cuMemMap memory",
+    "ipc": "cudaIpcOpenMemHandle memory",
+    "posix_fd": "cuMemImportFromShareableHandle memory",
+    "managed": "cudaMallocManaged memory",
+    "system": "malloc memory, which the GPU accesses directly",
+}
+_CALL = {
+    "batch": "cudaMemcpyBatchAsync",
+    "graph": "cudaGraphLaunch of a graph of memcpy nodes",
+    "sm": "a kernel whose threads load and store 16 B each",
+    "tma": "a kernel that copies blocks with cp.async.bulk (TMA)",
+    "cpu": "memcpy by a CPU thread",
+    "prefetch": "cudaMemPrefetchAsync",
+}
+_ACCESS = {"read": "a kernel that reads the source in place", "write": "a kernel that writes the destination in place"}
+
+
+def call_text(method: Method, src: str, dst: str) -> str:
+    """'cudaMemcpyAsync from cudaMallocHost memory': the call, and the memory at an end that is not plain GPU memory."""
+    family, params = method.family, dict(method.params)
+    if family.benchmark == "demand":
+        return f"an access to {_ALLOCATION.get(family.dst_memory, family.dst_memory)}, without a prefetch"
+    call = _ACCESS.get(family.benchmark) or _CALL.get(family.engine, "")
+    if not call:
+        call = "cudaMemcpyPeerAsync" if params.get("call") == "peer" else "cudaMemcpyAsync"
+    memories = []
+    for word, place, memory in (("from", src, family.src_memory), ("to", dst, family.dst_memory)):
+        ordinary = "gpu:" in place and memory == "device"
+        if not ordinary and memory in _ALLOCATION:
+            memories.append((word, _ALLOCATION[memory]))
+    if len(memories) == 2 and memories[0][1] == memories[1][1]:
+        memories = [("of", memories[0][1])]
+    text = " ".join([call, *(f"{word} {memory}" for word, memory in memories)])
+    between_gpus = "gpu:" in src and "gpu:" in dst and src != dst
+    return f"{text}, after cudaDeviceEnablePeerAccess" if between_gpus and params.get("peer") == "on" else text
