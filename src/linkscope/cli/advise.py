@@ -192,12 +192,7 @@ def _refuse(arguments: argparse.Namespace, run: "Run", size: int) -> NoReturn:
 
     src, dst, memory = arguments.src, arguments.dst, arguments.memory
     for option, place in (("--src", src), ("--dst", dst)):
-<<<<<<< HEAD
         check_written(option, place)
-=======
-        if not re.fullmatch(r"(host:\d+/)?(numa|gpu):\d+", place):
-            raise UserError(f"{option} {place}: this is no place. Write numa:0 or gpu:1; host memory is numa:0")
->>>>>>> h-eyes
     measured = [point for point in run.points if point.median_s and point.bytes]
     here = f"{run.path} has no transfer from {src} to {dst}"
     if (src, dst) not in {(point.src, point.dst) for point in measured}:

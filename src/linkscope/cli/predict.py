@@ -126,13 +126,10 @@ def _refuse_unknown(model: "Model", ends: list[tuple[str, str]]) -> None:
             if place.endswith(":all"):
                 raise UserError(f"{place} stands for several places: name one, and the others by --with")
             name = model.machine.name
-<<<<<<< HEAD
             if not is_place(place) or kind_of(place) not in ("numa", "gpu", "disk"):
-                raise UserError(f"{place} is no place of a transfer: {name} has {', '.join(known)}")
-=======
-            if kind_of(place) not in ("numa", "gpu", "disk"):
-                raise UserError(f"{place}: this is no place. {name} has {', '.join(known)}; host memory is numa:0")
->>>>>>> h-eyes
+                raise UserError(
+                    f"{place}: this is no place of a transfer. {name} has {', '.join(known)}; host memory is numa:0"
+                )
             raise UserError(f"{src} -> {dst}: {name} has no {place}, but {', '.join(known)}", NOT_HERE)
 
 

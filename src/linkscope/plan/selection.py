@@ -90,13 +90,8 @@ def _check_words(selection: Selection, machine: MachineFacts, rows: Sequence[Ben
 
 def check_place(option: str, place: str, machine: MachineFacts) -> None:
     """Raises UserError: exit code 2 for a malformed place, 3 for a place that is not on the machine."""
-<<<<<<< HEAD
     if place:
         check_written(option, place)
-=======
-    if place and _PLACE.fullmatch(place) is None:
-        raise UserError(f"{option} {place}: this is no place. Write numa:0 or gpu:1; host memory is numa:0")
->>>>>>> h-eyes
     if place and place not in machine.places and not place.endswith("gpu:all"):
         have = ", ".join(machine.places) or "no places"
         raise UserError(f"{option} {place}: not on {machine.name}, which has {have}", NOT_HERE)
@@ -105,7 +100,7 @@ def check_place(option: str, place: str, machine: MachineFacts) -> None:
 def check_written(option: str, place: str) -> None:
     """Raises UserError with exit code 2 for a place that is malformed, whatever the machine is."""
     if not is_place(place):
-        raise UserError(f"{option} {place}: this is no place. Write numa:0 or gpu:1")
+        raise UserError(f"{option} {place}: this is no place. Write numa:0 or gpu:1; host memory is numa:0")
 
 
 def is_place(text: str) -> bool:
