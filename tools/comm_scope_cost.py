@@ -78,18 +78,18 @@ def tool_factors(path: Path) -> list[float]:
 
 def lines(run: Run, samples: list[Run], outputs: list[Path]) -> Iterator[str]:
     ours = cost_of(run)
-    yield "| by | seconds | times as much | measured points a second |"
+    yield "| by | seconds | ratio | measured points a second |"
     yield "|---|---|---|---|"
     yield _row("linkscope", ours.points, ours.seconds, ours.seconds)
     yield _row("the rule, operations alone", ours.points, ours.by_rule_s, ours.seconds)
     if samples:
         known = total(cost_of(sample) for sample in samples)
-        told = f"the rule, as {known.points} points by it took"
-        yield _row(told, ours.points, ours.by_rule_s * known.factor, ours.seconds)
+        label = f"the rule, as {known.points} points by it took"
+        yield _row(label, ours.points, ours.by_rule_s * known.factor, ours.seconds)
     if outputs:
         factors = [factor for path in outputs for factor in tool_factors(path)]
-        told = f"Comm\\|Scope, as {len(factors)} of its points took"
-        yield _row(told, ours.points, ours.by_rule_s * median(factors), ours.seconds)
+        label = f"Comm\\|Scope, as {len(factors)} of its points took"
+        yield _row(label, ours.points, ours.by_rule_s * median(factors), ours.seconds)
     if run.end is not None:
         yield f"\n{ours.points} points with bytes; the run took {run.wall_s:.1f} s of wall time in all."
 

@@ -5,7 +5,7 @@ Usage: python tools/counters.py [POINT_ID...]     (needs a GPU, for kernels betw
 allowed to read counters)
 
 A kernel of a point states in its program what it reads and writes, and where. ncu runs the worker with that point and
-counts, for every launch of the kernel, the 32-byte sectors that its threads and bulk copies moved between the SMs and
+counts, for every launch of the kernel, the 32-byte sectors that its threads and TMA moved between the SMs and
 the GPU's own or the host's memory, and the bytes of user data on its NVLinks, which is what it reads and writes in
 another GPU's memory. A chase reads 8 bytes a step, for which the hardware moves a sector. A kernel that touches managed
 pages brings them whole: of these PCIe's counters say what came, which count a packet's 12 bytes of header (a kernel

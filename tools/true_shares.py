@@ -95,7 +95,7 @@ def truth_of(model: Model) -> Truth:
         capacity[name] = share.gbps.v
     for link in model.link:
         for one, other in link.between if link.both_ways_gbps else ():
-            name = f"both ways of {link.name} {one}-{other}"
+            name = f"both directions of {link.name} {one}-{other}"
             groups[name] = {f"{link.name} {one}->{other}", f"{link.name} {other}->{one}"}
             capacity[name] = link.both_ways_gbps.v if link.both_ways_gbps else 0.0
     crossed = {}

@@ -131,7 +131,7 @@ def test_the_copy_that_pays_is_counted_against_pageable_memory() -> None:
     few = [*points, copy("pageable", MIB, 100e-6), copy("pinned", MIB, 20e-6), copy("registered", MIB, 30e-6)]
     paid = found(few, "pin").paid_after
     assert paid is not None and paid.first == 4
-    assert "is paid for by the 4th copy of 1 MiB" in details(found(few, "pin"))[-2]
+    assert "pays off with the 4th copy of 1 MiB" in details(found(few, "pin"))[-2]
 
 
 @pytest.mark.parametrize(

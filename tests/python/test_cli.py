@@ -160,7 +160,7 @@ def test_a_budget_too_small_to_resume_is_refused_and_leaves_the_run_unchanged(ca
     few = lines[0].replace(json.dumps(plan["classes"], separators=(",", ":")), "[]")  # a plan that fits any budget
     Path("b.jsonl").write_text(few + cut.partition("\n")[2])
     assert main(["run", "--resume", "b.jsonl", "--budget", f"{0.9 * spent:.3f}s"]) == 2
-    assert "is of the whole run, on which b.jsonl has spent" in capsys.readouterr().err
+    assert "covers the whole run, and b.jsonl has already spent" in capsys.readouterr().err
     assert Path("a.jsonl").read_text() == cut
     assert main(["run", "--resume", "a.jsonl", "--budget", "30s"]) == 0 and read_run("a.jsonl").end.complete
 

@@ -166,7 +166,7 @@ def test_a_path_with_undecided_sizes_is_not_called_the_same() -> None:
         for verdict, low in (("same", 0.99), ("undecided", 0.9))
     ]
     lines = table(by_path(Comparison(pairs, 0.99, 0.02, 0, 0)), False, 120)
-    assert lines[0] == "1 path: 1 same at the sizes that can be told"
+    assert lines[0] == "1 path: 1 same at the decided sizes"
     assert table(by_path(Comparison(pairs[:1], 0.99, 0.02, 0, 0)), False, 120)[0] == "1 path: 1 same"
 
 

@@ -419,9 +419,9 @@ def test_a_run_without_sets_states_which_points_are_needed(capsys, tmp_path) -> 
 def test_the_plan_lists_concurrent_points_with_their_reason(capsys) -> None:
     assert main(["run", "--machine", "h200x4", "--plan-only"]) == 0
     text = capsys.readouterr().out
-    assert "paths at once, to find what they share:" in text and "numa:0 to all GPUs at once: 1" in text
-    assert "at once: 28 points" in text and "at once: concurrent/ce/" in text
+    assert "concurrent flows, to find shared links:" in text and "numa:0 to all GPUs at once: 1" in text
+    assert "concurrent: 28 points" in text and "concurrent: concurrent/ce/" in text
     assert main(["run", "--machine", "h200x4", "--plan-only", "--json"]) == 0
     plan = json.loads(capsys.readouterr().out)
     assert len(plan["together"]) == 88 and {"id", "why", "first"} == plan["together"][0].keys()
-    assert sum(point.get("role") == "at once" for point in plan["points"]) == 28
+    assert sum(point.get("role") == "concurrent" for point in plan["points"]) == 28

@@ -68,9 +68,9 @@ def test_a_time_that_includes_queueing_is_caught(monkeypatch, capsys) -> None:
     """Without the gate, queueing a copy takes longer than the copy."""
 
     def queued(batches: list[list[int]], trace: Trace) -> None:
-        for sample in range(trace.samples):
+        for number in range(trace.samples):
             for at, batch in enumerate(batches):
-                trace.stamps[2 * (sample * len(batches) + at) + 1] += batch[0] * machine.CALL_S
+                trace.stamps[2 * (number * len(batches) + at) + 1] += batch[0] * machine.CALL_S
 
     change_runs(monkeypatch, queued)
     assert_caught(capsys, "enqueue")
@@ -116,7 +116,7 @@ def test_one_direction_timed_as_two_is_caught(monkeypatch, capsys) -> None:
 
     monkeypatch.setattr(Worker, "prepare", unidirectional)
     monkeypatch.setattr(Worker, "run", run_unidirectional)
-    assert_caught(capsys, "both_ways", "bytes")
+    assert_caught(capsys, "bidirectional", "bytes")
 
 
 def test_zeros_in_place_of_the_data_are_caught(monkeypatch, capsys) -> None:
@@ -236,7 +236,7 @@ def test_flows_timed_in_turn_are_caught(monkeypatch, capsys) -> None:
         return trace
 
     monkeypatch.setattr(Worker, "run", apart)
-    assert_caught(capsys, "both_ways", "contention")
+    assert_caught(capsys, "bidirectional", "contention")
 
 
 def test_a_row_that_raises_an_error_fails() -> None:

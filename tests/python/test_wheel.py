@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 def wheel(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(folder)]
-    # The build of the tests is up to date, so nothing is compiled again. `make test-long` compiles the wheel on its own.
+    # The build of the tests is up to date, so nothing is compiled again. With LONG the wheel is compiled on its own.
     build = folder / "build" if LONG else ROOT / "build" / "dev"
     command += [f"--config-settings=build-dir={build}", f"--config-settings=cmake.define.LINKSCOPE_TESTS={not LONG}"]
     command.append(str(ROOT))

@@ -386,7 +386,7 @@ double Simulation::setup_time(Running& running, const Op& op, u32 stage_index, u
 /// The delay of an engine's set-up while the other direction's engine works.
 double Simulation::beside_opposite(const Stage& stage) const {
   const bool beside = stage.opposite != nobody && servers_[stage.opposite].moves;
-  return beside ? machine_.copy.both_ways : 0;
+  return beside ? machine_.copy.opposite : 0;
 }
 
 double Simulation::to_channel(Running& running, Channel channel) const {

@@ -11,7 +11,7 @@ from linkscope.model.rounds import Spreads, rounds_of
 from linkscope.runfile import Point
 from linkscope.stats import Interval, geometric_mean, median, ratio_interval
 
-LEVEL = 0.95  # that all intervals of a run hold together (Bonferroni)
+LEVEL = 0.95  # of all intervals of a run simultaneously (Bonferroni)
 LEAST_GAIN = 0.05  # smaller gains are not worth a change
 TYPICAL = (1 << 20, 64 << 20)  # sizes whose median speed-up ranks a recommendation
 

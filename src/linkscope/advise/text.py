@@ -17,7 +17,7 @@ def headline(one: Advice) -> str:
 
 
 def typical_text(one: Advice) -> str:
-    """'median, 1 to 64 MiB, 2 paths': what the typical gain is the median of."""
+    """'median, 1 to 64 MiB, 2 paths': the values whose median is the typical gain."""
     sizes = "1 to 64 MiB" if one.is_typical else "sizes outside 1 to 64 MiB" if one.sizes[1] else "all measured sizes"
     return f"median, {sizes}, {count_text(len({gain.path for gain in one.compared}), 'path')}"
 
@@ -61,8 +61,8 @@ def _except(losing: list[int]) -> str:
 def _paid(first: int | None, best: Gain) -> str:
     size = format_bytes(best.current.bytes)
     if first is None:
-        return f"allocating and freeing this memory costs more than any number of copies of {size} gains"
-    return f"allocating and freeing this memory is paid for by the {_ordinal(first)} copy of {size}"
+        return f"copies of {size} never pay for allocating and freeing this memory"
+    return f"allocating and freeing this memory pays off with the {_ordinal(first)} copy of {size}"
 
 
 def _time(point: Point) -> str:

@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         _drop_output()
         what = error.filename or "the output cannot be written"
-        print(f"linkscope: {what}: {error.strerror or error}; give it another place", file=sys.stderr)
+        print(f"linkscope: {what}: {error.strerror or error}; choose another path", file=sys.stderr)
         return WRONG_USAGE
 
 

@@ -75,7 +75,7 @@ def _jobs(text: str | None) -> int:
     if text is None:
         return min(len(os.sched_getaffinity(0)) + 1, 4)  # one row only waits for a worker that hangs
     if not text.isdecimal() or not 1 <= int(text) <= 64:
-        raise UserError(f"--jobs {text}: it is a whole number from 1 to 64")
+        raise UserError(f"--jobs {text}: write a whole number from 1 to 64")
     return int(text)
 
 

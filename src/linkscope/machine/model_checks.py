@@ -46,9 +46,9 @@ def check(model: Model) -> None:
     _check_tables(model)
     _check_ways(model)
     _check_noise(model)
-    for name, told in model.deviation.items():
-        if not (told.points > 0 and 0 <= told.median <= told.ninety):
-            what = f"{told.median:g} and {told.ninety:g} of {told.points} points are no median and ninth decile"
+    for name, row in model.deviation.items():
+        if not (row.points > 0 and 0 <= row.median <= row.ninety):
+            what = f"{row.median:g} and {row.ninety:g} of {row.points} points are not a median and a p90"
             raise Mistake(f"deviation.{name}", what, "`linkscope model` writes them; leave the row out")
     _check_faults(model)
 
@@ -159,7 +159,7 @@ def _check_origin(key: str, value: Quantity | Peer | Spread) -> None:
     needs = {"published": "ref", "measured": "ref", "fitted": "fitted_to", "derived": "why", "assumed": "why"}
     need = needs[value.origin]
     if not getattr(value, need, None):
-        raise Mistake(key, f"it is {value.origin}, without saying where or why", f"add {need} = …")
+        raise Mistake(key, f"it is {value.origin}, without a source or a reason", f"add {need} = …")
     if fitted_to and value.origin != "fitted":
         raise Mistake(key, f"it is {value.origin} and has fitted_to", 'write from = "fitted", or take fitted_to away')
 
@@ -306,7 +306,7 @@ def _check_tables(model: Model) -> None:
         _check_together(at, one, ("wake_us", "wake_after_us"))
         if one.wake_after_us and one.wake_after_us.v == 0:
             cure = "write more than 0, or take both keys away"
-            raise Mistake(f"{at}.wake_after_us", "nothing falls asleep in no time", cure)
+            raise Mistake(f"{at}.wake_after_us", "an idle gap of 0 s cannot put a part to sleep", cure)
     for name, key in _COUNTS:
         count = getattr(getattr(model, name), key, None)
         if count and count.v != int(count.v):
@@ -384,7 +384,7 @@ def _check_noise(model: Model) -> None:
         _check_range(f"{key}.second", spread.second, 1, 100, _TIMES, _ABOVE_1, above=True)
 
 
-_TIMES, _ABOVE_1 = "how many times longer it takes", "write a factor above 1, such as 1.3"
+_TIMES, _ABOVE_1 = "factor by which the time grows", "write a factor above 1, such as 1.3"
 _OF_FAULT = {
     "ramp": ("samples", "factor"), "throttle": ("samples", "factor"), "slow": ("links", "factor"),
     "flaky": ("links", "factor", "share"),

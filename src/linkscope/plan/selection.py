@@ -91,7 +91,7 @@ def _check_words(selection: Selection, machine: MachineFacts, rows: Sequence[Ben
 def check_place(option: str, place: str, machine: MachineFacts) -> None:
     """Raises UserError: exit code 2 for a malformed place, 3 for a place that is not on the machine."""
     if place and _PLACE.fullmatch(place) is None:
-        raise UserError(f"{option} {place}: this is no place. Write numa:0 or gpu:1")
+        raise UserError(f"{option} {place}: this is not a place. Write numa:0 or gpu:1")
     if place and place not in machine.places and not place.endswith("gpu:all"):
         have = ", ".join(machine.places) or "no places"
         raise UserError(f"{option} {place}: not on {machine.name}, which has {have}", NOT_HERE)
