@@ -27,7 +27,7 @@ def test_a_step_without_enough_time_is_not_started_and_is_named(tmp_path: Path) 
 
 def test_a_step_that_does_not_exist_is_named(tmp_path: Path) -> None:
     done = evidence(str(tmp_path), "--steps", "quick,slow")
-    assert done.returncode == 2 and "there is no step slow" in done.stderr
+    assert done.returncode == 2 and "there is not a step slow" in done.stderr
 
 
 @needs_fake

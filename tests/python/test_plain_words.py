@@ -1,7 +1,7 @@
 """The dialect that words.md replaced must not come back: no banned phrase in any text that ships.
 
-Scanned: every text in the files and folders below: prose, `--help`, messages, comments, docstrings, test names and
-identifiers. Names of the contract stay (`limit_gbps`, `timing: virtual`, memory kinds): the phrases below match none.
+The scan covers prose, `--help`, messages, comments, docstrings, test names and identifiers of every tracked file. Names
+of the contract stay (`limit_gbps`, `timing: virtual`, memory kinds): the phrases below match none.
 """
 
 import re

@@ -1,5 +1,6 @@
 // A machine file (machines/*.toml, as JSON) for the simulation: SI units, indices instead of names. Python checks the
-// file with path and cure (linkscope/machine/model.py); here only what would crash is refused.
+// file and names key and cure (linkscope/machine/model.py). This reader refuses only values that would crash the
+// simulation.
 #pragma once
 #include <array>
 #include <nlohmann/json_fwd.hpp>

@@ -266,7 +266,7 @@ void Simulation::chunk_done(u32 runner) {
   ++self.done;
   self.step = Step::idle;
   if (stage.opposite != nobody) servers_[stage.server].moves = false;
-  u32 drained = nobody;  // the server that is released after the next requests for it
+  u32 drained = nobody;  // released below, after the next stage has requested it
   if (auto* gpu = shared(stage)) leave(*gpu, stage);
   else if (stage.drains) drained = stage.server;
   else if (stage.server != nobody) release(stage.server);

@@ -41,7 +41,7 @@ class Gain:
 class Advice:
     """A recommendation with everything that was compared.
 
-    `paid_after`: the number of transfers after which the best gain has paid for its memory; None where unknown.
+    `paid_after`: the number of transfers after which the best gain pays for its memory; None if unknown.
     """
 
     recommendation: Recommendation
@@ -151,7 +151,8 @@ def _best_each(gains: Sequence[Gain]) -> list[Gain]:
 
 
 def _paid_after(recommendation: Recommendation, gains: Sequence[Gain], points: Sequence[Point]) -> Uses | None:
-    """For the best gain of pinning: the uses after which it has paid, where the run measured the cost of the memory."""
+    """The number of transfers after which the best gain of pinning pays off; None if the run lacks the cost of the
+    memory."""
     best = max((gain for gain in gains if gain.is_worthwhile), key=lambda gain: gain.interval.low, default=None)
     if best is None or recommendation.name != "pin":
         return None

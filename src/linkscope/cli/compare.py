@@ -108,7 +108,7 @@ def _print(
         print("The first file was measured after the last one: give the earlier run first.")
     if not same:
         print("These are runs of different machines: paths of the same name are compared.")
-    print("\nOther differences:")
+    print("\nDifferences in machine, environment and plan:")
     for line in differences_text(differs, everything):
         print(f"  {line}")
     within = format_fraction(compared.margin)

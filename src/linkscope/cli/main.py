@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("linkscope: stopped", file=sys.stderr)
         return STOPPED_EARLY
-    except BrokenPipeError:  # `linkscope list | head` closes the pipe, which is no error
+    except BrokenPipeError:  # `linkscope list | head` closes the pipe, which is not an error
         _drop_output()
         return FINE
     except OSError as error:

@@ -50,7 +50,7 @@ def by_path(comparison: Comparison) -> list[PathVerdict]:
 def differences_text(found: Sequence[Difference], everything: bool) -> list[str]:
     """A line for each fact: 'driver.version: 580.65 -> 580.159'."""
     if not found:
-        return ["no other recorded fact differs"]
+        return ["no recorded fact differs"]
     shown = found if everything else found[:_MOST_DIFFERENCES]
     lines = [f"{one.what}: {_value(one.what, one.before)} -> {_value(one.what, one.after)}" for one in shown]
     if len(found) > len(shown):

@@ -1,4 +1,4 @@
-"""The number of uses after which a kind of memory has paid for itself.
+"""The number of uses after which a kind of memory pays for itself.
 
 A kind of memory costs something once (memory_costs.py) and something for each transfer. A kind that costs more once but
 less for each transfer is cheaper after n transfers, when its extra cost is less than n times the gain per transfer.

@@ -94,7 +94,7 @@ def costs(sizes: Sequence[int], seconds: Sequence[float], sigmas: Sequence[float
             options = [
                 (before[0] + found[start, end][1] + each * found[start, end][0].parameters, [*before[1], end])
                 for start in range(end)
-                if end - start > 1 or start == 0  # except for the smallest size, one point alone is no line
+                if end - start > 1 or start == 0  # except for the smallest size, one point alone is not a line
                 if (before := best.get((start, parts - 1))) is not None
             ]
             if options:

@@ -7,7 +7,7 @@ from linkscope.stats.intervals import median
 from linkscope.stats.stopping import HALF_WIDTH
 
 JUMP = 0.03  # smaller differences from a line do not count
-NEAR = 2  # ratio of sizes: a wider interval may hold a steep ramp that is no step
+NEAR = 2  # ratio of sizes: a wider interval may hold a steep ramp that is not a step
 BELOW = 0.25  # error of a line extended by the ratio FAR, when the rate gains 11 % per doubling
 FAR = 4  # ratio of sizes beyond which no line predicts a time
 
