@@ -70,6 +70,7 @@ def commands_page() -> str:
 
 
 def _help(verb: str) -> str:
+    """The help of a command. Its options are listed once, without --help."""
     text = io.StringIO()
     columns = os.environ.get("COLUMNS")
     os.environ["COLUMNS"] = str(WIDTH)
@@ -78,7 +79,10 @@ def _help(verb: str) -> str:
             command_line.main([verb, "--help"])
     finally:
         os.environ.pop("COLUMNS") if columns is None else os.environ.update(COLUMNS=columns)
-    return text.getvalue().rstrip()
+    usage, blank, rest = text.getvalue().rstrip().partition("\n\n")
+    usage = re.sub(r" \[-[^][]*(\[[^][]*\])?[^][]*\]", "", " ".join(usage.split()))
+    rest = re.sub(r"^  -h, --help .*\n?", "", rest, flags=re.MULTILINE)
+    return usage.replace(verb, f"{verb} [OPTION ...]", 1) + blank + rest.rstrip().removesuffix("options:").rstrip()
 
 
 def pages() -> list[pathlib.Path]:

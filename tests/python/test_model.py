@@ -220,7 +220,7 @@ def test_a_machine_file_written_by_hand_is_not_replaced(h200x4: Path, model: dic
     written = tmp_path / "mine.toml"
     written.write_text(models.bundled()["h200x4"].read_text())
     assert main(["model", str(h200x4), "-o", str(written)]) == 2
-    assert "not one that `linkscope model` made" in capsys.readouterr().err
+    assert "was not made by `linkscope model`" in capsys.readouterr().err
     assert main(["model", str(h200x4), "-o", str(h200x4.with_suffix(".toml"))]) == 0  # a fitted file is replaced
 
 
