@@ -110,7 +110,7 @@ def examples() -> Iterator[Example]:
 
 
 def placeholder(example: Example) -> bool:
-    """Whether the example is a pattern and no command: it has a word such as VERB, FILE or an ellipsis."""
+    """Whether the example is a pattern instead of a command: it has a word such as VERB, FILE or an ellipsis."""
     return any(re.fullmatch(r"[A-Z]{2,}|.*[…\[\]<>|].*|RUN|FILE", word) and "->" not in word for word in example.words)
 
 
@@ -139,7 +139,7 @@ def run_example(example: Example, folder: pathlib.Path) -> str:
     )  # fmt: skip
     fine = {0, 1} if words[0] in ("compare", "doctor", "model") else {0}
     if PARTS.intersection(words):
-        fine |= {3}  # the run that stands in does not hold everything that a part of the report needs
+        fine |= {3}  # the substitute run may lack data that a part of the report needs
     return "" if done.returncode in fine else f"{example}\n    exit code {done.returncode}: {done.stderr.strip()}"
 
 

@@ -114,7 +114,7 @@ def main() -> int:
         for name in names:
             began = time.monotonic()
             if end - began < STEPS[name][0] + ENDING_S:
-                say(f"{name}: not begun, {end - began:.0f} s are left and it may take {STEPS[name][0]:.0f}")
+                say(f"{name}: not started: {end - began:.0f} s are left and the step may take {STEPS[name][0]:.0f}")
                 continue
             seconds = end - began - ENDING_S if name == "full" else STEPS[name][0]
             status = carried_out(name, arguments.folder, unfinished, seconds, log)

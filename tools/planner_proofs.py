@@ -49,7 +49,7 @@ BUDGETS = {"standard": 110.0, "quick": 16.0}
 
 
 def sixteen() -> models.Model:
-    """Sixteen H200s, from the file of eight: the second eight are behind uplinks like the first."""
+    """Sixteen H200s, from the file of eight. The second eight have uplinks like those of the first."""
     lines = []
     for line in models.bundled()["h200x8"].read_text(encoding="utf-8").splitlines():
         lines.append(doubled_list(line) if line.count("gpu:") > 2 else line)
@@ -140,7 +140,7 @@ def links(times: int) -> None:
 
 
 def limiting(model: models.Model) -> Iterator[str]:
-    """Directed links that are the narrowest of a path that has others in its class."""
+    """Directed links that limit a path in a class of several paths."""
     target = modelled(model, 1)
     kinds = target.facts.kinds()
     counts = {kind: list(kinds.values()).count(kind) for kind in kinds.values()}

@@ -153,7 +153,9 @@ def main() -> None:
     print_within(found)
     missing = [point.id for point in measured if model[point.id].median_s is None]
     if missing:
-        print(f"\n{len(missing)} points that the model cannot say, such as {missing[0]}: {model[missing[0]].reason}")
+        print(
+            f"\n{len(missing)} points that the model cannot predict, such as {missing[0]}: {model[missing[0]].reason}"
+        )
 
 
 if __name__ == "__main__":

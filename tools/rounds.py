@@ -1,4 +1,4 @@
-"""Draws whether intervals cover the truth, and their cost, for noise of known shapes (docs/notes/planner-evidence.md).
+"""Simulates the coverage of intervals and their cost for noise of known shapes (docs/notes/planner-evidence.md).
 
 Usage: python tools/planner_proofs.py coverage | oracle [--times N]
 
@@ -236,8 +236,7 @@ def drawn(noise: Noise, times: int) -> list[Drawn]:
 
 @dataclass(frozen=True)
 class Oracle:
-    """Knows the noise and takes the cheapest numbers of rounds and samples, with three rounds at least to show a
-    spread.
+    """An oracle that knows the noise. It takes the cheapest numbers of rounds and samples, with at least three rounds.
 
     `same`: 80 % of the points have an interval within the target, by our kinds of interval. `blind`: 95 % of the
     medians are this close to the truth; without intervals.

@@ -21,7 +21,7 @@ def evidence(*words: str, **settings: int) -> subprocess.CompletedProcess[str]:
 
 def test_a_step_without_enough_time_is_not_started_and_is_named(tmp_path: Path) -> None:
     done = evidence(str(tmp_path), "--seconds", "45")
-    assert done.returncode == 0 and done.stdout.count("not begun") == 8 and "MemAvailable" in done.stdout
+    assert done.returncode == 0 and done.stdout.count("not started") == 8 and "MemAvailable" in done.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["log.txt"]
 
 
