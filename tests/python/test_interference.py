@@ -232,7 +232,8 @@ GROUPS = {"dl160": 2, "h200x2": 0, "h200x4": 3, "jorda-a": 10, "jorda-b": 0, "jo
 
 @pytest.mark.parametrize("name, groups", GROUPS.items())
 def test_the_groups_match_the_links(name: str, groups: int) -> None:
-    """Also hidden links: a plan knows only classes of paths. Shares of jorda-a overlap (docs/method/model.md)."""
+    """Also hidden links: a plan knows only classes of paths. Shares of jorda-a overlap
+    (docs/notes/model-evidence.md)."""
     truth, (plan, ids) = truth_of(models.load(name)), planned(modelled(models.load(name), 1))
     chance = random.Random(name)
     known = {id: simulated(truth, id, chance) for id in ids}

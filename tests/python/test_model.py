@@ -383,7 +383,7 @@ def test_runs_without_enough_points_for_a_model_are_refused(h200x4: Path, tmp_pa
 
 
 def test_on_four_h200_the_model_is_within_its_bounds(capsys) -> None:
-    """Half of the committed run of four H200s predicts the other half (docs/method/model.md has the table)."""
+    """Half of the committed run of four H200s predicts the other half (docs/notes/model-evidence.md has the table)."""
     capsys.readouterr()
     assert main(["model", str(RESULTS / "h200x4-standard-a.jsonl.gz"), "--check", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
