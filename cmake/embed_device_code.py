@@ -1,8 +1,8 @@
-"""Compiles .cu files by NVRTC, for every architecture from sm_60 on that it offers, and writes them as one .cpp.
+"""Compiles .cu files by NVRTC, for each of its architectures of at least sm_60, and writes one .cpp file.
 
-Machine code for each architecture plus compute_90 PTX, which later drivers compile for GPUs that this compiler does not
-know. NVRTC comes from the build requirements (12.9); where those cannot be installed, one on the loader's path or under
-$CUDA_HOME does, with the architectures that it has.
+The file holds machine code for each architecture and PTX for compute_90. Later drivers compile the PTX for GPUs that
+this compiler does not know. NVRTC comes from the build requirements (12.9). Without them, NVRTC of the loader's path or
+of $CUDA_HOME is used, with its architectures.
 """
 
 import argparse

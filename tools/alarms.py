@@ -39,7 +39,7 @@ SHAPES: dict[str, Shape] = {
 def table(paths: int) -> Iterator[str]:
     """The Markdown table, from `paths` paths per row."""
     heads = "".join(f" of {members}, {noise:.0%} |" for members, noise in itertools.product(KINDS, NOISE))
-    yield f"| noise of rounds | told by |{heads}"
+    yield f"| noise of rounds | rule |{heads}"
     yield f"|---|---|{'---|' * len(KINDS) * len(NOISE)}"
     for name, shape in SHAPES.items():
         found = [alarms(name, shape, *of, paths // of[0]) for of in itertools.product(KINDS, NOISE)]

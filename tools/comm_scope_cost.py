@@ -2,11 +2,11 @@
 
 Usage: python tools/comm_scope_cost.py RUN.jsonl[.gz] [--sample RULE.jsonl[.gz]]... [--tool OUTPUT.txt[.gz]]...
 
-The rule (ICPE 2019, 3.1) repeats an operation for 1 s, five times: 5 ceil(1 / t) t for an operation of t seconds, plus
-the work between operations. `--sample`: a run by that rule (`--rule comm-scope`), which shows the true cost of its
-points. `--tool`: output of Comm|Scope itself, whose thread polls, so that iterations times CPU time is the least
-duration of a repetition. Its CPU time of a single operation is wrong (2 s for a copy of 16 MiB), so the median over the
-repetitions of a point counts.
+The rule (ICPE 2019, 3.1) repeats an operation for 1 s, five times. An operation of t seconds costs 5 ceil(1 / t) t,
+plus the work between operations. `--sample`: a run by that rule (`--rule comm-scope`), which shows the true cost of its
+points. `--tool`: output of Comm|Scope itself. Its thread polls, so a repetition takes at least its iterations times its
+CPU time. The tool reports a wrong CPU time for some single operations (2 s for a copy of 16 MiB), so the median over
+the repetitions of a point counts.
 """
 
 import argparse
@@ -72,24 +72,24 @@ def tool_factors(path: Path) -> list[float]:
     for row in _ROW.finditer(text):
         found.setdefault(row[1], []).append(max(int(row[2]), int(row[3])) / int(row[2]))
     if not found:
-        sys.exit(f"{path} has no line of Comm|Scope's results: give what it printed")
+        sys.exit(f"{path} has no line of Comm|Scope's results: give the output of the tool")
     return [median(factors) for factors in found.values()]
 
 
 def lines(run: Run, samples: list[Run], outputs: list[Path]) -> Iterator[str]:
     ours = cost_of(run)
-    yield "| by | seconds | times as much | measured points a second |"
+    yield "| by | seconds | ratio | measured points a second |"
     yield "|---|---|---|---|"
     yield _row("linkscope", ours.points, ours.seconds, ours.seconds)
     yield _row("the rule, operations alone", ours.points, ours.by_rule_s, ours.seconds)
     if samples:
         known = total(cost_of(sample) for sample in samples)
-        told = f"the rule, as {known.points} points by it took"
-        yield _row(told, ours.points, ours.by_rule_s * known.factor, ours.seconds)
+        label = f"the rule, as {known.points} points by it took"
+        yield _row(label, ours.points, ours.by_rule_s * known.factor, ours.seconds)
     if outputs:
         factors = [factor for path in outputs for factor in tool_factors(path)]
-        told = f"Comm\\|Scope, as {len(factors)} of its points took"
-        yield _row(told, ours.points, ours.by_rule_s * median(factors), ours.seconds)
+        label = f"Comm\\|Scope, as {len(factors)} of its points took"
+        yield _row(label, ours.points, ours.by_rule_s * median(factors), ours.seconds)
     if run.end is not None:
         yield f"\n{ours.points} points with bytes; the run took {run.wall_s:.1f} s of wall time in all."
 

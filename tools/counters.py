@@ -1,15 +1,14 @@
-"""The traffic that kernels state against what the GPU's counters saw, as a Markdown table. docs/notes/counters.md
+"""Compares the traffic that kernels state with the GPU's counters, as a Markdown table. docs/notes/counters.md
 shows one.
 
 Usage: python tools/counters.py [POINT_ID...]     (needs a GPU, for kernels between GPUs two, and Nsight Compute's `ncu`
 allowed to read counters)
 
 A kernel of a point states in its program what it reads and writes, and where. ncu runs the worker with that point and
-counts, for every launch of the kernel, the 32-byte sectors that its threads and bulk copies moved between the SMs and
-the GPU's own or the host's memory, and the bytes of user data on its NVLinks, which is what it reads and writes in
-another GPU's memory. A chase reads 8 bytes a step, for which the hardware moves a sector. A kernel that touches managed
-pages brings them whole: of these PCIe's counters say what came, which count a packet's 12 bytes of header (a kernel
-that reads host memory asks for 128 bytes at a time, and PCIe counts 140) on top of its 256 bytes at most.
+counts for every launch of the kernel the 32-byte sectors between the SMs and memory, and the bytes of user data on the
+NVLinks, which are accesses to another GPU's memory. A step of a chase reads 8 bytes, for which the hardware moves a
+sector. A kernel that touches managed pages moves them whole, as PCIe's counters show. These counters include 12 bytes
+of header per packet: a read of 128 bytes of host memory counts 140, and pages move in packets of at most 256 bytes.
 """
 
 import argparse

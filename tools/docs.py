@@ -70,6 +70,7 @@ def commands_page() -> str:
 
 
 def _help(verb: str) -> str:
+    """The help of a command. Its options are listed once, without --help."""
     text = io.StringIO()
     columns = os.environ.get("COLUMNS")
     os.environ["COLUMNS"] = str(WIDTH)
@@ -78,7 +79,10 @@ def _help(verb: str) -> str:
             command_line.main([verb, "--help"])
     finally:
         os.environ.pop("COLUMNS") if columns is None else os.environ.update(COLUMNS=columns)
-    return text.getvalue().rstrip()
+    usage, blank, rest = text.getvalue().rstrip().partition("\n\n")
+    usage = re.sub(r" \[-[^][]*(\[[^][]*\])?[^][]*\]", "", " ".join(usage.split()))
+    rest = re.sub(r"^  -h, --help .*\n?", "", rest, flags=re.MULTILINE)
+    return usage.replace(verb, f"{verb} [OPTION ...]", 1) + blank + rest.rstrip().removesuffix("options:").rstrip()
 
 
 def pages() -> list[pathlib.Path]:
@@ -106,7 +110,7 @@ def examples() -> Iterator[Example]:
 
 
 def placeholder(example: Example) -> bool:
-    """Whether the example is a pattern and no command: it has a word such as VERB, FILE or an ellipsis."""
+    """Whether the example is a pattern instead of a command: it has a word such as VERB, FILE or an ellipsis."""
     return any(re.fullmatch(r"[A-Z]{2,}|.*[…\[\]<>|].*|RUN|FILE", word) and "->" not in word for word in example.words)
 
 
@@ -135,7 +139,7 @@ def run_example(example: Example, folder: pathlib.Path) -> str:
     )  # fmt: skip
     fine = {0, 1} if words[0] in ("compare", "doctor", "model") else {0}
     if PARTS.intersection(words):
-        fine |= {3}  # the run that stands in does not hold everything that a part of the report needs
+        fine |= {3}  # the substitute run may lack data that a part of the report needs
     return "" if done.returncode in fine else f"{example}\n    exit code {done.returncode}: {done.stderr.strip()}"
 
 

@@ -99,7 +99,7 @@ def main() -> int:
     arguments = parser.parse_args()
     names = arguments.steps.split(",")
     if unknown := [name for name in names if name not in STEPS]:
-        parser.error(f"there is no step {unknown[0]}; there are {', '.join(STEPS)}")
+        parser.error(f"there is not a step {unknown[0]}; there are {', '.join(STEPS)}")
     arguments.folder.mkdir(parents=True, exist_ok=True)
     end, worst = time.monotonic() + arguments.seconds, 0
     with (arguments.folder / "log.txt").open("a", encoding="utf-8") as log, tempfile.TemporaryDirectory() as scratch:
@@ -114,12 +114,12 @@ def main() -> int:
         for name in names:
             began = time.monotonic()
             if end - began < STEPS[name][0] + ENDING_S:
-                say(f"{name}: not begun, {end - began:.0f} s are left and it may take {STEPS[name][0]:.0f}")
+                say(f"{name}: not started: {end - began:.0f} s are left and the step may take {STEPS[name][0]:.0f}")
                 continue
             seconds = end - began - ENDING_S if name == "full" else STEPS[name][0]
             status = carried_out(name, arguments.folder, unfinished, seconds, log)
             say(f"{name}: exit code {status} after {time.monotonic() - began:.1f} s; {memory()}")
-            worst = max(worst, status if status >= 0 else 128 - status)  # -9: killed, which is no success
+            worst = max(worst, status if status >= 0 else 128 - status)  # -9: killed, which is not a success
     return worst
 
 

@@ -88,7 +88,7 @@ class Verdict:
 
 
 def below(one: Estimate, other: Estimate) -> bool | None:
-    """Whether one rate is lower than the other; None where their intervals overlap."""
+    """Whether one rate is lower than the other; None if their intervals overlap."""
     if one.high is not None and other.low is not None and one.high < other.low:
         return True
     if one.low is not None and other.high is not None and one.low > other.high:
@@ -97,7 +97,7 @@ def below(one: Estimate, other: Estimate) -> bool | None:
 
 
 def at_most(one: Estimate, other: Estimate) -> bool | None:
-    """Whether one rate is no higher than the other; None where it seems higher and the intervals overlap."""
+    """Whether one rate is at most the other; None if the rate is higher but the intervals overlap."""
     if one.value <= other.value * (1 + ALIKE):
         return True
     return False if below(other, one) else None

@@ -49,7 +49,7 @@ BUDGETS = {"standard": 110.0, "quick": 16.0}
 
 
 def sixteen() -> models.Model:
-    """Sixteen H200s, from the file of eight: the second eight are behind uplinks like the first."""
+    """Sixteen H200s, from the file of eight. The second eight have uplinks like those of the first."""
     lines = []
     for line in models.bundled()["h200x8"].read_text(encoding="utf-8").splitlines():
         lines.append(doubled_list(line) if line.count("gpu:") > 2 else line)
@@ -140,7 +140,7 @@ def links(times: int) -> None:
 
 
 def limiting(model: models.Model) -> Iterator[str]:
-    """Directed links that are the narrowest of a path that has others in its class."""
+    """Directed links that limit a path in a class of several paths."""
     target = modelled(model, 1)
     kinds = target.facts.kinds()
     counts = {kind: list(kinds.values()).count(kind) for kind in kinds.values()}
@@ -219,11 +219,11 @@ def agreement(name: str) -> None:
         near = " and ".join(f"{sum(error <= most for error in of) / len(of):.1%} within {most:.0%}"
                             for most in sorted({0.01, asked}))  # fmt: skip
         print(f"{name}, {kind}: of the medians of {len(of)} points precise in both {near} of the exhaustive "
-              f"sweep's, the middle one {median(of):.2%}, the largest {max(of):.1%}")  # fmt: skip
+              f"sweep's, the median {median(of):.2%}, the largest {max(of):.1%}")  # fmt: skip
     errors, across = interpolated(staged, other, plan)
     near = sum(error <= 0.03 for error in errors) / len(errors)
     print(f"interpolated at sizes between: {near:.1%} of {len(errors)} within 3 % of the median of {TRUTH_ROUNDS} "
-          f"rounds, the middle one {median(errors):.2%}, the largest {max(errors):.1%}; {across} intervals are breaks, "
+          f"rounds, the median {median(errors):.2%}, the largest {max(errors):.1%}; {across} intervals are breaks, "
           "where nothing is drawn")  # fmt: skip
 
 
@@ -241,9 +241,9 @@ def interpolated(run: Run, target: Target, plan: Plan) -> tuple[list[float], int
         broken += len(breaks(curve.measured))
         for small, large in itertools.pairwise(curve.measured):
             between = round(math.sqrt(small.bytes * large.bytes)) // 8 * 8
-            told = at(curve.measured, between) if small.bytes < between < large.bytes else None
-            if told:
-                asked[of_size(small.id, between)] = told[0].value
+            found = at(curve.measured, between) if small.bytes < between < large.bytes else None
+            if found:
+                asked[of_size(small.id, between)] = found[0].value
     truth = run_of(target, make_plan(target.facts, TABLE, only=list(asked), rounds=TRUTH_ROUNDS))
     return [abs(asked[p.id] / p.median_s - 1) for p in truth.points if p.median_s and p.status == "ok"], broken
 

@@ -73,7 +73,7 @@ def row_of(point: Point) -> str:
     params = [f"{key} {point.params[key]}" for key in ("peer", "initiator", "blocks") if key in point.params]
     alone = "alone, after " + ("a kernel" if point.params.get("after") == "kernel" else "a wait")
     mode = [alone if "after" in point.params else "alone"] if point.params.get("mode") == "single" else []
-    ways = ["both ways"] if point.bidirectional else []
+    ways = ["bidirectional"] if point.bidirectional else []
     operation = f"{point.benchmark} by {point.engine}, {point.src_memory} -> {point.dst_memory}"
     return ", ".join([operation, *params, *mode, *ways])
 
@@ -153,7 +153,9 @@ def main() -> None:
     print_within(found)
     missing = [point.id for point in measured if model[point.id].median_s is None]
     if missing:
-        print(f"\n{len(missing)} points that the model cannot say, such as {missing[0]}: {model[missing[0]].reason}")
+        print(
+            f"\n{len(missing)} points that the model cannot predict, such as {missing[0]}: {model[missing[0]].reason}"
+        )
 
 
 if __name__ == "__main__":

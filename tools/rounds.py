@@ -1,11 +1,11 @@
-"""Draws whether intervals cover the truth, and their cost, for noise of known shapes (docs/notes/planner-evidence.md).
+"""Simulates the coverage of intervals and their cost for noise of known shapes (docs/notes/planner-evidence.md).
 
 Usage: python tools/planner_proofs.py coverage | oracle [--times N]
 
 Noise has two levels: rounds vary by `strength` times the target precision (standard deviation), and the samples of a
-round by `within` times as much. Points come in dozens of similar ones, as the rule for three rounds expects. A round
-costs 1 and each of its samples `sample_cost`. Costs are compared and not counts, because rounds and samples can replace
-each other.
+round by `within` times that. Points come in classes of twelve, as the rule for three rounds expects. A round costs 1
+and each of its samples `sample_cost`. The tables compare costs, not counts, because rounds and samples can replace each
+other.
 """
 
 import functools
@@ -141,7 +141,7 @@ class Measured:
         while True:
             more = self._wanted(samples, enough)
             samples += [self.noise.sample(value, self.chance) for _ in range(more or 1)]
-            if more == 0 and self._told(samples, enough):
+            if more == 0 and self._enough(samples, enough):
                 return samples
 
     def _wanted(self, samples: list[float], enough: float) -> int:
@@ -164,7 +164,7 @@ class Measured:
             return 0
         return min(1 if self.noise.expensive else 2 if taken + 1 < MOST_SAMPLES else taken, most - 1 - taken)
 
-    def _told(self, samples: list[float], enough: float) -> bool:
+    def _enough(self, samples: list[float], enough: float) -> bool:
         if not self.noise.expensive or len(samples) > 2:
             return True
         if len(samples) == 1:
@@ -236,8 +236,7 @@ def drawn(noise: Noise, times: int) -> list[Drawn]:
 
 @dataclass(frozen=True)
 class Oracle:
-    """Knows the noise and takes the cheapest numbers of rounds and samples, with three rounds at least to show a
-    spread.
+    """An oracle that knows the noise. It takes the cheapest numbers of rounds and samples, with at least three rounds.
 
     `same`: 80 % of the points have an interval within the target, by our kinds of interval. `blind`: 95 % of the
     medians are this close to the truth; without intervals.
@@ -292,13 +291,13 @@ def coverage(times: int) -> Iterator[str]:
         for shape in SHAPES:
             kinds = [Noise(shape, strength, within) for strength in STRENGTHS]
             found = [_covered(drawn(noise, times), truth(noise)) for noise in kinds]
-            yield _row(f"{shape}, samples {within:g} times as much" if within else shape, found)
+            yield _row(f"{shape}, samples ×{within:g}" if within else shape, found)
     for shape in SHAPES:
         shares = []
         for strength in STRENGTHS:
             chance, noise = random.Random(shape), Noise(shape, strength)
             shares.append(_covered([among_calm(noise, chance) for _ in range(times // 4)]))
-        yield _row(f"{shape}, its likes {CALM}", shares)
+        yield _row(f"{shape}, the others of the class {CALM}", shares)
 
 
 def _covered(points: list[Drawn], truth: float = 1.0) -> float:
@@ -319,8 +318,8 @@ def costs(times: int) -> Iterator[str]:
         for strength in STRENGTHS:
             noise = Noise(kind.shape, strength, kind.within, kind.sample_cost)
             cells.append(ratio_text(drawn(noise, times), oracle(noise)))
-        told = f"{kind.shape}, samples {kind.within:g} times as much, each {kind.sample_cost:g} of a round"
-        yield f"| {told} | {' | '.join(cells)} |"
+        label = f"{kind.shape}, samples ×{kind.within:g}, each {kind.sample_cost:g} of a round"
+        yield f"| {label} | {' | '.join(cells)} |"
 
 
 def ratio_text(points: list[Drawn], known: Oracle) -> str:

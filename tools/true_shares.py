@@ -44,7 +44,7 @@ class Truth:
         return found
 
     def held_by(self, flows: Sequence[Path]) -> dict[str, set[Path]]:
-        """The saturated capacities that several of these flows cross, where one is slowed."""
+        """The saturated capacities that several of these flows cross, if a flow is slowed."""
         rates = self.rates(flows)
         full: dict[str, set[Path]] = {}
         for name, most in self.capacity.items():
@@ -63,9 +63,8 @@ class Truth:
         return gbps < SLOWED * self.alone(flow)
 
     def groups(self, sets: Iterable[Sequence[Path]]) -> dict[frozenset[Path], float]:
-        """Capacities that any of these sets saturates, by their paths, each with all its flows in any set.
-
-        A capacity that is at least as wide as another over more of these paths never shows.
+        """The capacities that any of these sets saturates, each with its flows in all sets. A capacity is left out if
+        one of equal or lower rate covers these paths and more.
         """
         members: dict[str, set[Path]] = {}
         for flows in sets:
@@ -95,7 +94,7 @@ def truth_of(model: Model) -> Truth:
         capacity[name] = share.gbps.v
     for link in model.link:
         for one, other in link.between if link.both_ways_gbps else ():
-            name = f"both ways of {link.name} {one}-{other}"
+            name = f"both directions of {link.name} {one}-{other}"
             groups[name] = {f"{link.name} {one}->{other}", f"{link.name} {other}->{one}"}
             capacity[name] = link.both_ways_gbps.v if link.both_ways_gbps else 0.0
     crossed = {}

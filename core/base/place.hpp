@@ -31,9 +31,9 @@ inline Place gpu(u32 index) { return {PlaceKind::gpu, index, one_host, {}}; }
 
 [[nodiscard]] std::string to_string(const Place&);
 [[nodiscard]] std::string_view to_string(PlaceKind);
-/// Throws Error{usage} with the text if it is no place.
+/// Throws Error{usage} with the text if it is not a place.
 [[nodiscard]] Place parse_place(std::string_view text);
-/// Paths, "numa:0->gpu:1,gpu:2->numa:0". Throws Error{usage} with the part that is no path.
+/// Paths, "numa:0->gpu:1,gpu:2->numa:0". Throws Error{usage} with the part that is not a path.
 [[nodiscard]] std::vector<std::pair<Place, Place>> parse_paths(std::string_view text);
 
 }  // namespace linkscope

@@ -1,6 +1,6 @@
 // The cost of each kind of memory besides its rate: allocate, pin, map, touch for the first time and free, by size
 // (Comm|Scope 3.1 pins by cudaHostRegister). With the rates of copies of that kind it gives the number of copies after
-// which pinning has paid.
+// which pinning pays off.
 #include <algorithm>
 
 #include "base/error.hpp"
@@ -12,8 +12,8 @@ namespace {
 
 using namespace literals;
 
-/// Allocations per sample: few small ones say little, and many large ones exceed a node's memory. At least four, so
-/// that two can be compared with the double.
+/// Allocations per sample: few small allocations are imprecise, and many large ones exceed a node's memory. At least
+/// four, so that two can be compared with the double.
 u32 allocations(u64 bytes) { return static_cast<u32>(std::clamp<u64>(64_MiB / bytes, 4, 32)); }
 
 constexpr std::pair<std::string_view, u64> sizes[] = {{"4KiB", 4_KiB},   {"64KiB", 64_KiB}, {"1MiB", 1_MiB},

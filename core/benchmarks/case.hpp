@@ -32,8 +32,8 @@ struct Case {
 /// Relation of the two places: with to_all or from_all the destination or the source is gpu:all.
 enum class Relation : u8 { any, same, different, to_all, from_all };
 
-/// Which rules of a suite select a row: also those that name nothing (the map of a machine), those that name its
-/// operation or engine, or those that name its memory kinds.
+/// The rules of a suite that select a row: all rules, only rules that name its operation or engine, or only rules that
+/// name its memory kinds.
 enum class Taken : u8 { unasked, by_name, by_memory };
 
 struct Param {

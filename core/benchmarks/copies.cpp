@@ -12,8 +12,8 @@ u64 slice_stride(u64 bytes) {
 }
 
 u32 slice_count(u64 bytes, u64 footprint_bytes, Engine engine) {
-  // The number of single calls that a stream's queue holds: a batch of these meets no slice twice. A CPU thread queues
-  // nothing.
+  // The number of single calls that a stream's queue holds. A batch of that size uses each slice once. A CPU thread has
+  // no queue.
   const u64 most = engine == Engine::cpu ? 32768 : 512;
   return static_cast<u32>(std::clamp<u64>((footprint_bytes + bytes - 1) / bytes, 1, most));
 }

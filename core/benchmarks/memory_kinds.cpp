@@ -10,8 +10,8 @@ namespace {
 
 using Memories = std::vector<std::pair<MemKind, MemKind>>;
 
-/// The same operation with other memory; its ends keep their order. Suites select it by the names of such memory, since
-/// the plain kinds show the rest.
+/// The same operation with other memory; its ends keep their order. Suites select such a row only by the name of its
+/// memory, because rows of plain memory cover everything else.
 Benchmark with(Benchmark row, const Memories& memories, const char* source) {
   row.memories = memories;
   row.source = source;

@@ -1,6 +1,6 @@
-// The cycle that a pointer chase follows: line i is followed by line (a i + c) mod n, n a power of two. With a = 1 mod 4
-// and c odd the cycle visits every line once (Hull and Dobell 1962), neighbours in it are far apart, and where a chase
-// of k steps ends has a closed form, by which it is verified. Compiled by g++ and by NVRTC.
+// The cycle that a pointer chase follows: line i is followed by line (a i + c) mod n, n a power of two. With a = 1 mod
+// 4 and c odd the cycle visits every line once (Hull and Dobell 1962), neighbours in it are far apart, and the end of a
+// chase of k steps has a closed form, which verifies the chase. Compiled by g++ and by NVRTC.
 #pragma once
 #include "program/pattern.hpp"
 
@@ -16,7 +16,7 @@ LINKSCOPE_BOTH unsigned long long linkscope_chain_next(unsigned long long line, 
 }
 
 #ifndef __CUDACC__
-/// The line where a chase from line 0 stands after so many steps: the step applied 1, 2, 4, ... times at once.
+/// The line that a chase from line 0 has reached after `steps` steps: the step applied 1, 2, 4, ... times at once.
 inline unsigned long long linkscope_chain_after(unsigned long long steps, unsigned long long lines) {
   unsigned long long line = 0, a = linkscope_chain_a, c = linkscope_chain_c;
   for (; steps; steps >>= 1) {

@@ -1,9 +1,10 @@
 // The order in which accesses at random visit the lines of a range: a permutation of 0 … n-1, n any number, that follows
 // from a seed. Compiled by g++ and by NVRTC.
 //
-// Multiplying by an odd number, adding, and xor with the upper half are each one-to-one on k bits, and so are three rounds of
-// them. What falls outside of n is sent round again until it falls inside, which leaves it one-to-one (cycle walking, Black
-// and Rogaway 2002): less than once on average, as 2^k is less than 2 n.
+// Multiplying by an odd number, adding, and xor with the upper half are each one-to-one on k bits, and so are three
+// rounds of them. A result of n or more goes through the rounds again until it is below n, which keeps the mapping
+// one-to-one (cycle walking, Black and Rogaway 2002). Less than one repetition is needed on average, because 2^k is
+// less than 2 n.
 #pragma once
 #include "program/pattern.hpp"
 

@@ -125,8 +125,8 @@ class Worker {
   }
 
   std::unique_ptr<Platform> platform_;
-  const SimPlatform* sim_ = nullptr;  // where it is one
-  std::unique_ptr<Session> session_;  // after the platform: given back before it
+  const SimPlatform* sim_ = nullptr;  // null for other platforms
+  std::unique_ptr<Session> session_;  // declared after the platform, so that it is destroyed first
   std::size_t actors_ = 0;
 };
 
@@ -187,7 +187,7 @@ int main(int count, char** arguments) {
     const Answer answer = answer_to(worker, line);
     auto text = answer.json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
     text.append(reinterpret_cast<const char*>(answer.stamps.data()), answer.stamps.size() * sizeof(Stamp));
-    write_all(answers, text.data(), text.size());  // in one: each write wakes the parent
+    write_all(answers, text.data(), text.size());  // one write, because each write wakes the parent
   }
   return 0;
 }

@@ -47,7 +47,7 @@ def read_trace(path: str | Path) -> list[Part]:
     except OSError as error:
         raise UserError(f"--trace {path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise UserError(f"--trace {path}: it is no text file") from None
+        raise UserError(f"--trace {path}: this is not a text file") from None
     parts: list[tuple[str, list[Transfer]]] = []
     for number, line in enumerate(text.splitlines(), 1):
         words = line.partition("#")[0].strip()
@@ -78,12 +78,12 @@ def _transfer(text: str) -> Transfer:
     src, dst, size_text, count_text, rest = match.groups()
     size, count, words = parse_bytes(size_text), int(count_text or "1"), rest.split()
     if size is None:
-        raise ValueError(f"{size_text} is no size: write 4096, 64KiB or 4MiB")
+        raise ValueError(f"{size_text} is not a size: write 4096, 64KiB or 4MiB")
     unknown = next((word for word in words if word not in _WORDS), None)
     if unknown is not None:
-        raise ValueError(f"'{unknown}' is not known here: behind the size may stand x COUNT, then {', '.join(_WORDS)}")
+        raise ValueError(f"'{unknown}' is not known here: after the size write x COUNT, then {', '.join(_WORDS)}")
     if count == 0 or not 0 < size <= MOST_BYTES:
-        raise ValueError(f"'{text}': a transfer has at least a byte and at most 1 TiB, and is made at least once")
+        raise ValueError(f"'{text}': a transfer has 1 byte to 1 TiB, and a count of at least 1")
     return Transfer(_point(src, dst, size, words), count)
 
 
@@ -91,11 +91,15 @@ def _point(src: str, dst: str, size: int, words: list[str]) -> PointId:
     kinds = tuple(place.rpartition("/")[2].partition(":")[0] for place in (src, dst))
     memories = [word for word in words if word in _MEMORIES]
     if not set(kinds) <= {"numa", "gpu"} or kinds == ("numa", "numa"):
-        raise ValueError(f"{src} -> {dst}: transfers are from or to a GPU, which is written gpu:0, and a host numa:0")
+        raise ValueError(
+            f"{src} -> {dst}: one end of a transfer is a GPU: write gpu:0 for a GPU and numa:0 for host memory"
+        )
     if len(memories) > 1 or (memories and kinds == ("gpu", "gpu")):
-        raise ValueError(f"{' '.join(memories)}: one kind of host memory, where one end is a host's")
+        raise ValueError(
+            f"{' '.join(memories)}: name at most one kind of host memory, and only if one end is host memory"
+        )
     if "peer=off" in words and (kinds != ("gpu", "gpu") or src == dst):
-        raise ValueError("peer=off is of transfers between two GPUs")
+        raise ValueError("peer=off applies only to transfers between two GPUs")
     host = memories[0] if memories else "pinned"
     params = {"after": "kernel", "mode": "batched" if "batched" in words else "single"}
     if kinds == ("numa", "gpu"):

@@ -91,7 +91,8 @@ def unresolved_text(low: float | None, high: float | None) -> str | None:
 
 
 def parse_bytes(text: str) -> int | None:
-    """'64 MiB', '64MiB', '64MB', '8' or '8 B' in bytes; None if the text is no size or no whole number of bytes."""
+    """'64 MiB', '64MiB', '64MB', '8' or '8 B' in bytes; None if the text is not a size or not a whole number of
+    bytes."""
     match = re.fullmatch(rf"\s*({_NUMBER})\s*([A-Za-z]*)\s*", text)
     if match is None or match[2].upper() not in _SIZES:
         return None
@@ -100,8 +101,8 @@ def parse_bytes(text: str) -> int | None:
 
 
 def parse_sizes(text: str) -> list[int] | None:
-    """'4KiB:1GiB,777KiB' in bytes: a range doubles from its first size to at most its last; None if a part is no size,
-    is 0, or ends before it begins."""
+    """'4KiB:1GiB,777KiB' in bytes: a range doubles from its first size to at most its last; None if a part is not a
+    size, is 0, or ends before it begins."""
     found: list[int] = []
     for part in text.split(","):
         first, colon, last = part.partition(":")

@@ -127,7 +127,8 @@ TEST_CASE("verification finds a CPU pointer chase that ends at the wrong line") 
     CHECK(wrong->wrong_bytes == sizeof(u64));
     CHECK(wrong->first_wrong.find("numa:0.pageable at byte ") == 0);
     first = right;
-    CHECK_FALSE(chase.run(2, {{8}, {16}}).verdict->ok);  // this run also compares the wrong end of the last run
+    CHECK_FALSE(
+        chase.run(2, {{8}, {16}}).verdict->ok);  // this run also compares the end of the run before, which was wrong
     CHECK(chase.run(2, {{8}, {16}}).verdict->ok);
   }
 }

@@ -1,4 +1,4 @@
-"""Length of the tests: `make test` runs samples of the long campaigns, `make test-long` runs them in full."""
+"""Length of the long campaigns: `make test` runs samples, `LINKSCOPE_TESTS=long make test` runs them in full."""
 
 import os
 from typing import TypeVar
@@ -8,9 +8,9 @@ import pytest
 LONG = os.environ.get("LINKSCOPE_TESTS") == "long"
 T = TypeVar("T")
 
-only_long = pytest.mark.skipif(not LONG, reason="runs in `make test-long`")
+only_long = pytest.mark.skipif(not LONG, reason="runs in `LINKSCOPE_TESTS=long make test`")
 
 
 def sample(short: T, full: T) -> T:
-    """`short` in `make test`, `full` in `make test-long`."""
+    """`short` in `make test`, `full` in `LINKSCOPE_TESTS=long make test`."""
     return full if LONG else short

@@ -131,7 +131,7 @@ def test_the_copy_that_pays_is_counted_against_pageable_memory() -> None:
     few = [*points, copy("pageable", MIB, 100e-6), copy("pinned", MIB, 20e-6), copy("registered", MIB, 30e-6)]
     paid = found(few, "pin").paid_after
     assert paid is not None and paid.first == 4
-    assert "is paid for by the 4th copy of 1 MiB" in details(found(few, "pin"))[-2]
+    assert "pays off with the 4th copy of 1 MiB" in details(found(few, "pin"))[-2]
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_the_copy_that_pays_is_counted_against_pageable_memory() -> None:
 def test_the_number_of_the_copy_that_pays_is_an_ordinal(gain_s: float, expected: str) -> None:
     points = [*life("pageable", "1MiB", PAGEABLE), *life("pinned", "1MiB", PINNED)]
     points += [timed(copy("pageable", MIB, 20e-6 + gain_s), STEADY), timed(copy("pinned", MIB, 20e-6), STEADY)]
-    assert f"by the {expected} copy" in details(found(points, "pin"))[-2]
+    assert f"with the {expected} copy" in details(found(points, "pin"))[-2]
 
 
 # --- one transfer ---

@@ -80,7 +80,7 @@ MISTAKES = [
     ("model good.jsonl -o mine.json", WRONG, ".toml"),
     ("model picture.png", WRONG, "picture.png"),
     ("predict --machine h200x2 --src numa:0 --dst gpu:9", MISSING, "gpu:9"),
-    ("predict --machine h200x2 --src numa:0 --dst gpu:0 --bytes 64XB", WRONG, "this is no size"),
+    ("predict --machine h200x2 --src numa:0 --dst gpu:0 --bytes 64XB", WRONG, "this is not a size"),
     ("predict --machine auto --src numa:0 --dst gpu:0", WRONG, "needs a model"),
     ("advise good.jsonl --src numa:0", WRONG, "give all three"),
     ("advise good.jsonl --src numa:0 --dst gpu:0 --bytes 0", WRONG, "--bytes 0"),

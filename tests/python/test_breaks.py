@@ -154,7 +154,7 @@ def test_the_line_to_the_last_size_crosses_no_break() -> None:
 def test_a_last_size_a_quarter_faster_than_its_line_is_never_joined_to_it(
     times: list[float], rate: float, latency: float, part: float
 ) -> None:
-    """However much less it takes, as long as the copy before takes still less: two sizes alone could be joined."""
+    """For any time between that of the copy before and the limit. A smaller time would be a jump between two sizes."""
     sizes = spaced(times)
     seconds = [latency + size / rate for size in sizes]
     low, high = seconds[-2], seconds[-1] / 1.26

@@ -47,7 +47,7 @@ def test_errors_are_absolute_and_points_without_a_prediction_are_counted() -> No
 
 @pytest.mark.parametrize(
     "single, joint, expected",
-    [(0.029, 0.029, []), (0.031, 0.029, ["all"]), (0.01, 0.09, []), (0.01, 0.11, ["joint transfers"])],
+    [(0.029, 0.029, []), (0.031, 0.029, ["all"]), (0.01, 0.09, []), (0.01, 0.11, ["concurrent flows"])],
 )
 def test_bounds_are_3_percent_in_all_and_10_percent_for_joint_transfers(
     single: float, joint: float, expected: list[str]
@@ -62,7 +62,8 @@ def test_joint_and_single_transfers_are_separate_families() -> None:
         return family_of(PointId.parse(H2D.format(0, 8, both, mode)))
 
     assert [name("false", "batched"), name("true", "batched"), name("false", "single")] == [
-        "h2d by ce, pinned -> device", "h2d by ce, pinned -> device, both ways", "h2d by ce, pinned -> device, single"
+        "h2d by ce, pinned -> device", "h2d by ce, pinned -> device, bidirectional",
+        "h2d by ce, pinned -> device, single",
     ]  # fmt: skip
 
 
@@ -73,7 +74,7 @@ def test_a_machine_file_states_its_deviation_by_operation_and_for_concurrent_flo
     found = deviations(
         [*held([0.01] * 4 + [0.09]), *held([0.2] * 5, "true"), *held([None] * 9), *several], held_out=True
     )
-    single, both = "h2d by ce, pinned -> device", "h2d by ce, pinned -> device, both ways"
+    single, both = "h2d by ce, pinned -> device", "h2d by ce, pinned -> device, bidirectional"
     assert found[single] == {"points": 5, "median": 0.01, "ninety": 0.058, "held_out": True}
     assert found[both] == {"points": 5, "median": 0.2, "ninety": 0.2, "held_out": True}
     assert found[JOINT] == {"points": 6, "median": 0.3, "ninety": 0.3, "held_out": True}, (
@@ -90,22 +91,22 @@ def test_the_deviation_of_a_prediction_is_looked_up_by_operation() -> None:
     back = PointId("d2h", "ce", "gpu:0", "device", "numa:0", "pinned", 64 << 20)
     pair = PointId("d2d", "ce", "gpu:0", "device", "gpu:1", "device", 64 << 20, (("peer", "on"),))
 
-    def name(*flows: PointId, both_ways: bool = False) -> str | None:
-        found = deviation(content, [[flow] for flow in flows], both_ways=both_ways)
+    def name(*flows: PointId, bidirectional: bool = False) -> str | None:
+        found = deviation(content, [[flow] for flow in flows], bidirectional=bidirectional)
         return found and found[0]
 
     assert name(one) == "h2d by ce, pinned -> device" and name(pair) == peers
-    assert name(one, pair) == JOINT and name(one, back, both_ways=True) == JOINT
-    assert name(back) is None and deviation({}, [[one]], both_ways=False) is None
+    assert name(one, pair) == JOINT and name(one, back, bidirectional=True) == JOINT
+    assert name(back) is None and deviation({}, [[one]], bidirectional=False) is None
     assert (
-        deviation(content, [[one, one]], both_ways=False) is None
+        deviation(content, [[one, one]], bidirectional=False) is None
     )  # one transfer split over two flows was never measured
     by_sm = PointId("d2d", "sm", "gpu:0", "device", "gpu:1", "device", 64 << 20)
     assert (
-        name(one, by_sm) is None and name(by_sm, by_sm, both_ways=True) is None
+        name(one, by_sm) is None and name(by_sm, by_sm, bidirectional=True) is None
     )  # JOINT is measured with copy engines
     local = PointId("local", "ce", "gpu:0", "device", "gpu:0", "device", 64 << 20)
-    assert name(local, local, both_ways=True) is None and name(one, local) is None  # and never within one memory
+    assert name(local, local, bidirectional=True) is None and name(one, local) is None  # and never within one memory
 
 
 def sm_row(content: dict, src: str, dst: str, **how: object) -> str | None:
@@ -113,7 +114,7 @@ def sm_row(content: dict, src: str, dst: str, **how: object) -> str | None:
     name = "h2d" if "numa" in src else "d2h" if "numa" in dst else "local" if src == dst else "d2d"
     memories = ["pinned" if "numa" in place else "device" for place in (src, dst)]
     point = PointId(name, "sm", src, memories[0], dst, memories[1], 1 << 26)
-    row = deviation(content, [[point]] * (2 if how else 1), both_ways=bool(how))
+    row = deviation(content, [[point]] * (2 if how else 1), bidirectional=bool(how))
     return row and row[0]
 
 
@@ -122,11 +123,11 @@ def test_the_deviation_of_copies_by_sm_comes_from_the_accesses_by_sm() -> None:
     row = {"points": 1, "median": 0.0, "ninety": 0.0, "held_out": False}
     ends = ("device -> device", "device -> pinned", "pinned -> device")
     zero_copy = {f"{name} by sm, {direction}": row for name in ("read", "write") for direction in ends}
-    content = {"deviation": zero_copy | {"read by sm, pinned -> device, both ways": row}}
+    content = {"deviation": zero_copy | {"read by sm, pinned -> device, bidirectional": row}}
     assert sm_row(content, "numa:0", "gpu:0") == "read by sm, pinned -> device"
     assert sm_row(content, "gpu:0", "numa:0") == "write by sm, device -> pinned"
     assert sm_row(content, "gpu:0", "gpu:1") == "write by sm, device -> device"
-    assert sm_row(content, "numa:0", "gpu:0", both=True) == "read by sm, pinned -> device, both ways"
+    assert sm_row(content, "numa:0", "gpu:0", both=True) == "read by sm, pinned -> device, bidirectional"
     assert sm_row(content, "gpu:0", "gpu:0") is None
     content["deviation"]["h2d by sm, pinned -> device"] = row
     assert sm_row(content, "numa:0", "gpu:0") == "h2d by sm, pinned -> device"

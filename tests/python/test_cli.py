@@ -111,7 +111,7 @@ def test_plan_only_measures_nothing(capsys) -> None:
     made = json.loads(capsys.readouterr().out)
     assert made["suite"] == "quick" and all(one["expected_s"] > 0 for one in made["points"])
     assert main(["run", "--machine", "h200x4", "--suite", "quick", "--plan-only"]) == 0
-    assert f"{len(made['points'])} points; seconds are those of three rounds" in capsys.readouterr().out
+    assert f"{len(made['points'])} points; seconds cover three rounds" in capsys.readouterr().out
     assert list(Path().iterdir()) == []
 
 
@@ -161,7 +161,7 @@ def test_a_budget_too_small_to_resume_is_refused_and_leaves_the_run_unchanged(ca
     few = lines[0].replace(json.dumps(plan["classes"], separators=(",", ":")), "[]")  # a plan that fits any budget
     Path("b.jsonl").write_text(few + cut.partition("\n")[2])
     assert main(["run", "--resume", "b.jsonl", "--budget", f"{0.9 * spent:.3f}s"]) == 2
-    assert "is of the whole run, on which b.jsonl has spent" in capsys.readouterr().err
+    assert "covers the whole run, and b.jsonl has already spent" in capsys.readouterr().err
     assert Path("a.jsonl").read_text() == cut
     assert main(["run", "--resume", "a.jsonl", "--budget", "30s"]) == 0 and read_run("a.jsonl").end.complete
 
@@ -178,8 +178,8 @@ def test_a_budget_too_small_to_resume_is_refused_and_leaves_the_run_unchanged(ca
         (["run", "--machine", "h200x4", "--suite", "thorough"], 2, "thorough"),
         (["run", "--machine", "h200x4", "--only", "*gpu:7*"], 3, "gpu:7"),
         (["run", "--machine", "h200x4", "--only", "x2y/*"], 3, "x2y/*"),
-        (["run", "--machine", ""], 2, "--machine is given without a value"),
-        (["run", "--machine", "h200x4", "--only", "d2h/*", "--only", ""], 2, "--only is given without a value"),
+        (["run", "--machine", ""], 2, "--machine has an empty value"),
+        (["run", "--machine", "h200x4", "--only", "d2h/*", "--only", ""], 2, "--only has an empty value"),
         (["run", "--seed", "9" * 30], 2, "to 9223372036854775807"),
         (["run", "--rounds", "1001"], 2, "--rounds 1001"),
         (["run", "--budget", "1e400s"], 2, "1e400s"),
@@ -209,7 +209,7 @@ def test_a_budget_too_small_to_resume_is_refused_and_leaves_the_run_unchanged(ca
         (["run", "--resume", "there.jsonl"], 2, "damaged"),
         (["run", "--resume", "there.jsonl", "--suite", "quick"], 2, "--suite"),
         (["run", "--resume", "there.jsonl", "--plan-only"], 2, "--plan-only"),
-        (["run", "--resume", ""], 2, "--resume is given without a value"),
+        (["run", "--resume", ""], 2, "--resume has an empty value"),
         (["export", "binary.jsonl"], 2, "binary"),
         (["export", "."], 2, "directory"),
         (["report", "none.jsonl"], 2, "none.jsonl"),

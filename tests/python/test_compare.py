@@ -149,7 +149,7 @@ def test_points_that_one_run_inherited_are_counted_and_reported(tmp_path, capsys
     two = [str(RESULTS / f"h200x4-standard-{name}.jsonl.gz") for name in ("h", "i")]
     main(["compare", *two])
     output = " ".join(capsys.readouterr().out.split())
-    count = int(re.search(r"(\d+) points that one of them did not measure", output)[1])
+    count = int(re.search(r"(\d+) points that one run inherited", output)[1])
     main(["compare", *two, "--json"])
     answer = json.loads(capsys.readouterr().out)
     points = [sum(1 for _ in read_run(name).points) for name in two]
@@ -166,7 +166,7 @@ def test_a_path_with_undecided_sizes_is_not_called_the_same() -> None:
         for verdict, low in (("same", 0.99), ("undecided", 0.9))
     ]
     lines = table(by_path(Comparison(pairs, 0.99, 0.02, 0, 0)), False, 120)
-    assert lines[0] == "1 path: 1 same at the sizes that can be told"
+    assert lines[0] == "1 path: 1 same at the decided sizes"
     assert table(by_path(Comparison(pairs[:1], 0.99, 0.02, 0, 0)), False, 120)[0] == "1 path: 1 same"
 
 
@@ -184,11 +184,12 @@ def test_both_values_of_a_change_are_in_one_unit() -> None:
 def test_comparing_a_run_with_itself_or_in_the_wrong_order_gives_a_note(capsys) -> None:
     first, second = (str(RESULTS / f"h200x1-standard-{name}.jsonl.gz") for name in "ef")
     for words, note in (
-        ((first, first), "Both are one run"), ((second, first), "was measured last"), ((first, second), ""),
+        ((first, first), "Both files hold one run"), ((second, first), "was measured after the last one"),
+        ((first, second), ""),
     ):  # fmt: skip
         main(["compare", *words])
         out = capsys.readouterr().out
-        assert note in out and ("one run:" in out) + ("measured last" in out) == bool(note)
+        assert note in out and ("one run:" in out) + ("measured after" in out) == bool(note)
 
 
 def test_the_total_of_several_flows_is_compared() -> None:
@@ -264,7 +265,7 @@ def test_runs_of_different_machines_are_reported(first, folder, capsys) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["{first}"], "needs two runs"),
+        (["{first}"], "needs at least two runs"),
         (["{first}", "nowhere.jsonl"], "nowhere.jsonl does not exist"),
         (["{first}", "{first}", "--margin", "2"], "--margin 2"),
         (["{first}", "{first}", "--margin", "much"], "--margin much"),
@@ -293,7 +294,7 @@ def test_runs_without_common_points_give_exit_code_2(first, folder, capsys) -> N
 def test_paths_are_printed_below_their_numbers_on_a_narrow_terminal(first, slowed, capsys, monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "90")
     assert main(["compare", str(first), str(slowed)]) == 1
-    lines = capsys.readouterr().out.split("Paths, by the worst size that tells")[1].splitlines()
+    lines = capsys.readouterr().out.split("Paths, by their worst decided size")[1].splitlines()
     assert max(map(len, lines)) <= 90
     number = next(number for number, line in enumerate(lines) if line.startswith("  slower  "))
     assert "GB/s ->" in lines[number] and " by ce" not in lines[number]

@@ -106,7 +106,7 @@ def test_the_overview_merges_equal_paths_and_keeps_the_slow_pair() -> None:
     assert peers.minor_params == ["initiator"]
     assert [row.path_count for row in peers.rows] == [11, 1] and peers.rows[1].paths == "gpu:2 -> gpu:3"
     pinned = families["h2d by ce, pinned -> device"]
-    assert [row.params for row in pinned.rows] == ["one way", "both ways"]
+    assert [row.params for row in pinned.rows] == ["unidirectional", "bidirectional"]
     assert pinned.rows[0].paths == "numa:0 -> gpu:0,1" and pinned.rows[1].rate is not None
     assert 99 < pinned.rows[1].rate.value < 101
     assert pinned.rows[0].single_s is not None and pinned.rows[0].single_s[0] > 8e-6

@@ -26,7 +26,7 @@ _spec.loader.exec_module(tool)
 
 
 def _words(*parts: str) -> int:
-    """The number of words on all pages of the parts. The bars of a table are no words."""
+    """The number of words on all pages of the parts. The bars of a table do not count as words."""
     pages = [page for part in parts for page in (ROOT / "docs" / part).glob("*.md")]
     return sum(bool(re.search(r"\w", word)) for page in pages for word in page.read_text().split())
 

@@ -21,13 +21,13 @@ def evidence(*words: str, **settings: int) -> subprocess.CompletedProcess[str]:
 
 def test_a_step_without_enough_time_is_not_started_and_is_named(tmp_path: Path) -> None:
     done = evidence(str(tmp_path), "--seconds", "45")
-    assert done.returncode == 0 and done.stdout.count("not begun") == 8 and "MemAvailable" in done.stdout
+    assert done.returncode == 0 and done.stdout.count("not started") == 8 and "MemAvailable" in done.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["log.txt"]
 
 
 def test_a_step_that_does_not_exist_is_named(tmp_path: Path) -> None:
     done = evidence(str(tmp_path), "--steps", "quick,slow")
-    assert done.returncode == 2 and "there is no step slow" in done.stderr
+    assert done.returncode == 2 and "there is not a step slow" in done.stderr
 
 
 @needs_fake

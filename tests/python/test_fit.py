@@ -195,7 +195,7 @@ def test_one_outlier_changes_little() -> None:
     "pays", [{"a": "b", "b": "", "c": "b"}, {"a": "c", "b": "a", "c": ""}, {"a": "c", "b": "b", "c": ""}]
 )
 def test_constants_that_need_another_are_tried_again_once_it_is_there(monkeypatch, pays) -> None:
-    """`pays` names the constant that each one needs; a constant that needs itself never pays."""
+    """`pays` maps a constant to the one that must be added before it; a constant mapped to itself is never added."""
     tried: list[str] = []
 
     def add(self, constant, places, fitted, pooled):

@@ -232,7 +232,8 @@ GROUPS = {"dl160": 2, "h200x2": 0, "h200x4": 3, "jorda-a": 10, "jorda-b": 0, "jo
 
 @pytest.mark.parametrize("name, groups", GROUPS.items())
 def test_the_groups_match_the_links(name: str, groups: int) -> None:
-    """Also hidden links: a plan knows only classes of paths. Shares of jorda-a overlap (docs/method/model.md)."""
+    """Also hidden links: a plan knows only classes of paths. Shares of jorda-a overlap
+    (docs/notes/model-evidence.md)."""
     truth, (plan, ids) = truth_of(models.load(name)), planned(modelled(models.load(name), 1))
     chance = random.Random(name)
     known = {id: simulated(truth, id, chance) for id in ids}
@@ -419,9 +420,9 @@ def test_a_run_without_sets_states_which_points_are_needed(capsys, tmp_path) -> 
 def test_the_plan_lists_concurrent_points_with_their_reason(capsys) -> None:
     assert main(["run", "--machine", "h200x4", "--plan-only"]) == 0
     text = capsys.readouterr().out
-    assert "paths at once, to find what they share:" in text and "numa:0 to all GPUs at once: 1" in text
-    assert "at once: 28 points" in text and "at once: concurrent/ce/" in text
+    assert "concurrent flows, to find shared links:" in text and "numa:0 to all GPUs at once: 1" in text
+    assert "concurrent: 28 points" in text and "concurrent: concurrent/ce/" in text
     assert main(["run", "--machine", "h200x4", "--plan-only", "--json"]) == 0
     plan = json.loads(capsys.readouterr().out)
     assert len(plan["together"]) == 88 and {"id", "why", "first"} == plan["together"][0].keys()
-    assert sum(point.get("role") == "at once" for point in plan["points"]) == 28
+    assert sum(point.get("role") == "concurrent" for point in plan["points"]) == 28

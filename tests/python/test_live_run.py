@@ -114,7 +114,7 @@ def test_ctrl_c_prints_the_summary_and_restores_the_terminal(tmp_path: Path) -> 
     terminal.type(b"\x03")
     assert terminal.end() == 4
     shown = terminal.screen.text()
-    assert "stopped early; go on with:" in shown and "Traceback" not in shown
+    assert "stopped early; continue with:" in shown and "Traceback" not in shown
     assert not re.search("[━─]|best rates", shown) and shown.startswith("MODELLED: a machine model")
     assert terminal.screen.cursor_visible and terminal.screen.cursor[0] == 0
     run = read_run(path)

@@ -53,9 +53,9 @@ def refusal(old, new):
     "old, new, words",
     [
         ("page_kib = { v = 64", "page_kib = { v = 0", "managed.page_kib: 0 is not above 0"),
-        ("cpu_fault_us = { v = 12", "cpu_fault_us = { v = -1", "managed.cpu_fault_us: -1 is no time"),
-        ("gpu_batch_pages = { v = 256", "gpu_batch_pages = { v = 2.5", "managed.gpu_batch_pages: 2.5 is no count"),
-        ("cpu_fault_pages = { v = 1", "cpu_fault_pages = { v = 1.5", "managed.cpu_fault_pages: 1.5 is no count"),
+        ("cpu_fault_us = { v = 12", "cpu_fault_us = { v = -1", "managed.cpu_fault_us: -1 is not a time"),
+        ("gpu_batch_pages = { v = 256", "gpu_batch_pages = { v = 2.5", "managed.gpu_batch_pages: 2.5 is not a count"),
+        ("cpu_fault_pages = { v = 1", "cpu_fault_pages = { v = 1.5", "managed.cpu_fault_pages: 1.5 is not a count"),
         (
             "cpu_fault_pages = { v = 1",
             'cpu_block_pages = { v = 3, from = "assumed", why = "-" }\ncpu_fault_pages = { v = 2',
@@ -64,7 +64,7 @@ def refusal(old, new):
         (
             "cpu_fault_us = ",
             'cpu_block_pages = { v = 1.5, from = "assumed", why = "-" }\ncpu_fault_us = ',
-            "managed.cpu_block_pages: 1.5 is no count",
+            "managed.cpu_block_pages: 1.5 is not a count",
         ),
         ("piece_kib = { v = 2048", "piece_kib = { v = 100", "not whole pages of 64 KiB; write a multiple of page_kib"),
         ("prefetch_us = .*", "", "managed.prefetch_us: it is missing"),

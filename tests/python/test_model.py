@@ -220,7 +220,7 @@ def test_a_machine_file_written_by_hand_is_not_replaced(h200x4: Path, model: dic
     written = tmp_path / "mine.toml"
     written.write_text(models.bundled()["h200x4"].read_text())
     assert main(["model", str(h200x4), "-o", str(written)]) == 2
-    assert "not one that `linkscope model` made" in capsys.readouterr().err
+    assert "was not made by `linkscope model`" in capsys.readouterr().err
     assert main(["model", str(h200x4), "-o", str(h200x4.with_suffix(".toml"))]) == 0  # a fitted file is replaced
 
 
@@ -383,7 +383,7 @@ def test_runs_without_enough_points_for_a_model_are_refused(h200x4: Path, tmp_pa
 
 
 def test_on_four_h200_the_model_is_within_its_bounds(capsys) -> None:
-    """Half of the committed run of four H200s predicts the other half (docs/method/model.md has the table)."""
+    """Half of the committed run of four H200s predicts the other half (docs/notes/model-evidence.md has the table)."""
     capsys.readouterr()
     assert main(["model", str(RESULTS / "h200x4-standard-a.jsonl.gz"), "--check", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)

@@ -156,7 +156,7 @@ def test_the_plan_lists_classes_roles_and_costs(capsys: pytest.CaptureFixture[st
     assert len(pairs["paths"]) == 12 and pairs["representative"] in pairs["paths"]
     for curve in pairs["curves"]:
         assert curve["audit"] != curve["representative"] and len(curve["checks"]) <= 3 and curve["expected_s"] > 0
-    assert {of["role"] for of in plan["points"]} == {"representative", "audit", "check", "perhaps", "at once"}
+    assert {of["role"] for of in plan["points"]} == {"representative", "audit", "check", "optional", "concurrent"}
     assert all(of["expected_s"] > 0 for of in plan["points"])
 
 
@@ -176,7 +176,7 @@ def test_a_budget_too_small_for_any_point_states_the_needed_budget(capsys: pytes
     assert main(["run", "--machine", "h200x4", "--budget", "1us", "--only", "h2d/ce/*pinned*", "--plan-only"]) == 2
     assert "the cheapest point takes about" in capsys.readouterr().err
     assert main(["run", "--machine", "h200x1", "--only", "h2d/*", "--budget", "1s", "--plan-only"]) == 0
-    assert "the budget of 1 s leaves no time for some of them" in capsys.readouterr().out
+    assert "the budget of 1 s leaves no time for some points" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("rule", ["comm-scope", "nvbandwidth"])

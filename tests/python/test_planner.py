@@ -405,7 +405,8 @@ def test_remaining_time_goes_to_missed_precision_cheapest_first() -> None:
 
 @pytest.mark.parametrize("noise", [0.3, 1.0, 4.0])
 def test_intervals_keep_their_coverage_however_often_they_are_looked_at(noise: float) -> None:
-    """As in docs/method/planner.md, for noise of this many times the target; compared in standard errors below 94 %."""
+    """As in docs/notes/planner-evidence.md, for noise of this many times the target; compared in standard errors below
+    94 %."""
     chance, plan = random.Random(f"covered {noise}"), pairs_plan(budget_s=1e6)
     id, covered, times = PAIR.format(0, 1, 8), 0, 600
     assembler = Assembler(plan, fakes.facts(3), lambda what: None)

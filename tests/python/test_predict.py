@@ -82,7 +82,7 @@ WRONG = [
     (["--machine", "h200x4", "--src", "gpu:all", "--dst", "numa:0"], 2, "gpu:all stands for several places"),
     (["--machine", "klenk-ib", "--src", "numa:0", "--dst", "gpu:0"], 3, "but host:0/numa:0, "),
     (["--machine", "h200x4", "--src", "a/gpu:0", "--dst", "gpu:0"], 2, "h200x4 has numa:0, gpu:0, "),
-    (["--machine", "h200x4", "--src", "numa:0", "--dst", "gpu:0", "--peer", "off"], 2, "no transfer is one"),
+    (["--machine", "h200x4", "--src", "numa:0", "--dst", "gpu:0", "--peer", "off"], 2, "applies only to copies"),
     (["--machine", "h200x4", "--src", "numa:0", "--dst", "numa:0", "--engine", "sm"], 2, "CPU threads copy"),
     (["--machine", "h200x4", "--src", "numa:0", "--dst", "numa:0", "--threads", "65"], 2, "has 64 CPUs"),
     (
@@ -97,7 +97,7 @@ WRONG = [
     (["--machine", "ac922", "--src", "numa:0", "--dst", "numa:1", "--threads", "0"], 2, "--threads 0"),
     (["--machine", "ac922", "--src", "gpu:0", "--dst", "gpu:1", "--engine", "sm", "--peer", "off"], 2, "--peer on"),
     (["--machine", "ac922", "--src", "gpu:0", "--dst", "gpu:1", "--engine", "tma"], 3, "compute capability 9.0"),
-    (["--machine", "ac922", "--src", "gpu:0", "--dst", "gpu:1", "--memory", "pageable"], 2, "no transfer is one"),
+    (["--machine", "ac922", "--src", "gpu:0", "--dst", "gpu:1", "--memory", "pageable"], 2, "applies only to copies"),
     (["--machine", "ac922", "--src", "numa:0"], 2, "--dst"),
 ]
 

@@ -101,7 +101,7 @@ def test_rows_separate_different_quantities() -> None:
 
     points = read_run(ROOT / "results" / "h200x2-standard.jsonl.gz").points
     rows = {row_of(point) for point in points}
-    assert "d2d by ce, device -> device, peer off, initiator src, both ways" in rows
+    assert "d2d by ce, device -> device, peer off, initiator src, bidirectional" in rows
     assert "h2d by ce, pageable -> device, alone, after a wait" in rows
     assert len(rows) == 46
 
@@ -113,7 +113,7 @@ def test_two_gpus_predict_the_pairs_of_four_within_3_percent(run: str, missed: i
     """
     found = table(ROOT / "results" / f"{run}.jsonl.gz")
     near = total = 0
-    for row in ("on, initiator src", "on, initiator dst", "on, initiator src, both ways", "off, initiator src"):
+    for row in ("on, initiator src", "on, initiator dst", "on, initiator src, bidirectional", "off, initiator src"):
         _, within = found[f"d2d by ce, device -> device, peer {row}"]
         assert abs(float(within[3].removesuffix(" %"))) < 3.2
         near, total = near + int(within[2].split()[0]), total + int(within[2].split()[2])

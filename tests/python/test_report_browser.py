@@ -97,7 +97,7 @@ def test_downloads_hold_the_numbers_of_the_tables(tmp_path) -> None:
         for row in found
         if row["path"] == "numa:0 -> gpu:0" and row["bytes"] == 64 << 20 and "pinned" in row["method"]
     ]
-    (row,) = [row for row in rows if row["mode"] == "batched" and "one way" in row["method"]]
+    (row,) = [row for row in rows if row["mode"] == "batched" and "unidirectional" in row["method"]]
     (real,) = [p for p in made.points if p.id.startswith("h2d/ce/numa:0.pinned->gpu:0") and p.bytes == 64 << 20
                and p.params == {"bidirectional": "false", "mode": "batched"}]  # fmt: skip
     assert row["time_s"] == pytest.approx(real.median_s, rel=1e-3) and row["gbps"] == pytest.approx(real.gbps, rel=1e-3)

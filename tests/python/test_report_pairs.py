@@ -101,6 +101,6 @@ def test_the_report_of_4029gp_shows_classes_peer_access_and_directions_in_turn(t
             assert float(found) == pytest.approx(gbps, rel=0.02)
         assert re.search(r"go through the host: 11[\d.]* GB/s on 56 paths", text)
         assert re.search(r"the path between host and GPU reaches 12[\d.]* GB/s", text)
-        slow = r"h2d by ce, pageable -> device \([^)]*both ways\) on"
+        slow = r"h2d by ce, pageable -> device \([^)]*bidirectional\) on"
         turns = slow + r" numa:[^;]*the two directions contend"
         assert re.search(turns + r" \(and 15 more curves\)", text)

@@ -216,7 +216,7 @@ def test_counters_appear_once_and_close_modes_never() -> None:
 def test_the_tile_of_the_slowest_pair_names_method_and_count() -> None:
     (card,) = [tile for tile in tiles(read_run(REAL)) if tile.label == "Slowest GPU pair"]
     assert card.value == "GPU pairs are uniform"
-    assert re.search(r"12 of 12 pairs were measured at \d+ [MG]iB \(d2d by ce, .*one way", "; ".join(card.lines))
+    assert re.search(r"12 of 12 pairs were measured at \d+ [MG]iB \(d2d by ce, .*unidirectional", "; ".join(card.lines))
     (slow,) = [tile for tile in tiles(small_run()) if tile.label == "Slowest GPU pair"]
     assert slow.value == "gpu:2 -> gpu:3"
 

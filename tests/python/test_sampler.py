@@ -142,7 +142,8 @@ class Wobbling(Restless):
 def test_a_round_without_agreement_ends_and_is_verified_once(
     monkeypatch, little_s: float, part: float, most: int
 ) -> None:
-    """A round takes as many samples as may make it agree, few if none can, many if they are cheap."""
+    """The number of samples of a round: enough to make its median steady; few if no number suffices; many if samples
+    are cheap."""
     monkeypatch.setattr("linkscope.run.sampler.EXPENSIVE_S", math.inf)  # noise in the slope makes the batch long
     monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", little_s)
     monkeypatch.setattr("linkscope.run.sampler.MOST_BUSY_S", math.inf)

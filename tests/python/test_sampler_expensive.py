@@ -188,7 +188,7 @@ def test_one_expensive_sample_is_enough_only_if_all_flows_repeat(other_s: float,
 
 @pytest.mark.parametrize(("size", "each_s", "samples"), [(4096, 2e-6, 4), (1 << 20, 20e-6, 2)])
 def test_the_first_round_of_a_path_has_enough_samples_to_show_that_it_is_steady(size, each_s, samples) -> None:
-    """With two samples it could not show this, and all later rounds would take four."""
+    """Two samples cannot show that a first round is steady, and all later rounds would then take four."""
     other_path = measured(Timed(lambda count: 1e-6 + count * each_s), size, "false")
     id = PointId.parse(H2D.format(size, "false", "batched"))
     sampler = Sampler(Timed(lambda count: 1e-6 + count * each_s), plan(str(id)), facts())

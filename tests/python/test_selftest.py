@@ -116,7 +116,7 @@ def test_one_direction_timed_as_two_is_caught(monkeypatch, capsys) -> None:
 
     monkeypatch.setattr(Worker, "prepare", unidirectional)
     monkeypatch.setattr(Worker, "run", run_unidirectional)
-    assert_caught(capsys, "both_ways", "bytes")
+    assert_caught(capsys, "bidirectional", "bytes")
 
 
 def test_zeros_in_place_of_the_data_are_caught(monkeypatch, capsys) -> None:
@@ -236,7 +236,7 @@ def test_flows_timed_in_turn_are_caught(monkeypatch, capsys) -> None:
         return trace
 
     monkeypatch.setattr(Worker, "run", apart)
-    assert_caught(capsys, "both_ways", "contention")
+    assert_caught(capsys, "bidirectional", "contention")
 
 
 def test_a_row_that_raises_an_error_fails() -> None:

@@ -222,7 +222,7 @@ def test_a_resumed_run_knows_the_cost_of_a_round(tmp_path) -> None:
 
 @pytest.mark.parametrize("kind", ["together", "classes", "neither"])
 def test_a_resumed_run_keeps_the_rounds_of_points_that_its_planner_added(tmp_path, kind: str) -> None:
-    """Sizes added at bends, and concurrent paths; otherwise there are none."""
+    """A plan that adds sizes at bends and concurrent paths; other plans add none."""
     path, added = tmp_path / "a.jsonl", "concurrent/ce/numa:0.pinned->gpu:0.device/8?with=numa:0->gpu:1"
     measured(target(), plan(ONE, rounds=1), path)
     earlier = read_run(path)
@@ -239,7 +239,7 @@ def test_a_resumed_run_keeps_the_rounds_of_points_that_its_planner_added(tmp_pat
 
 
 def test_a_size_that_was_added_and_begun_is_finished_after_resume(tmp_path) -> None:
-    """The present results need not justify it any more."""
+    """Even if the present results no longer justify the added size."""
     path, added = tmp_path / "a.jsonl", H2D.format(24, "false", "batched")
     made = structs.replace(plan(ONE, budget_s=1e4), classes=[PathClass("host to GPU", ["numa:0->gpu:0"])], early=True)
     measured(target(), made, path)

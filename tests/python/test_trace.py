@@ -82,17 +82,17 @@ def test_bars_are_as_long_as_their_times(trace: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("numa:0 gpu:0 4096", "is no transfer: write it like numa:0 -> gpu:0 4MiB x 100"),
-        ("numa:0 -> gpu:0", "is no transfer"),
-        ("numa:0 -> gpu:0 many", "many is no size: write 4096, 64KiB or 4MiB"),
-        ("numa:0 -> gpu:0 0", "at least a byte"),
-        ("numa:0 -> gpu:0 8 x 0", "at least once"),
-        ("numa:0 -> gpu:0 8 fast", "'fast' is not known here: behind the size may stand x COUNT, then pinned"),
-        ("numa:0 -> numa:1 8", "transfers are from or to a GPU"),
-        ("nic:0 -> gpu:0 8", "transfers are from or to a GPU"),
-        ("gpu:0 -> gpu:1 8 pinned", "one kind of host memory, where one end is a host's"),
+        ("numa:0 gpu:0 4096", "is not a transfer: write it like numa:0 -> gpu:0 4MiB x 100"),
+        ("numa:0 -> gpu:0", "is not a transfer"),
+        ("numa:0 -> gpu:0 many", "many is not a size: write 4096, 64KiB or 4MiB"),
+        ("numa:0 -> gpu:0 0", "1 byte to 1 TiB"),
+        ("numa:0 -> gpu:0 8 x 0", "a count of at least 1"),
+        ("numa:0 -> gpu:0 8 fast", "'fast' is not known here: after the size write x COUNT, then pinned"),
+        ("numa:0 -> numa:1 8", "one end of a transfer is a GPU"),
+        ("nic:0 -> gpu:0 8", "one end of a transfer is a GPU"),
+        ("gpu:0 -> gpu:1 8 pinned", "name at most one kind of host memory, and only if one end is host memory"),
         ("numa:0 -> gpu:0 8 pinned pageable", "one kind of host memory"),
-        ("numa:0 -> gpu:0 8 peer=off", "peer=off is of transfers between two GPUs"),
+        ("numa:0 -> gpu:0 8 peer=off", "peer=off applies only to transfers between two GPUs"),
     ],
 )
 def test_an_invalid_line_is_named_with_the_cure(tmp_path: Path, line: str, message: str) -> None:
@@ -109,7 +109,7 @@ def test_a_file_without_transfers_or_that_is_no_trace_is_refused(tmp_path: Path)
     binary.write_bytes(b"\xff\xfe\x00")
     for path, message in (
         (empty, "holds no transfer"),
-        (binary, "no text file"),
+        (binary, "not a text file"),
         (tmp_path / "none", "cannot be read"),
     ):
         with pytest.raises(UserError, match=message):

@@ -105,7 +105,7 @@ def test_ctrl_c_saves_the_measured_points_and_prints_how_to_resume(tmp_path: Pat
     path = tmp_path / "a.jsonl"
     done = interrupted(path, times, "--rounds", "1000")  # the run must not end before the signal
     assert done.returncode == 4
-    assert re.search(rf"stopped early; go on with: .*linkscope run --resume {re.escape(str(path))}\n", done.stdout)
+    assert re.search(rf"stopped early; continue with: .*linkscope run --resume {re.escape(str(path))}\n", done.stdout)
     assert "Traceback" not in done.stderr and "linkscope:" not in done.stderr
     run = read_run(path)
     assert run.warnings == [] and run.end is not None and not run.end.complete

@@ -64,7 +64,7 @@ class Buffers {
 
  private:
   [[nodiscard]] std::unique_ptr<Buffer> made(const Region&, u64 bytes, Device*);
-  /// The demand of later programs for such a first buffer; 0 if unknown.
+  /// The largest demand of later programs for a first buffer of this kind; 0 if unknown.
   [[nodiscard]] u64 most_of(const Region&, u32 number) const;
 
   struct Kept {

@@ -37,7 +37,8 @@ std::vector<std::vector<Seconds>> make_contexts_alike(const std::vector<ContextM
   std::map<std::string, std::size_t> wanted;  // of models without a known floor
   for (const auto& maker : makers)
     if (!floors.contains(maker.model)) wanted[maker.model] = to_know;
-  // A GPU that has slowed down no longer has such a context; one like its cheapest must do.
+  // A GPU that has slowed down no longer has such a context. After `to_know` contexts its own cheapest one is the
+  // limit.
   const auto is_slow = [&](std::size_t gpu) {
     const auto& own = costs[gpu];
     if (own.size() >= most) return false;

@@ -103,8 +103,8 @@ class CudaPlatformImpl final : public CudaPlatform {
   std::unique_ptr<Gate> gate_;
   Owner owner_;
   std::map<std::tuple<MemKind, Place, u32, std::optional<u32>>, std::string>
-      not_shared_;   // why not, or "": determined at first use
-  Buffers buffers_;  // after the devices: freed before them
+      not_shared_;   // the reason why not, or ""; determined at first use
+  Buffers buffers_;  // declared after the devices, so that the buffers are freed first
   std::set<std::pair<u32, u32>> peers_on_;
 };
 
@@ -163,8 +163,8 @@ u64 CudaPlatformImpl::free_bytes(u32 gpu) {
   return free;
 }
 
-/// Whether memory can be shared is known only by trying: namespaces of containers, sandboxes and modes of GPUs forbid
-/// it under no common name.
+/// Only a trial shows whether memory can be shared: containers, sandboxes and modes of GPUs forbid sharing with
+/// different errors.
 std::string CudaPlatformImpl::why_not_shared(const Region& region, std::optional<u32> by) {
   const std::tuple what{region.kind, region.at, region.process, by};
   if (const auto known = not_shared_.find(what); known != not_shared_.end()) return known->second;
@@ -431,7 +431,7 @@ Timing CudaPlatformImpl::timing_of(CudaSession& session, const Order& order) {
   for (const auto& batch : batches) {
     const bool hopeless = std::any_of(session.blocking.begin(), session.blocking.end(),
                                       [&](const auto& other) { return within(other, batch); });
-    if (hopeless) return Timing::host;  // another way of timing is another quantity
+    if (hopeless) return Timing::host;  // the two clocks measure different quantities
     if (total(batch) == 0) continue;
     const auto all_memory =
         at_most_footprint(session.program, batch);  // the sample itself shows whether a longer one blocks
@@ -477,7 +477,7 @@ bool CudaPlatformImpl::gated(CudaSession& session, const std::vector<u32>& batch
     return false;
   }
   sample_host(session, batch, stamps);
-  // A slow host is slow without a gate, too; half, because nobody opens this gate late.
+  // A host that needs half of the patience without a gate would exceed it behind one.
   for (std::size_t a = 0; a < batch.size(); ++a)
     if (stamps[a].exit_s - stamps[a].enter_s > patience.count() / 2)
       throw Error{ErrorKind::timeout, "the host did not finish queueing before the gate's time-out of " +

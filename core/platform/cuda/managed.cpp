@@ -158,7 +158,8 @@ void advise(const CudaSession& session, const Buffer& buffer, const Region& regi
   LINKSCOPE_CU(session.driver, cuMemAdvise, buffer.address(), region.bytes, kind, location);
 }
 
-/// For every region with advice. It is withdrawn before pages return home, because it might keep copies elsewhere.
+/// For every region with advice. The advice is withdrawn before pages return home, because advised pages might keep
+/// copies elsewhere.
 void advise_all(const CudaSession& session, bool gives) {
   for (std::size_t i = 0; i < session.buffers.size(); ++i)
     if (session.program.regions[i].advice) advise(session, *session.buffers[i], session.program.regions[i], gives);

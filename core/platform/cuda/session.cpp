@@ -309,7 +309,7 @@ void rethrow(const std::vector<std::exception_ptr>& failures) {
 
 void sample_host(CudaSession& session, const std::vector<u32>& batch, Stamp* stamps) {
   make_ready(session, batch);
-  double begun = 0;  // after nothing holds those in other processes, whose threads here may read their clocks later
+  double begun = 0;  // the common start; threads of actors in other processes may read their clocks later
   std::barrier start{static_cast<std::ptrdiff_t>(session.actors.size()), [&begun]() noexcept { begun = host_now(); }};
   std::vector<std::exception_ptr> failures(session.actors.size());
   const auto run_actor = [&](std::size_t a) {

@@ -83,7 +83,7 @@ void bind_thread_to_node(u32 node) {
   if (node >= nodes.size())
     throw Error{ErrorKind::usage, "numa:" + std::to_string(node) + " does not exist; this host has " +
                                       std::to_string(nodes.size()) + " NUMA nodes"};
-  if (nodes[node].cpus.empty()) return;  // a node of memory only: any CPU is as good
+  if (nodes[node].cpus.empty()) return;  // a node without CPUs: any CPU will do
   cpu_set_t set;
   CPU_ZERO(&set);
   for (const int cpu : nodes[node].cpus) CPU_SET(cpu, &set);

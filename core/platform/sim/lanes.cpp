@@ -20,7 +20,7 @@ void add_use(Path& path, u32 resource, double weight = 1) {
 // Copies of pageable memory to a GPU up to this size carry their bytes in the command and end after the call has
 // returned (NVIDIA, CUDA Driver API, "API synchronization behavior").
 constexpr u64 small_pageable = 64 << 10;
-// Bytes of one of the parts of a copy, which proceed side by side.
+// Bytes of a part of a copy. The parts of a copy proceed concurrently.
 constexpr double part = 4 << 10;
 // The fraction of the last-level cache from which memcpy writes past the caches (glibc, x86_non_temporal_threshold).
 constexpr double streamed_part = 0.75;
@@ -247,8 +247,8 @@ Op Compiler::op(const Program& program, const Actor& actor, const Move& move) co
 
 namespace {
 
-// Bytes in flight for a block of 512 threads with 16 B each: Machine::KernelCosts. Contiguous accesses are requests of
-// whole lines, others of a sector each, or of less on a link.
+// Bytes in flight for a block of 512 threads with 16 B each: Machine::KernelCosts. Contiguous accesses request whole
+// lines. Other accesses request a sector each, or less on a link.
 constexpr double in_tile = 512 * 4, line = 128;
 
 double bytes_of_access(const Access& access) {

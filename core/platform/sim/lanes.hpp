@@ -54,13 +54,12 @@ struct Stage {
   u32 server = nobody;
   bool drains = false;  // the server finishes everything of one stream before it turns to another
   Path path;
-  double setup = 0;  // s per chunk, besides the path's latency
-  u64 first_setup =
-      0;  // B of the first set-up; each further one brings as much as is there already; 0: one brings the chunk
+  double setup = 0;         // s per chunk, besides the path's latency
+  u64 first_setup = 0;      // B of the first set-up; each further set-up doubles the total; 0: one set-up for the chunk
   double byte_setup = 0;    // and s per byte of it
   double region_setup = 0;  // and s per region of pages, and per block, of which none was there
   double block_setup = 0;
-  double present = 0;     // s instead, if nothing is missing
+  double present = 0;     // s if nothing is missing, in place of the set-up
   double wake_up = 0;     // additional s of its first chunk, for what had been idle
   Inline in_command{};    // small chunks go in the command itself
   u32 opposite = nobody;  // the engine of the other direction, which delays this one's set-up
@@ -103,7 +102,7 @@ struct Op {
   bool waits = false;       // the caller waits for it
   double call = 0;          // CPU time of the call, where the caller waits for it
   double start = 0;         // s before the first chunk
-  bool elsewhere = false;   // on a stream of another GPU, which the lane's waits for
+  bool elsewhere = false;   // runs on a stream of another GPU; the lane's stream waits for it
   double lead = 0;          // additional s before the first of a batch
   double tail = 0;          // additional s after the last
   u32 calls = 1;            // on the host, per iteration; 0: one for the whole batch
@@ -116,7 +115,7 @@ struct Op {
   std::optional<Flag> flag;
   double launches = 0,
          each = 0;     // GPU work that remains: s until it ends on an idle GPU, and after another
-  bool joins = false;  // it ends no sooner than the work that the lane left
+  bool joins = false;  // its end includes the earlier work of the lane
   std::optional<Phase> phase;
 };
 

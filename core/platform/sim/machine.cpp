@@ -247,7 +247,7 @@ class Parser {
     machine_.copy.channel = copy.number("channel_us") * micro;
     if (copy.has("small_peer_us")) machine_.copy.small_peer = copy.number("small_peer_us") * micro;
     if (copy.has("row_us")) machine_.copy.row = copy.number("row_us") * micro;
-    machine_.copy.both_ways = copy.number("both_ways_us", 0) * micro;
+    machine_.copy.opposite = copy.number("both_ways_us", 0) * micro;
     machine_.copy.arrive = copy.number("arrive_us", 0) * micro;
     machine_.copy.late[from_device] = copy.number("from_device_late_us", 0) * micro;
     machine_.copy.late[within_device] = copy.number("local_late_us", 0) * micro;

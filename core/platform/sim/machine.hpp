@@ -1,5 +1,6 @@
 // A machine file (machines/*.toml, as JSON) for the simulation: SI units, indices instead of names. Python checks the
-// file with path and cure (linkscope/machine/model.py); here only what would crash is refused.
+// file and names key and cure (linkscope/machine/model.py). This reader refuses only values that would crash the
+// simulation.
 #pragma once
 #include <array>
 #include <nlohmann/json_fwd.hpp>
@@ -88,7 +89,7 @@ struct CopyCosts {
   double channel = 0;
   std::optional<double> small_peer;  // set-up between GPUs of copies up to inline_bytes, if that differs
   std::optional<double> row;         // least s of a row in a copy of several
-  double both_ways = 0;              // additional s of set-up while the GPU's engine of the other direction works
+  double opposite = 0;               // additional s of set-up while the GPU's engine of the other direction works
   bool by_stream = false;            // an engine finishes all that a stream has queued before it serves another
   double arrive = 0;                 // s from the last bytes to a host until their arrival is known
   std::array<double, 4> late{};      // by Direction: additional s of a copy for each doubling of its parts

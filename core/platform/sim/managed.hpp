@@ -16,7 +16,7 @@ class Pages {
 
   /// Bytes of a chunk's pages that are not yet where the step needs them.
   [[nodiscard]] u64 missing(const Op&, u32 iteration, u64 chunk) const;
-  /// Units of this size of which the step needs a part and no page has arrived.
+  /// Units of this size that the step needs in part and that have no page yet.
   [[nodiscard]] u64 fresh(const Op&, u32 iteration, u64 chunk, u64 unit) const;
   /// Marks them as arrived.
   void arrive(const Op&, u32 iteration, u64 chunk);

@@ -7,7 +7,7 @@
 namespace linkscope::sim {
 namespace {
 
-constexpr u64 most_rows = u64{1} << 16;  // recorded individually for each copy; of a slice all
+constexpr u64 most_rows = u64{1} << 16;  // recorded for each copy, in whole slices
 
 u32 generator_of(u32 region) { return region + 1; }
 

@@ -143,7 +143,7 @@ class Sim final : public SimPlatform {
     check_iterations(session.program, order);
 
     Verdict before;
-    // as on hardware: the deliveries of earlier samples, and then, with fresh poison, those of these
+    // as on hardware: first verifies earlier samples, then poisons again for the samples of this order
     if (order.verify) {
       before = session.memory.verify();
       session.memory.start_afresh();

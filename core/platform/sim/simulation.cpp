@@ -266,7 +266,7 @@ void Simulation::chunk_done(u32 runner) {
   ++self.done;
   self.step = Step::idle;
   if (stage.opposite != nobody) servers_[stage.server].moves = false;
-  u32 drained = nobody;  // the server that is released after the next requests for it
+  u32 drained = nobody;  // released below, after the next stage has requested it
   if (auto* gpu = shared(stage)) leave(*gpu, stage);
   else if (stage.drains) drained = stage.server;
   else if (stage.server != nobody) release(stage.server);
@@ -386,7 +386,7 @@ double Simulation::setup_time(Running& running, const Op& op, u32 stage_index, u
 /// The delay of an engine's set-up while the other direction's engine works.
 double Simulation::beside_opposite(const Stage& stage) const {
   const bool beside = stage.opposite != nobody && servers_[stage.opposite].moves;
-  return beside ? machine_.copy.both_ways : 0;
+  return beside ? machine_.copy.opposite : 0;
 }
 
 double Simulation::to_channel(Running& running, Channel channel) const {

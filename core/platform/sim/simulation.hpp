@@ -63,7 +63,7 @@ class Simulation {
     u32 active = nobody;         // the process whose context runs
     bool changing = false;       // to `active`
     double until = 0;            // its slice,
-    bool fresh = false;          // in which nothing has begun yet: every slice does something, however short
+    bool fresh = false;          // true until work begins in it; a slice of any length does at least one piece of work
     u32 working = 0;             // runners with work in progress
     std::vector<u32> waiting{};  // runners of all processes, first come first served
   };

@@ -33,7 +33,7 @@ std::vector<Words::Waiting> Words::set(u32 index, u64 value, double at) {
 
 std::optional<double> Words::wait(const Waiting& who) {
   auto& word = words_[who.flag->word];
-  std::optional<double> there;  // the first of the last values that are large enough: values grow
+  std::optional<double> there;  // values grow: the first value that is large enough
   for (auto value = word.values.rbegin(); value != word.values.rend() && value->value >= who.value; ++value)
     there = value->at;
   if (there) return seen(who, *there);

@@ -11,7 +11,7 @@ class Words {
  public:
   explicit Words(const Lanes& lanes) : words_(lanes.words.size()) {}
 
-  /// All are zero, without waiting lanes.
+  /// Initially all words are zero and no lane waits.
   void start_afresh();
 
   /// A waiting lane, its start, and its step.

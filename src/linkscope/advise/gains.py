@@ -11,7 +11,7 @@ from linkscope.model.rounds import Spreads, rounds_of
 from linkscope.runfile import Point
 from linkscope.stats import Interval, geometric_mean, median, ratio_interval
 
-LEVEL = 0.95  # that all intervals of a run hold together (Bonferroni)
+LEVEL = 0.95  # of all intervals of a run simultaneously (Bonferroni)
 LEAST_GAIN = 0.05  # smaller gains are not worth a change
 TYPICAL = (1 << 20, 64 << 20)  # sizes whose median speed-up ranks a recommendation
 
@@ -41,7 +41,7 @@ class Gain:
 class Advice:
     """A recommendation with everything that was compared.
 
-    `paid_after`: the number of transfers after which the best gain has paid for its memory; None where unknown.
+    `paid_after`: the number of transfers after which the best gain pays for its memory; None if unknown.
     """
 
     recommendation: Recommendation
@@ -151,7 +151,8 @@ def _best_each(gains: Sequence[Gain]) -> list[Gain]:
 
 
 def _paid_after(recommendation: Recommendation, gains: Sequence[Gain], points: Sequence[Point]) -> Uses | None:
-    """For the best gain of pinning: the uses after which it has paid, where the run measured the cost of the memory."""
+    """The number of transfers after which the best gain of pinning pays off; None if the run lacks the cost of the
+    memory."""
     best = max((gain for gain in gains if gain.is_worthwhile), key=lambda gain: gain.interval.low, default=None)
     if best is None or recommendation.name != "pin":
         return None

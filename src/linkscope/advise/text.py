@@ -17,7 +17,7 @@ def headline(one: Advice) -> str:
 
 
 def typical_text(one: Advice) -> str:
-    """'median, 1 to 64 MiB, 2 paths': what the typical gain is the median of."""
+    """'median, 1 to 64 MiB, 2 paths': the values whose median is the typical gain."""
     sizes = "1 to 64 MiB" if one.is_typical else "sizes outside 1 to 64 MiB" if one.sizes[1] else "all measured sizes"
     return f"median, {sizes}, {count_text(len({gain.path for gain in one.compared}), 'path')}"
 

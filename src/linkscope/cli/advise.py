@@ -5,8 +5,8 @@ linkscope advise run.jsonl --src numa:0 --dst gpu:0 --bytes 48MiB      all metho
 linkscope advise run.jsonl --src numa:0 --dst gpu:0 --bytes 48MiB --memory pageable --alone
 linkscope advise run.jsonl --json
 
-Every gain is a ratio of measured times with a confidence interval; all intervals of a run hold together with 95 %
-confidence. Suite `full` measures most recommendations, `standard` those of plain copies.
+Every gain is a ratio of measured times with a confidence interval. The intervals of a run are simultaneous at 95 %.
+Suite `full` measures most recommendations, `standard` those of plain copies.
 """
 
 import argparse
@@ -38,8 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("run", metavar="RUN.jsonl", help="the run file (.jsonl or .jsonl.gz)")
     add("--src", metavar="PLACE", help="source of one transfer: numa:0, gpu:1")
-    add("--dst", metavar="PLACE", help="its destination")
-    add("--bytes", metavar="SIZE", help="its size, such as 48MiB")
+    add("--dst", metavar="PLACE", help="destination of the transfer")
+    add("--bytes", metavar="SIZE", help="size of the transfer, such as 48MiB")
     add("--memory", metavar="KIND", default="", help="only with this kind of host memory, such as pageable")
     add("--alone", action="store_true", help="a single copy with its wait, instead of batched copies")
     add("--json", action="store_true", help="print JSON")
@@ -86,7 +86,7 @@ def _everything(arguments: argparse.Namespace, run: "Run") -> int:
 
 
 def _usual(curve: "Curve") -> bool:
-    """Whether a dip of the curve is unexpected: hot caches end in one, and few blocks are slow on purpose."""
+    """Whether a dip of the curve is unexpected. Dips are expected where hot caches end, and with few blocks."""
     params = dict(curve.method.params)
     return curve.batched and "cache" not in params and not params.get("blocks", "").isdecimal()
 
@@ -100,7 +100,7 @@ def _print_advice(found: "Sequence[Advice]") -> None:
     from linkscope.advise.text import details, headline
 
     if not found:
-        print("\nNo recommendation of which this run measured both practices gains 5 % or more.")
+        print("\nNo recommendation gains 5 % or more in this run.")
     for number, one in enumerate(found, 1):
         print("\n" + filled(f"{number}. {headline(one)}", others="   "))
         for line in details(one):
@@ -117,7 +117,7 @@ def _print_dips(found: "Sequence[Dip]") -> None:
 
     if not found:
         return
-    print("\nSizes that are slower than a smaller size (the driver changes its method, a cache, or a wrong setting):")
+    print("\nSizes slower than a smaller size (possible causes: a change of the driver's method, a cache, a setting):")
     for dip in found[:_MOST_DIPS]:
         print(filled(dip_text(dip), "   ", "     "))
     if len(found) > _MOST_DIPS:
@@ -128,8 +128,8 @@ def _print_untried(recommendations: "Sequence[Recommendation]", run: "Run") -> N
     if recommendations:
         plan = run.header.plan
         whole = plan.get("suite") == "full" and not plan.get("only")
-        cure = "" if whole else "; suite full measures them where the machine can"
-        print("\n" + filled(f"Not compared, because this run measured only one practice{cure}:"))
+        cure = "" if whole else "; suite full measures both where the machine supports them"
+        print("\n" + filled(f"Not compared, because this run measured only one of the two practices{cure}:"))
         print(filled("; ".join(one.title for one in recommendations), "   ", "   "))
 
 
@@ -224,7 +224,7 @@ def _between(method: "TransferMethod") -> str:
 
 
 def _ratio_cell(method: "TransferMethod", first: "TransferMethod") -> str:
-    """'5.28 [5.19, 5.36]': its time over that of the fastest; the ends come from both intervals."""
+    """'5.28 [5.19, 5.36]': its time over the fastest time; the ends come from both intervals."""
     from linkscope.units import with_interval
 
     if method is first:

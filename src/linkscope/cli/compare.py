@@ -1,13 +1,13 @@
-"""Compare runs: which paths became slower or faster, stayed the same, or cannot be decided.
+"""Compare runs: which paths became slower or faster, stayed the same, or are undecided.
 
 linkscope compare before.jsonl after.jsonl
 linkscope compare before.jsonl after.jsonl --margin 5% -o changes.svg
 linkscope compare monday.jsonl tuesday.jsonl wednesday.jsonl      also the run since which a path changed, and drifts
 linkscope compare before.jsonl after.jsonl --json
 
-The output begins with differences in machine, environment and plan. A point is the same if the interval of the ratio
-of its times lies within the margin, and slower or faster if it lies beyond. All intervals hold together with 95 %
-confidence. Exit code 1: a path became slower, or failed that had not failed before.
+The output begins with differences in machine, environment and plan. A point is the same if the interval of the ratio of
+its times lies within the margin, and slower or faster if it lies beyond. The intervals are simultaneous at 95 %. Exit
+code 1: a path became slower, or failed newly.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def main(arguments: argparse.Namespace) -> int:
     if margin is None or not 0 < margin < 1:
         raise UserError(f"--margin {arguments.margin}: a margin is more than 0 % and less than 100 %, like 2%")
     if len(arguments.runs) < 2:
-        raise UserError(f"a comparison needs two runs or more, and {arguments.runs[0]} is one; name a second")
+        raise UserError(f"a comparison needs at least two runs: name another beside {arguments.runs[0]}")
     target = _target(arguments)
 
     from linkscope.compare import changes, compare, differences, same_machine
@@ -105,19 +105,17 @@ def _print(
         print(f"then:   {run_text(between)}")
     print(f"after:  {run_text(runs[-1])}")
     if runs[0].header == runs[-1].header:
-        print("Both are one run: what is undecided is what its intervals are too wide to tell.")
+        print("Both files hold one run: a point is undecided if its interval is wider than the margin.")
     elif runs[0].header.started > runs[-1].header.started:
-        print("The run that is given first was measured last: before is after.")
+        print("The first file was measured after the last one: give the earlier run first.")
     if not same:
         print("These are runs of different machines: paths of the same name are compared.")
-    print("\nWhat else differs:")
+    print("\nDifferences in machine, environment and plan:")
     for line in differences_text(differs, everything):
         print(f"  {line}")
     within = format_fraction(compared.margin)
-    how = "ratios are of geometric means of rounds, values medians"
-    print(
-        "\n" + filled(f"Paths, by the worst size that tells (the same: within {within} of the time; {how}):", "", "  ")
-    )
+    how = "ratios use geometric means of rounds; values are medians"
+    print("\n" + filled(f"Paths, by their worst decided size (same: within {within} of the time; {how}):", "", "  "))
     for line in table(by_path(compared), everything, columns() - 2):
         print(filled(line.lstrip(), "      ", "        ") if line.startswith(" ") else f"  {line}")
     alone = [
@@ -126,11 +124,11 @@ def _print(
         if count
     ]
     if compared.unmeasured:
-        alone.append(f"{count_text(compared.unmeasured, 'point')} that one of them did not measure (inherited)")
+        alone.append(f"{count_text(compared.unmeasured, 'point')} that one run inherited instead of measuring")
     if compared.other_method:
         names = ", ".join(sorted(compared.other_method))
         count = count_text(sum(compared.other_method.values()), "point")
-        alone.append(f"{count} of {names}, which the runs measured by different methods (CHANGELOG.md)")
+        alone.append(f"{count} of {names}, measured by different methods (CHANGELOG.md)")
     if alone:
         print(f"  not compared: {', '.join(alone)}")
     if found is not None:

@@ -46,13 +46,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("linkscope: stopped", file=sys.stderr)
         return STOPPED_EARLY
-    except BrokenPipeError:  # `linkscope list | head` closes the pipe, which is no error
+    except BrokenPipeError:  # `linkscope list | head` closes the pipe, which is not an error
         _drop_output()
         return FINE
     except OSError as error:
         _drop_output()
         what = error.filename or "the output cannot be written"
-        print(f"linkscope: {what}: {error.strerror or error}; give it another place", file=sys.stderr)
+        print(f"linkscope: {what}: {error.strerror or error}; choose another path", file=sys.stderr)
         return WRONG_USAGE
 
 

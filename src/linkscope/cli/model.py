@@ -7,7 +7,7 @@ linkscope model monday.jsonl tuesday.jsonl -o mine.toml      several runs of one
 
 The file holds rates and latencies of links, set-up costs and shared capacities, each with the points it was fitted to.
 Values that the run does not determine are marked `assumed`. The method is described in docs/method/model.md. Exit code
-1: --check found a median error above 3 %, or above 10 % for concurrent transfers.
+1: --check found a median error above 3 %, or above 10 % for concurrent flows.
 """
 
 import argparse
@@ -119,9 +119,7 @@ def _refuse_written_by_hand(target: Path) -> None:
     except (OSError, ValueError, AttributeError):
         fitted = None
     if not fitted:
-        raise UserError(
-            f"-o {target}: that file is there, and not one that `linkscope model` made; choose another name"
-        )
+        raise UserError(f"-o {target}: this file exists and was not made by `linkscope model`; choose another name")
 
 
 def _refuse_different(runs: "list[Run]") -> None:
@@ -131,7 +129,8 @@ def _refuse_different(runs: "list[Run]") -> None:
     for run in runs[1:]:
         if identity(run.header) != first:
             raise UserError(
-                f"{runs[0].path} and {run.path} are runs of different machines: a model is of one; fit each by itself"
+                f"{runs[0].path} and {run.path} are runs of different machines: a machine file describes one machine; "
+                "fit each run by itself"
             )
 
 
@@ -158,16 +157,20 @@ def _print_model(runs: "list[Run]", content: "Content", observations: "list[Obse
     if sys.stderr.isatty():
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
     print(_heading(runs))
-    print("\nWhat flows share:")
-    for line in shared_text(content) or ["nothing was seen: no flows at once got less than their links allow"]:
+    print("\nShared capacities:")
+    for line in shared_text(content) or ["none found: all concurrent flows reached the rates of their links"]:
         print(f"  {line}")
-    print("\nWhat one transfer costs (of the median path; latency, rate, the size that gets half of the rate):")
+    print("\nCost of one transfer on the median path (latency, rate, size that reaches half of the rate):")
     for line in methods_text(observations):
         print(f"  {line}")
     assumed = undetermined_text(content)
     if assumed:
-        print(f"\nNot determined by the run, and assumed: {assumed}")
-    print(f"\nmachine file: {target}" if target else "\nWrite it with -o FILE.toml; `--check` says how good it is.")
+        print(f"\nAssumed, because the run does not determine them: {assumed}")
+    print(
+        f"\nmachine file: {target}"
+        if target
+        else "\n-o FILE.toml writes the machine file; `--check` tests its accuracy."
+    )
 
 
 def _print_check(checked: "Check", runs: "list[Run]") -> None:
@@ -176,22 +179,22 @@ def _print_check(checked: "Check", runs: "list[Run]") -> None:
     if sys.stderr.isatty():
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
     print(_heading(runs))
-    print(f"fitted to {checked.fitted_to} times, and {len(checked.held)} others predicted\n")
-    print(f"{'error: median, 90 %, worst':<74} {'machine file':>22} {'curves':>22}")
-    rows: list[tuple[str, list[Held]]] = [("all", list(checked.held)), ("joint transfers", checked.joint)]
+    print(f"fitted to {checked.fitted_to} times; {len(checked.held)} others predicted\n")
+    print(f"{'error: median, p90, worst':<74} {'machine file':>22} {'curves':>22}")
+    rows: list[tuple[str, list[Held]]] = [("all", list(checked.held)), ("concurrent flows", checked.joint)]
     for name, held in (*rows, *checked.by_family().items()):
         ways = [summary(held, lambda one: one.by_file), summary(held, lambda one: one.by_curve)]
         print(f"{f'{name} ({len(held)})':<74} {_errors_text(ways[0]):>22} {_errors_text(ways[1]):>22}")
     worst = summary(list(checked.held), lambda one: one.by_file)
     if worst.worst is not None:
-        print(f"\nfurthest off: {worst.worst_id}, {format_fraction(worst.worst)}")
+        print(f"\nlargest error: {worst.worst_id}, {format_fraction(worst.worst)}")
     if worst.without_total:
-        print(f"{worst.without_total} are on what the machine file does not have")
+        print(f"{worst.without_total} points are not predicted: the machine file lacks their paths or methods")
     for line in checked.too_far():
         print(f"TOO FAR: {line}")
     if not checked.too_far():
-        bounds = f"{100 * MOST:.0f} %, and {100 * MOST_JOINT:.0f} % on joint transfers"
-        print(f"the medians of all are within bounds: {bounds}; single families may be further off")
+        bounds = f"{100 * MOST:.0f} % over all points, {100 * MOST_JOINT:.0f} % over concurrent flows"
+        print(f"the median errors are within bounds: {bounds}; single operations may exceed them")
 
 
 def _errors_text(errors: "Errors") -> str:
@@ -203,22 +206,22 @@ def _errors_text(errors: "Errors") -> str:
 def _check_json(checked: "Check") -> dict[str, Any]:
     from linkscope.model.check import MOST, MOST_JOINT, summary
 
-    def told(held: "list[Held]") -> dict[str, Any]:
+    def errors_json(held: "list[Held]") -> dict[str, Any]:
         ways = {"machine_file": lambda one: one.by_file, "curves": lambda one: one.by_curve}
         answer: dict[str, Any] = {"points": len(held)}
         for name, way in ways.items():
             errors = summary(held, way)
             answer[name] = {
                 "median": errors.median, "p90": errors.ninety, "worst": errors.worst, "worst_id": errors.worst_id,
-                "untold": errors.without_total,
+                "not_predicted": errors.without_total,
             }  # fmt: skip
         return answer
 
     return {
         "fitted_to": checked.fitted_to,
-        "all": told(list(checked.held)),
-        "joint": told(checked.joint),
-        "families": {name: told(held) for name, held in checked.by_family().items()},
+        "all": errors_json(list(checked.held)),
+        "joint": errors_json(checked.joint),
+        "families": {name: errors_json(held) for name, held in checked.by_family().items()},
         "bounds": {"all": MOST, "joint": MOST_JOINT},
         "too_far": checked.too_far(),
     }

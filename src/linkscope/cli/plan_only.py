@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from linkscope.plan import ClassCurve, MachineFacts, Plan
 
 _ROLES = {
-    "representative": "one path of each kind at all sizes, more of them where its curve bends",
-    "audit": "another path of its kind at random, at all sizes",
-    "check": "the others at three sizes: who differs has a curve of its own",
-    "at once": "paths at once, to find what they share; more where something is shared, or there is time",
-    "perhaps": "taken over from a path of its kind, or measured where there is time",
+    "representative": "one path of each class at all sizes, with more sizes where its curve bends",
+    "audit": "another path of the class, drawn at random, at all sizes",
+    "check": "the other paths at three sizes; a path that differs gets its own curve",
+    "concurrent": "concurrent flows, to find shared links; more where flows slow each other, or time is left",
+    "optional": "inherited from a path of the class, or measured if time is left",
 }
 
 
@@ -25,20 +25,20 @@ def print_plan(plan: "Plan", machine: "MachineFacts", *, as_json: bool) -> None:
 
     costs = expected_s(plan, machine)
     curves = class_curves(plan.points, plan.classes, plan.order_seed) if plan.classes else []
-    roles = _roles(curves) | {one.id: "at once" for one in plan.together if one.first}
+    roles = _roles(curves) | {one.id: "concurrent" for one in plan.together if one.first}
     if as_json:
         points = [{"id": id, "expected_s": cost, **_role(roles, id)} for id, cost in costs.items()]
-        told = {"machine": machine.name, "suite": plan.suite, "rounds": plan.rounds, "budget_s": plan.budget_s}
+        head = {"machine": machine.name, "suite": plan.suite, "rounds": plan.rounds, "budget_s": plan.budget_s}
         classes = [_class(of.kind, of.paths, [c for c in curves if c.kind == of.kind], costs) for of in plan.classes]
         together = [{"id": one.id, "why": one.why, "first": one.first} for one in plan.together]
         more = ({"classes": classes} if classes else {}) | ({"together": together} if together else {})
-        print(json.dumps({**told, **more, "points": points}))
+        print(json.dumps({**head, **more, "points": points}))
         return
     for of in plan.classes:
         print(f"{of.kind}: {len(of.paths)} path{'s' * (len(of.paths) != 1)}, represented by {of.paths[0]}")
         for curve in (one for one in curves if one.kind == of.kind):
             print(f"    {_curve_text(curve, costs)}")
-    for line in _at_once(plan):
+    for line in _concurrent(plan):
         print(line)
     for id, cost in costs.items():
         print(f"{format_seconds(cost):>10}  {roles[id] + ': ' if id in roles else ''}{id}")
@@ -46,14 +46,14 @@ def print_plan(plan: "Plan", machine: "MachineFacts", *, as_json: bool) -> None:
         print(line)
 
 
-def _at_once(plan: "Plan") -> list[str]:
-    """Number of points with several paths, by kind."""
+def _concurrent(plan: "Plan") -> list[str]:
+    """The number of points with concurrent flows, by reason."""
     counts: dict[str, list[int]] = {}
     for one in plan.together:
         counts.setdefault(one.why, [0, 0])[not one.first] += 1
-    found = ["paths at once, to find what they share:"] if counts else []
+    found = ["concurrent flows, to find shared links:"] if counts else []
     for why, (first, later) in counts.items():
-        more = f", {later} more where one of them is slowed, or there is time" if later else ""
+        more = f", {later} more if a flow is slowed or time is left" if later else ""
         found.append(f"    {why}: {first}{more}")
     return found
 
@@ -61,18 +61,16 @@ def _at_once(plan: "Plan") -> list[str]:
 def _sums(plan: "Plan", costs: dict[str, float], roles: dict[str, str]) -> list[str]:
     if not plan.classes:
         total, rounds = sum(costs.values()), count_text(plan.rounds, "round")
-        lines = [
-            f"{count_text(len(costs), 'point')} in {rounds}, expected to take {format_seconds(total)} of measuring"
-        ]
+        lines = [f"{count_text(len(costs), 'point')} in {rounds}, expected to take {format_seconds(total)}"]
         if plan.budget_s is not None and plan.budget_s < total:
-            lines.append(f"the budget of {format_seconds(plan.budget_s)} leaves no time for some of them")
+            lines.append(f"the budget of {format_seconds(plan.budget_s)} leaves no time for some points")
         return lines
-    lines = [f"{len(costs)} points; seconds are those of three rounds, more are taken where rounds disagree"]
+    lines = [f"{len(costs)} points; seconds cover three rounds, and more rounds follow where rounds disagree"]
     for role, means in _ROLES.items():
         of_role = [cost for id, cost in costs.items() if roles[id] == role]
         lines.append(f"{role:>16}: {len(of_role)} points, {format_seconds(sum(of_role))}: {means}")
     budget = format_seconds(plan.budget_s or 0.0)
-    return [*lines, f"the run ends when all is measured, or after {budget}"]
+    return [*lines, f"the run ends when every point is measured, or after {budget}"]
 
 
 def _roles(curves: "list[ClassCurve]") -> dict[str, str]:
@@ -80,8 +78,8 @@ def _roles(curves: "list[ClassCurve]") -> dict[str, str]:
     for curve in curves:
         for number, member in enumerate(curve.members):
             for size, id in curve.ids[member].items():
-                whole = ("representative", "audit")[number] if number < 2 else "perhaps"
-                found[id] = "check" if whole == "perhaps" and size in curve.checks else whole
+                whole = ("representative", "audit")[number] if number < 2 else "optional"
+                found[id] = "check" if whole == "optional" and size in curve.checks else whole
     return found
 
 
@@ -90,14 +88,14 @@ def _role(roles: dict[str, str], id: str) -> dict[str, str]:
 
 
 def _class(kind: str, paths: list[str], curves: "list[ClassCurve]", costs: dict[str, float]) -> dict[str, object]:
-    told = [
+    listed = [
         {
             "operation": curve.name, "representative": curve.representative, "audit": curve.audit,
             "sizes": curve.sizes, "checks": curve.checks, "expected_s": _expected(curve, costs),
         }
         for curve in curves
     ]  # fmt: skip
-    return {"kind": kind, "paths": paths, "representative": paths[0], "curves": told}
+    return {"kind": kind, "paths": paths, "representative": paths[0], "curves": listed}
 
 
 def _curve_text(curve: "ClassCurve", costs: dict[str, float]) -> str:

@@ -39,14 +39,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--engine", choices=_ENGINES, default="ce", help="engine of copies with GPUs (default ce)")
     add("--peer", choices=("on", "off"), default="on", help="direct access between GPUs (default on)")
     add("--threads", metavar="N", default="1", help="CPU threads that share a copy between host memories (default 1)")
-    add("--bidirectional", action="store_true", help="with the opposite transfer at the same time")
+    add("--bidirectional", action="store_true", help="also the opposite transfer, concurrently")
     add(
         "--with",
         metavar="'SRC -> DST'",
         dest="others",
         action="append",
         default=[],
-        help="at once with; again for more",
+        help="another concurrent transfer; repeatable",
     )
     add("--json", action="store_true", help="print JSON")
 
@@ -61,7 +61,7 @@ def main(arguments: argparse.Namespace) -> int:
     choice = resolve(arguments.machine, None) if arguments.machine != "auto" else None
     if not isinstance(choice, Modelled):
         raise UserError(
-            f"--machine {arguments.machine}: a prediction needs a model; `linkscope list machines` names those here"
+            f"--machine {arguments.machine}: predict needs a model; `linkscope list machines` lists the bundled models"
         )
     ends = [(arguments.src, arguments.dst), *map(_pair, arguments.others)]
     if arguments.bidirectional:
@@ -73,7 +73,7 @@ def main(arguments: argparse.Namespace) -> int:
     _refuse_unmeasured(choice.model, arguments.machine, points)
     found = steady_rates(choice.model, points)
     flows = [_summed(part, found) for part in parts]
-    accuracy = deviation(choice.model.to_json(), parts, both_ways=arguments.bidirectional and not arguments.others)
+    accuracy = deviation(choice.model.to_json(), parts, bidirectional=arguments.bidirectional and not arguments.others)
     if arguments.json:
         off = {"of": accuracy[0], **accuracy[1]} if accuracy else None
         print(json.dumps({"modelled": True, "machine": choice.model.machine.name, "flows": flows, "deviation": off}))
@@ -137,13 +137,11 @@ def _refuse_unused(arguments: argparse.Namespace, points: "list[PointId]") -> No
     """Refuses options that apply to none of the transfers, instead of ignoring them."""
     of_host = [point for point in points if point.benchmark in ("h2d", "d2h")]
     if arguments.memory != "pinned" and not of_host:
-        raise UserError(
-            f"--memory {arguments.memory}: host memory applies to copies to or from a GPU, and no transfer is one"
-        )
+        raise UserError(f"--memory {arguments.memory}: host memory applies only to copies to or from a GPU")
     if arguments.memory == "pageable" and arguments.engine != "ce" and of_host:
         raise UserError("--memory pageable: SMs cannot access it. Use --engine ce, or --memory registered")
     if arguments.peer == "off" and all(point.benchmark != "d2d" for point in points):
-        raise UserError("--peer off applies to copies between GPUs, and no transfer is one")
+        raise UserError("--peer off applies only to copies between GPUs")
     if arguments.engine != "ce" and all(point.benchmark == "h2h" for point in points):
         raise UserError(f"--engine {arguments.engine}: CPU threads copy between host memories; leave it out")
 

@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Runs `linkscope report`."""
     if len(arguments.run) > 1:
-        raise UserError(f"report takes one run, and {len(arguments.run)} were given: call it once for each")
+        raise UserError(f"report takes one run file, not {len(arguments.run)}: call it once for each")
     source = Path(arguments.run[0])
     if arguments.json and not arguments.shared:
         raise UserError("--json needs --shared; `linkscope export` writes all numbers of a run")
@@ -164,7 +164,7 @@ def _print_shared(source: Path, *, as_json: bool) -> int:
     if found is None:
         needed = "points of `concurrent` and of the same paths alone are needed; `run --suite standard` measures them"
         if (run.header.plan or {}).get("suite") in ("standard", "full"):
-            needed = "no two paths without a common GPU ran concurrently; a host with one GPU has none"
+            needed = "shared links need two paths without a common GPU; a host with one GPU has none"
         raise UserError(f"{source} has no concurrent flows: {needed}", NOT_HERE)
     if as_json:
         print(json.dumps({"modelled": run.modelled, **to_json(run.points)}))

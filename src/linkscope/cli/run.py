@@ -147,9 +147,11 @@ def _resume(arguments: argparse.Namespace, budget_s: float | None) -> int:
 
         left = sum(point.status == "skipped" for point in run.points)
         out = (
-            f"; what its budget left out, {count_text(left, 'point')}, is for a run with more --budget" if left else ""
+            f"; its budget left out {count_text(left, 'point')}: a new run with a larger --budget measures more"
+            if left
+            else ""
         )
-        print(f"{run.path} is complete: there is nothing to go on with{out}", file=sys.stderr)
+        print(f"{run.path} is complete: nothing is left to measure{out}", file=sys.stderr)
         return _finish(arguments, run.path, Outcome({point.id: point for point in run.points}, True, run.wall_s))
     target = target_of(run)
     if budget_s is not None:
@@ -169,8 +171,8 @@ def _check_budget_of_rest(run: "Run", plan: "Plan", target: "Target", budget_s: 
     spent_s = sum(round.device_s for rounds in run.rounds.values() for round in rounds)
     if spent_s >= budget_s:
         raise UserError(
-            f"--budget {format_seconds(budget_s)} is of the whole run, on which {run.path} has spent "
-            f"{format_seconds(spent_s)} before: give it more"
+            f"--budget {format_seconds(budget_s)} covers the whole run, and {run.path} has already spent "
+            f"{format_seconds(spent_s)} of it: give a larger budget"
         )
 
 
@@ -230,9 +232,9 @@ def _selection(arguments: argparse.Namespace) -> "Selection":
 
 def _alike_contexts(text: str | None, rule: str) -> bool | None:
     if text not in (None, "alike", "any"):
-        raise UserError(f"--contexts {text}: there are alike and any")
+        raise UserError(f"--contexts {text}: choose alike or any")
     if text == "alike" and rule != "linkscope":
-        raise UserError(f"--contexts alike: {rule} takes contexts as they come; leave it out")
+        raise UserError(f"--contexts alike: {rule} uses any contexts; leave it out")
     return None if text is None else text == "alike"
 
 
@@ -250,7 +252,7 @@ def _only(arguments: argparse.Namespace, machine: "MachineFacts") -> list[str]:
     points = [transfer.point for part in parts for transfer in part.transfers]
     places = [place for point in points for place in (point.src, point.dst)]
     if missing := next((place for place in places if place not in machine.places), None):
-        have = ", ".join(machine.places) or "no place at all"
+        have = ", ".join(machine.places) or "no places"
         raise UserError(f"--trace {arguments.trace}: {missing} is not here: {machine.name} has {have}", NOT_HERE)
     return point_ids(parts)
 
@@ -300,7 +302,7 @@ def _finish(arguments: argparse.Namespace, path: Path, outcome: "Outcome") -> in
         if arguments.report:
             print(f"report:   {arguments.report}")
         if outcome.exit_code == STOPPED_EARLY:
-            print(f"stopped early; go on with: {_command()} run --resume {path}")
+            print(f"stopped early; continue with: {_command()} run --resume {path}")
     return outcome.exit_code
 
 
@@ -350,7 +352,7 @@ def _rule(text: str) -> "RuleName":
     from linkscope.plan import RULES
 
     if text not in RULES:
-        raise UserError(f"--rule {text}: there is no such rule; there are {', '.join(RULES)}")
+        raise UserError(f"--rule {text}: unknown rule; choose {', '.join(RULES)}")
     return text
 
 

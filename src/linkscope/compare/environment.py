@@ -59,7 +59,7 @@ def differences(before: Header, after: Header) -> list[Difference]:
             if absent is None:
                 found[name] = Difference(name, *values)
             else:
-                found[absent] = Difference(absent, *("there" if absent in group else None for group in groups))
+                found[absent] = Difference(absent, *("present" if absent in group else None for group in groups))
     return list(found.values())
 
 

@@ -11,7 +11,7 @@ from linkscope.units import format_bytes
 
 # colours of Okabe and Ito
 _COLOURS = {"slower": "#d55e00", "faster": "#0072b2", "undecided": "#777777", "same": "#009e73"}
-_TITLE = "Time after over time before: the size that changed most of each path"
+_TITLE = "Time after / time before, at the size of each path that changed most"
 _MOST = 60  # rows; the worst come first
 _ROW, _LEFT, _WIDTH, _TOP = 18, 520, 900, 52
 

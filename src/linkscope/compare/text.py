@@ -50,7 +50,7 @@ def by_path(comparison: Comparison) -> list[PathVerdict]:
 def differences_text(found: Sequence[Difference], everything: bool) -> list[str]:
     """A line for each fact: 'driver.version: 580.65 -> 580.159'."""
     if not found:
-        return ["nothing else that linkscope records differs"]
+        return ["no recorded fact differs"]
     shown = found if everything else found[:_MOST_DIFFERENCES]
     lines = [f"{one.what}: {_value(one.what, one.before)} -> {_value(one.what, one.after)}" for one in shown]
     if len(found) > len(shown):
@@ -103,7 +103,7 @@ def _undecided(pairs: Sequence[Pair]) -> list[str]:
     if not reach:
         return []
     half, most = (format_fraction(reach[at] - 1) for at in ((len(reach) - 1) // 2, 9 * (len(reach) - 1) // 10))
-    return [f"half of the undecided changed by less than {half} of time, if at all; nine of ten by less than {most}"]
+    return [f"undecided points: 50 % changed by less than {half} of the time, 90 % by less than {most}"]
 
 
 def _below(line: str, path: str) -> tuple[str, str]:
@@ -122,7 +122,7 @@ def _rank(said: str) -> int:
 def _of_path(one: PathVerdict) -> str:
     """The verdict of a path; 'same' only at its decided sizes if others are undecided."""
     some = one.verdict == "same" and any(pair.verdict == "undecided" for pair in one.pairs)
-    return "same at the sizes that can be told" if some else one.verdict
+    return "same at the decided sizes" if some else one.verdict
 
 
 def _badness(pair: Pair) -> tuple[int, float]:
@@ -162,7 +162,7 @@ def _percent(ratio: float) -> str:
 
 
 def _value(what: str, value: Any) -> str:
-    text = "(not there)" if value is None else f"{value}"
+    text = "(absent)" if value is None else f"{value}"
     if what.endswith("_bytes") and isinstance(value, int):
         text = format_bytes(value)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

@@ -1,8 +1,8 @@
 """The verdict on every point that two runs both measured: same, faster, slower or undecided.
 
 Equivalence is shown and not assumed (Schuirmann 1987). `same`: the interval lies within the margin. `slower`, `faster`:
-it lies wholly beyond. Everything else is undecided. The intervals hold together: in 5 % of comparisons one or more
-points lie outside theirs (Bonferroni).
+it lies wholly beyond. Everything else is undecided. The intervals are simultaneous (Bonferroni): in 5 % of comparisons
+at least one true ratio lies outside its interval.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ from linkscope.runfile.methods import version
 from linkscope.stats import Interval, geometric_mean, ratio_interval
 
 MARGIN = 0.02
-LEVEL = 0.95  # that all intervals hold together
+LEVEL = 0.95  # of all intervals simultaneously
 
 Verdict = Literal["broken", "slower", "mended", "faster", "same", "undecided"]
 WORSE: tuple[Verdict, ...] = ("broken", "slower")

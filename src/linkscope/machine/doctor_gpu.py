@@ -94,7 +94,7 @@ def _pcie(gpu: Gpu, state: Mapping[str, Any]) -> Found:
         if idle:
             yield info(
                 f"{what} (the GPU is idle)",
-                "idle GPUs save power so; a run reads it again under load",
+                "idle GPUs lower the generation to save power; a run reads it under load",
                 "nothing",
             )
         else:
@@ -141,7 +141,7 @@ def health(machine: Machine, environment: Mapping[str, Any]) -> Found:
         if "sw_power_cap" in _reasons(state):
             yield warn(
                 f"{name} is at its power limit",
-                "its clocks move with what it does",
+                "its clocks depend on the work",
                 "raise the limit, or note it",
             )
         errors = state.get("nvlink_errors")
@@ -186,7 +186,7 @@ def modes(machine: Machine, environment: Mapping[str, Any]) -> Found:
         if state.get("persistence") is False:
             yield info(
                 f"{name}: persistence mode is off",
-                "the driver starts anew with each process: seconds",
+                "the driver restarts with each process, which takes seconds",
                 "an administrator: start nvidia-persistenced",
             )
 

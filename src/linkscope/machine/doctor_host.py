@@ -31,7 +31,7 @@ def process(machine: Machine, environment: Mapping[str, Any]) -> Found:
     if variables.get("CUDA_VISIBLE_DEVICES") is not None:
         yield info(
             f"CUDA_VISIBLE_DEVICES is {variables['CUDA_VISIBLE_DEVICES']!r}",
-            "only these GPUs are measured, and they are numbered among themselves",
+            "only these GPUs are measured, numbered from 0",
             "unset it to measure all",
         )
 
@@ -57,15 +57,15 @@ def cpu(machine: Machine, environment: Mapping[str, Any]) -> Found:
     if isinstance(load, float) and load > max(1.0, machine.cpu.threads / 4):
         yield warn(
             f"the load is {load:g} on {machine.cpu.threads} CPUs",
-            "others use memory and caches",
-            "wait for them",
+            "other processes use memory and caches",
+            "wait until they end",
         )
     steal = state.get("steal_since_boot")
     if isinstance(steal, float) and steal > 0.01:
         found = warn if steal <= 0.05 else bad
         yield found(
             f"{steal:.1%} of the CPU time was stolen since boot",
-            "the hypervisor runs others on these CPUs: times have long tails",
+            "the hypervisor runs other guests on these CPUs: times have long tails",
             "ask for dedicated CPUs",
         )
 

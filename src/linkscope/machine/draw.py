@@ -47,10 +47,10 @@ def _legend(seen: Sketch) -> list[str]:
         "local": "local: read and written in one memory",
         "?": "?: not visible here",
     }
-    told = [text for word, text in known.items() if word in used]
+    lines = [text for word, text in known.items() if word in used]
     if any(word.startswith("NV") for word in used):
-        told.insert(0, "NVn: over n NVLinks")
-    return ["  " + "; ".join(told)] if told else []
+        lines.insert(0, "NVn: over n NVLinks")
+    return ["  " + "; ".join(lines)] if lines else []
 
 
 def _grouped(hidden: tuple[str, ...]) -> list[str]:

@@ -118,7 +118,7 @@ def pci_max_payload(files: Files, pci: str) -> int | None:
 
 
 def runs_under_hypervisor(files: Files, cpu: Cpu) -> bool | None:
-    """Whether a hypervisor runs this system, from CPU flags on x86 and firmware tables elsewhere; None if unknown."""
+    """Whether a hypervisor runs this system; None if unknown. Sources: CPU flags on x86, firmware tables elsewhere."""
     if "hypervisor" in cpu.flags or files.text("/sys/hypervisor/type"):
         return True
     product = (files.text("/sys/class/dmi/id/product_name") or "").lower()

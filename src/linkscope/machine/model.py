@@ -66,7 +66,7 @@ def parse(text: str, name: str) -> Model:
     except tomllib.TOMLDecodeError as problem:
         raise UserError(f"{name}: not TOML: {problem}; {_CURE}") from None
     if "machine" not in content:
-        raise UserError(f"{name}: this is no machine file: it has no table [machine]; {_CURE}")
+        raise UserError(f"{name}: this is not a machine file: it has no table [machine]; {_CURE}")
     try:
         try:
             model = msgspec.convert(content, Model)

@@ -46,9 +46,9 @@ def check(model: Model) -> None:
     _check_tables(model)
     _check_ways(model)
     _check_noise(model)
-    for name, told in model.deviation.items():
-        if not (told.points > 0 and 0 <= told.median <= told.ninety):
-            what = f"{told.median:g} and {told.ninety:g} of {told.points} points are no median and ninth decile"
+    for name, row in model.deviation.items():
+        if not (row.points > 0 and 0 <= row.median <= row.ninety):
+            what = f"{row.median:g} and {row.ninety:g} of {row.points} points are not a median and a p90"
             raise Mistake(f"deviation.{name}", what, "`linkscope model` writes them; leave the row out")
     _check_faults(model)
 
@@ -146,10 +146,10 @@ def _check_constant(key: str, value: Any) -> None:
 def _check_number(key: str, name: str, number: float) -> None:
     if name.endswith(_MAY_BE_ZERO):
         if not 0 <= number < math.inf:
-            raise Mistake(key, f"{number:g} is no time", "write 0 or more")
+            raise Mistake(key, f"{number:g} is not a time", "write 0 or more")
     elif name.endswith(_FRACTION):
         if not 0 < number <= 1:
-            raise Mistake(key, f"{number:g} is no fraction", "write more than 0 and at most 1")
+            raise Mistake(key, f"{number:g} is not a fraction", "write more than 0 and at most 1")
     elif not 0 < number < math.inf:
         raise Mistake(key, f"{number:g} is not above 0", "write what the machine has, in the unit of the key's name")
 
@@ -159,7 +159,7 @@ def _check_origin(key: str, value: Quantity | Peer | Spread) -> None:
     needs = {"published": "ref", "measured": "ref", "fitted": "fitted_to", "derived": "why", "assumed": "why"}
     need = needs[value.origin]
     if not getattr(value, need, None):
-        raise Mistake(key, f"it is {value.origin}, without saying where or why", f"add {need} = …")
+        raise Mistake(key, f"it is {value.origin}, without a source or a reason", f"add {need} = …")
     if fitted_to and value.origin != "fitted":
         raise Mistake(key, f"it is {value.origin} and has fitted_to", 'write from = "fitted", or take fitted_to away')
 
@@ -174,7 +174,7 @@ def _check_places(model: Model) -> None:
     for key, kind, names in groups:
         for name in names:
             if not re.fullmatch(rf"(host:\d+/)?{kind}:\d+", name):
-                raise Mistake(key, f"{name!r} is no place of this kind", f"write {kind}:0, {kind}:1, …")
+                raise Mistake(key, f"{name!r} is not a place of this kind", f"write {kind}:0, {kind}:1, …")
             if name in listed:
                 raise Mistake(key, f"{name} is there twice (also in {listed[name]})", "give each a number of its own")
             listed[name] = key
@@ -306,11 +306,11 @@ def _check_tables(model: Model) -> None:
         _check_together(at, one, ("wake_us", "wake_after_us"))
         if one.wake_after_us and one.wake_after_us.v == 0:
             cure = "write more than 0, or take both keys away"
-            raise Mistake(f"{at}.wake_after_us", "nothing falls asleep in no time", cure)
+            raise Mistake(f"{at}.wake_after_us", "an idle gap of 0 s cannot put a part to sleep", cure)
     for name, key in _COUNTS:
         count = getattr(getattr(model, name), key, None)
         if count and count.v != int(count.v):
-            raise Mistake(f"{name}.{key}", f"{count.v:g} is no count", "write a whole number")
+            raise Mistake(f"{name}.{key}", f"{count.v:g} is not a count", "write a whole number")
     if model.managed and model.managed.piece_kib.v % model.managed.page_kib.v:
         what = f"pieces of {model.managed.piece_kib.v:g} KiB are not whole pages of {model.managed.page_kib.v:g} KiB"
         raise Mistake("managed.piece_kib", what, "write a multiple of page_kib")
@@ -372,7 +372,7 @@ def _check_noise(model: Model) -> None:
         key = f"noise.{level}"
         for name in _SIGMAS:
             if not 0 <= getattr(spread, name) <= 0.5:
-                what = f"{getattr(spread, name):g} is no sigma of noise"
+                what = f"{getattr(spread, name):g} is not a sigma of noise"
                 raise Mistake(f"{key}.{name}", what, "write a fraction between 0 and 0.5")
         if spread.shape == "autocorrelated" and level != "sample":
             cure = "write it in [noise.sample]: machines and rounds have no order"
@@ -384,7 +384,7 @@ def _check_noise(model: Model) -> None:
         _check_range(f"{key}.second", spread.second, 1, 100, _TIMES, _ABOVE_1, above=True)
 
 
-_TIMES, _ABOVE_1 = "how many times longer it takes", "write a factor above 1, such as 1.3"
+_TIMES, _ABOVE_1 = "factor by which the time grows", "write a factor above 1, such as 1.3"
 _OF_FAULT = {
     "ramp": ("samples", "factor"), "throttle": ("samples", "factor"), "slow": ("links", "factor"),
     "flaky": ("links", "factor", "share"),
@@ -402,7 +402,7 @@ def _check_faults(model: Model) -> None:
         may = ("samples",) if fault.kind == "lie" else ()
         _check_keys(key, fault, f'kind = "{fault.kind}"', _OF_FAULT.get(fault.kind, ()), _FAULT_KEYS, may)
         if fault.samples is not None and fault.samples < 1:
-            raise Mistake(f"{key}.samples", f"{fault.samples} is no number of samples", "write 1 or more")
+            raise Mistake(f"{key}.samples", f"{fault.samples} is not a number of samples", "write 1 or more")
         if fault.kind in ("ramp", "throttle"):
             _check_range(f"{key}.factor", fault.factor, 1, 1000, _TIMES, _ABOVE_1, above=True)
         else:

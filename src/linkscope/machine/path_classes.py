@@ -42,25 +42,25 @@ def _place(place: Gpu | NumaNode) -> str:
     if isinstance(place, NumaNode):
         return f"host, {len(place.cpus)} CPUs"
     link = place.pcie
-    told = [place.name or "GPU"]
+    parts = [place.name or "GPU"]
     generation, width = link.max_generation or link.generation, link.max_width or link.width
     if generation and width:
         now = f" at x{link.width}" if link.width and link.width < width else ""
-        told.append(f"PCIe {generation}.0 x{width}{now}")
+        parts.append(f"PCIe {generation}.0 x{width}{now}")
     if place.c2c_gbps:
-        told.append(f"chip-to-chip link of {place.c2c_gbps:.4g} GB/s")
-    return ", ".join(told)
+        parts.append(f"chip-to-chip link of {place.c2c_gbps:.4g} GB/s")
+    return ", ".join(parts)
 
 
 def _pair(pair: Pair) -> str:
-    told = []
+    parts = []
     if pair.nvlinks:
-        told.append(f"{pair.nvlinks} NVLinks of {pair.nvlink_gbps or 0:.4g} GB/s in all")
+        parts.append(f"{pair.nvlinks} NVLinks of {pair.nvlink_gbps or 0:.4g} GB/s in all")
     if pair.level:
-        told.append(f"PCIe by {pair.level}")
+        parts.append(f"PCIe by {pair.level}")
     if pair.peer is False:
-        told.append("no peer access")
-    return "".join(f", {word}" for word in told)
+        parts.append("no peer access")
+    return "".join(f", {word}" for word in parts)
 
 
 def _distance(machine: Machine, one: int | None, other: int | None) -> str:
@@ -75,13 +75,13 @@ def classes_modelled(model: Model) -> Kinds:
     """The class of every pair of places of a model. Planted faults do not count."""
     known, ways = places(model), routes(model)
     everyone = [*known.numa, *known.gpus]
-    told = {
+    parts = {
         (src, dst): _modelled(model, known, ways, src, dst)
         for src in everyone
         for dst in everyone
         if (src, dst) in ways
     }
-    return _numbered(told)
+    return _numbered(parts)
 
 
 def _modelled(model: Model, known: Places, ways: Ways, src: str, dst: str) -> tuple[str, object]:
@@ -129,10 +129,10 @@ def _links(model: Model, way: Iterable[DirectedLink]) -> list[object]:
     return sorted(found, key=repr)
 
 
-def _numbered(told: dict[tuple[str, str], tuple[str, object]]) -> Kinds:
+def _numbered(parts: dict[tuple[str, str], tuple[str, object]]) -> Kinds:
     """The class texts, numbered where several classes have the same text."""
     first: dict[object, str] = {}
-    for text, what in told.values():
+    for text, what in parts.values():
         first.setdefault(what, text)
     sharing: dict[str, list[object]] = {}
     for what, text in first.items():
@@ -142,4 +142,4 @@ def _numbered(told: dict[tuple[str, str], tuple[str, object]]) -> Kinds:
         for text, of_text in sharing.items()
         for number, what in enumerate(of_text, 1)
     }
-    return {path: names[what] for path, (_, what) in told.items()}
+    return {path: names[what] for path, (_, what) in parts.items()}

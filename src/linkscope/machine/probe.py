@@ -73,7 +73,7 @@ def _hidden_host(cpu: Cpu, shown: bool, nodes: int, in_vm: bool | None) -> list[
         hidden.append(Hidden("numa", "a virtual machine with one node: the host's nodes are not visible"))
     for fact, value in (("cpu.model", cpu.model), ("cpu.sockets", cpu.sockets), ("cpu.cores", cpu.cores)):
         if value is None:
-            hidden.append(Hidden(fact, "neither /proc/cpuinfo nor /sys/devices/system/cpu tells"))
+            hidden.append(Hidden(fact, "neither /proc/cpuinfo nor /sys/devices/system/cpu shows it"))
     if cpu.cache_bytes is None:
         hidden.append(Hidden("cpu.cache_bytes", "/sys/devices/system/cpu/cpu0/cache shows no cache"))
     return hidden

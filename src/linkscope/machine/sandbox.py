@@ -25,9 +25,9 @@ def _hypervisor(files: Files) -> str:
     if not here:
         return "none"
     folder = "/sys/class/dmi/id"
-    told = [files.text(f"{folder}/{name}") for name in ("product_name", "sys_vendor", "bios_vendor")]
-    told += [files.text("/sys/hypervisor/type"), files.text("/proc/sys/kernel/osrelease")]
-    text = " ".join(each for each in told if each).lower()
+    parts = [files.text(f"{folder}/{name}") for name in ("product_name", "sys_vendor", "bios_vendor")]
+    parts += [files.text("/sys/hypervisor/type"), files.text("/proc/sys/kernel/osrelease")]
+    text = " ".join(each for each in parts if each).lower()
     if re.search(r"-fc\b", text):  # kernel name of Firecracker guests
         return "firecracker"
     return next((name for word, name in _VENDORS.items() if word in text), "unnamed")

@@ -59,10 +59,10 @@ def _of_machine(machine: Machine) -> Sketch:
 
 def _title(machine: Machine) -> str:
     driver = machine.driver
-    told = [machine.name]
-    told += [f"driver {driver.version}"] if driver.version else []
-    told += [f"CUDA {driver.cuda_version}"] if driver.cuda_version else []
-    return ", ".join(told)
+    parts = [machine.name]
+    parts += [f"driver {driver.version}"] if driver.version else []
+    parts += [f"CUDA {driver.cuda_version}"] if driver.cuda_version else []
+    return ", ".join(parts)
 
 
 def _host(machine: Machine) -> tuple[str, ...]:

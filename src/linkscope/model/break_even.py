@@ -1,4 +1,4 @@
-"""The number of uses after which a kind of memory has paid for itself.
+"""The number of uses after which a kind of memory pays for itself.
 
 A kind of memory costs something once (memory_costs.py) and something for each transfer. A kind that costs more once but
 less for each transfer is cheaper after n transfers, when its extra cost is less than n times the gain per transfer.
@@ -24,8 +24,7 @@ _USUAL = {MODE: BATCHED, "after": ("kernel", ""), "bidirectional": ("false", "")
 
 @dataclass(frozen=True, slots=True)
 class Uses:
-    """The numbers of transfers for which something holds, `first` to `last`. No first: never; no last: from `first`
-    up."""
+    """A range of transfer counts. `first` None: never; `last` None: no upper end."""
 
     first: int | None = 1
     last: int | None = None
@@ -36,8 +35,8 @@ NEVER, AT_ONCE = Uses(None), Uses()
 
 @dataclass(frozen=True)
 class BreakEven:
-    """The transfers for which one kind is cheaper than another: by the values, and by the best and the worst ends of
-    their intervals, where all have one."""
+    """The transfer counts for which one kind is cheaper than another: by the values, and by the best and worst ends of
+    the intervals if every value has one."""
 
     than: Kind
     uses: Uses
@@ -94,8 +93,8 @@ def compared(cost: Estimate, transfer: Estimate, other_cost: Estimate, other_tra
     """The numbers of transfers for which one kind is cheaper than the other, from times in seconds.
 
     The result holds for the values and, where all have intervals, for the best and the worst ends. Transfers whose
-    intervals overlap count as equally fast by the values, because a number of transfers multiplies a difference that
-    was not shown.
+    intervals overlap count as equally fast by the values, because many transfers would multiply a difference that is
+    not significant.
     """
     extra, gain = cost.value - other_cost.value, other_transfer.value - transfer.value
     lows = [one.low for one in (cost, transfer, other_cost, other_transfer) if one.low is not None]
@@ -154,8 +153,8 @@ def _usual(point: Point, but: tuple[str, ...] = ("pages",)) -> bool:
 
 
 def _within_hosts(points: Iterable[Point]) -> dict[tuple[Path, int], Amount]:
-    """CPU copies between pageable and pinned memory of a node, by the path between host and GPU that they are the first
-    or last part of, and by size."""
+    """CPU copies between pageable and pinned memory of a node, by the path between host and GPU that they begin or end,
+    and by size."""
     ways: dict[tuple[str, bool, int], Amount] = {}
     hosts: set[Path] = set()
     for point in points:

@@ -37,7 +37,7 @@ def build(
     content = _start(header, points, observations, run)
     fit = Fit(content, observations, simulation, run)
     fit.blocks(DIRECT, tell)
-    tell("what is shared")
+    tell("shared capacities")
     shared = interference(points)
     shown = {group.id for group in shared.groups}  # each in the largest set that reaches its capacity
     at_once = any(len(PointId.parse(id).paths) > 1 for id in shared.ids.values())
@@ -69,8 +69,8 @@ def refuse_too_little(points: Sequence[Point], observations: Sequence[Observatio
     for name, where in wanted:
         sizes = set().union(*(of for key, of in curves.items() if key[0] == name and key[1] in ("ce", "cpu")))
         if len(sizes) < _LEAST_SIZES or max(sizes, default=0) < 16 << 20:
-            what = f"no curve {where}: it takes {_LEAST_SIZES} sizes or more, one of them 16 MiB or more"
-            raise UserError(f"{run}: too little for a model: {what}; run --suite standard")
+            what = f"no curve {where}: a curve needs at least {_LEAST_SIZES} sizes, one of them at least 16 MiB"
+            raise UserError(f"{run}: too little data for a model: {what}; run --suite standard")
 
 
 def _why_nothing(points: Sequence[Point]) -> str:
@@ -79,8 +79,8 @@ def _why_nothing(points: Sequence[Point]) -> str:
         return "it has no point"
     counts = Counter(point.status for point in points)
     reason = next((point.reason for point in points if point.reason), "")
-    told = ", ".join(f"{count} {status}" for status, count in counts.most_common())
-    return f"none of its points has a time ({told}{f'; the first: {reason}' if reason else ''})"
+    statuses = ", ".join(f"{count} {status}" for status, count in counts.most_common())
+    return f"none of its points has a time ({statuses}{f'; the first: {reason}' if reason else ''})"
 
 
 def _start(header: Header, points: Sequence[Point], observations: Sequence[Observation], run: str) -> Content:
@@ -94,13 +94,13 @@ def _start(header: Header, points: Sequence[Point], observations: Sequence[Obser
     content |= found
     seen = _most_seen(observations)
     for numa in content["numa"]:
-        why = f"not seen: {_ROOM:g} times the most that copies took of it at once"
+        why = f"not reached: {_ROOM:g} times the highest use by concurrent copies"
         numa["dram_gbps"] = quantity(max(_ROOM * seen, 50.0), "assumed", why=why)
         numa["memcpy_gbps"] = quantity(_default("numa", "memcpy_gbps"), "assumed", why=defaults.WHY)
     for gpu in content.get("gpu", []):
         rate = min(_default("gpu", "local_copy_gbps"), gpu["memory_gbps"]["v"] / 2)
         gpu["local_copy_gbps"] = quantity(
-            rate, "assumed", why="half of the memory's rate at most, no copy was measured"
+            rate, "assumed", why="at most half of the memory's rate; no copy was measured"
         )
     for link in content["link"]:
         for key in ("efficiency", "latency_us"):

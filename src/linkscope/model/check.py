@@ -69,7 +69,7 @@ class Check:
     def too_far(self) -> list[str]:
         """The errors above their bound, as text; empty if none."""
         said = []
-        for what, held, bound in (("all", list(self.held), MOST), ("joint transfers", self.joint, MOST_JOINT)):
+        for what, held, bound in (("all", list(self.held), MOST), ("concurrent flows", self.joint, MOST_JOINT)):
             errors = summary(held, lambda one: one.by_file)
             if errors.median is not None and errors.median > bound:
                 said.append(f"{what}: the median error is {100 * errors.median:.4g} %, over {100 * bound:.0f} %")
@@ -88,7 +88,7 @@ def check(
     kept, out = split(points, seed)
     observations = observed(kept)
     content = build(header, kept, observations, simulation, f"{run} (half of its points, seed {seed})", tell)
-    tell("the other half")
+    tell("predicting the other half")
     held = compared(content, observed(out), simulation, curves_of(observations))
     return Check(content | {"deviation": deviations(held, held_out=True)}, len(observations), tuple(held))
 
@@ -119,11 +119,11 @@ def deviations(held: Sequence[Held], *, held_out: bool) -> dict[str, dict[str, A
     found = {}
     for name, of in sorted(families.items()):
         errors = summary(of, lambda one: one.by_file)
-        told = errors.count - errors.without_total
-        if errors.median is None or errors.ninety is None or told < _FEW:
+        predicted = errors.count - errors.without_total
+        if errors.median is None or errors.ninety is None or predicted < _FEW:
             continue
         sizes = {"median": float(f"{errors.median:.3g}"), "ninety": float(f"{errors.ninety:.3g}")}
-        found[name] = {"points": told, **sizes, "held_out": held_out}
+        found[name] = {"points": predicted, **sizes, "held_out": held_out}
     return found
 
 
@@ -168,12 +168,12 @@ def _error(predicted: float | None, one: Observation) -> float | None:
     return None if predicted is None else predicted / one.seconds - 1
 
 
-def summary(held: Sequence[Held], way: Callable[[Held], float | None]) -> Errors:
+def summary(held: Sequence[Held], prediction: Callable[[Held], float | None]) -> Errors:
     """The errors of one kind of prediction."""
-    told = [(abs(error), str(one.observation.point)) for one in held if (error := way(one)) is not None]
-    if not told:
+    errors = [(abs(error), str(one.observation.point)) for one in held if (error := prediction(one)) is not None]
+    if not errors:
         return Errors(len(held), len(held), None, None, None, "")
-    sizes = [size for size, _ in told]
-    worst, where = max(told)
+    sizes = [size for size, _ in errors]
+    worst, where = max(errors)
     median, ninety = float(np.median(sizes)), float(np.quantile(sizes, 0.9))
-    return Errors(len(held), len(held) - len(told), median, ninety, worst, where)
+    return Errors(len(held), len(held) - len(errors), median, ninety, worst, where)

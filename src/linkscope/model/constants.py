@@ -202,7 +202,7 @@ _IN, _OUT = _of(_named("h2d"), _shortest_us(0.6)), _of(_named("d2h"), _shortest_
 _CHUNKS = tuple(float(1 << exponent) for exponent in range(6, 14))
 _INLINE = (1 / 128, 0.25, 4.0, 16.0, 64.0)
 
-# Constants that direct copies show. Shared capacities are found after these, and the rest is fitted with them.
+# Constants that direct copies determine. Shared capacities come next, and then the remaining constants.
 DIRECT = (
     Block(
         "loads, and copies between host and GPU",
@@ -265,7 +265,7 @@ DIRECT = (
 )
 
 RINGS_AND_THREADS = (
-    Block("copies both ways at once", _opposite, (_us("copy", "both_ways_us", 1.0, optional=True),)),
+    Block("bidirectional copies", _opposite, (_us("copy", "both_ways_us", 1.0, optional=True),)),
     Block("queueing a copy", _named("copy_call"), (_us("costs", "call_us", 1.3),)),
     Block(
         "pageable copies",
@@ -288,7 +288,7 @@ RINGS_AND_THREADS = (
         (Choice("staged_peer", "chunk_kib", _CHUNKS), Choice("staged_peer", "slots", (2.0, 3.0, 4.0, 8.0))),
     ),
     Block(
-        "copies and accesses by threads",
+        "copies and accesses by SM",
         _threads,
         (
             _us("kernel", "launch_us", 1.8),
@@ -305,7 +305,7 @@ RINGS_AND_THREADS = (
         (_us("batch", "issue_us", 0.02),),
     ),
     Block(
-        "what such a call takes the host",
+        "host time of such a call",
         _together("batch", clock="host"),
         (_us("batch", "host_us", 0.9),),
     ),

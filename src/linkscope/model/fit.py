@@ -22,12 +22,12 @@ from linkscope.runfile import PointId
 from linkscope.stats.least_squares import Fitted, Vector, huber, least_squares
 from linkscope.units import format_bytes
 
-_TELLS_APART = (Constant("link", "latency_us", 0.3, 0, 1), Constant("link", "efficiency", 1, 0, 1))
+_DISTINGUISHING = (Constant("link", "latency_us", 0.3, 0, 1), Constant("link", "efficiency", 1, 0, 1))
 _OF_HOSTS = ("numa", "link", "costs")  # tables that apply without a GPU
 _EFFICIENCY = Constant("link", "efficiency", 1, 0, 1)
 _LARGE = 16 << 20  # sizes at which the bytes dominate the time of a copy
-_TIGHT = 1.03  # a link is as narrow as the flow over it if that flow gets at most this fraction of its rate
-_APART = 0.025  # of the time: difference of all paths over a link from which it is set apart
+_TIGHT = 1.03  # a link whose rate is at most this multiple of the flow over it limits the flow
+_APART = 0.025  # a link whose paths all differ by more than this fraction of their time gets its own table
 _RAW = ("gbps",)
 _ROWS = ("numa", "gpu", "link", "share")
 _KNOWN = 0.3  # standard deviation of a logarithm from which a constant is undetermined
@@ -106,7 +106,7 @@ class Fit:
         Points are equal if their times stay equal when every constant that may distinguish paths is changed.
         """
         apart = copy.deepcopy(self.content)
-        places = [place for constant in (*constants, *_TELLS_APART) for place in self.places(constant)]
+        places = [place for constant in (*constants, *_DISTINGUISHING) for place in self.places(constant)]
         for at, place in enumerate(places):
             place.put(apart, {"v": place.get(self.content) * (1 - 0.013 * (at + 1) / len(places)), "from": "fitted"})
         times = self.times(apart, (one.point for one in observations))
@@ -301,13 +301,13 @@ class Fit:
         if len(as_good) <= 1:
             return {"from": "fitted", "fitted_to": [f"{self._source_text(pooled)}; the best of {listed}"]}
         same = ", ".join(f"{value:g}" for value in sorted(value for value in as_good if not isinstance(value, str)))
-        return {"from": "assumed", "why": f"{self.run} does not tell it from the others among {same}"}
+        return {"from": "assumed", "why": f"{self.run} does not distinguish the values {same}"}
 
     def _add_optional(
         self, constants: Sequence[Constant], places: list[Place], fitted: Fitted, pooled: Sequence[Pooled]
     ) -> tuple[list[Place], Fitted]:
         """Adds optional constants one after the other, and tries rejected ones again after each addition, since some
-        pay only together."""
+        improve the prediction only together."""
         while constants:
             passed_over: list[Constant] = []
             again: list[Constant] = []
@@ -345,12 +345,12 @@ class Fit:
         for place, x, deviation in zip(places, fitted.x, fitted.deviation, strict=True):
             value, constant = rounded(math.exp(x)), place.constant
             if deviation > _KNOWN:
-                why = f"{defaults.WHY}, or what goes with the others: {self.run} does not determine it by itself"
+                why = f"{defaults.WHY}, or a value that depends on the others: {self.run} does not determine it alone"
                 place.put(self.content, quantity(value, "assumed", why=why))
                 continue
             ends = [math.exp(x - _Z * deviation), min(math.exp(x + _Z * deviation), constant.high)]
-            told = f"{self._source_text(pooled)}; 95 % interval {ends[0]:.4g} to {ends[1]:.4g}"
-            place.put(self.content, quantity(value, "fitted", fitted_to=[told]))
+            source = f"{self._source_text(pooled)}; 95 % interval {ends[0]:.4g} to {ends[1]:.4g}"
+            place.put(self.content, quantity(value, "fitted", fitted_to=[source]))
 
     def _source_text(self, pooled: Sequence[Pooled]) -> str:
         """'RUN: 44 points of h2d and d2h by ce, 8 B to 256 MiB'."""

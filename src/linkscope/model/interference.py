@@ -156,7 +156,7 @@ class _Finding:
             for members in self._members(flows)
             if len(members) > 2
         ]
-        return _both_ways(found)
+        return _merged(found)
 
     def _members(self, flows: frozenset[Path]) -> list[frozenset[Path]]:
         """The members of a set that are faster without each other, as far as sets without them were measured."""
@@ -171,7 +171,7 @@ class _Finding:
         )
 
     def _sum(self, flows: Iterable[Path]) -> float:
-        """The sum of the rates of the paths rates_alone, in GB/s."""
+        """The sum of the rates of the paths alone, in GB/s."""
         return sum(self._rates[path] for path in flows)
 
     def _widest(self, shared: Shared[Path]) -> Joint:
@@ -179,7 +179,7 @@ class _Finding:
         return max(self._meeting(shared), key=lambda one: (len(one.rounds), median(one.totals())))
 
     def _saturating(self, shared: Shared[Path]) -> frozenset[Path]:
-        """As many flows of a group as have no common GPU, those of a pair that reaches the capacity first."""
+        """The most flows of a group without a common GPU. A pair that reaches the capacity comes first."""
         chosen = sorted(max(self._meeting(shared), key=lambda one: (-len(one.rounds), median(one.totals()))).rounds)
         for path in sorted(shared.flows):
             if are_apart([*chosen, path]):
@@ -205,7 +205,9 @@ def one_end(one: Path, other: Path) -> str:
     return "" if are_apart((one, other)) else "other"
 
 
-def _both_ways(found: Sequence[tuple[Shared[Path], frozenset[Path]]]) -> list[tuple[Shared[Path], frozenset[Path]]]:
+def _merged(
+    found: Sequence[tuple[Shared[Path], frozenset[Path]]],
+) -> list[tuple[Shared[Path], frozenset[Path]]]:
     """Merges groups of one capacity that cross the same places in both directions: each GPU has one direction in
     each of them."""
     merged: list[tuple[Shared[Path], frozenset[Path]]] = []

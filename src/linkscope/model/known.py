@@ -16,8 +16,8 @@ _BY_SM = ("copies by SM", "kernel", ("read_tile_us", "write_tile_us", "launch_us
 
 
 def unmeasured(content: Content, point: PointId) -> str:
-    """What the fit lacked of a copy: 'this path', 'pageable copies to a GPU'; '' for nothing and for files written by
-    hand."""
+    """The measurements that the fit lacked for a copy: 'this path', 'pageable copies to a GPU'; '' if none, and for
+    files written by hand."""
     measured = content["machine"].get("measured")
     if not measured:
         return ""
@@ -52,11 +52,11 @@ def _constants_of(point: PointId) -> tuple[str, str, Sequence[str]]:
 
 
 def family_of(point: PointId) -> str:
-    """'h2d by ce, pinned -> device', with what distinguishes it: peer access, initiator, single, both ways."""
+    """'h2d by ce, pinned -> device', with what distinguishes it: peer access, initiator, single, bidirectional."""
     text = str(Family(point.benchmark, point.engine, point.src_memory, point.dst_memory))
     words = [f"{name} {point.param(name)}" for name in ("peer", "initiator") if point.param(name)]
     words += ["single"] if point.param("mode") == "single" else []
-    words += ["both ways"] if point.bidirectional else []
+    words += ["bidirectional"] if point.bidirectional else []
     return text + (f", {', '.join(words)}" if words else "")
 
 
@@ -71,25 +71,25 @@ def _zero_copy(point: PointId) -> PointId | None:
 
 
 def deviation(
-    content: Content, transfers: Sequence[Sequence[PointId]], *, both_ways: bool
+    content: Content, transfers: Sequence[Sequence[PointId]], *, bidirectional: bool
 ) -> tuple[str, dict[str, Any]] | None:
     """The name and the row of [deviation] for these transfers; None if the file states no accuracy for them.
 
     A transfer is one point, or one per thread; no row covers threads, or several transfers within one place.
-    `both_ways`: the transfers are one transfer and its opposite.
+    `bidirectional`: the transfers are one transfer and its opposite.
     """
     first = transfers[0][0]
     within = any(point.src == point.dst for points in transfers for point in points)
     if any(len(points) > 1 for points in transfers) or (within and len(transfers) > 1):
         return None
-    # The points behind that row are copies by copy engine of memory that does not move.
+    # That row covers only copies by copy engine without pageable memory.
     plain = all(
         point.engine == "ce" and "pageable" not in (point.src_memory, point.dst_memory) for [point] in transfers
     )
     names = [JOINT] if plain else []
-    if len(transfers) == 1 or both_ways:
-        end = ", both ways" if both_ways else ""
+    if len(transfers) == 1 or bidirectional:
+        end = ", bidirectional" if bidirectional else ""
         families = [family_of(one) + end for one in (first, _zero_copy(first)) if one]
-        names = [families[0], f"{families[0]}, initiator src{end}", *families[1:], *(names if both_ways else [])]
+        names = [families[0], f"{families[0]}, initiator src{end}", *families[1:], *(names if bidirectional else [])]
     rows = content.get("deviation", {})
     return next(((name, rows[name]) for name in names if name in rows), None)

@@ -131,14 +131,14 @@ def _by_their_rounds(found: Sequence[Observation], flows: Sequence[Flow | None])
     for at, (one, flow) in enumerate(zip(found, flows, strict=True)):
         if flow is not None:
             curves[one.curve].append(at)
-    told = list(found)
+    weighed = list(found)
     for of in curves.values():
         known = [flow for at in of if (flow := flows[at]) is not None]
         off = doubts([flow.round_medians_s for flow in known], [half_width(flow) for flow in known])
         for at, doubt in zip(of, off, strict=True):
             if doubt < math.inf:
-                told[at] = _spread_by(told[at], doubt)
-    return told
+                weighed[at] = _spread_by(weighed[at], doubt)
+    return weighed
 
 
 def _observation(

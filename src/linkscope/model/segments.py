@@ -83,7 +83,7 @@ def costs(sizes: Sequence[int], seconds: Sequence[float], sigmas: Sequence[float
     """The segments of points sorted by size. `sigmas` are the standard deviations of the logarithms of the times."""
     count = len(sizes)
     if count == 0 or count != len(seconds) or count != len(sigmas):
-        raise ValueError("a curve needs a time and its deviation for every size, and one at least")
+        raise ValueError("a curve needs at least one size, and a time and a deviation for each size")
     found = {
         (i, j): _line(sizes[i:j], seconds[i:j], sigmas[i:j]) for i in range(count) for j in range(i + 1, count + 1)
     }
@@ -94,7 +94,7 @@ def costs(sizes: Sequence[int], seconds: Sequence[float], sigmas: Sequence[float
             options = [
                 (before[0] + found[start, end][1] + each * found[start, end][0].parameters, [*before[1], end])
                 for start in range(end)
-                if end - start > 1 or start == 0  # except for the smallest size, one point alone is no line
+                if end - start > 1 or start == 0  # except for the smallest size, one point alone is not a line
                 if (before := best.get((start, parts - 1))) is not None
             ]
             if options:

@@ -29,8 +29,8 @@ _FLOOR = 0.003  # variation of large concurrent flows between runs
 _REFINED, _STEPS = 5, 5  # number of candidates, ranked by their largest load, whose capacity is fitted
 _CLEARLY = 1.0  # ratio of losses between two candidates; of equal ones the first is taken
 _SEEN = 0.97  # of the largest load: the least capacity
-_BINDS = 0.98  # of the rates of its links: a group that carries this much is no share
-_BOTH_WAYS = Constant("link", "both_ways_gbps", 1.0, 1e-3, 1e5)
+_BINDS = 0.98  # of the rates of its links: a group that carries this much is not a share
+_BOTH_DIRECTIONS = Constant("link", "both_ways_gbps", 1.0, 1e-3, 1e5)
 _MEMORY = Constant("numa", "dram_gbps", 1.0, 1e-3, 1e5)
 _SHARE = Constant("share", "gbps", 1.0, 1e-3, 1e5)
 
@@ -66,11 +66,11 @@ def find_shares(
         crossings += _crossings(fit, _largest(one for one in alone if one.point.benchmark in _ALONE))
     if groups is not None:  # known groups decide; otherwise the rate of each flow
         chosen = totals(chosen)
-    told = fit.times(fit.content, (one.point for one in chosen))
+    times = fit.times(fit.content, (one.point for one in chosen))
     pooled = [  # each separately: paths are equal until a shared capacity distinguishes them
         Pooled(replace(one, sigma=math.hypot(_FLOOR, one.spread)), 1)
         for one in chosen
-        if one.of(told[str(one.point)]) is not None
+        if one.of(times[str(one.point)]) is not None
     ]
     if not pooled or not crossings:
         return False
@@ -199,13 +199,13 @@ def _capacities_of_links(
     fit: Fit, start: Content, crossings: Sequence[Crossing], groups: Candidates
 ) -> Iterable[tuple[Content, Place]]:
     names = [directions(link) for link in start["link"]]
-    for place in fit.places(_BOTH_WAYS):
+    for place in fit.places(_BOTH_DIRECTIONS):
         load = max(crossing.load(names[row]) for crossing in crossings for row in place.rows)
-        if _BOTH_WAYS.key in start["link"][place.rows[0]] or not _binds(start, names[place.rows[0]], load):
+        if _BOTH_DIRECTIONS.key in start["link"][place.rows[0]] or not _binds(start, names[place.rows[0]], load):
             continue
         content = copy.deepcopy(start)
         place.put(content, {"v": load, "from": "fitted"})
-        yield content, replace(place, constant=_at_least(_BOTH_WAYS, load))
+        yield content, replace(place, constant=_at_least(_BOTH_DIRECTIONS, load))
     known = [frozenset(share["links"]) for share in start.get("share", [])]
     for links, capacity in groups.items():
         load = capacity or max(crossing.load(links) for crossing in crossings)

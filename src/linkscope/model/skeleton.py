@@ -64,11 +64,11 @@ def _of_model(model: Content) -> Content:
 def _of_probe(machine: Content) -> Content:
     nodes = [place for place in machine["places"] if place.startswith("numa:")]
     gpus = machine.get("gpus", [])
-    cpu, told = machine.get("cpu", {}), {node["index"]: node for node in machine.get("numa", [])}
+    cpu, known = machine.get("cpu", {}), {node["index"]: node for node in machine.get("numa", [])}
     llc = cpu.get("cache_bytes", 0) / max(cpu.get("caches", 1), 1) / _MIB
     content: Content = {"numa": [], "gpu": [], "link": []}
     for at, place in enumerate(nodes):
-        node = told.get(at, {})
+        node = known.get(at, {})
         memory = max(node.get("memory_bytes", 0), machine.get("memory_bytes", 0) / len(nodes))
         cpus = len(node.get("cpus", [])) or max(cpu.get("threads", len(nodes)) // len(nodes), 1)
         row = {"places": [place], "cpus": cpus, "memory_gib": max(round(memory / _GIB, 1), 1)}
@@ -96,14 +96,16 @@ def _nvlinks(machine: Content, gpus: list[Content], links: list[Content]) -> Con
     behind = [gpu for gpu in gpus if any(one.get("remote") == "switch" for one in gpu.get("nvlinks", []))]
     for gpu in behind:
         count, rate = len(gpu["nvlinks"]), gpu["nvlink_gbps"]
-        told = quantity(rate, "derived", why=f"{count} NVLinks of {rate / count:.4g} GB/s, as NVML tells")
+        stated = quantity(rate, "derived", why=f"{count} NVLinks of {rate / count:.4g} GB/s, as NVML reports")
         ends = [[f"gpu:{gpu['index']}", "switch:0"]]
-        links.append({"name": "nvlink", "kind": "nvlink", "lanes": count, "between": ends, "gbps": told})
+        links.append({"name": "nvlink", "kind": "nvlink", "lanes": count, "between": ends, "gbps": stated})
     for pair in machine.get("pairs", []) if not behind else []:
         if pair.get("nvlinks") and pair["src"] < pair["dst"]:
-            told = quantity(pair["nvlink_gbps"], "derived", why=pair.get("nvlink_source") or "as NVML tells")
+            stated = quantity(pair["nvlink_gbps"], "derived", why=pair.get("nvlink_source") or "as NVML reports")
             ends = [[f"gpu:{pair['src']}", f"gpu:{pair['dst']}"]]
-            links.append({"name": "nvlink", "kind": "nvlink", "lanes": pair["nvlinks"], "between": ends, "gbps": told})
+            links.append(
+                {"name": "nvlink", "kind": "nvlink", "lanes": pair["nvlinks"], "between": ends, "gbps": stated}
+            )
     return {"switch": [{"title": "NVSwitch", "places": ["switch:0"]}]} if behind else {}
 
 
@@ -111,7 +113,7 @@ def _stated_memory(gpu: Content) -> Content:
     if not gpu.get("memory_mhz") or not gpu.get("memory_bus_bits"):
         return {}
     rate = 2 * gpu["memory_mhz"] * 1e6 * gpu["memory_bus_bits"] / 8 / 1e9
-    why = f"{gpu['memory_bus_bits']} bit at {gpu['memory_mhz']} MHz, two transfers a clock, as the driver tells"
+    why = f"{gpu['memory_bus_bits']} bit at {gpu['memory_mhz']} MHz, two transfers a clock, as the driver reports"
     return {"memory_gbps": quantity(rate, "derived", why=why)}
 
 
@@ -144,21 +146,21 @@ def _memory(gpu: Content, limits: dict[tuple[str, str], tuple[float, str]]) -> C
     for place in itertools.chain.from_iterable(gpu["at"].values()):
         if (place, place) in limits:
             rate, source = limits[place, place]
-            return quantity(2 * rate, "derived", why=f"twice the limit of copies within it: {source}")
-    return quantity(10000, "assumed", why="not known, and no copy within a GPU was measured: far above its links")
+            return quantity(2 * rate, "derived", why=f"twice the peak of copies within it: {source}")
+    return quantity(10000, "assumed", why="unknown, since no copy within a GPU was measured: set far above its links")
 
 
 def _raw(link: Content, limits: dict[tuple[str, str], tuple[float, str]]) -> Content | None:
     for ends in (tuple(link["between"][0]), tuple(reversed(link["between"][0]))):
         if ends in limits:
             rate, source = limits[ends]
-            return quantity(rate, "derived", why=source or "the limit that the run gives for this path")
+            return quantity(rate, "derived", why=source or "the peak that the run states for this path")
     return None
 
 
 def _above_all(limits: dict[tuple[str, str], tuple[float, str]]) -> Content:
     rate = 2 * max((limit for limit, _ in limits.values()), default=100.0)
-    return quantity(rate, "assumed", why="the run tells no limit of it: above all others")
+    return quantity(rate, "assumed", why="the run states no peak for it: set above all others")
 
 
 def _stated_peers(machine: Content) -> Content:

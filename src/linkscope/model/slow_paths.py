@@ -1,8 +1,8 @@
 """Paths that are slower than the others of their class, in runs whose plan has classes.
 
 A path is compared with the median path of its class, in every unidirectional operation at every size that both
-measured. It is called slow if what was measured would have so small a probability for a healthy path that one of 10,000
-healthy paths is called slow, however many points each has.
+measured. A path is called slow if its measurements are too improbable for a healthy path. The bound is such that one of
+10,000 healthy paths is called slow, for any number of points.
 """
 
 import math
@@ -15,7 +15,7 @@ from linkscope.stats import Contrast, contrast, geometric_mean, log_variance, me
 
 MARGIN = 0.03
 FALSE_ALARMS = 1e-4  # probability per path
-_LEAST = 3  # members: of two different paths nobody knows which is healthy
+_LEAST = 3  # fewest members: of two different paths, either may be the healthy one
 _FEW = 4  # members whose rounds show the spread of the class, at most
 LEVEL = 0.95
 
@@ -61,8 +61,7 @@ def slow_paths(run: Run) -> list[SlowPath]:
 
 
 def in_doubt(points: Iterable[Point], kinds: Iterable[Collection[str]], rounds: int) -> set[str]:
-    """Ids of points that need more rounds before a path is called slow by them, and of the points they are compared
-    with.
+    """Ids of points that need more rounds before they prove a path slow, and of the points they are compared with.
 
     Processes may fall into modes, and three rounds may all be of one mode by chance. `points` belong to one operation
     or more; `kinds` holds the paths of each class; `rounds` is the number needed.
@@ -102,7 +101,7 @@ def _tests(alike: Sequence[Point]) -> Iterable[tuple[Point, _Test]]:
         others = [path for path in middles if path != _path(point)]
         centre = median([middles[path] for path in others])
         reference = min(others, key=lambda path: abs(middles[path] - centre))
-        # The other members show how rounds differ, as far as they are known: two of four paths.
+        # The remaining members show the spread of rounds. Of four paths two remain.
         rest = [path for path in others if path != reference and len(rounds[path]) > 1]
         spread = sum(log_variance(rounds[path]) for path in rest) / len(rest) if rest else 0.0
         known = sum(len(rounds[path]) - 1 for path in rest)

@@ -20,19 +20,19 @@ from linkscope.units import (
 
 _MOST_MISSING = 2  # "each to each other but ..." with more exceptions is harder to read than the list
 _LONG_S = 10e-6  # longer times of operations without bytes are not shown in ns
-_BOTH_WAYS = {
-    "true": "both ways",
-    "false": "one way",
+_DIRECTIONS = {
+    "true": "bidirectional",
+    "false": "unidirectional",
 }  # docs/reference/run-file.md describes the field `bidirectional`
 
 
 def param_text(name: str, value: str) -> str:
-    """'peer on', 'both ways'."""
-    return _BOTH_WAYS.get(value, value) if name == "bidirectional" else f"{name} {value}"
+    """'peer on', 'bidirectional'."""
+    return _DIRECTIONS.get(value, value) if name == "bidirectional" else f"{name} {value}"
 
 
 def params_text(params: Iterable[tuple[str, str]]) -> str:
-    """'both ways, peer on'."""
+    """'bidirectional, peer on'."""
     return ", ".join(param_text(name, value) for name, value in params)
 
 

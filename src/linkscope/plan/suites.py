@@ -329,7 +329,7 @@ SUITES: dict[str, Suite] = {
             ),
             theirs=(_rule(benchmarks=("latency",), engines=("sm",), memories=("device",), cache=("hot",)),),
             early=True,
-            more_rounds=False,  # values that differ between rounds do so in any number of rounds
+            more_rounds=False,  # more rounds would not narrow its intervals
         ),
         Suite(
             "comm-scope",

@@ -1,4 +1,4 @@
-"""Copies between one place and all GPUs at once: the total of all flows, and the part of each."""
+"""Copies between one place and all GPUs at once: the total of all flows, and the rate of each."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

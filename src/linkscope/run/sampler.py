@@ -29,8 +29,8 @@ LEAST_PART = 0.5  # fraction of the minimum duration: a shorter batch is doubled
 # Tolerance between the slopes of a batch and its double, and the longest time that such a comparison takes.
 STRAIGHT, STRAIGHT_S = 0.05, 20e-3
 # The uncertainty of a batch's duration grows more slowly than the duration (H200, copies between GPUs: 2.5 us of 0.2
-# ms, 5 us of 1.5 ms; docs/method/planner.md). The slope is most precise with the shortest batch that hides the start-up
-# cost and the longest batch that time allows.
+# ms, 5 us of 1.5 ms; docs/notes/planner-evidence.md). The slope is most precise with the shortest batch that hides the
+# start-up cost and the longest batch that time allows.
 LARGE_BYTES, LARGE_BATCH_S, JOINT_BATCH_S = 1 << 20, 0.3e-3, 1e-3  # JOINT_BATCH_S: large copies of several flows
 HUGE_BYTES, HUGE_BATCH_S = 16 << 20, 0.5e-3
 SMALL_JOINT_BATCH_S = 200e-6
@@ -54,8 +54,8 @@ MOST_SAMPLES, OUT_OF_REACH = 7, 3.0
 # GPU differ by 6 % to 9 % (H200, 2.9 us): the median of 31 samples is off by 1.5 %, of 127 by 0.8 %.
 MANY_SAMPLES, LITTLE_S = 127, 10e-3
 # Four samples that each take a seventh of a point's overhead make up a third of the round. An oracle with one sample
-# takes half of the time (docs/method/planner.md). If three rounds agree, twice the error of each does not matter. If
-# they disagree, another round is worth more than more samples.
+# takes half of the time (docs/notes/planner-evidence.md). If three rounds agree, twice the error of each does not
+# matter. If they disagree, another round is worth more than more samples.
 ROUND_S = 7e-3  # H200, 1 MiB and more
 EXPENSIVE_S, EXPENSIVE = ROUND_S / 7, 2.0
 USUAL = 2.0  # tolerance, in standard deviations of the rounds so far

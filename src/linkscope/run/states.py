@@ -22,7 +22,7 @@ class State:
     stopped: str | None = None
 
     def has(self, number: int) -> bool:
-        """Whether that round was measured."""
+        """Whether the round of this number was measured."""
         return any(round.round == number for round in self.rounds)
 
     @property

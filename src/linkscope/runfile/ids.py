@@ -76,7 +76,7 @@ class PointId:
 def parse_paths(text: str) -> list[tuple[str, str]]:
     """Parses 'numa:0->gpu:1,gpu:2->numa:0' into sources and destinations; '' gives none.
 
-    Raises ValueError with the problem if a part is no path.
+    Raises ValueError with the problem if a part is not a path.
     """
     found = []
     for path in text.split(",") if text else ():

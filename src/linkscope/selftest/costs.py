@@ -21,7 +21,7 @@ def _enqueue(folder: Path) -> Finding:
     id = H2D.format(4 * KIB, "false", "batched")
     truth = TO_DEVICE_S + PCIE_LATENCY_S + 4 * KIB / PCIE
     found = measured(folder, target(), [id])[id].median_s
-    planted = f"a copy of {format_seconds(truth)}, to queue it {format_seconds(CALL_S)}"
+    planted = f"a copy of {format_seconds(truth)}; queueing it takes {format_seconds(CALL_S)}"
     return Finding(planted, format_seconds(found or 0.0), near(found, truth))
 
 

@@ -22,14 +22,14 @@ from linkscope.stats import median
 _SIZE = 64 * MIB
 
 
-def _both_ways(folder: Path) -> Finding:
+def _bidirectional(folder: Path) -> Finding:
     one, both = (H2D.format(_SIZE, way, "batched") for way in ("false", "true"))
     points = measured(folder, target(), [one, both])
     rates = [flow.gbps or 0.0 for flow in points[both].flows]
     alone = points[one].gbps
     holds = near(alone, PCIE / 1e9) and len(rates) == 2 and all(near(rate, PCIE_BOTH / 2e9) for rate in rates)
     return Finding(
-        f"{PCIE / 1e9:.0f} GB/s one way; both ways {PCIE_BOTH / 1e9:.0f} in all, half each",
+        f"{PCIE / 1e9:.0f} GB/s unidirectional; {PCIE_BOTH / 1e9:.0f} GB/s bidirectional, half each",
         f"{alone or 0:.2f} GB/s; {' and '.join(f'{rate:.2f}' for rate in rates)}", holds,
     )  # fmt: skip
 
@@ -89,5 +89,6 @@ def _slow_link(folder: Path) -> Finding:
 
 
 ROWS = (
-    Row("both_ways", _both_ways), Row("bytes", _bytes), Row("contention", _contention), Row("slow_link", _slow_link),
+    Row("bidirectional", _bidirectional), Row("bytes", _bytes), Row("contention", _contention),
+    Row("slow_link", _slow_link),
 )  # fmt: skip

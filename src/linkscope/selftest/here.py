@@ -30,16 +30,16 @@ def _host_clock(folder: Path) -> Finding:
     readings = [time.clock_gettime_ns(time.CLOCK_MONOTONIC) for _ in range(20_000)]
     steps = [after - before for before, after in itertools.pairwise(readings)]
     step_s, forwards = math.gcd(*steps) * 1e-9, min(steps) >= 0
-    planted = f"never back, in steps of at most {format_seconds(HOST_TICK_S)}, as the sampler takes for granted"
+    planted = f"never backward, in steps of at most {format_seconds(HOST_TICK_S)}, as the sampler assumes"
     found = f"steps of {format_seconds(step_s)}" if forwards else f"back by {-min(steps)} ns"
     return Finding(planted, found, forwards and 0 < step_s <= HOST_TICK_S)
 
 
 def _event_clock(folder: Path) -> Finding:
     where = _machine()
-    planted = f"steps of at most {format_seconds(EVENT_TICK_S)}, as the sampler takes for granted"
+    planted = f"steps of at most {format_seconds(EVENT_TICK_S)}, as the sampler assumes"
     if not where.facts.of_kind("gpu"):
-        return Finding(planted, "no GPU is here: there are no events", True)
+        return Finding(planted, "no GPU here, so no events", True)
     worker = Worker(worker_command())
     try:
         worker.open(where.open_request)
@@ -69,7 +69,7 @@ def _cache_flush(folder: Path) -> Finding:
         holds = holds and cold_s >= _SLOWER * hot_s
         how = trace.notes.get("cpu_cache_flush", "not at all")
         found.append(f"{place} {format_seconds(cold_s)} flushed by {how}, {format_seconds(hot_s)} not flushed")
-    return Finding(f"a load that meets no cache takes at least {_SLOWER} times as long", "; ".join(found), holds)
+    return Finding(f"a load that misses the cache takes at least {_SLOWER} × a hit", "; ".join(found), holds)
 
 
 def _chase(where: Target, place: str, cache: str) -> tuple[float, Trace]:
@@ -102,7 +102,7 @@ def _pages(folder: Path) -> Finding:
         wrong += [region for region, node in nodes.items() if node not in (place, "hidden")]
         if len(nodes) < 2:
             wrong.append(place)
-    return Finding("pages of each node where they were asked for", "; ".join(found), not wrong)
+    return Finding("pages on the nodes where they were requested", "; ".join(found), not wrong)
 
 
 def _peers(folder: Path) -> Finding:
@@ -112,7 +112,7 @@ def _peers(folder: Path) -> Finding:
     sizes = (4 * KIB, 64 * MIB)
     planted = f"{' and '.join(map(format_bytes, sizes))} arrive between every two GPUs with peer access"
     if not pairs:
-        return Finding(planted, f"{len(gpus) or 'no'} GPU is here: there is no pair", True)
+        return Finding(planted, f"{len(gpus) or 'no'} GPU here, so no pair", True)
     wrong, refused, fine = [], [], 0
     for size in sizes:  # small copies of all pairs first: nothing larger is sent after a wrong one
         ids = {D2D.format(a, b, size): f"gpu:{a} -> gpu:{b}" for a, b in pairs}

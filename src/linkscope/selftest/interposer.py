@@ -1,11 +1,11 @@
-"""Stands between linkscope and its worker and plants what the simulation has no word for. Speaks
-docs/reference/worker.md.
+"""Stands between linkscope and its worker and plants disturbances that a machine file cannot describe. The protocol is
+that of docs/reference/worker.md.
 
 Started as `python interposer.py JSON WORKER…`. JSON is a list of objects with `match`, a glob of keys
 (POINT_ID#ROUND), and
-  first_s N     the first operation after `prepare` takes so many seconds more
-  factor F      every time is F times as long
-  two_modes F   every other sample is F times as long
+  first_s N     the first operation after `prepare` takes N seconds more
+  factor F      every time is multiplied by F
+  two_modes F   every other sample is multiplied by F
   hot S         a load of a chase over lines that were not flushed takes S seconds (for which the simulation has no
                 caches: it is asked for the chase with flushes)
   blocks [2,3]  only in the second and third `prepare`, over all processes that count in the file `count`
@@ -38,7 +38,7 @@ class Interposer:
         return None
 
     def asked(self, request: dict[str, Any]) -> dict[str, Any] | None:
-        """An answer of its own, or None if the worker shall answer. May change the request."""
+        """An answer of its own, or None if the worker answers. May change the request."""
         if request["op"] != "prepare":
             return None
         self.key, self.samples, self.first = request["key"], 0, True

@@ -149,9 +149,9 @@ def _check(kind: type[Noise], folder: Path) -> Finding:
     best = oracle_width(kind)
     wide = statistics.median(widths) / best if widths else math.inf
     return Finding(
-        f"{REPETITIONS} repetitions on each of {len(SEEDS)} seeds; who knows the noise needs +-{best / 2:.2%}",
+        f"{REPETITIONS} repetitions on each of {len(SEEDS)} seeds; an oracle needs +-{best / 2:.2%}",
         f"covered {', '.join(f'{share:.1%}' for share in covered)} (least {least:.1%}), "
-        f"{wide:.2f} times as wide (most {WIDEST})",
+        f"width {wide:.2f} × the oracle's (at most {WIDEST})",
         min(covered) >= least and wide <= WIDEST,
     )  # fmt: skip
 

@@ -25,7 +25,7 @@ def _warm_up(folder: Path) -> Finding:
     point = measured(folder, target(fault=[rising]), [_COPY], [{"first_s": late_s}])[_COPY]
     planted = (
         f"a copy of {format_seconds(TRUTH)}; in each process the first takes {format_seconds(late_s)} more, and six "
-        "samples up to three times as long"
+        "samples up to 3 × slower"
     )
     found = f"{format_seconds(point.median_s or 0.0)} ({point.status})"
     return Finding(planted, found, near(point.median_s, TRUTH) and point.status == "ok")
@@ -62,13 +62,14 @@ def _throttled(folder: Path) -> Finding:
     apart = len(point.guards.get("throttled_rounds", []))
     holds = near(point.median_s, TRUTH) and apart == len(slow) and point.status == "ok"
     return Finding(
-        f"a copy of {format_seconds(TRUTH)}; throttled and twice as slow whenever a round begins",
-        f"{format_seconds(point.median_s or 0.0)} ({point.status}), {apart} rounds set apart", holds,
+        f"a copy of {format_seconds(TRUTH)}; throttled and 2 × slower when a round begins",
+        f"{format_seconds(point.median_s or 0.0)} ({point.status}), {apart} rounds excluded", holds,
     )  # fmt: skip
 
 
 def _two_modes(folder: Path) -> Finding:
-    """In every process, as copies that meet a memory refresh or not; with one mode, two must not be reported."""
+    """Every process has two modes, as copies have that meet a memory refresh or not. A point with one mode must not
+    report two."""
     point = measured(folder, target(), [_COPY], [{"two_modes": 1.3}])[_COPY]
     plain = measured(folder, target(noise=_SCATTER), [_COPY])[_COPY]
     modes = point.spread.modes_s if point.spread else None
@@ -90,8 +91,8 @@ _SCATTER = {
 
 
 def _two_kinds(folder: Path) -> Finding:
-    """Pages are placed well or badly for the lifetime of a process: a value of one kind must not pass for the
-    machine's."""
+    """Pages are placed well or badly for the lifetime of a process: a value of one kind must not count as that of the
+    machine."""
     noise = {"round": {"from": "assumed", "why": "selftest", "shape": "bimodal", "second": 1.3, "share": 0.4}}
     ids = [D2H.format(size * KIB) for size in (16, 32, 64, 128, 256)]
     points = measured(folder, target(noise=noise), ids).values()
@@ -101,7 +102,7 @@ def _two_kinds(folder: Path) -> Finding:
     between = min((point.spread.between_rounds for point in mixed if point.spread), default=0.0)
     return Finding(
         "two of five processes are 30 % slower throughout",
-        f"{len(mixed)} of {len(ids)} points met both kinds, {len(missed)} of these miss their precision; "
+        f"{len(mixed)} of {len(ids)} points have rounds of both kinds, {len(missed)} of these miss their precision; "
         f"their rounds scatter by {between:.0%} or more",
         len(mixed) >= 3 and missed == mixed and between > 0.05,
     )
@@ -113,15 +114,15 @@ def _caches(folder: Path) -> Finding:
     points = measured(folder, target(), list(ids.values()), [{"hot": _HOT_S}])
     found = {name: points[id].median_s or 0.0 for name, id in ids.items()}
     return Finding(
-        f"a load of {format_seconds(LOAD_S)} that meets no cache, {format_seconds(_HOT_S)} where nothing was flushed",
+        f"a load of {format_seconds(LOAD_S)} that misses all caches, {format_seconds(_HOT_S)} without a flush",
         ", ".join(f"{name} {format_seconds(seconds)}" for name, seconds in found.items()),
         near(found["cold"], LOAD_S) and near(found["hot"], _HOT_S),
     )
 
 
 def _footprint(folder: Path) -> Finding:
-    """Batches meet no line twice: they rotate over three times the largest cache on the path, or over the footprint of
-    host copies, slice by slice."""
+    """Batches never meet a cached line: they rotate over three times the largest cache on the path, or over the
+    footprint of host copies, slice by slice."""
     found, least = [], []
     where = target()
     cache = max(where.facts.cache_bytes.values())
@@ -130,7 +131,7 @@ def _footprint(folder: Path) -> Finding:
         found.append(seen.prepared.slices * size)
         least.append(min(3 * cache, HOST_FOOTPRINT, 512 * size))
     return Finding(
-        f"caches of {format_bytes(cache)}; to go through: {' and '.join(map(format_bytes, least))}",
+        f"caches of {format_bytes(cache)}; footprint: {' and '.join(map(format_bytes, least))}",
         " and ".join(map(format_bytes, found)),
         all(have >= wanted for have, wanted in zip(found, least, strict=True)),
     )

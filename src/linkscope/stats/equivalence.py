@@ -102,13 +102,13 @@ def clusters(
         found[leader] = Similarity(leader, "same", {})
         made = {name: _contrasts(rounds[name], rounds[leader], spread) for name in others}
         tests = [(name, of.chance_other(margin(size))) for name in others for size, of in made[name].items()]
-        odd = {name for (name, _), told in zip(tests, holm([p for _, p in tests], level), strict=True) if told}
-        # A member is the same only if it is at every size, so the worst size decides, without a correction.
+        outside = {name for (name, _), other in zip(tests, holm([p for _, p in tests], level), strict=True) if other}
+        # A member is the same only if it is the same at every size. So the worst size decides and needs no correction.
         shown = [max([of.chance_same(margin(size)) for size, of in made[n].items()], default=1.0) for n in others]
         for name, same in zip(others, holm(shown, level), strict=True):
-            if name not in odd:
+            if name not in outside:
                 found[name] = Similarity(leader, "same" if same else "undecided", made[name])
-        left = [name for name in others if name in odd]
+        left = [name for name in others if name in outside]
     return found
 
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from linkscope.stats.intervals import median
 from linkscope.stats.stopping import HALF_WIDTH
 
-JUMP = 0.03  # difference from a line that counts as none
-NEAR = 2  # ratio of sizes: a wider interval may hold a steep ramp that is no step
-BELOW = 0.25  # error of a line to a size FAR from the next when the rate gains 11 % per doubling
+JUMP = 0.03  # smaller differences from a line do not count
+NEAR = 2  # ratio of sizes: a wider interval may hold a steep ramp that is not a step
+BELOW = 0.25  # error of a line extended by the ratio FAR, when the rate gains 11 % per doubling
 FAR = 4  # ratio of sizes beyond which no line predicts a time
 
 _Time = tuple[int, float, float]  # bytes, seconds, and the relative uncertainty of the seconds
@@ -26,10 +26,10 @@ def doubts(rounds: Sequence[Sequence[float]], half_widths: Sequence[float | None
     pooled = math.sqrt(squares / freedom) if freedom else math.inf
     found = []
     for of, width in zip(relative, half_widths, strict=True):
-        told = [] if width is None else [width]
+        bounds = [] if width is None else [width]
         if of:
-            told.append(max(HALF_WIDTH * pooled / math.sqrt(len(of)), (max(of) - min(of)) / 2))
-        found.append(min(told, default=math.inf))
+            bounds.append(max(HALF_WIDTH * pooled / math.sqrt(len(of)), (max(of) - min(of)) / 2))
+        found.append(min(bounds, default=math.inf))
     return found
 
 
@@ -37,10 +37,9 @@ def breaks(sizes: Sequence[int], seconds: Sequence[float], doubts: Sequence[floa
     """The places of a curve by size where no line continues to the next size. `doubts`: relative uncertainty of each
     time.
 
-    A break is a larger size in clearly less time, or in more than a multiple of the time, or two neighbouring sizes
-    whose lines from both sides do not meet: each ends on the other side of the next point. A ramp would do so too, so
-    sizes further apart do not count. Behind the largest size there is no line; a time far below the line before it is a
-    break.
+    There are three kinds of break. A larger size takes clearly less time, or more time than its bytes explain. The
+    lines on both sides of two neighbouring sizes do not meet; sizes further apart do not count, because a ramp looks
+    the same. The largest size takes far less time than the line before it predicts.
     """
     curve = [*zip(sizes, seconds, doubts, strict=True)]
     found = [at for at in range(len(curve) - 1) if _jumps(*curve[at], *curve[at + 1]) or _steps(curve, at)]
@@ -67,8 +66,8 @@ def _ends_below(curve: Sequence[_Time]) -> bool:
     """Whether the largest size takes far less time than the line through the sizes before it predicts.
 
     The slowest stage of a copy determines its time, so a curve bends upwards only. A time below the line means another
-    method. The line must be as long as the distance to the end. The smallest size is no such end, where a line may
-    predict twice the time of a ramp.
+    method. The line must be as long as its extension. The smallest size is not tested, because a line may predict twice
+    the time of a ramp there.
     """
     if len(curve) < 3 or _times(curve[-2], curve[-1]) > FAR:
         return False

@@ -14,7 +14,7 @@ from linkscope.stats.ratios import student_interval
 from linkscope.stats.variance import deviation
 
 LOOKS = (EARLY_ROUNDS, 6, 12, 22, 36)  # total rounds
-DISAGREEING_ROUNDS = 5  # one of three rounds disagrees among points that agree: four of five decide
+DISAGREEING_ROUNDS = 5  # if one of three rounds disagrees while similar points agree, four of five rounds decide
 # Noise with few values lets three rounds agree by chance, but then the rounds of similar points rarely agree.
 _MOST, _LEAST_ALIKE = 0.5, 3
 _LATE, _LATE_CONFIDENCE = 12, 0.98
@@ -61,9 +61,11 @@ def _but_one(medians: Sequence[float], precision: float) -> bool:
 
 
 def half_width_after(medians: Sequence[float], rounds: int) -> float:
-    """How narrow, as a fraction of the median, the interval may be after so many rounds, seeing two or more.
+    """The expected half-width of the interval after `rounds` rounds, as a fraction of the median, from at least two
+    rounds.
 
-    Where order statistics of so many would lie among those that there are. Of fewer than six as of normal values.
+    From six rounds up, the order statistics of `rounds` values are placed among the known ones. With fewer, the values
+    count as normal.
     """
     count, centre = len(medians), median(medians)
     if count < LOOKS[1]:
@@ -78,7 +80,8 @@ def half_width_after(medians: Sequence[float], rounds: int) -> float:
 def next_look(medians: Sequence[float], precision: float) -> int | None:
     """The number of rounds after which to look again: the next, or the one after that where the next is too early.
 
-    None after the last look, and where that is out of reach. Three rounds tell too little to leave a look out.
+    None after the last look, and where the last look cannot reach the precision. Three rounds are too few to skip a
+    look.
     """
     later = [look for look in LOOKS if look > len(medians)]
     if not later or (len(medians) > 1 and half_width_after(medians, later[-1]) > _DOUBT * precision):
@@ -92,7 +95,7 @@ def _confidence(rounds: int) -> float:
 
 
 def _between(ordered: Sequence[float], at: float) -> float:
-    """The value at a place between those that there are; the outermost beyond them."""
+    """The interpolated value at a place in the order; the outermost value beyond either end."""
     place = min(max(at, 0.0), len(ordered) - 1.0)
     below = min(int(place), len(ordered) - 2)
     return ordered[below] + (place - below) * (ordered[below + 1] - ordered[below])

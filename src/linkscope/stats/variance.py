@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Variances in the squared unit of the samples; `between` is 0 where the rounds differ no more than by chance."""
+    """Variances in the squared unit of the samples; `between` is 0 if chance explains the differences between
+    rounds."""
 
     within: float
     between: float

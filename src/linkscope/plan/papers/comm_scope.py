@@ -178,7 +178,7 @@ COMM_SCOPE = Source(
         row(
             "CS-39",
             "advice from measurements",
-            instead="`linkscope advise` (docs/guide/speed-up-a-transfer.md): cost of habits, methods for one transfer, irregular sizes; `linkscope report`: break-even of pinning, slow pairs",
+            instead="`linkscope advise` (docs/guide/speed-up-a-transfer.md): gains of recommendations, methods for one transfer, irregular sizes; `linkscope report`: break-even of pinning, slow pairs",
         ),
     ),
     beyond=(
