@@ -74,7 +74,7 @@ def _transfer(text: str) -> Transfer:
     match = _LINE.fullmatch(text)
     if match is None:
         shown = text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
-        raise ValueError(f"'{shown}' is no transfer: write it like numa:0 -> gpu:0 4MiB x 100")
+        raise ValueError(f"'{shown}' is not a transfer: write it like numa:0 -> gpu:0 4MiB x 100")
     src, dst, size_text, count_text, rest = match.groups()
     size, count, words = parse_bytes(size_text), int(count_text or "1"), rest.split()
     if size is None:

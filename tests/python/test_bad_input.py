@@ -27,7 +27,7 @@ MISTAKES = [
     ("run h3d --machine h200x2", WRONG, "did you mean h2d?"),
     ("run h2d --machine h200x2 --dst gpu:9", MISSING, "gpu:9: not on h200x2"),
     ("run h2d --machine h200x2 --dst gpu-1", WRONG, "Write numa:0 or gpu:1"),
-    ("run h2d --machine h200x2 --src host", WRONG, "this is no place. Write numa:0 or gpu:1; host memory is numa:0"),
+    ("run h2d --machine h200x2 --src host", WRONG, "this is not a place. Write numa:0 or gpu:1; host memory is numa:0"),
     ("run h2d --machine h200x2 --memory pined", WRONG, "did you mean pinned?"),
     ("run h2d --machine h200x2 --src gpu:0 --dst gpu:0", MISSING, "has no such point"),
     ("run h2d --machine h200x2 --sizes 1GiB:4KiB", WRONG, "smaller end first"),

@@ -89,9 +89,7 @@ def _refuse_empty(words: list[str]) -> None:
     for before, word in itertools.pairwise(words):
         option = word.removesuffix("=") if re.fullmatch(r"--[a-z-]+=", word) else before
         if not word or option != before:
-            what = (
-                f"{option} is given without a value" if option.startswith("-") else f"{words[0]}: an argument is empty"
-            )
+            what = f"{option} has an empty value" if option.startswith("-") else f"{words[0]}: an argument is empty"
             raise UserError(f"{what}: give it one, or leave it out")
 
 

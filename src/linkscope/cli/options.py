@@ -1,4 +1,4 @@
-"""Values of options that several commands share: each is parsed and refused in one way."""
+"""Values of options that several commands share: each is parsed and refused by one function."""
 
 from linkscope.errors import UserError
 from linkscope.units import MOST_BYTES, parse_bytes, parse_whole
@@ -8,7 +8,7 @@ def size(option: str, text: str) -> int:
     """The bytes of one operation. Raises UserError for a text that is no size, for 0 and for more than 1 TiB."""
     count = parse_bytes(text)
     if not count:
-        raise UserError(f"{option} {text}: this is no size. Write a number of bytes, 64MiB or 64MB")
+        raise UserError(f"{option} {text}: this is not a size. Write a number of bytes, 64MiB or 64MB")
     if count > MOST_BYTES:
         raise UserError(f"{option} {text}: the largest size is 1 TiB")
     return count

@@ -128,7 +128,7 @@ def _refuse_unknown(model: "Model", ends: list[tuple[str, str]]) -> None:
             name = model.machine.name
             if not is_place(place) or kind_of(place) not in ("numa", "gpu", "disk"):
                 raise UserError(
-                    f"{place}: this is no place of a transfer. {name} has {', '.join(known)}; host memory is numa:0"
+                    f"{place}: this is not a place of a transfer. {name} has {', '.join(known)}; host memory is numa:0"
                 )
             raise UserError(f"{src} -> {dst}: {name} has no {place}, but {', '.join(known)}", NOT_HERE)
 

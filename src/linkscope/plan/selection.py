@@ -100,7 +100,7 @@ def check_place(option: str, place: str, machine: MachineFacts) -> None:
 def check_written(option: str, place: str) -> None:
     """Raises UserError with exit code 2 for a place that is malformed, whatever the machine is."""
     if not is_place(place):
-        raise UserError(f"{option} {place}: this is no place. Write numa:0 or gpu:1; host memory is numa:0")
+        raise UserError(f"{option} {place}: this is not a place. Write numa:0 or gpu:1; host memory is numa:0")
 
 
 def is_place(text: str) -> bool:

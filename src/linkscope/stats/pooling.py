@@ -94,7 +94,7 @@ def is_regular(rounds: Iterable[Sequence[float]]) -> bool:
     """Whether the rounds of a family's points show neither modes nor skewness.
 
     The direction of the residuals of three normal values is uniform on a circle, whatever their deviation. So the
-    place of the middle one between the others, as an angle, has a known distribution without any estimate. Two modes
+    place of the second value between the others, as an angle, has a known distribution without any estimate. Two modes
     bring it to one end (Fisher's product of probabilities), skewed noise to one side more than the other (sign test).
     """
     angles = [angle for of in rounds for angle in _angles(of)]
@@ -119,12 +119,12 @@ def pooled_interval(rounds: Sequence[float], noise: Noise, level: float = 0.95) 
 
 
 def half_width_of(noise: Noise, known: Scatter | None, rounds: int, level: float = 0.95) -> float:
-    """The expected half-width of the interval of so many rounds, as a fraction of the value."""
+    """The expected half-width of the interval of a number of rounds, as a fraction of the value."""
     return spread_quantile(noise.posterior([known] if known else []), 1 / rounds, level)
 
 
 def spread_quantile(weights: Array, scale: float, level: float) -> float:
-    """Half of the interval of a mixture of normal values with variances `scale` times those of the grid, by bisection."""
+    """Half of the interval of a mixture of normal values, by bisection. `scale` times a variance of the grid is theirs."""
     used = weights > 1e-12
     weights, errors = weights[used], SIGMAS[used] * math.sqrt(scale)
     low, high = 0.0, 40.0 * float(errors[-1])
