@@ -94,5 +94,5 @@ def test_an_answer_that_arrives_byte_by_byte_still_misses_its_deadline(parts) ->
     for name, value in parts.items():
         script = script.replace("{" + name + "}", str(value))
     worker = Worker([sys.executable, "-c", script])
-    with pytest.raises(WorkerGone, match="no answer within 0.4 s; the worker was killed"):
+    with pytest.raises(WorkerGone, match=r"no answer within 0\.4 s; the worker was killed"):
         worker.prepare({}, "key#0", limit_s=0.4)
