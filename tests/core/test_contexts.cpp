@@ -1,6 +1,9 @@
 // Which of the contexts that GPUs make in turn are kept.
 #include <doctest.h>
 
+#include <memory>
+#include <set>
+
 #include "platform/cuda/contexts.hpp"
 
 namespace linkscope {
@@ -83,6 +86,23 @@ TEST_CASE("a GPU on which a context fails makes no more contexts and reports no 
   CHECK(made[0].empty());
   CHECK(made[1].size() >= 6);  // the failed GPU made two of the eight
   CHECK(make_contexts_alike({{"H200", [] { return std::nullopt; }}}, {}).front().empty());
+}
+
+TEST_CASE("the cost of a context is the mean slope between two batches, without the fixed cost of a batch") {
+  constexpr double each = 1.5e-6, fixed = 40e-6, by_stream = 0.1e-6, by_kib = 1e-9, warm_up = 1e-3;
+  std::set<std::size_t> seen;
+  const auto cost = mean_cost([&](std::size_t stream, u64 bytes, unsigned count) {
+    const double first = seen.insert(stream).second ? warm_up : 0;
+    return Seconds{fixed + first +
+                   count *
+                       (each + by_stream * static_cast<double>(stream) + by_kib * static_cast<double>(bytes) / 1024)};
+  });
+  CHECK(seen == std::set<std::size_t>{0, 1, 2});
+  CHECK(cost.count() == doctest::Approx(each + by_stream + 34 * by_kib).epsilon(1e-9));  // of 4 KiB and 64 KiB
+}
+
+TEST_CASE("the cost of a context is positive although noise exceeds a batch") {
+  CHECK(mean_cost([](std::size_t, u64, unsigned count) { return Seconds{1e-3 / count}; }) > Seconds{0});
 }
 
 TEST_CASE("without GPUs no context is made") { CHECK(make_contexts_alike({}, {}).empty()); }

@@ -50,6 +50,13 @@ TEST_CASE("a weight counts a byte several times") {
   check(rates({12}, {{{0, 2}}, {{0, 1}}}), {4, 4});  // equal rates, 8 + 4
 }
 
+TEST_CASE("a stopped flow leaves its resource less by its rate times its weight") {
+  check(rates({12}, {{{0, 2}}, {{0, 1}}}, {2}), {2, 8});                  // 2 x 2 of 12 are used
+  check(rates({12}, {{{0, 3}}, {{0, 2}}, {{0, 1}}}, {1, 2}), {1, 2, 5});  // 3 x 1 and 2 x 2
+  // The first flow stops at link 1, which gives it 1 of 3; it uses 2 of link 0, and 10 remain.
+  check(rates({12, 3}, {{{0, 2}, {1, 3}}, {{0, 1}}}), {1, 10});
+}
+
 TEST_CASE("rates change when a flow ends") {
   const Path path{{{0, 1}}, never, 0, {}};
   Fluid fluid{{10}};

@@ -104,6 +104,7 @@ Settings read() {
   s.launch_blocking = flag("CUDA_LAUNCH_BLOCKING");
   s.log = text("FAKE_CUDA_LOG");
   s.calls = text("FAKE_CUDA_CALLS");
+  s.stamps = text("FAKE_CUDA_STAMPS");
   return s;
 }
 

@@ -46,7 +46,7 @@ struct Settings {
   std::string staging_while;
   unsigned long long held_sm = never;
   bool launch_blocking = false;
-  std::string log, calls;
+  std::string log, calls, stamps;
 };
 
 const Settings& settings();

@@ -41,6 +41,7 @@ struct CUevent_st {
   };
   CUcontext context = nullptr;
   bool timing = true;
+  unsigned long long number = 0;  // in the order of creation, from 1
   std::mutex mutex;
   std::shared_ptr<Record> latest;
 

@@ -1,12 +1,16 @@
 // The driver's calls for streams and events.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <fstream>
+#include <mutex>
 #include <thread>
 
 #include "calls.hpp"
 #include "faults.hpp"
 #include "leaks.hpp"
 #include "memory.hpp"
+#include "settings.hpp"
 #include "stream.hpp"
 
 namespace fake {
@@ -20,6 +24,14 @@ Live<CUevent_st>& events() {
 long long monotonic_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
       .count();
+}
+
+/// Writes the time of an event, so that a test can compute what the worker should report.
+void log_stamp(unsigned long long event, long long ns) {
+  if (settings().stamps.empty()) return;
+  static std::mutex one_at_a_time;
+  const std::lock_guard held{one_at_a_time};
+  std::ofstream{settings().stamps, std::ios::app} << event << ' ' << ns << '\n';
 }
 
 bool satisfied(unsigned now, unsigned value, unsigned how) {
@@ -97,6 +109,8 @@ CUresult event_create(CUevent* handle, unsigned flags) {
   if (flags & ~static_cast<unsigned>(CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING)) return CUDA_ERROR_INVALID_VALUE;
   auto event = std::make_shared<CUevent_st>();
   event->context = current();
+  static std::atomic<unsigned long long> created{0};
+  event->number = ++created;
   event->timing = (flags & CU_EVENT_DISABLE_TIMING) == 0;
   *handle = event.get();
   events().add(std::move(event));
@@ -114,8 +128,9 @@ CUresult event_record(CUevent handle, CUstream stream_handle) {
     const std::lock_guard lock{event->mutex};
     event->latest = record;
   }
-  stream->submit([record] {
+  stream->submit([record, number = event->number] {
     record->ns = monotonic_ns();
+    log_stamp(number, record->ns);
     record->done = true;
     record->done.notify_all();
   });

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from fakes import measured, plan, target
-from linkscope.run import supervisor
+from linkscope.run import ahead, supervisor
 from linkscope.runfile import read_run
 from processes import children, runs
 
@@ -43,6 +43,13 @@ def test_a_point_whose_worker_fails_once_is_tried_again(tmp_path, monkeypatch, f
     written(tmp_path / "several.jsonl", monkeypatch, 1, **flawed)
     points = read_run(tmp_path / "several.jsonl").points
     assert (tmp_path / "done").exists() and not [point.id for point in points if point.status == "failed"]
+
+
+def test_the_result_of_one_point_is_never_stored_as_that_of_another(tmp_path, monkeypatch):
+    encoded = ahead._encoded_chunks
+    monkeypatch.setattr(ahead, "_encoded_chunks", lambda tasks: encoded([tasks[1], tasks[0], *tasks[2:]]))
+    with pytest.raises(AssertionError, match="out of order"):
+        written(tmp_path / "a.jsonl", monkeypatch, 1)
 
 
 def test_with_a_time_budget_one_process_measures_because_the_order_depends_on_the_time_spent(tmp_path, monkeypatch):

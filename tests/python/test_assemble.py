@@ -39,6 +39,16 @@ def test_the_widest_interval_of_the_measured_flows_decides() -> None:
     assert assembler().point(BOTH, steady_and_restless()).status == "missed_precision"
 
 
+@pytest.mark.parametrize("falling", [0, 1])
+def test_a_trend_in_any_flow_of_a_point_misses_precision(falling: int) -> None:
+    """Samples of one flow fall by 10 % in every round, and its round medians agree."""
+    moving, still = [21e-6, 20.5e-6, 20e-6, 19.5e-6, 19e-6], [20e-6] * 5
+    flows = [moving if at == falling else still for at in range(2)]
+    found = assembler().point(BOTH, [round_of(n, *flows) for n in range(6)])
+    assert found.status == "missed_precision" and found.guards["trend"] == pytest.approx(-0.1)
+    assert assembler().point(BOTH, [round_of(n, still, still) for n in range(6)]).status == "ok"
+
+
 def test_a_background_flow_has_no_precision_and_adds_nothing_to_the_total() -> None:
     rounds = [round_of(n, [20e-6], [20e-6 * (1 + 0.02 * n)], roles=("measured", "background")) for n in range(6)]
     found = assembler().point(BOTH, rounds)

@@ -1,5 +1,7 @@
 """Peaks of paths against arithmetic written here, and never below a rate measured on such machines."""
 
+import re
+
 import pytest
 
 import machine_fakes as fakes
@@ -210,3 +212,23 @@ def test_peaks_of_a_simulated_machine_come_from_its_file():
     assert path_limit(dl160, "gpu:0", "gpu:1", "managed", "managed", "prefetch", peer=False).gbps == through_host
     with pytest.raises(UserError, match="gpu:8 is not here: ac922 has"):
         path_limit(ac922, "gpu:8", "gpu:0", "device", "device", "ce")
+
+
+@pytest.mark.parametrize("name", ["h200x4", "ac922"])
+def test_a_copy_within_one_memory_has_half_its_rate_because_it_reads_and_writes_there(name):
+    model = models.load(name)
+    memories = {"gpu:0": model.gpu[0].memory_gbps.v, "numa:0": model.numa[0].dram_gbps.v}
+    for place, gbps in memories.items():
+        kind = "device" if place == "gpu:0" else "pinned"
+        within = [path_limit(model, place, place, kind, kind, "ce", both).gbps for both in (False, True)]
+        assert within == [gbps / 2, gbps / 4], place  # bidirectional: two flows share the memory
+
+
+def test_a_copy_out_of_a_memory_only_reads_there():
+    """Links wider than the memory leave the memory as the peak."""
+    text = models.bundled()["h200x2"].read_text()
+    slow = re.sub(r"memory_gbps = \{ v = [0-9.]+", "memory_gbps = { v = 7", text)
+    assert slow != text
+    model = models.parse(slow, "slow.toml")
+    assert path_limit(model, "gpu:0", "gpu:1", "device", "device", "ce").gbps == 7
+    assert path_limit(model, "gpu:0", "gpu:0", "device", "device", "ce").gbps == 3.5

@@ -49,6 +49,15 @@ def test_six_or_more_rounds_use_order_statistics_and_late_looks_a_higher_level()
     assert late == median_interval(values, 0.98) and late.level >= 0.98 > median_interval(values).level
 
 
+@pytest.mark.parametrize(("rounds", "level"), [(6, 0.95), (12, 0.95), (22, 0.98), (36, 0.98)])
+def test_intervals_of_later_looks_have_a_higher_level_because_every_look_may_end_the_sampling(rounds, level) -> None:
+    found = rounds_interval([1.0 + n / 1000 for n in range(rounds)], 0.01)
+    assert found is not None and found.level >= level
+    # The narrowest such interval: one rank further inside, the level is missed.
+    inside = median_interval(range(rounds), level)
+    assert inside is not None and found.low == 1.0 + inside.low / 1000
+
+
 def test_the_expected_width_after_more_rounds_interpolates_order_statistics() -> None:
     """After 12 rounds the ends are the third and the tenth value: the 2.8th and 9.2nd of eleven."""
     eleven = [1 + at / 1000 for at in range(-5, 6)]

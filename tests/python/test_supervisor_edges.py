@@ -1,6 +1,7 @@
 """The supervisor in difficult cases: budgets across a resume, monitoring, order of points."""
 
 import itertools
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -190,6 +191,28 @@ def test_the_monitor_is_asked_about_each_block_separately(tmp_path, monkeypatch)
     monkeypatch.setattr("linkscope.run.session.monitor_for", lambda gpus: RecordingMonitor())
     measured(target(modelled=False), plan(ONE, LARGE), tmp_path / "a.jsonl")
     assert len(requests) == 12 and requests == sorted(set(requests))
+
+
+def test_throttling_that_the_monitor_saw_during_a_round_sets_the_round_apart(tmp_path, monkeypatch) -> None:
+    """The GPU is hot only while the worker runs the first round, and cool again when the monitor is asked."""
+    hot: list[float] = []
+    run = Worker.run
+
+    def heating(worker: Worker, *arguments, **more):
+        if not hot:
+            hot.append(time.monotonic())
+        return run(worker, *arguments, **more)
+
+    class Watching:
+        def guards(self, places, since):
+            return {"throttled": ["hw_thermal"]} if any(at >= since for at in hot) else {}
+
+        def stop(self) -> None: ...
+
+    monkeypatch.setattr(Worker, "run", heating)
+    monkeypatch.setattr("linkscope.run.session.monitor_for", lambda gpus: Watching())
+    found = measured(target(modelled=False), plan(ONE), tmp_path / "a.jsonl").points[ONE]
+    assert [one["round"] for one in found.guards["throttled_rounds"]] == [0]
 
 
 def test_on_hardware_a_round_costs_its_wall_time_and_both_gpus_of_a_copy_are_monitored(tmp_path, monkeypatch) -> None:

@@ -13,6 +13,7 @@ namespace {
 // them.
 constexpr double alike = 1.02;
 constexpr Seconds noise{20e-9};
+constexpr std::array<u64, 2> sizes{4 << 10, 64 << 10};
 constexpr std::size_t to_know = 8, most = 16;  // if three of five are expensive, one run of sixty sees no cheap one
 
 /// Owns memory of the current context's GPU.
@@ -68,17 +69,26 @@ std::vector<std::vector<Seconds>> make_contexts_alike(const std::vector<ContextM
   return costs;
 }
 
-Seconds operation_cost(const Driver& driver, Device& device) {
+Seconds mean_cost(const TimeBatch& time) {
   constexpr unsigned few = 32, many = 192;
-  constexpr std::array<u64, 2> sizes{4 << 10, 64 << 10};
   constexpr std::size_t streams = 3;
+  Seconds all{0};
+  for (std::size_t stream = 0; stream < streams; ++stream) {
+    (void)time(stream, sizes.back(), few);  // the first copies of a stream take longer, and clocks rise
+    for (const u64 bytes : sizes) all += (time(stream, bytes, many) - time(stream, bytes, few)) / (many - few);
+  }
+  return std::max(all / (streams * sizes.size()), noise);
+}
+
+Seconds operation_cost(const Driver& driver, Device& device) {
   constexpr Seconds patience{0.1};
   constexpr int tries = 3;  // of a batch that the host took too long to queue
   device.use();
   const Gate gate{driver, device};
   const Event enter{driver}, exit{driver};
   const Room room{driver, 2 * sizes.back()};
-  const auto batch = [&](const Stream& stream, u64 bytes, unsigned count) {
+  return mean_cost([&](std::size_t stream_number, u64 bytes, unsigned count) {
+    const Stream& stream = device.stream(stream_number);
     for (int number = 0; number < tries; ++number) {
       {
         const GateKeeper keeper{gate, HeldBy::kernel, patience};
@@ -96,14 +106,7 @@ Seconds operation_cost(const Driver& driver, Device& device) {
     }
     throw Error{ErrorKind::timeout, "the host did not finish queueing copies before the gate's time-out of " +
                                         std::to_string(patience.count()) + " s"};
-  };
-  Seconds all{0};
-  for (std::size_t number = 0; number < streams; ++number) {
-    const auto& stream = device.stream(number);
-    batch(stream, sizes.back(), few);  // the first copies of a stream take longer, and clocks rise
-    for (const u64 bytes : sizes) all += (batch(stream, bytes, many) - batch(stream, bytes, few)) / (many - few);
-  }
-  return std::max(all / (streams * sizes.size()), noise);
+  });
 }
 
 }  // namespace linkscope

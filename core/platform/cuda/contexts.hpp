@@ -28,8 +28,14 @@ struct ContextMaker {
 /// the costs of all contexts by GPU; the last is kept. A GPU on which one failed makes no more and is left out.
 [[nodiscard]] std::vector<std::vector<Seconds>> make_contexts_alike(const std::vector<ContextMaker>&, Floors);
 
-/// The cost of a small copy within the GPU in a queue: the mean of two sizes on three streams, since streams of one
-/// context differ by 2 %.
+/// The time of a batch of `count` copies of `bytes` on one of a context's streams.
+using TimeBatch = std::function<Seconds(std::size_t stream, u64 bytes, unsigned count)>;
+
+/// The cost of one copy, from batches of two lengths, so that the fixed cost of a batch cancels: the mean of two sizes on
+/// three streams, since streams of one context differ by 2 %.
+[[nodiscard]] Seconds mean_cost(const TimeBatch&);
+
+/// mean_cost() of copies within the GPU that wait behind a gate.
 [[nodiscard]] Seconds operation_cost(const Driver&, Device&);
 
 }  // namespace linkscope

@@ -4,7 +4,8 @@
   linkscope selftest --here             only the checks of this machine
   linkscope selftest --only enqueue     one row; repeatable
 
-Exit code 0: every row holds. Exit code 1: a row does not hold; its name is printed.
+Exit code 0: no row fails. Exit code 1: a row fails; its name is printed. A row that other programs disturb is
+inconclusive, which is no failure.
 """
 
 import argparse
@@ -30,7 +31,7 @@ SUMMARY = "test that linkscope measures correctly"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `selftest`."""
     add = parser.add_argument
-    add("--here", action="store_true", help="only the checks of this machine: clocks, cache flush, pages, peers")
+    add("--here", action="store_true", help="only the checks of this machine: clocks, caches, pages, peers, GPUs")
     add("--only", metavar="GLOB", action="append", help="only rows whose name matches; repeatable")
     add("--jobs", metavar="N", help="concurrent rows (default: CPUs plus one, at most four)")
     add("--json", action="store_true", help="print JSON")
@@ -54,15 +55,21 @@ def main(arguments: argparse.Namespace) -> int:
         verdicts.append(verdict)
         if not arguments.json:
             print(_line(verdict), flush=True)
-    failing = [verdict.row for verdict in verdicts if not verdict.holds]
+    failing = [verdict.row for verdict in verdicts if verdict.fails]
+    inconclusive = [verdict.row for verdict in verdicts if not verdict.conclusive]
     seconds = round(time.monotonic() - started, 1)
     if arguments.json:
         import msgspec
 
         rows = msgspec.to_builtins(verdicts)
-        print(json.dumps({"holds": not failing, "failing": failing, "seconds": seconds, "rows": rows}, indent=1))
+        lists = {"failing": failing, "inconclusive": inconclusive}
+        print(json.dumps({"holds": not failing, **lists, "seconds": seconds, "rows": rows}, indent=1))
     else:
-        print(f"{len(verdicts) - len(failing)} of {len(verdicts)} rows hold, in {seconds:.0f} s")
+        unclear = f", {len(inconclusive)} inconclusive" if inconclusive else ""
+        holding = sum(verdict.holds for verdict in verdicts)
+        print(f"{holding} of {len(verdicts)} rows hold{unclear}, in {seconds:.0f} s")
+    if inconclusive:
+        print(f"linkscope: selftest: inconclusive on this busy machine: {', '.join(inconclusive)}", file=sys.stderr)
     if failing:
         print(f"linkscope: selftest: does not hold: {', '.join(failing)}", file=sys.stderr)
     return SOMETHING_FAILED if failing else FINE
@@ -80,6 +87,6 @@ def _jobs(text: str | None) -> int:
 
 def _line(verdict: "Verdict") -> str:
     """Three lines for a row: its name and result, the planted truth, what was found."""
-    holds = "holds" if verdict.holds else "DOES NOT HOLD"
+    holds = "DOES NOT HOLD" if verdict.fails else "holds" if verdict.holds else "INCONCLUSIVE"
     head = f"{verdict.row:<20} {holds}  ({verdict.seconds:.1f} s)"
     return f"{head}\n    planted  {verdict.planted}\n    found    {verdict.found}"

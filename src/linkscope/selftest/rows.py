@@ -9,15 +9,39 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from linkscope.errors import UserError
+from linkscope.stats import median
+
+_AGREE = 0.1  # repeats agree if half of them are at most this fraction above the fastest
 
 
 @dataclass(frozen=True)
 class Finding:
-    """The planted truth and the finding, as text with units."""
+    """The planted truth and the finding, as text with units.
+
+    `conclusive` False: other programs disturbed the row so much that it shows neither.
+    """
 
     planted: str
     found: str
     holds: bool
+    conclusive: bool = True
+
+
+def judged(planted: str, found: str, holds: bool, *repeats: Sequence[float]) -> Finding:
+    """The finding of a row that compares times. `repeats`: repeated times of each compared quantity.
+
+    A row that does not hold is inconclusive if the repeats disagree: noise of a busy machine can hide any truth, and
+    an error of the measuring path repeats.
+    """
+    apart = max((median(times) / min(times) - 1 for times in repeats if min(times) > 0), default=0.0)
+    if holds or apart <= _AGREE:
+        return Finding(planted, found, holds)
+    return inconclusive(planted, f"{found}; half of the repeats are {apart:.0%} or more above the fastest")
+
+
+def inconclusive(planted: str, found: str) -> Finding:
+    """The finding of a row that other programs disturbed."""
+    return Finding(planted, f"{found}: run this row again on an idle machine", holds=False, conclusive=False)
 
 
 @dataclass(frozen=True)
@@ -37,7 +61,13 @@ class Verdict:
     planted: str
     found: str
     holds: bool
+    conclusive: bool
     seconds: float
+
+    @property
+    def fails(self) -> bool:
+        """Whether the row shows an error."""
+        return self.conclusive and not self.holds
 
 
 def carry_out(rows: Sequence[Row], jobs: int = 1) -> Iterator[Verdict]:
@@ -66,4 +96,5 @@ def _carried_out(row: Row) -> Verdict:
             raise
         except Exception as problem:  # any error in the measuring path is a row that does not hold
             finding = Finding("what this row plants", f"{type(problem).__name__}: {problem}", False)
-    return Verdict(row.name, finding.planted, finding.found, finding.holds, round(time.monotonic() - started, 3))
+    seconds = round(time.monotonic() - started, 3)
+    return Verdict(row.name, finding.planted, finding.found, finding.holds, finding.conclusive, seconds)

@@ -1,0 +1,98 @@
+"""Each answer of the worker belongs to its own request, and each request has one deadline."""
+
+import sys
+
+import pytest
+
+from fakes import FAKE_WORKER, H2D, facts
+from linkscope.plan import case_of
+from linkscope.run.worker import RunRequest, Worker, WorkerGone
+from linkscope.runfile import PointId
+
+START_S, EACH_S = 1e-6, 2e-6
+SLOW_PATH = {"numa:0->gpu:0": 1e9, "numa:0->gpu:1": 1e15}
+KIB = 1 << 10
+
+
+@pytest.fixture
+def worker():
+    started = Worker(FAKE_WORKER)
+    started.open({"machine": {"fake": {"start_s": START_S, "each_s": EACH_S, "rates": SLOW_PATH}}})
+    yield started
+    started.kill()
+
+
+def case(gpu: int = 1):
+    return case_of(PointId.parse(H2D.format(KIB, "false", "batched").replace("gpu:0", f"gpu:{gpu}")), facts())
+
+
+def seconds(trace) -> list[float]:
+    return [trace.seconds(sample, at, 0) for sample in range(trace.samples) for at in range(trace.batches)]
+
+
+def cost(count: int) -> float:
+    return START_S + count * EACH_S
+
+
+SENT = RunRequest(1, [[0], [4]], verify=False)
+
+
+def test_a_run_sent_with_its_prepare_answers_the_same_run(worker) -> None:
+    worker.prepare(case(), "key#0", then=SENT)
+    assert seconds(worker.run(1, [[0], [4]], verify=False)) == pytest.approx([cost(0), cost(4)])
+    assert seconds(worker.run(1, [[0], [9]], verify=False)) == pytest.approx([cost(0), cost(9)])
+
+
+def test_a_run_sent_ahead_never_answers_a_run_with_other_batches(worker) -> None:
+    worker.prepare(case(), "key#0", then=SENT)
+    assert seconds(worker.run(1, [[0], [8]], verify=False)) == pytest.approx([cost(0), cost(8)])
+
+
+def test_a_run_sent_ahead_without_verification_never_answers_a_verified_run(worker) -> None:
+    worker.prepare(case(), "key#0", then=SENT)
+    assert worker.run(1, [[0], [4]], verify=True).verdict is not None
+    worker.prepare(case(), "key#1", then=SENT._replace(verify=True))
+    assert worker.run(1, [[0], [4]], verify=False).verdict is None
+
+
+def test_a_run_sent_ahead_for_one_program_never_answers_the_same_run_of_another(worker) -> None:
+    worker.prepare(case(gpu=0), "slow#0", then=SENT)
+    worker.prepare(case(gpu=1), "fast#0", then=SENT)
+    assert seconds(worker.run(1, [[0], [4]], verify=False)) == pytest.approx([cost(0), cost(4)])
+    worker.prepare(case(gpu=0), "slow#1", then=SENT)
+    worker.prepare(case(gpu=1), "fast#1")
+    assert seconds(worker.run(1, [[0], [4]], verify=False)) == pytest.approx([cost(0), cost(4)])
+
+
+# Reads a request, then writes one byte every 20 ms; `{}` is the text before the answer's last bytes.
+TRICKLE = """
+import sys, time
+sys.stdin.readline()
+out = sys.stdout.buffer
+out.write(b'{head}')
+for _ in range({bytes}):
+    out.write(b'{byte}')
+    out.flush()
+    time.sleep(0.02)
+out.write(b'{tail}')
+out.flush()
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"head": "", "bytes": 100, "byte": " ", "tail": '{"ok": true}\\n'},
+        {"head": '{"ok": true, "doubles": 13}\\n', "bytes": 104, "byte": "0", "tail": ""},
+    ],
+    ids=["line", "doubles"],
+)
+def test_an_answer_that_arrives_byte_by_byte_still_misses_its_deadline(parts) -> None:
+    """The whole answer takes 2 s or more, and its deadline is 0.4 s. Each byte arrives well within 0.4 s."""
+    script = TRICKLE
+    for name, value in parts.items():
+        script = script.replace("{" + name + "}", str(value))
+    worker = Worker([sys.executable, "-c", script])
+    with pytest.raises(WorkerGone, match=r"no answer within 0\.4 s; the worker was killed"):
+        worker.prepare({}, "key#0", limit_s=0.4)
