@@ -124,7 +124,7 @@ def half_width_of(noise: Noise, known: Scatter | None, rounds: int, level: float
 
 
 def spread_quantile(weights: Array, scale: float, level: float) -> float:
-    """Half of the interval of a mixture of normal values, by bisection. `scale` times a variance of the grid is theirs."""
+    """Half of the interval of a mixture of normal values with variances `scale` times those of the grid."""
     used = weights > 1e-12
     weights, errors = weights[used], SIGMAS[used] * math.sqrt(scale)
     low, high = 0.0, 40.0 * float(errors[-1])
