@@ -142,6 +142,13 @@ TEST_CASE("verification finds a CPU pointer chase with one step too few or too m
   }
 }
 
+TEST_CASE("the time-out of the gate follows the longest batch of all actors") {
+  const Chase chase{"2MiB", "cold"};
+  chase.inside().expected_loop = Seconds{0.1};
+  for (const auto& batch : {std::vector<u32>{1, 50}, std::vector<u32>{50, 1}})
+    CHECK(gate_timeout(chase.inside(), batch).count() == doctest::Approx(2.0 + 5 * 50 * 0.1));
+}
+
 TEST_CASE(
     "a cold CPU copy flushes the slices of its batch, and no others, in source and destination before every sample") {
   for (const auto& [src_memory, dst_memory] :
