@@ -56,6 +56,14 @@ TEST_CASE("an expensive last context is made again if an earlier context was che
   CHECK(made[0].back().count() == cheap);
 }
 
+TEST_CASE("the cheapest of a GPU's own contexts is its minimum, also if it was not the first") {
+  const auto made = make_contexts_alike(
+      {gpu_of({expensive, cheap, expensive, expensive, expensive, expensive, expensive, expensive, expensive, cheap})},
+      {});
+  CHECK(made[0].size() == 10);
+  CHECK(made[0].back().count() == cheap);
+}
+
 TEST_CASE("a GPU whose contexts all exceed the known minimum keeps its eighth context") {
   const auto made = make_contexts_alike({gpu_of({2 * expensive})}, {{"H200", Seconds{cheap}}});
   CHECK(made[0].size() == 8);

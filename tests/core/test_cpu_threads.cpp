@@ -143,6 +143,13 @@ TEST_CASE("verification finds a CPU pointer chase with one step too few or too m
   }
 }
 
+TEST_CASE("the time-out of the gate follows the longest batch of all actors") {
+  const Chase chase{"2MiB", "cold"};
+  chase.inside().expected_loop = Seconds{0.1};
+  for (const auto& batch : {std::vector<u32>{1, 50}, std::vector<u32>{50, 1}})
+    CHECK(gate_timeout(chase.inside(), batch).count() == doctest::Approx(2.0 + 5 * 50 * 0.1));
+}
+
 TEST_CASE(
     "a cold CPU copy flushes the slices of its batch, and no others, in source and destination before every sample") {
   for (const auto& [src_memory, dst_memory] :
@@ -158,12 +165,15 @@ TEST_CASE(
     const auto platform = make_cuda();
     const auto session = platform->prepare(build_program(c), "key#0");
     if (3 * last_level_cache_bytes() <= c.footprint_bytes) continue;
-    flushed.clear();
-    (void)platform->run(*session, {8, {{4}}, false});  // 8 samples x 4 of 16 slices
-    u64 bytes = 0;
-    for (const auto& range : flushed) bytes += range.bytes;
-    CHECK(bytes == 2 * 2 * c.footprint_bytes);
-    for (const auto* buffer : static_cast<CudaSession&>(*session).buffers)
-      CHECK(flushes_of_a_line(buffer->host(), c.footprint_bytes) == std::pair<u64, u64>{2, 2});
+    for (const u32 batch : {4u, 6u}) {  // of 16 slices; a batch of 6 begins again at the first slice
+      flushed.clear();
+      (void)platform->run(*session, {8, {{batch}}, false});
+      const u64 times = 8 * batch / 16;
+      u64 bytes = 0;
+      for (const auto& range : flushed) bytes += range.bytes;
+      CHECK(bytes == 2 * times * c.footprint_bytes);
+      for (const auto* buffer : static_cast<CudaSession&>(*session).buffers)
+        CHECK(flushes_of_a_line(buffer->host(), c.footprint_bytes) == std::pair<u64, u64>{times, times});
+    }
   }
 }

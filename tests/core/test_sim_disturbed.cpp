@@ -180,6 +180,14 @@ TEST_CASE("verification finds copies between GPUs that end in time but deliver t
   CHECK_FALSE(sim->run(*session, {1, {{0}}, true}).verdict->checked_bytes == 0);
 }
 
+TEST_CASE("verification starts afresh: late bytes of earlier samples do not arrive after it") {
+  const auto sim = make_sim(with_fault({{"kind", "lie"}, {"match", "k#0"}, {"samples", 1}}), 1);
+  const auto session = sim->prepare(large("gpu:0", "gpu:1"), "k#0");
+  (void)sim->run(*session, {1, {{4}}, false});
+  // Neither the four slices of that sample nor those of this one are there.
+  CHECK(sim->run(*session, {1, {{4}}, true}).verdict->wrong_bytes == 2 * 4 * 16_MiB);
+}
+
 TEST_CASE("pageable copies peak at sizes that fit the hot CPU cache, and have no peak if it is flushed (CS-38)") {
   auto machine = toy();
   machine["numa"][0]["llc_mib"] = 8;

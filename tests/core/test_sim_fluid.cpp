@@ -80,6 +80,17 @@ TEST_CASE("a flow's own cap holds from its start") {
   CHECK(fluid.next_end() == doctest::Approx(10));
 }
 
+TEST_CASE("cached rates belong to the caps of their flows") {
+  const Path path{{{0, 1}}, never, 0, {}};
+  Fluid fluid{{1e6}};
+  for (int cap = 1; cap <= 1000; ++cap) {  // more than the cache holds
+    fluid.rewind();
+    fluid.start(0, path, 8, cap, 0);
+    CHECK(fluid.next_end() == doctest::Approx(8.0 / cap));
+    fluid.finish();
+  }
+}
+
 TEST_CASE("cached rates are reused for the same flows, but not after a change of capacity") {
   const Path fast{{{0, 1}}, never, 0, {}}, slow{{{0, 1}, {1, 1}}, never, 0, {}};
   Fluid fluid{{10, 2}};

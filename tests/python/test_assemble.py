@@ -151,6 +151,11 @@ def test_overhead_covers_all_rounds_and_device_time_also_throttled_ones() -> Non
     assert found.median_s == 2e-6 and len(found.flows[0].round_medians_s) == 6
 
 
+def test_every_round_has_the_same_weight_whatever_its_number_of_samples() -> None:
+    rounds = [round_of(number, [2e-6] * 4) for number in range(5)] + [round_of(5, [9e-6] * 100)]
+    assert assembler().point(ONE, rounds).median_s == 2e-6
+
+
 def test_rounds_with_different_timings_list_all_of_them() -> None:
     rounds = [round_of(n, [2e-6], timing="host" if n == 4 else "gate+slope") for n in range(6)]
     assert assembler().point(ONE, rounds).guards["timings"] == ["gate+slope", "host"]

@@ -66,6 +66,15 @@ def test_packing_and_unpacking_run_on_their_own_gpu(worker, tmp_path):
     assert buses.count(buses[0]) == buses.count(buses[1]) == len(buses) // 2
 
 
+def test_each_of_two_gpus_waits_for_the_other_in_every_halo_exchange(worker, tmp_path):
+    """Unpacking waits for the copy, and the end of the timed work for the unpacking."""
+    calls = tmp_path / "calls"
+    pipe, _ = opened(worker, CUDA_CALLS=calls)
+    works(pipe, PACKED["halo in x, packed, to a peer"])
+    waits = sum(line.startswith("cuStreamWaitEvent ") for line in calls.read_text().splitlines())
+    assert waits == 2 * (1 + 16 + 2 * (1 + 8 + 16))
+
+
 @pytest.mark.parametrize("fault", ["CUDA_CORRUPT", "CUDA_SKIP"])
 @pytest.mark.parametrize("name", IN_ROWS)
 def test_a_wrong_byte_within_rows_is_found(worker, name, fault):

@@ -47,6 +47,12 @@ def test_deviations_match_those_of_repeated_measurements() -> None:
     assert np.std(found, axis=0) == pytest.approx(np.median(estimated, axis=0), rel=0.3)
 
 
+def test_residuals_beyond_their_own_deviations_widen_the_deviations_of_the_parameters() -> None:
+    sides = np.where(np.arange(20) % 2, 1.0, -1.0)
+    expected, larger = (fit(lambda x, size=size: x[0] + size * sides, np.zeros(1)).deviation[0] for size in (0.5, 3.0))
+    assert expected == pytest.approx(1 / np.sqrt(20), rel=0.02) and larger > 2 * expected
+
+
 def test_undetermined_parameters_keep_their_start_and_are_uncertain() -> None:
     fitted = fit(lambda x: (x[:1] + x[1:2] - 1.0) / 0.01, np.zeros(2))
     assert fitted.x.sum() == pytest.approx(1.0, abs=1e-3) and fitted.x[0] == pytest.approx(fitted.x[1], abs=1e-3)

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from linkscope.cli.main import main
+from linkscope.cli.target import check_writable
+from linkscope.errors import UserError
 
 RUN = '{"record":"run","schema":1,"modelled":false}\n'
 SOURCE = str(Path(__file__).parents[1] / "golden" / "run-h200x1.jsonl")
@@ -70,3 +72,28 @@ def test_model_prints_the_machine_file_alone_and_its_progress_on_standard_error(
     assert main(["model", str(results / "h200x1-quick.jsonl.gz"), "-o", "-"]) == 0
     out, err = capfd.readouterr()
     assert "machine" in tomllib.loads(out) and err.startswith("linkscope: fitting ")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        gzip.compress(RUN.encode())[:12],
+        b"\x1f\x8bno gzip",
+        gzip.compress(b"")[:10] + b"\xff" * 20,
+        b"\x1f",
+    ],
+    ids=["truncated", "another header", "damaged content", "one byte"],
+)
+def test_a_file_that_only_begins_like_gzip_may_be_replaced(content: bytes, tmp_path: Path) -> None:
+    target = tmp_path / "old.html"
+    target.write_bytes(content)
+    check_writable(target, runs=[])
+    assert target.read_bytes() == content
+
+
+def test_a_run_that_a_command_reads_is_never_replaced_not_even_under_another_name(tmp_path: Path) -> None:
+    run, link = tmp_path / "a.jsonl", tmp_path / "page.html"
+    run.write_text(RUN)
+    link.symlink_to(run)
+    with pytest.raises(UserError, match="this is a run file that the command reads"):
+        check_writable(link, runs=[run], force=True)

@@ -5,6 +5,8 @@ import json
 import pytest
 
 from linkscope.cli.main import main
+from linkscope.run.answers import Trace
+from linkscope.run.steady import _concurrent_s
 from test_sim_machines import pytestmark
 
 __all__ = ["pytestmark"]
@@ -44,6 +46,20 @@ def test_concurrent_transfers_share_their_links(capsys) -> None:
     assert rates(capsys, *to_all, "--bidirectional") == pytest.approx([188 / 8] * 8, rel=0.01)
     apart = ["--src", "numa:0", "--dst", "gpu:0", "--with", "gpu:1 -> gpu:2"]
     assert rates(capsys, *apart) == pytest.approx([55.5, 390], rel=0.01)
+
+
+def test_a_flow_is_predicted_while_all_others_run() -> None:
+    """The first flow takes 4 s an operation while the second runs, else 1 s. The third runs in any case."""
+
+    class Together:
+        def run(self, samples, batches, *, verify):
+            stamps = []
+            for first, second, third in batches:
+                alone = max(0.0, first - second / 4)
+                stamps += [0.0, (first - alone) * 4 + alone, 0.0, float(second), 0.0, 1e6 * third]
+            return Trace(1, len(batches), 3, "virtual", stamps=stamps)
+
+    assert _concurrent_s(Together(), [1.0, 1.0, 1.0], 0) == pytest.approx(4.0)  # type: ignore[arg-type]
 
 
 def test_a_small_transfer_is_predicted_together_with_a_large_one(capsys) -> None:

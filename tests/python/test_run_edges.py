@@ -10,12 +10,12 @@ import pytest
 from msgspec import structs
 
 from fakes import FAKE_WORKER, H2D, facts, measured, no_worker_opens_after, plan, round_record, target
-from linkscope.plan import Inheritance
+from linkscope.plan import Inheritance, case_of
 from linkscope.plan.classes import PathClass
 from linkscope.run.answers import Prepared, Trace
 from linkscope.run.sampler import Sampler, Task
 from linkscope.run.states import State
-from linkscope.run.worker import RequestFailed, Worker, WorkerGone
+from linkscope.run.worker import RequestFailed, RunRequest, Worker, WorkerGone
 from linkscope.run.workers import Workers, twice
 from linkscope.runfile import Point, PointId, RoundFlow, read_run
 from test_assemble import BOTH, ONE, assembler, round_of
@@ -164,6 +164,19 @@ def test_an_answer_to_another_request_fails_the_point() -> None:
 
     with pytest.raises(RequestFailed, match="other samples than requested"):
         of_timed(Deaf())
+
+
+def test_the_answer_to_a_run_that_nobody_waits_for_is_not_taken_for_the_next_answer() -> None:
+    """A run that was sent with the preparation of a point remains if that point is given up."""
+    worker = Worker(FAKE_WORKER)
+    try:
+        worker.open(target().open_request)
+        case = case_of(PointId.parse(ONE), facts())
+        assert worker.prepare(case, "first", then=RunRequest(1, [[1]], verify=False)).supported
+        assert worker.prepare(case, "second").supported
+        assert worker.run(2, [[1], [2]], verify=False).samples == 2
+    finally:
+        worker.kill()
 
 
 class Ticking(Restless):

@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fakes import flow, header, point, round_record
@@ -142,6 +142,27 @@ def test_resuming_removes_the_truncated_line(run_path, cut: int) -> None:
     assert [found.id for found in run.points] == IDS and run.points[0].reason == "again"
 
 
+def test_resuming_removes_a_truncated_line_that_is_longer_than_the_next_record(run_path) -> None:
+    with open(run_path, "ab") as file:
+        file.write(b'{"record":"round","id":"' + b"x" * 100_000)
+    with RunWriter.go_on(read_run(run_path), Resume(started="later", tool={}, points_done=3)):
+        pass
+    run = read_run(run_path)
+    assert run.warnings == [] and len(run.resumes) == 1
+
+
+def test_records_reach_the_disk_every_two_seconds_and_at_the_end(tmp_path, monkeypatch) -> None:
+    path, now, synced = tmp_path / "a.jsonl", [0.0], []
+    monkeypatch.setattr("linkscope.runfile.writer.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("linkscope.runfile.writer.os.fsync", lambda file: synced.append(path.stat().st_size))
+    with RunWriter.create(path, header()) as writer:
+        for seconds in (1.0, 2.5, 3.0):
+            now[0] = seconds
+            writer.write(point(IDS[0]))
+        assert len(synced) == 1
+    assert len(synced) == 2 and synced[-1] == path.stat().st_size
+
+
 def test_the_time_of_a_resumed_run_is_the_sum_of_its_sessions(run_path) -> None:
     sessions = [(60.0, {"cpu_steal": 0.02, "gpu:0": {"pcie_replays": 2}}), (20.0, {"cpu_steal": 0.06}), (10.0, {})]
     for seconds, gained in sessions:
@@ -173,6 +194,7 @@ names = st.text("abcdefgh_", min_size=1, max_size=6)
 
 
 @given(names, places, places, st.integers(0, 1 << 40), st.dictionaries(names, st.text(min_size=1), max_size=3))
+@example("a", "gpu:0", "gpu:1", 8, {"first": "?a&b=c%26>d,e/f", "second": "&"})
 def test_ids_parse_to_the_parts_that_they_were_built_from(name, src, dst, size, params) -> None:
     built = PointId(name, "ce", src, "pinned", dst, "device", size, tuple(sorted(params.items())))
     assert PointId.parse(str(built)) == built

@@ -525,3 +525,43 @@ def test_requests_for_cheap_scattered_samples_double(monkeypatch) -> None:
 
     found = Sampler(Scattering(lambda count: 0.0, "gate"), plan(str(id)), facts()).measure(Task(id, 0))
     assert len(found.flows[0].samples_s) == MANY_SAMPLES and len(requests) <= 8
+
+
+class Trembling(Restless):
+    """Two flows by the host's clock with 0.1 us an operation, in the first 5 ns less or more from sample to sample."""
+
+    def run(self, samples, batches, *, verify, limit_s):
+        stamps = []
+        for _ in range(samples):
+            self.calls += 1
+            for first, second in batches:
+                stamps += [0.0, first * (0.1e-6 + (-1, 0, 1)[self.calls % 3] * 5e-9), 0.0, second * 0.1e-6]
+        return Trace(samples, len(batches), 2, "host", stamps=stamps)
+
+    def prepare(self, case, key, limit_s, then=None):
+        return Joint(None).prepare(case, key, limit_s)
+
+
+def test_the_tick_of_the_clock_is_divided_by_the_operations_of_the_shortest_flow(monkeypatch) -> None:
+    """One operation of the first flow beside 100 of the second: the samples differ by far less than a tick."""
+    monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", 0.0)
+    record = measured(Trembling(), 8, "true", earlier([1, 100], 1e-7, 1e-7))
+    assert len(record.flows[0].samples_s) == 4
+
+
+def test_slopes_that_differ_by_less_than_their_noise_do_not_count_as_a_nonlinear_cost() -> None:
+    """Batches of L, 2L and 4L: the second slope is 10 % above the first, and each slope varies by 10 %."""
+
+    class Scattered(Restless):
+        def run(self, samples, batches, *, verify, limit_s):
+            stamps = []
+            for at in range(samples):
+                times, vary = [batch[0] * 2e-6 for batch in batches], (-0.1, 0.0, 0.1)[at % 3]
+                if len(batches) == 3:
+                    first, second = 2e-6 * (1 + vary), 2.2e-6 * (1 + vary)
+                    times[1] = times[0] + (batches[1][0] - batches[0][0]) * first
+                    times[2] = times[1] + (batches[2][0] - batches[1][0]) * second
+                stamps += [stamp for time in times for stamp in (0.0, time)]
+            return Trace(samples, len(batches), 1, "gate", stamps=stamps)
+
+    assert "nonlinear" not in measured(Scattered(), 8, "false").guards
