@@ -209,7 +209,9 @@ def test_unmeasured_habits_point_to_suite_full_unless_it_was_measured(tmp_path, 
     path.write_bytes(b"".join(msgspec.json.encode(record) + b"\n" for record in (made.header, *made.points, made.end)))
     assert main(["advise", str(path)]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert "this run measured only one of the two practices" in text and ("suite full measures both" in text) is sent_there
+    assert (
+        "this run measured only one of the two practices" in text and ("suite full measures both" in text) is sent_there
+    )
 
 
 def test_one_transfer_on_the_command_line(tmp_path, capsys):
