@@ -221,9 +221,9 @@ def test_the_contexts_option_reaches_the_plan(monkeypatch, words: list[str], ali
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--contexts", "some"], "there are alike and any"),
-        (["--contexts", ""], "without a value"),
-        (["--contexts", "alike", "--rule", "nvbandwidth"], "nvbandwidth takes contexts as they come"),
+        (["--contexts", "some"], "choose alike or any"),
+        (["--contexts", ""], "has an empty value"),
+        (["--contexts", "alike", "--rule", "nvbandwidth"], "nvbandwidth uses any contexts"),
         (["--contexts", "any", "--resume", "x.jsonl"], "leave out --contexts"),
         (["--contexts", "alike"], "h200x1 is a model, which has no contexts"),
     ],

@@ -49,7 +49,7 @@ LISTED = {
         "link[0].wake_after_us",
         "or take wake_us away",
     ),
-    "asleep in no time": (
+    "cannot put a part to sleep": (
         GOOD.replace(
             "memory_gib = 16",
             'memory_gib = 16\nwake_us = { v = 5, from = "assumed", why = "a test" }\n'

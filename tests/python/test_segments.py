@@ -115,9 +115,9 @@ def test_there_is_no_prediction_outside_the_measured_sizes() -> None:
 
 
 def test_a_curve_without_points_is_an_error_of_the_caller() -> None:
-    with pytest.raises(ValueError, match="a time and its deviation"):
+    with pytest.raises(ValueError, match="a time and a deviation for each size"):
         costs([], [], [])
-    with pytest.raises(ValueError, match="a time and its deviation"):
+    with pytest.raises(ValueError, match="a time and a deviation for each size"):
         costs([8, 16], [1e-6], [0.01])
 
 
