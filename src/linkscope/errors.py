@@ -8,6 +8,7 @@ SOMETHING_FAILED = 1
 WRONG_USAGE = 2
 NOT_HERE = 3
 STOPPED_EARLY = 4
+INCONCLUSIVE = 5  # neither passed nor failed
 
 
 class UserError(Exception):

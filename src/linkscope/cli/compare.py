@@ -1,24 +1,27 @@
-"""Compare runs: which paths became slower or faster, stayed the same, or are undecided.
+"""Compare runs: which paths became slower or faster, and which changes would have been seen.
 
 linkscope compare before.jsonl after.jsonl
-linkscope compare before.jsonl after.jsonl --margin 5% -o changes.svg
+linkscope compare before.jsonl after.jsonl --only 'd2d/*' --margin 1% -o changes.svg
+linkscope compare a1.jsonl a2.jsonl --after b1.jsonl b2.jsonl     several runs before and after
 linkscope compare monday.jsonl tuesday.jsonl wednesday.jsonl      also the run since which a path changed, and drifts
-linkscope compare before.jsonl after.jsonl --json
+linkscope compare before.jsonl after.jsonl --fail-on inconclusive
 
-The output begins with differences in machine, environment and plan. A point is the same if the interval of the ratio of
-its times lies within the margin, and slower or faster if it lies beyond. The intervals are simultaneous at 95 %. Exit
-code 1: a path became slower, or failed newly.
+The answer comes first, then the points by group, the changed paths, and what else differs. A comparison of two runs
+without a change shows any change with a probability of at most 1 %. A point is equivalent when the 95 % interval of its
+ratio lies inside the margin. Exit codes: 1 a path became slower, or failed that had not failed before (--fail-on); 5
+with `--fail-on inconclusive`: some points are neither changed nor equivalent.
 """
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from linkscope.cli.runs import read
 from linkscope.cli.screen import columns, filled
 from linkscope.cli.target import STANDARD_OUTPUT, add_force, check_writable, write
-from linkscope.errors import FINE, SOMETHING_FAILED, UserError
+from linkscope.errors import FINE, INCONCLUSIVE, SOMETHING_FAILED, UserError
 from linkscope.units import format_fraction, parse_percent
 
 if TYPE_CHECKING:
@@ -26,15 +29,26 @@ if TYPE_CHECKING:
     from linkscope.runfile import Run
 
 SUMMARY = "find what changed between runs"
+_FAIL_ON = ("worse", "changed", "inconclusive")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `compare`."""
     parser.add_argument("runs", metavar="RUN.jsonl", nargs="+", help="two or more run files, the earliest first")
     parser.add_argument(
-        "--margin", metavar="PERCENT", default="2%", help="largest change that counts as the same (default 2%%)"
+        "--after", metavar="RUN.jsonl", nargs="+", default=[], help="runs after the change; all others are before it"
     )
-    parser.add_argument("--all", action="store_true", help="also list paths that are the same or undecided")
+    parser.add_argument(
+        "--margin", metavar="PERCENT", help="largest change that counts as none (default: 2%% from 1 MiB, 5%% below)"
+    )
+    parser.add_argument("--only", metavar="GLOB", action="append", default=[], help="only points whose id matches")
+    parser.add_argument(
+        "--fail-on", choices=_FAIL_ON, default="worse", help="what gives an exit code other than 0 (default: worse)"
+    )
+    parser.add_argument(
+        "--noisy", action="store_true", help="also judge points of which a change of 10%% would not have been seen"
+    )
+    parser.add_argument("--all", action="store_true", help="also list paths that did not change")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("-o", "--output", metavar="FILE.svg", help="also draw the changes")
     add_force(parser)
@@ -42,32 +56,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """`linkscope compare`."""
-    margin = parse_percent(arguments.margin)
-    if margin is None or not 0 < margin < 1:
+    margin = None if arguments.margin is None else parse_percent(arguments.margin)
+    if arguments.margin is not None and (margin is None or not 0 < margin < 1):
         raise UserError(f"--margin {arguments.margin}: a margin is more than 0 % and less than 100 %, like 2%")
-    if len(arguments.runs) < 2:
-        raise UserError(f"a comparison needs at least two runs: name another beside {arguments.runs[0]}")
+    if len(arguments.runs) + len(arguments.after) < 2:
+        raise UserError(f"a comparison needs two runs or more, and {arguments.runs[0]} is one; name a second")
     target = _target(arguments)
 
     from linkscope.compare import changes, compare, differences, same_machine
 
-    runs = [read(path) for path in arguments.runs]
-    first, last = runs[0], runs[-1]
-    compared = compare(first, last, margin)
+    before = [read(path) for path in arguments.runs]
+    after = [read(path) for path in arguments.after] or [before[-1]]
+    history = before if not arguments.after and len(before) > 2 else None
+    before = before if arguments.after else before[:1]
+    compared = compare(before, after, margin, arguments.only)
     if not compared.pairs:
-        raise UserError(_nothing(first, last))
-    found = changes(runs, margin) if len(runs) > 2 else None
-    differs = differences(first.header, last.header)
-    same = all(same_machine(first.header, run.header) for run in runs[1:])
+        raise UserError(_nothing(before[-1], after[-1], arguments.only))
+    found = changes(history, margin) if history else None
+    differs = differences(before[-1].header, after[-1].header)
+    runs = history or [*before, *after]
+    same = all(same_machine(runs[0].header, run.header) for run in runs[1:])
     if target:
         from linkscope.compare.forest import forest
 
-        write(target, forest(compared, first.modelled or last.modelled))
+        write(target, forest(compared, before[0].modelled or after[0].modelled))
     if arguments.json:
-        print(json.dumps(_as_json(runs, same, differs, compared, found)))
+        print(json.dumps(_as_json(before, after, same, differs, compared, found, arguments)))
     else:
-        _print(runs, same, differs, compared, found, arguments.all)
-    return SOMETHING_FAILED if compared.worse else FINE
+        _print(runs, len(before), same, differs, compared, found, arguments)
+    return exit_code(compared, arguments.fail_on, noisy=arguments.noisy)
+
+
+def exit_code(compared: "Comparison", fail_on: str, *, noisy: bool) -> int:
+    """The exit code of a comparison."""
+    failing = compared.changed if fail_on == "changed" else compared.worse
+    if failing(noisy=noisy):
+        return SOMETHING_FAILED
+    return INCONCLUSIVE if fail_on == "inconclusive" and compared.inconclusive(noisy=noisy) else FINE
 
 
 def _target(arguments: argparse.Namespace) -> Path | None:
@@ -78,73 +103,91 @@ def _target(arguments: argparse.Namespace) -> Path | None:
         raise UserError("-o -: standard output holds the comparison; give the picture a file, such as changes.svg")
     if target.suffix.lower() != ".svg":
         raise UserError(f"-o {target}: the picture of a comparison is an .svg file")
-    check_writable(target, [Path(run) for run in arguments.runs], force=arguments.force)
+    check_writable(target, [Path(run) for run in (*arguments.runs, *arguments.after)], force=arguments.force)
     return target
 
 
-def _nothing(first: "Run", last: "Run") -> str:
+def _nothing(first: "Run", last: "Run", only: Sequence[str]) -> str:
     for run in (first, last):
         if not any(point.median_s is not None for point in run.points):
             return f"{run.path} has no point with a value, so there is nothing to compare; measure again"
+    if only:
+        return f"--only {' '.join(only)}: no point that both runs measured by the same method has such an id"
     return f"{first.path} and {last.path} have no point in common; compare runs of the same suite and kind of machine"
 
 
 def _print(
-    runs: "list[Run]",
+    runs: "Sequence[Run]",
+    count_before: int,
     same: bool,
     differs: "list[Difference]",
     compared: "Comparison",
     found: "list[Change] | None",
-    everything: bool,
+    arguments: argparse.Namespace,
 ) -> None:
-    from linkscope.compare.text import by_path, changes_text, differences_text, run_text, table
-    from linkscope.model.text import count_text
+    from linkscope.compare.text import by_path, changes_text, differences_text, groups_table, headline, run_text, table
 
-    print(f"before: {run_text(runs[0])}")
-    for between in runs[1:-1]:
-        print(f"then:   {run_text(between)}")
-    print(f"after:  {run_text(runs[-1])}")
+    for number, run in enumerate(runs):
+        label = "before:" if number < count_before else "after: " if found is None or run is runs[-1] else "then:  "
+        print(f"{label} {run_text(run)}")
     if runs[0].header == runs[-1].header:
-        print("Both files hold one run: a point is undecided if its interval is wider than the margin.")
+        print("Both files hold one run.")
     elif runs[0].header.started > runs[-1].header.started:
-        print("The first file was measured after the last one: give the earlier run first.")
+        print("The first run is newer than the last one: before is after.")
     if not same:
-        print("These are runs of different machines: paths of the same name are compared.")
-    print("\nDifferences in machine, environment and plan:")
-    for line in differences_text(differs, everything):
+        print("The runs are of different machines: paths of the same name are compared.")
+    print("\n" + filled(headline(compared, noisy=arguments.noisy), "", ""))
+    print(f"\nPoints ({_margin_text(compared)}):")
+    for line in groups_table(compared):
         print(f"  {line}")
-    within = format_fraction(compared.margin)
-    how = "ratios use geometric means of rounds; values are medians"
-    print("\n" + filled(f"Paths, by their worst decided size (same: within {within} of the time; {how}):", "", "  "))
-    for line in table(by_path(compared), everything, columns() - 2):
-        print(filled(line.lstrip(), "      ", "        ") if line.startswith(" ") else f"  {line}")
-    alone = [
-        f"{count_text(count, 'point')} only in {run.path}"
-        for count, run in ((compared.only_before, runs[0]), (compared.only_after, runs[-1]))
-        if count
-    ]
-    if compared.unmeasured:
-        alone.append(f"{count_text(compared.unmeasured, 'point')} that one run inherited instead of measuring")
-    if compared.other_method:
-        names = ", ".join(sorted(compared.other_method))
-        count = count_text(sum(compared.other_method.values()), "point")
-        alone.append(f"{count} of {names}, measured by different methods (CHANGELOG.md)")
-    if alone:
-        print(f"  not compared: {', '.join(alone)}")
+    if lines := table(by_path(compared), arguments.all, columns() - 2):
+        print("\n" + filled("Paths, by the worst size (time after over before; 95 % intervals):", "", "  "))
+        for line in lines:
+            print(filled(line.lstrip(), "      ", "        ") if line.startswith(" ") else f"  {line}")
+    if left_out := _left_out(compared, runs):
+        print(filled(f"Not compared: {', '.join(left_out)}.", "", "  "))
+    print("\nWhat else differs:")
+    for line in differences_text(differs, arguments.all):
+        print(f"  {line}")
     if found is not None:
         print(f"\nOver {len(runs)} runs:")
         for line in changes_text(found, runs):
             print(filled(line, "  ", "      "))
 
 
+def _margin_text(compared: "Comparison") -> str:
+    small, large = format_fraction(compared.margins[0]), format_fraction(compared.margins[-1])
+    margin = large if small == large else f"{large} from 1 MiB, {small} below"
+    return f"equivalent: within {margin}; seen from: the change that would have been seen, median"
+
+
+def _left_out(compared: "Comparison", runs: "Sequence[Run]") -> list[str]:
+    from linkscope.model.text import count_text
+
+    found = [
+        f"{count_text(count, 'point')} only in {run.path}"
+        for count, run in ((compared.only_before, runs[0]), (compared.only_after, runs[-1]))
+        if count
+    ]
+    if compared.unmeasured:
+        found.append(f"{count_text(compared.unmeasured, 'point')} that one of them did not measure (inherited)")
+    if compared.other_method:
+        names = ", ".join(sorted(compared.other_method))
+        count = count_text(sum(compared.other_method.values()), "point")
+        found.append(f"{count} of {names}, which the runs measured by different methods (CHANGELOG.md)")
+    return found
+
+
 def _as_json(
-    runs: "list[Run]",
+    before: "Sequence[Run]",
+    after: "Sequence[Run]",
     same: bool,
     differs: "list[Difference]",
     compared: "Comparison",
     found: "list[Change] | None",
+    arguments: argparse.Namespace,
 ) -> dict[str, Any]:
-    from linkscope.compare.text import by_path
+    from linkscope.compare.text import by_path, headline
 
     def ends(interval: Any) -> list[float] | None:
         return None if interval is None else [interval.low, interval.high]
@@ -158,19 +201,23 @@ def _as_json(
             "params": {**dict(one.method.params), **({"mode": one.mode} if one.mode else {})},
             "verdict": one.verdict,
             "points": [
-                {"id": pair.id, "verdict": pair.verdict, "ratio": pair.ratio, "interval": ends(pair.interval)}
+                {
+                    "id": pair.id, "verdict": pair.verdict, "ratio": pair.ratio, "interval": ends(pair.interval),
+                    "detectable": pair.detectable, "judged": pair.judged,
+                }
                 for pair in one.pairs
             ],
         }
         for one in by_path(compared)
-    ]
+    ]  # fmt: skip
     answer: dict[str, Any] = {
-        "runs": [{"path": str(run.path), "started": run.header.started, "modelled": run.modelled} for run in runs],
+        "summary": headline(compared, noisy=arguments.noisy),
+        "before": [_run_json(run) for run in before],
+        "after": [_run_json(run) for run in after],
         "same_machine": same,
         "differs": [{"what": one.what, "before": one.before, "after": one.after} for one in differs],
-        "margin": compared.margin,
-        "level": compared.level,
-        "worse": compared.worse,
+        "margins": list(compared.margins),
+        "worse": bool(compared.worse(noisy=arguments.noisy)),
         "not_compared": {
             "only_before": compared.only_before, "only_after": compared.only_after, "unmeasured": compared.unmeasured,
             "other_method": compared.other_method,
@@ -183,3 +230,7 @@ def _as_json(
             for one in found
         ]
     return answer
+
+
+def _run_json(run: "Run") -> dict[str, Any]:
+    return {"path": str(run.path), "started": run.header.started, "modelled": run.modelled}

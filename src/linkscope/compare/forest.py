@@ -10,8 +10,8 @@ from linkscope.model.text import method_text
 from linkscope.units import format_bytes
 
 # colours of Okabe and Ito
-_COLOURS = {"slower": "#d55e00", "faster": "#0072b2", "undecided": "#777777", "same": "#009e73"}
-_TITLE = "Time after / time before, at the size of each path that changed most"
+_COLOURS = {"slower": "#d55e00", "faster": "#0072b2", "no change seen": "#777777", "equivalent": "#009e73"}
+_TITLE = "Time after over time before: the size that changed most of each path"
 _MOST = 60  # rows; the worst come first
 _ROW, _LEFT, _WIDTH, _TOP = 18, 520, 900, 52
 
@@ -20,10 +20,11 @@ def forest(comparison: Comparison, modelled: bool) -> str:
     """The figure: time after over time before, on a logarithmic scale; paths without an interval are left out."""
     rows = [one for one in by_path(comparison) if one.worst.interval and one.worst.ratio]
     shown = rows[:_MOST]
-    far = max([comparison.margin * 2, *(_reach(one) for one in shown)])
+    margin = max(comparison.margins)
+    far = max([margin * 2, *(_reach(one) for one in shown)])
     scale = _Scale(math.log1p(min(far, 10.0)))
     height = _TOP + _ROW * len(shown) + 28
-    band = scale.at(1 / (1 + comparison.margin)), scale.at(1 + comparison.margin)
+    band = scale.at(1 / (1 + margin)), scale.at(1 + margin)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" '
         'font-family="sans-serif" font-size="11" role="img">',
@@ -79,5 +80,6 @@ def _reach(one: PathVerdict) -> float:
 
 
 def _legend(comparison: Comparison, count: int, shown: int) -> str:
-    text = f"grey band: +-{100 * comparison.margin:.3g} %; each interval at {100 * comparison.level:.5g} %"
+    margins = " and ".join(dict.fromkeys(f"{100 * margin:.3g} %" for margin in reversed(comparison.margins)))
+    text = f"95 % intervals; margin {margins}; the grey band is the wider one"
     return text if count == shown else f"{text}; the first {shown} of {count} paths"

@@ -5,18 +5,20 @@ margin. The split that explains most is taken, and then each part is searched ag
 Knott, Biometrics 30, 1974).
 """
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from linkscope.compare.verdict import LEVEL, MARGIN, verdict_of
+from linkscope.compare.groups import family_of, size_class
+from linkscope.compare.verdict import MARGINS, noise_of
 from linkscope.model.rounds import rounds_of
 from linkscope.runfile import Point, Run
-from linkscope.stats import Interval, geometric_mean, log_variance, ratio_interval, trend_chance
+from linkscope.stats import Interval, geometric_mean, trend_chance
+from linkscope.stats.pooling import Noise, ratio
 
 FEWEST = 3  # least number of runs of a history
+LEVEL = 0.95  # that all intervals hold together
 
 
 @dataclass(frozen=True)
@@ -33,53 +35,58 @@ class Change:
     interval: Interval | None
 
 
-def changes(runs: Sequence[Run], margin: float = MARGIN) -> list[Change]:
-    """The changes of all points that every run measured, in the order of the first run; runs are in the order of
-    time."""
+def changes(runs: Sequence[Run], margin: float | None = None) -> list[Change]:
+    """The changes of all points that every run measured, in the order of the first run; runs are in the order of time.
+
+    `margin` replaces the margins by size class (verdict.py).
+    """
     by_id = [{point.id: point for point in run.points} for run in runs]
     series: list[tuple[Point, list[Sequence[float]]]] = []
     for point in runs[0].points:
         of_all = [rounds_of(found[point.id]) if point.id in found else () for found in by_id]
         if all(of_all):
             series.append((point, of_all))
+    noise = noise_of(series)
     chance = (1 - LEVEL) / max(1, len(series))
     found: list[Change] = []
     for point, rounds in series:
-        steps = _steps(rounds, 0, 1 - chance / (len(runs) - 1), margin)
-        found += [Change(point, "change", at, ratio, interval) for at, ratio, interval in steps]
+        least = MARGINS[size_class(point.bytes)] if margin is None else margin
+        search = _Search(noise[family_of(point)], 1 - chance / (len(runs) - 1), least)
+        steps = search.steps(rounds, 0)
+        found += [Change(point, "change", at, value, interval) for at, value, interval in steps]
         if not steps:
-            found += _drift(point, rounds, chance, margin)
+            found += _drift(point, rounds, chance, least)
     return found
 
 
-def _steps(
-    rounds: Sequence[Sequence[float]], start: int, level: float, margin: float
-) -> list[tuple[int, float, Interval]]:
-    splits = []
-    for at in range(1, len(rounds)):
-        before, after = (list(itertools.chain(*side)) for side in (rounds[:at], rounds[at:]))
-        interval = ratio_interval(before, after, alike=_within(rounds), level=level)
-        if interval and verdict_of(interval, margin) in ("slower", "faster"):
-            ratio = geometric_mean(after) / geometric_mean(before)
-            width = math.log(interval.high / interval.low)
-            certainty = abs(math.log(ratio)) / width if width else math.inf  # equal rounds have no width
-            splits.append((certainty, at, ratio, interval))
-    if not splits:
-        return []
-    _, at, ratio, interval = max(splits)
-    earlier, later = _steps(rounds[:at], start, level, margin), _steps(rounds[at:], start + at, level, margin)
-    return [*earlier, (start + at, ratio, interval), *later]
+@dataclass(frozen=True)
+class _Search:
+    """A search for steps: the noise of the family, the level of every interval, and the margin."""
 
+    noise: Noise
+    level: float
+    margin: float
 
-def _within(rounds: Sequence[Sequence[float]]) -> float | None:
-    """The mean variance of logarithms within runs."""
-    variances = [log_variance(one) for one in rounds if len(one) > 1]
-    return sum(variances) / len(variances) if variances else None
+    def steps(self, rounds: Sequence[Sequence[float]], start: int) -> list[tuple[int, float, Interval]]:
+        """The runs at which the point changed, each with the ratio and its interval."""
+        splits = []
+        for at in range(1, len(rounds)):
+            of = ratio(rounds[:at], rounds[at:], self.noise)
+            interval = of.interval(self.level) if of else None
+            if of and interval and (interval.low > 1 + self.margin or interval.high < 1 / (1 + self.margin)):
+                error = of.error(self.level)
+                certainty = abs(of.log_ratio) / error if error else math.inf
+                splits.append((certainty, at, of.value, interval))
+        if not splits:
+            return []
+        _, at, value, interval = max(splits)
+        earlier, later = self.steps(rounds[:at], start), self.steps(rounds[at:], start + at)
+        return [*earlier, (start + at, value, interval), *later]
 
 
 def _drift(point: Point, rounds: Sequence[Sequence[float]], chance: float, margin: float) -> list[Change]:
     means = [geometric_mean(one) for one in rounds]
-    ratio = means[-1] / means[0]
-    if max(ratio, 1 / ratio) <= 1 + margin or trend_chance(means) > chance:
+    of_ends = means[-1] / means[0]
+    if max(of_ends, 1 / of_ends) <= 1 + margin or trend_chance(means) > chance:
         return []
-    return [Change(point, "drift", 0, ratio, None)]
+    return [Change(point, "drift", 0, of_ends, None)]

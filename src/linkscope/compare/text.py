@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from linkscope.compare.environment import Difference
+from linkscope.compare.groups import Group
 from linkscope.compare.history import Change
-from linkscope.compare.verdict import Comparison, Pair, Verdict
+from linkscope.compare.verdict import CHANGED, JUDGED, Comparison, Pair, Verdict
 from linkscope.model.curves import MODE, Method, Path, natural, time_of, total_of
 from linkscope.model.text import count_text, latency_text, method_text, point_text
 from linkscope.runfile import Point, Run
+from linkscope.stats import median
 from linkscope.units import format_bytes, format_fraction, format_rate
 
 _MOST_DIFFERENCES = 12
@@ -21,10 +23,9 @@ _ORDER: tuple[Verdict, ...] = get_args(Verdict)  # worst first
 
 @dataclass(frozen=True)
 class PathVerdict:
-    """One method on one path over all sizes, with the verdict of its worst point and that point (for `same`, the one
-    with the largest change).
+    """One method on one path over all sizes, with the verdict of its worst point and that point.
 
-    Undecided sizes make a path undecided only if no size is decided.
+    A path is `equivalent` only if all its sizes are.
     """
 
     path: Path
@@ -50,7 +51,7 @@ def by_path(comparison: Comparison) -> list[PathVerdict]:
 def differences_text(found: Sequence[Difference], everything: bool) -> list[str]:
     """A line for each fact: 'driver.version: 580.65 -> 580.159'."""
     if not found:
-        return ["no recorded fact differs"]
+        return ["nothing else that linkscope records differs"]
     shown = found if everything else found[:_MOST_DIFFERENCES]
     lines = [f"{one.what}: {_value(one.what, one.before)} -> {_value(one.what, one.after)}" for one in shown]
     if len(found) > len(shown):
@@ -58,12 +59,64 @@ def differences_text(found: Sequence[Difference], everything: bool) -> list[str]
     return lines
 
 
+def headline(comparison: Comparison, *, noisy: bool = False) -> str:
+    """'Nothing got worse. Changes of 0.7 % (pinned) and 1.5 % (peer) would have been seen.'"""
+    worse, changed = comparison.worse(noisy=noisy), comparison.changed(noisy=noisy)
+    if worse:
+        paths = {(pair.path, pair.method, pair.before.params.get(MODE, "")) for pair in worse}
+        said = f"{count_text(len(paths), 'path')} got worse, at {count_text(len(worse), 'size')}."
+    else:
+        said = "Nothing got worse." + (f" {count_text(len(changed), 'point')} got better." if changed else "")
+    seen, unseen = _seen_by_group(comparison, noisy)
+    if seen:
+        listed = _and([f"{format_fraction(change)} ({name})" for name, change in seen.items()])
+        said += f" Changes of {listed} would have been seen."
+    if unseen:
+        listed = _and([f"{name} ({format_fraction(change)})" for name, change in unseen.items()])
+        said += f" Too noisy to judge, with the change that would have been seen: {listed}."
+    return said
+
+
+def _seen_by_group(comparison: Comparison, noisy: bool) -> tuple[dict[str, float], dict[str, float]]:
+    """The median detectable change of the largest sizes of each group: of groups that are judged, and of others."""
+    largest: dict[str, Group] = {}
+    for pair in comparison.pairs:
+        largest[pair.group.name] = max(pair.group, largest.get(pair.group.name, pair.group))
+    seen: dict[str, float] = {}
+    unseen: dict[str, float] = {}
+    for name, group in largest.items():
+        known = [p.detectable for p in comparison.pairs if p.group == group and p.detectable is not None]
+        if known:
+            change = median(known)
+            (seen if noisy or change <= JUDGED else unseen)[name] = change
+    return seen, unseen
+
+
+def groups_table(comparison: Comparison) -> list[str]:
+    """A line for each group of points: how many have each verdict, and the change that would have been seen."""
+    groups: dict[Group, list[Pair]] = {}
+    for pair in comparison.pairs:
+        groups.setdefault(pair.group, []).append(pair)
+    found = {pair.verdict for pair in comparison.pairs}
+    heads = ["points", *(verdict for verdict in _ORDER if verdict in found), "seen from"]
+    rows = [("", heads)]
+    for group, pairs in sorted(groups.items(), key=lambda item: (item[0].name, -item[0].size_class)):
+        counts = Counter[str](pair.verdict for pair in pairs)
+        known = [pair.detectable for pair in pairs if pair.detectable is not None]
+        cells = [str(len(pairs)), *(str(counts[verdict] or "-") for verdict in heads[1:-1])]
+        rows.append((group.text, [*cells, format_fraction(median(known)) if known else "-"]))
+    first = max(len(name) for name, _ in rows)
+    widths = [max(len(cells[column]) for _, cells in rows) for column in range(len(heads))]
+    return [
+        f"{name:<{first}}  {'  '.join(c.rjust(w) for c, w in zip(cells, widths, strict=True))}" for name, cells in rows
+    ]
+
+
 def table(paths: Iterable[PathVerdict], everything: bool, width: int) -> list[str]:
-    """Aligned lines. A path stands below its numbers if both exceed `width`. Paths that are the same or undecided
-    are only counted, except with `everything`."""
-    listed = list(paths)
-    shown = [one for one in listed if everything or one.verdict not in ("same", "undecided")]
-    rows = [(one.verdict, *_change(one.worst), _what(one)) for one in shown]
+    """Aligned lines for the changed paths, or all with `everything`. A path stands below its numbers if both exceed
+    `width`."""
+    shown = [one for one in paths if everything or one.verdict in CHANGED]
+    rows = [(_said(one), *_change(one.worst), _what(one)) for one in shown]
     widths = [max((len(row[column]) for row in rows), default=0) for column in range(3)]
     lines = []
     for row in rows:
@@ -71,10 +124,7 @@ def table(paths: Iterable[PathVerdict], everything: bool, width: int) -> list[st
         lines.append("  ".join([*cells, row[3]]))
     if max(map(len, lines), default=0) > width:
         lines = [part for line, row in zip(lines, rows, strict=True) for part in _below(line, row[3])]
-    of_points = Counter[str](pair.verdict for one in listed for pair in one.pairs)
-    lines.append(f"{count_text(len(listed), 'path')}: {_counts(Counter(map(_of_path, listed)))}")
-    lines.append(f"{count_text(of_points.total(), 'point')}: {_counts(of_points)}")
-    return lines + _undecided([pair for one in listed for pair in one.pairs if pair.verdict == "undecided"])
+    return lines
 
 
 def changes_text(found: Sequence[Change], runs: Sequence[Run]) -> list[str]:
@@ -97,32 +147,16 @@ def run_text(run: Run) -> str:
     return f"{mark}{run.path} ({run.header.machine.get('name', '')}, {run.header.started})"
 
 
-def _undecided(pairs: Sequence[Pair]) -> list[str]:
-    """The margin that would have decided the undecided points."""
-    reach = sorted(max(pair.interval.high, 1 / pair.interval.low) for pair in pairs if pair.interval)
-    if not reach:
-        return []
-    half, most = (format_fraction(reach[at] - 1) for at in ((len(reach) - 1) // 2, 9 * (len(reach) - 1) // 10))
-    return [f"undecided points: 50 % changed by less than {half} of the time, 90 % by less than {most}"]
-
-
 def _below(line: str, path: str) -> tuple[str, str]:
     return line.removesuffix(path).rstrip(), f"    {path}"
 
 
-def _counts(counts: Counter[str]) -> str:
-    """Counts, the worst verdict first."""
-    return ", ".join(f"{counts[said]} {said}" for said in sorted(counts, key=lambda said: (_rank(said), len(said))))
+def _said(one: PathVerdict) -> str:
+    return one.verdict if one.worst.judged or one.verdict not in CHANGED else f"{one.verdict}, not judged"
 
 
-def _rank(said: str) -> int:
-    return next(number for number, verdict in enumerate(_ORDER) if said.startswith(verdict))
-
-
-def _of_path(one: PathVerdict) -> str:
-    """The verdict of a path; 'same' only at its decided sizes if others are undecided."""
-    some = one.verdict == "same" and any(pair.verdict == "undecided" for pair in one.pairs)
-    return "same at the decided sizes" if some else one.verdict
+def _and(parts: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
 
 
 def _badness(pair: Pair) -> tuple[int, float]:
@@ -162,7 +196,7 @@ def _percent(ratio: float) -> str:
 
 
 def _value(what: str, value: Any) -> str:
-    text = "(absent)" if value is None else f"{value}"
+    text = "(not there)" if value is None else f"{value}"
     if what.endswith("_bytes") and isinstance(value, int):
         text = format_bytes(value)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

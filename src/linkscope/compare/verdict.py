@@ -1,36 +1,53 @@
-"""The verdict on every point that two runs both measured: same, faster, slower or undecided.
+"""The verdict on every point that both sides of a comparison measured.
 
-Equivalence is shown and not assumed (Schuirmann 1987). `same`: the interval lies within the margin. `slower`, `faster`:
-it lies wholly beyond. Everything else is undecided. The intervals are simultaneous (Bonferroni): in 5 % of comparisons
-at least one true ratio lies outside its interval.
+A change is seen when the interval of the ratio excludes 1 at a level that bounds the false alarms of the whole
+comparison (Holm). A seen change beyond the margin is `slower` or `faster`. A point is `equivalent` when its 95 %
+interval lies inside the margin (Schuirmann 1987). All others show no change, and `detectable` states the change that
+would have been seen.
+
+The variance of rounds is that of the point's family (stats/pooling.py). Runs differ by more than their rounds, so each
+run adds a variance of its own (docs/notes/same-machine.md).
 """
 
-from collections import Counter
+import fnmatch
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from linkscope.compare.groups import Family, Group, family_of, group_of, size_class
 from linkscope.model.curves import Method, Path, method_of, path_of
-from linkscope.model.rounds import Spreads, rounds_of
+from linkscope.model.rounds import rounds_of
 from linkscope.runfile import Point, Run
 from linkscope.runfile.methods import version
-from linkscope.stats import Interval, geometric_mean, ratio_interval
+from linkscope.stats import Interval
+from linkscope.stats.equivalence import holm
+from linkscope.stats.pooling import Noise, Ratio, Scatter, families, ratio, scatter
 
-MARGIN = 0.02
-LEVEL = 0.95  # of all intervals simultaneously
+MARGINS = (0.05, 0.05, 0.02)  # by size class: the largest change that counts as none
+FALSE_ALARMS = 0.01  # probability that a comparison of unchanged runs shows any change
+LEVEL = 0.95  # of the interval of each ratio
+JUDGED = 0.10  # points whose detectable change is larger gate nothing unless asked
 
-Verdict = Literal["broken", "slower", "mended", "faster", "same", "undecided"]
+Verdict = Literal["broken", "slower", "mended", "faster", "no change seen", "equivalent"]  # worst first
 WORSE: tuple[Verdict, ...] = ("broken", "slower")
+CHANGED: tuple[Verdict, ...] = ("broken", "slower", "mended", "faster")
 
 
 @dataclass(frozen=True)
 class Pair:
-    """One point in both runs. `ratio` is of times, after / before; None if one of them has no value."""
+    """One point on both sides. `ratio` is of times, after / before; None if one of them has no value.
+
+    `before` and `after` are the points of the last run of each side. `detectable`: the smallest relative change that
+    is seen with 95 % probability.
+    """
 
     before: Point
     after: Point
     verdict: Verdict
-    ratio: float | None
-    interval: Interval | None
+    ratio: float | None = None
+    interval: Interval | None = None
+    detectable: float | None = None
 
     @property
     def id(self) -> str:
@@ -47,67 +64,132 @@ class Pair:
         """The method of the point."""
         return method_of(self.before)
 
+    @property
+    def group(self) -> Group:
+        """The group that the point is reported in."""
+        return group_of(self.before)
+
+    @property
+    def judged(self) -> bool:
+        """Whether the point is known well enough to gate: a change of 10 % would have been seen."""
+        return self.detectable is None or self.detectable <= JUDGED
+
 
 @dataclass(frozen=True)
 class Comparison:
-    """All pairs, in the order of the first run, with the confidence level of each interval.
+    """All pairs, in the order of the first run.
 
-    Points that are not compared are counted: `only_before` and `only_after` exist in one run, `unmeasured` were not
-    measured in one of them, and `other_method` (by benchmark) were measured by different methods (runfile/methods.py).
+    `margins`: the largest change that counts as none, by size class. Points that are not compared are counted:
+    `only_before` and `only_after` exist on one side, `unmeasured` were not measured on one of them, and `other_method`
+    (by benchmark) were measured by different methods (runfile/methods.py).
     """
 
     pairs: list[Pair]
-    level: float
-    margin: float
-    only_before: int
-    only_after: int
+    margins: tuple[float, ...]
+    only_before: int = 0
+    only_after: int = 0
     unmeasured: int = 0
     other_method: dict[str, int] = field(default_factory=dict)
 
-    @property
-    def worse(self) -> bool:
-        """Whether any path became slower or failed."""
-        return any(pair.verdict in WORSE for pair in self.pairs)
+    def worse(self, *, noisy: bool = False) -> list[Pair]:
+        """The points that became slower or failed; those of noisy memory only if `noisy`."""
+        return [pair for pair in self.pairs if pair.verdict in WORSE and (noisy or pair.judged)]
+
+    def changed(self, *, noisy: bool = False) -> list[Pair]:
+        """The points that changed in either direction."""
+        return [pair for pair in self.pairs if pair.verdict in CHANGED and (noisy or pair.judged)]
+
+    def inconclusive(self, *, noisy: bool = False) -> list[Pair]:
+        """The points that are neither changed nor equivalent."""
+        return [pair for pair in self.pairs if pair.verdict == "no change seen" and (noisy or pair.judged)]
 
 
-def compare(before: Run, after: Run, margin: float = MARGIN) -> Comparison:
-    """Compares points by id. Points that neither run measured (unsupported, skipped, inherited) are left out."""
-    theirs = {point.id: point for point in after.points}
-    known = {point.id for point in before.points}
-    found = [(point, theirs[point.id]) for point in before.points if point.id in theirs]
-    names = {point.benchmark for point, _ in found}
-    changed = {name for name in names if version(before.header, name) != version(after.header, name)}
+def compare(
+    before: Sequence[Run], after: Sequence[Run], margin: float | None = None, only: Sequence[str] = ()
+) -> Comparison:
+    """Compares points by id: the last run of each side gives the points, all runs of a side give rounds.
+
+    `margin` replaces `MARGINS`. `only`: patterns of ids. Points that one side did not measure (unsupported, skipped,
+    inherited) are left out.
+    """
+    margins = MARGINS if margin is None else (margin,) * len(MARGINS)
+    first, last = before[-1], after[-1]
+    theirs = {point.id: point for point in last.points}
+    found = [(p, theirs[p.id]) for p in first.points if p.id in theirs and _wanted(p.id, only)]
+    changed = {name for name in {p.benchmark for p, _ in found} if not _one_method([*before, *after], name)}
     other_method = Counter(point.benchmark for point, _ in found if point.benchmark in changed)
     both = [pair for pair in found if pair[0].benchmark not in changed]
-    timed = [pair for pair in both if all(map(rounds_of, pair))]
-    level = 1 - (1 - LEVEL) / max(1, len(timed))
-    spread = Spreads(point for pair in timed for point in pair)
-    pairs = []
+    sides = [_rounds_by_id(before), _rounds_by_id(after)]
+    timed = {one.id for one, other in both if rounds_of(one) and rounds_of(other)}
+    pairs = _timed_pairs([pair for pair in both if pair[0].id in timed], sides, margins)
     for one, other in both:
-        if rounds_of(one) and rounds_of(other):
-            pairs.append(_judged(one, other, spread.of(one), level, margin))
-        elif rounds_of(one) and other.status == "failed":
-            pairs.append(Pair(one, other, "broken", None, None))
+        if rounds_of(one) and other.status == "failed":
+            pairs[one.id] = Pair(one, other, "broken")
         elif one.status == "failed" and rounds_of(other):
-            pairs.append(Pair(one, other, "mended", None, None))
-    only_after = sum(id not in known for id in theirs)
+            pairs[one.id] = Pair(one, other, "mended")
+    ours = {point.id for point in first.points}
     return Comparison(
-        pairs, level, margin, len(before.points) - len(found), only_after, len(both) - len(pairs), dict(other_method)
-    )
+        [pairs[one.id] for one, _ in both if one.id in pairs], margins,
+        only_before=sum(_wanted(id, only) and id not in theirs for id in ours),
+        only_after=sum(_wanted(id, only) and id not in ours for id in theirs),
+        unmeasured=len(both) - len(pairs), other_method=dict(other_method),
+    )  # fmt: skip
 
 
-def verdict_of(interval: Interval | None, margin: float) -> Verdict:
-    """The verdict for an interval of the ratio of times; the margin applies to slower over faster."""
-    if interval is None:
-        return "undecided"
-    if interval.low > 1 + margin:
-        return "slower"
-    if interval.high < 1 / (1 + margin):
-        return "faster"
-    return "same" if interval.low >= 1 / (1 + margin) and interval.high <= 1 + margin else "undecided"
+Rounds = Mapping[str, Sequence[Sequence[float]]]  # rounds of every run that measured a point, by id
 
 
-def _judged(one: Point, other: Point, alike: float | None, level: float, margin: float) -> Pair:
-    before, after = rounds_of(one), rounds_of(other)
-    interval = ratio_interval(before, after, alike=alike, level=level)
-    return Pair(one, other, verdict_of(interval, margin), geometric_mean(after) / geometric_mean(before), interval)
+def _timed_pairs(
+    both: Sequence[tuple[Point, Point]], sides: Sequence[Rounds], margins: Sequence[float]
+) -> dict[str, Pair]:
+    noise = noise_of([(one, [*sides[0][one.id], *sides[1][one.id]]) for one, _ in both])
+    ratios = {one.id: ratio(sides[0][one.id], sides[1][one.id], noise[family_of(one)]) for one, _ in both}
+    known = [id for id, of in ratios.items() if of is not None]
+    seen = dict(zip(known, holm([_chance(ratios[id]) for id in known], FALSE_ALARMS), strict=True))
+    alarm = 1 - FALSE_ALARMS / max(1, len(known))
+    pairs = {}
+    for one, other in both:
+        of = ratios[one.id]
+        if of is None:  # one round on each side, alone in its family
+            pairs[one.id] = Pair(one, other, "no change seen")
+            continue
+        interval = of.interval(LEVEL)
+        verdict = _verdict(of.value, interval, seen[one.id], margins[size_class(one.bytes)])
+        pairs[one.id] = Pair(one, other, verdict, of.value, interval, of.detectable(alarm))
+    return pairs
+
+
+def noise_of(points: Iterable[tuple[Point, Sequence[Sequence[float]]]]) -> dict[Family, Noise]:
+    """The noise of every family of points with their rounds."""
+    scatters: dict[Family, list[Scatter]] = defaultdict(list)
+    for point, runs in points:
+        scatters[family_of(point)] += [one for one in map(scatter, runs) if one is not None]
+    return families(scatters, {})
+
+
+def _verdict(value: float, interval: Interval, seen: bool, margin: float) -> Verdict:
+    if seen and max(value, 1 / value) > 1 + margin:
+        return "slower" if value > 1 else "faster"
+    return "equivalent" if interval.low >= 1 / (1 + margin) and interval.high <= 1 + margin else "no change seen"
+
+
+def _chance(of: Ratio | None) -> float:
+    assert of is not None
+    return of.chance_unchanged()
+
+
+def _rounds_by_id(runs: Iterable[Run]) -> Rounds:
+    found: dict[str, list[Sequence[float]]] = defaultdict(list)
+    for run in runs:
+        for point in run.points:
+            if rounds := rounds_of(point):
+                found[point.id].append(rounds)
+    return found
+
+
+def _one_method(runs: Iterable[Run], benchmark: str) -> bool:
+    return len({version(run.header, benchmark) for run in runs}) == 1
+
+
+def _wanted(id: str, only: Sequence[str]) -> bool:
+    return not only or any(fnmatch.fnmatchcase(id, pattern) for pattern in only)

@@ -35,6 +35,10 @@ _OF_ALL = 3.0  # points that the noise of all families counts for in one family
 _FLAT = 1.0  # points that a flat distribution counts for
 _LEFT = 1e-3  # of a count stays when a point is left out of its family
 _TRIPLE = 3
+_NEGLIGIBLE = 1e-9  # weight of a value of the grid
+_HALVINGS = 36  # of the search for a quantile
+_LARGEST = 700.0  # exp() of more overflows
+RUNS = 0.45  # deviation between runs of one machine over that of rounds (docs/notes/same-machine.md)
 IRREGULAR = 1e-3  # probability that a family of normal noise is called irregular
 
 
@@ -70,11 +74,11 @@ class Noise:
         `member`: the point is one of those that the distribution was estimated from, so it is left out of it.
         Otherwise its scatter would count twice, and intervals would be too narrow in small families.
         """
-        seen = _likelihoods(scatters).prod(axis=0)
+        seen: Array = _likelihoods(scatters).prod(axis=0)
         own = _normalized((self.counts * seen)[None, :])[0]
         if member and scatters:
             own = _normalized((np.maximum(self.counts - own, _LEFT * self.counts) * seen)[None, :])[0]
-        return own
+        return np.asarray(own)
 
     @functools.cached_property
     def typical(self) -> float:
@@ -105,6 +109,56 @@ def is_regular(rounds: Iterable[Sequence[float]]) -> bool:
     return _gamma_tail(product, len(angles)) > IRREGULAR / 2 and _sign_tail(one_side, len(angles)) > IRREGULAR / 2
 
 
+@dataclass(frozen=True)
+class Ratio:
+    """The ratio of two sides of a comparison, after / before: a mixture of normal errors on its logarithm.
+
+    `weights` belong to the values of `SIGMAS`; `scale` times a variance of the grid is the variance of the ratio.
+    """
+
+    log_ratio: float
+    weights: Array
+    scale: float
+
+    @property
+    def value(self) -> float:
+        """The ratio of the geometric means."""
+        return math.exp(self.log_ratio)
+
+    def interval(self, level: float) -> Interval:
+        """The interval of the ratio."""
+        reach = self.error(level)
+        return Interval(math.exp(self.log_ratio - reach), math.exp(min(self.log_ratio + reach, _LARGEST)), level)
+
+    def error(self, level: float) -> float:
+        """Half of the interval of the logarithm."""
+        return spread_quantile(self.weights, self.scale, level)
+
+    def chance_unchanged(self) -> float:
+        """The probability of a ratio this far from 1 without a change."""
+        return float((self.weights * two_sided_tails(abs(self.log_ratio) / (SIGMAS * math.sqrt(self.scale)))).sum())
+
+    def detectable(self, level: float) -> float:
+        """The smallest relative change that an interval of this level excludes from 1 with 95 % probability."""
+        return math.expm1(min(self.error(level) + self.error(0.90), _LARGEST))
+
+
+def ratio(before: Sequence[Sequence[float]], after: Sequence[Sequence[float]], noise: Noise) -> Ratio | None:
+    """The ratio of two sides, each with the rounds of one run or more; None if nothing is known of the noise.
+
+    The runs of a side count alike. Each has a variance of its own besides that of its rounds (`RUNS`).
+    """
+    scatters = [one for one in map(scatter, [*before, *after]) if one is not None]
+    if noise.points == 0 and not scatters:
+        return None
+    centres, scale = [], 0.0
+    for side in (before, after):
+        means = [sum(map(math.log, rounds)) / len(rounds) for rounds in side]
+        centres.append(sum(means) / len(means))
+        scale += sum(1 / len(rounds) + RUNS**2 for rounds in side) / len(side) ** 2
+    return Ratio(centres[1] - centres[0], noise.posterior(scatters), scale)
+
+
 def pooled_interval(rounds: Sequence[float], noise: Noise, level: float = 0.95) -> Interval | None:
     """The interval of the centre of few rounds; None for fewer than two, and for a round that is not positive.
 
@@ -125,10 +179,10 @@ def half_width_of(noise: Noise, known: Scatter | None, rounds: int, level: float
 
 def spread_quantile(weights: Array, scale: float, level: float) -> float:
     """Half of the interval of a mixture of normal values with variances `scale` times those of the grid."""
-    used = weights > 1e-12
+    used = weights > _NEGLIGIBLE
     weights, errors = weights[used], SIGMAS[used] * math.sqrt(scale)
     low, high = 0.0, 40.0 * float(errors[-1])
-    for _ in range(60):
+    for _ in range(_HALVINGS):
         middle = (low + high) / 2
         low, high = (middle, high) if float(weights @ two_sided_tails(middle / errors)) > 1 - level else (low, middle)
     return high
@@ -181,10 +235,11 @@ def _gamma_tail(value: float, count: int) -> float:
     for k in range(1, count):
         term *= value / k
         total += term
-    return math.exp(-value) * total if value < 700 else 0.0
+    return math.exp(-value) * total if value < _LARGEST else 0.0
 
 
 def _sign_tail(successes: int, count: int) -> float:
     """The two-sided probability of a count of successes this far from half."""
     far = max(successes, count - successes)
-    return min(1.0, 2 * sum(math.comb(count, k) for k in range(far, count + 1)) / 2**count)
+    chance: float = 2 * sum(math.comb(count, k) for k in range(far, count + 1)) / 2**count
+    return min(1.0, chance)
