@@ -9,7 +9,7 @@ from invented import SIZES, point, run, small_run
 from linkscope.model.curves import Estimate
 from linkscope.report.axes import rate_axis, size_axis, time_axis
 from linkscope.report.html import page, render
-from linkscope.report.panels import panels
+from linkscope.report.panels import basis_text, panels
 from linkscope.report.svg import Series, rate_chart, time_chart
 from linkscope.runfile import RunWriter
 
@@ -94,9 +94,29 @@ def test_all_numbers_are_in_tables_without_javascript() -> None:
     made = small_run()
     text = re.sub(r"<script>.*?</script>", "", page(made), flags=re.S)
     assert text.count("<tr><td>") == len(made.points)
-    assert text.count("<td>96.9 %</td><td>virtual</td><td>") == sum(one.ci95_s is not None for one in made.points)
+    tables = text.count("Timing method: virtual. Level of the intervals: 96.9 %.</p>")
+    assert tables == text.count("<caption>") > 0
     for word in ("Within a round", "Between rounds", "gpu:2 -&gt; gpu:3", "wrong data: byte 7 of 32", "governor"):
         assert word in text
+
+
+def test_each_table_states_timing_and_level_of_all_its_rows() -> None:
+    ids = [
+        f"h2d/ce/numa:0.pinned->gpu:0.device/{size}?mode={mode}" for size in (8, 64) for mode in ("batched", "single")
+    ]
+    points = [point(id, 1e-6, timing="gate+slope") for id in ids]
+    assert basis_text(points) == "Timing method: gate+slope. Level of the intervals: 96.9 %."
+    points[1].timing = points[3].timing = "host"
+    points[0].ci_level, points[0].flows[0].round_medians_s[3:] = 0.95, []
+    assert basis_text(points) == (
+        "Timing method: gate+slope (batched), host (single). "
+        "Level of the intervals: 95 % (3 rounds), 96.9 % (6 rounds)."
+    )
+    points[3].timing, points[2].ci_level = "gate+slope", 0.98
+    assert basis_text(points) == (
+        "Timing method: gate+slope, except host (8 B single). "
+        "Level of the intervals: 96.9 %, except 95 % (8 B batched), 98 % (64 B batched)."
+    )
 
 
 def test_batched_and_single_lines_differ_and_intervals_are_drawn() -> None:

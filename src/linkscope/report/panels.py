@@ -1,7 +1,7 @@
 """One panel for each path: charts with all methods, and tables."""
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from linkscope.model.cliffs import breaks
@@ -45,8 +45,6 @@ class Cells:
     within: str
     between: str
     rounds: str
-    level: str  # confidence level of the intervals
-    timing: str  # timing method
     status: str
     reason: str
 
@@ -58,6 +56,7 @@ class Table:
     heading: str
     rows: list[Cells]
     has_total: bool
+    basis: str  # timing methods and confidence levels of the rows
 
 
 @dataclass(frozen=True)
@@ -244,7 +243,57 @@ def _table(method: Method, group: Sequence[Curve]) -> Table:
     points = sorted((p for curve in group for p in curve.points), key=lambda p: (p.bytes, p.params.get(MODE, "")))
     params = f" ({params_text(method.params)})" if method.params else ""
     has_total = any(len(measured_flows(point)) > 1 for point in points)
-    return Table(f"{method.family}{params}", [_cells(point) for point in points], has_total)
+    return Table(f"{method.family}{params}", [_cells(point) for point in points], has_total, basis_text(points))
+
+
+def basis_text(points: Sequence[Point]) -> str:
+    """'Timing method: gate+slope. Level of the intervals: 96.9 % (6 rounds), 95 % (3 rounds).' for the rows of a table.
+
+    A line instead of two columns, which would not fit on paper.
+    """
+    timings = {id(point): point.timing for point in points if point.timing}
+    levels = {id(point): f"{100 * point.ci_level:.3g} %" for point in points if point.ci_level and point.ci95_s}
+    parts = [
+        f"{title}: {_values_text(points, values)}."
+        for title, values in (("Timing method", timings), ("Level of the intervals", levels))
+        if values
+    ]
+    return " ".join(parts)
+
+
+def _values_text(points: Sequence[Point], values: Mapping[int, str]) -> str:
+    """The values with the mode or number of rounds that has each, or with the sizes where neither decides the value."""
+    listed = [point for point in points if id(point) in values]
+    distinct = list(dict.fromkeys(values[id(point)] for point in listed))
+    if len(distinct) == 1:
+        return distinct[0]
+    for key in (_mode_text, _rounds_text):
+        of_key: dict[str, set[str]] = {}
+        for point in listed:
+            of_key.setdefault(key(point), set()).add(values[id(point)])
+        if all(len(found) == 1 for found in of_key.values()):
+            keys = {value: [text for text, found in of_key.items() if value in found] for value in distinct}
+            return ", ".join(f"{value} ({', '.join(keys[value])})" for value in distinct)
+    sizes = {
+        value: [
+            " ".join(filter(None, (format_bytes(point.bytes), _mode_text(point))))
+            for point in listed
+            if values[id(point)] == value
+        ]
+        for value in distinct
+    }
+    most = max(distinct, key=lambda value: len(sizes[value]))
+    others = (f"{value} ({', '.join(sizes[value])})" for value in distinct if value != most)
+    return f"{most}, except {', '.join(others)}"
+
+
+def _mode_text(point: Point) -> str:
+    return point.params.get(MODE, "")
+
+
+def _rounds_text(point: Point) -> str:
+    count = len(point.flows[0].round_medians_s) if point.flows else 0
+    return count_text(count, "round") if count else "inherited"
 
 
 def _cells(point: Point) -> Cells:
@@ -264,8 +313,6 @@ def _cells(point: Point) -> Cells:
         else "",
         between=format_fraction(between) if spread and between is not None else "",
         rounds=str(len(rounds)) if rounds else "",
-        level=f"{100 * point.ci_level:.3g} %" if point.ci_level and point.ci95_s else "",
-        timing=point.timing or "",
         status=STATUS_WORDS[point.status],
         reason=reason_text(point.reason or ""),
     )

@@ -62,11 +62,10 @@ const parts = (text) => { // '2.22 us [2.21, 2.25]' as [2.22e-6, 2.21e-6, 2.25e-
   return found ? [1, 3, 4].map((at) => (found[at] === undefined ? null : rounded(found[at] * units[found[2]]))) : [null, null, null];
 };
 const names = { Size: "bytes", "Time [interval]": "time_s", "Rate [interval]": "gbps", "Total [interval]": "total_gbps",
-  "% of peak": "of_peak", "Within a round": "within_rounds", "Between rounds": "between_medians", Level: "ci_level" };
-const withoutInterval = new Set(["bytes", "of_peak", "within_rounds", "between_medians", "ci_level"]);
+  "% of peak": "of_peak", "Within a round": "within_rounds", "Between rounds": "between_medians" };
+const withoutInterval = new Set(["bytes", "of_peak", "within_rounds", "between_medians"]);
 const columns = ["path", "method", "bytes", "mode", "time_s", "time_s_low", "time_s_high", "gbps", "gbps_low", "gbps_high",
-  "total_gbps", "total_gbps_low", "total_gbps_high", "of_peak", "within_rounds", "between_medians", "rounds", "ci_level", "timing", "status",
-  "modelled"];
+  "total_gbps", "total_gbps_low", "total_gbps_high", "of_peak", "within_rounds", "between_medians", "rounds", "status", "modelled"];
 const numbers = () => panels.flatMap((panel) => [...panel.querySelectorAll(".numbers table")].flatMap((table) => {
   const heads = [...table.tHead.rows[0].cells].map((cell) => names[cell.textContent] || cell.textContent.toLowerCase());
   return [...table.tBodies[0].rows].map((row) => {
