@@ -136,7 +136,7 @@ def test_points_that_one_run_inherited_are_counted_and_reported(tmp_path, capsys
     inherited = run([point(ID, 1e-3, status="inherited"), point(OTHER, 1e-3)])
     compared = compare([run([point(ID, 1e-3), point(OTHER, 1e-3)])], [inherited])
     assert (len(compared.pairs), compared.unmeasured) == (1, 1)
-    two = [str(RESULTS / f"h200x4-standard-{name}.jsonl.gz") for name in ("h", "i")]
+    two = [str(RESULTS / f"h200x4-standard-{name}.jsonl.gz") for name in ("a", "i")]
     main(["compare", *two])
     output = " ".join(capsys.readouterr().out.split())
     count = int(re.search(r"(\d+) points that one of them did not measure", output)[1])

@@ -177,7 +177,7 @@ def test_force_replaces_a_measured_run_and_nothing_else_does(tmp_path: Path) -> 
 
 def test_method_versions_are_stored_and_inferred_from_the_date_of_older_runs() -> None:
     results = Path(__file__).parents[2] / "results"
-    before, after = (read_run(results / f"h200x4-standard-{name}.jsonl.gz", rounds=False).header for name in "hi")
+    before, after = (read_run(results / f"h200x4-standard-{name}.jsonl.gz", rounds=False).header for name in "ai")
     assert version(before, "h2h") == 1 and version(after, "h2h") == 2
     assert version(before, "h2d") == version(after, "h2d") == 1
     changed = {name for change in CHANGES for name in change.benchmarks}
@@ -188,7 +188,7 @@ def test_method_versions_are_stored_and_inferred_from_the_date_of_older_runs() -
 
 def test_points_of_different_methods_are_not_compared(capsys: pytest.CaptureFixture[str]) -> None:
     results = Path(__file__).parents[2] / "results"
-    files = [str(results / f"h200x4-standard-{name}.jsonl.gz") for name in "hi"]
+    files = [str(results / f"h200x4-standard-{name}.jsonl.gz") for name in "ai"]
     main(["compare", *files, "--json"])
     answer = json.loads(capsys.readouterr().out)
     assert answer["not_compared"]["other_method"]["h2h"] > 40
