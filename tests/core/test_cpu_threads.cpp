@@ -143,6 +143,27 @@ TEST_CASE("verification finds a CPU pointer chase with one step too few or too m
   }
 }
 
+TEST_CASE("every source has content of its own, so that a copy from another source is found") {
+  const auto platform = make_cuda();
+  std::vector<u64> seeds;
+  for (const auto& [src_memory, dst_memory] :
+       {std::pair{MemKind::pageable, MemKind::pinned}, std::pair{MemKind::pinned, MemKind::pageable}}) {
+    Case c;
+    c.benchmark = "h2h";
+    c.engine = Engine::cpu;
+    c.src = c.dst = numa(0);
+    c.src_memory = src_memory;
+    c.dst_memory = dst_memory;
+    c.bytes = c.footprint_bytes = 64_KiB;
+    const auto session = platform->prepare(build_program(c), "key#0");
+    const auto& inside = static_cast<CudaSession&>(*session);
+    for (std::size_t i = 0; i < inside.buffers.size(); ++i)
+      if (inside.program.regions[i].content == Content::pattern) seeds.push_back(inside.buffers[i]->seed());
+  }
+  REQUIRE(seeds.size() == 2);
+  CHECK(seeds[0] != seeds[1]);
+}
+
 TEST_CASE("the time-out of the gate follows the longest batch of all actors") {
   const Chase chase{"2MiB", "cold"};
   chase.inside().expected_loop = Seconds{0.1};
