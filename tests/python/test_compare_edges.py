@@ -77,7 +77,7 @@ def test_the_interval_of_a_ratio_covers_the_truth_as_often_as_it_says() -> None:
 
 
 def test_a_noisy_path_keeps_its_own_scatter_among_calm_ones() -> None:
-    """One of 24 paths scatters twenty times as much: its slow rounds are no change."""
+    """One of 24 paths has 20 × the scatter: its slow rounds are no change."""
     chance = random.Random(10)
 
     def made() -> Run:
