@@ -34,6 +34,8 @@ def print_plan(plan: "Plan", machine: "MachineFacts", *, as_json: bool) -> None:
         more = ({"classes": classes} if classes else {}) | ({"together": together} if together else {})
         print(json.dumps({**head, **more, "points": points}))
         return
+    modelled = "MODELLED " if machine.modelled else ""
+    print(f"{modelled}{machine.name}, {count_text(len(costs), 'point')}; times of all rounds")
     for of in plan.classes:
         print(f"{of.kind}: {len(of.paths)} path{'s' * (len(of.paths) != 1)}, represented by {of.paths[0]}")
         for curve in (one for one in curves if one.kind == of.kind):
