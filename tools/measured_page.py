@@ -25,7 +25,7 @@ HEAD = """# Operations of the papers measured on hardware
 **Question.** Which operations of the papers were measured on real GPUs?
 
 **Answer.** Every operation in this table, on H200s. The table lists each operation of
-[papers.md](../reference/papers.md) that linkscope has points for, the number of points with a value in the runs of
+[papers.md](papers.md) that linkscope has points for, the number of points with a value in the runs of
 `results/`, and the run that holds most of them.
 
 **Command.** `.venv/bin/python tools/measured_page.py` writes this page.

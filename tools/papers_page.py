@@ -1,4 +1,4 @@
-"""Writes docs/reference/papers.md: the operations of papers and tools, and the corresponding points.
+"""Writes docs/notes/papers.md: the operations of papers and tools, and the corresponding points.
 
 Usage: .venv/bin/python tools/papers_page.py     (from linkscope/plan/papers and the worker's table of benchmarks)
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from linkscope.plan import SOURCES, Benchmark, Entry, Source, patterns, sizes_text
 from linkscope.run import benchmark_table
 
-PAGE = pathlib.Path(__file__).resolve().parent.parent / "docs" / "reference" / "papers.md"
+PAGE = pathlib.Path(__file__).resolve().parent.parent / "docs" / "notes" / "papers.md"
 HEAD = """# Operations of the papers and tools
 
 <!-- Made by tools/papers_page.py from src/linkscope/plan/papers: change those. -->
@@ -18,8 +18,8 @@ This page lists every operation of the papers and tools that linkscope follows, 
 points are patterns of ids for `linkscope run --only`, with the parameters of the paper. "Not yet" marks an operation
 that linkscope lacks. `linkscope list --source NAME` prints the same. The suites `comm-scope` and `nvbandwidth` hold the
 points of these tools at their sizes, and `--rule comm-scope` and `--rule nvbandwidth` use their methods
-([comm-scope.md](../notes/comm-scope.md), [nvbandwidth.md](../notes/nvbandwidth.md)). The operations measured on
-hardware are in [measured.md](../notes/measured.md).
+([comm-scope.md](comm-scope.md), [nvbandwidth.md](nvbandwidth.md)). The operations measured on
+hardware are in [measured.md](measured.md).
 """
 
 

@@ -32,8 +32,10 @@ PYTHON = {
     "report": COMMON | {"runfile", "stats", "model", "trace", "advise"},
     "compare": COMMON | {"runfile", "stats", "model"},
     "advise": COMMON | {"runfile", "stats", "model"},
+    "check": COMMON | {"machine", "runfile", "stats", "plan", "run", "model", "compare"},
     "cli": COMMON
-    | {"machine", "runfile", "stats", "trace", "plan", "run", "selftest", "report", "compare", "advise", "model"},
+    | {"machine", "runfile", "stats", "trace", "plan", "run", "selftest", "report", "compare", "advise", "model"}
+    | {"check"},
 }
 
 

@@ -1,4 +1,4 @@
-"""Machine files of Comm|Scope's systems against the paper's statements (items CS of docs/reference/papers.md)."""
+"""Machine files of Comm|Scope's systems against the paper's statements (items CS of docs/notes/papers.md)."""
 
 import html
 import itertools

@@ -1,4 +1,4 @@
-"""Machine files of systems A, B and C of Jorda et al. against their paper (items JO of docs/reference/papers.md)."""
+"""Machine files of systems A, B and C of Jorda et al. against their paper (items JO of docs/notes/papers.md)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Machine files of Klenk's two pairs of nodes against the paper's statements (items KL of docs/reference/papers.md)."""
+"""Machine files of Klenk's two pairs of nodes against the paper's statements (items KL of docs/notes/papers.md)."""
 
 import itertools
 from pathlib import Path

@@ -219,12 +219,12 @@ def test_the_page_is_up_to_date() -> None:
     assert spec is not None and spec.loader is not None
     tool = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tool)
-    assert tool.PAGE == ROOT / "docs" / "reference" / "papers.md"
+    assert tool.PAGE == ROOT / "docs" / "notes" / "papers.md"
     assert tool.page(benchmark_table()) == tool.PAGE.read_text(), "run .venv/bin/python tools/papers_page.py"
 
 
 def test_the_page_names_the_points_of_every_row_or_says_not_yet() -> None:
-    page = (ROOT / "docs" / "reference" / "papers.md").read_text()
+    page = (ROOT / "docs" / "notes" / "papers.md").read_text()
     rows = re.findall(r"^\| (?!item)(.*?) \| (.*) \| (.*) \|$", page, re.MULTILINE)
     assert len(rows) == len(ENTRIES)
     for (items, _, answer), (_, entry) in zip(rows, ENTRIES, strict=True):

@@ -1,4 +1,4 @@
-"""Machine files of Minsky and Newell against the microbench slides (items MB of docs/reference/papers.md)."""
+"""Machine files of Minsky and Newell against the microbench slides (items MB of docs/notes/papers.md)."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Machine files of Keeneland's nodes against the paper of Spafford et al. (items SP of docs/reference/papers.md)."""
+"""Machine files of Keeneland's nodes against the paper of Spafford et al. (items SP of docs/notes/papers.md)."""
 
 import pytest
 

@@ -1,6 +1,6 @@
 """Machine files of all papers: topology, sources of constants, drawings.
 
-docs/reference/papers.md lists the items (CS-28, SP-2, …). test_paper_*.py contain the tests of single papers.
+docs/notes/papers.md lists the items (CS-28, SP-2, …). test_paper_*.py contain the tests of single papers.
 """
 
 import itertools

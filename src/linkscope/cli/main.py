@@ -18,7 +18,20 @@ import linkscope
 from linkscope.errors import FINE, STOPPED_EARLY, WRONG_USAGE, UserError, suggestion
 
 # Verb: the module linkscope.cli.<verb> with SUMMARY, add_arguments(parser) and main(arguments) -> exit code.
-VERBS = ("run", "list", "machine", "predict", "doctor", "selftest", "report", "compare", "model", "advise", "export")
+VERBS = (
+    "run",
+    "check",
+    "list",
+    "machine",
+    "predict",
+    "doctor",
+    "selftest",
+    "report",
+    "compare",
+    "model",
+    "advise",
+    "export",
+)
 ALIASES = {"topo": "machine"}
 
 

@@ -105,11 +105,16 @@ class Comparison:
 
 
 def compare(
-    before: Sequence[Run], after: Sequence[Run], margin: float | None = None, only: Sequence[str] = ()
+    before: Sequence[Run],
+    after: Sequence[Run],
+    margin: float | None = None,
+    only: Sequence[str] = (),
+    false_alarms: float = FALSE_ALARMS,
 ) -> Comparison:
     """Compares points by id: the last run of each side gives the points, all runs of a side give rounds.
 
-    `margin` replaces `MARGINS`. `only`: patterns of ids. Points that one side did not measure (unsupported, skipped,
+    `margin` replaces `MARGINS`. `only`: patterns of ids. `false_alarms`: the probability that unchanged runs show any
+    change. Points that one side did not measure (unsupported, skipped,
     inherited) are left out.
     """
     margins = MARGINS if margin is None else (margin,) * len(MARGINS)
@@ -121,7 +126,11 @@ def compare(
     both = [pair for pair in found if pair[0].benchmark not in changed]
     sides = [_rounds_by_id(before), _rounds_by_id(after)]
     timed = {one.id for one, other in both if rounds_of(one) and rounds_of(other)}
-    pairs = _timed_pairs([pair for pair in both if pair[0].id in timed], sides, margins)
+    # All points show the noise of a family, also those that only one side measured.
+    every = {point.id: point for run in (*before, *after) for point in run.points}
+    known = [(every[id], [*sides[0].get(id, ()), *sides[1].get(id, ())]) for id in {*sides[0], *sides[1]}]
+    compared = [pair for pair in both if pair[0].id in timed]
+    pairs = _timed_pairs(compared, sides, noise_of(known), margins, false_alarms)
     for one, other in both:
         if rounds_of(one) and other.status == "failed":
             pairs[one.id] = Pair(one, other, "broken")
@@ -140,13 +149,16 @@ Rounds = Mapping[str, Sequence[Sequence[float]]]  # rounds of every run that mea
 
 
 def _timed_pairs(
-    both: Sequence[tuple[Point, Point]], sides: Sequence[Rounds], margins: Sequence[float]
+    both: Sequence[tuple[Point, Point]],
+    sides: Sequence[Rounds],
+    noise: Mapping[Family, Noise],
+    margins: Sequence[float],
+    false_alarms: float,
 ) -> dict[str, Pair]:
-    noise = noise_of([(one, [*sides[0][one.id], *sides[1][one.id]]) for one, _ in both])
     ratios = {one.id: ratio(sides[0][one.id], sides[1][one.id], noise[family_of(one)]) for one, _ in both}
     known = [id for id, of in ratios.items() if of is not None]
-    seen = dict(zip(known, holm([_chance(ratios[id]) for id in known], FALSE_ALARMS), strict=True))
-    alarm = 1 - FALSE_ALARMS / max(1, len(known))
+    seen = dict(zip(known, holm([_chance(ratios[id]) for id in known], false_alarms), strict=True))
+    alarm = 1 - false_alarms / max(1, len(known))
     pairs = {}
     for one, other in both:
         of = ratios[one.id]

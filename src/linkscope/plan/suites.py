@@ -282,6 +282,16 @@ SUITES: dict[str, Suite] = {
             alike_contexts=False,
         ),
         Suite(
+            "check",
+            "what a gate needs (`linkscope check`): pinned copies, peer copies, latencies and joint host traffic",
+            (
+                _rule(16 * MIB, benchmarks=("h2d", "d2h", "d2d"), engines=("ce",), memories=_PINNED),
+                _rule(64 * MIB, benchmarks=("host_to_all", "all_to_host"), engines=("ce",), memories=_PINNED),
+                _rule(benchmarks=("latency",), engines=("sm",), memories=_PINNED),
+            ),
+            alike_contexts=False,
+        ),
+        Suite(
             "standard",
             "curves of every path: batched and single copies, SM accesses, managed memory and latencies: a map of a "
             "machine in two minutes",

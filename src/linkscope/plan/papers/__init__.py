@@ -1,6 +1,6 @@
 """Maps papers and tools to linkscope's operations. A new operation changes one row of one of these files.
 
-The presets form the suite `comm-scope`. `linkscope list --source NAME` and docs/reference/papers.md list the rows.
+The presets form the suite `comm-scope`. `linkscope list --source NAME` and docs/notes/papers.md list the rows.
 """
 
 from linkscope.plan.papers.comm_scope import COMM_SCOPE

@@ -1,0 +1,173 @@
+"""Check a node before a job: measure what decides, compare it with a reference, and name the part at fault.
+
+linkscope check                               against physics: link widths, peaks, like paths
+linkscope check --save-baseline node7.jsonl   measure a healthy node and keep the result
+linkscope check --against node7.jsonl         against an earlier run of this node, or of a node like it
+linkscope check --against mine.toml           against a machine file from `linkscope model`
+
+A point that is slower than the reference is measured again before it counts. A node without a change fails in at most 1
+of 10,000 checks. Exit codes: 0 pass; 1 fail; 3 no GPU; 5 inconclusive, also when the budget is too small.
+"""
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from linkscope.cli import options
+from linkscope.cli.runs import read
+from linkscope.cli.screen import filled
+from linkscope.cli.target import add_force
+from linkscope.errors import UserError
+from linkscope.units import format_seconds, parse_duration
+
+if TYPE_CHECKING:
+    from linkscope.check import Check, Verdict
+    from linkscope.run.target import Target
+    from linkscope.runfile import Run
+
+SUMMARY = "check a node against a reference before a job"
+_BUDGET = "60s"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `check`."""
+    parser.add_argument("--machine", metavar="auto|NAME|FILE", default="auto", help="this machine, or a model of one")
+    parser.add_argument("--against", metavar="FILE", help="an earlier run, or a machine file; default: physics")
+    parser.add_argument("--save-baseline", metavar="RUN.jsonl", help="measure, and write the run instead of judging it")
+    parser.add_argument(
+        "--budget", metavar="TIME", default=_BUDGET, help=f"longest time to measure (default {_BUDGET})"
+    )
+    parser.add_argument("--seed", metavar="N", help="seed of the order, and of the noise of a model (default 1)")
+    parser.add_argument("--explain", action="store_true", help="also print every point with what it was compared with")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_force(parser)
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """`linkscope check`."""
+    budget_s = parse_duration(arguments.budget)
+    if budget_s is None or budget_s <= 0:
+        raise UserError(f"--budget {arguments.budget}: a time is more than zero, like 60s")
+    if arguments.save_baseline and arguments.against:
+        raise UserError("--save-baseline measures a reference and judges nothing: leave out --against")
+    seed = options.whole("--seed", arguments.seed or "1", least=0, most=2**63 - 1)
+
+    from linkscope.run import StopFlag
+    from linkscope.run.target import choose
+
+    target = choose(arguments.machine, seed)
+    if not target.facts.of_kind("gpu"):
+        raise UserError(f"{target.facts.name} has no GPU to check", 3)
+    if arguments.save_baseline:
+        return _save(arguments, target, seed)
+    from linkscope.check import check
+
+    with tempfile.TemporaryDirectory(prefix="linkscope-check-") as folder, StopFlag(last=True) as stop:
+        asked = _asked(arguments, target, budget_s, seed, Path(folder), stop)
+        verdict = check(asked, Path(folder), stop)
+    if arguments.json:
+        print(json.dumps(_as_json(verdict, asked)))
+    else:
+        _print(verdict, asked, explain=arguments.explain)
+    return verdict.exit_code
+
+
+def _save(arguments: argparse.Namespace, target: "Target", seed: int) -> int:
+    from linkscope.check.gate import SUITE
+    from linkscope.plan import make_plan
+    from linkscope.run import StopFlag, benchmark_table, measure
+
+    path = Path(arguments.save_baseline)
+    plan = make_plan(target.facts, benchmark_table(), suite=SUITE, seed=seed)
+    with StopFlag(last=True) as stop:
+        outcome = measure(target, plan, path, force=arguments.force, stop=stop)
+    print(f"baseline: {path} ({len(outcome.points)} points, {format_seconds(outcome.wall_s)})")
+    return outcome.exit_code
+
+
+def _asked(
+    arguments: argparse.Namespace, target: "Target", budget_s: float, seed: int, folder: Path, stop: object
+) -> "Check":
+    """The check that the options describe, with its reference."""
+    from linkscope.check import Check
+
+    if not arguments.against:
+        return Check(target, None, "physics", budget_s, seed)
+    if arguments.against.endswith(".toml"):
+        reference, margin, notes = _predicted(arguments.against, folder, stop)
+        return Check(target, reference, arguments.against, budget_s, seed, margin, notes)
+    reference = read(arguments.against)
+    return Check(target, reference, arguments.against, budget_s, seed, None, _differences(reference, target))
+
+
+def _predicted(name: str, folder: Path, stop: object) -> "tuple[Run, float, tuple[str, ...]]":
+    """The simulated run of a machine file, and the margin that its accuracy allows."""
+    from linkscope.check.gate import SUITE
+    from linkscope.machine import model as models
+    from linkscope.plan import make_plan
+    from linkscope.run import benchmark_table, measure
+    from linkscope.run.target import modelled
+    from linkscope.runfile import read_run
+
+    model = models.load(name)
+    target = modelled(model, 1)
+    plan = make_plan(target.facts, benchmark_table(), suite=SUITE, seed=1)
+    path = folder / "model.jsonl"
+    measure(target, plan, path, stop=stop)  # type: ignore[arg-type]
+    errors = [row.ninety for row in model.deviation.values()]
+    if not errors:
+        return read_run(path), _UNKNOWN, (f"{name} states no accuracy: a margin of {100 * _UNKNOWN:.0f} % is used",)
+    margin = max(0.05, sorted(errors)[len(errors) // 2])
+    return read_run(path), margin, (f"MODELLED reference: margin {100 * margin:.0f} %, from its stated accuracy",)
+
+
+_UNKNOWN = 0.25  # margin of a model without a stated accuracy
+
+
+def _differences(reference: "Run", target: "Target") -> tuple[str, ...]:
+    """What differs between the machine of the reference and this one, and limits the comparison."""
+    names = [
+        {gpu.get("name") for gpu in machine.get("gpus") or [] if isinstance(gpu, dict)}
+        for machine in (reference.header.machine, target.machine)
+    ]
+    notes = []
+    if names[0] != names[1] and all(names):
+        notes.append(f"the reference is of other GPUs ({', '.join(sorted(map(str, names[0])))}): judge it with care")
+    drivers = [(machine.get("driver") or {}).get("version") for machine in (reference.header.machine, target.machine)]
+    if drivers[0] != drivers[1] and all(drivers):
+        notes.append(f"the reference has driver {drivers[0]}, this node {drivers[1]}: save a new baseline")
+    return tuple(notes)
+
+
+def _print(verdict: "Verdict", asked: "Check", *, explain: bool) -> None:
+    mark = "MODELLED " if asked.target.modelled else ""
+    print(
+        filled(
+            f"linkscope check: {verdict.status.upper()} {mark}{asked.target.facts.name}: {verdict.summary}", "", "  "
+        )
+    )
+    for line in verdict.evidence:
+        print(filled(line, "  ", "    "))
+    if explain and verdict.compared is not None:
+        from linkscope.compare.text import groups_table
+
+        print(f"\nCompared with {asked.name}:")
+        for line in groups_table(verdict.compared):
+            print(f"  {line}")
+        for pair in verdict.compared.pairs:
+            ends = f" [{pair.interval.low:.4f}, {pair.interval.high:.4f}]" if pair.interval else ""
+            print(f"  {pair.verdict:<15} {pair.ratio or 0:.4f}{ends}  {pair.id}")
+
+
+def _as_json(verdict: "Verdict", asked: "Check") -> dict[str, object]:
+    return {
+        "status": verdict.status, "summary": verdict.summary, "machine": asked.target.facts.name,
+        "modelled": asked.target.modelled, "against": asked.name, "evidence": verdict.evidence,
+        "parts": [{"name": part.name, "paths": [list(path) for path in part.paths]} for part in verdict.parts],
+        "points": [
+            {"id": pair.id, "verdict": pair.verdict, "ratio": pair.ratio, "detectable": pair.detectable}
+            for pair in (verdict.compared.pairs if verdict.compared else [])
+        ],
+    }  # fmt: skip

@@ -1,0 +1,224 @@
+"""`linkscope check` passes healthy nodes, names the part at fault, and never blames hardware without evidence."""
+
+import json
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from invented import point, run
+from linkscope.check.gate import _absent, _busy, _disturbed
+from linkscope.check.parts import parts_at_fault
+from linkscope.check.references import faults_by_physics
+from linkscope.cli.main import main
+from linkscope.compare.verdict import Pair
+from linkscope.stats import Interval
+from test_sim_machines import pytestmark
+
+__all__ = ["pytestmark"]
+MACHINES = Path(__file__).parents[2] / "machines"
+H2D = "h2d/ce/numa:0.pinned->gpu:{}.device/16777216?after=kernel&bidirectional=false&mode=batched"
+D2D = "d2d/ce/gpu:{}.device->gpu:{}.device/16777216?mode=batched&peer=on"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("check")
+
+
+@pytest.fixture(scope="module")
+def baseline(folder: Path) -> Path:
+    path = folder / "baseline.jsonl"
+    assert main(["check", "--machine", "h200x4", "--save-baseline", str(path)]) == 0
+    return path
+
+
+def with_slow_link(folder: Path, link: str, pair: str, factor: float) -> Path:
+    """h200x4 with one pair of a link at a fraction of its rate, in both directions."""
+    text = (MACHINES / "h200x4.toml").read_text()
+    tables = re.split(r"(?m)^(?=\[)", text)
+    index = next(i for i, table in enumerate(tables) if table.startswith("[[link]]") and f'name = "{link}"' in table)
+    line = next(line for line in tables[index].splitlines() if f'"{pair}"' in line and line.strip().startswith("["))
+    slow = re.sub(r"between = \[.*?\n\]", f"between = [{line.strip().rstrip(',')}]", tables[index], flags=re.DOTALL)
+    slow = slow.replace(f'name = "{link}"', f'name = "{link}-slow"')
+    slow = re.sub(
+        r"\nefficiency = \{ v = ([0-9.]+)", lambda m: f"\nefficiency = {{ v = {float(m[1]) * factor}", slow, count=1
+    )
+    tables[index] = tables[index].replace(line + "\n", "")
+    tables.insert(index + 1, slow)
+    path = folder / f"{link}-{pair.replace(':', '')}-{factor}.toml"
+    path.write_text("".join(tables))
+    return path
+
+
+def checked(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict]:
+    capsys.readouterr()
+    status = main(["check", *map(str, words), "--json"])
+    return status, json.loads(capsys.readouterr().out)
+
+
+# Without a reference all bundled nodes with GPUs pass; those of several hosts have no second GPU to compare with.
+HEALTHY = ("4029gp", "ac922", "dl160", "h200x1", "h200x4", "jorda-a", "jorda-b", "jorda-c", "minsky", "newell", "s822lc",
+           "sl390")  # fmt: skip
+
+
+@pytest.mark.parametrize("machine", HEALTHY)
+def test_healthy_machines_pass_without_a_reference(machine: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status, answer = checked(capsys, "--machine", machine)
+    assert (status, answer["status"], answer["parts"]) == (0, "pass", []), answer
+    assert answer["modelled"] and answer["against"] == "physics"
+
+
+def test_unchanged_nodes_pass_against_their_baseline(baseline: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for seed in range(2, 8):
+        status, answer = checked(capsys, "--machine", "h200x4", "--against", baseline, "--seed", seed)
+        assert status == 0, answer
+        assert "would have been seen" in answer["summary"]
+
+
+@pytest.mark.parametrize("factor", [0.5, 0.9, 0.95])
+def test_a_slow_host_link_of_one_gpu_is_named(
+    factor: float, baseline: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node = with_slow_link(folder, "pcie", "gpu:1", factor)
+    status, answer = checked(capsys, "--machine", node, "--against", baseline)
+    assert status == 1 and "the link between numa:0 and gpu:1" in {part["name"] for part in answer["parts"]}
+    named = {place for part in answer["parts"] for path in part["paths"] for place in path}
+    assert not named & {"gpu:0", "gpu:2", "gpu:3"}, answer["parts"]
+
+
+def test_a_gpu_whose_nvlinks_are_slow_is_named(
+    baseline: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One NVLink of 18 is missing: 5.6 % of the rate."""
+    node = with_slow_link(folder, "nvlink", "gpu:2", 17 / 18)
+    status, answer = checked(capsys, "--machine", node, "--against", baseline)
+    assert status == 1
+    assert all("gpu:2" in path for part in answer["parts"] for path in part["paths"])
+    assert sum(len(part["paths"]) for part in answer["parts"]) == 6
+
+
+def test_a_link_of_half_width_is_found_without_a_reference(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    node = with_slow_link(folder, "nvlink", "gpu:2", 0.5)
+    status, answer = checked(capsys, "--machine", node)
+    assert status == 1 and all("gpu:2" in path for part in answer["parts"] for path in part["paths"])
+
+
+def test_one_line_for_a_log_and_every_point_on_request(baseline: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["check", "--machine", "h200x4", "--against", str(baseline)]
+    assert main(words) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("linkscope check: PASS MODELLED h200x4: ") and "Compared with" not in text
+    assert main([*words, "--explain"]) == 0
+    assert f"Compared with {baseline}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "words, status, said",
+    [
+        (["--machine", "h200x4", "--budget", "1ms"], 5, "too small"),
+        (["--machine", "h200x4", "--budget", "never"], 2, "--budget never"),
+        (["--machine", "h200x4", "--against", "nowhere.jsonl"], 2, "nowhere.jsonl"),
+        (["--machine", "h200x9"], 2, "h200x9"),
+        (["--machine", "klenk-ib", "--budget", "0s"], 2, "more than zero"),
+        (["--machine", "h200x4", "--against", "x.jsonl", "--save-baseline", "y.jsonl"], 2, "leave out --against"),
+    ],
+)
+def test_what_cannot_be_checked_is_explained(
+    words: list[str], status: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", *words]) == status
+    printed = capsys.readouterr()
+    assert said in printed.out + printed.err
+
+
+def test_a_node_with_fewer_gpus_than_its_baseline_fails(baseline: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, answer = checked(capsys, "--machine", "h200x2", "--against", baseline)
+    assert status == 1 and answer["summary"].startswith("gpu:2, gpu:3 of the reference is missing")
+    assert _absent(None, run([])) == []
+
+
+def test_a_machine_file_without_stated_accuracy_is_used_with_a_wide_margin(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    against = str(MACHINES / "h200x4.toml")
+    status, answer = checked(capsys, "--machine", "h200x4", "--against", against)
+    assert status == 0 and any("states no accuracy" in line for line in answer["evidence"])
+    node = with_slow_link(folder, "pcie", "gpu:1", 0.5)
+    assert checked(capsys, "--machine", node, "--against", against)[0] == 1
+
+
+# --- parts ---
+
+PATHS = [("numa:0", f"gpu:{n}") for n in range(4)] + [(f"gpu:{n}", "numa:0") for n in range(4)]
+PEERS = [(f"gpu:{a}", f"gpu:{b}") for a in range(4) for b in range(4) if a != b]
+
+
+@pytest.mark.parametrize(
+    "slow, expected",
+    [
+        ([], []),
+        ([path for path in PATHS + PEERS if "gpu:2" in path], ["gpu:2"]),
+        (PATHS, ["the host side"]),
+        ([("gpu:0", "gpu:1"), ("gpu:1", "gpu:0")], ["the link between gpu:0 and gpu:1"]),
+        ([("numa:0", "gpu:3"), ("gpu:3", "numa:0")], ["the link between numa:0 and gpu:3"]),
+        ([("gpu:3", "numa:0")], ["the link between numa:0 and gpu:3, in the direction to numa:0"]),
+        ([("gpu:1", "gpu:1")], ["the memory of gpu:1"]),
+    ],
+)
+def test_the_part_that_explains_all_slow_paths_is_named(slow: list[tuple[str, str]], expected: list[str]) -> None:
+    found = parts_at_fault(slow, PATHS + PEERS + [("gpu:1", "gpu:1")])
+    assert [part.name for part in found] == expected
+    assert sorted(path for part in found for path in part.paths) == sorted(slow)
+
+
+def test_one_gpu_cannot_show_which_end_of_its_link_is_at_fault() -> None:
+    both = [("numa:0", "gpu:0"), ("gpu:0", "numa:0")]
+    assert [part.name for part in parts_at_fault(both, both)] == ["the link between numa:0 and gpu:0, or the host"]
+
+
+# --- evidence without a reference ---
+
+
+def one_class(src: str, dst: str) -> str:
+    return "all"
+
+
+def test_a_link_below_its_width_under_load_is_a_fault() -> None:
+    made = run([point(H2D.format(0), 16777216 / 55e9, limit_gbps=58.4)], modelled=False)
+    made.header.machine["gpus"] = [{"index": 0, "pcie": {"max_generation": 5, "max_width": 16}}]
+    made.points[0].guards["gpu:0"] = {"pcie": "gen5 x16"}
+    assert faults_by_physics(made, one_class) == []
+    made.points[0].guards["gpu:0"] = {"pcie": "gen5 x8"}
+    (fault,) = faults_by_physics(made, one_class)
+    assert fault.place == "gpu:0" and "runs at gen5 x8 under load, and gen5 x16 is possible" in fault.evidence
+
+
+def test_a_rate_far_below_the_peak_is_a_fault() -> None:
+    made = [point(H2D.format(0), 16777216 / gbps / 1e9, limit_gbps=58.4) for gbps in (28.0, 32.0)]
+    assert "48 % of its peak" in faults_by_physics(run(made[:1]), one_class)[0].evidence
+    assert faults_by_physics(run(made[1:]), one_class) == []
+
+
+def test_a_path_slower_than_its_class_is_a_fault_only_among_three_or_more() -> None:
+    made = [point(D2D.format(0, n), 16777216 / 395e9, limit_gbps=478.0) for n in (1, 2, 3)]
+    made[2] = point(D2D.format(0, 3), 16777216 / 350e9, limit_gbps=478.0)
+    (fault,) = faults_by_physics(run(made), one_class)
+    assert fault.point is made[2] and "1.13 × the median time of 3 paths" in fault.evidence
+    assert faults_by_physics(run(made[1:]), one_class) == []
+
+
+def test_a_busy_gpu_or_widely_scattered_rounds_make_a_slow_point_inconclusive() -> None:
+    busy = run([], modelled=False)
+    header = msgspec.structs.replace(busy.header, environment={"gpus": [{"processes": 0}, {"processes": 2}]})
+    object.__setattr__(busy, "header", header)
+    assert _busy(busy) == ["gpu:1 was used by 2 other processes"]
+    calm, wild = point(H2D.format(0), 1e-3), point(H2D.format(0), 1.5e-3)
+    calm.flows[0].round_medians_s = [1e-3, 1.001e-3, 1.002e-3]
+    wild.flows[0].round_medians_s = [1.1e-3, 1.5e-3, 1.9e-3]
+    slow = Pair(calm, wild, "slower", 1.5, Interval(1.3, 1.7, 0.95), 0.05)
+    assert "another load uses the same link" in _disturbed([slow], [])
+    assert "check an idle node" in _disturbed([slow], _busy(busy))
+    wild.flows[0].round_medians_s = [1.5e-3, 1.501e-3, 1.502e-3]
+    assert _disturbed([slow], []) == ""
