@@ -238,4 +238,4 @@ def test_the_plan_counts_five_seconds_per_point(capsys) -> None:
 
 def test_the_rule_takes_one_round(capsys) -> None:
     assert main(["run", "--machine", "h200x1", "--rule", "comm-scope", "--rounds", "6"]) == 2
-    assert "comm-scope's rule uses one round in one process; leave it out" in capsys.readouterr().err
+    assert "comm-scope's rule is one round, in one process; leave it out" in capsys.readouterr().err

@@ -163,7 +163,7 @@ def test_a_run_that_cannot_start_leaves_the_terminal_unchanged(tmp_path: Path) -
     path.touch()
     terminal = OnTerminal(*words(path), width=300)
     assert terminal.end() == 2
-    assert "\x1b" not in terminal.output and "exists. Continue it with" in terminal.output
+    assert "\x1b" not in terminal.output and "exists. It holds no run" in terminal.output
 
 
 def test_dumb_terminals_and_files_get_plain_text(tmp_path: Path) -> None:

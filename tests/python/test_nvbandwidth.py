@@ -145,7 +145,7 @@ def test_the_rule_counts_the_warm_ups_of_other_flows_if_one_engine_serves_all(ru
 
 def test_an_unknown_rule_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--machine", "h200x1", "--rule", "guess"]) == 2
-    assert "there are linkscope, nvbandwidth, comm-scope" in capsys.readouterr().err
+    assert "unknown rule; choose linkscope, nvbandwidth, comm-scope" in capsys.readouterr().err
 
 
 def test_the_rule_plans_one_round(capsys: pytest.CaptureFixture[str]) -> None:

@@ -259,7 +259,7 @@ def test_the_sizes_and_parameters_of_the_paper_are_listed(capsys: pytest.Capture
     ("words", "message"),
     [
         (["--source", "comscope"], "--source comscope: unknown source; available: comm-scope, nvbandwidth"),
-        (["--source", ""], "unknown source; available: comm-scope"),
+        (["--source", ""], "--source has an empty value"),
         (["suites", "--source", "klenk"], "leave out suites"),
     ],
 )

@@ -192,8 +192,8 @@ def test_rising_counters_are_anomalies() -> None:
     gained = {"gpu:0": {"ecc_uncorrected": 1, "pcie_replays": 2}, "gpu:1": {"pcie_replays": 4}}
     made.end.gained = {"cpu_steal": 0.03, **gained}
     lost, repeated, steal = [finding.text for finding in findings(made)[:3]]
-    assert lost.startswith("uncorrected ECC errors rose on gpu:0, by 1.")
-    assert repeated == "PCIe replays rose on gpu:0,1, by 2 to 4 a GPU. The counts are even, so no link is suspect."
+    assert lost.startswith("uncorrected ECC errors rose on gpu:0 (by 1).")
+    assert repeated == "PCIe replays rose on gpu:0,1 (by 2 to 4 a GPU). The counts are even, so no link is suspect."
     assert "3 %" in steal and "hypervisor" in steal
 
 

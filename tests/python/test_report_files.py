@@ -125,7 +125,7 @@ def test_mistakes_get_one_sentence(tmp_path, capsys, monkeypatch, options, code,
 
 def test_two_runs_are_refused(capsys) -> None:
     assert main(["report", "a.jsonl", "b.jsonl"]) == 2
-    assert "one run, and 2 were given" in capsys.readouterr().err
+    assert "takes one run file, not 2" in capsys.readouterr().err
 
 
 def test_without_a_browser_a_png_is_refused(tmp_path, capsys, monkeypatch) -> None:

@@ -106,7 +106,7 @@ def test_rising_counters_are_a_reason_to_check() -> None:
     made = small_run()
     grown = End(wall_s=1.0, complete=False, counts={}, gained={"gpu:0": {"ecc_uncorrected": 1}})
     object.__setattr__(made, "end", grown)
-    assert "stopped early" in doubts(made)[0].text and "ECC errors rose on gpu:0, by 1" in doubts(made)[1].text
+    assert "stopped early" in doubts(made)[0].text and "ECC errors rose on gpu:0 (by 1)" in doubts(made)[1].text
 
 
 def test_heat_maps_have_every_path_of_a_method() -> None:

@@ -167,7 +167,7 @@ def test_rising_error_counters_are_one_warning() -> None:
     gained = {"gpu:0": {"nvlink_crc_data": 6356}, "gpu:1": {"nvlink_crc_data": 7211}}
     object.__setattr__(made, "end", End(wall_s=1.0, complete=True, counts={}, gained=gained))
     text = text_of(made)
-    said = "NVLink CRC errors rose on both GPUs, by 6356 to 7211 a GPU. The counts are even, so no link is suspect."
+    said = "NVLink CRC errors rose on both GPUs (by 6356 to 7211 a GPU). The counts are even, so no link is suspect."
     assert said in " ".join(text.split())
     assert "1 warning." in text
 

@@ -229,7 +229,7 @@ def test_a_run_of_another_machine_is_resumed_on_its_own_machine(tmp_path: Path, 
     path = tmp_path / "a.jsonl"
     other_machine = header()
     other_machine.modelled = False
-    other_machine.machine = {"name": "elsewhere", "gpus": [{"uuid": "GPU-of-another-node"}]}
+    other_machine.machine = {"name": "elsewhere", "gpus": [{"index": 0, "uuid": "GPU-of-another-node"}]}
     other_machine.plan = {"seed": 1}
     RunWriter.create(path, other_machine).close()
     before = path.read_bytes()

@@ -62,8 +62,8 @@ def _paid(first: int | None, best: Gain) -> str:
     copy = f"of {format_bytes(best.current.bytes)} on {best.path}"
     more = "other sizes and paths: linkscope report --break-even"
     if first is None:
-        return f"allocating and freeing this memory costs more than any number of copies {copy} gains ({more})"
-    return f"allocating and freeing this memory is paid for by the {_ordinal(first)} copy {copy} ({more})"
+        return f"allocating and freeing this memory never pays off for copies {copy} ({more})"
+    return f"allocating and freeing this memory pays off with the {_ordinal(first)} copy {copy} ({more})"
 
 
 def _time(point: Point) -> str:

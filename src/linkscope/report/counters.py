@@ -40,7 +40,7 @@ def _finding(name: str, counts: dict[str, int], gpus: int) -> Finding:
     everywhere = "both GPUs" if gpus == 2 else f"all {gpus} GPUs"
     where = everywhere if len(counts) == gpus > 1 else places_text(counts)
     numbers = f"{low} to {high} a GPU" if low != high else f"{low} a GPU" if len(counts) > 1 else str(low)
-    text = f"{_NAMES.get(name, name)} rose on {where}, by {numbers}."
+    text = f"{_NAMES.get(name, name)} rose on {where} (by {numbers})."
     if name in _LOST:
         return Finding("errors", f"{text} Data or links were lost: check the GPUs before you use this run.", ())
     if len(counts) > 1:
