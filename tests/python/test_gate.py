@@ -59,8 +59,10 @@ def checked(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict]
 
 
 # Without a reference all bundled nodes with GPUs pass; those of several hosts have no second GPU to compare with.
-HEALTHY = ("4029gp", "ac922", "dl160", "h200x1", "h200x4", "jorda-a", "jorda-b", "jorda-c", "minsky", "newell", "s822lc",
-           "sl390")  # fmt: skip
+HEALTHY = (
+    "4029gp", "ac922", "dl160", "h200x1", "h200x4", "jorda-a", "jorda-b", "jorda-c", "minsky", "newell", "s822lc",
+    "sl390",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("machine", HEALTHY)
@@ -207,6 +209,14 @@ def test_a_path_slower_than_its_class_is_a_fault_only_among_three_or_more() -> N
     (fault,) = faults_by_physics(run(made), one_class)
     assert fault.point is made[2] and "1.13 × the median time of 3 paths" in fault.evidence
     assert faults_by_physics(run(made[1:]), one_class) == []
+
+
+def test_a_slow_link_of_a_busy_gpu_is_inconclusive_without_a_reference_too(monkeypatch, folder: Path, capsys) -> None:
+    node = with_slow_link(folder, "pcie", "gpu:1", 0.4)
+    assert checked(capsys, "--machine", node)[0] == 1
+    monkeypatch.setattr("linkscope.check.gate._busy", lambda run: ["gpu:1 was used by 1 other process"])
+    status, answer = checked(capsys, "--machine", node)
+    assert status == 5 and "gpu:1 was used by 1 other process: check an idle node" in answer["summary"]
 
 
 def test_a_busy_gpu_or_widely_scattered_rounds_make_a_slow_point_inconclusive() -> None:
