@@ -1,11 +1,12 @@
 """`linkscope check` passes healthy nodes, names the part at fault, and never blames hardware without evidence."""
 
 import json
-import re
+import random
 from pathlib import Path
 
 import msgspec
 import pytest
+from gate_proofs import halves, slowed
 
 from invented import point, run
 from linkscope.check.gate import _absent, _busy, _disturbed
@@ -36,19 +37,8 @@ def baseline(folder: Path) -> Path:
 
 def with_slow_link(folder: Path, link: str, pair: str, factor: float) -> Path:
     """h200x4 with one pair of a link at a fraction of its rate, in both directions."""
-    text = (MACHINES / "h200x4.toml").read_text()
-    tables = re.split(r"(?m)^(?=\[)", text)
-    index = next(i for i, table in enumerate(tables) if table.startswith("[[link]]") and f'name = "{link}"' in table)
-    line = next(line for line in tables[index].splitlines() if f'"{pair}"' in line and line.strip().startswith("["))
-    slow = re.sub(r"between = \[.*?\n\]", f"between = [{line.strip().rstrip(',')}]", tables[index], flags=re.DOTALL)
-    slow = slow.replace(f'name = "{link}"', f'name = "{link}-slow"')
-    slow = re.sub(
-        r"\nefficiency = \{ v = ([0-9.]+)", lambda m: f"\nefficiency = {{ v = {float(m[1]) * factor}", slow, count=1
-    )
-    tables[index] = tables[index].replace(line + "\n", "")
-    tables.insert(index + 1, slow)
     path = folder / f"{link}-{pair.replace(':', '')}-{factor}.toml"
-    path.write_text("".join(tables))
+    path.write_text(slowed((MACHINES / "h200x4.toml").read_text(), link, pair, factor))
     return path
 
 
@@ -59,8 +49,10 @@ def checked(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict]
 
 
 # Without a reference all bundled nodes with GPUs pass; those of several hosts have no second GPU to compare with.
-HEALTHY = ("4029gp", "ac922", "dl160", "h200x1", "h200x4", "jorda-a", "jorda-b", "jorda-c", "minsky", "newell", "s822lc",
-           "sl390")  # fmt: skip
+HEALTHY = (
+    "4029gp", "ac922", "dl160", "h200x1", "h200x4", "jorda-a", "jorda-b", "jorda-c", "minsky", "newell", "s822lc",
+    "sl390",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("machine", HEALTHY)
@@ -209,6 +201,14 @@ def test_a_path_slower_than_its_class_is_a_fault_only_among_three_or_more() -> N
     assert faults_by_physics(run(made[1:]), one_class) == []
 
 
+def test_a_slow_link_of_a_busy_gpu_is_inconclusive_without_a_reference_too(monkeypatch, folder: Path, capsys) -> None:
+    node = with_slow_link(folder, "pcie", "gpu:1", 0.4)
+    assert checked(capsys, "--machine", node)[0] == 1
+    monkeypatch.setattr("linkscope.check.gate._busy", lambda run: ["gpu:1 was used by 1 other process"])
+    status, answer = checked(capsys, "--machine", node)
+    assert status == 5 and "gpu:1 was used by 1 other process: check an idle node" in answer["summary"]
+
+
 def test_a_busy_gpu_or_widely_scattered_rounds_make_a_slow_point_inconclusive() -> None:
     busy = run([], modelled=False)
     header = msgspec.structs.replace(busy.header, environment={"gpus": [{"processes": 0}, {"processes": 2}]})
@@ -222,3 +222,16 @@ def test_a_busy_gpu_or_widely_scattered_rounds_make_a_slow_point_inconclusive() 
     assert "check an idle node" in _disturbed([slow], _busy(busy))
     wild.flows[0].round_medians_s = [1.5e-3, 1.501e-3, 1.502e-3]
     assert _disturbed([slow], []) == ""
+
+
+# --- tools/gate_proofs.py ---
+
+
+def test_the_halves_of_a_run_have_disjoint_rounds() -> None:
+    made = run([point(H2D.format(0), 1e-3), point(D2D.format(0, 1), 1e-3)], modelled=False)
+    made.points[0].flows[0].round_medians_s = [float(n) for n in range(1, 8)]
+    made.points[1].flows[0].round_medians_s = [1.0, 2.0, 3.0]
+    one, other = halves(made, random.Random(1))
+    assert [p.id for p in one.points] == [p.id for p in other.points] == [H2D.format(0)]
+    rounds = [p.flows[0].round_medians_s for p in (one.points[0], other.points[0])]
+    assert [len(of) for of in rounds] == [3, 3] and not set(rounds[0]) & set(rounds[1])

@@ -132,6 +132,10 @@ def _by_physics(asked: Check, first: Run, folder: Path, stop: StopFlag, busy: li
     if not faults:
         text = "links at full width, rates near their peaks, paths of a class alike (no earlier run given)"
         return Verdict("pass", f"{checked} points: {text}", busy)
+    if busy and all(fault.point is not None for fault in faults):
+        return Verdict(
+            "inconclusive", f"{len(faults)} points are slow, and {busy[0]}: check an idle node", _texts(faults)
+        )
     slow_paths = [(fault.point.src, fault.point.dst) for fault in faults if fault.point]
     parts = parts_at_fault(slow_paths, [(p.src, p.dst) for p in first.points if p.median_s])
     named = [part.text for part in parts] + [fault.place for fault in faults if fault.point is None]
