@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from gate_proofs import halves, slowed
 
+from campaign import sample
 from invented import point, run
 from linkscope.check.gate import _absent, _busy, _disturbed
 from linkscope.check.parts import parts_at_fault
@@ -55,7 +56,7 @@ HEALTHY = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("machine", HEALTHY)
+@pytest.mark.parametrize("machine", sample(("h200x1", "h200x4", "ac922", "sl390"), HEALTHY))
 def test_healthy_machines_pass_without_a_reference(machine: str, capsys: pytest.CaptureFixture[str]) -> None:
     status, answer = checked(capsys, "--machine", machine)
     assert (status, answer["status"], answer["parts"]) == (0, "pass", []), answer
@@ -63,7 +64,7 @@ def test_healthy_machines_pass_without_a_reference(machine: str, capsys: pytest.
 
 
 def test_unchanged_nodes_pass_against_their_baseline(baseline: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for seed in range(2, 8):
+    for seed in range(2, 5):
         status, answer = checked(capsys, "--machine", "h200x4", "--against", baseline, "--seed", seed)
         assert status == 0, answer
         assert "would have been seen" in answer["summary"]

@@ -6,6 +6,7 @@ from urllib.parse import unquote
 import pytest
 
 from browser import CHROMIUM, Browser
+from campaign import only_long
 from invented import SIZES, point, run, small_run
 from linkscope.report.html import page
 
