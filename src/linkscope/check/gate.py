@@ -182,8 +182,8 @@ def _disturbed(confirmed: Sequence[Pair], busy: Sequence[str]) -> str:
             ratios.append(scatters[1] / scatters[0])
     if ratios and median(ratios) > _SCATTER:
         return (
-            f"{count_text(len(confirmed), 'point')} slower than the reference, and their rounds have {median(ratios):.0f} × the "
-            "scatter: another load uses the same link or memory"
+            f"{count_text(len(confirmed), 'point')} slower than the reference, and their rounds have "
+            f"{median(ratios):.0f} × the scatter: another load uses the same link or memory"
         )
     return ""
 
