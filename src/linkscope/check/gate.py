@@ -15,6 +15,7 @@ from linkscope.check.references import Fault, faults_by_physics
 from linkscope.compare import Comparison, Pair, compare
 from linkscope.compare.text import headline
 from linkscope.errors import FINE, INCONCLUSIVE, SOMETHING_FAILED
+from linkscope.model.text import count_text
 from linkscope.plan import Plan, expected_s, make_plan
 from linkscope.run import StopFlag, benchmark_table, measure
 from linkscope.run.target import Target
@@ -88,10 +89,12 @@ def check(asked: Check, folder: Path, stop: StopFlag) -> Verdict:
     suspects = compared.worse()
     if not suspects:
         text = headline(compared)
-        return Verdict("pass", f"{len(judged)} points as in {asked.name}. {text}", notes, compared=compared)
+        return Verdict(
+            "pass", f"{count_text(len(judged), 'point')} as in {asked.name}. {text}", notes, compared=compared
+        )
     confirmed = _confirmed(asked, suspects, folder, stop)
     if not confirmed:
-        text = f"{len(suspects)} points seemed slow, and were not slow when measured again"
+        text = f"{count_text(len(suspects), 'point')} seemed slow, and not when measured again"
         return Verdict("pass", text, [*notes, *map(_evidence, suspects)], compared=compared)
     if reason := _disturbed(confirmed, busy):
         return Verdict("inconclusive", reason, [*notes, *map(_evidence, confirmed)], compared=compared)
@@ -131,10 +134,12 @@ def _by_physics(asked: Check, first: Run, folder: Path, stop: StopFlag, busy: li
         return Verdict("inconclusive", "no point could be measured", busy)
     if not faults:
         text = "links at full width, rates near their peaks, paths of a class alike (no earlier run given)"
-        return Verdict("pass", f"{checked} points: {text}", busy)
+        return Verdict("pass", f"{count_text(checked, 'point')}: {text}", busy)
     if busy and all(fault.point is not None for fault in faults):
         return Verdict(
-            "inconclusive", f"{len(faults)} points are slow, and {busy[0]}: check an idle node", _texts(faults)
+            "inconclusive",
+            f"{count_text(len(faults), 'point')} slow, and {busy[0]}: check an idle node",
+            _texts(faults),
         )
     slow_paths = [(fault.point.src, fault.point.dst) for fault in faults if fault.point]
     parts = parts_at_fault(slow_paths, [(p.src, p.dst) for p in first.points if p.median_s])
@@ -169,7 +174,7 @@ def _busy(run: Run) -> list[str]:
 def _disturbed(confirmed: Sequence[Pair], busy: Sequence[str]) -> str:
     """Why slow points may not be the fault of the hardware; '' if nothing says so."""
     if busy:
-        return f"{len(confirmed)} points are slower than the reference, and {busy[0]}: check an idle node"
+        return f"{count_text(len(confirmed), 'point')} slower than the reference, and {busy[0]}: check an idle node"
     ratios = []
     for pair in confirmed:
         scatters = [_range(point.flows[0].round_medians_s) for point in (pair.before, pair.after) if point.flows]
@@ -177,8 +182,8 @@ def _disturbed(confirmed: Sequence[Pair], busy: Sequence[str]) -> str:
             ratios.append(scatters[1] / scatters[0])
     if ratios and median(ratios) > _SCATTER:
         return (
-            f"{len(confirmed)} points are slower than the reference, and their rounds have {median(ratios):.0f} × the "
-            "scatter: another load uses the same link or memory"
+            f"{count_text(len(confirmed), 'point')} slower than the reference, and their rounds have "
+            f"{median(ratios):.0f} × the scatter: another load uses the same link or memory"
         )
     return ""
 
