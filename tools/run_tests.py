@@ -35,8 +35,8 @@ def count(pattern: str, text: str) -> int:
 
 
 def main() -> int:
-    # One worker more than cores, because many tests wait for processes. A file stays on one worker, because its fixtures
-    # are made once per file.
+    # One worker more than cores, because many tests wait for processes. A file stays on one worker, because its
+    # fixtures are made once per file.
     workers = ["-n", str(len(os.sched_getaffinity(0)) + 1), "--dist", "loadfile", "--durations=25"]
     builds = ["dev", "asan", "tsan"] if os.environ.get("LINKSCOPE_TESTS") == "long" else ["dev"]
     core_commands = " && ".join(f"build/{build}/tests/core/core-tests --no-colors" for build in builds)

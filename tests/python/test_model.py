@@ -318,7 +318,7 @@ def test_a_check_beyond_the_bounds_is_reported_with_exit_code_1(tmp_path, capsys
     """Every second point takes 50 % longer, which no model can explain."""
     doctored, chance = tmp_path / "doctored.jsonl", random.Random(1)
     lines = []
-    for line in measured(tmp_path, "h200x1", *DIRECT).read_text().splitlines():
+    for line in measured(tmp_path, "h200x2", *DIRECT, *PEERS).read_text().splitlines():
         record = json.loads(line)
         if record["record"] == "point" and chance.random() < 0.5:
             for flow in record["flows"]:
