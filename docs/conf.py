@@ -3,7 +3,7 @@
 project = "linkscope"
 copyright = "linkscope contributors, Apache-2.0"
 extensions = ["myst_parser"]
-myst_heading_anchors = 3
+myst_heading_anchors = 4
 myst_enable_extensions = ["attrs_inline"]
 exclude_patterns = ["_build"]
 html_theme = "furo"
