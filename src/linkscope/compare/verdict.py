@@ -25,7 +25,7 @@ from linkscope.stats.equivalence import holm
 from linkscope.stats.pooling import Noise, Ratio, Scatter, families, ratio, scatter
 
 MARGINS = (0.05, 0.05, 0.02)  # by size class: the largest change that counts as none
-FALSE_ALARMS = 0.01  # probability that a comparison of unchanged runs shows any change
+FALSE_ALARMS = 0.01  # probability that a comparison of unchanged runs shows a judged change
 LEVEL = 0.95  # of the interval of each ratio
 JUDGED = 0.10  # points whose detectable change is larger gate nothing unless asked
 
