@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(not WORKER.exists(), reason="the worker is not b
 @pytest.fixture(autouse=True)
 def sampled_repetitions(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bound of a coverage depends on the number of repetitions, so fewer of them raise no false alarm."""
-    monkeypatch.setattr(intervals, "REPETITIONS", sample(300, intervals.REPETITIONS))
+    monkeypatch.setattr(intervals, "REPETITIONS", sample(200, intervals.REPETITIONS))
 
 
 def selftest(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict]:

@@ -7,9 +7,9 @@ linkscope compare monday.jsonl tuesday.jsonl wednesday.jsonl      also the run s
 linkscope compare before.jsonl after.jsonl --fail-on inconclusive
 
 The answer comes first, then the points by group, the changed paths, and what else differs. A comparison of two runs
-without a change shows a judged change with a probability of at most 1 %. A point is equivalent if the 95 % interval of its
-ratio lies inside the margin. Exit codes: 1 a path became slower, or failed that had not failed before (--fail-on); 5
-with `--fail-on inconclusive`: some points are neither changed nor equivalent.
+without a change shows a judged change with a probability of at most 1 %. A point is equivalent if the 95 % interval of
+its ratio lies inside the margin. Exit codes: 1 a path became slower, or failed that had not failed before (--fail-on);
+5 with `--fail-on inconclusive`: some points are neither changed nor equivalent.
 """
 
 import argparse
