@@ -176,7 +176,7 @@ def noise_of(points: Iterable[tuple[Point, Sequence[Sequence[float]]]]) -> dict[
     scatters: dict[Family, list[Scatter]] = defaultdict(list)
     for point, runs in points:
         scatters[family_of(point)] += [one for one in map(scatter, runs) if one is not None]
-    return families(scatters, {})
+    return families(scatters)
 
 
 def _verdict(value: float, interval: Interval, seen: bool, margin: float) -> Verdict:

@@ -11,22 +11,20 @@ The posterior of the centre is a mixture of normal distributions, one for each v
 ends of the interval.
 """
 
-import functools
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from linkscope.stats.intervals import Interval, median
+from linkscope.stats.intervals import Interval
 from linkscope.stats.ratios import log_variance
 
 Array = NDArray[np.float64]
 Name = TypeVar("Name", bound=Hashable)
 
-LEAST_POINTS = 6  # points of a family whose noise is known; fewer show no modes
 _LOWEST, _HIGHEST, _STEPS = 1e-5, 2.0, 72  # the grid: 18 % from value to value
 SIGMAS: Array = np.geomspace(_LOWEST, _HIGHEST, _STEPS)
 _LOG_SIGMAS, _VARIANCES = np.log(SIGMAS), SIGMAS**2
@@ -34,12 +32,10 @@ _PASSES = 40  # of expectation and maximization
 _OF_ALL = 3.0  # points that the noise of all families counts for in one family
 _FLAT = 1.0  # points that a flat distribution counts for
 _LEFT = 1e-3  # of a count stays when a point is left out of its family
-_TRIPLE = 3
 _NEGLIGIBLE = 1e-9  # weight of a value of the grid
 _HALVINGS = 36  # of the search for a quantile
 _LARGEST = 700.0  # exp() of more overflows
 RUNS = 0.45  # deviation between runs of one machine over that of rounds (docs/notes/same-machine.md)
-IRREGULAR = 1e-3  # probability that a family of normal noise is called irregular
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,53 +56,31 @@ class Noise:
     """The distribution of the deviation of rounds in a family.
 
     `counts`: how many points, and parts of points, have each value of `SIGMAS`; the points of other families that
-    stand in for a small family included. `points`: the number of points of the family. `regular`: the points show no
-    sign of modes or of skewness.
+    stand in for a small family included. `points`: the number of points of the family.
     """
 
     counts: Array
     points: int
-    regular: bool = True
 
-    def posterior(self, scatters: Sequence[Scatter], *, member: bool = True) -> Array:
-        """The weights of `SIGMAS` after seeing how the rounds of a point scatter.
+    def posterior(self, scatters: Sequence[Scatter]) -> Array:
+        """The weights of `SIGMAS` after seeing how the rounds of a point of the family scatter.
 
-        `member`: the point is one of those that the distribution was estimated from, so it is left out of it.
-        Otherwise its scatter would count twice, and intervals would be too narrow in small families.
+        The point is left out of the distribution. Otherwise its scatter would count twice, and intervals would be too
+        narrow in small families.
         """
         seen: Array = _likelihoods(scatters).prod(axis=0)
         own = _normalized((self.counts * seen)[None, :])[0]
-        if member and scatters:
+        if scatters:
             own = _normalized((np.maximum(self.counts - own, _LEFT * self.counts) * seen)[None, :])[0]
         return np.asarray(own)
 
-    @functools.cached_property
-    def typical(self) -> float:
-        """The median deviation of rounds, as a fraction of the value."""
-        return float(SIGMAS[int(np.searchsorted(np.cumsum(self.counts / self.counts.sum()), 0.5))])
 
-
-def families(scatters: Mapping[Name, Sequence[Scatter]], regular: Mapping[Name, bool]) -> dict[Name, Noise]:
+def families(scatters: Mapping[Name, Sequence[Scatter]]) -> dict[Name, Noise]:
     """The noise of every family, from the scatter of its points."""
     flat = np.full(_STEPS, _FLAT / _STEPS)
     common = _fitted([one for of in scatters.values() for one in of], flat)
     wide = common / common.sum() * _OF_ALL + flat
-    return {key: Noise(_fitted(of, wide), len(of), regular.get(key, True)) for key, of in scatters.items()}
-
-
-def is_regular(rounds: Iterable[Sequence[float]]) -> bool:
-    """Whether the rounds of a family's points show neither modes nor skewness.
-
-    The direction of the residuals of three normal values is uniform on a circle, whatever their deviation. So the
-    place of the second value between the others, as an angle, has a known distribution without any estimate. Two modes
-    bring it to one end (Fisher's product of probabilities), skewed noise to one side more than the other (sign test).
-    """
-    angles = [angle for of in rounds for angle in _angles(of)]
-    if len(angles) < LEAST_POINTS:
-        return True
-    product = -sum(math.log(max(abs(angle), 1e-9)) for angle in angles)
-    one_side = sum(angle > 0 for angle in angles)
-    return _gamma_tail(product, len(angles)) > IRREGULAR / 2 and _sign_tail(one_side, len(angles)) > IRREGULAR / 2
+    return {key: Noise(_fitted(of, wide), len(of)) for key, of in scatters.items()}
 
 
 @dataclass(frozen=True)
@@ -159,24 +133,6 @@ def ratio(before: Sequence[Sequence[float]], after: Sequence[Sequence[float]], n
     return Ratio(centres[1] - centres[0], noise.posterior(scatters), scale)
 
 
-def pooled_interval(rounds: Sequence[float], noise: Noise, level: float = 0.95) -> Interval | None:
-    """The interval of the centre of few rounds; None for fewer than two, and for a round that is not positive.
-
-    It contains the median of the rounds, which is the value that linkscope states.
-    """
-    if len(rounds) < 2 or min(rounds) <= 0:
-        return None
-    logs = [math.log(one) for one in rounds]
-    reach = spread_quantile(noise.posterior([Scatter(log_variance(rounds), len(rounds) - 1)]), 1 / len(rounds), level)
-    centre, value = sum(logs) / len(logs), median(logs)
-    return Interval(math.exp(min(centre - reach, value)), math.exp(max(centre + reach, value)), level)
-
-
-def half_width_of(noise: Noise, known: Scatter | None, rounds: int, level: float = 0.95) -> float:
-    """The expected half-width of the interval of a number of rounds, as a fraction of the value."""
-    return spread_quantile(noise.posterior([known] if known else []), 1 / rounds, level)
-
-
 def spread_quantile(weights: Array, scale: float, level: float) -> float:
     """Half of the interval of a mixture of normal values with variances `scale` times those of the grid."""
     used = weights > _NEGLIGIBLE
@@ -215,31 +171,3 @@ def _fitted(scatters: Sequence[Scatter], prior: Array) -> Array:
 
 def _normalized(rows: Array) -> Array:
     return np.asarray(rows / rows.sum(axis=1, keepdims=True))
-
-
-def _angles(rounds: Sequence[float]) -> Iterable[float]:
-    """For every three consecutive rounds, the place of the middle value: 1 half way between the others, near 0 beside
-    one of them; negative if it is beside the larger one. Uniform between -1 and 1 for normal noise."""
-    for at in range(0, len(rounds) - _TRIPLE + 1, _TRIPLE):
-        low, middle, high = sorted(rounds[at : at + _TRIPLE])
-        if high > low:
-            near, far = sorted((middle - low, high - middle))
-            # tan(angle) in the plane of residuals: sqrt(3) times the small gap over the small gap plus twice the large.
-            place = math.atan(math.sqrt(3) * near / (near + 2 * far)) / (math.pi / 6)
-            yield math.copysign(place, (high - middle) - (middle - low))
-
-
-def _gamma_tail(value: float, count: int) -> float:
-    """The probability that the sum of `count` exponential values exceeds `value`."""
-    term = total = 1.0
-    for k in range(1, count):
-        term *= value / k
-        total += term
-    return math.exp(-value) * total if value < _LARGEST else 0.0
-
-
-def _sign_tail(successes: int, count: int) -> float:
-    """The two-sided probability of a count of successes this far from half."""
-    far = max(successes, count - successes)
-    chance: float = 2 * sum(math.comb(count, k) for k in range(far, count + 1)) / 2**count
-    return min(1.0, chance)
