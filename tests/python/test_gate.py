@@ -10,11 +10,17 @@ from gate_proofs import halves, slowed
 
 from campaign import sample
 from invented import point, run
+from linkscope.check import gate
 from linkscope.check.gate import _absent, _busy, _disturbed
 from linkscope.check.parts import parts_at_fault
 from linkscope.check.references import faults_by_physics
 from linkscope.cli.main import main
+from linkscope.compare import compare
 from linkscope.compare.verdict import Pair
+from linkscope.machine import model as models
+from linkscope.run import StopFlag
+from linkscope.run.target import modelled
+from linkscope.runfile import Run
 from linkscope.stats import Interval
 from test_sim_machines import pytestmark
 
@@ -140,6 +146,27 @@ def test_a_machine_file_without_stated_accuracy_is_used_with_a_wide_margin(
     assert status == 0 and any("states no accuracy" in line for line in answer["evidence"])
     node = with_slow_link(folder, "pcie", "gpu:1", 0.5)
     assert checked(capsys, "--machine", node, "--against", against)[0] == 1
+
+
+@pytest.mark.parametrize("second, at_fault", [(1.04e-3, True), (1e-3, False)])
+def test_both_measurements_together_decide_about_a_suspect(
+    second: float, at_fault: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def measured(seconds: float) -> Run:
+        points = [point(H2D.format(gpu), seconds if gpu == 0 else 1e-3) for gpu in range(8)]
+        for gpu, one in enumerate(points):
+            of = seconds if gpu == 0 else 1e-3
+            one.flows[0].round_medians_s = [of * factor for factor in (0.99, 0.995, 1.0, 1.0, 1.005, 1.01)]
+        return run(points)
+
+    reference, first = measured(1e-3), measured(1.04e-3)
+    (suspect,) = compare([reference], [first], false_alarms=gate.SUSPECTS).worse()
+    monkeypatch.setattr(gate, "make_plan", lambda *words, **options: None)
+    monkeypatch.setattr(gate, "_measured", lambda *words: measured(second))
+    asked = gate.Check(modelled(models.load("h200x4"), 1), reference, "baseline", 60.0, 1)
+    with StopFlag() as stop:
+        found = gate._confirmed(asked, first, [suspect], gate.FALSE_ALARMS / 8, tmp_path, stop)
+    assert [pair.id for pair in found] == ([suspect.id] if at_fault else [])
 
 
 # --- parts ---

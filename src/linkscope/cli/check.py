@@ -5,8 +5,9 @@ linkscope check --save-baseline node7.jsonl   measure a healthy node and keep th
 linkscope check --against node7.jsonl         against an earlier run of this node, or of a node like it
 linkscope check --against mine.toml           against a machine file from `linkscope model`
 
-A point that is slower than the reference is measured again before it counts. A node without a change fails in at most 1
-of 10,000 checks. Exit codes: 0 pass; 1 fail; 3 no GPU; 5 inconclusive, also when the budget is too small.
+A point that is slower than the reference is measured again before it counts. Against an earlier run, an unchanged node
+fails in at most 1 of 10,000 checks. Exit codes: 0 pass; 1 fail; 3 no GPU; 5 inconclusive, also when the budget is too
+small.
 """
 
 import argparse
