@@ -3,7 +3,7 @@
 Usage: python tools/planner_proofs.py coverage | oracle [--times N]
 
 Noise has two levels: rounds vary by `strength` times the target precision (standard deviation), and the samples of a
-round by `within` times that. Points come in classes of twelve, as the rule for three rounds expects. A round costs 1
+round by `within` times that. Points come in families of twelve, which show their common noise. A round costs 1
 and each of its samples `sample_cost`. The tables compare costs, not counts, because rounds and samples can replace each
 other.
 """
@@ -27,17 +27,19 @@ from linkscope.run.sampler import (
     USUAL,
 )
 from linkscope.stats import (
-    DISAGREEING_ROUNDS,
     LOOKS,
+    CiMethod,
     Interval,
-    agree,
     deviation,
+    families,
     median,
     median_interval,
-    mostly,
     next_look,
     rounds_interval,
     steady,
+)
+from linkscope.stats import (
+    Noise as FamilyNoise,
 )
 
 PRECISION = 0.01
@@ -177,14 +179,21 @@ class Measured:
     def _spread(self) -> float:
         return deviation(self.medians) / median(self.medians) if len(self.medians) >= LOOKS[0] else 0.0
 
-    def half_width(self) -> float:
-        interval = rounds_interval(self.medians, PRECISION)
-        return interval.half_width(median(self.medians)) if interval else math.inf
+    def interval(self, of_family: FamilyNoise) -> tuple[Interval, CiMethod]:
+        found = rounds_interval(self.medians, of_family)
+        assert found is not None
+        return found
 
-    def done(self) -> Drawn:
-        interval = rounds_interval(self.medians, PRECISION)
-        assert interval is not None
-        return Drawn(interval, self.half_width() <= PRECISION, len(self.medians), self.cost)
+    def next_look(self, of_family: FamilyNoise) -> int | None:
+        """The rounds after which to look again; None if the interval is narrow enough, or cannot be."""
+        interval, method = self.interval(of_family)
+        width = interval.half_width(median(self.medians))
+        return next_look(self.medians, width, method, PRECISION) if width > PRECISION else None
+
+    def done(self, of_family: FamilyNoise) -> Drawn:
+        interval, _ = self.interval(of_family)
+        narrow = interval.half_width(median(self.medians)) <= PRECISION
+        return Drawn(interval, narrow, len(self.medians), self.cost)
 
 
 def dozen(noise: Noise, chance: random.Random) -> list[Drawn]:
@@ -199,19 +208,13 @@ def among_calm(noise: Noise, chance: random.Random) -> Drawn:
 
 
 def together(points: list[Measured]) -> list[Drawn]:
-    for point in points:
-        point.to(LOOKS[0])
-    agreed = [agree(point.medians, PRECISION) for point in points]
-    for point, early in zip(points, agreed, strict=True):
-        if mostly(agreed) and not early:
-            point.to(DISAGREEING_ROUNDS)
-        if mostly(agreed) and point.half_width() <= PRECISION:
-            continue
-        look = LOOKS[1] if early else next_look(point.medians, PRECISION)
-        while look is not None:
-            point.to(look)
-            look = next_look(point.medians, PRECISION) if point.half_width() > PRECISION else None
-    return [point.done() for point in points]
+    looks: dict[int, int | None] = dict.fromkeys(range(len(points)), LOOKS[0])
+    while any(looks.values()):
+        for at, look in looks.items():
+            points[at].to(look or 0)
+        of_family = families({"": [point.medians for point in points]}, str)[""]
+        looks = {at: point.next_look(of_family) for at, point in enumerate(points)}
+    return [point.done(of_family) for point in points]
 
 
 @functools.cache

@@ -4,10 +4,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from linkscope.compare.groups import family_of
 from linkscope.model.curves import path_of, rate_of
 from linkscope.model.rounds import rounds_of
-from linkscope.runfile import Point, Run
+from linkscope.runfile import Point, Run, family_of
 from linkscope.stats import geometric_mean, median
 
 # Share of the peak below which a copy is at fault: half the width, or the next lower generation. Healthy H100 and H200

@@ -1,26 +1,12 @@
-"""Groups of points: families whose rounds scatter alike, and the groups that a comparison reports."""
+"""The groups of points that a comparison reports."""
 
 from typing import NamedTuple
 
-from linkscope.model.curves import MODE
-from linkscope.runfile import Point
+from linkscope.runfile import SIZE_CLASSES, Point, size_class
 from linkscope.units import format_bytes
 
-SIZE_CLASSES = (64 << 10, 1 << 20)  # the smallest sizes of medium and of large points
-_MODES = (MODE, "bidirectional", "peer", "initiator")  # parameters that decide how much rounds scatter
 _NOISY = ("managed", "pageable")
 _NAMES = {"d2d": "peer", "local": "within a GPU", "latency": "latency", "h2h": "host"}
-
-
-class Family(NamedTuple):
-    """Points of one operation, memory and mode at sizes of one class, on all paths."""
-
-    benchmark: str
-    engine: str
-    src_memory: str
-    dst_memory: str
-    mode: tuple[str, ...]  # values of `_MODES`
-    size_class: int
 
 
 class Group(NamedTuple):
@@ -35,12 +21,6 @@ class Group(NamedTuple):
         return f"{self.name}, {size_text(self.size_class)}" if self.size_class >= 0 else self.name
 
 
-def family_of(point: Point) -> Family:
-    """The family of a point."""
-    mode = tuple(point.params.get(name, "") for name in _MODES)
-    return Family(point.benchmark, point.engine, point.src_memory, point.dst_memory, mode, size_class(point.bytes))
-
-
 def group_of(point: Point) -> Group:
     """The group of a point: by its memory, which decides how much the rounds scatter, and by its size."""
     memories = (point.src_memory, point.dst_memory)
@@ -51,11 +31,6 @@ def group_of(point: Point) -> Group:
     if name is None:
         name = "pinned" if {"pinned", "registered", "mapped", "wc"} & {*memories} else point.benchmark
     return Group(size_class(point.bytes) if point.bytes and name != "latency" else -1, name)
-
-
-def size_class(size: int) -> int:
-    """0 below 64 KiB, 1 below 1 MiB, 2 from 1 MiB."""
-    return sum(size >= least for least in SIZE_CLASSES)
 
 
 def size_text(of_class: int) -> str:

@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from linkscope.compare.groups import family_of, size_class
 from linkscope.compare.verdict import MARGINS, noise_of
 from linkscope.model.rounds import rounds_of
-from linkscope.runfile import Point, Run
+from linkscope.runfile import Point, Run, family_of, size_class
 from linkscope.stats import Interval, geometric_mean, trend_chance
 from linkscope.stats.pooling import Noise, ratio
 

@@ -15,14 +15,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from linkscope.compare.groups import Family, Group, family_of, group_of, size_class
+from linkscope.compare.groups import Group, group_of
 from linkscope.model.curves import Method, Path, method_of, path_of
 from linkscope.model.rounds import rounds_of
-from linkscope.runfile import Point, Run
+from linkscope.runfile import Family, Point, Run, family_of, size_class
 from linkscope.runfile.methods import version
 from linkscope.stats import Interval
 from linkscope.stats.equivalence import holm
-from linkscope.stats.pooling import Noise, Ratio, Scatter, families, ratio, scatter
+from linkscope.stats.pooling import Noise, Ratio, families, ratio
 
 MARGINS = (0.05, 0.05, 0.02)  # by size class: the largest change that counts as none
 FALSE_ALARMS = 0.01  # probability that a comparison of unchanged runs shows a judged change
@@ -173,10 +173,10 @@ def _timed_pairs(
 
 def noise_of(points: Iterable[tuple[Point, Sequence[Sequence[float]]]]) -> dict[Family, Noise]:
     """The noise of every family of points with their rounds."""
-    scatters: dict[Family, list[Scatter]] = defaultdict(list)
+    rounds: dict[Family, list[Sequence[float]]] = defaultdict(list)
     for point, runs in points:
-        scatters[family_of(point)] += [one for one in map(scatter, runs) if one is not None]
-    return families(scatters)
+        rounds[family_of(point)] += runs
+    return families(rounds, lambda family: family.kin)
 
 
 def _verdict(value: float, interval: Interval, seen: bool, margin: float) -> Verdict:

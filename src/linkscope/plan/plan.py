@@ -31,11 +31,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The settings and points of a run. `precision`: half-width of the interval as a fraction of the value; None: it
     depends on the size.
 
-    `rule`: the measurement rule, of linkscope or of another tool (rules.py). `early`: points get no more rounds if
-    their first three agree. `more_rounds`: points that miss their precision get more. `classes`: classes of paths, of
-    which not all members are measured at all sizes (stages.py); empty: all paths are. `together`: concurrent flows in
-    addition to `points` (interference.py). `alike_contexts`: contexts of GPUs are made until their cost is low
-    (docs/notes/context-effects.md).
+    `rule`: the measurement rule, of linkscope or of another tool (rules.py). `early`: points get no more
+    rounds if their first three reach the precision. `more_rounds`: points that miss their precision get more.
+    `classes`: classes of paths, of which not all members are measured at all sizes (stages.py); empty: all paths are.
+    `together`: concurrent flows in addition to `points` (interference.py). `alike_contexts`: contexts of GPUs are made
+    until their cost is low (docs/notes/context-effects.md).
     """
 
     suite: str

@@ -9,19 +9,19 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from typing import cast
 
 from linkscope.model.slow_paths import in_doubt
 from linkscope.plan.classes import operation
 from linkscope.plan.plan import Plan, precision_target
 from linkscope.plan.recall import Recall
 from linkscope.plan.work import NOTHING, Underway, Work
-from linkscope.runfile import Point, PointId
-from linkscope.stats import DISAGREEING_ROUNDS, EARLY_ROUNDS, LOOKS, agree, mostly, next_look
+from linkscope.runfile import Flow, Point, PointId, half_width
+from linkscope.stats import EARLY_ROUNDS, LOOKS, CiMethod, next_look
 
 SHARE = 6.0  # maximum cost of a point over the mean: cheap points leave time for expensive ones
 MOST_ROUNDS = LOOKS[2]  # maximum while other points are unmeasured
 CHEAP_SHARE = 0.05  # fraction of a point's share that further rounds may cost if the first three give little hope
-SIMILAR_RATIO = 32  # ratio of sizes: at smaller ratios, points have similar noise
 _OPENING_S, _CONTEXT_S = 0.2, 0.15  # cost of another pass: its process, and each GPU (results/h200x4-standard-151s)
 _SELECTION_S = 0.07  # cost of selecting a low-cost context: every other context is one
 _GPU = re.compile(r"(?:host:\d+/)?gpu:\d+")
@@ -67,59 +67,35 @@ def affordable(plan: Plan, point: Point) -> int:
     return int(min(share_s(plan) / each_s, 1e6)) if each_s > 0 else MOST_ROUNDS
 
 
-def wanted(plan: Plan, points: Mapping[str, Point], suspects: Mapping[str, int] | None = None) -> list[Work]:
-    """Returns more rounds for points that missed their precision, within their share, and for points that may be
-    precise by chance.
-
-    `suspects`: the result of suspect_agreements() for the same points, if known.
-    """
-    suspects = suspect_agreements(plan, points) if suspects is None else suspects
+def wanted(plan: Plan, points: Mapping[str, Point]) -> list[Work]:
+    """Returns more rounds for points that missed their precision, within their share, and for slow paths."""
+    slow = suspected_slow(plan, points)
     found = []
     for id, point in points.items():
-        rounds = suspects.get(id, 0)
-        if not rounds or rounds > affordable(plan, point):
-            rounds = rounds_in_share(plan, point)
+        rounds = LOOKS[1] if id in slow and LOOKS[1] <= affordable(plan, point) else rounds_in_share(plan, point)
         if rounds > len(_medians(point)):
             found.append(Work(id, rounds))
     return found
 
 
-def suspect_agreements(plan: Plan, points: Mapping[str, Point]) -> dict[str, int]:
-    """Returns rounds for points whose three rounds differ from those of most similar points.
+def suspected_slow(plan: Plan, points: Mapping[str, Point]) -> set[str]:
+    """Returns the points that need six rounds before they prove a path slow, and the points they are compared with.
 
-    Three rounds may agree by chance while those of most similar points do not: six rounds decide. Three rounds may also
-    disagree while those of most similar points agree: five rounds show an outlier. Similar points are those of one
-    operation on all paths at nearly the same size. Three rounds are too few to call a path slow: processes may fall
-    into modes, and six rounds of one mode are rare.
+    Processes may fall into modes. Three rounds of one mode are common, six are rare.
     """
     of_operation: dict[str, dict[str, Point]] = defaultdict(dict)
     for id, point in points.items():
         of_operation[_operation(id)][id] = point
-    found: dict[str, int] = {}
+    found: set[str] = set()
     for name, of in of_operation.items():
-        found |= _RECALL(name, (plan, of), functools.partial(_suspect_agreements, plan, of))
+        found |= _RECALL(name, (plan, of), functools.partial(_suspected_slow, plan, of))
     return found
 
 
-def _suspect_agreements(plan: Plan, points: Mapping[str, Point]) -> dict[str, int]:
-    """Computes suspect_agreements() for the points of one operation."""
-    agreed: dict[int, list[bool]] = defaultdict(list)
-    early: dict[str, int] = {}
-    for point in points.values():
-        medians = _medians(point)
-        if point.status in ("ok", "missed_precision") and len(medians) >= EARLY_ROUNDS:
-            agreed[point.bytes].append(agree(medians, _target(plan, point)))
-            if len(medians) == EARLY_ROUNDS and not point.guards.keys() & set(_NO_MORE_ROUNDS):
-                early[point.id] = point.bytes
-    agreeing = {size for size in set(early.values()) if mostly(_of_similar(agreed, size))}
-    precise = {id: points[id].status == "ok" for id in early}
-    found = {
-        id: LOOKS[1] if precise[id] else DISAGREEING_ROUNDS
-        for id, size in early.items()
-        if precise[id] != (size in agreeing)
-    }
+def _suspected_slow(plan: Plan, points: Mapping[str, Point]) -> set[str]:
+    """Computes suspected_slow() for the points of one operation."""
     slow = in_doubt(points.values(), [set(of.paths) for of in plan.classes], LOOKS[1])
-    return found | {id: LOOKS[1] for id in slow if not points[id].guards.keys() & set(_NO_MORE_ROUNDS)}
+    return {id for id in slow if not points[id].guards.keys() & set(_NO_MORE_ROUNDS)}
 
 
 @functools.lru_cache(maxsize=1 << 16)
@@ -127,19 +103,13 @@ def _operation(id: str) -> str:
     return operation(PointId.parse(id))
 
 
-def _of_similar(agreed: Mapping[int, list[bool]], size: int) -> list[bool]:
-    near = [at for at in agreed if size <= SIMILAR_RATIO * at and at <= SIMILAR_RATIO * size]
-    return [agrees for at in near for agrees in agreed[at]]
-
-
-def late_rounds(plan: Plan, points: Mapping[str, Point], suspects: Mapping[str, int] | None = None) -> Iterator[Work]:
-    """Yields more rounds for points that missed their precision, whatever their share. `suspects`: as in wanted()."""
-    suspects = suspect_agreements(plan, points) if suspects is None else suspects
+def late_rounds(plan: Plan, points: Mapping[str, Point]) -> Iterator[Work]:
+    """Yields more rounds for points that missed their precision, whatever their share."""
     for id, point in points.items():
         have = len(_medians(point))
         if point.status != "missed_precision" or have < EARLY_ROUNDS or point.guards.keys() & set(_NO_MORE_ROUNDS):
             continue
-        look = suspects.get(id) or _look(plan, point)
+        look = _look(plan, point)
         if look is not None:
             yield Work(id, look)
 
@@ -183,9 +153,16 @@ def _lacking(points: Mapping[str, Point], work: Work) -> int:
 def _look(plan: Plan, point: Point) -> int | None:
     """Returns the number of rounds that the worst flow needs; None if the target is out of reach."""
     flows = [flow for flow in point.flows if flow.role == "measured" and len(flow.round_medians_s) > 1]
-    looks = [next_look(flow.round_medians_s, _target(plan, point)) for flow in flows]
+    looks = [_look_of(flow, point.ci_method or "order_statistics", _target(plan, point)) for flow in flows]
     known = [look for look in looks if look is not None]
     return max(known) if known and len(known) == len(looks) else None
+
+
+def _look_of(flow: Flow, method: str, target: float) -> int | None:
+    width = half_width(flow)
+    if width is None:  # few rounds without an interval, or an interval that reaches zero
+        return next((look for look in LOOKS if look > len(flow.round_medians_s)), None)
+    return next_look(flow.round_medians_s, width, cast(CiMethod, method), target)
 
 
 def _target(plan: Plan, point: Point) -> float:

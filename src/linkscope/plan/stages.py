@@ -5,8 +5,8 @@
    representative leads a class of its own, with its own curve; similar members inherit. One of them, the audit, has
    all sizes. Curves of leaders get more sizes at bends. Concurrent flows reveal shared links (interference.py).
    Inherited points are measured until most of the map is. Points that missed their precision get more rounds within
-   their share, and so do points whose three rounds agree although those of similar points do not. The supervisor asks
-   whenever a point is done, and the new work joins the unfinished points.
+   their share, and so do points that make a path look slow. The supervisor asks after every pass in which a point was
+   done, and the new work joins the unfinished points.
 3. In the remaining time, points that missed their precision get more rounds, cheap points first. Then inherited points
    and more concurrent flows are measured.
 
@@ -32,7 +32,6 @@ from linkscope.plan.shares import (
     opening_s,
     rounds_s,
     share_s,
-    suspect_agreements,
     wanted,
 )
 from linkscope.plan.suites import MOST_MANAGED
@@ -80,15 +79,14 @@ def staged_work(plan: Plan, points: Mapping[str, Point], left_s: float, underway
     room = left_s * (BESIDE if concurrent else CHUNK if beside.rounds else 1.0) - sum(
         offer.cost_s for offer in inherited
     )
-    suspects = suspect_agreements(plan, points)
-    more = affordable_rounds(plan, points, wanted(plan, points, suspects), room, beside)
+    more = affordable_rounds(plan, points, wanted(plan, points), room, beside)
     if new or more or underway.rounds:
         # A pass costs as much as many rounds, so points that missed their precision share the planned passes.
         every = beside.beside(lacking(points, more))
         room -= rounds_s(points, more) + (every.passes - beside.passes) * opening_s(plan)
-        return new + more + affordable_rounds(plan, points, late_rounds(plan, points, suspects), room, every)
+        return new + more + affordable_rounds(plan, points, late_rounds(plan, points), room, every)
     return (
-        affordable_rounds(plan, points, late_rounds(plan, points, suspects), left_s)
+        affordable_rounds(plan, points, late_rounds(plan, points), left_s)
         or [Work(offer.id, EARLY_ROUNDS) for offer in _offers_in_time(plan, _offers(inheriting, points), left_s)]
         or _more_concurrent(plan, points, left_s)
     )

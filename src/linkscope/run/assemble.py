@@ -12,22 +12,21 @@ from linkscope.run.sampler import EVENT_TICK_S, HOST_TICK_S, NEARLY_TOGETHER
 from linkscope.run.states import INTERRUPTED
 from linkscope.runfile import Flow, Point, PointId, Round, Spread, flows_by_path, half_width
 from linkscope.stats import (
-    DISAGREEING_ROUNDS,
     EARLY_ROUNDS,
-    LOOKS,
+    CiMethod,
     Interval,
+    Noise,
     bimodal,
-    early_interval,
     median,
     median_interval,
     rounds_interval,
-    student_interval,
     trend,
     variance_split,
 )
 from linkscope.units import format_against, format_seconds
 
 Limit = Callable[[PointId], tuple[float, str] | None]  # GB/s and its source; None: unknown
+NoiseOf = Callable[[PointId], Noise | None]  # of the family of a point; None: unknown
 LIMIT_MARGIN = 0.01
 
 
@@ -35,12 +34,13 @@ CLEAR_TREND = 4.0  # standard deviations: by chance, one in 16,000 points exceed
 
 
 class Assembler:
-    """Makes the point records of one run."""
+    """Makes the point records of one run. `noise_of` gives intervals to few rounds, in plans that need them."""
 
-    def __init__(self, plan: Plan, machine: MachineFacts, limit: Limit) -> None:
+    def __init__(self, plan: Plan, machine: MachineFacts, limit: Limit, noise_of: NoiseOf = lambda point: None) -> None:
         self._plan = plan
         self._machine = machine
         self._limit = limit
+        self._noise_of = noise_of
 
     def point(self, id: str, rounds: Sequence[Round], stopped: str | None = None) -> Point:
         """Makes the record of a point. `stopped`: why the point gets no more rounds although it needs them."""
@@ -55,8 +55,7 @@ class Assembler:
         _fill_values(point, kept, rounds)
         by_other_rule = self._plan.rule != "linkscope" and kept[0].longer is None
         point.precision_target = precision_target(self._plan, point, _resolution(kept[0], point))
-        all_rounds = {round.round for round in kept} == {round.round for round in rounds}
-        intervals = _Intervals(point.precision_target, self._plan.early, bool(self._plan.classes), all_rounds)
+        intervals = _Intervals(self._plan.early, self._noise_of(PointId.parse(id)))
         _give_intervals(point, intervals)
         _set_total(point, kept, intervals, by_other_rule=by_other_rule)
         if RULES[self._plan.rule].mean:
@@ -91,7 +90,7 @@ class Assembler:
         main = point.flows[0]
         point.status, point.inherited_from, point.reason = "inherited", source.id, _inherit_reason(inheritance, theirs)
         point.median_s, point.ci95_s, point.gbps = main.median_s, main.ci95_s, main.gbps
-        point.total_gbps, point.ci_level = source.total_gbps, source.ci_level
+        point.total_gbps, point.ci_level, point.ci_method = source.total_gbps, source.ci_level, source.ci_method
         point.precision_target = source.precision_target
         point.guards = {"alike": [float(f"{inheritance.low:.5g}"), float(f"{inheritance.high:.5g}")]}
         if "together_ci95_s" in source.guards:
@@ -134,8 +133,8 @@ class Assembler:
         known = [width for width in widths if width is not None]
         if len(known) < len(widths):
             point.status = "missed_precision"
-            point.reason = f"{rounds} of {self._plan.rounds} rounds: too few for an interval, six are enough"
-            point.reason += ", or three that agree" if self._plan.early else ""
+            enough = "two" if self._plan.early else "six"
+            point.reason = f"{rounds} of {self._plan.rounds} rounds: too few for an interval, {enough} are enough"
             if any(seconds <= 0 for flow in point.flows for seconds in flow.round_medians_s):
                 point.reason = "noise is as large as the value: in a round the batch took no longer than an empty one"
         elif max(known) > point.precision_target:
@@ -155,9 +154,7 @@ class Assembler:
         # An interrupted point still gets its other rounds after a resume, even if it is precise already.
         if stopped and (point.status == "missed_precision" or few or stopped == INTERRUPTED):
             point.guards["stopped"] = stopped
-            if point.status == "ok" and (
-                not few or (self._plan.early and rounds in (EARLY_ROUNDS, DISAGREEING_ROUNDS))
-            ):
+            if point.status == "ok" and (not few or (self._plan.early and rounds >= EARLY_ROUNDS)):
                 return  # these rounds are enough for status ok
             point.status = "missed_precision"
             point.reason = f"{point.reason or f'{rounds} of {self._plan.rounds} rounds'}; {stopped}"
@@ -265,40 +262,29 @@ def _flow(rounds: Sequence[Round], index: int) -> Flow:
 
 @dataclasses.dataclass(frozen=True)
 class _Intervals:
-    """Computes the intervals of a point.
+    """Computes the intervals of a point. `early`: a point may have few rounds, and `noise` is that of its family."""
 
-    `precision`: the target. `early`: three rounds that agree give an interval. `shared`: the points of the plan share a
-    budget, so a point may have few rounds, and an interval as wide as the target is enough. `all_rounds`: no round was
-    excluded as throttled. If a throttled round was not repeated, the number of rounds is due to chance, and the rules
-    for few rounds do not apply.
-    """
-
-    precision: float
     early: bool
-    shared: bool
-    all_rounds: bool
+    noise: Noise | None
 
-    def of(self, medians: Sequence[float]) -> Interval | None:
+    def of(self, medians: Sequence[float]) -> tuple[Interval, CiMethod] | None:
         """Returns the interval of the median of the rounds; None for too few rounds, or if the interval reaches
         zero."""
-        if not self.shared:
-            interval = median_interval(medians)
-        elif self.all_rounds or len(medians) >= LOOKS[1]:
-            interval = rounds_interval(medians, self.precision)
+        if self.early:
+            found = rounds_interval(medians, self.noise)
         else:
-            interval = student_interval(medians)
-        if self.early and interval is None:
-            interval = early_interval(medians, self.precision)
+            interval = median_interval(medians)
+            found = (interval, "order_statistics") if interval else None
         # Every operation takes time. An interval that contains zero only shows that noise hides the value.
-        return None if interval is not None and interval.low <= 0 else interval
+        return None if found is None or found[0].low <= 0 else found
 
 
 def _give_intervals(point: Point, intervals: _Intervals) -> None:
     for flow in point.flows:
-        interval = intervals.of(flow.round_medians_s)
-        flow.ci95_s = (interval.low, interval.high) if interval else None
-        if flow is point.flows[0]:
-            point.ci95_s, point.ci_level = flow.ci95_s, interval.level if interval else None
+        found = intervals.of(flow.round_medians_s)
+        flow.ci95_s = (found[0].low, found[0].high) if found else None
+        if found and flow is point.flows[0]:
+            point.ci95_s, point.ci_level, point.ci_method = flow.ci95_s, found[0].level, found[1]
 
 
 def _set_total(point: Point, kept: Sequence[Round], intervals: _Intervals, *, by_other_rule: bool) -> None:
@@ -314,10 +300,10 @@ def _set_total(point: Point, kept: Sequence[Round], intervals: _Intervals, *, by
     if len(point.flows) < 2 or not rates or (by_other_rule and "together_s" not in kept[-1].guards):
         return
     rounds_s = [_joint_s(round) for round in kept]
-    together_s, interval = median(rounds_s), intervals.of(rounds_s)
+    together_s, found = median(rounds_s), intervals.of(rounds_s)
     point.guards["together_s"] = float(f"{together_s:.9g}")
-    if interval:
-        point.guards["together_ci95_s"] = [float(f"{end:.9g}") for end in (interval.low, interval.high)]
+    if found:
+        point.guards["together_ci95_s"] = [float(f"{end:.9g}") for end in (found[0].low, found[0].high)]
     point.total_gbps = sum(flow.bytes for flow in measured) / together_s / 1e9 if together_s > 0 else None
 
 
@@ -417,6 +403,7 @@ def _resolution(round: Round, point: Point) -> float:
 
 
 def _drop_values(point: Point) -> None:
-    point.median_s = point.ci95_s = point.gbps = point.total_gbps = point.ci_level = point.spread = None
+    point.median_s = point.ci95_s = point.gbps = point.total_gbps = point.spread = None
+    point.ci_level = point.ci_method = None
     for flow in point.flows:
         flow.median_s = flow.ci95_s = flow.gbps = flow.mean_s = flow.stddev_s = None

@@ -30,6 +30,7 @@ from linkscope.run.comm_scope import CommScopeSampler
 from linkscope.run.contexts import Contexts
 from linkscope.run.forecast import Forecast
 from linkscope.run.monitor import Monitor, NoTally, Tally
+from linkscope.run.noise import RunNoise
 from linkscope.run.nvbandwidth import NvbandwidthSampler
 from linkscope.run.progress import Progress
 from linkscope.run.sampler import NEARLY_TOGETHER, Sampler, Task, Unsupported, WrongData
@@ -47,6 +48,8 @@ _SAMPLERS: dict[RuleName, type[Sampler]] = {
 }
 # Maximum passes in a row without a record. A few are normal when the budget refuses everything that is due.
 _MAX_IDLE_PASSES = 100
+_FEW = 0.05  # of all rounds: as few new rounds change the noise little
+_STALE = 0.1  # of its half-width: a smaller move of an interval needs no new record
 
 
 @dataclass(frozen=True)
@@ -98,10 +101,11 @@ class Supervisor:
         self._command = command
         self._ahead: Ahead | None = None
         self._results: Iterator[Round | Failure] | None = None  # results of this pass, if several processes measure it
-        self._assembler = Assembler(plan, target.facts, target.limit)
         self._points = finished(earlier.points) if earlier else {}
         self._final = set(self._points)  # points with a final record
         self._states = states_of(plan, target.facts, earlier)
+        self._noise = RunNoise(self._states)
+        self._assembler = Assembler(plan, target.facts, target.limit, self._noise.of)
         self._base = EARLY_ROUNDS if plan.early else plan.rounds  # rounds after which a point has a value
         spent = sum(round.device_s for state in self._states.values() for round in state.rounds)
         self._budget = Budget(plan.budget_s, modelled=target.modelled, spent_s=spent)
@@ -111,6 +115,7 @@ class Supervisor:
         self._representative_of = representatives(plan) if plan.classes else {}
         self._passes = 0
         self._written = 0  # records so far
+        self._assessed = 0  # rounds that the last reassessment knew
         self._lost_gpus: set[str] = set()
         self._wanted: dict[str, int] = {}  # rounds of each unfinished point
         self._earlier_points: dict[str, Point] = {}  # earlier records of unfinished points
@@ -124,10 +129,11 @@ class Supervisor:
         complete = True
         try:
             if self._plan.classes:
+                self._noise.refresh()
                 self._resume_points()
             self._ask_for_more()
             idle = 0
-            while self._wanted:
+            while self._wanted or self._reassess():
                 written = self._written
                 if due := self._due():
                     self._one_pass(due)
@@ -139,6 +145,7 @@ class Supervisor:
             self._store_unmeasured()
         except Interrupted:
             complete = False
+            self._conclude_done()
             self._save_unfinished(INTERRUPTED)
         except CannotStart as problem:
             self._give_up(str(problem))
@@ -205,13 +212,38 @@ class Supervisor:
     def _ended(self) -> bool:
         """After a pass: concludes the points that are done or get no more rounds. Returns whether there were any."""
         before = len(self._wanted)
-        for id in [id for id in self._wanted if id not in self._waiting and self._next_round(id) is None]:
-            self._conclude(id)
-        self._drop_finished()
+        self._conclude_done()
         if self._waiting and not any(map(self._in_first_rounds, self._wanted)):
             self._let_in()
             self._drop_finished()
         return len(self._wanted) < before
+
+    def _conclude_done(self) -> None:
+        """Concludes the points that are done or get no more rounds, by the noise that all rounds so far show."""
+        done = [id for id in self._wanted if id not in self._waiting and self._next_round(id) is None]
+        if done and self._plan.early:
+            self._noise.refresh(_FEW)
+        for id in done:
+            self._conclude(id)
+        self._drop_finished()
+
+    def _reassess(self) -> bool:
+        """Before the end: renews the records of points with few rounds, since later rounds show their noise better.
+        Returns whether the plan then wants more rounds."""
+        if not self._plan.early:
+            return False
+        self._noise.refresh()
+        if self._noise.rounds == self._assessed:
+            return False
+        self._assessed = self._noise.rounds
+        for id in sorted(self._final):
+            old = self._points[id]
+            if old.status in ("ok", "missed_precision") and old.ci_method in ("pooled", "next_round"):
+                new = self._assembler.point(id, self._states[id].rounds, old.guards.get("stopped"))
+                if new.status != old.status or _moved(new.ci95_s, old.ci95_s):
+                    self._store(new)
+        self._ask_for_more()
+        return bool(self._wanted)
 
     def _drop_finished(self) -> None:
         """Removes points with a record from the unfinished ones."""
@@ -282,8 +314,6 @@ class Supervisor:
             record = self._run_round(id, due[id])
             if record is not None and "throttled" in record.guards:
                 again.append(id)
-            elif record is not None and due[id] + 1 == self._wanted[id]:
-                self._conclude(id)
             self._progress.tick(lambda: self._forecast.left(self._points, self._wanted, furthest))
         self._results = None
         for id in again:  # the GPU may have recovered; both records stay
@@ -452,6 +482,13 @@ class Supervisor:
                 self._store(self._points[id])
             else:
                 self._store(self._assembler.failed(id, state.rounds, problem))
+
+
+def _moved(new: tuple[float, float] | None, old: tuple[float, float] | None) -> bool:
+    """Returns whether an end of an interval moved by more than a tenth of its half-width."""
+    if new is None or old is None:
+        return new is not old
+    return max(abs(one - other) for one, other in zip(new, old, strict=True)) > _STALE / 2 * (old[1] - old[0])
 
 
 def _rounds_of(point: Point) -> int:

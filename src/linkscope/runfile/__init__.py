@@ -1,5 +1,6 @@
 """The run file: its schema, and the only reader and writer of it (docs/reference/run-file.md)."""
 
+from linkscope.runfile.families import SIZE_CLASSES, Family, family_of, size_class
 from linkscope.runfile.ids import PointId
 from linkscope.runfile.reader import Run, read_run
 from linkscope.runfile.schema import (
@@ -18,8 +19,10 @@ from linkscope.runfile.schema import (
 from linkscope.runfile.writer import RunWriter
 
 __all__ = [
+    "SIZE_CLASSES",
     "ContextsTally",
     "End",
+    "Family",
     "Flow",
     "Header",
     "Point",
@@ -30,7 +33,9 @@ __all__ = [
     "Run",
     "RunWriter",
     "Spread",
+    "family_of",
     "flows_by_path",
     "half_width",
     "read_run",
+    "size_class",
 ]

@@ -207,6 +207,7 @@ class Point(msgspec.Struct, kw_only=True, gc=False, tag_field="record", tag="poi
     overhead_s: float | None = None
     precision_target: float
     ci_level: float | None = None
+    ci_method: str | None = None
     spread: Spread | None = None
     timing: Timing | None = None
     verified: bool | None = None

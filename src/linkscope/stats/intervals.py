@@ -55,24 +55,7 @@ def median_interval(samples: Sequence[float], confidence: float = 0.95) -> Inter
     return Interval(ordered[rank - 1], ordered[-rank], level)
 
 
-EARLY_ROUNDS = 3
-
-
-def early_interval(samples: Sequence[float], precision: float) -> Interval | None:
-    """The interval of three rounds that agree within a third of `precision`; None if they do not.
-
-    It is half of `precision` wide on each side of their median. With this rule for some points and six rounds for all
-    others, intervals cover the truth for every strength of noise in at least 96.0 % of cases (normal), 96.5 % (heavy
-    tails), 95.7 % (skewed) and 94.5 % (uniform). Processes that fall into two modes of nearly equal share are the
-    exception, since three rounds may all be in the smaller mode (35 % of processes: 94.7 % cover; 45 %: 90 %; 49 %: 88
-    %). The stated level is that worst case. tests/python/test_stats.py draws all of them.
-    """
-    if len(samples) != EARLY_ROUNDS:
-        return None
-    centre = median(samples)
-    if max(samples) - min(samples) > precision / 3 * centre:
-        return None
-    return Interval(centre * (1 - precision / 2), centre * (1 + precision / 2), 0.88)
+EARLY_ROUNDS = 3  # that may be enough
 
 
 def more_rounds(count: int, confidence: float = 0.95) -> int:

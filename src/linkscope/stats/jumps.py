@@ -4,8 +4,9 @@ import math
 from collections.abc import Sequence
 
 from linkscope.stats.intervals import median
-from linkscope.stats.stopping import HALF_WIDTH
 
+# Half of the 95 % interval of a median of n normal values, in deviations, is this number over the root of n.
+_HALF_WIDTH = 2.456
 JUMP = 0.03  # smaller differences from a line do not count
 NEAR = 2  # ratio of sizes: a wider interval may hold a steep ramp that is not a step
 BELOW = 0.25  # error of a line extended by the ratio FAR, when the rate gains 11 % per doubling
@@ -17,8 +18,8 @@ _Time = tuple[int, float, float]  # bytes, seconds, and the relative uncertainty
 def doubts(rounds: Sequence[Sequence[float]], half_widths: Sequence[float | None]) -> list[float]:
     """The relative uncertainty of the median at each size of one curve; inf if unknown.
 
-    It is at most half of the interval. The interval of agreeing rounds is as wide as the target, so the differences
-    between rounds, and those at other sizes, show more.
+    It is at most half of the interval. Few rounds of a family with modes have a wide interval, so the differences
+    between rounds, and those at other sizes, bound it too.
     """
     relative = [[value / median(of) - 1 for value in of] if of and median(of) > 0 else [] for of in rounds]
     freedom = sum(len(of) - 1 for of in relative if of)
@@ -28,7 +29,7 @@ def doubts(rounds: Sequence[Sequence[float]], half_widths: Sequence[float | None
     for of, width in zip(relative, half_widths, strict=True):
         bounds = [] if width is None else [width]
         if of:
-            bounds.append(max(HALF_WIDTH * pooled / math.sqrt(len(of)), (max(of) - min(of)) / 2))
+            bounds.append(max(_HALF_WIDTH * pooled / math.sqrt(len(of)), (max(of) - min(of)) / 2))
         found.append(min(bounds, default=math.inf))
     return found
 

@@ -1,18 +1,19 @@
-"""Intervals of few rounds, with a variance that is pooled over the points of a family.
+"""Intervals and ratios of few rounds, with a variance that is pooled over the points of a family.
 
 Three rounds of one point show little about how rounds scatter, but hundreds of points of the same kind show it well.
 The rounds of a point are modelled as normal on the logarithm, with a standard deviation that is drawn from a
 distribution common to the family. This distribution is estimated from all points of the family on a grid, without
 assuming its shape (empirical Bayes: Smyth 2004; variance adaptive shrinkage: Lu and Stephens, Bioinformatics 2016). So
 a point whose rounds scatter more than those of its family keeps its own, larger variance (the purpose of Phipson et
-al., Robust hyperparameter estimation, 2016).
+al., Robust hyperparameter estimation, 2016). Small families borrow from related ones, their kin, and those from all.
 
 The posterior of the centre is a mixture of normal distributions, one for each value of the grid. Its quantiles are the
 ends of the interval.
 """
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -20,21 +21,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from linkscope.stats.intervals import Interval
+from linkscope.stats.modes import LEAST_POINTS, is_regular
 from linkscope.stats.ratios import log_variance
 
 Array = NDArray[np.float64]
 Name = TypeVar("Name", bound=Hashable)
+Rounds = Sequence[Sequence[float]]  # of several points
 
 _LOWEST, _HIGHEST, _STEPS = 1e-5, 2.0, 72  # the grid: 18 % from value to value
 SIGMAS: Array = np.geomspace(_LOWEST, _HIGHEST, _STEPS)
 _LOG_SIGMAS, _VARIANCES = np.log(SIGMAS), SIGMAS**2
 _PASSES = 40  # of expectation and maximization
-_OF_ALL = 3.0  # points that the noise of all families counts for in one family
-_FLAT = 1.0  # points that a flat distribution counts for
+_BORROWED = 3.0  # points that the noise of related families counts for
+_FLAT = 6.0  # points that a flat distribution counts for; more keep the variance of a single noisy point better
+_FLAT_COUNTS: Array = np.full(_STEPS, _FLAT / _STEPS)
 _LEFT = 1e-3  # of a count stays when a point is left out of its family
-_NEGLIGIBLE = 1e-9  # weight of a value of the grid
-_HALVINGS = 36  # of the search for a quantile
 _LARGEST = 700.0  # exp() of more overflows
+_FINER = 6  # distances of the table of tails for each value of the grid
 RUNS = 0.45  # deviation between runs of one machine over that of rounds (docs/notes/same-machine.md)
 
 
@@ -56,11 +59,13 @@ class Noise:
     """The distribution of the deviation of rounds in a family.
 
     `counts`: how many points, and parts of points, have each value of `SIGMAS`; the points of other families that
-    stand in for a small family included. `points`: the number of points of the family.
+    stand in for a small family included. `points`: the number of points of the family. `regular`: enough points are
+    known, and they show no separate modes.
     """
 
     counts: Array
     points: int
+    regular: bool
 
     def posterior(self, scatters: Sequence[Scatter]) -> Array:
         """The weights of `SIGMAS` after seeing how the rounds of a point of the family scatter.
@@ -74,13 +79,27 @@ class Noise:
             own = _normalized((np.maximum(self.counts - own, _LEFT * self.counts) * seen)[None, :])[0]
         return np.asarray(own)
 
+    def prior(self) -> Array:
+        """The weights of `SIGMAS` before seeing the rounds of a point, as the points of the family show them."""
+        shown = np.maximum(self.counts - _FLAT_COUNTS, 0.0)
+        return np.asarray(shown / shown.sum()) if shown.sum() > 0 else np.full(_STEPS, 1 / _STEPS)
 
-def families(scatters: Mapping[Name, Sequence[Scatter]]) -> dict[Name, Noise]:
-    """The noise of every family, from the scatter of its points."""
-    flat = np.full(_STEPS, _FLAT / _STEPS)
-    common = _fitted([one for of in scatters.values() for one in of], flat)
-    wide = common / common.sum() * _OF_ALL + flat
-    return {key: Noise(_fitted(of, wide), len(of)) for key, of in scatters.items()}
+
+def families(rounds: Mapping[Name, Rounds], kin: Callable[[Name], Hashable]) -> dict[Name, Noise]:
+    """The noise of every family, from the rounds of its points. `kin` names the related families of a family."""
+    scatters = {name: [one for one in map(scatter, of) if one is not None] for name, of in rounds.items()}
+    related: dict[Hashable, list[Name]] = defaultdict(list)
+    for name in rounds:
+        related[kin(name)].append(name)
+    common = _fitted([one for of in scatters.values() for one in of], _FLAT_COUNTS)
+    found = {}
+    for names in related.values():
+        shared = _fitted([one for name in names for one in scatters[name]], _borrowed(common))
+        regular = is_regular([one for name in names for one in rounds[name]], LEAST_POINTS)
+        for name in names:
+            counts = _fitted(scatters[name], _borrowed(shared))
+            found[name] = Noise(counts, len(scatters[name]), is_regular(rounds[name], LEAST_POINTS, unknown=regular))
+    return found
 
 
 @dataclass(frozen=True)
@@ -135,18 +154,23 @@ def ratio(before: Sequence[Sequence[float]], after: Sequence[Sequence[float]], n
 
 def spread_quantile(weights: Array, scale: float, level: float) -> float:
     """Half of the interval of a mixture of normal values with variances `scale` times those of the grid."""
-    used = weights > _NEGLIGIBLE
-    weights, errors = weights[used], SIGMAS[used] * math.sqrt(scale)
-    low, high = 0.0, 40.0 * float(errors[-1])
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if float(weights @ two_sided_tails(middle / errors)) > 1 - level else (low, middle)
-    return high
+    tails = _TAILS @ weights  # falls with the distance
+    return float(np.exp(np.interp(level - 1, -tails, _LOG_DISTANCES))) * math.sqrt(scale)
 
 
 def two_sided_tails(z: Array) -> Array:
     """The probability that a standard normal value lies further from zero than z."""
     return np.array([math.erfc(one / math.sqrt(2)) for one in z])
+
+
+_LOG_DISTANCES: Array = np.linspace(math.log(_LOWEST / 20), math.log(_HIGHEST * 8), _STEPS * _FINER)
+_TAILS: Array = np.stack([two_sided_tails(distance / SIGMAS) for distance in np.exp(_LOG_DISTANCES)])
+
+
+def _borrowed(counts: Array) -> Array:
+    """The counts that the points of related families, with these counts, add to a family."""
+    shown = counts - _FLAT_COUNTS
+    return np.asarray(_FLAT_COUNTS + (shown / shown.sum() * _BORROWED if shown.sum() > 0 else 0.0))
 
 
 def _likelihoods(scatters: Sequence[Scatter]) -> Array:
@@ -165,7 +189,7 @@ def _fitted(scatters: Sequence[Scatter], prior: Array) -> Array:
     if scatters:
         likelihoods = _likelihoods(scatters)
         for _ in range(_PASSES):
-            counts = _normalized(likelihoods * counts).sum(axis=0) + prior
+            counts = counts * ((1 / (likelihoods @ counts)) @ likelihoods) + prior
     return counts
 
 

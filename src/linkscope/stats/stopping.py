@@ -1,93 +1,86 @@
-"""When a point has enough rounds, in plans whose points share a budget: few looks at its interval.
+"""The interval of a point, and when it has enough rounds, in plans whose points may stop early.
 
-Every look that may end the sampling reduces the coverage of the interval (Wald, Sequential Analysis, 1947). There are
-five looks, and the last two require more than 95 %. Another look after five rounds is only for points whose three
-rounds disagree although those of most similar points agree: noise is small there except for single rounds.
-tools/planner_proofs.py draws the resulting coverage (docs/notes/planner-evidence.md).
+Every look that may end the sampling reduces the coverage of an interval (Wald, Sequential Analysis, 1947). There are
+five looks, and the last two require more than 95 %. tools/interval_proofs.py draws the resulting coverage
+(docs/notes/interval-evidence.md).
 """
 
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 from linkscope.stats.intervals import EARLY_ROUNDS, Interval, median, median_interval
-from linkscope.stats.ratios import student_interval
-from linkscope.stats.variance import deviation
+from linkscope.stats.pooling import Noise, scatter, spread_quantile
+
+CiMethod = Literal["order_statistics", "pooled", "next_round"]
 
 LOOKS = (EARLY_ROUNDS, 6, 12, 22, 36)  # total rounds
-DISAGREEING_ROUNDS = 5  # if one of three rounds disagrees while similar points agree, four of five rounds decide
-# Noise with few values lets three rounds agree by chance, but then the rounds of similar points rarely agree.
-_MOST, _LEAST_ALIKE = 0.5, 3
 _LATE, _LATE_CONFIDENCE = 12, 0.98
-_AS_WIDE = 0.999  # of the target precision
-_WORST = 0.87  # level of agreeing rounds for a point with two modes among calm ones
-# Half of the 95 % interval of a median of n normal values, in deviations, is this number over the root of n.
-HALF_WIDTH = 2.456
+_LEVEL, _DRAWN_AT = 0.95, 0.96  # the difference covers the error of the estimated noise
+# Standard deviation of the median of n normal values, in units of theirs (David and Nagaraja, Order Statistics, 2003).
+_MEDIAN_DEVIATION = {6: 0.4634, 7: 0.4587, 8: 0.4101, 9: 0.4075, 10: 0.3719, 11: 0.3704}
 _DOUBT = 1.25  # the effect of more rounds is itself estimated from few
 
 
-def agree(medians: Sequence[float], precision: float) -> bool:
-    """Whether the first three rounds lie within `precision` of each other."""
-    first = medians[:EARLY_ROUNDS]
-    return len(first) == EARLY_ROUNDS and max(first) - min(first) <= precision * median(first)
+def rounds_interval(rounds: Sequence[float], noise: Noise | None) -> tuple[Interval, CiMethod] | None:
+    """The interval of the median of all rounds, and its method. None for fewer than two rounds, for unknown noise
+    with fewer than six, and if few rounds include one that is not positive.
+
+    Noise without modes gives a pooled interval around the mean. From six rounds it is as wide as one around the median,
+    because the mean of skewed noise is not its median. Noise with modes gives the interval of a further round for fewer
+    than six, and order statistics otherwise. So do twelve rounds in any case. An interval always contains the median,
+    the value that linkscope states.
+    """
+    count = len(rounds)
+    pooled = noise is not None and noise.regular and count < _LATE and min(rounds, default=0.0) > 0
+    if count >= LOOKS[1] and not pooled:
+        interval = median_interval(rounds, _confidence(count))
+        return (interval, "order_statistics") if interval else None
+    seen = scatter(rounds)
+    if noise is None or seen is None:
+        return None
+    logs, weights = [math.log(one) for one in rounds], noise.posterior([seen])
+    if not noise.regular:
+        reach = max(spread_quantile(of, 1 + 1 / count, _DRAWN_AT) for of in (weights, noise.prior()))
+        return _around(sum(logs) / count, reach, min(logs), max(logs)), "next_round"
+    error = 1 / math.sqrt(count) if count < LOOKS[1] else _MEDIAN_DEVIATION[count]
+    reach = spread_quantile(weights, error**2, _DRAWN_AT)
+    return _around(sum(logs) / count, reach, median(logs), median(logs)), "pooled"
 
 
-def mostly(agreed: Sequence[bool]) -> bool:
-    """Whether the three rounds of enough similar points agree, so that agreement is not chance."""
-    return len(agreed) >= _LEAST_ALIKE and sum(agreed) >= _MOST * len(agreed)
+def half_width_after(medians: Sequence[float], half_width: float, method: CiMethod, rounds: int) -> float:
+    """The expected half-width of the interval after `rounds` rounds, as a fraction of the median.
 
-
-def rounds_interval(medians: Sequence[float], precision: float) -> Interval | None:
-    """The interval of the median of all rounds; None for fewer than two, or if few rounds include one that is not
-    positive.
-
-    Three rounds that agree, or four of five: as wide as the target. Six or more: order statistics. Otherwise Student's
-    t of the logarithms.
+    `half_width` and `method` are those of the interval of the present rounds. From six rounds up, the order statistics
+    of `rounds` values are placed among the known ones.
     """
     count = len(medians)
-    if count >= LOOKS[1]:
-        return median_interval(medians, _confidence(count))
-    if (count == EARLY_ROUNDS and agree(medians, precision)) or (
-        count == DISAGREEING_ROUNDS and _but_one(medians, precision)
-    ):
-        centre = median(medians)
-        return Interval(centre * (1 - _AS_WIDE * precision), centre * (1 + _AS_WIDE * precision), _WORST)
-    return student_interval(medians)
-
-
-def _but_one(medians: Sequence[float], precision: float) -> bool:
-    """Whether all rounds except one at an end lie within `precision` of each other."""
-    ordered = sorted(medians)
-    return min(ordered[-2] - ordered[0], ordered[-1] - ordered[1]) <= precision * median(medians)
-
-
-def half_width_after(medians: Sequence[float], rounds: int) -> float:
-    """The expected half-width of the interval after `rounds` rounds, as a fraction of the median, from at least two
-    rounds.
-
-    From six rounds up, the order statistics of `rounds` values are placed among the known ones. With fewer, the values
-    count as normal.
-    """
-    count, centre = len(medians), median(medians)
     if count < LOOKS[1]:
-        return HALF_WIDTH * deviation(medians) / math.sqrt(rounds) / centre
+        of_mean = half_width / math.sqrt(count + 1) if method == "next_round" else half_width
+        return of_mean * math.sqrt(count / rounds)
     ranks = median_interval(range(1, rounds + 1), _confidence(rounds))
     assert ranks is not None
     ordered = sorted(medians)
     low, high = (_between(ordered, rank / (rounds + 1) * (count + 1) - 1) for rank in (ranks.low, ranks.high))
-    return (high - low) / 2 / centre
+    return (high - low) / 2 / median(medians)
 
 
-def next_look(medians: Sequence[float], precision: float) -> int | None:
+def next_look(medians: Sequence[float], half_width: float, method: CiMethod, precision: float) -> int | None:
     """The number of rounds after which to look again: the next, or the one after that where the next is too early.
 
     None after the last look, and where the last look cannot reach the precision. Three rounds are too few to skip a
-    look.
+    look. `half_width` and `method` as in half_width_after().
     """
     later = [look for look in LOOKS if look > len(medians)]
-    if not later or (len(medians) > 1 and half_width_after(medians, later[-1]) > _DOUBT * precision):
+    if not later or half_width_after(medians, half_width, method, later[-1]) > _DOUBT * precision:
         return None
-    early = len(medians) >= LOOKS[1] and half_width_after(medians, later[0]) > _DOUBT * precision
+    early = len(medians) >= LOOKS[1] and half_width_after(medians, half_width, method, later[0]) > _DOUBT * precision
     return later[1] if early and len(later) > 1 else later[0]
+
+
+def _around(centre: float, reach: float, low: float, high: float) -> Interval:
+    """The interval of logarithms, extended to contain `low` and `high`."""
+    return Interval(math.exp(min(centre - reach, low)), math.exp(max(centre + reach, high)), _LEVEL)
 
 
 def _confidence(rounds: int) -> float:
