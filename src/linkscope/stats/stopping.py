@@ -19,6 +19,7 @@ _LATE, _LATE_CONFIDENCE = 12, 0.98
 _LEVEL, _DRAWN_AT = 0.95, 0.96  # the difference covers the error of the estimated noise
 # Standard deviation of the median of n normal values, in units of theirs (David and Nagaraja, Order Statistics, 2003).
 _MEDIAN_DEVIATION = {6: 0.4634, 7: 0.4587, 8: 0.4101, 9: 0.4075, 10: 0.3719, 11: 0.3704}
+_LARGE_MEDIAN = 1.2533  # the same times the root of n, for many values
 _DOUBT = 1.25  # the effect of more rounds is itself estimated from few
 
 
@@ -43,21 +44,20 @@ def rounds_interval(rounds: Sequence[float], noise: Noise | None) -> tuple[Inter
     if not noise.regular:
         reach = max(spread_quantile(of, 1 + 1 / count, _DRAWN_AT) for of in (weights, noise.prior()))
         return _around(sum(logs) / count, reach, min(logs), max(logs)), "next_round"
-    error = 1 / math.sqrt(count) if count < LOOKS[1] else _MEDIAN_DEVIATION[count]
-    reach = spread_quantile(weights, error**2, _DRAWN_AT)
+    reach = spread_quantile(weights, _error(count) ** 2, _DRAWN_AT)
     return _around(sum(logs) / count, reach, median(logs), median(logs)), "pooled"
 
 
 def half_width_after(medians: Sequence[float], half_width: float, method: CiMethod, rounds: int) -> float:
     """The expected half-width of the interval after `rounds` rounds, as a fraction of the median.
 
-    `half_width` and `method` are those of the interval of the present rounds. From six rounds up, the order statistics
-    of `rounds` values are placed among the known ones.
+    `half_width` and `method` are those of the interval of the present rounds. With few rounds it shows how the family
+    scatters. From six rounds up, the order statistics of `rounds` values are placed among the known ones.
     """
     count = len(medians)
     if count < LOOKS[1]:
-        of_mean = half_width / math.sqrt(count + 1) if method == "next_round" else half_width
-        return of_mean * math.sqrt(count / rounds)
+        error = math.sqrt(1 + 1 / count) if method == "next_round" else _error(count)
+        return half_width / error * _error(rounds)
     ranks = median_interval(range(1, rounds + 1), _confidence(rounds))
     assert ranks is not None
     ordered = sorted(medians)
@@ -66,16 +66,24 @@ def half_width_after(medians: Sequence[float], half_width: float, method: CiMeth
 
 
 def next_look(medians: Sequence[float], half_width: float, method: CiMethod, precision: float) -> int | None:
-    """The number of rounds after which to look again: the next, or the one after that where the next is too early.
+    """The number of rounds after which to look again; None where even the last look cannot reach the precision.
 
-    None after the last look, and where the last look cannot reach the precision. Three rounds are too few to skip a
-    look. `half_width` and `method` as in half_width_after().
+    Below six rounds of regular noise, the number that is expected to reach it. Otherwise the next look, or the one
+    after that where the next is too early. `half_width` and `method` as in half_width_after().
     """
     later = [look for look in LOOKS if look > len(medians)]
     if not later or half_width_after(medians, half_width, method, later[-1]) > _DOUBT * precision:
         return None
+    if len(medians) < LOOKS[1] and method == "pooled":
+        few = range(len(medians) + 1, LOOKS[1])
+        return next((at for at in few if half_width_after(medians, half_width, method, at) <= precision), later[0])
     early = len(medians) >= LOOKS[1] and half_width_after(medians, half_width, method, later[0]) > _DOUBT * precision
     return later[1] if early and len(later) > 1 else later[0]
+
+
+def _error(rounds: int) -> float:
+    """The standard error that the interval of regular noise assumes, for a standard deviation of 1."""
+    return _MEDIAN_DEVIATION.get(rounds) or (1 if rounds < LOOKS[1] else _LARGE_MEDIAN) / math.sqrt(rounds)
 
 
 def _around(centre: float, reach: float, low: float, high: float) -> Interval:
