@@ -72,10 +72,12 @@ def point(id: str, **fields: Any) -> Point:
     )  # fmt: skip
 
 
-def flow(medians: list[float]) -> Flow:
+def flow(medians: list[float], half_width: float | None = None) -> Flow:
+    """A flow with these rounds; `half_width` is that of its interval, as a fraction of the median."""
+    ends = (medians[0] * (1 - half_width), medians[0] * (1 + half_width)) if half_width else None
     return Flow(
         src="numa:0", dst="gpu:0", src_memory="pinned", dst_memory="device", bytes=8, role="measured",
-        round_medians_s=medians, samples_s=[[m, m] for m in medians], median_s=medians[0], ci95_s=None, gbps=1.0,
+        round_medians_s=medians, samples_s=[[m, m] for m in medians], median_s=medians[0], ci95_s=ends, gbps=1.0,
     )  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """The assembler keeps the interval, peak, verification and clock of every flow in the point's record."""
 
+import math
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ from linkscope.run.sampler import EVENT_TICK_S
 from linkscope.run.states import INTERRUPTED, finished
 from linkscope.run.target import modelled, this_machine
 from linkscope.runfile import PointId, Round, RoundFlow
+from linkscope.stats import families
 
 BOTH = H2D.format(1 << 20, "true", "batched")
 ONE = H2D.format(8, "false", "batched")
@@ -82,16 +84,12 @@ def test_a_point_without_time_in_a_stopped_run_is_measured_after_resume() -> Non
 
 def test_a_negative_round_leaves_a_point_without_an_interval_and_the_run_continues() -> None:
     """A slope may be negative on a busy machine: three rounds of `quick`, one of them negative."""
-    shared = Assembler(
-        msgspec.structs.replace(plan(ONE), classes=[PathClass("host to GPU", ["numa:0->gpu:0"])], early=True),
-        facts(),
-        lambda point: None,
-    )
+    shared = with_early_stops(precision=None)
     found = shared.point(ONE, [round_of(n, [seconds]) for n, seconds in enumerate((2e-6, 3e-6, -1e-6))])
     assert found.status == "missed_precision" and found.median_s == 2e-6 and found.ci95_s is None
     assert "noise is as large" in (found.reason or "")
-    steady = shared.point(ONE, [round_of(n, [seconds]) for n, seconds in enumerate((2e-6, 3e-6, 1e-6))])
-    assert steady.ci95_s is not None and steady.ci95_s[0] < 2e-6 < steady.ci95_s[1]
+    positive = shared.point(ONE, [round_of(n, [seconds]) for n, seconds in enumerate((2e-6, 3e-6, 1e-6))])
+    assert positive.ci95_s is not None and positive.ci95_s[0] < 2e-6 < positive.ci95_s[1]
 
 
 def test_no_interval_has_a_negative_end() -> None:
@@ -284,21 +282,28 @@ def test_the_reason_rules_out_more_rounds_only_where_none_are_wanted() -> None:
     assert rounds_wanted(shared, point) == 6 and "more rounds would exceed its share" in (point.reason or "")
 
 
-def test_a_throttled_round_that_was_not_repeated_makes_three_agreeing_rounds_too_few() -> None:
-    """With a throttled round missing, the few rounds left may agree by chance. A repeated round counts."""
+def test_few_rounds_reach_the_precision_by_the_noise_of_their_family_and_the_record_names_the_method() -> None:
+    calm, loud = with_early_stops(0.0005), with_early_stops(0.05)
+    three = [round_of(number, [seconds] * 3) for number, seconds in enumerate((2e-6, 2.001e-6, 1.999e-6))]
+    found = calm.point(ONE, three)
+    assert (found.status, found.ci_method, found.ci_level) == ("ok", "pooled", 0.95)
+    assert loud.point(ONE, three).status == "missed_precision"
+    assert assembler().point(ONE, three).ci_method is None
+    assert assembler().point(ONE, [round_of(n, [2e-6]) for n in range(6)]).ci_method == "order_statistics"
+
+
+def test_few_rounds_that_were_not_throttled_are_enough_if_they_reach_the_precision() -> None:
+    shared = with_early_stops(0.0005)
+    three = [round_of(number, [2e-6] * 3) for number in range(3)]
+    throttled = round_of(3, [2.3e-6] * 3, guards={"throttled": ["power"]})
+    assert shared.point(ONE, [*three, throttled]).status == "ok"
+    assert shared.point(ONE, [*three[:2], throttled], "the budget is spent").status == "missed_precision"
+
+
+def with_early_stops(deviation: float = 0.01, precision: float | None = 0.01) -> Assembler:
+    """An assembler of a plan whose points may stop early. Rounds of their family scatter by `deviation`."""
     classes = [PathClass("host to GPU", ["numa:0->gpu:0"])]
-    shared = Assembler(
-        msgspec.structs.replace(plan(ONE, precision=0.05), classes=classes, early=True), facts(), lambda point: None
-    )
-    times = [2e-6, 2.5e-6, 1.97e-6, 2.01e-6, 1.99e-6]
-    rounds = [round_of(number, [seconds] * 3) for number, seconds in enumerate(times)]
-    assert shared.point(ONE, rounds).status == "ok"
-    assert shared.point(ONE, rounds, "the budget is spent").status == "ok"
-    throttled = round_of(5, [2.3e-6] * 3, guards={"throttled": ["power"]})
-    found = shared.point(ONE, [*rounds, throttled])
-    assert found.status == "missed_precision" and found.ci_level == 0.95
-    again = round_of(1, [2.3e-6] * 3, guards={"throttled": ["power"]})
-    assert shared.point(ONE, [again, *rounds]).status == "ok"
-    three = [round_of(number, [seconds] * 3) for number, seconds in enumerate((2e-6, 2.05e-6, 1.96e-6))]
-    assert shared.point(ONE, three).status == "ok"
-    assert shared.point(ONE, [*three, throttled]).status == "missed_precision"
+    rounds = [[1.0, math.exp(deviation), math.exp(-deviation)]] * 50
+    noise = families({"": rounds}, str)[""]
+    made = msgspec.structs.replace(plan(ONE, precision=precision), classes=classes, early=True)
+    return Assembler(made, facts(), lambda point: None, lambda point: noise)

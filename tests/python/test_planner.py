@@ -21,7 +21,7 @@ from linkscope.plan import (
 from linkscope.plan.shares import opening_s
 from linkscope.plan.stages import CHUNK, MOST, _curve_of, similarity
 from linkscope.run.assemble import Assembler
-from linkscope.runfile import Point, PointId, Round, RoundFlow
+from linkscope.runfile import Flow, Point, PointId, Round, RoundFlow
 
 KIB, MIB = 1 << 10, 1 << 20
 SIZES = (8, 256, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB)
@@ -167,20 +167,16 @@ def test_inherited_values_do_not_count_for_the_difference_of_members() -> None:
 
 def test_an_expensive_point_that_scatters_stops_at_three_rounds_and_a_cheap_one_continues() -> None:
     plan = pairs_plan(budget_s=6.6)  # 66 points: a share of 0.6 s each
-    wide = flow([1e-3, 1.06e-3, 0.96e-3])
-    expensive = point(PAIR.format(0, 1, 256 * MIB), status="missed_precision", flows=[wide], device_s=0.9)
-    assert rounds_wanted(plan, expensive) == 3
-    near = flow([1e-3, 1.008e-3, 0.996e-3])
-    assert rounds_wanted(plan, point(expensive.id, status="missed_precision", flows=[near], device_s=0.01)) == 6
-    # too expensive
-    assert rounds_wanted(plan, point(expensive.id, status="missed_precision", flows=[near], device_s=3.0)) == 3
-    # out of reach
-    assert rounds_wanted(plan, point(expensive.id, status="missed_precision", flows=[wide], device_s=0.06)) == 3
-    assert rounds_wanted(plan, point(expensive.id, status="missed_precision", flows=[near, wide], device_s=0.06)) == 3
-    assert rounds_wanted(plan, point(expensive.id, status="missed_precision", flows=[near, near], device_s=0.06)) == 6
-    assert (
-        rounds_wanted(plan, point(expensive.id, status="missed_precision", flows=[wide], device_s=0.01)) == 6
-    )  # cheap enough
+    expensive, wide, near = PAIR.format(0, 1, 256 * MIB), flow([1e-3] * 3, 0.08), flow([1e-3] * 3, 0.0115)
+
+    def wanted(device_s: float, *flows: Flow) -> int:
+        of = point(expensive, status="missed_precision", ci_method="pooled", flows=[*flows], device_s=device_s)
+        return rounds_wanted(plan, of)
+
+    assert wanted(0.06, near) == wanted(0.06, near, near) == 5
+    assert wanted(3.0, near) == 3  # too expensive
+    assert wanted(0.9, wide) == wanted(0.06, wide) == wanted(0.06, near, wide) == 3  # out of reach
+    assert wanted(0.01, wide) == 6  # cheap enough
 
 
 def test_the_flow_that_needs_the_most_rounds_decides() -> None:
@@ -216,9 +212,11 @@ def test_more_rounds_go_to_the_cheapest_points_that_fit_the_time() -> None:
     every |= all_done(plan, {work.id for work in next_work(plan, every, 10.0)})  # sizes at a bend of the curve
     (curve,) = class_curves(plan.points, plan.classes, plan.order_seed)
     last = [curve.ids[member][256 * MIB] for member in curve.members]
-    near = flow([1e-3, 1.008e-3, 0.996e-3])  # needs two more rounds
+    near = flow([1e-3] * 3, 0.0115)  # needs two more rounds
     for at, id in enumerate(last):
-        every[id] = point(id, status="missed_precision", flows=[near], device_s=(len(last) - at) * 1.5)
+        every[id] = point(
+            id, status="missed_precision", ci_method="pooled", flows=[near], device_s=(len(last) - at) * 1.5
+        )
     cheap = [*reversed(last)]  # 1, 2, 3 … s for two more rounds
     opening = 2 * opening_s(plan)
 
@@ -239,12 +237,14 @@ def test_measuring_most_points_comes_before_more_rounds_and_does_not_wait_for_co
     plan = pairs_plan(budget_s=1000.0)
     points = all_done(plan, {work.id for work in next_work(plan, {}, 10.0)}, 0.3)
     points |= all_done(plan, {work.id for work in next_work(plan, points, 0.0)}, 0.3)  # the audit, and finer sizes
-    wide = flow([1e-3, 1.008e-3, 0.996e-3])  # needs two more rounds
+    wide = flow([1e-3] * 3, 0.0575)  # needs two more rounds for 5 %
     (curve,) = class_curves(plan.points, plan.classes, plan.order_seed)
     first = curve.id_of(
         curve.representative, 4 * KIB
     )  # an inherited point costs the same, so not all fit into half of the time
-    points[first] = point(first, status="missed_precision", flows=[wide], median_s=1e-3, device_s=4.5)
+    points[first] = point(
+        first, status="missed_precision", ci_method="pooled", flows=[wide], median_s=1e-3, device_s=4.5
+    )
 
     def given(left_s: float, at_once: bool) -> tuple[int, int]:
         """The number of inherited points measured now, and of points with more rounds."""
@@ -269,8 +269,8 @@ def test_once_most_points_are_measured_missed_precision_comes_before_inherited_p
     (curve,) = class_curves(plan.points, plan.classes, plan.order_seed)
     member = next(of for of in curve.members if of not in (curve.representative, curve.audit))
     inherits, expensive = (curve.ids[member][size] for size in (MIB, 256 * MIB))
-    near = flow([every[expensive].median_s * factor for factor in (1.0, 1.008, 0.996)])
-    every[expensive] = point(expensive, status="missed_precision", flows=[near], device_s=3.0)
+    near = flow([every[expensive].median_s] * 3, 0.0115)
+    every[expensive] = point(expensive, status="missed_precision", ci_method="pooled", flows=[near], device_s=3.0)
     del every[inherits]
     assert [(work.id, work.rounds) for work in next_work(plan, every, 10.0)] == [(expensive, 5)]
     assert [work.id for work in next_work(plan, every, 2.5)] == [

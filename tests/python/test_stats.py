@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from linkscope.stats import (
     bimodal,
-    early_interval,
     mad,
     median,
     median_interval,
@@ -55,46 +54,6 @@ def test_the_interval_covers_the_median(draw, count: int) -> None:
 
 def test_more_rounds_narrow_the_interval() -> None:
     assert [more_rounds(count) for count in (1, 5, 6, 7, 8, 9, 12)] == [6, 6, 9, 9, 9, 12, 15]
-
-
-def test_three_agreeing_rounds_have_an_interval_of_half_the_precision_on_each_side() -> None:
-    interval = early_interval([1.001, 1.0, 1.003], 0.01)
-    assert interval is not None and (interval.low, interval.high) == pytest.approx((0.995 * 1.001, 1.005 * 1.001))
-    assert interval.level == 0.88
-    assert early_interval([1.0, 1.0, 1.00331], 0.01) is not None  # a third of 1 % of the median
-    assert early_interval([1.0, 1.0, 1.00336], 0.01) is None
-    assert early_interval([1.0, 1.0], 0.01) is None and early_interval([1.0] * 6, 0.01) is None
-
-
-# Draws around 1 with a standard deviation of about 1, and their median.
-def modes(share: float):
-    return lambda chance: (2.1 if chance.random() < share else 0.0) + chance.uniform(-1e-9, 1e-9), 0.0
-
-
-SHAPES = {
-    "normal": (lambda chance: chance.gauss(0, 1), 0.0),
-    "skewed": (lambda chance: (chance.lognormvariate(0, 0.8) - 1) / 1.3, 0.0),
-    "uniform": (lambda chance: chance.uniform(-1.73, 1.73), 0.0),
-    "two modes": modes(0.35),
-    "two modes, nearly even": modes(0.49),
-}
-AT_LEAST = {"two modes, nearly even": 0.88}  # the level that the interval claims
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("strength", [3e-4, 1e-3, 2e-3, 3e-3, 4e-3, 1e-2])
-def test_stopping_after_three_agreeing_rounds_keeps_the_coverage(shape: str, strength: float) -> None:
-    """Over all points: three rounds if they agree, six otherwise. See early_interval()."""
-    draw, middle = SHAPES[shape]
-    chance = random.Random(f"{shape} {strength}")
-    truth, covered, draws = 1 + strength * middle, 0, 4000
-    for _ in range(draws):
-        rounds = [1 + strength * draw(chance) for _ in range(6)]
-        interval = early_interval(rounds[:3], 0.01) or median_interval(rounds)
-        assert interval is not None
-        covered += interval.low <= truth + 1e-6 and truth - 1e-6 <= interval.high
-    least = AT_LEAST.get(shape, 0.944)
-    assert covered / draws >= least - 3 * (least * (1 - least) / draws) ** 0.5
 
 
 @given(samples, st.floats(1e-3, 1e3))

@@ -18,6 +18,8 @@ from linkscope.run.target import modelled
 from linkscope.runfile import Point, read_run
 from test_planner import MIB, PAIR, WITH, all_done, pairs_plan
 
+TWO_MORE = 0.0115  # half-width after three rounds: five are expected to reach 1 %
+
 
 def test_unfinished_points_are_not_requested_again() -> None:
     plan = pairs_plan(budget_s=1000.0)
@@ -43,8 +45,8 @@ def test_points_that_missed_precision_share_the_passes_of_unfinished_points() ->
     points = all_done(plan, set(plan.points))
     points |= all_done(plan, {work.id for work in next_work(plan, points, 10.0)})
     imprecise, other = PAIR.format(0, 1, 256 * MIB), PAIR.format(1, 0, 256 * MIB)
-    near = flow([points[imprecise].median_s * factor for factor in (1.0, 1.008, 0.996)])
-    points[imprecise] = point(imprecise, status="missed_precision", flows=[near], device_s=1.5e-3)
+    near = flow([points[imprecise].median_s * factor for factor in (1.0, 1.008, 0.996)], TWO_MORE)
+    points[imprecise] = point(imprecise, status="missed_precision", ci_method="pooled", flows=[near], device_s=1.5e-3)
     left_s = 0.5
     assert left_s < 2 * opening_s(plan) and next_work(plan, points, left_s) == []
     with_passes = Underway({other: 2}, 0.0)
@@ -62,8 +64,8 @@ def test_with_unfinished_points_only_a_part_of_the_remaining_time_is_planned(lef
     points = all_done(plan, set(plan.points))
     points |= all_done(plan, {work.id for work in next_work(plan, points, 10.0)})
     imprecise, other = PAIR.format(0, 1, 256 * MIB), PAIR.format(1, 0, 256 * MIB)
-    near = flow([points[imprecise].median_s * factor for factor in (1.0, 1.008, 0.996)])
-    points[imprecise] = point(imprecise, status="missed_precision", flows=[near], device_s=1.5)
+    near = flow([points[imprecise].median_s * factor for factor in (1.0, 1.008, 0.996)], TWO_MORE)
+    points[imprecise] = point(imprecise, status="missed_precision", ci_method="pooled", flows=[near], device_s=1.5)
     found = next_work(plan, points, left_s + 2 * opening_s(plan), Underway({other: 2}, 0.0))
     assert [work.rounds for work in found] == rounds
 

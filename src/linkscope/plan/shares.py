@@ -56,7 +56,7 @@ def rounds_in_share(plan: Plan, point: Point) -> int:
     if point.status == "ok" or point.guards.keys() & {"in_turn", "trend"}:
         return have
     wanted = _look(plan, point)
-    if have < LOOKS[1] and (LOOKS[1] - have) * _each_s(point) <= CHEAP_SHARE * share_s(plan):
+    if wanted is None and have < LOOKS[1] and (LOOKS[1] - have) * _each_s(point) <= CHEAP_SHARE * share_s(plan):
         wanted = LOOKS[1]
     return wanted if wanted is not None and wanted <= min(MOST_ROUNDS, affordable(plan, point)) else have
 
@@ -160,9 +160,9 @@ def _look(plan: Plan, point: Point) -> int | None:
 
 def _look_of(flow: Flow, method: str, target: float) -> int | None:
     width = half_width(flow)
-    if width is None:  # few rounds without an interval, or an interval that reaches zero
-        return next((look for look in LOOKS if look > len(flow.round_medians_s)), None)
-    return next_look(flow.round_medians_s, width, cast(CiMethod, method), target)
+    if width is None and len(flow.round_medians_s) < LOOKS[1]:
+        return LOOKS[1]  # enough for an interval in any case
+    return next_look(flow.round_medians_s, width or math.inf, cast(CiMethod, method), target)
 
 
 def _target(plan: Plan, point: Point) -> float:

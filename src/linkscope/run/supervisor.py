@@ -314,6 +314,8 @@ class Supervisor:
             record = self._run_round(id, due[id])
             if record is not None and "throttled" in record.guards:
                 again.append(id)
+            elif record is not None and due[id] + 1 == self._wanted[id] and not self._plan.early:
+                self._conclude(id)
             self._progress.tick(lambda: self._forecast.left(self._points, self._wanted, furthest))
         self._results = None
         for id in again:  # the GPU may have recovered; both records stay

@@ -17,9 +17,10 @@ CiMethod = Literal["order_statistics", "pooled", "next_round"]
 LOOKS = (EARLY_ROUNDS, 6, 12, 22, 36)  # total rounds
 _LATE, _LATE_CONFIDENCE = 12, 0.98
 _LEVEL, _DRAWN_AT = 0.95, 0.96  # the difference covers the error of the estimated noise
-# Standard deviation of the median of n normal values, in units of theirs (David and Nagaraja, Order Statistics, 2003).
-_MEDIAN_DEVIATION = {6: 0.4634, 7: 0.4587, 8: 0.4101, 9: 0.4075, 10: 0.3719, 11: 0.3704}
-_LARGE_MEDIAN = 1.2533  # the same times the root of n, for many values
+# The standard error of n rounds, for noise with a deviation of 1. From six rounds up it is that of the median of normal
+# values (David and Nagaraja, Order Statistics, 2003), for few rounds that of the mean. It grows from one to the other.
+_ERRORS = {2: 0.7071, 3: 0.5774, 4: 0.525, 5: 0.492, 6: 0.4634, 7: 0.4587, 8: 0.4101, 9: 0.4075, 10: 0.3719, 11: 0.3704}
+_LARGE = 1.2533  # the same times the root of n, for many values
 _DOUBT = 1.25  # the effect of more rounds is itself estimated from few
 
 
@@ -27,10 +28,10 @@ def rounds_interval(rounds: Sequence[float], noise: Noise | None) -> tuple[Inter
     """The interval of the median of all rounds, and its method. None for fewer than two rounds, for unknown noise
     with fewer than six, and if few rounds include one that is not positive.
 
-    Noise without modes gives a pooled interval around the mean. From six rounds it is as wide as one around the median,
-    because the mean of skewed noise is not its median. Noise with modes gives the interval of a further round for fewer
-    than six, and order statistics otherwise. So do twelve rounds in any case. An interval always contains the median,
-    the value that linkscope states.
+    Noise without modes gives a pooled interval around the mean. With more rounds it becomes as wide as one around the
+    median, because the mean of skewed noise is not its median. With modes, fewer than six rounds have the interval of
+    a further round, and others order statistics. So do twelve rounds in any case. An interval always contains the
+    median, the value that linkscope states.
     """
     count = len(rounds)
     pooled = noise is not None and noise.regular and count < _LATE and min(rounds, default=0.0) > 0
@@ -83,7 +84,7 @@ def next_look(medians: Sequence[float], half_width: float, method: CiMethod, pre
 
 def _error(rounds: int) -> float:
     """The standard error that the interval of regular noise assumes, for a standard deviation of 1."""
-    return _MEDIAN_DEVIATION.get(rounds) or (1 if rounds < LOOKS[1] else _LARGE_MEDIAN) / math.sqrt(rounds)
+    return _ERRORS[rounds] if rounds in _ERRORS else _LARGE / math.sqrt(rounds)
 
 
 def _around(centre: float, reach: float, low: float, high: float) -> Interval:
