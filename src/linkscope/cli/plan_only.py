@@ -67,7 +67,7 @@ def _sums(plan: "Plan", costs: dict[str, float], roles: dict[str, str]) -> list[
         if plan.budget_s is not None and plan.budget_s < total:
             lines.append(f"the budget of {format_seconds(plan.budget_s)} leaves no time for some points")
         return lines
-    lines = [f"{len(costs)} points; seconds cover three rounds, and more rounds follow where rounds disagree"]
+    lines = [f"{len(costs)} points; seconds cover three rounds, and more rounds follow where intervals are too wide"]
     for role, means in _ROLES.items():
         of_role = [cost for id, cost in costs.items() if roles[id] == role]
         lines.append(f"{role:>16}: {len(of_role)} points, {format_seconds(sum(of_role))}: {means}")

@@ -51,6 +51,7 @@ COLUMNS: tuple[tuple[str, type, str, Callable[[_Row], Any]], ...] = (
     ("ci_low_s", float, "lower end of the interval", lambda r: _end(r.values, 0)),
     ("ci_high_s", float, "upper end of the interval", lambda r: _end(r.values, 1)),
     ("ci_level", float, "confidence level of the interval", lambda r: r.point.ci_level),
+    ("ci_method", str, "method of the interval", lambda r: r.point.ci_method),
     ("gbps", float, "rate of this flow", lambda r: r.values.gbps),
     ("total_gbps", float, "rate of all measured flows of the point", lambda r: r.point.total_gbps),
     ("total_ci_low_gbps", float, "lower end of the interval of the total", lambda r: _total_end(r.point, "low")),

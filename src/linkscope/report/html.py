@@ -19,7 +19,7 @@ from linkscope.report.glossary import WORDS
 from linkscope.report.head import GRAVE, doubts, tiles
 from linkscope.report.heat import Heat, heat_svg, heats
 from linkscope.report.joint import joints
-from linkscope.report.outcome import problems, run_text
+from linkscope.report.outcome import intervals_text, problems, run_text
 from linkscope.report.overview import ALIKE, overview
 from linkscope.report.panels import DRAWN_AS_ONE, panels
 from linkscope.report.picture import machine_svg, wires
@@ -86,6 +86,7 @@ def page(run: Run) -> str:
         inherited_sign=INHERITED,
         sign=SIGN,
         words=WORDS,
+        intervals=intervals_text(run.points),
         shares=shares(everything.points),
         shared_heading=SHARED_HEADING,
         shared_note=SHARED_NOTE,

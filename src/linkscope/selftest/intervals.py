@@ -1,4 +1,5 @@
-"""Rows on intervals: 95 % intervals cover the truth under four kinds of noise, and are not too wide.
+"""Rows on intervals: 95 % intervals cover the truth under four kinds of noise, and are not too wide. Two more rows do
+so for points of three rounds, whose noise their family shows.
 
 The noise is that of one H200 (24 processes): samples of a process agree to 0.3 %, and medians of processes differ by 3
 %. Each repetition is a whole measurement: the sampler takes rounds from a worker that answers with drawn times, the
@@ -13,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
+
 from linkscope.plan import MachineFacts, Plan, rounds_wanted
 from linkscope.run.answers import FlowFacts, Prepared, Trace
 from linkscope.run.assemble import Assembler
@@ -21,8 +24,10 @@ from linkscope.run.worker import Worker
 from linkscope.runfile import Point, PointId, Round
 from linkscope.selftest.bench import D2H
 from linkscope.selftest.rows import Finding, Row
+from linkscope.stats import EARLY_ROUNDS, families, median
 
 SEEDS, REPETITIONS = (11, 12, 13), 2000
+FAMILY = 12  # points that show their common noise
 COVERED, WIDEST = 0.94, 1.6
 _EACH_S, _ONCE_S = 2.2e-6, 1.25e-6
 _BETWEEN, _WITHIN = 0.032, 0.003  # of 8 B to the device
@@ -108,17 +113,29 @@ class _Drawn:
         return Trace(samples, len(batches), 1, "virtual", stamps=stamps)
 
 
+def _measure_until(wanted: int, rounds: list[Round], sampler: Sampler) -> None:
+    while len(rounds) < wanted:
+        rounds.append(sampler.measure(Task(PointId.parse(_ID), len(rounds), rounds[0] if rounds else None)))
+
+
 def _point(noise: Noise, assembler: Assembler) -> Point:
     """One whole measurement."""
-    sampler = Sampler(cast(Worker, _Drawn(noise)), _PLAN, _FACTS)
-    what, rounds = PointId.parse(_ID), list[Round]()
-    wanted = _PLAN.rounds
+    sampler, rounds, wanted = _sampler(noise), list[Round](), _PLAN.rounds
     while len(rounds) < wanted:
-        while len(rounds) < wanted:
-            rounds.append(sampler.measure(Task(what, len(rounds), rounds[0] if rounds else None)))
+        _measure_until(wanted, rounds, sampler)
         point = assembler.point(_ID, rounds)
         wanted = rounds_wanted(_PLAN, point)
     return point
+
+
+def _few_rounds(noise: Noise) -> list[Round]:
+    rounds: list[Round] = []
+    _measure_until(EARLY_ROUNDS, rounds, _sampler(noise))
+    return rounds
+
+
+def _sampler(noise: Noise) -> Sampler:
+    return Sampler(cast(Worker, _Drawn(noise)), _PLAN, _FACTS)
 
 
 def oracle_width(kind: type[Noise]) -> float:
@@ -156,9 +173,40 @@ def _check(kind: type[Noise], folder: Path) -> Finding:
     )  # fmt: skip
 
 
+def _check_few(kind: type[Noise], folder: Path) -> Finding:
+    plan = msgspec.structs.replace(_PLAN, early=True)
+    covered, widths = [], []
+    truth = _EACH_S * kind.median
+    for seed in SEEDS:
+        noise, hits = kind(random.Random(seed)), 0
+        for _ in range(REPETITIONS // FAMILY):
+            rounds = [_few_rounds(noise) for _ in range(FAMILY)]
+            medians = [[median(round.flows[0].samples_s) for round in of] for of in rounds]
+            known = families({"": medians}, str)[""]
+            assembler = Assembler(plan, _FACTS, lambda point: None, lambda point, known=known: known)  # type: ignore[misc]
+            for ends in (assembler.point(_ID, of).ci95_s for of in rounds):
+                assert ends is not None
+                hits += ends[0] <= truth <= ends[1]
+                widths.append((ends[1] - ends[0]) / truth)
+        covered.append(hits / (REPETITIONS // FAMILY * FAMILY))
+    least = COVERED - 2 * math.sqrt(COVERED * (1 - COVERED) / REPETITIONS)
+    wide = statistics.median(widths) / oracle_width(kind)
+    return Finding(
+        f"{REPETITIONS // FAMILY} families of {FAMILY} points with three rounds on each of {len(SEEDS)} seeds",
+        f"covered {', '.join(f'{share:.1%}' for share in covered)} (least {least:.1%}), "
+        f"width {wide:.2f} × that of an oracle for six rounds (at most {WIDEST_OF_FEW[kind]})",
+        min(covered) >= least and wide <= WIDEST_OF_FEW[kind],
+    )  # fmt: skip
+
+
+# Three rounds of a family with modes have the interval of a further round, which contains both modes.
+WIDEST_OF_FEW: dict[type[Noise], float] = {LogNormal: 1.6, Bimodal: 6.0}
+
 ROWS = (
     Row("interval_lognormal", functools.partial(_check, LogNormal), cost_s=15),
     Row("interval_autocorrelated", functools.partial(_check, Autocorrelated), cost_s=15),
     Row("interval_bimodal", functools.partial(_check, Bimodal), cost_s=15),
     Row("interval_outliers", functools.partial(_check, HeavyTail), cost_s=15),
+    Row("interval_few_rounds", functools.partial(_check_few, LogNormal), cost_s=8),
+    Row("interval_few_bimodal", functools.partial(_check_few, Bimodal), cost_s=8),
 )
