@@ -18,7 +18,7 @@ from linkscope.run.states import State
 from linkscope.run.worker import RequestFailed, RunRequest, Worker, WorkerGone
 from linkscope.run.workers import Workers, twice
 from linkscope.runfile import Point, PointId, RoundFlow, read_run
-from test_assemble import BOTH, ONE, assembler, round_of
+from test_assemble import BOTH, ONE, assembler, round_of, with_early_stops
 from test_sampler import Restless, Timed
 
 LARGE = H2D.format(64 << 20, "false", "batched")
@@ -112,9 +112,8 @@ def test_the_later_of_two_throttled_rounds_counts() -> None:
     assert assembler().point(ONE, rounds).median_s == 2e-6
 
 
-def test_three_agreeing_rounds_are_enough_whatever_stopped_the_others() -> None:
-    made = assembler(precision=0.01)
-    made._plan = structs.replace(made._plan, early=True)
+def test_three_rounds_that_reach_the_precision_are_enough_whatever_stopped_the_others() -> None:
+    made = with_early_stops(deviation=0.002)
     three = [round_of(n, [2e-6 * factor]) for n, factor in enumerate((1.0, 1.001, 1.002))]
     found = made.point(ONE, three, "the budget left no time")
     assert (found.status, found.reason, found.guards["stopped"]) == ("ok", None, "the budget left no time")
