@@ -17,8 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from linkscope.check import Check, check
-from linkscope.check.gate import SUITE
+from linkscope.check import SUITE, Check, Reference, check
 from linkscope.compare import compare
 from linkscope.machine import model as models
 from linkscope.plan import make_plan
@@ -97,7 +96,7 @@ def checked(reference: Run, machine: str, seed: int) -> str:
     """The status of a simulated check."""
     with tempfile.TemporaryDirectory() as folder, StopFlag() as stop:
         target = modelled(models.load(machine), seed)
-        return check(Check(target, reference, "baseline", 60.0, seed), Path(folder), stop).status
+        return check(Check(target, Reference("baseline", reference), 60.0, seed), Path(folder), stop).status
 
 
 def nodes(seeds: int) -> None:
