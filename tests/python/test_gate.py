@@ -1,12 +1,13 @@
 """`linkscope check` passes healthy nodes, names the part at fault, and never blames hardware without evidence."""
 
+import dataclasses
 import json
 import random
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from gate_proofs import halves, slowed
+from gate_proofs import parts, slowed
 
 from campaign import sample
 from invented import point, run
@@ -16,8 +17,9 @@ from linkscope.check.notes import absent, busy
 from linkscope.check.parts import parts_at_fault
 from linkscope.check.physics import faults_by_physics
 from linkscope.check.references import Reference
+from linkscope.check.sensitivity import sensitivity_text, smallest_fault
 from linkscope.cli.main import main
-from linkscope.compare.verdict import Pair
+from linkscope.compare.verdict import Comparison, Pair
 from linkscope.machine import model as models
 from linkscope.run.target import modelled
 from linkscope.runfile import Run
@@ -148,8 +150,16 @@ def test_a_machine_file_without_stated_accuracy_is_used_with_a_wide_margin(
     assert checked(capsys, "--machine", node, "--against", against)[0] == 1
 
 
-@pytest.mark.parametrize("second, status", [(1.04e-3, "fail"), (1e-3, "pass"), (None, "inconclusive")])
-def test_both_measurements_together_decide_about_a_suspect(second: float | None, status: str) -> None:
+@pytest.mark.parametrize(
+    "first, second, status",
+    [
+        (1.04e-3, 1.04e-3, "fail"),
+        (1.04e-3, 1e-3, "pass"),
+        (1.3e-3, 1e-3, "pass"),  # one measurement far off
+        (1.04e-3, None, "inconclusive"),
+    ],
+)
+def test_a_suspect_counts_if_both_measurements_show_it(first: float, second: float | None, status: str) -> None:
     def measured(seconds: float) -> Run:
         points = [point(H2D.format(gpu), 1e-3) for gpu in range(8)]
         points[0].flows[0].round_medians_s = [seconds * factor for factor in (0.99, 0.995, 1.0, 1.0, 1.005, 1.01)]
@@ -163,11 +173,23 @@ def test_both_measurements_together_decide_about_a_suspect(second: float | None,
 
     asked_for: list[Sequence[str]] = []
     asked = gate.Check(modelled(models.load("h200x4"), 1), Reference("baseline", measured(1e-3)), 60.0, 1)
-    verdict = gate.judge(asked, measured(1.04e-3), again)
+    verdict = gate.judge(asked, measured(first), again)
     assert verdict.status == status, verdict
     assert asked_for == [[H2D.format(0)]]
     if second is None:
         assert verdict.summary == "the budget of 60 s ran out before 1 suspect could be measured again"
+
+
+def test_the_stated_smallest_fault_exceeds_the_margin_and_the_noise() -> None:
+    pair = Pair(
+        point(H2D.format(0), 1e-3), point(H2D.format(0), 1e-3), "equivalent", 1.0, Interval(0.99, 1.01, 0.95), 0.03
+    )
+    assert smallest_fault(pair, 0.05) == pytest.approx(1.05 * (1.01 / 0.99) ** 0.5 - 1)
+    assert smallest_fault(pair, 0.0) == 0.03
+    compared = Comparison([pair], (0.05, 0.05, 0.02))
+    assert sensitivity_text(compared, {}) == "Times longer by 3 % (pinned) are found with 95 % probability."
+    noisy = Comparison([dataclasses.replace(pair, detectable=0.2)], compared.margins)
+    assert sensitivity_text(noisy, {}).strip().endswith("with the change that would be found: pinned (20 %).")
 
 
 # --- parts ---
@@ -246,11 +268,11 @@ def test_a_busy_gpu_or_widely_scattered_rounds_make_a_slow_point_inconclusive() 
 # --- tools/gate_proofs.py ---
 
 
-def test_the_halves_of_a_run_have_disjoint_rounds() -> None:
+def test_the_parts_of_a_run_have_disjoint_rounds() -> None:
     made = run([point(H2D.format(0), 1e-3), point(D2D.format(0, 1), 1e-3)], modelled=False)
     made.points[0].flows[0].round_medians_s = [float(n) for n in range(1, 8)]
     made.points[1].flows[0].round_medians_s = [1.0, 2.0, 3.0]
-    one, other = halves(made, random.Random(1))
-    assert [p.id for p in one.points] == [p.id for p in other.points] == [H2D.format(0)]
-    rounds = [p.flows[0].round_medians_s for p in (one.points[0], other.points[0])]
-    assert [len(of) for of in rounds] == [3, 3] and not set(rounds[0]) & set(rounds[1])
+    found = parts(made, 3, random.Random(1))
+    assert [[p.id for p in of.points] for of in found] == [[H2D.format(0)]] * 3
+    rounds = [of.points[0].flows[0].round_medians_s for of in found]
+    assert [len(of) for of in rounds] == [2, 2, 2] and len({value for of in rounds for value in of}) == 6

@@ -2,7 +2,8 @@
 
 A point is a suspect when it is slower than the reference at a level that bounds the suspects of a whole check to
 `SUSPECTS`. Suspects are measured again in new processes. A point is at fault only if both measurements together are
-slower at a level that bounds the false alarms of the whole check to `FALSE_ALARMS`. The levels are not multiplied: both
+slower at a level that bounds the false alarms of the whole check to `FALSE_ALARMS`, and the second one by itself shows
+half of the margin. The levels are not multiplied: both
 measurements are compared with the same reference, so they are not independent.
 
 Points that the reference does not judge are judged by physics and by the bundled summary. Such a fault counts only if
@@ -22,7 +23,7 @@ from linkscope.check.notes import absent, busy, not_compared, unread
 from linkscope.check.parts import Part, parts_at_fault
 from linkscope.check.physics import faults_by_physics, unsupported_since
 from linkscope.check.references import SUITE, Reference
-from linkscope.check.sensitivity import sensitivity_text
+from linkscope.check.sensitivity import margin_of, sensitivity_text
 from linkscope.compare import Comparison, Pair, compare
 from linkscope.errors import FINE, INCONCLUSIVE, SOMETHING_FAILED
 from linkscope.model.text import count_text
@@ -115,10 +116,7 @@ def judge(asked: Check, first: Run, again: Again) -> Verdict:
         text = f"{second} before {count_text(len(suspects), 'suspect')} could be measured again"
         return Verdict("inconclusive", text, [*suspects, *notes], compared=compared)
     if slow and compared:
-        level = FALSE_ALARMS * len(slow) / len(compared.pairs)
-        # The suspects were judged already; at this stricter level a smaller change of some would not be seen.
-        both = _compared(reference, [first, second], level, [pair.id for pair in slow])
-        slow = both.worse(noisy=True)
+        slow = _confirmed(reference, first, second, slow, FALSE_ALARMS * len(slow) / len(compared.pairs))
     still = {fault.key for fault in _faults(asked, second, compared)}
     faults = [fault for fault in faults if fault.key in still]
     if not slow and not faults:
@@ -132,6 +130,22 @@ def _compared(reference: Reference, runs: Sequence[Run], false_alarms: float, on
     return compare(
         [reference.run], runs, only=only, false_alarms=false_alarms, margins_by_id=reference.margins
     )  # fmt: skip
+
+
+def _confirmed(reference: Reference, first: Run, second: Run, suspects: Sequence[Pair], level: float) -> list[Pair]:
+    """The suspects that both measurements together show at this level of false alarms, and the second one by itself.
+
+    A single measurement far off must not accuse a part, so the second one must show half of the margin at least.
+    """
+    ids = [pair.id for pair in suspects]
+    both, alone = (_compared(reference, runs, level, ids) for runs in ([first, second], [second]))
+    shown = {
+        pair.id
+        for pair in alone.pairs
+        if pair.ratio is None or pair.ratio > 1 + margin_of(pair, alone, reference.margins) / 2
+    }
+    # The suspects were judged already; at this stricter level a smaller change of some would not be seen.
+    return [pair for pair in both.worse(noisy=True) if pair.id in shown]
 
 
 def _faults(asked: Check, run: Run, compared: Comparison | None) -> list[Fault]:

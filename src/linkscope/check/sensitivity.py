@@ -24,10 +24,14 @@ def sensitivity_text(compared: Comparison, margins: Mapping[str, float]) -> str:
 def _by_group(compared: Comparison, margins: Mapping[str, float], *, judged: bool) -> dict[str, float]:
     found: dict[str, list[float]] = {}
     for pair in compared.pairs:
-        margin = margins.get(pair.id, compared.margins[size_class(pair.before.bytes)])
         if pair.judged == judged and pair.interval and pair.detectable is not None:
-            found.setdefault(pair.group.name, []).append(smallest_fault(pair, margin))
+            found.setdefault(pair.group.name, []).append(smallest_fault(pair, margin_of(pair, compared, margins)))
     return {name: median(changes) for name, changes in found.items()}
+
+
+def margin_of(pair: Pair, compared: Comparison, margins: Mapping[str, float]) -> float:
+    """The change of a point that counts as none."""
+    return margins.get(pair.id, compared.margins[size_class(pair.before.bytes)])
 
 
 def smallest_fault(pair: Pair, margin: float) -> float:
