@@ -63,6 +63,13 @@ def test_the_bundled_summary_is_the_default_reference_and_states_its_runs(capsys
     )
 
 
+def test_explain_prints_the_peak_and_the_summary_of_every_point(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--machine", "h200x4", "--explain"]) == 0
+    peaks, summary = capsys.readouterr().out.split("Compared with the bundled summary:\n")
+    assert peaks.count(" of 58.45 GB/s (") == 8 and "at least half is required" in peaks
+    assert summary.count("the slowest takes 305.8 µs, and up to 382.2 µs pass") == 4
+
+
 def test_a_gpu_model_without_a_summary_is_judged_by_physics_and_that_is_said(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

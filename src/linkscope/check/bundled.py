@@ -10,6 +10,7 @@ summary holds no joint host traffic, which depends on the host.
 import functools
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -84,15 +85,45 @@ def operation_of(id: str) -> str | None:
     return ("within " if point.src == point.dst else "") + _PLACE.sub(r"\1", id)
 
 
+@dataclass(frozen=True)
+class Limit:
+    """A point, its row of the summary, and the longest time that passes."""
+
+    point: Point
+    row: Operation
+    gpu: str
+    most_us: float
+
+    @property
+    def took_us(self) -> float:
+        """The time of the point."""
+        return 1e6 * median(rounds_of(self.point))
+
+    @property
+    def text(self) -> str:
+        """The time of the point, and those of the summary."""
+        source = f"{count_text(self.row.gpus, self.gpu)} in {count_text(self.row.runs, 'run')}"
+        return (
+            f"{self.point.src} → {self.point.dst} takes {self.took_us:.4g} µs; of {source} the slowest takes "
+            f"{self.row.slowest_us:.4g} µs, and up to {self.most_us:.4g} µs pass ({self.point.id})"
+        )
+
+
 def faults_by_summary(run: Run) -> list[Fault]:
     """Points that are slower than every value of the bundled summary, beyond the margin."""
+    return [Fault(of.point, "", of.text) for of in limits_by_summary(run) if of.took_us > of.most_us]
+
+
+def limits_by_summary(run: Run) -> list[Limit]:
+    """The points that the summary judges, with the longest time that passes."""
     gpus = {gpu.place: gpu for gpu in gpus_of(run.header.machine)}
     nodes = [place for place in run.header.machine.get("places") or [] if place.startswith("numa:")]
     found = []
     for point in run.points:
         ends = [gpus[end] for end in (point.src, point.dst) if end in gpus]
         if rounds_of(point) and len({gpu.name for gpu in ends}) == 1 and _local(point, ends[0], nodes):
-            found += _slow(point, summaries().get(ends[0].name))
+            row = _row(point, summaries().get(ends[0].name))
+            found += [Limit(point, row, ends[0].name, _most_us(point, row))] if row else []
     return found
 
 
@@ -102,22 +133,15 @@ def _local(point: Point, gpu: Gpu, nodes: list[str]) -> bool:
     return not host or len(nodes) == 1 or host == [gpu.numa]
 
 
-def _slow(point: Point, summary: Summary | None) -> list[Fault]:
+def _row(point: Point, summary: Summary | None) -> Operation | None:
+    """The row of the summary for a point, if the same method measured it."""
     operation = operation_of(point.id)
     row = next((row for row in summary.operations if row.operation == operation), None) if summary else None
-    if summary is None or row is None or row.method != current([point.benchmark])[point.benchmark]:
-        return []
+    return row if row and row.method == current([point.benchmark])[point.benchmark] else None
+
+
+def _most_us(point: Point, row: Operation) -> float:
     margin = HOST_LATENCY_MARGIN if point.benchmark == "latency" and "numa:" in point.src else MARGIN
-    most_us = row.slowest_us * (1 + margin)
-    if row.peak_gbps and point.limit_gbps:  # a slot of fewer lanes or of an older generation
-        most_us *= max(1.0, row.peak_gbps / point.limit_gbps)
-    took_us = 1e6 * median(rounds_of(point))
-    if took_us <= most_us:
-        return []
-    return [
-        Fault(
-            point, "", f"{point.src} → {point.dst} takes {took_us:.4g} µs; of {count_text(row.gpus, summary.name)} in "
-            f"{count_text(row.runs, 'run')} the slowest takes {row.slowest_us:.4g} µs, and up to {most_us:.4g} µs pass "
-            f"({point.id})",
-        )
-    ]  # fmt: skip
+    # A slot of fewer lanes or of an older generation has a lower peak.
+    slot = max(1.0, row.peak_gbps / point.limit_gbps) if row.peak_gbps and point.limit_gbps else 1.0
+    return row.slowest_us * (1 + margin) * slot

@@ -12,7 +12,7 @@ both measurements show it.
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -46,13 +46,14 @@ Again = Callable[[Sequence[str]], Run | str]  # measures the points of these ids
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome of a check: one line for a log, the evidence, and the parts at fault."""
+    """The outcome of a check: one line for a log, the evidence, and the parts at fault. `measured`: the first run."""
 
     status: Status
     summary: str
     evidence: list[str] = field(default_factory=list)
     parts: list[Part] = field(default_factory=list)
     compared: Comparison | None = None
+    measured: Run | None = None
 
     @property
     def exit_code(self) -> int:
@@ -93,7 +94,7 @@ def check(asked: Check, folder: Path, stop: StopFlag) -> Verdict:
             return f"the budget of {format_seconds(asked.budget_s)} ran out"
         return _measured(asked, plan, folder / "again.jsonl", stop) or _INTERRUPTED
 
-    return judge(asked, first, again)
+    return replace(judge(asked, first, again), measured=first)
 
 
 def judge(asked: Check, first: Run, again: Again) -> Verdict:

@@ -112,15 +112,33 @@ def _print(verdict: "Verdict", asked: "Check", *, explain: bool) -> None:
     )
     for line in verdict.evidence:
         print(filled(line, "  ", "    "))
-    if explain and verdict.compared is not None:
-        from linkscope.compare.text import groups_table
+    if explain:
+        _explain(verdict, asked)
 
+
+def _explain(verdict: "Verdict", asked: "Check") -> None:
+    """Every point with what it was compared with."""
+    from linkscope.check.bundled import limits_by_summary
+    from linkscope.compare.text import groups_table
+
+    if verdict.compared is not None:
         print(f"\nCompared with {asked.reference.name}:")
         for line in groups_table(verdict.compared):
             print(f"  {line}")
         for pair in verdict.compared.pairs:
             ends = f" [{pair.interval.low:.4f}, {pair.interval.high:.4f}]" if pair.interval else ""
             print(f"  {pair.verdict:<15} {pair.ratio or 0:.4f}{ends}  {pair.id}")
+        return
+    points = verdict.measured.points if verdict.measured else []
+    print("\nCompared with the peak of the path, of which at least half is required:")
+    for point in points:
+        if point.gbps and point.limit_gbps:
+            share = 100 * point.gbps / point.limit_gbps
+            print(f"  {point.gbps:.4g} of {point.limit_gbps:.4g} GB/s ({share:.0f} %)  {point.id}")
+    if verdict.measured and (limits := limits_by_summary(verdict.measured)):
+        print("\nCompared with the bundled summary:")
+        for limit in limits:
+            print(f"  {limit.text}")
 
 
 def _as_json(verdict: "Verdict", asked: "Check") -> dict[str, object]:
