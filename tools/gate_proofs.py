@@ -1,36 +1,48 @@
 """Prints how often `linkscope check` and `linkscope compare` are wrong: the tables of docs/notes/gate-evidence.md.
 
-Usage: python tools/gate_proofs.py alarms [--splits 100]     false alarms, on the rounds of runs in results/
+Usage: python tools/gate_proofs.py gate [--splits 20]        false alarms of checks, on the rounds of runs in results/
+       python tools/gate_proofs.py alarms [--splits 20]      false alarms of comparisons, on the same rounds
        python tools/gate_proofs.py nodes [--seeds 200]       false alarms, on whole simulated checks of healthy nodes
        python tools/gate_proofs.py detection [--seeds 20]    planted changes that simulated checks find, by their size
 
-The rounds of a hardware run are split at random into two halves that `compare` takes for two runs. A simulated node has
-another seed than its baseline, so it also differs by the noise between machines that its machine file states.
+`alarms` splits the rounds of a hardware run at random into two halves that `compare` takes for two runs. `gate` takes
+an earlier run of the same machine as the reference, and the two halves of another run, or two further runs, as the
+measurement and the second measurement of suspects. A simulated node has another seed than its baseline, so it also
+differs by the noise between machines that its machine file states.
 """
 
 import argparse
 import copy
 import dataclasses
+import itertools
 import random
 import re
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
-from linkscope.check import Check, check
-from linkscope.check.gate import SUITE
+from linkscope.check import SUITE, Check, Reference, Verdict, check, earlier_run
+from linkscope.check.gate import judge
 from linkscope.compare import compare
 from linkscope.machine import model as models
-from linkscope.plan import make_plan
+from linkscope.model.rounds import rounds_of
+from linkscope.plan import MachineFacts, make_plan
 from linkscope.run import StopFlag, benchmark_table, measure
-from linkscope.run.target import modelled
-from linkscope.runfile import Point, Run, read_run
+from linkscope.run.target import Target, modelled
+from linkscope.runfile import Point, PointId, Run, read_run
 
 ROOT = Path(__file__).resolve().parents[1]
 RUNS = ("h100x1-standard-a", "h100x1-standard-c", "h100x1-standard-e", "h200x1-standard-f", "h200x2-standard-i",
         "h200x4-standard-a", "h200x4-standard-i")  # fmt: skip
 MACHINE = "h200x4"
 SIZES = (0.01, 0.02, 0.05, 0.10, 0.30)
+SAME_GPU = tuple(f"h100x1-standard-{letter}" for letter in "abcde")  # five runs of one GPU
+PAIRS = (
+    ("h200x4-standard-a", "h200x4-standard-b"),
+    ("h200x2-standard-h", "h200x2-standard-i"),
+    ("h200x1-standard-e", "h200x1-standard-f"),
+)  # two runs of one machine each
 # Name of a change: the link, the pair that is slow (all pairs for ""), and the factors of its rate.
 CHANGES = {
     "host link of one GPU": ("pcie", "gpu:1", [1 - size for size in SIZES]),
@@ -38,7 +50,8 @@ CHANGES = {
     "x8 for x16, or one generation down": ("pcie", "gpu:1", [0.5]),
     "one NVLink of 18 missing": ("nvlink", "gpu:2", [17 / 18]),
 }
-_SPLIT = 6  # rounds: two halves of three
+_SPLIT = 6  # rounds that are divided
+_SMALLEST = 1 << 20  # bytes of a replayed copy
 
 
 def slowed(text: str, link: str, pair: str, factor: float) -> str:
@@ -55,33 +68,98 @@ def slowed(text: str, link: str, pair: str, factor: float) -> str:
     return "".join(tables)
 
 
-def halves(run: Run, chance: random.Random) -> tuple[Run, Run]:
-    """Two runs with disjoint rounds of one run, of the points with at least six rounds and one measured flow."""
-    sides: tuple[list[Point], list[Point]] = ([], [])
+def parts(run: Run, count: int, chance: random.Random) -> list[Run]:
+    """Some runs with disjoint rounds of one run, of the points with at least six rounds and one measured flow."""
+    sides: list[list[Point]] = [[] for _ in range(count)]
     for point in run.points:
         rounds = point.flows[0].round_medians_s if point.flows else []
         if len(rounds) < _SPLIT or len(point.flows) > 1 or point.status not in ("ok", "missed_precision"):
             continue
         order = chance.sample(rounds, _SPLIT)
-        for side, of in zip(sides, (order[:3], order[3:]), strict=True):
+        for number, side in enumerate(sides):
             made = copy.deepcopy(point)
-            made.flows[0].round_medians_s = of
+            made.flows[0].round_medians_s = order[number::count]
             side.append(made)
-    before, after = (dataclasses.replace(run, points=points) for points in sides)
-    return before, after
+    return [dataclasses.replace(run, points=points) for points in sides]
 
 
 def alarms(splits: int) -> None:
     """Comparisons of halves of healthy runs that show a change."""
-    print("| run | decisions | comparisons | with a change |\n|---|---|---|---|")
-    total = [0, 0, 0]
+    print("| run | decisions | comparisons | with a change | with a judged change |\n|---|---|---|---|---|")
+    total = [0, 0, 0, 0]
     for name in RUNS:
         run, chance = read_run(ROOT / "results" / f"{name}.jsonl.gz"), random.Random(name)
-        found = [compare([before], [after]) for before, after in (halves(run, chance) for _ in range(splits))]
-        counts = [sum(len(of.pairs) for of in found), splits, sum(bool(of.changed(noisy=True)) for of in found)]
+        found = [compare([before], [after]) for before, after in (parts(run, 2, chance) for _ in range(splits))]
+        changes = [sum(bool(of.changed(noisy=noisy)) for of in found) for noisy in (True, False)]
+        counts = [sum(len(of.pairs) for of in found), splits, *changes]
         total = [before + more for before, more in zip(total, counts, strict=True)]
-        print(f"| `{name}` | {counts[0]} | {counts[1]} | {counts[2]} |", flush=True)
-    print(f"| all | {total[0]} | {total[1]} | {total[2]} |")
+        print(f"| `{name}` | {' | '.join(map(str, counts))} |", flush=True)
+    print(f"| all | {' | '.join(map(str, total))} |")
+
+
+def replayed(reference: Run, first: Run, second: Run) -> tuple[Verdict, bool]:
+    """The verdict of a check on the rounds of three runs, and whether it measured suspects again.
+
+    Points that a run lacks are left out: the rules of physics are made for the points of suite `check` alone.
+    """
+    confirmed = []
+    ids = set.intersection(
+        *({point.id for point in of.points if rounds_of(point)} for of in (reference, first, second))
+    )
+    reference, first, second = (
+        dataclasses.replace(of, points=[point for point in of.points if point.id in ids])
+        for of in (reference, first, second)
+    )
+
+    def again(ids: Sequence[str]) -> Run:
+        confirmed.append(ids)
+        return dataclasses.replace(second, points=[point for point in second.points if not ids or point.id in ids])
+
+    machine = first.header.machine
+    facts = MachineFacts(machine["name"], False, tuple(machine["places"]))
+    target = Target(facts, {}, lambda point: None, machine)
+    against = earlier_run(reference, "reference", machine)
+    return judge(Check(target, against, 60.0, 1), first, again), bool(confirmed)
+
+
+def gate(splits: int) -> None:
+    """Checks of replayed healthy rounds, with the confirmation of suspects, by verdict."""
+    print("| runs | decisions | judged | checks | with suspects | inconclusive | fail |\n|---|---|---|---|---|---|---|")
+    for names in PAIRS:
+        runs = [kept(read_run(ROOT / "results" / f"{name}.jsonl.gz")) for name in names]
+        chance, found = random.Random(names[0]), []
+        for one, other in itertools.permutations(runs, 2):
+            found += [replayed(one, *parts(other, 2, chance)) for _ in range(splits)]
+        _print_checks(f"`{names[0]}`, `{names[1]}`: halves", found)
+    runs = [kept(read_run(ROOT / "results" / f"{name}.jsonl.gz")) for name in SAME_GPU]
+    found = [replayed(*three) for three in itertools.permutations(runs, 3)]
+    _print_checks(f"`{SAME_GPU[0]}` to `-e`: whole runs", found)
+
+
+def kept(run: Run) -> Run:
+    """A run with the operations of the check alone, copies at all sizes from 1 MiB.
+
+    Fixed costs of small copies differ between processes (docs/notes/context-effects.md), so the check has none.
+    """
+    target = modelled(models.load(MACHINE), 1)
+    plan = make_plan(target.facts, benchmark_table(), suite=SUITE, seed=1)
+    wanted = {_operation(id) for id in plan.points}
+    points = [point for point in run.points if _operation(point.id) in wanted and not 0 < point.bytes < _SMALLEST]
+    return dataclasses.replace(run, points=points)
+
+
+def _operation(id: str) -> str:
+    """The id without places and size."""
+    point = PointId.parse(id)
+    return f"{point.benchmark}/{point.engine}/{point.src_memory}/{point.dst_memory}?{id.partition('?')[2]}"
+
+
+def _print_checks(rounds: str, found: Sequence[tuple[Verdict, bool]]) -> None:
+    pairs = [pair for verdict, _ in found if verdict.compared for pair in verdict.compared.pairs]
+    statuses = [verdict.status for verdict, _ in found]
+    cells = [len(pairs), sum(pair.judged for pair in pairs), len(found), sum(again for _, again in found),
+             statuses.count("inconclusive"), statuses.count("fail")]  # fmt: skip
+    print(f"| {rounds} | {' | '.join(map(str, cells))} |", flush=True)
 
 
 def baseline(folder: Path) -> Run:
@@ -97,7 +175,7 @@ def checked(reference: Run, machine: str, seed: int) -> str:
     """The status of a simulated check."""
     with tempfile.TemporaryDirectory() as folder, StopFlag() as stop:
         target = modelled(models.load(machine), seed)
-        return check(Check(target, reference, "baseline", 60.0, seed), Path(folder), stop).status
+        return check(Check(target, Reference("baseline", reference), 60.0, seed), Path(folder), stop).status
 
 
 def nodes(seeds: int) -> None:
@@ -127,11 +205,13 @@ def detection(seeds: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("alarms", "nodes", "detection"))
-    parser.add_argument("--splits", type=int, default=100)
+    parser.add_argument("what", choices=("gate", "alarms", "nodes", "detection"))
+    parser.add_argument("--splits", type=int, default=20)
     parser.add_argument("--seeds", type=int)
     words = parser.parse_args()
-    if words.what == "alarms":
+    if words.what == "gate":
+        gate(words.splits)
+    elif words.what == "alarms":
         alarms(words.splits)
     elif words.what == "nodes":
         nodes(words.seeds or 200)

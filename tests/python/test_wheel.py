@@ -27,12 +27,13 @@ def wheel(tmp_path_factory) -> Path:
     return made
 
 
-def test_the_wheel_contains_the_worker_and_every_machine(wheel) -> None:
+def test_the_wheel_contains_the_worker_every_machine_and_the_bundled_summary(wheel) -> None:
     assert "-py3-none-" in wheel.name
     names = set(zipfile.ZipFile(wheel).namelist())
     assert "linkscope/_native/linkscope-worker" in names
     machines = {f"linkscope/_native/machines/{path.name}" for path in (ROOT / "machines").glob("*.toml")}
     assert machines and machines <= names
+    assert "linkscope/check/bundled.toml" in names
 
 
 def test_the_installed_package_measures(wheel, tmp_path) -> None:

@@ -2,5 +2,18 @@
 
 from linkscope.check.gate import Check, Verdict, check
 from linkscope.check.parts import Part, parts_at_fault
+from linkscope.check.references import BUNDLED, SUITE, Reference, earlier_run, physics, prediction
 
-__all__ = ["Check", "Part", "Verdict", "check", "parts_at_fault"]
+__all__ = [
+    "BUNDLED",
+    "SUITE",
+    "Check",
+    "Part",
+    "Reference",
+    "Verdict",
+    "check",
+    "earlier_run",
+    "parts_at_fault",
+    "physics",
+    "prediction",
+]

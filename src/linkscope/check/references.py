@@ -1,99 +1,120 @@
-"""The reference of a check without an earlier run: the peak of the hardware, and the other paths of the node."""
+"""What a check compares with: an earlier run, the prediction of a machine file, or physics and the bundled summary."""
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from linkscope.model.curves import path_of, rate_of
-from linkscope.model.rounds import rounds_of
-from linkscope.runfile import Point, Run, family_of
-from linkscope.stats import geometric_mean, median
+from linkscope.check.bundled import summaries, summaries_of
+from linkscope.check.gpus import gpus_of
+from linkscope.machine import model as models
+from linkscope.machine.model import Model
+from linkscope.model.curves import path_of
+from linkscope.model.known import JOINT, family_of
+from linkscope.plan import make_plan
+from linkscope.run import StopFlag, benchmark_table, measure
+from linkscope.run.target import modelled
+from linkscope.runfile import Point, PointId, Run, read_run
 
-# Share of the peak below which a copy is at fault: half the width, or the next lower generation. Healthy H100 and H200
-# nodes reach 94 % over PCIe and 82 % over NVLink (results/). Copies across sockets of healthy machines reach 51 %.
-LEAST_SHARE = 0.5
-ALIKE = 0.9  # of the median rate of at least three paths of one operation
-_FEWEST = 3
+SUITE = "check"
+BUNDLED = "bundled"
+_ERRORS = 2.0  # margin over the p90 of a model's errors: one point in ten exceeds the p90 itself
+_LEAST = 0.05  # margin of a model
+_UNKNOWN = 0.25  # margin where a model states no error
 
 
 @dataclass(frozen=True)
-class Fault:
-    """A fault that needs no earlier run: the point, if there is one, and the evidence."""
+class Reference:
+    """The reference of a check.
 
-    point: Point | None
-    place: str
-    evidence: str
-
-    @property
-    def key(self) -> str:
-        """The same for one fault in two measurements."""
-        return self.point.id if self.point else self.place
-
-
-def faults_by_physics(run: Run, class_of: Callable[[str, str], str]) -> list[Fault]:
-    """Links below their generation or width, rates far below the peak or below those of the same class, and lost data.
-
-    `class_of` a source and a destination: the class of the path (`MachineFacts.kind_of_path`).
+    `run` holds the points to compare with; None: physics and the bundled summary judge alone. `margins`: by id, the
+    change that counts as none; other points have the margins of `linkscope compare`. `notes`: what limits the
+    comparison. `unusable`: why the requested reference cannot be compared.
     """
-    return [*_links(run), *_lost(run), *_shares(run.points), *_outliers(run.points, class_of)]
+
+    name: str
+    run: Run | None = None
+    margins: Mapping[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    unusable: str = ""
 
 
-def _links(run: Run) -> Iterable[Fault]:
-    """PCIe links that run below what GPU and slot allow, read during the copies."""
-    allowed = {f"gpu:{gpu['index']}": gpu.get("pcie") or {} for gpu in run.header.machine.get("gpus") or []}
-    for gpu, pcie in allowed.items():
-        states = [point.guards[gpu]["pcie"] for point in run.points if _pcie(point.guards, gpu)]
-        most = pcie.get("max_generation"), pcie.get("max_width")
-        if states and all(most):
-            best = max(states)  # 'gen5 x16': an idle link may be slower for a moment
-            wanted = f"gen{most[0]} x{most[1]}"
-            if best != wanted:
-                yield Fault(None, gpu, f"the PCIe link of {gpu} runs at {best} under load, and {wanted} is possible")
+def physics(machine: Mapping[str, Any]) -> Reference:
+    """Physics, and the bundled summary of the machine's GPUs where the wheel has one."""
+    known, unknown = summaries_of(machine)
+    notes: tuple[str, ...] = ()
+    if unknown:
+        names = ", ".join(summaries())
+        notes = (f"the bundled summary has no {', '.join(unknown)} (it has {names}): physics judges it alone",)
+    return Reference(" and ".join(["physics", *(of.text for of in known)]), notes=notes)
 
 
-def _pcie(guards: Mapping[str, Any], gpu: str) -> bool:
-    return isinstance(guards.get(gpu), dict) and bool(guards[gpu].get("pcie"))
+def earlier_run(run: Run, name: str, machine: Mapping[str, Any]) -> Reference:
+    """An earlier run, if it is of the same GPU models as this machine."""
+    models_of = [sorted({gpu.name for gpu in gpus_of(of)}) for of in (run.header.machine, machine)]
+    if models_of[0] != models_of[1]:
+        theirs, ours = (", ".join(names) or "no GPU" for names in models_of)
+        why = f"{name} is of {theirs} and this node has {ours}, so times cannot be compared"
+        return Reference(name, unusable=why)
+    drivers = [(of.get("driver") or {}).get("version") for of in (run.header.machine, machine)]
+    notes: tuple[str, ...] = ()
+    if drivers[0] != drivers[1] and all(drivers):
+        notes = (
+            f"the reference has driver {drivers[0]}, this node {drivers[1]}: a change may come from the driver; save "
+            "a new baseline",
+        )
+    run, joint = _comparable(run, machine)
+    return Reference(name, run, notes=(*notes, *joint))
 
 
-def _lost(run: Run) -> Iterable[Fault]:
-    gained, _ = run.gained()
-    for gpu, counts in sorted(gained.items()):
-        for name in ("ecc_uncorrected", "nvlink_recovery"):
-            if counts.get(name):
-                yield Fault(
-                    None, gpu, f"{name} of {gpu} rose by {counts[name]} during the check: data or a link was lost"
-                )
+def _comparable(run: Run, machine: Mapping[str, Any]) -> tuple[Run, tuple[str, ...]]:
+    """The run without joint traffic if it has another number of GPUs: `gpu:all` then means other GPUs."""
+    counts = [len(gpus_of(of)) for of in (run.header.machine, machine)]
+    kept = [point for point in run.points if not path_of(point).joint]
+    if counts[0] == counts[1] or len(kept) == len(run.points):
+        return run, ()
+    note = f"joint host traffic is not compared: it is of {counts[0]} GPUs in the reference, and of {counts[1]} here"
+    return dataclasses.replace(run, points=kept), (note,)
 
 
-def _shares(points: Iterable[Point]) -> Iterable[Fault]:
-    for point in points:
-        rate = rate_of(point)
-        if rate is None or not point.limit_gbps or path_of(point).joint or not rounds_of(point):
-            continue
-        if rate.value < LEAST_SHARE * point.limit_gbps:
-            share = 100 * rate.value / point.limit_gbps
-            yield Fault(
-                point, "", f"{point.src} → {point.dst} reaches {rate.value:.3g} GB/s, {share:.0f} % of its peak "
-                f"({point.limit_gbps:.3g} GB/s)",
-            )  # fmt: skip
+def prediction(name: str, machine: Mapping[str, Any], folder: Path, stop: StopFlag) -> Reference:
+    """The simulated run of a machine file, with margins from the errors that the file states."""
+    model = models.load(name)
+    target = modelled(model, 1)
+    path = folder / "model.jsonl"
+    measure(target, make_plan(target.facts, benchmark_table(), suite=SUITE, seed=1), path, stop=stop)
+    run, joint = _comparable(read_run(path), machine)
+    margins = {point.id: _margin(model, point) for point in run.points}
+    notes = (_errors_text(name, model, run.points), *_other_gpus(name, run, machine), *joint)
+    return Reference(name, run, margins, notes)
 
 
-def _outliers(points: Iterable[Point], class_of: Callable[[str, str], str]) -> Iterable[Fault]:
-    """Paths slower than others of the same operation and class, of which there are at least three."""
-    groups: dict[object, list[Point]] = {}
-    for point in points:
-        if rounds_of(point) and not path_of(point).joint:
-            key = family_of(point), point.bytes, class_of(point.src, point.dst)
-            groups.setdefault(key, []).append(point)
-    for alike in groups.values():
-        times = {point.id: geometric_mean(rounds_of(point)) for point in alike}
-        if len(alike) < _FEWEST:
-            continue
-        usual = median(list(times.values()))
-        for point in alike:
-            if times[point.id] * ALIKE > usual and min(rounds_of(point)) > usual:
-                ratio = times[point.id] / usual
-                yield Fault(
-                    point, "",
-                    f"{point.src} → {point.dst} takes {ratio:.2f} × the median time of {len(alike)} paths of its class",
-                )  # fmt: skip
+def _margin(model: Model, point: Point) -> float:
+    row = model.deviation.get(_row_of(point))
+    return max(_LEAST, _ERRORS * row.ninety) if row else _UNKNOWN
+
+
+def _row_of(point: Point) -> str:
+    """The name of the row of [deviation] for a point of the check."""
+    return JOINT if path_of(point).joint else family_of(PointId.parse(point.id))
+
+
+def _errors_text(name: str, model: Model, points: list[Point]) -> str:
+    """The margins and their source, and what can be judged where the model states no error."""
+    missing = sorted({_row_of(point) for point in points} - model.deviation.keys())
+    wide = f"only times more than {100 * _UNKNOWN:.0f} % longer are found, such as those of a link at half its width"
+    stated = sorted({_margin(model, point) for point in points if _row_of(point) in model.deviation})
+    if not stated:
+        return f"MODELLED reference: {name} states no error, so {wide}"
+    text = f"MODELLED reference: margins of {100 * stated[0]:.0f} to {100 * stated[-1]:.0f} %, by operation twice the "
+    text += f"p90 error that {name} states"
+    return text + (f"; for {', '.join(missing)} {wide}, because it states no error" if missing else "")
+
+
+def _other_gpus(name: str, run: Run, machine: Mapping[str, Any]) -> tuple[str, ...]:
+    theirs, ours = ({gpu.name for gpu in gpus_of(of)} for of in (run.header.machine, machine))
+    if theirs == ours:
+        return ()
+    names = [", ".join(sorted(of)) for of in (theirs, ours)]
+    return (f"{name} describes {names[0]}, and this node has {names[1]}: differences may come from that",)

@@ -1,11 +1,12 @@
 """Check a node before a job: measure what decides, compare it with a reference, and name the part at fault.
 
-linkscope check                               against physics: link widths, peaks, like paths
+linkscope check                               against physics and the bundled summary of this GPU model
 linkscope check --save-baseline node7.jsonl   measure a healthy node and keep the result
 linkscope check --against node7.jsonl         against an earlier run of this node, or of a node like it
 linkscope check --against mine.toml           against a machine file from `linkscope model`
 
-A point that is slower than the reference is measured again before it counts. Against an earlier run, an unchanged node
+Physics: link widths and generations, peaks, other paths of the class, lost data. `--against bundled` is the default. A
+point that is slower than the reference is measured again before it counts. Against an earlier run, an unchanged node
 fails in at most 1 of 10,000 checks. Exit codes: 0 pass; 1 fail; 3 no GPU; 5 inconclusive, also when the budget is too
 small.
 """
@@ -24,9 +25,9 @@ from linkscope.errors import UserError
 from linkscope.units import format_seconds, parse_duration
 
 if TYPE_CHECKING:
-    from linkscope.check import Check, Verdict
+    from linkscope.check import Check, Reference, Verdict
+    from linkscope.run import StopFlag
     from linkscope.run.target import Target
-    from linkscope.runfile import Run
 
 SUMMARY = "check a node against a reference before a job"
 _BUDGET = "60s"
@@ -35,7 +36,9 @@ _BUDGET = "60s"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `check`."""
     parser.add_argument("--machine", metavar="auto|NAME|FILE", default="auto", help="this machine, or a model of one")
-    parser.add_argument("--against", metavar="FILE", help="an earlier run, or a machine file; default: physics")
+    parser.add_argument(
+        "--against", metavar="FILE|bundled", help="an earlier run, or a machine file; default: physics and the summary"
+    )
     parser.add_argument("--save-baseline", metavar="RUN.jsonl", help="measure, and write the run instead of judging it")
     parser.add_argument(
         "--budget", metavar="TIME", default=_BUDGET, help=f"longest time to measure (default {_BUDGET})"
@@ -63,10 +66,11 @@ def main(arguments: argparse.Namespace) -> int:
         raise UserError(f"{target.facts.name} has no GPU to check", 3)
     if arguments.save_baseline:
         return _save(arguments, target, seed)
-    from linkscope.check import check
+    from linkscope.check import Check, check
 
     with tempfile.TemporaryDirectory(prefix="linkscope-check-") as folder, StopFlag(last=True) as stop:
-        asked = _asked(arguments, target, budget_s, seed, Path(folder), stop)
+        reference = _reference(arguments.against, target, Path(folder), stop)
+        asked = Check(target, reference, budget_s, seed)
         verdict = check(asked, Path(folder), stop)
     if arguments.json:
         print(json.dumps(_as_json(verdict, asked)))
@@ -76,7 +80,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _save(arguments: argparse.Namespace, target: "Target", seed: int) -> int:
-    from linkscope.check.gate import SUITE
+    from linkscope.check import SUITE
     from linkscope.plan import make_plan
     from linkscope.run import StopFlag, benchmark_table, measure
 
@@ -88,58 +92,15 @@ def _save(arguments: argparse.Namespace, target: "Target", seed: int) -> int:
     return outcome.exit_code
 
 
-def _asked(
-    arguments: argparse.Namespace, target: "Target", budget_s: float, seed: int, folder: Path, stop: object
-) -> "Check":
-    """The check that the options describe, with its reference."""
-    from linkscope.check import Check
+def _reference(against: str | None, target: "Target", folder: Path, stop: "StopFlag") -> "Reference":
+    """The reference that --against names."""
+    from linkscope.check import BUNDLED, earlier_run, physics, prediction
 
-    if not arguments.against:
-        return Check(target, None, "physics", budget_s, seed)
-    if arguments.against.endswith(".toml"):
-        reference, margin, notes = _predicted(arguments.against, folder, stop)
-        return Check(target, reference, arguments.against, budget_s, seed, margin, notes)
-    reference = read(arguments.against)
-    return Check(target, reference, arguments.against, budget_s, seed, None, _differences(reference, target))
-
-
-def _predicted(name: str, folder: Path, stop: object) -> "tuple[Run, float, tuple[str, ...]]":
-    """The simulated run of a machine file, and the margin that its accuracy allows."""
-    from linkscope.check.gate import SUITE
-    from linkscope.machine import model as models
-    from linkscope.plan import make_plan
-    from linkscope.run import benchmark_table, measure
-    from linkscope.run.target import modelled
-    from linkscope.runfile import read_run
-
-    model = models.load(name)
-    target = modelled(model, 1)
-    plan = make_plan(target.facts, benchmark_table(), suite=SUITE, seed=1)
-    path = folder / "model.jsonl"
-    measure(target, plan, path, stop=stop)  # type: ignore[arg-type]
-    errors = [row.ninety for row in model.deviation.values()]
-    if not errors:
-        return read_run(path), _UNKNOWN, (f"{name} states no accuracy: a margin of {100 * _UNKNOWN:.0f} % is used",)
-    margin = max(0.05, sorted(errors)[len(errors) // 2])
-    return read_run(path), margin, (f"MODELLED reference: margin {100 * margin:.0f} %, from its stated accuracy",)
-
-
-_UNKNOWN = 0.25  # margin of a model without a stated accuracy
-
-
-def _differences(reference: "Run", target: "Target") -> tuple[str, ...]:
-    """What differs between the machine of the reference and this one, and limits the comparison."""
-    names = [
-        {gpu.get("name") for gpu in machine.get("gpus") or [] if isinstance(gpu, dict)}
-        for machine in (reference.header.machine, target.machine)
-    ]
-    notes = []
-    if names[0] != names[1] and all(names):
-        notes.append(f"the reference is of other GPUs ({', '.join(sorted(map(str, names[0])))}): judge it with care")
-    drivers = [(machine.get("driver") or {}).get("version") for machine in (reference.header.machine, target.machine)]
-    if drivers[0] != drivers[1] and all(drivers):
-        notes.append(f"the reference has driver {drivers[0]}, this node {drivers[1]}: save a new baseline")
-    return tuple(notes)
+    if against in (None, BUNDLED):
+        return physics(target.machine)
+    if against.endswith(".toml"):
+        return prediction(against, target.machine, folder, stop)
+    return earlier_run(read(against), against, target.machine)
 
 
 def _print(verdict: "Verdict", asked: "Check", *, explain: bool) -> None:
@@ -151,21 +112,39 @@ def _print(verdict: "Verdict", asked: "Check", *, explain: bool) -> None:
     )
     for line in verdict.evidence:
         print(filled(line, "  ", "    "))
-    if explain and verdict.compared is not None:
-        from linkscope.compare.text import groups_table
+    if explain:
+        _explain(verdict, asked)
 
-        print(f"\nCompared with {asked.name}:")
+
+def _explain(verdict: "Verdict", asked: "Check") -> None:
+    """Every point with what it was compared with."""
+    from linkscope.check.bundled import limits_by_summary
+    from linkscope.compare.text import groups_table
+
+    if verdict.compared is not None:
+        print(f"\nCompared with {asked.reference.name}:")
         for line in groups_table(verdict.compared):
             print(f"  {line}")
         for pair in verdict.compared.pairs:
             ends = f" [{pair.interval.low:.4f}, {pair.interval.high:.4f}]" if pair.interval else ""
             print(f"  {pair.verdict:<15} {pair.ratio or 0:.4f}{ends}  {pair.id}")
+        return
+    points = verdict.measured.points if verdict.measured else []
+    print("\nCompared with the peak of the path, of which at least half is required:")
+    for point in points:
+        if point.gbps and point.limit_gbps:
+            share = 100 * point.gbps / point.limit_gbps
+            print(f"  {point.gbps:.4g} of {point.limit_gbps:.4g} GB/s ({share:.0f} %)  {point.id}")
+    if verdict.measured and (limits := limits_by_summary(verdict.measured)):
+        print("\nCompared with the bundled summary:")
+        for limit in limits:
+            print(f"  {limit.text}")
 
 
 def _as_json(verdict: "Verdict", asked: "Check") -> dict[str, object]:
     return {
         "status": verdict.status, "summary": verdict.summary, "machine": asked.target.facts.name,
-        "modelled": asked.target.modelled, "against": asked.name, "evidence": verdict.evidence,
+        "modelled": asked.target.modelled, "against": asked.reference.name, "evidence": verdict.evidence,
         "parts": [{"name": part.name, "paths": [list(path) for path in part.paths]} for part in verdict.parts],
         "points": [
             {"id": pair.id, "verdict": pair.verdict, "ratio": pair.ratio, "detectable": pair.detectable}

@@ -13,6 +13,7 @@ import fnmatch
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Literal
 
 from linkscope.compare.groups import Group, group_of
@@ -110,12 +111,13 @@ def compare(
     margin: float | None = None,
     only: Sequence[str] = (),
     false_alarms: float = FALSE_ALARMS,
+    margins_by_id: Mapping[str, float] = MappingProxyType({}),
 ) -> Comparison:
     """Compares points by id: the last run of each side gives the points, all runs of a side give rounds.
 
-    `margin` replaces `MARGINS`. `only`: patterns of ids. `false_alarms`: the probability that unchanged runs show any
-    change. Points that one side did not measure (unsupported, skipped,
-    inherited) are left out.
+    `margin` replaces `MARGINS`, and `margins_by_id` replaces both for single points. `only`: patterns of ids.
+    `false_alarms`: the probability that unchanged runs show any change. Points that one side did not measure
+    (unsupported, skipped, inherited) are left out.
     """
     margins = MARGINS if margin is None else (margin,) * len(MARGINS)
     first, last = before[-1], after[-1]
@@ -130,7 +132,8 @@ def compare(
     every = {point.id: point for run in (*before, *after) for point in run.points}
     known = [(every[id], [*sides[0].get(id, ()), *sides[1].get(id, ())]) for id in {*sides[0], *sides[1]}]
     compared = [pair for pair in both if pair[0].id in timed]
-    pairs = _timed_pairs(compared, sides, noise_of(known), margins, false_alarms)
+    margin_of = {one.id: margins_by_id.get(one.id, margins[size_class(one.bytes)]) for one, _ in compared}
+    pairs = _timed_pairs(compared, sides, noise_of(known), margin_of, false_alarms)
     for one, other in both:
         if rounds_of(one) and other.status == "failed":
             pairs[one.id] = Pair(one, other, "broken")
@@ -152,7 +155,7 @@ def _timed_pairs(
     both: Sequence[tuple[Point, Point]],
     sides: Sequence[Rounds],
     noise: Mapping[Family, Noise],
-    margins: Sequence[float],
+    margin_of: Mapping[str, float],
     false_alarms: float,
 ) -> dict[str, Pair]:
     ratios = {one.id: ratio(sides[0][one.id], sides[1][one.id], noise[family_of(one)]) for one, _ in both}
@@ -166,7 +169,7 @@ def _timed_pairs(
             pairs[one.id] = Pair(one, other, "no change seen")
             continue
         interval = of.interval(LEVEL)
-        verdict = _verdict(of.value, interval, seen[one.id], margins[size_class(one.bytes)])
+        verdict = _verdict(of.value, interval, seen[one.id], margin_of[one.id])
         pairs[one.id] = Pair(one, other, verdict, of.value, interval, of.detectable(alarm))
     return pairs
 
