@@ -33,14 +33,14 @@ from linkscope.run.target import Target, modelled
 from linkscope.runfile import Point, PointId, Run, read_run
 
 ROOT = Path(__file__).resolve().parents[1]
-RUNS = ("h100x1-standard-a", "h100x1-standard-c", "h100x1-standard-e", "h200x1-standard-f", "h200x2-standard-i",
-        "h200x4-standard-a", "h200x4-standard-i")  # fmt: skip
+RUNS = ("h200x1-standard-g", "h200x1-standard-i", "h200x1-standard-k", "h100x2-standard-b", "h200x4-standard-a",
+        "h200x4-standard-i")  # fmt: skip
 MACHINE = "h200x4"
 SIZES = (0.01, 0.02, 0.05, 0.10, 0.30)
-SAME_GPU = tuple(f"h100x1-standard-{letter}" for letter in "abcde")  # five runs of one GPU
+SAME_GPU = tuple(f"h200x1-standard-{letter}" for letter in "ghijk")  # five runs of one GPU
 PAIRS = (
     ("h200x4-standard-a", "h200x4-standard-b"),
-    ("h200x2-standard-h", "h200x2-standard-i"),
+    ("h100x2-standard-a", "h100x2-standard-b"),
     ("h200x1-standard-e", "h200x1-standard-f"),
 )  # two runs of one machine each
 # Name of a change: the link, the pair that is slow (all pairs for ""), and the factors of its rate.

@@ -12,7 +12,7 @@ run adds a variance of its own (docs/notes/same-machine.md).
 import fnmatch
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal
 
@@ -28,6 +28,7 @@ from linkscope.stats.pooling import Noise, Ratio, families, ratio
 MARGINS = (0.05, 0.05, 0.02)  # by size class: the largest change that counts as none
 FALSE_ALARMS = 0.01  # probability that a comparison of unchanged runs shows a judged change
 LEVEL = 0.95  # of the interval of each ratio
+NOISY_RUNS = 0.6  # the share of runs for pageable and managed memory (docs/notes/same-machine.md)
 JUDGED = 0.10  # points whose detectable change is larger gate nothing unless asked
 
 Verdict = Literal["broken", "slower", "mended", "faster", "no change seen", "equivalent"]  # worst first
@@ -179,7 +180,8 @@ def noise_of(points: Iterable[tuple[Point, Sequence[Sequence[float]]]]) -> dict[
     rounds: dict[Family, list[Sequence[float]]] = defaultdict(list)
     for point, runs in points:
         rounds[family_of(point)] += runs
-    return families(rounds, lambda family: family.kin)
+    noise = families(rounds, lambda family: family.kin)
+    return {family: replace(one, runs=NOISY_RUNS) if family.is_noisy else one for family, one in noise.items()}
 
 
 def _verdict(value: float, interval: Interval, seen: bool, margin: float) -> Verdict:

@@ -25,6 +25,11 @@ class Family(NamedTuple):
         noisiest = next((kind for kind in _NOISIEST_FIRST if kind in (self.src_memory, self.dst_memory)), "")
         return noisiest, self.mode[0]
 
+    @property
+    def is_noisy(self) -> bool:
+        """Whether the pages of a memory move, or the CPU copies them: the state of the host decides their time."""
+        return self.kin[0] != ""
+
 
 _NOISIEST_FIRST = ("managed", "pageable")  # pages of these memories move, or are copied by the CPU
 

@@ -60,12 +60,13 @@ class Noise:
 
     `counts`: how many points, and parts of points, have each value of `SIGMAS`; the points of other families that
     stand in for a small family included. `points`: the number of points of the family. `regular`: enough points are
-    known, and they show no separate modes.
+    known, and they show no separate modes. `runs`: the deviation between runs of one machine over that of rounds.
     """
 
     counts: Array
     points: int
     regular: bool
+    runs: float = RUNS
 
     def posterior(self, scatters: Sequence[Scatter]) -> Array:
         """The weights of `SIGMAS` after seeing how the rounds of a point of the family scatter.
@@ -139,7 +140,7 @@ class Ratio:
 def ratio(before: Sequence[Sequence[float]], after: Sequence[Sequence[float]], noise: Noise) -> Ratio | None:
     """The ratio of two sides, each with the rounds of one run or more; None if nothing is known of the noise.
 
-    The runs of a side count alike. Each has a variance of its own besides that of its rounds (`RUNS`).
+    The runs of a side count alike. Each has a variance of its own besides that of its rounds (`Noise.runs`).
     """
     scatters = [one for one in map(scatter, [*before, *after]) if one is not None]
     if noise.points == 0 and not scatters:
@@ -148,7 +149,7 @@ def ratio(before: Sequence[Sequence[float]], after: Sequence[Sequence[float]], n
     for side in (before, after):
         means = [sum(map(math.log, rounds)) / len(rounds) for rounds in side]
         centres.append(sum(means) / len(means))
-        scale += sum(1 / len(rounds) + RUNS**2 for rounds in side) / len(side) ** 2
+        scale += sum(1 / len(rounds) + noise.runs**2 for rounds in side) / len(side) ** 2
     return Ratio(centres[1] - centres[0], noise.posterior(scatters), scale)
 
 
