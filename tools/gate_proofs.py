@@ -33,11 +33,11 @@ from linkscope.run.target import Target, modelled
 from linkscope.runfile import Point, PointId, Run, read_run
 
 ROOT = Path(__file__).resolve().parents[1]
-RUNS = ("h200x1-standard-g", "h200x1-standard-i", "h200x1-standard-k", "h100x2-standard-b", "h200x4-standard-a",
+RUNS = ("h200x1-standard-g", "h200x1-standard-h", "h200x1-standard-k", "h100x2-standard-b", "h200x4-standard-a",
         "h200x4-standard-i")  # fmt: skip
 MACHINE = "h200x4"
 SIZES = (0.01, 0.02, 0.05, 0.10, 0.30)
-SAME_GPU = tuple(f"h200x1-standard-{letter}" for letter in "ghijk")  # five runs of one GPU
+SAME_GPU = tuple(f"h200x1-standard-{letter}" for letter in "ghjk")  # four runs of one GPU
 PAIRS = (
     ("h200x4-standard-a", "h200x4-standard-b"),
     ("h100x2-standard-a", "h100x2-standard-b"),
@@ -133,7 +133,7 @@ def gate(splits: int) -> None:
         _print_checks(f"`{names[0]}`, `{names[1]}`: halves", found)
     runs = [kept(read_run(ROOT / "results" / f"{name}.jsonl.gz")) for name in SAME_GPU]
     found = [replayed(*three) for three in itertools.permutations(runs, 3)]
-    _print_checks(f"`{SAME_GPU[0]}` to `-e`: whole runs", found)
+    _print_checks(f"`{SAME_GPU[0]}` to `-{SAME_GPU[-1][-1]}`: whole runs", found)
 
 
 def kept(run: Run) -> Run:
