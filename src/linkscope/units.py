@@ -18,6 +18,14 @@ def format_bytes(count: int) -> str:
     return f"{count} B"
 
 
+def exact_bytes(count: int) -> str:
+    """1048576 -> '1MiB', 1048577 -> '1048577B': the largest unit without a fraction, for texts that are read again."""
+    for unit, size in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if count and count % size == 0:
+            return f"{count // size}{unit}"
+    return f"{count}B"
+
+
 def time_unit(seconds: float) -> tuple[str, float]:
     """The unit that fits, and its seconds: ns, us, ms, s, min from 120 s, h from 3600 s."""
     shown = float(f"{abs(seconds):.4g}")  # 999.99 us is shown as 1 ms, not as 1000 us
@@ -98,6 +106,15 @@ def parse_bytes(text: str) -> int | None:
         return None
     count = float(match[1]) * _SIZES[match[2].upper()]
     return int(count) if count.is_integer() else None
+
+
+def size_problem(text: str) -> str:
+    """The problem with a text that should be a size, and the cure: 'not a size; write 64MB or 64MiB' for '64M'."""
+    number = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([KMGTkmgt])[A-Za-z]*", text)
+    if number is None or re.fullmatch(r".*[KMGT]i?B", text):
+        return "not a size in whole bytes; write 4096, 64KiB or 4MiB"
+    count, prefix = number[1], number[2].upper()
+    return f"not a size; write {count}{prefix}B or {count}{prefix}iB"
 
 
 def parse_sizes(text: str) -> list[int] | None:

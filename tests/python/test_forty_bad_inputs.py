@@ -66,7 +66,7 @@ BAD = [
     (f"predict {PATH} --bytes 1e400", WRONG, "this is not a size"),
     (f"predict {PATH} --bytes 1e30", WRONG, "the largest size is 1 TiB"),
     ("predict --machine h200x2 --src gpu:0 --dst gpu", WRONG, "gpu: this is not a place"),
-    (f"predict {PATH} --with gpu:1->gpu:0->gpu:1", WRONG, "this is not a place"),
+    (f"predict {PATH} --with gpu:1->gpu:0->gpu:1", WRONG, "a second arrow"),
     (f"predict {HOST} --threads 1e9", WRONG, "--threads 1e9: it is a whole number"),
     (f"advise good.jsonl {TRANSFER} --bytes nan", WRONG, "this is not a size"),
     ("advise good.jsonl --src gpu:0 --dst gpu:\u0661 --bytes 8", WRONG, "this is not a place"),

@@ -17,10 +17,11 @@ CORE = {
     "benchmarks": {"base", "program"},
     "worker": {"base", "program", "platform/host", "platform/cuda", "platform/sim", "benchmarks"},
 }
-COMMON = {"errors", "units"}
+COMMON = {"errors", "units", "flow"}
 PYTHON = {
     "errors": set(),
     "units": {"errors"},
+    "flow": {"errors", "units"},
     "machine": COMMON,
     "runfile": COMMON,
     "stats": COMMON,

@@ -87,6 +87,68 @@ def test_the_output_is_marked_as_modelled(capsys) -> None:
     assert text.splitlines()[-1].startswith("accuracy: unknown")
 
 
+def test_flows_beside_a_transfer_state_their_own_options(capsys) -> None:
+    """The text of --with is in the grammar of flows; options of the command hold for what a flow does not state."""
+    words = ["--machine", "h200x4", "--src", "numa:0", "--dst", "gpu:0", "--bytes", "512MiB"]
+    text = "gpu:0 → gpu:1 64MiB x2; numa:0.pageable -> gpu:2; gpu:3->gpu:2 by sm"
+    flows = predicted(capsys, *words, "--with", text)
+    ends = [("numa:0", "gpu:0"), ("gpu:0", "gpu:1"), ("gpu:0", "gpu:1"), ("numa:0", "gpu:2"), ("gpu:3", "gpu:2")]
+    assert [(flow["src"], flow["dst"]) for flow in flows] == ends
+    assert [flow["bytes"] >> 20 for flow in flows] == [512, 64, 64, 512, 512]
+    assert (
+        flows[1]["gbps"] == flows[2]["gbps"] < 200
+        and flows[3]["gbps"] < 20
+        and flows[4]["gbps"] == pytest.approx(376, rel=0.02)
+    )
+    (_, staged) = predicted(capsys, *words, "--with", "gpu:3->gpu:2 peer=off")
+    assert staged["gbps"] < 40
+    again = predicted(capsys, *words, *(word for one in text.split(";") for word in ("--with", one.strip())))
+    assert again == flows
+    both = predicted(capsys, *words, "--bidirectional", "--with", "numa:0.pageable -> gpu:2 16MiB")
+    assert [(flow["src"], flow["bytes"] >> 20) for flow in both] == [("numa:0", 512), ("numa:0", 16), ("gpu:0", 512),
+                                                                   ("gpu:2", 16)]  # fmt: skip
+
+
+def test_host_memories_are_copied_in_both_directions(capsys) -> None:
+    words = ["--machine", "h200x4", "--src", "gpu:0", "--dst", "gpu:1", "--with"]
+    rate = [predicted(capsys, *words, f"numa:0{end} threads=2 by cpu")[1]["gbps"] for end in (
+        " -> numa:0", ".pageable -> numa:0.pinned", ".pinned -> numa:0", " -> numa:0.pageable")]  # fmt: skip
+    assert rate[0] == rate[1] and rate[2] == rate[3] and min(rate) > 1
+
+
+POINTED = [
+    ("gpu:1", " ", "the arrow is missing; write it like numa:0 -> gpu:0 64MiB"),
+    ("numa:0.pinned -> gpu:0 64Mb x2", "64Mb", "not a size; write 64MB or 64MiB"),
+    ("gemm gpu:0 8192", "gemm gpu:0 8192", "this is not a transfer: write it like numa:1 -> gpu:1"),
+    ("numa:0 -> gpu:0 x65", "x65", "at most x64 transfers of one flow"),
+    ("numa:0 -> gpu:0 single", "single", "predict has rates of batched copies only"),
+    ("numa:0 -> gpu:0 by fault", "fault", "predict knows only ce, sm, tma here"),
+    ("numa:0.wc -> gpu:0", "wc", "predict knows only pinned, pageable, registered here"),
+    ("gpu:0 -> gpu:1.pool", "pool", "predict knows only device here"),
+    ("numa:0.pageable -> gpu:0 by sm", "pageable", "SMs cannot access pageable memory: write registered, or by ce"),
+    ("gpu:0 -> gpu:1 peer=off", "peer=off", "--engine sm needs peer access: write by ce, or leave out peer=off"),
+    ("numa:0 -> numa:0 by ce", "ce", "predict knows only cpu here"),
+    ("numa:0.pinned -> numa:0.pinned", "pinned", "predict knows copies from pageable to pinned memory, and back"),
+    ("numa:0 -> numa:0 threads=65", "threads=65", "numa:0 of h200x4 has 64 CPUs"),
+]
+
+
+@pytest.mark.parametrize(("text", "word", "problem"), POINTED)
+def test_the_wrong_word_of_a_flow_is_pointed_at(capsys, text: str, word: str, problem: str) -> None:
+    words = ["--machine", "h200x4", "--src", "gpu:0", "--dst", "gpu:1", "--engine", "sm", "--with", text]
+    assert main(["predict", *words]) == 2
+    where, line, pointer = capsys.readouterr().err.rstrip("\n").split("\n")
+    assert (where, line) == ("linkscope: --with:", f"    {text}") and pointer.endswith(f"^ {problem}")
+    assert f"{line} "[pointer.index("^") : pointer.rindex("^") + 1] == word
+
+
+def test_peer_access_is_on_or_off_for_all_transfers(capsys) -> None:
+    words = ["predict", "--machine", "h200x4", "--src", "gpu:0", "--dst", "gpu:1", "--with", "gpu:2 -> gpu:3 peer=off"]
+    assert main(words) == 2
+    assert "^^^^^^^^ other transfers between GPUs differ: state peer for all of them" in capsys.readouterr().err
+    assert main([*words, "--peer", "off"]) == 0
+
+
 WRONG = [
     (["--machine", "ac922", "--src", "numa:0", "--dst", "gpu:9"], 3, "no gpu:9"),
     (["--machine", "sl390", "--src", "numa:0", "--dst", "gpu:0", "--engine", "sm"], 3, "[kernel]"),
@@ -108,7 +170,7 @@ WRONG = [
     ),
     (["--machine", "ac922", "--src", "numa:0", "--dst", "gpu:0", "--bytes", "0"], 2, "--bytes 0"),
     (["--machine", "ac922", "--src", "numa:0", "--dst", "gpu:0", "--bytes", "much"], 2, "--bytes much"),
-    (["--machine", "ac922", "--src", "numa:0", "--dst", "gpu:0", "--with", "gpu:1"], 2, "numa:1 -> gpu:1"),
+    (["--machine", "ac922", "--src", "numa:0", "--dst", "gpu:0", "--with", "gpu:1"], 2, "the arrow is missing"),
     (["--machine", "ac922", "--src", "numa:0", "--dst", "gpu:0", "--threads", "2"], 2, "--threads"),
     (["--machine", "ac922", "--src", "numa:0", "--dst", "numa:1", "--threads", "0"], 2, "--threads 0"),
     (["--machine", "ac922", "--src", "gpu:0", "--dst", "gpu:1", "--engine", "sm", "--peer", "off"], 2, "--peer on"),

@@ -52,6 +52,17 @@ def test_lines_become_points_and_counts(trace: Path) -> None:
     assert len(point_ids(parts)) == 6  # one of them occurs twice
 
 
+def test_a_line_takes_every_form_of_the_grammar_of_flows(tmp_path: Path) -> None:
+    old, new = tmp_path / "old.trace", tmp_path / "new.trace"
+    old.write_text("numa:0 -> gpu:0 4MiB x 3 pageable\ngpu:0 -> gpu:1 8 peer=off batched\ngpu:0 -> numa:0 8\n")
+    new.write_text(
+        "numa:0.pageable→gpu:0.device by ce x3 4MiB; gpu:0->gpu:1 mode=batched peer=off 8B\n"
+        "gpu:0 -> numa:0.pinned mode=single 8 # a comment\n"
+    )
+    of_old, of_new = (parts[0].transfers for parts in (read_trace(old), read_trace(new)))
+    assert of_old == of_new and len(of_old) == 3
+
+
 def test_times_are_summed_by_kind_with_the_ends_of_their_intervals(trace: Path) -> None:
     parts = read_trace(trace)
     seconds = dict(zip(point_ids(parts), (2e-6, 3e-6, 100e-6, 50e-6, 1e-6, 4e-6), strict=True))
@@ -82,17 +93,21 @@ def test_bars_are_as_long_as_their_times(trace: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("numa:0 gpu:0 4096", "is not a transfer: write it like numa:0 -> gpu:0 4MiB x 100"),
-        ("numa:0 -> gpu:0", "is not a transfer"),
-        ("numa:0 -> gpu:0 many", "many is not a size: write 4096, 64KiB or 4MiB"),
-        ("numa:0 -> gpu:0 0", "1 byte to 1 TiB"),
-        ("numa:0 -> gpu:0 8 x 0", "a count of at least 1"),
-        ("numa:0 -> gpu:0 8 fast", "'fast' is not known here: after the size write x COUNT, then pinned"),
-        ("numa:0 -> numa:1 8", "one end of a transfer is a GPU"),
-        ("nic:0 -> gpu:0 8", "one end of a transfer is a GPU"),
-        ("gpu:0 -> gpu:1 8 pinned", "name at most one kind of host memory, and only if one end is host memory"),
-        ("numa:0 -> gpu:0 8 pinned pageable", "one kind of host memory"),
-        ("numa:0 -> gpu:0 8 peer=off", "peer=off applies only to transfers between two GPUs"),
+        ("numa:0 gpu:0 4096", "^^^^^ the arrow is missing; write it like numa:0 -> gpu:0 64MiB"),
+        ("numa:0 -> gpu:0", "^ the size is missing: write it like numa:0 -> gpu:0 4MiB x 100"),
+        ("numa:0 -> gpu:0 4k", "^^ not a size; write 4KB or 4KiB"),
+        ("numa:0 -> gpu:0 0", "^ a transfer has 1 byte to 1 TiB"),
+        ("numa:0 -> gpu:0 8 x 0", "^^^ a flow occurs at least once"),
+        ("numa:0 -> gpu:0 8 fast", "^^^^ not known here"),
+        ("numa:0 -> numa:1 8", "^ one end of a transfer is a GPU"),
+        ("nic:0 -> gpu:0 8", "^ one end of a transfer is a GPU"),
+        ("gpu:0 -> gpu:1 8 pinned", "^^^^^^ no end is host memory; leave out pinned"),
+        ("numa:0 -> gpu:0 8 pinned pageable", "^^^^^^^^ the host memory is given twice; the first is pinned"),
+        ("numa:0.wc -> gpu:0 8", "^^ a trace has pinned, pageable, registered memory here"),
+        ("numa:0 -> gpu:0.pool 8", "^^^^ a trace has device memory here"),
+        ("numa:0 -> gpu:0 8 peer=off", "^^^^^^^^ peer applies only to transfers between two GPUs"),
+        ("gpu:0 -> gpu:1 8 by sm", "^^ a trace is measured by ce: leave out the engine"),
+        ("gemm gpu:0 8192", "^ this is not a transfer: write it like numa:0 -> gpu:0 4MiB x 100"),
     ],
 )
 def test_an_invalid_line_is_named_with_the_cure(tmp_path: Path, line: str, message: str) -> None:
@@ -100,7 +115,8 @@ def test_an_invalid_line_is_named_with_the_cure(tmp_path: Path, line: str, messa
     path.write_text(f"# a comment\n{line}\n")
     with pytest.raises(UserError) as refused:
         read_trace(path)
-    assert "bad.trace, line 2: " in str(refused.value) and message in str(refused.value)
+    where, text, pointer = str(refused.value).split("\n")
+    assert where.endswith("bad.trace, line 2:") and text.strip() == line and message in pointer
 
 
 def test_a_file_without_transfers_or_that_is_no_trace_is_refused(tmp_path: Path) -> None:

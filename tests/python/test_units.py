@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from linkscope.units import (
+    exact_bytes,
     format_bytes,
     format_fraction,
     format_rate,
@@ -17,6 +18,7 @@ from linkscope.units import (
     parse_bytes,
     parse_duration,
     parse_percent,
+    size_problem,
     time_unit,
     with_interval,
 )
@@ -36,6 +38,19 @@ def test_bytes_are_formatted(count: int, text: str) -> None:
 )
 def test_sizes_are_parsed(text: str, count: int) -> None:
     assert parse_bytes(text) == count
+
+
+@pytest.mark.parametrize(
+    "count, text",
+    [(0, "0B"), (8, "8B"), (1 << 10, "1KiB"), (3 << 29, "1536MiB"), (10**6, "1000000B"), (1 << 40, "1TiB")],
+)
+def test_sizes_are_written_exactly(count: int, text: str) -> None:
+    assert exact_bytes(count) == text and parse_bytes(text) == count
+
+
+def test_the_problem_with_a_size_names_the_nearest_sizes() -> None:
+    assert size_problem("64M") == size_problem("64Mb") == "not a size; write 64MB or 64MiB"
+    assert size_problem("1.3B") == size_problem("much") == "not a size in whole bytes; write 4096, 64KiB or 4MiB"
 
 
 @pytest.mark.parametrize("text", ["", "MiB", "-1", "8 MX", "1.3 B", "8 8", "nan", "0x10", "8 MiBs"])

@@ -2,18 +2,23 @@
 
 linkscope predict --machine ac922 --src numa:0 --dst gpu:0 --bytes 64MiB
 linkscope predict --machine h200x4 --src numa:0 --dst gpu:0 --with "numa:0 -> gpu:1" --with "gpu:2 -> numa:0"
+linkscope predict --machine h200x4 --src numa:0 --dst gpu:0 --with "numa:0.pageable -> gpu:1 16MiB x2; gpu:2 -> gpu:3"
 linkscope predict --machine h200x4 --src gpu:0 --dst gpu:1 --peer off --json
 
-Rates are those of the steady state with all transfers running. Predictions are MODELLED; a file from `linkscope model`
-states its accuracy.
+The text of --with is a list of flows (docs/reference/flows.md). --bytes, --memory, --engine, --peer and --threads hold
+for transfers that do not state their own. Rates are those of the steady state with all transfers running. Predictions
+are MODELLED; a file from `linkscope model` states its accuracy.
 """
 
 import argparse
+import itertools
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from linkscope.cli import options
 from linkscope.errors import FINE, NOT_HERE, UserError
+from linkscope.flow import MOST_THREADS, Transfer, is_place, parse_flows, wrong
 from linkscope.units import format_bytes, format_fraction, format_seconds
 
 if TYPE_CHECKING:
@@ -25,7 +30,7 @@ SUMMARY = "predict the rate of transfers on a modelled machine"
 _HOST_MEMORY = ("pinned", "pageable", "registered")
 _ENGINES = ("ce", "sm", "tma")
 _PATHS_NAMED = 6
-_MOST_THREADS = 1 << 20
+_MOST_TIMES = 64
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="others",
         action="append",
         default=[],
-        help="another concurrent transfer; repeatable",
+        help="other concurrent transfers, such as 'numa:0 -> gpu:1 64MiB x2'; repeatable",
     )
     add("--json", action="store_true", help="print JSON")
 
@@ -63,13 +68,14 @@ def main(arguments: argparse.Namespace) -> int:
         raise UserError(
             f"--machine {arguments.machine}: predict needs a model; `linkscope list machines` lists the bundled models"
         )
-    ends = [(arguments.src, arguments.dst), *map(_pair, arguments.others)]
+    transfers = [Transfer(arguments.src, None, arguments.dst, None), *itertools.chain(*map(_others, arguments.others))]
     if arguments.bidirectional:
-        ends += [(dst, src) for src, dst in ends]
-    _refuse_unknown(choice.model, ends)
-    parts = [_points(arguments, choice.model, src, dst, size) for src, dst in ends]
+        transfers += list(map(_opposite, transfers))
+    _refuse_unknown(choice.model, [(one.src, one.dst) for one in transfers])
+    parts = [_points(arguments, choice.model, one, size) for one in transfers]
     points = [point for part in parts for point in part]
     _refuse_unused(arguments, points)
+    _refuse_mixed_access(transfers, points)
     _refuse_unmeasured(choice.model, arguments.machine, points)
     found = steady_rates(choice.model, points)
     flows = [_summed(part, found) for part in parts]
@@ -103,16 +109,27 @@ def _accuracy_text(accuracy: tuple[str, dict[str, Any]] | None) -> str:
     )
 
 
-def _pair(text: str) -> tuple[str, str]:
-    src, arrow, dst = map(str.strip, text.partition("->"))
-    if not arrow or not src or not dst:
-        raise UserError(f"--with {text}: write it as 'numa:1 -> gpu:1'")
-    return src, dst
+def _others(text: str) -> list[Transfer]:
+    """The transfers of a --with, each as often as its count says."""
+    found = []
+    for flow in parse_flows(text, "--with"):
+        if not isinstance(flow, Transfer):
+            raise wrong(flow, "flow", "this is not a transfer: write it like numa:1 -> gpu:1")
+        if flow.times > _MOST_TIMES:
+            raise wrong(flow, "times", f"at most x{_MOST_TIMES} transfers of one flow")
+        if flow.option("mode") == "single":
+            raise wrong(flow, "mode=", "predict has rates of batched copies only")
+        found += [replace(flow, times=1)] * flow.times
+    return found
+
+
+def _opposite(flow: Transfer) -> Transfer:
+    swapped = replace(flow, src=flow.dst, dst=flow.src, written=None)
+    return replace(swapped, src_memory=flow.dst_memory, dst_memory=flow.src_memory)
 
 
 def _refuse_unknown(model: "Model", ends: list[tuple[str, str]]) -> None:
     from linkscope.machine.model import places
-    from linkscope.plan import is_place
     from linkscope.plan.facts import kind_of
 
     there = places(model)
@@ -138,12 +155,17 @@ def _refuse_unused(arguments: argparse.Namespace, points: "list[PointId]") -> No
     of_host = [point for point in points if point.benchmark in ("h2d", "d2h")]
     if arguments.memory != "pinned" and not of_host:
         raise UserError(f"--memory {arguments.memory}: host memory applies only to copies to or from a GPU")
-    if arguments.memory == "pageable" and arguments.engine != "ce" and of_host:
-        raise UserError("--memory pageable: SMs cannot access it. Use --engine ce, or --memory registered")
     if arguments.peer == "off" and all(point.benchmark != "d2d" for point in points):
         raise UserError("--peer off applies only to copies between GPUs")
     if arguments.engine != "ce" and all(point.benchmark == "h2h" for point in points):
         raise UserError(f"--engine {arguments.engine}: CPU threads copy between host memories; leave it out")
+
+
+def _refuse_mixed_access(transfers: list[Transfer], points: "list[PointId]") -> None:
+    """Refuses copies with and without peer access at once: a simulated machine has peer access enabled or not."""
+    if len({point.param("peer", "on") for point in points if point.benchmark == "d2d"}) > 1:
+        one = next(flow for flow in transfers if flow.option("peer"))
+        raise wrong(one, "peer=", "other transfers between GPUs differ: state peer for all of them, or use --peer")
 
 
 def _refuse_unmeasured(model: "Model", name: str, points: "list[PointId]") -> None:
@@ -164,30 +186,74 @@ def _refuse_unmeasured(model: "Model", name: str, points: "list[PointId]") -> No
         raise UserError(f"{point.src} -> {point.dst}: {name} was fitted without {missing}; {cure}", NOT_HERE)
 
 
-def _points(arguments: argparse.Namespace, model: "Model", src: str, dst: str, size: int) -> "list[PointId]":
-    """The transfer as points: one, or one per thread between host memories."""
-    from linkscope.plan.facts import kind_of
+def _points(arguments: argparse.Namespace, model: "Model", flow: Transfer, size: int) -> "list[PointId]":
+    """The transfer as points: one, or one per thread between host memories. The options hold for what the flow does not
+    state."""
     from linkscope.runfile import PointId
 
-    kinds = (kind_of(src), kind_of(dst))
-    if kinds == ("numa", "numa"):
-        threads = options.whole("--threads", arguments.threads, least=1, most=_MOST_THREADS)
-        cpus = next(numa.cpus for numa in model.numa if src in numa.places)
-        if threads > cpus:
-            raise UserError(f"--threads {threads}: {src} of {model.machine.name} has {cpus} CPUs")
-        each = max(size // threads // 8 * 8, 8)
-        return [PointId("h2h", "cpu", src, "pageable", dst, "pinned", each)] * threads
-    if options.whole("--threads", arguments.threads, least=1, most=_MOST_THREADS) > 1:
+    size, src, dst = flow.bytes or size, flow.src, flow.dst
+    if flow.kinds == ("numa", "numa"):
+        return _host_points(arguments, model, flow, size)
+    if options.whole("--threads", arguments.threads, least=1, most=MOST_THREADS) > 1:
         raise UserError("--threads applies to copies between host memories: one thread queues other transfers")
-    if kinds == ("gpu", "gpu"):
+    engine = _stated(flow, "engine", flow.engine, _ENGINES) or arguments.engine
+    if flow.kinds == ("gpu", "gpu"):
+        for part, memory in (("src_memory", flow.src_memory), ("dst_memory", flow.dst_memory)):
+            _stated(flow, part, memory, ("device",))
         name = "local" if src == dst else "d2d"
-        peer = (("peer", arguments.peer),) if (name, arguments.engine) == ("d2d", "ce") else ()
-        if name == "d2d" and not peer and arguments.peer == "off":
-            raise UserError(f"--engine {arguments.engine} needs --peer on: SMs access the other GPU's memory directly")
-        return [PointId(name, arguments.engine, src, "device", dst, "device", size, peer)]
-    if kinds[0] == "numa":
-        return [PointId("h2d", arguments.engine, src, arguments.memory, dst, "device", size)]
-    return [PointId("d2h", arguments.engine, src, "device", dst, arguments.memory, size)]
+        access = flow.option("peer") or arguments.peer
+        peer = (("peer", access),) if (name, engine) == ("d2d", "ce") else ()
+        if name == "d2d" and not peer and access == "off":
+            if flow.option("peer"):
+                raise wrong(flow, "peer=", f"--engine {engine} needs peer access: write by ce, or leave out peer=off")
+            raise UserError(f"--engine {engine} needs --peer on: SMs access the other GPU's memory directly")
+        return [PointId(name, engine, src, "device", dst, "device", size, peer)]
+    if flow.kinds[0] == "numa":
+        host = _host_memory(arguments, flow, "src_memory", flow.src_memory, engine)
+        _stated(flow, "dst_memory", flow.dst_memory, ("device",))
+        return [PointId("h2d", engine, src, host, dst, "device", size)]
+    host = _host_memory(arguments, flow, "dst_memory", flow.dst_memory, engine)
+    _stated(flow, "src_memory", flow.src_memory, ("device",))
+    return [PointId("d2h", engine, src, "device", dst, host, size)]
+
+
+def _host_points(arguments: argparse.Namespace, model: "Model", flow: Transfer, size: int) -> "list[PointId]":
+    """A copy between host memories: from pageable to pinned memory by default, one point per CPU thread."""
+    from linkscope.runfile import PointId
+
+    _stated(flow, "engine", flow.engine, ("cpu",))
+    src = _stated(flow, "src_memory", flow.src_memory, ("pageable", "pinned"))
+    dst = _stated(flow, "dst_memory", flow.dst_memory, ("pageable", "pinned"))
+    if src == dst and src is not None:
+        raise wrong(flow, "dst_memory", "predict knows copies from pageable to pinned memory, and back")
+    back = src == "pinned" or dst == "pageable"
+    text = flow.option("threads") or arguments.threads
+    threads = options.whole("--threads", text, least=1, most=MOST_THREADS)
+    cpus = next(numa.cpus for numa in model.numa if flow.src in numa.places)
+    if threads > cpus and flow.option("threads"):
+        raise wrong(flow, "threads=", f"{flow.src} of {model.machine.name} has {cpus} CPUs")
+    if threads > cpus:
+        raise UserError(f"--threads {threads}: {flow.src} of {model.machine.name} has {cpus} CPUs")
+    each = max(size // threads // 8 * 8, 8)
+    memories = ("pinned", "pageable") if back else ("pageable", "pinned")
+    return [PointId("h2h", "cpu", flow.src, memories[0], flow.dst, memories[1], each)] * threads
+
+
+def _stated(flow: Transfer, part: str, word: str | None, known: tuple[str, ...]) -> str | None:
+    """The word that the flow states, refused if predict does not know it here."""
+    if word not in (None, *known):
+        raise wrong(flow, part, f"predict knows only {', '.join(known)} here")
+    return word
+
+
+def _host_memory(arguments: argparse.Namespace, flow: Transfer, part: str, memory: str | None, engine: str) -> str:
+    found = _stated(flow, part, memory, _HOST_MEMORY) or str(arguments.memory)
+    if found == "pageable" and engine != "ce":
+        if memory or flow.engine:
+            where = part if memory else "engine"
+            raise wrong(flow, where, "SMs cannot access pageable memory: write registered, or by ce")
+        raise UserError("--memory pageable: SMs cannot access it. Use --engine ce, or --memory registered")
+    return found
 
 
 def _summed(points: "list[PointId]", found: "list[Steady]") -> dict[str, float | int | str]:

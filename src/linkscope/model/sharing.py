@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from linkscope.flow import read_path
 from linkscope.model.constants import Constant
 from linkscope.model.curves import Path
 from linkscope.model.fit import Fit, Place, Pooled, directions, gain_needed
@@ -301,8 +302,7 @@ def _binds(content: Content, links: Iterable[str], load: float) -> bool:
 
 
 def _ends(link: str) -> tuple[str, str]:
-    one, _, other = link.rpartition(" ")[2].partition("->")
-    return one, other
+    return read_path(link.rpartition(" ")[2])
 
 
 def _name(links: Links) -> str:

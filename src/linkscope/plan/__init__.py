@@ -9,7 +9,7 @@ from linkscope.plan.next import in_order, next_work, rounds_wanted
 from linkscope.plan.papers import SOURCES, Entry, Source
 from linkscope.plan.plan import Plan, make_plan, precision_target
 from linkscope.plan.rules import RULES, RuleName
-from linkscope.plan.selection import Selection, check_written, is_place
+from linkscope.plan.selection import Selection, check_written
 from linkscope.plan.shares import affordable, share_s
 from linkscope.plan.stages import Inheritance, expected_ids, inheritances, left_over, representatives, staged_work
 from linkscope.plan.suites import SUITES, Suite
@@ -46,7 +46,6 @@ __all__ = [
     "footprint",
     "in_order",
     "inheritances",
-    "is_place",
     "left_over",
     "make_plan",
     "most_memory",

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from linkscope.flow import kind_of as kind_of
+
 
 @dataclass(frozen=True)
 class MachineFacts:
@@ -43,16 +45,7 @@ def all_gpus(place: str) -> str:
     return f"{host_of(place)}/gpu:all" if host_of(place) else "gpu:all"
 
 
-def kind_of(place: str) -> str:
-    """Returns the kind of a place: 'host:0/gpu:1' -> 'gpu'."""
-    return _last(place).partition(":")[0]
-
-
 def host_of(place: str) -> str:
     """Returns the host of a place: 'host:0/gpu:1' -> 'host:0'; '' on a machine of one host."""
     head, slash, _ = place.partition("/")
     return head if slash and head.startswith("host:") else ""
-
-
-def _last(place: str) -> str:
-    return place.partition("/")[2] if host_of(place) else place

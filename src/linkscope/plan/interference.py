@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from linkscope.flow import write_paths
 from linkscope.model.curves import Path, natural
 from linkscope.model.flows import are_apart, is_plain, names_plain, rates_alone
 from linkscope.model.interference import interference
@@ -112,7 +113,7 @@ def _is_of_one_path(point: PointId) -> bool:
 
 def _id(paths: Iterable[Path], like: PointId) -> str:
     first, *others = sorted(paths)
-    params = (("with", ",".join(f"{of.src}->{of.dst}" for of in others)),)
+    params = (("with", write_paths((of.src, of.dst) for of in others)),)
     src_memory, dst_memory = _MEMORY[kind_of(first.src)], _MEMORY[kind_of(first.dst)]
     return str(PointId(like.benchmark, like.engine, first.src, src_memory, first.dst, dst_memory, like.bytes, params))
 

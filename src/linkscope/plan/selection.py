@@ -1,15 +1,13 @@
 """Selects points by words for benchmarks, places, memory kinds and sizes."""
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from linkscope.errors import NOT_HERE, UserError, suggestion
+from linkscope.flow import is_place
 from linkscope.plan.facts import MachineFacts
 from linkscope.plan.table import Benchmark
 from linkscope.runfile import PointId
-
-_PLACE = re.compile(r"(?:host:\d+/)?(?:(?:numa|gpu|nic):\d+|gpu:all|disk:.+)", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -101,8 +99,3 @@ def check_written(option: str, place: str) -> None:
     """Raises UserError with exit code 2 for a place that is malformed, whatever the machine is."""
     if not is_place(place):
         raise UserError(f"{option} {place}: this is not a place. Write numa:0 or gpu:1; host memory is numa:0")
-
-
-def is_place(text: str) -> bool:
-    """Returns whether the text is written as a place, whatever the machine is."""
-    return _PLACE.fullmatch(text) is not None

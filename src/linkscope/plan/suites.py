@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+from linkscope.flow import read_path
 from linkscope.plan.papers import COMM_SCOPE
 from linkscope.plan.table import Benchmark, Param
 
@@ -133,7 +134,7 @@ def of_preset(text: str, sizes: tuple[int, ...]) -> Rule:
     """
     head, _, params = text.partition("?")
     benchmark, engine, ends = head.split("/")
-    (src, src_memory), (dst, dst_memory) = (end.split(".") for end in ends.split("->"))
+    (src, src_memory), (dst, dst_memory) = (end.split(".") for end in read_path(ends))
     pairs = [item.split("=") for item in params.split("&")] if params else []
     values = {name: tuple(value.split(",")) for name, value in pairs}
     most = MOST_MANAGED if "managed" in (src_memory, dst_memory) else max(sizes, default=0)

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from linkscope.flow import read_path
 from linkscope.model.curves import Curve, Family, Path, alike, total_of
 from linkscope.model.dips import total
 from linkscope.model.text import count_text, method_text, paths_text
@@ -17,7 +18,7 @@ HOST_PATH = 0.8  # a rate above this fraction of the rate of the host path count
 CONTENDING = 1.15  # directions contend if the bidirectional total is below this multiple of the unidirectional rate
 _GPU = re.compile(r"(?:host:\d+/)?gpu:\d+")
 # The start of the peak description of a modelled path.
-_LINK = re.compile(r"(?P<name>\S+) (?P<start>\S+)->(?P<to>\S+) \(")
+_LINK = re.compile(r"(?P<name>\S+) (?P<path>\S+->\S+) \(")
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class _Pair:
         match = _LINK.match(self.best.limit_source or "")
         if match is None:
             return ""
-        ends = {match["start"], match["to"]}
+        ends = set(read_path(match["path"]))
         others = all(map(_GPU.fullmatch, ends)) and ends != {self.path.src, self.path.dst}
         return "through another GPU" if others else f"over {match['name']}"
 

@@ -8,6 +8,8 @@ import re
 from dataclasses import dataclass, field
 from urllib.parse import quote, unquote
 
+from linkscope.flow import read_paths
+
 _SAFE = "/:._-~"
 _SAFE_IN_PARAMS = _SAFE + ">,"  # `with=numa:0->gpu:1,numa:0->gpu:2`
 _CACHED_IDS = 65536  # more than the points of a run: ids are parsed many times
@@ -57,7 +59,7 @@ class PointId:
     @property
     def paths(self) -> tuple[tuple[str, str], ...]:
         """Source and destination of every path in the id: its own path, then those of `with`."""
-        return ((self.src, self.dst), *parse_paths(self.param("with")))
+        return ((self.src, self.dst), *read_paths(self.param("with")))
 
     @staticmethod
     @functools.lru_cache(maxsize=_CACHED_IDS)
@@ -71,20 +73,6 @@ class PointId:
             part["benchmark"], part["engine"], unquote(part["src"]), part["src_memory"],
             unquote(part["dst"]), part["dst_memory"], int(part["bytes"]), _parse_params(text, part["params"]),
         )  # fmt: skip
-
-
-def parse_paths(text: str) -> list[tuple[str, str]]:
-    """Parses 'numa:0->gpu:1,gpu:2->numa:0' into sources and destinations; '' gives none.
-
-    Raises ValueError with the problem if a part is not a path.
-    """
-    found = []
-    for path in text.split(",") if text else ():
-        src, arrow, dst = path.partition("->")
-        if not (src and arrow and dst):
-            raise ValueError(f"'{path}' is not a path; write numa:0->gpu:1, and a comma between paths")
-        found.append((src, dst))
-    return found
 
 
 def _written(point: PointId) -> str:
