@@ -245,22 +245,36 @@ def test_a_path_slower_than_its_class_is_a_fault_only_among_three_or_more() -> N
 def test_a_slow_link_of_a_busy_gpu_is_inconclusive_without_a_reference_too(monkeypatch, folder: Path, capsys) -> None:
     node = with_slow_link(folder, "pcie", "gpu:1", 0.4)
     assert checked(capsys, "--machine", node)[0] == 1
-    monkeypatch.setattr("linkscope.check.gate.busy", lambda run: ["gpu:1 was used by 1 other process"])
+    monkeypatch.setattr("linkscope.check.gate.busy", lambda machine, environment: ["gpu:1 was used by 1 other process"])
     status, answer = checked(capsys, "--machine", node)
     assert status == 5 and "gpu:1 was used by 1 other process: check an idle node" in answer["summary"]
+
+
+def test_other_users_of_a_gpu_are_named_before_measuring(monkeypatch, capsys) -> None:
+    told: list[str] = []
+
+    def cut_off(*_: object, **__: object) -> None:
+        told.append(capsys.readouterr().err)
+        raise RuntimeError("cut off")
+
+    monkeypatch.setattr("linkscope.check.busy", lambda machine, environment: ["gpu:1 was used by 1 other process"])
+    monkeypatch.setattr("linkscope.check.gate.measure", cut_off)
+    with pytest.raises(RuntimeError, match="cut off"):
+        main(["check", "--machine", "h200x1"])
+    assert told == ["linkscope check: gpu:1 was used by 1 other process\n"]
 
 
 def test_a_busy_gpu_or_widely_scattered_rounds_make_a_slow_point_inconclusive() -> None:
     used = run([], modelled=False, gpus=[{"index": n, "pci": f"0000:0{n}:00.0"} for n in (0, 1)])
     states = [{"pci": "0000:00:00.0", "processes": 0}, {"pci": "0000:01:00.0", "processes": 2}]
     used.header.environment["gpus"] = states
-    assert busy(used) == ["gpu:1 was used by 2 other processes"]
+    assert busy(used.header.machine, used.header.environment) == ["gpu:1 was used by 2 other processes"]
     calm, wild = point(H2D.format(0), 1e-3), point(H2D.format(0), 1.5e-3)
     calm.flows[0].round_medians_s = [1e-3, 1.001e-3, 1.002e-3]
     wild.flows[0].round_medians_s = [1.1e-3, 1.5e-3, 1.9e-3]
     slow = Pair(calm, wild, "slower", 1.5, Interval(1.3, 1.7, 0.95), 0.05)
     assert "another load uses the same link" in _disturbed([slow], 1, [])
-    assert "check an idle node" in _disturbed([slow], 1, busy(used))
+    assert "check an idle node" in _disturbed([slow], 1, busy(used.header.machine, used.header.environment))
     wild.flows[0].round_medians_s = [1.5e-3, 1.501e-3, 1.502e-3]
     assert _disturbed([slow], 1, []) == ""
 

@@ -99,7 +99,7 @@ def check(asked: Check, folder: Path, stop: StopFlag) -> Verdict:
 
 def judge(asked: Check, first: Run, again: Again) -> Verdict:
     """The verdict on a first measurement; suspects are measured by `again` before they count."""
-    reference, disturbing = asked.reference, busy(first)
+    reference, disturbing = asked.reference, busy(first.header.machine, first.header.environment)
     notes = [*reference.notes, *disturbing, *unread(first)]
     if missing := absent(reference.run, first):
         return Verdict("fail", f"{', '.join(missing)} of the reference is missing on this node", notes)
@@ -189,7 +189,7 @@ def _at_fault(
     """The verdict on confirmed faults. Slow points of a busy GPU or link accuse no hardware."""
     evidence = [*map(_evidence, slow), *_texts(faults)]
     of_points = [fault.point for fault in faults if fault.point]
-    reason = _disturbed(slow, len(slow) + len(of_points), busy(first))
+    reason = _disturbed(slow, len(slow) + len(of_points), busy(first.header.machine, first.header.environment))
     if reason and len(of_points) == len(faults):
         return Verdict("inconclusive", reason, [*evidence, *notes], compared=compared)
     paths = [*((pair.path.src, pair.path.dst) for pair in slow), *((point.src, point.dst) for point in of_points)]

@@ -11,9 +11,9 @@ from linkscope.model.text import count_text
 from linkscope.runfile import Run
 
 
-def busy(run: Run) -> list[str]:
-    """Other processes that used a GPU before the check."""
-    counts = {gpu: state.get("processes") for gpu, state in _states(run).items()}
+def busy(machine: Mapping[str, Any], environment: Mapping[str, Any]) -> list[str]:
+    """Other processes that use a GPU. Both arguments are as in the header of a run."""
+    counts = {gpu: state.get("processes") for gpu, state in _states(machine, environment).items()}
     return [
         f"{gpu} was used by {count} other process{'es' * (count > 1)}"
         for gpu, count in counts.items()
@@ -29,7 +29,7 @@ def unread(run: Run) -> list[str]:
         return [f"no error counter or link state can be read ({why}): the check judges nothing from them"]
     hidden: dict[str, list[str]] = {}
     linked = active_nvlinks(run.header.machine)
-    for gpu, state in _states(run).items():
+    for gpu, state in _states(run.header.machine, run.header.environment).items():
         counters = state.get("nvlink_errors")
         readable = counters if isinstance(counters, dict) else {}
         names = [name for name in LOSSES if name.startswith("ecc") and state.get(name) == "hidden"]
@@ -73,8 +73,8 @@ def _gpus_only_in(machine: Mapping[str, Any], other: Mapping[str, Any]) -> list[
     return [place for place in machine.get("places") or [] if "gpu:" in place and place not in there]
 
 
-def _states(run: Run) -> dict[str, Mapping[str, Any]]:
+def _states(machine: Mapping[str, Any], environment: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """The state of each GPU of the machine, by place. NVML also lists GPUs that CUDA_VISIBLE_DEVICES hides."""
-    states = [state for state in run.header.environment.get("gpus") or [] if isinstance(state, dict)]
+    states = [state for state in environment.get("gpus") or [] if isinstance(state, dict)]
     by_pci = {state.get("pci"): state for state in states}
-    return {gpu.place: by_pci[gpu.pci] for gpu in gpus_of(run.header.machine) if gpu.pci in by_pci}
+    return {gpu.place: by_pci[gpu.pci] for gpu in gpus_of(machine) if gpu.pci in by_pci}

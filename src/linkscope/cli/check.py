@@ -13,6 +13,7 @@ small.
 
 import argparse
 import json
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,8 +67,10 @@ def main(arguments: argparse.Namespace) -> int:
         raise UserError(f"{target.facts.name} has no GPU to check", 3)
     if arguments.save_baseline:
         return _save(arguments, target, seed)
-    from linkscope.check import Check, check
+    from linkscope.check import Check, busy, check
 
+    for text in busy(target.machine, target.environment):
+        print(f"linkscope check: {text}", file=sys.stderr)
     with tempfile.TemporaryDirectory(prefix="linkscope-check-") as folder, StopFlag(last=True) as stop:
         reference = _reference(arguments.against, target, Path(folder), stop)
         asked = Check(target, reference, budget_s, seed)
