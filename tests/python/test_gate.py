@@ -290,3 +290,14 @@ def test_the_parts_of_a_run_have_disjoint_rounds() -> None:
     assert [[p.id for p in of.points] for of in found] == [[H2D.format(0)]] * 3
     rounds = [of.points[0].flows[0].round_medians_s for of in found]
     assert [len(of) for of in rounds] == [2, 2, 2] and len({value for of in rounds for value in of}) == 6
+
+
+def test_a_check_whose_points_mostly_scatter_is_inconclusive(folder: Path, monkeypatch, capsys) -> None:
+    """Under another load, rounds scatter so much that a change of 10 % would not be seen."""
+    baseline = str(folder / "calm.jsonl")
+    assert main(["check", "--machine", "h200x4", "--save-baseline", baseline]) == 0
+    capsys.readouterr()
+    assert checked(capsys, "--machine", "h200x4", "--against", baseline)[0] == 0
+    monkeypatch.setattr("linkscope.compare.verdict.JUDGED", 1e-4)
+    status, answer = checked(capsys, "--machine", "h200x4", "--against", baseline)
+    assert status == 5 and "only 0 of 42 points can be judged" in answer["summary"]

@@ -34,6 +34,7 @@ from linkscope.runfile import Run, read_run
 from linkscope.stats import median
 from linkscope.units import format_seconds
 
+_ENOUGH = 3  # a check is inconclusive if fewer than one point of this many can be judged
 SUSPECTS = 0.01  # probability that a check of an unchanged node has a suspect
 FALSE_ALARMS = 1e-4  # probability that it fails
 _SCATTER = 5.0  # times the scatter of the reference: something else uses the link
@@ -150,8 +151,8 @@ def _confirmed(reference: Reference, first: Run, second: Run, suspects: Sequence
 
 
 def _faults(asked: Check, run: Run, compared: Comparison | None) -> list[Fault]:
-    """Faults of links and lost data, and those of points that no reference judges."""
-    judged = {pair.id for pair in compared.pairs} if compared else set()
+    """Faults of links and lost data, and those of points that no reference judges, or whose rounds scatter too much."""
+    judged = {pair.id for pair in compared.pairs if pair.judged} if compared else set()
     points = [*faults_by_physics(run, asked.target.facts.kind_of_path), *faults_by_summary(run)]
     found = [fault for fault in points if fault.point is None or fault.point.id not in judged]
     reference = asked.reference.run
@@ -171,8 +172,11 @@ def _no_fault(asked: Check, first: Run, compared: Comparison | None, notes: list
         text = "links at full width, rates near their peaks, paths of a class alike"
         return Verdict("pass", f"{count_text(measured, 'point')} against {name}: {text}", notes)
     judged = sum(pair.judged for pair in compared.pairs)
-    if not judged:
-        text = "no point of the reference can be judged; physics and the bundled summary show no fault"
+    if not judged or judged * _ENOUGH < len(compared.pairs):
+        text = (
+            f"only {judged} of {count_text(len(compared.pairs), 'point')} can be judged, because the rounds scatter as "
+            "under another load; physics and the bundled summary show no fault"
+        )
         return Verdict("inconclusive", text, notes, compared=compared)
     text = f"{count_text(judged, 'point')} as in {name}. {sensitivity_text(compared, asked.reference.margins)}"
     return Verdict("pass", text, notes, compared=compared)

@@ -23,7 +23,7 @@ from linkscope.runfile import Family, Point, Run, family_of, size_class
 from linkscope.runfile.methods import version
 from linkscope.stats import Interval
 from linkscope.stats.equivalence import holm
-from linkscope.stats.pooling import Noise, Ratio, families, ratio
+from linkscope.stats.pooling import FLAT_FOR_RATIOS, Noise, Ratio, families, ratio
 
 MARGINS = (0.05, 0.05, 0.02)  # by size class: the largest change that counts as none
 FALSE_ALARMS = 0.01  # probability that a comparison of unchanged runs shows a judged change
@@ -180,7 +180,7 @@ def noise_of(points: Iterable[tuple[Point, Sequence[Sequence[float]]]]) -> dict[
     rounds: dict[Family, list[Sequence[float]]] = defaultdict(list)
     for point, runs in points:
         rounds[family_of(point)] += runs
-    noise = families(rounds, lambda family: family.kin)
+    noise = families(rounds, lambda family: family.kin, FLAT_FOR_RATIOS)
     return {family: replace(one, runs=NOISY_RUNS) if family.is_noisy else one for family, one in noise.items()}
 
 

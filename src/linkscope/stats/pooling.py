@@ -33,8 +33,9 @@ SIGMAS: Array = np.geomspace(_LOWEST, _HIGHEST, _STEPS)
 _LOG_SIGMAS, _VARIANCES = np.log(SIGMAS), SIGMAS**2
 _PASSES = 40  # of expectation and maximization
 _BORROWED = 3.0  # points that the noise of related families counts for
-_FLAT = 6.0  # points that a flat distribution counts for; more keep the variance of a single noisy point better
-_FLAT_COUNTS: Array = np.full(_STEPS, _FLAT / _STEPS)
+# Points that a flat distribution counts for in every family. More of them keep the variance of a single noisy point
+# better, which intervals need. Ratios are judged at levels so near 1 that six of them would decide alone.
+FLAT_FOR_INTERVALS, FLAT_FOR_RATIOS = 6.0, 1.0
 _LEFT = 1e-3  # of a count stays when a point is left out of its family
 _LARGEST = 700.0  # exp() of more overflows
 _FINER = 6  # distances of the table of tails for each value of the grid
@@ -60,12 +61,14 @@ class Noise:
 
     `counts`: how many points, and parts of points, have each value of `SIGMAS`; the points of other families that
     stand in for a small family included. `points`: the number of points of the family. `regular`: enough points are
-    known, and they show no separate modes. `runs`: the deviation between runs of one machine over that of rounds.
+    known, and they show no separate modes. `flat`: the part of `counts` that is spread evenly. `runs`: the deviation
+    between runs of one machine over that of rounds.
     """
 
     counts: Array
     points: int
     regular: bool
+    flat: float = FLAT_FOR_INTERVALS
     runs: float = RUNS
 
     def posterior(self, scatters: Sequence[Scatter]) -> Array:
@@ -82,24 +85,28 @@ class Noise:
 
     def prior(self) -> Array:
         """The weights of `SIGMAS` before seeing the rounds of a point, as the points of the family show them."""
-        shown = np.maximum(self.counts - _FLAT_COUNTS, 0.0)
+        shown = np.maximum(self.counts - self.flat / _STEPS, 0.0)
         return np.asarray(shown / shown.sum()) if shown.sum() > 0 else np.full(_STEPS, 1 / _STEPS)
 
 
-def families(rounds: Mapping[Name, Rounds], kin: Callable[[Name], Hashable]) -> dict[Name, Noise]:
-    """The noise of every family, from the rounds of its points. `kin` names the related families of a family."""
+def families(
+    rounds: Mapping[Name, Rounds], kin: Callable[[Name], Hashable], flat: float = FLAT_FOR_INTERVALS
+) -> dict[Name, Noise]:
+    """The noise of every family, from the rounds of its points. `kin` names the related families of a family; `flat`
+    points are spread evenly over all deviations."""
     scatters = {name: [one for one in map(scatter, of) if one is not None] for name, of in rounds.items()}
     related: dict[Hashable, list[Name]] = defaultdict(list)
     for name in rounds:
         related[kin(name)].append(name)
-    common = _fitted([one for of in scatters.values() for one in of], _FLAT_COUNTS)
+    common = _fitted([one for of in scatters.values() for one in of], np.full(_STEPS, flat / _STEPS))
     found = {}
     for names in related.values():
-        shared = _fitted([one for name in names for one in scatters[name]], _borrowed(common))
+        shared = _fitted([one for name in names for one in scatters[name]], _borrowed(common, flat))
         regular = is_regular([one for name in names for one in rounds[name]], LEAST_POINTS)
         for name in names:
-            counts = _fitted(scatters[name], _borrowed(shared))
-            found[name] = Noise(counts, len(scatters[name]), is_regular(rounds[name], LEAST_POINTS, unknown=regular))
+            counts = _fitted(scatters[name], _borrowed(shared, flat))
+            alone = is_regular(rounds[name], LEAST_POINTS, unknown=regular)
+            found[name] = Noise(counts, len(scatters[name]), alone, flat)
     return found
 
 
@@ -168,10 +175,10 @@ _LOG_DISTANCES: Array = np.linspace(math.log(_LOWEST / 20), math.log(_HIGHEST * 
 _TAILS: Array = np.stack([two_sided_tails(distance / SIGMAS) for distance in np.exp(_LOG_DISTANCES)])
 
 
-def _borrowed(counts: Array) -> Array:
+def _borrowed(counts: Array, flat: float) -> Array:
     """The counts that the points of related families, with these counts, add to a family."""
-    shown = counts - _FLAT_COUNTS
-    return np.asarray(_FLAT_COUNTS + (shown / shown.sum() * _BORROWED if shown.sum() > 0 else 0.0))
+    shown = counts - flat / _STEPS
+    return np.asarray(flat / _STEPS + (shown / shown.sum() * _BORROWED if shown.sum() > 0 else np.zeros(_STEPS)))
 
 
 def _likelihoods(scatters: Sequence[Scatter]) -> Array:
