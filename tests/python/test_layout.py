@@ -11,11 +11,11 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 CORE = {
     "base": set(),
     "program": {"base"},
-    "platform/host": {"base", "program"},
-    "platform/cuda": {"base", "program", "platform/host"},
+    "host": {"base"},
+    "platform/cuda": {"base", "program", "host"},
     "platform/sim": {"base", "program"},
     "benchmarks": {"base", "program"},
-    "worker": {"base", "program", "platform/host", "platform/cuda", "platform/sim", "benchmarks"},
+    "worker": {"base", "program", "host", "platform/cuda", "platform/sim", "benchmarks"},
 }
 COMMON = {"errors", "units"}
 PYTHON = {

@@ -7,12 +7,12 @@
 #include <utility>
 #include <vector>
 
+#include "host/pages.hpp"
+#include "host/shared_pages.hpp"
 #include "platform/cuda/device.hpp"
 #include "platform/cuda/ipc.hpp"
 #include "platform/cuda/owner.hpp"
 #include "platform/cuda/vmm.hpp"
-#include "platform/host/pages.hpp"
-#include "platform/host/shared_pages.hpp"
 #include "program/program.hpp"
 
 namespace linkscope {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "platform/host/contents.hpp"
+#include "platform/cuda/contents.hpp"
 #include "program/chain.hpp"
 
 namespace linkscope {

@@ -7,14 +7,14 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "host/flush.hpp"
+#include "host/topology.hpp"
 #include "platform/cuda/caller.hpp"
 #include "platform/cuda/calls.hpp"
 #include "platform/cuda/flags.hpp"
 #include "platform/cuda/managed.hpp"
 #include "platform/cuda/steps.hpp"
 #include "platform/cuda/supports.hpp"
-#include "platform/host/flush.hpp"
-#include "platform/host/topology.hpp"
 #include "program/allocation.hpp"
 #include "program/chain.hpp"
 #include "program/managed.hpp"

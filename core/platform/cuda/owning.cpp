@@ -7,14 +7,14 @@
 #include <map>
 
 #include "base/error.hpp"
+#include "host/shared_pages.hpp"
+#include "host/topology.hpp"
 #include "platform/cuda/device.hpp"
 #include "platform/cuda/flags.hpp"
 #include "platform/cuda/ipc.hpp"
 #include "platform/cuda/owner.hpp"
 #include "platform/cuda/owner_messages.hpp"
 #include "platform/cuda/vmm.hpp"
-#include "platform/host/shared_pages.hpp"
-#include "platform/host/topology.hpp"
 
 namespace linkscope {
 namespace {

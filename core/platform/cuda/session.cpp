@@ -8,17 +8,17 @@
 #include <thread>
 
 #include "base/error.hpp"
+#include "host/dirty.hpp"
+#include "host/flush.hpp"
+#include "host/parallel.hpp"
+#include "host/topology.hpp"
 #include "platform/cuda/caller.hpp"
+#include "platform/cuda/contents.hpp"
 #include "platform/cuda/device_work.hpp"
 #include "platform/cuda/flags.hpp"
 #include "platform/cuda/managed.hpp"
 #include "platform/cuda/moves.hpp"
 #include "platform/cuda/steps.hpp"
-#include "platform/host/contents.hpp"
-#include "platform/host/dirty.hpp"
-#include "platform/host/flush.hpp"
-#include "platform/host/parallel.hpp"
-#include "platform/host/topology.hpp"
 
 namespace linkscope {
 namespace {

@@ -9,9 +9,9 @@
 #include <thread>
 #include <vector>
 
+#include "host/crew.hpp"
 #include "platform/cuda/buffers.hpp"
 #include "platform/cuda/device.hpp"
-#include "platform/host/crew.hpp"
 #include "program/platform.hpp"
 
 namespace linkscope {

@@ -8,11 +8,11 @@
 #include "base/error.hpp"
 #include "platform/cuda/caller.hpp"
 #include "platform/cuda/calls.hpp"
+#include "platform/cuda/contents.hpp"
 #include "platform/cuda/device_work.hpp"
 #include "platform/cuda/flags.hpp"
 #include "platform/cuda/managed.hpp"
 #include "platform/cuda/moves.hpp"
-#include "platform/host/contents.hpp"
 #include "program/chain.hpp"
 
 namespace linkscope {

@@ -1,8 +1,8 @@
 // GPU memory in separate steps: creating it and mapping it.
 #pragma once
 #include "base/units.hpp"
+#include "host/descriptor.hpp"
 #include "platform/cuda/driver.hpp"
-#include "platform/host/descriptor.hpp"
 
 namespace linkscope {
 

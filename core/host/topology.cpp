@@ -1,4 +1,4 @@
-#include "platform/host/topology.hpp"
+#include "host/topology.hpp"
 
 #include <sched.h>
 #include <unistd.h>

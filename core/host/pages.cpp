@@ -1,4 +1,4 @@
-#include "platform/host/pages.hpp"
+#include "host/pages.hpp"
 
 #include <linux/mempolicy.h>
 #include <linux/mman.h>
@@ -21,8 +21,8 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "platform/host/parallel.hpp"
-#include "platform/host/topology.hpp"
+#include "host/parallel.hpp"
+#include "host/topology.hpp"
 
 namespace linkscope {
 namespace {

@@ -1,4 +1,4 @@
-#include "platform/host/words.hpp"
+#include "host/words.hpp"
 
 #include <atomic>
 #include <chrono>

@@ -1,8 +1,8 @@
-#include "platform/host/crew.hpp"
+#include "host/crew.hpp"
 
 #include <chrono>
 
-#include "platform/host/topology.hpp"
+#include "host/topology.hpp"
 
 namespace linkscope {
 

@@ -3,7 +3,7 @@
 #include <cstddef>
 
 #include "base/units.hpp"
-#include "platform/host/descriptor.hpp"
+#include "host/descriptor.hpp"
 
 namespace linkscope {
 

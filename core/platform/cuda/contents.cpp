@@ -1,10 +1,10 @@
-#include "platform/host/contents.hpp"
+#include "platform/cuda/contents.hpp"
 
 #include <algorithm>
 #include <cstring>
 #include <mutex>
 
-#include "platform/host/parallel.hpp"
+#include "host/parallel.hpp"
 
 namespace linkscope {
 

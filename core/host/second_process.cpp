@@ -1,4 +1,4 @@
-#include "platform/host/second_process.hpp"
+#include "host/second_process.hpp"
 
 #include <fcntl.h>
 #include <poll.h>

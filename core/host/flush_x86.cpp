@@ -2,7 +2,7 @@
 #include <cpuid.h>
 #include <immintrin.h>
 
-#include "platform/host/flush.hpp"
+#include "host/flush.hpp"
 
 namespace linkscope {
 namespace {

@@ -1,4 +1,4 @@
-#include "platform/host/dirty.hpp"
+#include "host/dirty.hpp"
 
 #include <sched.h>
 
@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "base/error.hpp"
-#include "platform/host/topology.hpp"
+#include "host/topology.hpp"
 
 namespace linkscope {
 namespace {

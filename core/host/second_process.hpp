@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/units.hpp"
-#include "platform/host/descriptor.hpp"
+#include "host/descriptor.hpp"
 
 namespace linkscope {
 

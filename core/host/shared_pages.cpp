@@ -1,4 +1,4 @@
-#include "platform/host/shared_pages.hpp"
+#include "host/shared_pages.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "platform/host/pages.hpp"
+#include "host/pages.hpp"
 
 namespace linkscope {
 namespace {

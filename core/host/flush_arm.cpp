@@ -1,5 +1,5 @@
 #if defined(__aarch64__)
-#include "platform/host/flush.hpp"
+#include "host/flush.hpp"
 
 namespace linkscope {
 
