@@ -11,6 +11,7 @@
 #include "host/topology.hpp"
 #include "platform/cuda/caller.hpp"
 #include "platform/cuda/calls.hpp"
+#include "platform/cuda/device_code.hpp"
 #include "platform/cuda/flags.hpp"
 #include "platform/cuda/managed.hpp"
 #include "platform/cuda/steps.hpp"
@@ -34,28 +35,6 @@ std::string why_no_gate() {
   return "";
 }
 
-std::vector<PeerFacts> read_peers(const Driver& driver, const std::vector<DeviceFacts>& gpus) {
-  std::vector<PeerFacts> peers;
-  if (!driver.why_no("cuDeviceCanAccessPeer").empty()) return peers;
-  for (u32 from = 0; from < gpus.size(); ++from)
-    for (u32 to = 0; to < gpus.size(); ++to) {
-      if (from == to) continue;
-      PeerFacts peer{from, to};
-      int access = 0, atomics = 0;
-      LINKSCOPE_CU(driver, cuDeviceCanAccessPeer, &access, gpus[from].handle, gpus[to].handle);
-      if (driver.cuDeviceGetP2PAttribute) {
-        driver.cuDeviceGetP2PAttribute(&peer.performance_rank, CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK,
-                                       gpus[from].handle, gpus[to].handle);
-        driver.cuDeviceGetP2PAttribute(&atomics, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, gpus[from].handle,
-                                       gpus[to].handle);
-      }
-      peer.access = access != 0;
-      peer.native_atomics = atomics != 0;
-      peers.push_back(peer);
-    }
-  return peers;
-}
-
 class CudaPlatformImpl final : public CudaPlatform {
  public:
   explicit CudaPlatformImpl(const std::vector<Wanted>& most)
@@ -67,7 +46,7 @@ class CudaPlatformImpl final : public CudaPlatform {
     facts_.version = driver_.version();
     facts_.why_not = driver_.why_not();
     facts_.gpus = list_devices(driver_);
-    facts_.peers = read_peers(driver_, facts_.gpus);
+    facts_.peers = list_peers(driver_, facts_.gpus);
     facts_.missing = driver_.missing();
     devices_.resize(facts_.gpus.size());
   }
@@ -115,7 +94,7 @@ Device& CudaPlatformImpl::device(u32 index) {
   if (!device) {
     const auto& facts = facts_.gpus[index];
     try {
-      device = std::make_unique<Device>(driver_, facts);
+      device = std::make_unique<Device>(driver_, facts, embedded_code());
     } catch (const Error& error) {
       constexpr int exclusive = CU_COMPUTEMODE_EXCLUSIVE_PROCESS;
       if (facts.attribute("COMPUTE_MODE", 0) == exclusive)

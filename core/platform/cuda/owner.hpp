@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "gpu/driver.hpp"
 #include "host/second_process.hpp"
-#include "platform/cuda/driver.hpp"
 #include "platform/cuda/owner_messages.hpp"
 #include "program/program.hpp"
 

@@ -20,6 +20,7 @@ namespace linkscope {
   X(cuDeviceGetPCIBusId, 4010)        \
   X(cuDevicePrimaryCtxRetain, 7000)   \
   X(cuDevicePrimaryCtxRelease, 11000) \
+  X(cuCtxGetCurrent, 4000)            \
   X(cuCtxSetCurrent, 4000)            \
   X(cuMemAlloc, 3020)                 \
   X(cuMemFree, 3020)                  \

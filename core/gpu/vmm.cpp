@@ -1,4 +1,4 @@
-#include "platform/cuda/vmm.hpp"
+#include "gpu/vmm.hpp"
 
 #include <cstdint>
 #include <utility>
@@ -24,21 +24,45 @@ u64 whole_granules(const Driver& driver, const CUmemAllocationProp& prop, u64 by
   return (bytes + granule - 1) / granule * granule;
 }
 
-CUmemGenericAllocationHandle import_descriptor(const Driver& driver, const Descriptor& descriptor) {
-  // The driver takes the number of the descriptor in place of an address.
-  auto* number = reinterpret_cast<void*>(static_cast<std::uintptr_t>(descriptor.get()));
-  CUmemGenericAllocationHandle handle = 0;
-  LINKSCOPE_CU(driver, cuMemImportFromShareableHandle, &handle, number, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-  return handle;
+PhysicalMemory::PhysicalMemory(const Driver& driver, const CUmemAllocationProp& prop, u64 bytes) : driver_{&driver} {
+  LINKSCOPE_CU(*driver_, cuMemCreate, &handle_, bytes, &prop, 0);
 }
 
-Mapping::Mapping(const Driver& driver, CUmemGenericAllocationHandle handle, u64 bytes, CUdevice device)
+PhysicalMemory::PhysicalMemory(const Driver& driver, const Descriptor& descriptor) : driver_{&driver} {
+  // The driver takes the number of the descriptor in place of an address.
+  auto* number = reinterpret_cast<void*>(static_cast<std::uintptr_t>(descriptor.get()));
+  LINKSCOPE_CU(*driver_, cuMemImportFromShareableHandle, &handle_, number, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+}
+
+PhysicalMemory::~PhysicalMemory() {
+  if (handle_) driver_->cuMemRelease(handle_);
+}
+
+PhysicalMemory::PhysicalMemory(PhysicalMemory&& other) noexcept { *this = std::move(other); }
+
+PhysicalMemory& PhysicalMemory::operator=(PhysicalMemory&& other) noexcept {
+  std::swap(driver_, other.driver_);
+  std::swap(handle_, other.handle_);
+  return *this;
+}
+
+Descriptor PhysicalMemory::exported() const {
+  int number = -1;
+  LINKSCOPE_CU(*driver_, cuMemExportToShareableHandle, &number, handle_, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+  return Descriptor{number};
+}
+
+void PhysicalMemory::release() {
+  if (handle_) LINKSCOPE_CU(*driver_, cuMemRelease, std::exchange(handle_, 0));
+}
+
+Mapping::Mapping(const Driver& driver, const PhysicalMemory& memory, u64 bytes, CUdevice device)
     : driver_{driver}, bytes_{bytes} {
   CUdeviceptr start = 0;
   LINKSCOPE_CU(driver_, cuMemAddressReserve, &start, bytes_, 0, 0, 0);
   address_ = start;
   try {
-    LINKSCOPE_CU(driver_, cuMemMap, address_, bytes_, 0, handle, 0);
+    LINKSCOPE_CU(driver_, cuMemMap, address_, bytes_, 0, memory.handle(), 0);
     mapped_ = true;
     allow(device);
   } catch (...) {

@@ -1,4 +1,4 @@
-#include "platform/cuda/driver.hpp"
+#include "gpu/driver.hpp"
 
 #include <dlfcn.h>
 

@@ -1,8 +1,11 @@
-// GPU memory that another process shares by an IPC handle, as one GPU of this process accesses it.
+// GPU memory that two processes share by an IPC handle.
 #pragma once
-#include "platform/cuda/device.hpp"
+#include "gpu/device.hpp"
 
 namespace linkscope {
+
+/// What another process needs to open memory of this one.
+[[nodiscard]] CUipcMemHandle ipc_handle(const Driver&, CUdeviceptr);
 
 /// Owns what a GPU's context opened. The driver maps the memory only for the GPU whose context is current: on H200,
 /// copies by another GPU went through the host, and its kernels faulted.

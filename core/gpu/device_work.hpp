@@ -3,7 +3,7 @@
 #include <functional>
 #include <vector>
 
-#include "platform/cuda/device.hpp"
+#include "gpu/device.hpp"
 
 namespace linkscope {
 

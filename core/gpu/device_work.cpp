@@ -1,4 +1,4 @@
-#include "platform/cuda/device_work.hpp"
+#include "gpu/device_work.hpp"
 
 #include <algorithm>
 #include <exception>
