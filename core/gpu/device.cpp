@@ -57,6 +57,13 @@ void Device::allow_all_shared(CUfunction function) const {
                static_cast<int>(all_shared_bytes()));
 }
 
+u64 Device::free_bytes() const {
+  const CurrentContext current{driver_, context_};
+  std::size_t free = 0, total = 0;
+  LINKSCOPE_CU(driver_, cuMemGetInfo, &free, &total);
+  return free;
+}
+
 Stream& Device::stream(std::size_t number) {
   while (streams_.size() <= number) {
     const CurrentContext current{driver_, context_};

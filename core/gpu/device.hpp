@@ -35,6 +35,8 @@ class Device {
   [[nodiscard]] unsigned all_shared_bytes() const;
   /// Must precede the launch of a function with that much shared memory.
   void allow_all_shared(CUfunction) const;
+  /// The memory that is free on this GPU.
+  [[nodiscard]] u64 free_bytes() const;
   /// Streams by number, created at first use and kept.
   [[nodiscard]] Stream& stream(std::size_t number);
   /// Two words of this GPU's memory for a result, by its number below `most_results`.

@@ -93,6 +93,8 @@ TEST_CASE("a device leaves the caller's context as it was") {
   const auto unchanged = [&] { return current() == gpus.callers.context(); };
   const Stream& stream = gpus.other.stream(3);
   CHECK(unchanged());
+  CHECK(gpus.other.free_bytes() <= gpus.facts.at(1).memory_bytes);
+  CHECK(unchanged());
   const CUdeviceptr first = gpus.other.result(0), last = gpus.other.result(Device::most_results - 1);
   CHECK(last - first == (Device::most_results - 1) * 2 * sizeof(u64));
   CHECK(unchanged());
