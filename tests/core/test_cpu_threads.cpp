@@ -5,10 +5,10 @@
 #include <mutex>
 #include <vector>
 
+#include "host/flush.hpp"
+#include "host/topology.hpp"
 #include "platform/cuda/cuda_platform.hpp"
 #include "platform/cuda/session.hpp"
-#include "platform/host/flush.hpp"
-#include "platform/host/topology.hpp"
 #include "program/chain.hpp"
 #include "sim_testing.hpp"
 

@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "platform/host/crew.hpp"
+#include "host/crew.hpp"
 
 using namespace linkscope;
 

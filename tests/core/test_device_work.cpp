@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "doctest.h"
-#include "platform/cuda/device_work.hpp"
+#include "gpu/device_work.hpp"
 
 using namespace linkscope;
 

@@ -9,10 +9,10 @@
 #include <csignal>
 #include <vector>
 
+#include "host/dirty.hpp"
+#include "host/pages.hpp"
+#include "host/topology.hpp"
 #include "platform/cuda/cuda_platform.hpp"
-#include "platform/host/dirty.hpp"
-#include "platform/host/pages.hpp"
-#include "platform/host/topology.hpp"
 #include "sim_testing.hpp"
 
 using namespace linkscope;

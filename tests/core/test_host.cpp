@@ -14,12 +14,12 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "platform/host/contents.hpp"
-#include "platform/host/dirty.hpp"
-#include "platform/host/flush.hpp"
-#include "platform/host/pages.hpp"
-#include "platform/host/parallel.hpp"
-#include "platform/host/topology.hpp"
+#include "host/dirty.hpp"
+#include "host/flush.hpp"
+#include "host/pages.hpp"
+#include "host/parallel.hpp"
+#include "host/topology.hpp"
+#include "platform/cuda/contents.hpp"
 
 using namespace linkscope;
 using namespace linkscope::literals;

@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "host/crew.hpp"
+#include "host/pages.hpp"
+#include "host/topology.hpp"
 #include "platform/cuda/cuda_platform.hpp"
-#include "platform/host/crew.hpp"
-#include "platform/host/pages.hpp"
-#include "platform/host/topology.hpp"
 #include "sim_testing.hpp"
 
 using namespace linkscope;

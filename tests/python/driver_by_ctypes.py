@@ -13,7 +13,7 @@ NON_BLOCKING = 1
 PORTABLE_AND_MAPPED = 3
 MIB = 1 << 20
 
-# The version of each call that linkscope requests (core/platform/cuda/driver.hpp).
+# The version of each call that linkscope requests (core/gpu/driver.hpp).
 VERSIONS = {
     "cuDeviceGetCount": 2000, "cuDeviceGetAttribute": 2000, "cuDeviceGetPCIBusId": 4010,
     "cuDevicePrimaryCtxRetain": 7000, "cuCtxSetCurrent": 4000, "cuCtxEnablePeerAccess": 4000,

@@ -1,21 +1,29 @@
-"""Imports follow the layers (design: Layout). A folder may import itself and the layers below it."""
+"""Imports follow the layers: a folder imports itself and the layers below it. CMake and the drawing agree."""
 
 import ast
+import functools
+import itertools
+import json
 import pathlib
 import re
+import shlex
+import subprocess
 
 import pytest
+
+from fake_driver import BUILD
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 CORE = {
     "base": set(),
     "program": {"base"},
-    "platform/host": {"base", "program"},
-    "platform/cuda": {"base", "program", "platform/host"},
+    "host": {"base"},
+    "gpu": {"base", "host"},
+    "platform/cuda": {"base", "program", "host", "gpu"},
     "platform/sim": {"base", "program"},
     "benchmarks": {"base", "program"},
-    "worker": {"base", "program", "platform/host", "platform/cuda", "platform/sim", "benchmarks"},
+    "worker": {"base", "program", "host", "gpu", "platform/cuda", "platform/sim", "benchmarks"},
 }
 COMMON = {"errors", "units", "flow"}
 PYTHON = {
@@ -95,10 +103,92 @@ def test_the_rules_cover_the_code(found, least) -> None:
     assert len(found()) >= least
 
 
-def test_cuda_headers_stay_in_the_cuda_platform() -> None:
+def test_cuda_headers_stay_in_the_rooms_that_use_the_driver() -> None:
     users = [
         file.relative_to(ROOT).as_posix()
         for file in (ROOT / "core").rglob("*.[hc]*")
         if re.search(r"#include <cuda", file.read_text())
     ]
-    assert users and all(user.startswith("core/platform/cuda/") for user in users)
+    assert users and all(user.startswith(("core/gpu/", "core/platform/cuda/")) for user in users)
+
+
+# --- the drawing in CONTRIBUTING.md, CMake's targets and the compiler -------------------------------------------------
+
+
+def drawn_rooms() -> dict[str, set[str]]:
+    """The rooms of the drawing, each with the rooms below it: boxes of later lines that overlap its columns."""
+    section = (ROOT / "CONTRIBUTING.md").read_text().split("**The rooms of core.**")[1]
+    boxes = []
+    for row, line in enumerate(section.split("```")[1].splitlines()):
+        walls = [column for column, letter in enumerate(line) if letter == "|"]
+        for left, right in itertools.pairwise(walls):
+            name = line[left + 1 : right].strip()
+            if re.fullmatch(r"[a-z/]+", name):
+                boxes.append((name, row, left, right))
+    return {
+        name: {other for other, below, start, end in boxes if below > row and start < right and end > left}
+        for name, row, left, right in boxes
+    }
+
+
+def cmake_rooms() -> dict[str, set[str]]:
+    """The folders of CMake's targets, each with the folders of the targets that it links."""
+    text = (ROOT / "CMakeLists.txt").read_text()
+    folders = dict(re.findall(r"^room(?:_headers)?\(([\w-]+) ([\w/]+)\)", text, re.MULTILINE))
+    links: dict[str, set[str]] = {folder: set() for folder in folders.values()}
+    for target, names in re.findall(r"^target_link_libraries\(([\w-]+) \w+ ([^)]*)\)", text, re.MULTILINE):
+        links[folders[target]] |= {folders[name] for name in names.split() if name in folders}
+    return links
+
+
+@functools.cache
+def preprocessor_of(room: str) -> list[str]:
+    """The compiler's command for a source of a room, with its include folders, for a source on standard input."""
+    for entry in json.loads((BUILD / "compile_commands.json").read_text()):
+        file = pathlib.Path(entry["file"])
+        if file.is_relative_to(ROOT / "core") and layer(file.relative_to(ROOT / "core").as_posix()) == room:
+            compiler, *words = shlex.split(entry["command"])
+            folders = [word for word in words if word.startswith("-I")]
+            for flag, folder in itertools.pairwise(words):
+                folders += [flag, folder] if flag == "-isystem" else []
+            return [compiler, "-std=c++20", "-E", "-x", "c++", *folders, "-"]
+    raise AssertionError(f"{BUILD} compiles no source of core/{room}")
+
+
+def preprocess(room: str, headers: list[str]) -> subprocess.CompletedProcess[str]:
+    text = "".join(f'#include "{header}"\n' for header in headers)
+    return subprocess.run(preprocessor_of(room), input=text, capture_output=True, text=True, timeout=60)
+
+
+def headers_of(room: str) -> list[str]:
+    return [file.relative_to(ROOT / "core").as_posix() for file in sorted((ROOT / "core" / room).glob("*.hpp"))]
+
+
+def test_the_drawing_shows_the_layers() -> None:
+    assert drawn_rooms() == CORE
+
+
+def test_cmake_links_the_rooms_of_the_drawing() -> None:
+    assert cmake_rooms() == drawn_rooms()
+
+
+needs_build = pytest.mark.skipif(
+    not (BUILD / "compile_commands.json").is_file(), reason=f"{BUILD} is not built; 'make build-tests' builds it"
+)
+
+
+@needs_build
+@pytest.mark.parametrize("room", CORE)
+def test_the_compiler_finds_the_headers_of_rooms_below(room: str) -> None:
+    headers = [header for other in (room, *CORE[room]) for header in headers_of(other)]
+    found = preprocess(room, headers)
+    assert headers and found.returncode == 0, found.stderr
+
+
+@needs_build
+@pytest.mark.parametrize("room", [room for room in CORE if room != "worker"])
+def test_an_include_of_another_room_fails_to_compile(room: str) -> None:
+    for other in CORE.keys() - CORE[room] - {room}:
+        header = headers_of(other)[0]
+        failed = preprocess(room, [header])
+        assert failed.returncode != 0 and header in failed.stderr, f"core/{room} can include core/{other}"

@@ -73,7 +73,7 @@ void Allocation::make() {
   // The pages of all other driver memory exist after allocation.
   if (pages_.data()) pages_.back(false);
   if (device_ && (region_.kind == MemKind::registered || region_.kind == MemKind::registered_hugepage)) pin();
-  if (host_ && by_driver_) map();
+  if (pinned_memory_.data()) map();
   touched_ = true;
 }
 
@@ -117,18 +117,20 @@ void Allocation::of_driver(Call call) const {
 
 void Allocation::allocate_by_flags(unsigned flags) {
   const NodePolicy policy{region_.at.index};
-  void* start = nullptr;
-  of_driver([&] { LINKSCOPE_CU(driver_, cuMemHostAlloc, &start, bytes_, flags); });
-  host_ = static_cast<std::byte*>(start);
-  by_driver_ = true;
+  of_driver([&] { pinned_memory_ = {driver_, bytes_, flags}; });
+  host_ = pinned_memory_.data();
 }
 
 void Allocation::allocate() {
   switch (region_.kind) {
     case MemKind::device:
-      return of_driver([&] { LINKSCOPE_CU(driver_, cuMemAlloc, &address_, bytes_); });
+      of_driver([&] { memory_ = {driver_, bytes_}; });
+      address_ = memory_.address();
+      return;
     case MemKind::managed:
-      return of_driver([&] { LINKSCOPE_CU(driver_, cuMemAllocManaged, &address_, bytes_, CU_MEM_ATTACH_GLOBAL); });
+      of_driver([&] { memory_ = DeviceMemory::managed(driver_, bytes_); });
+      address_ = memory_.address();
+      return;
     case MemKind::pool: {
       u64 all = ~u64{0};  // a pool keeps freed memory by design
       LINKSCOPE_CU(driver_, cuMemPoolSetAttribute, pool(), CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all);
@@ -141,7 +143,7 @@ void Allocation::allocate() {
     case MemKind::vmm: {
       const auto prop = on_device(device_->facts().handle);
       reserved_ = whole_granules(driver_, prop, bytes_);
-      return of_driver([&] { LINKSCOPE_CU(driver_, cuMemCreate, &handle_, reserved_, &prop, 0); });
+      return of_driver([&] { physical_ = {driver_, prop, reserved_}; });
     }
     case MemKind::ipc:
     case MemKind::posix_fd:
@@ -182,10 +184,10 @@ PageSize Allocation::pages_of_region() const {
 
 void Allocation::map() {
   if (region_.kind != MemKind::vmm && region_.kind != MemKind::posix_fd) {
-    LINKSCOPE_CU(driver_, cuMemHostGetDevicePointer, &address_, host_, 0);
+    address_ = mapped_address(driver_, host_);
     return;
   }
-  mapping_ = std::make_unique<Mapping>(driver_, handle_, reserved_, device_->facts().handle);
+  mapping_ = std::make_unique<Mapping>(driver_, physical_, reserved_, device_->facts().handle);
   address_ = mapping_->address();
 }
 
@@ -220,7 +222,7 @@ void Allocation::pin() {
     LINKSCOPE_CU(driver_, cuMemHostRegister, host_, bytes_, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
   });
   pinned_ = true;
-  LINKSCOPE_CU(driver_, cuMemHostGetDevicePointer, &address_, host_, 0);
+  address_ = mapped_address(driver_, host_);
 }
 
 void Allocation::unpin() {
@@ -233,7 +235,7 @@ void Allocation::unmap() {
   address_ = 0;
   granted_.clear();
   if (const auto gone = std::exchange(mapping_, nullptr)) gone->unmap();
-  if (region_.kind == MemKind::posix_fd && handle_) LINKSCOPE_CU(driver_, cuMemRelease, std::exchange(handle_, 0));
+  if (region_.kind == MemKind::posix_fd) physical_.release();
 }
 
 void Allocation::give_back() {
@@ -241,8 +243,8 @@ void Allocation::give_back() {
   switch (region_.kind) {
     case MemKind::device:
     case MemKind::managed:
-      if (address_) LINKSCOPE_CU(driver_, cuMemFree, std::exchange(address_, 0));
-      return;
+      address_ = 0;
+      return memory_.free();
     case MemKind::pool: {
       if (!address_) return;
       const auto& stream = device_->stream(0);
@@ -252,8 +254,7 @@ void Allocation::give_back() {
     }
     case MemKind::vmm:
       unmap();
-      if (handle_) LINKSCOPE_CU(driver_, cuMemRelease, std::exchange(handle_, 0));
-      return;
+      return physical_.release();
     case MemKind::ipc:
     case MemKind::posix_fd:
     case MemKind::shm:
@@ -264,8 +265,9 @@ void Allocation::give_back() {
   if (pages_.data()) {
     unpin();
     pages_ = HostPages{};
-  } else if (std::exchange(by_driver_, false)) {
-    LINKSCOPE_CU(driver_, cuMemFreeHost, std::exchange(host_, nullptr));
+  } else {
+    host_ = nullptr;
+    pinned_memory_.free();
   }
   host_ = nullptr;
   address_ = 0;

@@ -7,12 +7,13 @@
 #include <utility>
 #include <vector>
 
-#include "platform/cuda/device.hpp"
-#include "platform/cuda/ipc.hpp"
+#include "gpu/device.hpp"
+#include "gpu/ipc.hpp"
+#include "gpu/memory.hpp"
+#include "gpu/vmm.hpp"
+#include "host/pages.hpp"
+#include "host/shared_pages.hpp"
 #include "platform/cuda/owner.hpp"
-#include "platform/cuda/vmm.hpp"
-#include "platform/host/pages.hpp"
-#include "platform/host/shared_pages.hpp"
 #include "program/program.hpp"
 
 namespace linkscope {
@@ -102,11 +103,13 @@ class Allocation {
   SharedPages shared_pages_;
   std::unique_ptr<IpcOpened> opened_;
   u64 proofs_ = 0;
+  DeviceMemory memory_;
+  PinnedMemory pinned_memory_;
+  PhysicalMemory physical_;
   std::unique_ptr<Mapping> mapping_;
   std::byte* host_ = nullptr;
   CUdeviceptr address_ = 0;
-  CUmemGenericAllocationHandle handle_ = 0;
-  bool by_driver_ = false, pinned_ = false, touched_ = false;
+  bool pinned_ = false, touched_ = false;
   std::set<int> granted_;
 };
 

@@ -15,16 +15,14 @@ void Allocation::share() {
   if (region_.process != 0) {
     share_ = owner_.share(piece_);
   } else if (region_.kind == MemKind::ipc) {
-    LINKSCOPE_CU(driver_, cuIpcGetMemHandle, &share_.handle, address_);
+    share_.handle = ipc_handle(driver_, address_);
   } else {
-    int number = -1;
-    LINKSCOPE_CU(driver_, cuMemExportToShareableHandle, &number, handle_, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-    share_.descriptor = Descriptor{number};
+    share_.descriptor = physical_.exported();
   }
 }
 
 void Allocation::import() {
-  handle_ = import_descriptor(driver_, share_.descriptor);
+  physical_ = {driver_, share_.descriptor};
   share_.descriptor.reset();
 }
 
@@ -61,19 +59,21 @@ void Allocation::give_back_there() {
 
 void Allocation::allocate_to_share() {
   if (region_.kind == MemKind::ipc) {
-    LINKSCOPE_CU(driver_, cuMemAlloc, &address_, whole_blocks(bytes_));
+    memory_ = {driver_, whole_blocks(bytes_)};
+    address_ = memory_.address();
     return;
   }
   const auto prop = exportable_on(device_->facts().handle);
   reserved_ = whole_granules(driver_, prop, bytes_);
-  LINKSCOPE_CU(driver_, cuMemCreate, &handle_, reserved_, &prop, 0);
+  physical_ = {driver_, prop, reserved_};
   map();
 }
 
 void Allocation::give_back_shared() {
   share_ = {};
   if (region_.kind == MemKind::posix_fd) return unmap();
-  if (address_) LINKSCOPE_CU(driver_, cuMemFree, std::exchange(address_, 0));
+  address_ = 0;
+  memory_.free();
 }
 
 std::unique_ptr<IpcOpened> Allocation::opened_by(Device& other) {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "platform/host/contents.hpp"
+#include "platform/cuda/contents.hpp"
 #include "program/chain.hpp"
 
 namespace linkscope {
@@ -110,7 +110,7 @@ template <class... A>
 Compared compared_by(const Driver& driver, const Buffer& checked, CUfunction kernel, A... arguments) {
   auto& device = *checked.device();
   device.use();
-  CUdeviceptr result = device.scratch();
+  CUdeviceptr result = device.result(comparison_result);
   const auto& stream = device.stream(0);
   LINKSCOPE_CU(driver, cuMemsetD8Async, result, 0, sizeof(u64), stream.get());
   LINKSCOPE_CU(driver, cuMemsetD8Async, result + sizeof(u64), 0xFF, sizeof(u64), stream.get());

@@ -6,9 +6,9 @@
 #include <tuple>
 
 #include "base/error.hpp"
+#include "gpu/device.hpp"
 #include "platform/cuda/allocation.hpp"
 #include "platform/cuda/cuda_platform.hpp"
-#include "platform/cuda/device.hpp"
 #include "program/program.hpp"
 #include "program/row_order.hpp"
 
@@ -88,6 +88,9 @@ auto with_room(Buffers& buffers, Make make) {
   }
   return make();
 }
+
+/// The results of a GPU's kernels (Device::result): one of comparisons, then one for each actor.
+inline constexpr std::size_t comparison_result = 0, first_actor_result = 1;
 
 /// Compares part of `checked` with the pattern `seed` from byte `pattern_offset`; on the GPU if it can access the
 /// memory.

@@ -6,52 +6,10 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "gpu/graph.hpp"
 
 namespace linkscope {
 namespace {
-
-/// Owns a chain of empty kernels, each after the one before.
-class KernelChain {
- public:
-  KernelChain(const Driver& driver, CUfunction kernel, u64 nodes) : driver_{driver} {
-    LINKSCOPE_CU(driver_, cuGraphCreate, &graph_, 0);
-    CUDA_KERNEL_NODE_PARAMS node{};
-    node.func = kernel;
-    node.gridDimX = node.gridDimY = node.gridDimZ = node.blockDimX = node.blockDimY = node.blockDimZ = 1;
-    CUgraphNode before = nullptr;
-    for (u64 i = 0; i < nodes; ++i) {
-      CUgraphNode added = nullptr;
-      LINKSCOPE_CU(driver_, cuGraphAddKernelNode, &added, graph_, &before, i ? 1 : 0, &node);
-      before = added;
-    }
-  }
-  ~KernelChain() { driver_.cuGraphDestroy(graph_); }
-  KernelChain(const KernelChain&) = delete;
-  KernelChain& operator=(const KernelChain&) = delete;
-  [[nodiscard]] CUgraph get() const { return graph_; }
-
- private:
-  const Driver& driver_;
-  CUgraph graph_ = nullptr;
-};
-
-/// Owns a graph that can be launched.
-class ReadyGraph {
- public:
-  ReadyGraph(const Driver& driver, CUgraph graph) : driver_{&driver} {
-    LINKSCOPE_CU(*driver_, cuGraphInstantiateWithFlags, &exec_, graph, 0);
-  }
-  ReadyGraph(ReadyGraph&& other) noexcept : driver_{other.driver_}, exec_{std::exchange(other.exec_, nullptr)} {}
-  ReadyGraph& operator=(ReadyGraph&&) = delete;
-  ~ReadyGraph() {
-    if (exec_) driver_->cuGraphExecDestroy(exec_);
-  }
-  [[nodiscard]] CUgraphExec get() const { return exec_; }
-
- private:
-  const Driver* driver_;
-  CUgraphExec exec_ = nullptr;
-};
 
 constexpr std::size_t most_arguments = 4096;
 

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/error.hpp"
+#include "gpu/memory.hpp"
 #include "platform/cuda/session.hpp"
 
 namespace linkscope {
@@ -15,20 +16,6 @@ constexpr double alike = 1.02;
 constexpr Seconds noise{20e-9};
 constexpr std::array<u64, 2> sizes{4 << 10, 64 << 10};
 constexpr std::size_t to_know = 8, most = 16;  // if three of five are expensive, one run of sixty sees no cheap one
-
-/// Owns memory of the current context's GPU.
-class Room {
- public:
-  Room(const Driver& driver, u64 bytes) : driver_{driver} { LINKSCOPE_CU(driver_, cuMemAlloc, &address_, bytes); }
-  ~Room() { driver_.cuMemFree(address_); }
-  Room(const Room&) = delete;
-  Room& operator=(const Room&) = delete;
-  [[nodiscard]] CUdeviceptr address() const { return address_; }
-
- private:
-  const Driver& driver_;
-  CUdeviceptr address_ = 0;
-};
 
 }  // namespace
 
@@ -86,7 +73,7 @@ Seconds operation_cost(const Driver& driver, Device& device) {
   device.use();
   const Gate gate{driver, device};
   const Event enter{driver}, exit{driver};
-  const Room room{driver, 2 * sizes.back()};
+  const DeviceMemory memory{driver, 2 * sizes.back()};
   return mean_cost([&](std::size_t stream_number, u64 bytes, unsigned count) {
     const Stream& stream = device.stream(stream_number);
     for (int number = 0; number < tries; ++number) {
@@ -95,7 +82,8 @@ Seconds operation_cost(const Driver& driver, Device& device) {
         gate.queue(device, stream.get(), HeldBy::kernel, patience);
         LINKSCOPE_CU(driver, cuEventRecord, enter.get(), stream.get());
         for (unsigned i = 0; i < count; ++i)
-          LINKSCOPE_CU(driver, cuMemcpyDtoDAsync, room.address() + sizes.back(), room.address(), bytes, stream.get());
+          LINKSCOPE_CU(driver, cuMemcpyDtoDAsync, memory.address() + sizes.back(), memory.address(), bytes,
+                       stream.get());
         LINKSCOPE_CU(driver, cuEventRecord, exit.get(), stream.get());
       }
       stream.synchronize();

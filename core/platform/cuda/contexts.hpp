@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/units.hpp"
-#include "platform/cuda/device.hpp"
+#include "gpu/device.hpp"
 
 namespace linkscope {
 

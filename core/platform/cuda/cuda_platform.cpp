@@ -2,21 +2,22 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <functional>
 #include <numeric>
 #include <set>
 
 #include "base/error.hpp"
+#include "gpu/devices.hpp"
+#include "host/flush.hpp"
+#include "host/topology.hpp"
+#include "platform/cuda/batches.hpp"
 #include "platform/cuda/caller.hpp"
 #include "platform/cuda/calls.hpp"
+#include "platform/cuda/device_code.hpp"
 #include "platform/cuda/flags.hpp"
 #include "platform/cuda/managed.hpp"
 #include "platform/cuda/steps.hpp"
 #include "platform/cuda/supports.hpp"
-#include "platform/host/flush.hpp"
-#include "platform/host/topology.hpp"
 #include "program/allocation.hpp"
-#include "program/chain.hpp"
 #include "program/managed.hpp"
 
 namespace linkscope {
@@ -34,42 +35,19 @@ std::string why_no_gate() {
   return "";
 }
 
-std::vector<PeerFacts> read_peers(const Driver& driver, const std::vector<DeviceFacts>& gpus) {
-  std::vector<PeerFacts> peers;
-  if (!driver.why_no("cuDeviceCanAccessPeer").empty()) return peers;
-  for (u32 from = 0; from < gpus.size(); ++from)
-    for (u32 to = 0; to < gpus.size(); ++to) {
-      if (from == to) continue;
-      PeerFacts peer{from, to};
-      int access = 0, atomics = 0;
-      LINKSCOPE_CU(driver, cuDeviceCanAccessPeer, &access, gpus[from].handle, gpus[to].handle);
-      if (driver.cuDeviceGetP2PAttribute) {
-        driver.cuDeviceGetP2PAttribute(&peer.performance_rank, CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK,
-                                       gpus[from].handle, gpus[to].handle);
-        driver.cuDeviceGetP2PAttribute(&atomics, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, gpus[from].handle,
-                                       gpus[to].handle);
-      }
-      peer.access = access != 0;
-      peer.native_atomics = atomics != 0;
-      peers.push_back(peer);
-    }
-  return peers;
-}
-
 class CudaPlatformImpl final : public CudaPlatform {
  public:
   explicit CudaPlatformImpl(const std::vector<Wanted>& most)
-      : offer_{driver_, facts_, [this](u32 gpu) { return free_bytes(gpu); },
+      : offer_{driver_, facts_, [this](u32 gpu) { return device(gpu).free_bytes(); },
                [this](const Region& region, std::optional<u32> by) { return why_not_shared(region, by); }},
         no_gate_{why_no_gate()},
         buffers_{driver_, owner_, most} {
     facts_.present = driver_.usable();
     facts_.version = driver_.version();
     facts_.why_not = driver_.why_not();
-    facts_.gpus = list_devices(driver_);
-    facts_.peers = read_peers(driver_, facts_.gpus);
+    facts_.gpus = devices_.facts();
+    facts_.peers = list_peers(driver_, facts_.gpus);
     facts_.missing = driver_.missing();
-    devices_.resize(facts_.gpus.size());
   }
 
   [[nodiscard]] const DriverFacts& facts() const override { return facts_; }
@@ -79,11 +57,9 @@ class CudaPlatformImpl final : public CudaPlatform {
   [[nodiscard]] Trace run(Session&, const Order&) override;
 
  private:
-  Device& device(u32 index);
+  Device& device(u32 index) { return devices_.at(index); }
   std::optional<Seconds> context_anew(u32 gpu);
-  u64 free_bytes(u32 gpu);
   std::string why_not_shared(const Region&, std::optional<u32> by);
-  Device* any_device();
   Device* device_for(const Program&, u32 region);
   void set_peers(const Program&);
   void make_buffers(CudaSession&);
@@ -99,7 +75,7 @@ class CudaPlatformImpl final : public CudaPlatform {
   DriverFacts facts_;
   Offer offer_;
   std::string no_gate_;
-  std::vector<std::unique_ptr<Device>> devices_;  // opened at first use
+  Devices devices_{driver_, embedded_code()};
   std::unique_ptr<Gate> gate_;
   Owner owner_;
   std::map<std::tuple<MemKind, Place, u32, std::optional<u32>>, std::string>
@@ -110,32 +86,14 @@ class CudaPlatformImpl final : public CudaPlatform {
 
 // --- prepare ------------------------------------------------------------------------------------------------------
 
-Device& CudaPlatformImpl::device(u32 index) {
-  auto& device = devices_.at(index);
-  if (!device) {
-    const auto& facts = facts_.gpus[index];
-    try {
-      device = std::make_unique<Device>(driver_, facts);
-    } catch (const Error& error) {
-      constexpr int exclusive = CU_COMPUTEMODE_EXCLUSIVE_PROCESS;
-      if (facts.attribute("COMPUTE_MODE", 0) == exclusive)
-        throw Error{ErrorKind::failed, "gpu:" + std::to_string(index) +
-                                           " is in compute mode 'exclusive process' and another process holds it (" +
-                                           error.what() + ")"};
-      throw;
-    }
-  }
-  return *device;
-}
-
 /// The cost of an operation in a new context. Nothing on failure: the points of that GPU report the cause, and other
 /// GPUs are measured.
 std::optional<Seconds> CudaPlatformImpl::context_anew(u32 gpu) {
-  devices_[gpu].reset();
+  devices_.close(gpu);
   try {
     return operation_cost(driver_, device(gpu));
   } catch (const Error&) {
-    devices_[gpu].reset();
+    devices_.close(gpu);
     return {};
   }
 }
@@ -145,7 +103,7 @@ std::vector<ContextsMade> CudaPlatformImpl::make_contexts(const std::vector<u32>
   std::vector<ContextsMade> made;
   std::vector<ContextMaker> makers;
   for (const u32 gpu : gpus) {
-    if (gpu >= devices_.size()) throw Error{ErrorKind::usage, "there is no gpu:" + std::to_string(gpu)};
+    if (gpu >= facts_.gpus.size()) throw Error{ErrorKind::usage, "there is no gpu:" + std::to_string(gpu)};
     if (facts_.gpus[gpu].attribute("COMPUTE_MODE", CU_COMPUTEMODE_DEFAULT) != CU_COMPUTEMODE_DEFAULT) continue;
     made.push_back({gpu, {}});
     makers.push_back({facts_.gpus[gpu].name, [this, gpu] { return context_anew(gpu); }});
@@ -156,13 +114,6 @@ std::vector<ContextsMade> CudaPlatformImpl::make_contexts(const std::vector<u32>
   return made;
 }
 
-u64 CudaPlatformImpl::free_bytes(u32 gpu) {
-  std::size_t free = 0, total = 0;
-  device(gpu).use();
-  LINKSCOPE_CU(driver_, cuMemGetInfo, &free, &total);
-  return free;
-}
-
 /// Only a trial shows whether memory can be shared: containers, sandboxes and modes of GPUs forbid sharing with
 /// different errors.
 std::string CudaPlatformImpl::why_not_shared(const Region& region, std::optional<u32> by) {
@@ -170,7 +121,7 @@ std::string CudaPlatformImpl::why_not_shared(const Region& region, std::optional
   if (const auto known = not_shared_.find(what); known != not_shared_.end()) return known->second;
   std::string why;
   try {
-    Device* const opens = region.at.kind == PlaceKind::gpu ? &device(region.at.index) : any_device();
+    Device* const opens = region.at.kind == PlaceKind::gpu ? &device(region.at.index) : devices_.any();
     Allocation tried{driver_, owner_, opens, region, u64{2} << 20};
     tried.make();
     if (by && region.process == 0) (void)tried.opened_there(device(*by));
@@ -188,27 +139,11 @@ std::string CudaPlatformImpl::why_not_shared(const Region& region, std::optional
   return not_shared_[what] = why;
 }
 
-/// The first GPU that admits this process, or null: host memory needs no particular one.
-Device* CudaPlatformImpl::any_device() {
-  constexpr int shared = CU_COMPUTEMODE_DEFAULT, prohibited = CU_COMPUTEMODE_PROHIBITED;
-  for (u32 index = 0; index < devices_.size(); ++index) {
-    const int mode = facts_.gpus[index].attribute("COMPUTE_MODE", shared);
-    if (mode == shared) return &device(index);
-    if (mode == prohibited) continue;
-    try {
-      return &device(index);
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::failed) throw;  // failed: another process holds it
-    }
-  }
-  return nullptr;
-}
-
 /// The GPU that holds a region, or for host memory one whose context pins it: the first that uses it, or any.
 Device* CudaPlatformImpl::device_for(const Program& program, u32 region) {
   const auto& [place, kind] = std::tie(program.regions[region].at, program.regions[region].kind);
   if (place.kind == PlaceKind::gpu) return &device(place.index);
-  if (is_pageable(kind) || devices_.empty()) return nullptr;
+  if (is_pageable(kind) || facts_.gpus.empty()) return nullptr;
   for (const auto& actor : program.actors)
     for (const auto& step : actor.loop) {
       const auto* call = std::get_if<Call>(&step);
@@ -220,7 +155,7 @@ Device* CudaPlatformImpl::device_for(const Program& program, u32 region) {
           if (by.kind == PlaceKind::gpu) return &device(by.index);
         }
     }
-  return any_device();
+  return devices_.any();
 }
 
 void CudaPlatformImpl::set_peers(const Program& program) {
@@ -325,34 +260,7 @@ void CudaPlatformImpl::make_actors(CudaSession& session) {
   prepare_managed(session);
 }
 
-/// The number of iterations that access everything an actor accesses.
-u32 whole_footprint(const Actor& actor) {
-  u64 most = 1;
-  for (const auto& step : actor.loop) {
-    const auto* kernel = std::get_if<Kernel>(&step);
-    for (const auto& touch : touches(step))
-      most = std::max<u64>(
-          most, kernel && kernel->name == "chase" ? touch.span.bytes / linkscope_chain_line : touch.span.slices);
-  }
-  return static_cast<u32>(most);
-}
-
-/// The batch, or the part of it that accesses all memory once.
-std::vector<u32> at_most_footprint(const Program& program, std::vector<u32> batch) {
-  for (std::size_t a = 0; a < batch.size(); ++a) batch[a] = std::min(batch[a], whole_footprint(program.actors[a]));
-  return batch;
-}
-
 constexpr Seconds rehearsal{0.02};  // limit for queueing while its duration is unknown
-
-bool within(const std::vector<u32>& small, const std::vector<u32>& large) {
-  return std::equal(small.begin(), small.end(), large.begin(), large.end(), std::less_equal<>{});
-}
-
-std::vector<u32> halved(std::vector<u32> batch) {
-  for (u32& count : batch) count = (count + 1) / 2;
-  return batch;
-}
 
 bool rehearsed(const CudaSession& session, const std::vector<u32>& batch) {
   return std::any_of(session.rehearsed.begin(), session.rehearsed.end(),

@@ -4,17 +4,11 @@
 #include <string>
 #include <vector>
 
+#include "gpu/facts.hpp"
 #include "platform/cuda/contexts.hpp"
-#include "platform/cuda/device.hpp"
 #include "program/platform.hpp"
 
 namespace linkscope {
-
-struct PeerFacts {
-  u32 from = 0, to = 0;
-  bool access = false, native_atomics = false;
-  int performance_rank = 0;
-};
 
 /// The driver's facts about itself and its GPUs (in PCI bus order), before anything is opened.
 struct DriverFacts {

@@ -2,17 +2,15 @@
 #pragma once
 #include <span>
 
-namespace linkscope {
+#include "gpu/code.hpp"
 
-struct DeviceCode {
-  const char* module;  // name of the .cu file without its ending
-  int arch;            // 90: sm_90
-  bool ptx;            // compiled by the driver, for GPUs newer than the build's compiler
-  const unsigned char *begin, *end;
-};
+namespace linkscope {
 
 [[nodiscard]] std::span<const DeviceCode> device_codes();
 [[nodiscard]] const char* device_code_compiler();
 [[nodiscard]] const char* device_code_hash();
+
+/// What a GPU's functions are loaded from.
+[[nodiscard]] inline CodeSet embedded_code() { return {device_codes(), device_code_compiler()}; }
 
 }  // namespace linkscope

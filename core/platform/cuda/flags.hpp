@@ -1,7 +1,7 @@
 // Words that one side sets and the other polls.
 #pragma once
+#include "host/words.hpp"
 #include "platform/cuda/session.hpp"
-#include "platform/host/words.hpp"
 
 namespace linkscope {
 

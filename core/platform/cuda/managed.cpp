@@ -6,9 +6,9 @@
 #include <atomic>
 
 #include "base/error.hpp"
+#include "host/topology.hpp"
 #include "platform/cuda/calls.hpp"
-#include "platform/host/contents.hpp"
-#include "platform/host/topology.hpp"
+#include "platform/cuda/contents.hpp"
 #include "program/managed.hpp"
 #include "program/pattern.hpp"
 

@@ -82,7 +82,7 @@ void queue_kernel_copy(Device& device, const Move& move, const Ends& ends, CUstr
   auto rows = in_rows(move);
   if (rows.count == 1) {
     void* arguments[] = {&to, &from, &bytes};
-    device.launch(copy_code(device, move), device.blocks_of(move.shape), move.shape.threads, stream, arguments);
+    device.launch(copy_code(device, move), blocks_of(device, move.shape), move.shape.threads, stream, arguments);
     return;
   }
   u64 in_plane = rows.from.in_plane ? rows.from.in_plane : rows.count;
@@ -95,7 +95,7 @@ void queue_kernel_copy(Device& device, const Move& move, const Ends& ends, CUstr
                        &in_plane,
                        &rows.to.plane_pitch,
                        &rows.from.plane_pitch};
-  device.launch(copy_code(device, move), device.blocks_of(move.shape), move.shape.threads, stream, arguments);
+  device.launch(copy_code(device, move), blocks_of(device, move.shape), move.shape.threads, stream, arguments);
 }
 
 /// By a stream of any GPU.
@@ -151,6 +151,10 @@ std::string why_no_call(const Driver& driver, const Program& program, const Move
   }
 }
 
+unsigned blocks_of(const Device& device, const Shape& shape) {
+  return shape.blocks ? shape.blocks : static_cast<unsigned>(device.facts().attribute("MULTIPROCESSOR_COUNT", 1));
+}
+
 CUfunction copy_code(Device& device, const Move& move) {
   if (move.engine == Engine::tma) return device.function("copy", "linkscope_copy_tma");
   if (move.engine == Engine::sm)
@@ -164,32 +168,6 @@ const Move* made_together(const Actor& actor) {
 }
 
 // --- a whole batch at once ----------------------------------------------------------------------------------------
-
-CopyGraph::CopyGraph(const Driver& driver) : driver_{driver} { LINKSCOPE_CU(driver_, cuGraphCreate, &graph_, 0); }
-
-CopyGraph::~CopyGraph() {
-  if (ready_) driver_.cuGraphExecDestroy(ready_);
-  driver_.cuGraphDestroy(graph_);
-}
-
-void CopyGraph::set(const std::vector<CUDA_MEMCPY3D>& copies, CUcontext context) {
-  if (ready_) {
-    for (std::size_t i = 0; i < nodes_.size(); ++i)
-      LINKSCOPE_CU(driver_, cuGraphExecMemcpyNodeSetParams, ready_, nodes_[i], &copies[i], context);
-    return;
-  }
-  for (const auto& copy : copies) {
-    CUgraphNode node = nullptr;
-    LINKSCOPE_CU(driver_, cuGraphAddMemcpyNode, &node, graph_, nodes_.empty() ? nullptr : &nodes_.back(),
-                 nodes_.empty() ? 0 : 1, &copy, context);
-    nodes_.push_back(node);
-  }
-  LINKSCOPE_CU(driver_, cuGraphInstantiateWithFlags, &ready_, graph_, 0);
-}
-
-void CopyGraph::upload(CUstream stream) const { LINKSCOPE_CU(driver_, cuGraphUpload, ready_, stream); }
-
-void CopyGraph::launch(CUstream stream) const { LINKSCOPE_CU(driver_, cuGraphLaunch, ready_, stream); }
 
 namespace {
 

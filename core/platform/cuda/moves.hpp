@@ -9,6 +9,8 @@ namespace linkscope {
 
 /// Why this driver cannot make the move, as far as calls and shapes matter; "" if it can.
 [[nodiscard]] std::string why_no_call(const Driver&, const Program&, const Move&);
+/// Blocks of a launch: as the shape states, or one on each multiprocessor.
+[[nodiscard]] unsigned blocks_of(const Device&, const Shape&);
 /// The kernel that makes the move, or null.
 [[nodiscard]] CUfunction copy_code(Device&, const Move&);
 /// The move whose copies go by one call or one graph for the whole batch, if the loop is such a move; otherwise null.

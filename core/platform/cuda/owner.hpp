@@ -5,9 +5,9 @@
 #include <optional>
 #include <string>
 
-#include "platform/cuda/driver.hpp"
+#include "gpu/driver.hpp"
+#include "host/second_process.hpp"
 #include "platform/cuda/owner_messages.hpp"
-#include "platform/host/second_process.hpp"
 #include "program/program.hpp"
 
 namespace linkscope {

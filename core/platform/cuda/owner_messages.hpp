@@ -3,7 +3,7 @@
 #include <cuda.h>
 
 #include "base/units.hpp"
-#include "platform/host/words.hpp"
+#include "host/words.hpp"
 
 namespace linkscope {
 

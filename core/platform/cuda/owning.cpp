@@ -7,14 +7,16 @@
 #include <map>
 
 #include "base/error.hpp"
-#include "platform/cuda/device.hpp"
+#include "gpu/device.hpp"
+#include "gpu/ipc.hpp"
+#include "gpu/memory.hpp"
+#include "gpu/vmm.hpp"
+#include "host/shared_pages.hpp"
+#include "host/topology.hpp"
+#include "platform/cuda/device_code.hpp"
 #include "platform/cuda/flags.hpp"
-#include "platform/cuda/ipc.hpp"
 #include "platform/cuda/owner.hpp"
 #include "platform/cuda/owner_messages.hpp"
-#include "platform/cuda/vmm.hpp"
-#include "platform/host/shared_pages.hpp"
-#include "platform/host/topology.hpp"
 
 namespace linkscope {
 namespace {
@@ -49,12 +51,12 @@ class Owning {
     MemKind kind = MemKind::ipc;
     Device* device = nullptr;  // the GPU that has or opened it
     u64 bytes = 0;
-    CUdeviceptr address = 0;                  // ipc
-    std::unique_ptr<IpcOpened> opened{};      // ipc, memory of the other process
-    CUmemGenericAllocationHandle handle = 0;  // posix_fd
-    std::unique_ptr<Mapping> mapping{};       // posix_fd, after it was looked at or its words were set
-    Descriptor descriptor{};                  // posix_fd, the last descriptor that was sent
-    SharedPages pages{};                      // shm
+    DeviceMemory memory{};                // ipc
+    std::unique_ptr<IpcOpened> opened{};  // ipc, memory of the other process
+    PhysicalMemory physical{};            // posix_fd
+    std::unique_ptr<Mapping> mapping{};   // posix_fd, after it was looked at or its words were set
+    Descriptor descriptor{};              // posix_fd, the last descriptor that was sent
+    SharedPages pages{};                  // shm
   };
 
   Piece& piece(u64 number) {
@@ -73,7 +75,7 @@ class Owning {
     const auto found = gpus_.find(name);
     if (found == gpus_.end()) throw Error{ErrorKind::usage, "there is no GPU '" + name + "'"};
     auto& device = devices_[name];
-    if (!device) device = std::make_unique<Device>(*driver_, found->second);
+    if (!device) device = std::make_unique<Device>(*driver_, found->second, embedded_code());
     device->use();
     return *device;
   }
@@ -102,12 +104,12 @@ class Owning {
         throw Error{ErrorKind::memory, bytes_text(request.bytes) + " are more than the GPU has"};
       if (made.kind == MemKind::ipc) {
         made.bytes = whole_blocks(made.bytes);
-        timed(answer, [&] { LINKSCOPE_CU(*driver_, cuMemAlloc, &made.address, made.bytes); });
+        timed(answer, [&] { made.memory = {*driver_, made.bytes}; });
       } else {
         const auto prop = exportable_on(made.device->facts().handle);
         timed(answer, [&] {
           made.bytes = whole_granules(*driver_, prop, made.bytes);
-          LINKSCOPE_CU(*driver_, cuMemCreate, &made.handle, made.bytes, &prop, 0);
+          made.physical = {*driver_, prop, made.bytes};
         });
       }
     }
@@ -129,7 +131,7 @@ class Owning {
     made.device = &device(request);
     timed(answer, [&] {
       if (made.kind == MemKind::ipc) made.opened = std::make_unique<IpcOpened>(*driver_, *made.device, request.handle);
-      else made.handle = import_descriptor(*driver_, came);
+      else made.physical = {*driver_, came};
     });
     (void)keep(std::move(made), answer);
     return -1;
@@ -140,16 +142,13 @@ class Owning {
     if (piece.opened) throw Error{ErrorKind::usage, "it is the other process's to share"};
     piece.device->use();
     if (piece.kind == MemKind::ipc) {
-      timed(answer, [&] { LINKSCOPE_CU(*driver_, cuIpcGetMemHandle, &answer.handle, piece.address); });
+      timed(answer, [&] { answer.handle = ipc_handle(*driver_, piece.memory.address()); });
       return -1;
     }
-    int number = -1;
-    timed(answer, [&] {
-      LINKSCOPE_CU(*driver_, cuMemExportToShareableHandle, &number, piece.handle,
-                   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-    });
-    piece.descriptor = Descriptor{number};
-    return number;
+    Descriptor exported;
+    timed(answer, [&] { exported = piece.physical.exported(); });
+    piece.descriptor = std::move(exported);
+    return piece.descriptor.get();
   }
 
   static int touch(Piece& piece, OwnerAnswer& answer) {
@@ -195,7 +194,7 @@ class Owning {
     by.use();
     (void)flag_code(by);
     const auto& stream = by.stream(0);
-    const CUdeviceptr gave_up = by.result(0), to = address(set) + words.set_offset,
+    const CUdeviceptr gave_up = by.result(first_actor_result), to = address(set) + words.set_offset,
                       from = address(wait) + words.wait_offset;
     LINKSCOPE_CU(*driver_, cuMemsetD8Async, gave_up, 0, sizeof answer.word, stream.get());
     stream.synchronize();
@@ -210,9 +209,9 @@ class Owning {
   /// The address of GPU memory for the GPU that has or opened it.
   CUdeviceptr address(Piece& piece) {
     if (piece.opened) return piece.opened->address();
-    if (piece.kind == MemKind::ipc) return piece.address;
+    if (piece.kind == MemKind::ipc) return piece.memory.address();
     if (!piece.mapping)
-      piece.mapping = std::make_unique<Mapping>(*driver_, piece.handle, piece.bytes, piece.device->facts().handle);
+      piece.mapping = std::make_unique<Mapping>(*driver_, piece.physical, piece.bytes, piece.device->facts().handle);
     return piece.mapping->address();
   }
 
@@ -234,8 +233,8 @@ class Owning {
     if (gone.mapping) gone.mapping->unmap();
     timed(answer, [&] {
       if (gone.opened) gone.opened->close();
-      if (gone.address) LINKSCOPE_CU(*driver_, cuMemFree, gone.address);
-      if (gone.handle) LINKSCOPE_CU(*driver_, cuMemRelease, gone.handle);
+      gone.memory.free();
+      gone.physical.release();
       gone.pages = SharedPages{};
     });
     pieces_.erase(request.piece);

@@ -8,17 +8,17 @@
 #include <thread>
 
 #include "base/error.hpp"
+#include "gpu/device_work.hpp"
+#include "host/dirty.hpp"
+#include "host/flush.hpp"
+#include "host/parallel.hpp"
+#include "host/topology.hpp"
 #include "platform/cuda/caller.hpp"
-#include "platform/cuda/device_work.hpp"
+#include "platform/cuda/contents.hpp"
 #include "platform/cuda/flags.hpp"
 #include "platform/cuda/managed.hpp"
 #include "platform/cuda/moves.hpp"
 #include "platform/cuda/steps.hpp"
-#include "platform/host/contents.hpp"
-#include "platform/host/dirty.hpp"
-#include "platform/host/flush.hpp"
-#include "platform/host/parallel.hpp"
-#include "platform/host/topology.hpp"
 
 namespace linkscope {
 namespace {
@@ -33,14 +33,11 @@ bool on_host(const Buffer& buffer) { return buffer.host() != nullptr; }
 
 Gate::Gate(const Driver& driver, Device& device) : driver_{driver} {
   device.use();
-  void* page = nullptr;
-  LINKSCOPE_CU(driver_, cuMemHostAlloc, &page, 4096, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
-  words_ = static_cast<volatile unsigned*>(page);
-  LINKSCOPE_CU(driver_, cuMemHostGetDevicePointer, &address_, page, 0);
+  page_ = {driver_, 4096, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP};
+  words_ = reinterpret_cast<volatile unsigned*>(page_.data());
+  address_ = mapped_address(driver_, page_.data());
   open();
 }
-
-Gate::~Gate() { driver_.cuMemFreeHost(const_cast<unsigned*>(words_)); }
 
 // Word 0 is the gate; word 64 (another cache line) reports that a kernel gave up waiting.
 void Gate::close() const {

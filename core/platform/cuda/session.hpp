@@ -9,9 +9,12 @@
 #include <thread>
 #include <vector>
 
+#include "gpu/device.hpp"
+#include "gpu/graph.hpp"
+#include "gpu/memory.hpp"
+#include "gpu/stream.hpp"
+#include "host/crew.hpp"
 #include "platform/cuda/buffers.hpp"
-#include "platform/cuda/device.hpp"
-#include "platform/host/crew.hpp"
 #include "program/platform.hpp"
 
 namespace linkscope {
@@ -20,9 +23,6 @@ namespace linkscope {
 class Gate {
  public:
   Gate(const Driver&, Device&);
-  ~Gate();
-  Gate(const Gate&) = delete;
-  Gate& operator=(const Gate&) = delete;
 
   void close() const;
   /// Queues what waits for open() on a stream: a kernel that gives up after the time-out, or a wait of the stream.
@@ -34,6 +34,7 @@ class Gate {
 
  private:
   const Driver& driver_;
+  PinnedMemory page_;
   volatile unsigned* words_ = nullptr;
   CUdeviceptr address_ = 0;
 };
@@ -52,27 +53,6 @@ class GateKeeper {
   std::mutex guard_;
   std::condition_variable_any ended_;
   std::jthread clock_;
-};
-
-/// Owns a graph of copies, each after the one before.
-class CopyGraph {
- public:
-  explicit CopyGraph(const Driver&);
-  ~CopyGraph();
-  CopyGraph(const CopyGraph&) = delete;
-  CopyGraph& operator=(const CopyGraph&) = delete;
-
-  /// Sets what later launches do: the original copies, or as many others in their place.
-  void set(const std::vector<CUDA_MEMCPY3D>&, CUcontext);
-  /// Uploads it to the GPU, so that no launch has to. Queues on the stream.
-  void upload(CUstream) const;
-  void launch(CUstream) const;
-
- private:
-  const Driver& driver_;
-  CUgraph graph_ = nullptr;
-  std::vector<CUgraphNode> nodes_;
-  CUgraphExec ready_ = nullptr;
 };
 
 /// The copies of one call.

@@ -6,13 +6,13 @@
 #include <numeric>
 
 #include "base/error.hpp"
+#include "gpu/device_work.hpp"
 #include "platform/cuda/caller.hpp"
 #include "platform/cuda/calls.hpp"
-#include "platform/cuda/device_work.hpp"
+#include "platform/cuda/contents.hpp"
 #include "platform/cuda/flags.hpp"
 #include "platform/cuda/managed.hpp"
 #include "platform/cuda/moves.hpp"
-#include "platform/host/contents.hpp"
 #include "program/chain.hpp"
 
 namespace linkscope {
@@ -64,7 +64,7 @@ void queue_kernel(const CudaSession& session, ActorState& state, const Kernel& k
   const auto launch = [&](const Shape& shape, auto... arguments) {
     void* pointers[] = {&arguments...};
     const unsigned shared_bytes = kernel.sm ? state.device->all_shared_bytes() : 0;
-    state.device->launch(code_of(*state.device, kernel), state.device->blocks_of(shape), shape.threads,
+    state.device->launch(code_of(*state.device, kernel), blocks_of(*state.device, shape), shape.threads,
                          state.stream->get(), pointers, shared_bytes);
   };
   if (kernel.name == "exchange") {
@@ -147,6 +147,14 @@ namespace {
 
 bool follows_chain(const Kernel& kernel) { return kernel.name == "chase" || kernel.name == "touch_chain"; }
 
+CUdeviceptr actor_result(const CudaSession& session, const ActorState& state) {
+  constexpr std::size_t most_actors = Device::most_results - first_actor_result;
+  const auto actor = static_cast<std::size_t>(&state - session.actors.data());
+  if (actor >= most_actors)
+    throw Error{ErrorKind::usage, "a program of more than " + std::to_string(most_actors) + " actors"};
+  return state.device->result(first_actor_result + actor);
+}
+
 bool leaves_result(const Kernel& kernel) {
   return kernel.name == "read" || follows_chain(kernel) ||
          (kernel.name == "touch" && kernel.traffic.front().dir == Access::Dir::read);
@@ -159,7 +167,7 @@ void start_results(const CudaSession& session, ActorState& state) {
     const auto* kernel = std::get_if<Kernel>(&step);
     const bool waits = std::holds_alternative<Wait>(step);
     if (!state.device || !(waits || (kernel && leaves_result(*kernel)))) continue;
-    if (!state.result) state.result = state.device->result(static_cast<std::size_t>(&state - session.actors.data()));
+    if (!state.result) state.result = actor_result(session, state);
     const Span span = touches(step).front().span;
     const u64 start = !waits && follows_chain(*kernel) ? session.buffers[span.region]->address() + span.offset : 0;
     const std::array<u64, 2> words{start, 0};
@@ -180,7 +188,7 @@ void check_turns(const CudaSession& session) {
     LINKSCOPE_CU(session.driver, cuMemcpyDtoH, &taken, turns_of(state), sizeof taken);
     if (taken == state.turns) continue;
     const auto place = to_string(state.actor->place);
-    throw Error{ErrorKind::failed, "none of " + std::to_string(state.device->blocks_of(kernel->shape)) +
+    throw Error{ErrorKind::failed, "none of " + std::to_string(blocks_of(*state.device, kernel->shape)) +
                                        " blocks came to SM " + std::to_string(*kernel->sm) + " of " + place +
                                        ", so that nobody followed the chain there: something else may hold that SM, or "
                                        "this process may not use it"};
@@ -274,7 +282,7 @@ void check_read(const CudaSession& session, const ActorState& state, const Kerne
   const Span& span = access.span;
   auto& device = *state.device;
   device.use();
-  CUdeviceptr sum = device.scratch();
+  CUdeviceptr sum = device.result(comparison_result);
   const auto& stream = device.stream(0);
   LINKSCOPE_CU(session.driver, cuMemsetD8Async, sum, 0, sizeof(u64), stream.get());
   for (u64 slice = 0; slice < std::min<u64>(span.slices, state.iteration); ++slice) {
@@ -304,7 +312,7 @@ void check_added(const CudaSession& session, const ActorState& state, const Kern
   const Span& span = kernel.traffic.front().span;
   auto& device = *state.device;
   device.use();
-  CUdeviceptr sum = device.scratch();
+  CUdeviceptr sum = device.result(comparison_result);
   const auto& stream = device.stream(0);
   LINKSCOPE_CU(session.driver, cuMemsetD8Async, sum, 0, sizeof(u64), stream.get());
   CUdeviceptr start = session.address(span.region, device);

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "host/dirty.hpp"
+#include "host/topology.hpp"
 #include "platform/cuda/allocation.hpp"
 #include "platform/cuda/caller.hpp"
 #include "platform/cuda/calls.hpp"
@@ -10,8 +12,6 @@
 #include "platform/cuda/managed.hpp"
 #include "platform/cuda/moves.hpp"
 #include "platform/cuda/steps.hpp"
-#include "platform/host/dirty.hpp"
-#include "platform/host/topology.hpp"
 #include "program/allocation.hpp"
 #include "program/managed.hpp"
 

@@ -2,7 +2,7 @@
 reason.
 
 Sizes are bytes, rates GB/s (1e9) in one direction, clocks MHz. NUMA nodes are numbered from 0 without gaps over the
-nodes that have memory, as in the worker (core/platform/host/topology.hpp); GPUs in PCI bus order.
+nodes that have memory, as in the worker (core/host/topology.hpp); GPUs in PCI bus order.
 """
 
 from typing import Any

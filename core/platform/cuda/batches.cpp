@@ -1,0 +1,35 @@
+#include "platform/cuda/batches.hpp"
+
+#include <algorithm>
+#include <functional>
+
+#include "program/chain.hpp"
+
+namespace linkscope {
+
+u32 whole_footprint(const Actor& actor) {
+  u64 most = 1;
+  for (const auto& step : actor.loop) {
+    const auto* kernel = std::get_if<Kernel>(&step);
+    for (const auto& touch : touches(step))
+      most = std::max<u64>(
+          most, kernel && kernel->name == "chase" ? touch.span.bytes / linkscope_chain_line : touch.span.slices);
+  }
+  return static_cast<u32>(most);
+}
+
+std::vector<u32> at_most_footprint(const Program& program, std::vector<u32> batch) {
+  for (std::size_t a = 0; a < batch.size(); ++a) batch[a] = std::min(batch[a], whole_footprint(program.actors[a]));
+  return batch;
+}
+
+bool within(const std::vector<u32>& small, const std::vector<u32>& large) {
+  return std::equal(small.begin(), small.end(), large.begin(), large.end(), std::less_equal<>{});
+}
+
+std::vector<u32> halved(std::vector<u32> batch) {
+  for (u32& count : batch) count = (count + 1) / 2;
+  return batch;
+}
+
+}  // namespace linkscope
