@@ -172,7 +172,10 @@ def _no_fault(asked: Check, first: Run, compared: Comparison | None, notes: list
         text = "links at full width, rates near their peaks, paths of a class alike"
         return Verdict("pass", f"{count_text(measured, 'point')} against {name}: {text}", notes)
     judged = sum(pair.judged for pair in compared.pairs)
-    if not judged or judged * _ENOUGH < len(compared.pairs):
+    if not judged:
+        text = "no point of the reference can be judged; physics and the bundled summary show no fault"
+        return Verdict("inconclusive", text, notes, compared=compared)
+    if judged * _ENOUGH < len(compared.pairs):
         text = (
             f"only {judged} of {count_text(len(compared.pairs), 'point')} can be judged, because the rounds scatter as "
             "under another load; physics and the bundled summary show no fault"
