@@ -10,9 +10,6 @@
 namespace linkscope {
 namespace {
 
-constexpr std::array mem_kind_names{
-    "pageable", "pinned", "registered",          "wc",  "mapped",   "managed", "device", "vmm", "pool", "hugepage",
-    "file",     "system", "registered_hugepage", "ipc", "posix_fd", "shm"};
 constexpr std::array engine_names{"ce", "sm", "tma", "batch", "graph", "cpu", "prefetch", "fault", "file"};
 constexpr std::array actor_names{"stream", "cpu_thread"};
 constexpr std::array clock_names{"event", "host", "kernel"};
@@ -33,16 +30,6 @@ std::string span_text(const Span& span) {
   if (span.rows.in_plane) out << ", " << span.rows.in_plane << " a plane by " << span.rows.plane_pitch;
   if (span.slices > 1) out << " x" << span.slices << " by " << span.stride;
   return out.str();
-}
-
-template <class Enum, class Names>
-Enum parse(std::string_view text, const Names& names, const char* what) {
-  std::string known;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    if (text == names[i]) return static_cast<Enum>(i);
-    known += std::string{i ? ", " : ""} + names[i];
-  }
-  throw Error{ErrorKind::usage, "'" + std::string{text} + "' is not " + what + "; there are " + known};
 }
 
 std::string shape_text(const Shape& shape) {
@@ -261,8 +248,6 @@ std::vector<Range> ranges_of(const Prefetch& prefetch) {
   return ranges;
 }
 
-bool pages_move(MemKind kind) { return kind == MemKind::managed || kind == MemKind::system; }
-
 std::vector<Touch> touches(const Step& step) {
   std::vector<Touch> all;
   std::visit(Overloaded{
@@ -310,18 +295,19 @@ const Span& origin(const Actor& actor, const Move& move) {
   return *from;
 }
 
-bool is_pageable(MemKind kind) { return kind == MemKind::pageable || kind == MemKind::hugepage; }
-
-bool is_shared(MemKind kind) { return kind == MemKind::ipc || kind == MemKind::posix_fd || kind == MemKind::shm; }
-
-const char* to_string(MemKind kind) { return mem_kind_names[static_cast<std::size_t>(kind)]; }
 const char* to_string(Engine engine) { return engine_names[static_cast<std::size_t>(engine)]; }
 const char* to_string(ActorKind kind) { return actor_names[static_cast<std::size_t>(kind)]; }
 const char* to_string(Clock clock) { return clock_names[static_cast<std::size_t>(clock)]; }
 const char* to_string(HeldBy held_by) { return held_by_names[static_cast<std::size_t>(held_by)]; }
 
-MemKind parse_mem_kind(std::string_view text) { return parse<MemKind>(text, mem_kind_names, "a memory kind"); }
-Engine parse_engine(std::string_view text) { return parse<Engine>(text, engine_names, "an engine"); }
+Engine parse_engine(std::string_view text) {
+  std::string known;
+  for (std::size_t i = 0; i < engine_names.size(); ++i) {
+    if (text == engine_names[i]) return static_cast<Engine>(i);
+    known += std::string{i ? ", " : ""} + engine_names[i];
+  }
+  throw Error{ErrorKind::usage, "'" + std::string{text} + "' is not an engine; there are " + known};
+}
 
 std::string to_text(const Program& program) {
   std::ostringstream out;

@@ -262,7 +262,7 @@ void CudaPlatformImpl::make_buffers(CudaSession& session) {
         buffers_.get(region, count[{region.at, region.kind, region.page_bytes, region.transparent, region.content}]++,
                      device_for(session.program, r));
     session.buffers.push_back(&buffer);
-    if (session.program.peer)
+    if (session.program.peer && traits_of(region.kind).granted_to_peers)
       for (const u32 index : gpus_of(session.program)) buffer.memory().grant(device(index));
     if (!buffer.host()) continue;
     if (const auto size = buffer.memory().page_size(); !size.empty())
