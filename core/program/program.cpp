@@ -86,7 +86,7 @@ std::string step_text(const Step& step) {
             if (m.by) out << " on " << to_string(*m.by);
           },
           [&](const Kernel& k) {
-            out << "kernel " << k.name << shape_text(k.shape);
+            out << "kernel " << to_string(k.id) << shape_text(k.shape);
             if (k.sm) out << " on SM " << *k.sm;
             if (k.scope == Scope::system) out << " system";
             if (k.dependent_steps) out << " dependent " << k.dependent_steps;
@@ -171,9 +171,11 @@ void check_step(const Program& program, const Step& step, const std::string& whe
                      wrong(where, "a move between planes of unequal height");
                  },
                  [&](const Kernel& k) {
+                   if (const auto why = why_no_traffic(k); !why.empty()) wrong(where, why);
                    for (const auto& a : k.traffic) check_access(program, a, where);
                    if (!k.sm) return;
-                   if (k.name != "chase" || k.dependent_steps == 0) wrong(where, "only a chase is on one SM");
+                   if (!traits_of(k.id).on_chosen_sm || k.dependent_steps == 0)
+                     wrong(where, "only a chase is on one SM");
                    if (k.shape.blocks != 0) wrong(where, "a kernel that is bound to an SM has one block on each");
                  },
                  [&](const Set& s) { check_word(program, s.word, where); },
@@ -237,6 +239,14 @@ u64 moved_bytes(const Access& access) {
   if (access.stride < sector_bytes) return access.span.bytes;
   const u64 width = access.width, unit = access.unit;
   return access_count(access) * ((width + unit - 1) / unit * unit);
+}
+
+std::string why_no_traffic(const Kernel& kernel) {
+  const auto& row = traits_of(kernel.id);
+  if (kernel.traffic.size() == row.accesses) return "";
+  const auto named = std::string{"the kernel '"} + row.name + "' states ";
+  if (kernel.traffic.empty()) return named + "no traffic: list the spans that it reads and writes";
+  return named + std::to_string(kernel.traffic.size()) + " accesses, and it has " + std::to_string(row.accesses);
 }
 
 std::vector<Range> ranges_of(const Prefetch& prefetch) {

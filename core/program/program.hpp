@@ -8,6 +8,7 @@
 
 #include "base/place.hpp"
 #include "base/units.hpp"
+#include "program/kernels.hpp"
 #include "program/memory_kinds.hpp"
 
 namespace linkscope {
@@ -143,19 +144,20 @@ enum class Scope : u8 { gpu, system };
 [[nodiscard]] u64 asked_bytes(const Access&);
 [[nodiscard]] u64 moved_bytes(const Access&);
 
-/// Device or CPU code by name ("read", "write", "exchange", "chase", "touch", "touch_chain", "add", "add_chain"), with its
-/// launch shape (for CPU threads: their number) and the traffic that it causes. "touch" accesses the first byte of each
-/// page that moves; CPU threads with a linear pattern access every word. With `dependent_steps`, each access needs the
-/// result of the one before, and a whole batch is one launch whose iterations are these steps. With `sm`, one block starts
-/// on every SM, and only the block on SM number `sm` takes the steps.
+/// Device or CPU code with its launch shape (for CPU threads: their number) and the traffic that it causes. With
+/// `dependent_steps`, each access needs the result of the one before, and a whole batch is one launch whose iterations are
+/// these steps. With `sm`, one block starts on every SM, and only the block on SM number `sm` takes the steps.
 struct Kernel {
-  std::string name;
+  KernelId id = KernelId::read;
   Shape shape{1, 32};
   u32 dependent_steps = 0;
   std::vector<Access> traffic;
   Scope scope = Scope::gpu;  // for atomic operations
   std::optional<u32> sm{};   // for a pointer chase; none: any SM
 };
+
+/// Why a kernel's traffic is not that of its row in the table of kernels; "" if it is.
+[[nodiscard]] std::string why_no_traffic(const Kernel&);
 
 /// Writes a word of 8 bytes with release semantics; iteration i writes value + i * step. A stream's loop of sets and waits
 /// is one launch of one thread.

@@ -332,7 +332,7 @@ u32 whole_footprint(const Actor& actor) {
     const auto* kernel = std::get_if<Kernel>(&step);
     for (const auto& touch : touches(step))
       most = std::max<u64>(
-          most, kernel && kernel->name == "chase" ? touch.span.bytes / linkscope_chain_line : touch.span.slices);
+          most, kernel && kernel->id == KernelId::chase ? touch.span.bytes / linkscope_chain_line : touch.span.slices);
   }
   return static_cast<u32>(most);
 }

@@ -24,7 +24,7 @@ bool writes(const Kernel& kernel) { return kernel.traffic.front().dir == Access:
 
 /// Whether all words of the pages are accessed, and not only the first byte of each.
 bool every_word(const Kernel& kernel) {
-  return kernel.name == "touch" && kernel.traffic.front().pattern == Access::Pattern::linear;
+  return kernel.id == KernelId::touch && kernel.traffic.front().pattern == Access::Pattern::linear;
 }
 
 bool is_managed(const Program& program, const Step& step) {
@@ -44,7 +44,7 @@ CUmemLocation location_of(const CudaSession& session, const Place& place) {
 
 // --- what it can run ----------------------------------------------------------------------------------------------
 
-bool touches_pages(const Kernel& kernel) { return kernel.name == "touch" || kernel.name == "touch_chain"; }
+bool touches_pages(const Kernel& kernel) { return kernel.id == KernelId::touch || kernel.id == KernelId::touch_chain; }
 
 std::string why_no_moving_pages(const Driver& driver, const std::vector<DeviceFacts>& gpus, const Region& region) {
   for (const char* symbol : {"cuMemAllocManaged", "cuMemPrefetchAsync", "cuMemGetInfo"})
@@ -76,7 +76,7 @@ std::string why_no_managed_step(const Driver& driver, const Program& program, co
   if (!is_managed(program, step))
     return kernel && touches_pages(*kernel) ? "only managed memory is touched page by page here" : "";
   const bool on_gpu = actor.kind == ActorKind::stream;
-  const bool all_bytes = kernel && on_gpu && (kernel->name == "read" || kernel->name == "write");
+  const bool all_bytes = kernel && on_gpu && (kernel->id == KernelId::read || kernel->id == KernelId::write);
   if (kernel && on_gpu && every_word(*kernel))
     return "a GPU reads or writes all words of managed memory, and touches pages in their first byte";
   return kernel && (touches_pages(*kernel) || all_bytes)
@@ -121,7 +121,7 @@ void prepare_managed(CudaSession& session) {
       if (!state.stream && threads > 1) state.crew = std::make_unique<Crew>(state.node, threads);
       const Span& span = kernel->traffic.front().span;
       std::byte* start = host_view(*session.buffers[span.region]);
-      if (kernel->name == "touch_chain")
+      if (kernel->id == KernelId::touch_chain)
         for (u64 i = 0; i < span.slices; ++i)
           *reinterpret_cast<std::byte**>(start + span.offset_at(i)) = start + span.offset_at(i + 1);
     }
@@ -188,7 +188,7 @@ void bring_home(CudaSession& session) {
 // --- steps --------------------------------------------------------------------------------------------------------
 
 CUfunction touch_code(Device& device, const Kernel& kernel) {
-  if (kernel.name == "touch_chain") return device.function("access", "linkscope_chase");
+  if (kernel.id == KernelId::touch_chain) return device.function("access", "linkscope_chase");
   return device.function("managed", writes(kernel) ? "linkscope_touch_write" : "linkscope_touch_read");
 }
 
@@ -258,7 +258,7 @@ void touch(const CudaSession& session, ActorState& state, const Kernel& kernel, 
   const Buffer& buffer = *session.buffers[span.region];
   const u64 offset = span.offset_at(state.iteration);
   if (!state.stream) {
-    if (kernel.name == "touch")
+    if (kernel.id == KernelId::touch)
       return touch_on_cpu(state, host_view(buffer) + offset, span.bytes, writes(kernel), every_word(kernel));
     const auto* at = state.position ? static_cast<const std::byte*>(state.position) : host_view(buffer) + offset;
     for (u64 i = 0; i < steps; ++i) at = *reinterpret_cast<const std::byte* const volatile*>(at);
@@ -270,7 +270,7 @@ void touch(const CudaSession& session, ActorState& state, const Kernel& kernel, 
     state.device->launch(touch_code(*state.device, kernel), kernel.shape.blocks, kernel.shape.threads,
                          state.stream->get(), pointers);
   };
-  if (kernel.name == "touch_chain") launch(state.result, steps);
+  if (kernel.id == KernelId::touch_chain) launch(state.result, steps);
   else if (writes(kernel)) launch(buffer.address() + offset, span.bytes, page_bytes());
   else launch(buffer.address() + offset, span.bytes, page_bytes(), state.result);
 }
@@ -363,7 +363,7 @@ void check_managed(const CudaSession& session, const ActorState& state, const St
   }
   const auto& kernel = std::get<Kernel>(step);
   const Span& span = kernel.traffic.front().span;
-  if (kernel.name == "touch_chain") return check_chain(session, state, span, verdict);
+  if (kernel.id == KernelId::touch_chain) return check_chain(session, state, span, verdict);
   const u64 sum = (every_word(kernel) ? check_words : check_pages)(session, span, writes(kernel), verdict);
   if (!writes(kernel) && result_of(session, state) != sum * state.iteration)
     add_wrong(verdict, span.bytes, session, span, span.offset, " or later, by the sum of all bytes read");

@@ -23,7 +23,7 @@ constexpr u64 written_seed = 0x7772697474656E21ull;
 
 /// Whether its accesses differ from the usual ones of 16 neighbouring bytes.
 bool by_lines(const Kernel& kernel) {
-  return (kernel.name == "read" || kernel.name == "write") && kernel.traffic.front().stride > 0;
+  return (kernel.id == KernelId::read || kernel.id == KernelId::write) && kernel.traffic.front().stride > 0;
 }
 
 CUfunction code_of(Device& device, const Step& step) {
@@ -32,12 +32,9 @@ CUfunction code_of(Device& device, const Step& step) {
   if (const auto* move = std::get_if<Move>(&step)) return copy_code(device, *move);
   const auto& kernel = std::get<Kernel>(step);
   if (touches_pages(kernel)) return touch_code(device, kernel);
-  const auto& name = kernel.name;
   const char* form = by_lines(kernel) ? "_lines" : kernel.sm ? "_on" : "";
-  return device.function(name == "exchange"  ? "copy"
-                         : is_atomic(kernel) ? "atomics"
-                                             : "access",
-                         "linkscope_" + name + form);
+  const auto& traits = traits_of(kernel.id);
+  return device.function(traits.module, std::string{"linkscope_"} + traits.name + form);
 }
 
 const std::byte* chase_on_cpu(const std::byte* at, u64 steps) {
@@ -67,7 +64,7 @@ void queue_kernel(const CudaSession& session, ActorState& state, const Kernel& k
     state.device->launch(code_of(*state.device, kernel), state.device->blocks_of(shape), shape.threads,
                          state.stream->get(), pointers, shared_bytes);
   };
-  if (kernel.name == "exchange") {
+  if (kernel.id == KernelId::exchange) {
     const auto at = [&](std::size_t side) {
       const Span& of = kernel.traffic[side].span;
       return session.address(of.region, *state.device) + of.offset_at(state.iteration);
@@ -77,25 +74,28 @@ void queue_kernel(const CudaSession& session, ActorState& state, const Kernel& k
     const Access& access = kernel.traffic.front();
     const u64 count = access_count(access);
     const u32 random = access.pattern == Access::Pattern::random;
-    if (kernel.name == "read") launch(kernel.shape, start, count, access.stride, access.width, random, state.result);
+    if (kernel.id == KernelId::read)
+      launch(kernel.shape, start, count, access.stride, access.width, random, state.result);
     else launch(kernel.shape, start, count, access.stride, access.width, random, written_seed, offset);
-  } else if (kernel.name == "read") launch(kernel.shape, start, span.bytes, state.result);
-  else if (kernel.name == "write") launch(kernel.shape, start, span.bytes, written_seed, offset / 8);
-  else if (kernel.name == "add")
+  } else if (kernel.id == KernelId::read) launch(kernel.shape, start, span.bytes, state.result);
+  else if (kernel.id == KernelId::write) launch(kernel.shape, start, span.bytes, written_seed, offset / 8);
+  else if (kernel.id == KernelId::add)
     launch(kernel.shape, start, span.bytes / sizeof(u64), adds_to_one(kernel) ? u64{0} : ~u64{0}, system_wide(kernel));
-  else if (kernel.name == "add_chain") launch(kernel.shape, start, steps, system_wide(kernel));
+  else if (kernel.id == KernelId::add_chain) launch(kernel.shape, start, steps, system_wide(kernel));
   else if (kernel.sm) launch(kernel.shape, state.result, steps, *kernel.sm, turns_of(state), state.turns++);
   else launch(kernel.shape, state.result, steps);
 }
 
 }  // namespace
 
-bool is_atomic(const Kernel& kernel) { return kernel.name == "add" || kernel.name == "add_chain"; }
+bool is_atomic(const Kernel& kernel) { return kernel.id == KernelId::add || kernel.id == KernelId::add_chain; }
 
 std::string why_no_step(const Kernel& kernel, ActorKind kind) {
-  const bool by_gpu = kernel.name == "read" || kernel.name == "write" || kernel.name == "exchange" || is_atomic(kernel);
-  const bool known = kernel.name == "chase" || touches_pages(kernel) || (kind == ActorKind::stream && by_gpu);
-  return known ? "" : std::string{"a "} + to_string(kind) + " cannot run the kernel '" + kernel.name + "' here";
+  const bool by_gpu = kernel.id == KernelId::read || kernel.id == KernelId::write || kernel.id == KernelId::exchange ||
+                      is_atomic(kernel);
+  const bool known = kernel.id == KernelId::chase || touches_pages(kernel) || (kind == ActorKind::stream && by_gpu);
+  return known ? ""
+               : std::string{"a "} + to_string(kind) + " cannot run the kernel '" + to_string(kernel.id) + "' here";
 }
 
 void load_code(const CudaSession& session) {
@@ -145,11 +145,11 @@ void act(CudaSession& session, ActorState& state, u32 count) {
 
 namespace {
 
-bool follows_chain(const Kernel& kernel) { return kernel.name == "chase" || kernel.name == "touch_chain"; }
+bool follows_chain(const Kernel& kernel) { return kernel.id == KernelId::chase || kernel.id == KernelId::touch_chain; }
 
 bool leaves_result(const Kernel& kernel) {
-  return kernel.name == "read" || follows_chain(kernel) ||
-         (kernel.name == "touch" && kernel.traffic.front().dir == Access::Dir::read);
+  return kernel.id == KernelId::read || follows_chain(kernel) ||
+         (kernel.id == KernelId::touch && kernel.traffic.front().dir == Access::Dir::read);
 }
 
 }  // namespace
@@ -381,18 +381,18 @@ Verdict verify(const CudaSession& session) {
       }
       const auto& kernel = std::get<Kernel>(step);
       const Span& span = kernel.traffic.front().span;
-      if (kernel.name == "exchange")
+      if (kernel.id == KernelId::exchange)
         for (const std::size_t side : {0, 2}) {
           const Span& from = kernel.traffic[side].span;
           written(from, kernel.traffic[side + 1].span, session.buffers[from.region]->seed(), state.iteration);
         }
       else if (is_atomic(kernel))
         check(state.device, [&](Verdict& into) { check_added(session, state, kernel, into); });
-      else if (kernel.name == "write" && !leaves_gaps(kernel)) written(span, span, written_seed, state.iteration);
-      else if (kernel.name == "write")
+      else if (kernel.id == KernelId::write && !leaves_gaps(kernel)) written(span, span, written_seed, state.iteration);
+      else if (kernel.id == KernelId::write)
         check(session.buffers[span.region]->device(),
               [&](Verdict& into) { check_lines(session, kernel.traffic.front(), state.iteration, into); });
-      else if (kernel.name == "read")
+      else if (kernel.id == KernelId::read)
         check(state.device, [&](Verdict& into) { check_read(session, state, kernel, into); });
       else check(state.device, [&](Verdict& into) { check_chase(session, state, span, into); });
     }

@@ -178,13 +178,15 @@ std::string Offer::why_no_actor(const Program& program, const Actor& actor) cons
   if (exchanges_flags(actor)) return why_no_flags(program, actor);
   if (makes_calls(actor)) return why_no_calls(program, actor);
   for (const auto& step : actor.loop) {
+    const auto* kernel = std::get_if<Kernel>(&step);
+    if (auto why = kernel ? why_no_traffic(*kernel) : ""; !why.empty()) return why;
     if (auto why = why_no_managed_step(driver_, program, actor, step); !why.empty()) return why;
     if (std::holds_alternative<Prefetch>(step)) continue;
     if (const auto* call = std::get_if<Call>(&step)) {
       if (auto why = why_no_phase(program, actor, *call); !why.empty()) return why;
       continue;
     }
-    if (const auto* kernel = std::get_if<Kernel>(&step)) {
+    if (kernel) {
       if (auto why = why_no_kernel(program, actor, *kernel); !why.empty()) return why;
       continue;
     }
