@@ -13,6 +13,7 @@
 #include "platform/cuda/managed.hpp"
 #include "platform/cuda/steps.hpp"
 #include "platform/cuda/supports.hpp"
+#include "platform/cuda/verification.hpp"
 #include "platform/host/flush.hpp"
 #include "platform/host/topology.hpp"
 #include "program/allocation.hpp"
@@ -321,8 +322,15 @@ void CudaPlatformImpl::make_actors(CudaSession& session) {
     }
     session.actors.push_back(std::move(state));
   }
+  choose_executors(session);
   for (auto& state : session.actors) start_results(session, state);
   prepare_managed(session);
+}
+
+/// Whether an iteration accesses one line of the span, and not a slice.
+bool chases(const Kernel& kernel) {
+  const auto& traits = traits_of(kernel.id);
+  return traits.follows_chain && !traits.touches_pages;
 }
 
 /// The number of iterations that access everything an actor accesses.
@@ -331,8 +339,8 @@ u32 whole_footprint(const Actor& actor) {
   for (const auto& step : actor.loop) {
     const auto* kernel = std::get_if<Kernel>(&step);
     for (const auto& touch : touches(step))
-      most = std::max<u64>(
-          most, kernel && kernel->id == KernelId::chase ? touch.span.bytes / linkscope_chain_line : touch.span.slices);
+      most =
+          std::max<u64>(most, kernel && chases(*kernel) ? touch.span.bytes / linkscope_chain_line : touch.span.slices);
   }
   return static_cast<u32>(most);
 }

@@ -11,6 +11,7 @@
 
 #include "platform/cuda/buffers.hpp"
 #include "platform/cuda/device.hpp"
+#include "platform/cuda/step_runner.hpp"
 #include "platform/host/crew.hpp"
 #include "program/platform.hpp"
 
@@ -91,7 +92,12 @@ class Caller;
 
 /// An actor with what it needs to run.
 struct ActorState {
+  /// Queues (streams) or does (CPU threads) a number of iterations.
+  using Loop = void (*)(CudaSession&, ActorState&, u32 count);
+
   const Actor* actor = nullptr;
+  std::vector<std::unique_ptr<StepRunner>> steps;  // of its loop
+  Loop loop = nullptr;
   Device* device = nullptr;  // streams only
   Stream* stream = nullptr;  // otherwise null: another process acts
   std::unique_ptr<Event> enter, exit;

@@ -236,7 +236,7 @@ std::string Offer::why_no_kernel(const Program& program, const Actor& actor, con
              ": it is not mapped for the host (a coherent link such as NVLink-C2C would)";
     if (actor.kind == ActorKind::stream && is_pageable(region.kind))
       return "a GPU's threads do not reach pageable memory by its CPU address here";
-    if (is_atomic(kernel) && region.at.kind == PlaceKind::gpu && region.at != actor.place &&
+    if (traits_of(kernel.id).atomic && region.at.kind == PlaceKind::gpu && region.at != actor.place &&
         !native_atomics(facts_, actor.place.index, region.at.index))
       return to_string(actor.place) + " has no atomic operations on the memory of " + to_string(region.at) +
              ": the link between them does not carry them";
