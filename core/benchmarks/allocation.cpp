@@ -70,7 +70,8 @@ std::vector<Benchmark> allocations() {
     std::vector<std::pair<MemKind, MemKind>> memories;
     for (const MemKind kind : kinds) memories.emplace_back(kind, src == numa && dst == gpu ? device : kind);
     constexpr bool sized = false;
-    auto phases = phases_of(kinds.front());
+    const auto known = phases_of(kinds.front());
+    std::vector<std::string_view> phases{known.begin(), known.end()};
     if (kinds.front() == pool) phases.insert(phases.begin() + 1, "grow");
     std::vector<Param> params{{"phase", phases, "the timed phase of an allocation; the phases before it run untimed"},
                               size_param()};

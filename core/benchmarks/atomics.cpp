@@ -12,7 +12,7 @@ Program build_rate(const Case& c) {
   const u64 stride = slice_stride(c.bytes);
   const u32 slices = slice_count(c.bytes, c.footprint_bytes, c.engine);
   const auto pattern = c.param("words", "each") == "each" ? Access::Pattern::linear : Access::Pattern::same;
-  Kernel kernel{"add",
+  Kernel kernel{KernelId::add,
                 kernel_shape(c),
                 0,
                 {{{0, 0, c.bytes, stride, slices}, Access::Dir::write, pattern, sizeof(u64)}},
@@ -22,7 +22,7 @@ Program build_rate(const Case& c) {
 
 Program build_latency(const Case& c) {
   constexpr u64 line = 256;
-  Kernel kernel{"add_chain",
+  Kernel kernel{KernelId::add_chain,
                 {1, 1},
                 1,
                 {{{0, 0, sizeof(u64), 0, 1}, Access::Dir::write, Access::Pattern::same, sizeof(u64)}},

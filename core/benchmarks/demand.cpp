@@ -13,11 +13,11 @@ void add_touch(Program& program, const Case& c, const Place& home, const Place& 
   const Shape shape =
       on_cpu ? Shape{1, threads == "all" ? all_cpus : static_cast<u32>(std::stoul(threads))} : Shape{256, 256};
   const Span span{0, 0, c.bytes, c.bytes, 1};
-  Kernel kernel{"touch", shape, 0, {{span, dir, Access::Pattern::strided, 1}}};
+  Kernel kernel{KernelId::touch, shape, 0, {{span, dir, Access::Pattern::strided, 1}}};
   // An access in place moves only 32 bytes per page for one byte, which leaves no basis for a comparison.
   const bool all = c.param("touch", "page") == "all" || c.param("advice", "none") != "none";
   if (all && on_cpu) kernel.traffic = {{span, dir, Access::Pattern::linear, sizeof(u64)}};
-  else if (all) kernel = {dir == Access::Dir::write ? "write" : "read", {0, 512}, 0, {{span, dir}}};
+  else if (all) kernel = {dir == Access::Dir::write ? KernelId::write : KernelId::read, {0, 512}, 0, {{span, dir}}};
   add_migration(program, c, home, by, by, Content::pattern, c.bytes, std::move(kernel), 1);
 }
 

@@ -40,8 +40,8 @@ void add_exchange(Program& program, const Case& c, const Place& host, const Plac
   Actor stream;
   stream.place = gpu;
   stream.cpu = host;
-  stream.loop.push_back(
-      Kernel{"exchange", shape_of(c), 0, {{span(0), read}, {span(1), write}, {span(2), read}, {span(3), write}}});
+  stream.loop.push_back(Kernel{
+      KernelId::exchange, shape_of(c), 0, {{span(0), read}, {span(1), write}, {span(2), read}, {span(3), write}}});
   program.actors.push_back(std::move(stream));
   program.flows.push_back({actor, host, gpu, c.src_memory, c.dst_memory, c.bytes});
   program.flows.push_back({actor, gpu, host, c.dst_memory, c.src_memory, c.bytes});

@@ -16,8 +16,10 @@ Program build(const Case& c) {
   const u64 apart = distance(c.param("step", "2MiB"));
   // The sampler's number of faults: at 2 MiB steps the largest managed region; for shorter steps several blocks.
   const u32 steps = apart == 2_MiB ? 512 : 4096;
-  Kernel kernel{
-      "touch_chain", {1, 1}, 1, {{{0, 0, sizeof(u64), apart, steps}, Access::Dir::read, Access::Pattern::chase, 8}}};
+  Kernel kernel{KernelId::touch_chain,
+                {1, 1},
+                1,
+                {{{0, 0, sizeof(u64), apart, steps}, Access::Dir::read, Access::Pattern::chase, 8}}};
   Program program = managed_program(c);
   add_migration(program, c, c.src, c.dst, c.dst, Content::chain, apart * steps, std::move(kernel), steps);
   return program;

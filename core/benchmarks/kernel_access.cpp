@@ -36,7 +36,7 @@ Program unidirectional(const Case& c, Access::Dir dir) {
   Access access = access_of(c, dir);
   // docs/notes/counters.md has the counts.
   if (!reads && c.dst.kind == PlaceKind::gpu && c.src != c.dst) access.unit = peer_write_bytes;
-  Kernel kernel{reads ? "read" : "write", kernel_shape(c), 0, {access}};
+  Kernel kernel{reads ? KernelId::read : KernelId::write, kernel_shape(c), 0, {access}};
   const u64 bytes = access.span.stride * access.span.slices;
   Program program = reads ? one_sided(c, c.src, c.src_memory, c.dst, Content::pattern, bytes, std::move(kernel))
                           : one_sided(c, c.dst, c.dst_memory, c.src, Content::poison, bytes, std::move(kernel));

@@ -10,7 +10,7 @@ namespace {
 
 Program build(const Case& c) {
   const u64 bytes = c.param("range", "2MiB") == "2MiB" ? u64{2} << 20 : u64{64} << 20;
-  Kernel kernel{"chase", {1, 1}, 1, {{{0, 0, bytes, bytes, 1}, Access::Dir::read, Access::Pattern::chase, 8}}};
+  Kernel kernel{KernelId::chase, {1, 1}, 1, {{{0, 0, bytes, bytes, 1}, Access::Dir::read, Access::Pattern::chase, 8}}};
   if (const auto sm = c.param("sm", "any"); sm != "any") {
     kernel.shape.blocks = 0;
     kernel.sm = static_cast<u32>(std::stoul(sm));

@@ -6,35 +6,7 @@
 
 namespace linkscope {
 
-std::vector<std::string_view> phases_of(MemKind kind) {
-  switch (kind) {
-    case MemKind::pageable:
-    case MemKind::hugepage:
-    case MemKind::device:
-    case MemKind::pool:
-      return {"allocate", "touch", "free"};
-    case MemKind::pinned:
-    case MemKind::wc:
-    case MemKind::mapped:
-      return {"allocate", "map", "touch", "free"};
-    case MemKind::registered:
-    case MemKind::registered_hugepage:
-      return {"allocate", "touch", "register", "map", "unregister", "free"};
-    case MemKind::vmm:
-      return {"allocate", "map", "touch", "unmap", "free"};
-    case MemKind::ipc:
-      return {"allocate", "export", "open", "touch", "close", "free"};
-    case MemKind::posix_fd:
-      return {"allocate", "export", "import", "map", "touch", "unmap", "free"};
-    case MemKind::shm:
-      return {"allocate", "touch", "open", "register", "map", "unregister", "close", "free"};
-    case MemKind::managed:
-    case MemKind::system:
-    case MemKind::file:
-      return {};
-  }
-  return {};
-}
+std::span<const std::string_view> phases_of(MemKind kind) { return traits_of(kind).phases; }
 
 bool by_owner(MemKind kind, std::string_view phase) {
   return is_shared(kind) &&

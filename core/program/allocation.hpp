@@ -1,8 +1,8 @@
 // The life of memory from nothing to usable memory and back, as programs time it: one phase after the other.
 #pragma once
+#include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "program/program.hpp"
 
@@ -11,7 +11,7 @@ namespace linkscope {
 /// The phases of a kind, in order; none: such memory has no calls here. "touch" writes the first word into each page.
 /// Memory of the stream-ordered pool is allocated again while the pool keeps freed memory; "grow" allocates from a pool
 /// that keeps nothing, in place of "allocate".
-[[nodiscard]] std::vector<std::string_view> phases_of(MemKind);
+[[nodiscard]] std::span<const std::string_view> phases_of(MemKind);
 
 /// For shared memory: whether the process that owns it runs this phase, and not the one that opens it.
 [[nodiscard]] bool by_owner(MemKind, std::string_view phase);

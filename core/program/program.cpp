@@ -10,9 +10,6 @@
 namespace linkscope {
 namespace {
 
-constexpr std::array mem_kind_names{
-    "pageable", "pinned", "registered",          "wc",  "mapped",   "managed", "device", "vmm", "pool", "hugepage",
-    "file",     "system", "registered_hugepage", "ipc", "posix_fd", "shm"};
 constexpr std::array engine_names{"ce", "sm", "tma", "batch", "graph", "cpu", "prefetch", "fault", "file"};
 constexpr std::array actor_names{"stream", "cpu_thread"};
 constexpr std::array clock_names{"event", "host", "kernel"};
@@ -33,16 +30,6 @@ std::string span_text(const Span& span) {
   if (span.rows.in_plane) out << ", " << span.rows.in_plane << " a plane by " << span.rows.plane_pitch;
   if (span.slices > 1) out << " x" << span.slices << " by " << span.stride;
   return out.str();
-}
-
-template <class Enum, class Names>
-Enum parse(std::string_view text, const Names& names, const char* what) {
-  std::string known;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    if (text == names[i]) return static_cast<Enum>(i);
-    known += std::string{i ? ", " : ""} + names[i];
-  }
-  throw Error{ErrorKind::usage, "'" + std::string{text} + "' is not " + what + "; there are " + known};
 }
 
 std::string shape_text(const Shape& shape) {
@@ -99,7 +86,7 @@ std::string step_text(const Step& step) {
             if (m.by) out << " on " << to_string(*m.by);
           },
           [&](const Kernel& k) {
-            out << "kernel " << k.name << shape_text(k.shape);
+            out << "kernel " << to_string(k.id) << shape_text(k.shape);
             if (k.sm) out << " on SM " << *k.sm;
             if (k.scope == Scope::system) out << " system";
             if (k.dependent_steps) out << " dependent " << k.dependent_steps;
@@ -184,9 +171,11 @@ void check_step(const Program& program, const Step& step, const std::string& whe
                      wrong(where, "a move between planes of unequal height");
                  },
                  [&](const Kernel& k) {
+                   if (const auto why = why_no_traffic(k); !why.empty()) wrong(where, why);
                    for (const auto& a : k.traffic) check_access(program, a, where);
                    if (!k.sm) return;
-                   if (k.name != "chase" || k.dependent_steps == 0) wrong(where, "only a chase is on one SM");
+                   if (!traits_of(k.id).on_chosen_sm || k.dependent_steps == 0)
+                     wrong(where, "only a chase is on one SM");
                    if (k.shape.blocks != 0) wrong(where, "a kernel that is bound to an SM has one block on each");
                  },
                  [&](const Set& s) { check_word(program, s.word, where); },
@@ -252,6 +241,14 @@ u64 moved_bytes(const Access& access) {
   return access_count(access) * ((width + unit - 1) / unit * unit);
 }
 
+std::string why_no_traffic(const Kernel& kernel) {
+  const auto& row = traits_of(kernel.id);
+  if (kernel.traffic.size() == row.accesses) return "";
+  const auto named = std::string{"the kernel '"} + row.name + "' states ";
+  if (kernel.traffic.empty()) return named + "no traffic: list the spans that it reads and writes";
+  return named + std::to_string(kernel.traffic.size()) + " accesses, and it has " + std::to_string(row.accesses);
+}
+
 std::vector<Range> ranges_of(const Prefetch& prefetch) {
   constexpr u64 page = 4096;
   const u64 bytes = prefetch.span.bytes, count = std::max(1u, prefetch.ranges),
@@ -260,8 +257,6 @@ std::vector<Range> ranges_of(const Prefetch& prefetch) {
   for (u64 at = 0; at < bytes; at += length) ranges.push_back({at, std::min(length, bytes - at)});
   return ranges;
 }
-
-bool pages_move(MemKind kind) { return kind == MemKind::managed || kind == MemKind::system; }
 
 std::vector<Touch> touches(const Step& step) {
   std::vector<Touch> all;
@@ -310,18 +305,19 @@ const Span& origin(const Actor& actor, const Move& move) {
   return *from;
 }
 
-bool is_pageable(MemKind kind) { return kind == MemKind::pageable || kind == MemKind::hugepage; }
-
-bool is_shared(MemKind kind) { return kind == MemKind::ipc || kind == MemKind::posix_fd || kind == MemKind::shm; }
-
-const char* to_string(MemKind kind) { return mem_kind_names[static_cast<std::size_t>(kind)]; }
 const char* to_string(Engine engine) { return engine_names[static_cast<std::size_t>(engine)]; }
 const char* to_string(ActorKind kind) { return actor_names[static_cast<std::size_t>(kind)]; }
 const char* to_string(Clock clock) { return clock_names[static_cast<std::size_t>(clock)]; }
 const char* to_string(HeldBy held_by) { return held_by_names[static_cast<std::size_t>(held_by)]; }
 
-MemKind parse_mem_kind(std::string_view text) { return parse<MemKind>(text, mem_kind_names, "a memory kind"); }
-Engine parse_engine(std::string_view text) { return parse<Engine>(text, engine_names, "an engine"); }
+Engine parse_engine(std::string_view text) {
+  std::string known;
+  for (std::size_t i = 0; i < engine_names.size(); ++i) {
+    if (text == engine_names[i]) return static_cast<Engine>(i);
+    known += std::string{i ? ", " : ""} + engine_names[i];
+  }
+  throw Error{ErrorKind::usage, "'" + std::string{text} + "' is not an engine; there are " + known};
+}
 
 std::string to_text(const Program& program) {
   std::ostringstream out;

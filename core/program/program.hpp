@@ -8,30 +8,11 @@
 
 #include "base/place.hpp"
 #include "base/units.hpp"
+#include "program/kernels.hpp"
+#include "program/memory_kinds.hpp"
 
 namespace linkscope {
 
-/// `system`: ordinary memory of the operating system that GPUs access directly (HMM, ATS); its pages move like those of
-/// managed memory. `ipc`, `posix_fd` and `shm` belong to another process: GPU memory shared by a CUDA IPC handle or by a
-/// POSIX file descriptor, and POSIX shared memory of the host that is pinned afterwards.
-enum class MemKind : u8 {
-  pageable,
-  pinned,
-  registered,
-  wc,
-  mapped,
-  managed,
-  device,
-  vmm,
-  pool,
-  hugepage,
-  file,
-  system,
-  registered_hugepage,
-  ipc,
-  posix_fd,
-  shm
-};
 /// `prefetch` and `fault` are the two migrations of managed memory: in bulk, or page by page on first touch.
 enum class Engine : u8 { ce, sm, tma, batch, graph, cpu, prefetch, fault, file };
 enum class ActorKind : u8 { stream, cpu_thread };
@@ -163,19 +144,20 @@ enum class Scope : u8 { gpu, system };
 [[nodiscard]] u64 asked_bytes(const Access&);
 [[nodiscard]] u64 moved_bytes(const Access&);
 
-/// Device or CPU code by name ("read", "write", "exchange", "chase", "touch", "touch_chain", "add", "add_chain"), with its
-/// launch shape (for CPU threads: their number) and the traffic that it causes. "touch" accesses the first byte of each
-/// page that moves; CPU threads with a linear pattern access every word. With `dependent_steps`, each access needs the
-/// result of the one before, and a whole batch is one launch whose iterations are these steps. With `sm`, one block starts
-/// on every SM, and only the block on SM number `sm` takes the steps.
+/// Device or CPU code with its launch shape (for CPU threads: their number) and the traffic that it causes. With
+/// `dependent_steps`, each access needs the result of the one before, and a whole batch is one launch whose iterations are
+/// these steps. With `sm`, one block starts on every SM, and only the block on SM number `sm` takes the steps.
 struct Kernel {
-  std::string name;
+  KernelId id = KernelId::read;
   Shape shape{1, 32};
   u32 dependent_steps = 0;
   std::vector<Access> traffic;
   Scope scope = Scope::gpu;  // for atomic operations
   std::optional<u32> sm{};   // for a pointer chase; none: any SM
 };
+
+/// Why a kernel's traffic is not that of its row in the table of kernels; "" if it is.
+[[nodiscard]] std::string why_no_traffic(const Kernel&);
 
 /// Writes a word of 8 bytes with release semantics; iteration i writes value + i * step. A stream's loop of sets and waits
 /// is one launch of one thread.
@@ -272,19 +254,11 @@ inline constexpr Seconds longest_idle{1.0};
 /// Whether every actor's loop waits for another actor. All actors then run the same number of iterations.
 [[nodiscard]] bool in_step(const Program&);
 
-/// Whether the driver does not know the host memory: it copies through its own pinned staging, and GPUs cannot access it.
-[[nodiscard]] bool is_pageable(MemKind);
-
-/// Whether one process owns the memory and others open it.
-[[nodiscard]] bool is_shared(MemKind);
-
-[[nodiscard]] const char* to_string(MemKind);
 [[nodiscard]] const char* to_string(Engine);
 [[nodiscard]] const char* to_string(ActorKind);
 [[nodiscard]] const char* to_string(Clock);
 [[nodiscard]] const char* to_string(HeldBy);
-/// Throw Error{usage} that lists the known names.
-[[nodiscard]] MemKind parse_mem_kind(std::string_view);
+/// Throws Error{usage} that lists the known names.
 [[nodiscard]] Engine parse_engine(std::string_view);
 
 /// Several programs merged into one whose actors all run concurrently. Throws Error{usage} if the programs differ in a
@@ -293,9 +267,6 @@ inline constexpr Seconds longest_idle{1.0};
 
 /// The program as text, one line per step, for people, golden tests and error messages.
 [[nodiscard]] std::string to_text(const Program&);
-
-/// Whether pages of this memory kind migrate to the processor that accesses them.
-[[nodiscard]] bool pages_move(MemKind);
 
 /// Checks the properties that every Platform relies on: spans lie inside their regions, regions exist, moves have equal
 /// lengths, flows have actors. Throws Error{usage} that names the step.

@@ -118,7 +118,7 @@ TEST_CASE("bidirectional: two GPUs access each other alike; with the host, one G
     CHECK(peers.actors[0].place != peers.actors[1].place);
     for (u32 actor : {0u, 1u}) {
       const auto& kernel = std::get<Kernel>(peers.actors[actor].loop[0]);
-      CHECK(kernel.name == benchmark);
+      CHECK(to_string(kernel.id) == std::string{benchmark});
       CHECK(peers.regions[kernel.traffic[0].span.region].at != peers.actors[actor].place);
       CHECK(peers.flows[actor].src == gpu(actor));
     }
@@ -126,8 +126,8 @@ TEST_CASE("bidirectional: two GPUs access each other alike; with the host, one G
                          doctest::Contains("bidirectional needs two different places"), Error);
   }
   const auto host = bidirectional("read", "numa:0", "pinned", "gpu:0");
-  CHECK(std::get<Kernel>(host.actors[0].loop[0]).name == "read");
-  CHECK(std::get<Kernel>(host.actors[1].loop[0]).name == "write");
+  CHECK(std::get<Kernel>(host.actors[0].loop[0]).id == KernelId::read);
+  CHECK(std::get<Kernel>(host.actors[1].loop[0]).id == KernelId::write);
   CHECK((host.actors[0].place == gpu(0) && host.actors[1].place == gpu(0)));
   CHECK((host.flows[1].src == gpu(0) && host.flows[1].dst == numa(0)));
 }

@@ -61,7 +61,7 @@ TEST_CASE("invalid rows are refused with the step and the reason") {
   refused([](Move& m) { m.to.rows = {128, 128, 0, 0}; }, "a move between rows of 64 B and of 128 B");
   refused([](Move& m) { m.to.rows = {64, 64, 2, 128}; }, "a move between planes of unequal height");
   auto p = packing();
-  p.actors[0].loop = {Kernel{"read", {1, 32}, 0, {{{0, 0, 512, 4_KiB, 1, {64, 128, 0, 0}}}}}};
+  p.actors[0].loop = {Kernel{KernelId::read, {1, 32}, 0, {{{0, 0, 512, 4_KiB, 1, {64, 128, 0, 0}}}}}};
   CHECK_THROWS_WITH_AS(validate(p), doctest::Contains("only moves have them"), Error);
 }
 

@@ -149,7 +149,7 @@ TEST_CASE("the text of a program shows the SM of its chase, and an invalid progr
     change(p.actors[0], std::get<Kernel>(p.actors[0].loop[0]));
     CHECK_THROWS_WITH_AS(validate(p), doctest::Contains(words), Error);
   };
-  refused([](Actor&, Kernel& kernel) { kernel.name = "read"; }, "actor a0 loop: only a chase is on one SM");
+  refused([](Actor&, Kernel& kernel) { kernel.id = KernelId::read; }, "actor a0 loop: only a chase is on one SM");
   refused([](Actor&, Kernel& kernel) { kernel.dependent_steps = 0; }, "only a chase is on one SM");
   refused([](Actor&, Kernel& kernel) { kernel.shape.blocks = 1; },
           "a kernel that is bound to an SM has one block on each");

@@ -56,8 +56,8 @@ TEST_CASE("a program that the model cannot run is refused with the reason") {
   std::get<Move>(program.actors[0].loop[0]).engine = Engine::graph;
   CHECK(holds(refusal(toy(), program), "does not say what a copy in a graph costs"));
   program = h2d(8);
-  program.actors[0].loop[0] = Kernel{"spin", {1, 1}, 0, {}};
-  CHECK(holds(refusal(toy(), program), "no kernel 'spin'"));
+  program.actors[0].loop[0] = Kernel{KernelId::read, {1, 1}, 0, {}};
+  CHECK(holds(refusal(toy(), program), "the kernel 'read' states no traffic"));
   program.actors[0].loop[0] = Call{};
   CHECK(holds(refusal(toy(), program), "is made for no GPU, and is about no memory"));
   program.actors[0].loop[0] = Call{.api = "launch", .span = {}, .on = gpu(0)};

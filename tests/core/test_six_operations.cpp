@@ -25,7 +25,7 @@ Program managed_pulled_back_by_four_threads() {
     const Span quarter{0, t * part, part, 0, 1};
     // The pages go home before every sample, outside the timing.
     thread.once = {Prefetch{quarter, gpu(0)}};
-    thread.loop = {Kernel{"touch", {1, 1}, 0, {{quarter, Access::Dir::read, Access::Pattern::strided, 1}}}};
+    thread.loop = {Kernel{KernelId::touch, {1, 1}, 0, {{quarter, Access::Dir::read, Access::Pattern::strided, 1}}}};
     p.actors.push_back(thread);
     p.flows.push_back({t, gpu(0), numa(0), MemKind::managed, MemKind::managed, part});
   }
@@ -105,7 +105,7 @@ Program dependent_chase() {
   Program p;
   p.regions = {{numa(0), MemKind::mapped, 8_MiB, Content::chain}};
   const Access chase{{0, 0, 64_KiB, 64_KiB, 128}, Access::Dir::read, Access::Pattern::chase, 8};
-  p.actors = {{gpu(0), ActorKind::stream, Clock::kernel, {}, 0, {}, {Kernel{"chase", {1, 1}, 512, {chase}}}}};
+  p.actors = {{gpu(0), ActorKind::stream, Clock::kernel, {}, 0, {}, {Kernel{KernelId::chase, {1, 1}, 512, {chase}}}}};
   p.flows = {{0, numa(0), gpu(0), MemKind::mapped, MemKind::device, 64_KiB}};
   return p;
 }

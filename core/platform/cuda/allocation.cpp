@@ -13,33 +13,26 @@
 namespace linkscope {
 
 std::vector<const char*> symbols_of(MemKind kind) {
-  switch (kind) {
-    case MemKind::registered:
-    case MemKind::shm:
-    case MemKind::registered_hugepage:
-      return {"cuMemHostRegister", "cuMemHostUnregister"};
-    case MemKind::pool:
-      return {"cuMemAllocAsync",       "cuMemFreeAsync",     "cuDeviceGetDefaultMemPool",
-              "cuMemPoolSetAttribute", "cuMemPoolSetAccess", "cuMemPoolTrimTo"};
-    case MemKind::vmm:
-      return {"cuMemGetAllocationGranularity",
-              "cuMemCreate",
-              "cuMemRelease",
-              "cuMemAddressReserve",
-              "cuMemAddressFree",
-              "cuMemMap",
-              "cuMemUnmap",
-              "cuMemSetAccess"};
-    case MemKind::posix_fd: {
-      auto symbols = symbols_of(MemKind::vmm);
+  const auto& traits = traits_of(kind);
+  if (traits.registered) return {"cuMemHostRegister", "cuMemHostUnregister"};
+  if (traits.by_vmm) {
+    std::vector symbols{"cuMemGetAllocationGranularity",
+                        "cuMemCreate",
+                        "cuMemRelease",
+                        "cuMemAddressReserve",
+                        "cuMemAddressFree",
+                        "cuMemMap",
+                        "cuMemUnmap",
+                        "cuMemSetAccess"};
+    if (traits.shared)
       symbols.insert(symbols.end(), {"cuMemExportToShareableHandle", "cuMemImportFromShareableHandle"});
-      return symbols;
-    }
-    case MemKind::ipc:
-      return {"cuIpcGetMemHandle", "cuIpcOpenMemHandle", "cuIpcCloseMemHandle"};
-    default:
-      return {};
+    return symbols;
   }
+  if (kind == MemKind::pool)
+    return {"cuMemAllocAsync",       "cuMemFreeAsync",     "cuDeviceGetDefaultMemPool",
+            "cuMemPoolSetAttribute", "cuMemPoolSetAccess", "cuMemPoolTrimTo"};
+  if (kind == MemKind::ipc) return {"cuIpcGetMemHandle", "cuIpcOpenMemHandle", "cuIpcCloseMemHandle"};
+  return {};
 }
 
 Allocation::Allocation(const Driver& driver, Owner& owner, Device* device, const Region& region, u64 bytes)
@@ -72,7 +65,7 @@ void Allocation::make() {
   if (region_.kind == MemKind::vmm) map();
   // The pages of all other driver memory exist after allocation.
   if (pages_.data()) pages_.back(false);
-  if (device_ && (region_.kind == MemKind::registered || region_.kind == MemKind::registered_hugepage)) pin();
+  if (device_ && traits_of(region_.kind).registered) pin();
   if (pinned_memory_.data()) map();
   touched_ = true;
 }
@@ -122,6 +115,7 @@ void Allocation::allocate_by_flags(unsigned flags) {
 }
 
 void Allocation::allocate() {
+  if (is_shared(region_.kind)) return of_driver([&] { region_.process == 0 ? allocate_to_share() : allocate_there(); });
   switch (region_.kind) {
     case MemKind::device:
       of_driver([&] { memory_ = {driver_, bytes_}; });
@@ -145,10 +139,6 @@ void Allocation::allocate() {
       reserved_ = whole_granules(driver_, prop, bytes_);
       return of_driver([&] { physical_ = {driver_, prop, reserved_}; });
     }
-    case MemKind::ipc:
-    case MemKind::posix_fd:
-    case MemKind::shm:
-      return of_driver([&] { region_.process == 0 ? allocate_to_share() : allocate_there(); });
     case MemKind::wc:
       return allocate_by_flags(CU_MEMHOSTALLOC_WRITECOMBINED | CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
     case MemKind::mapped:
@@ -161,13 +151,10 @@ void Allocation::allocate() {
       pages_ = HostPages{region_.at.kind == PlaceKind::numa ? region_.at.index : 0, bytes_, {}};
       address_ = reinterpret_cast<CUdeviceptr>(pages_.data());
       return;
-    case MemKind::pageable:
-    case MemKind::registered:
-    case MemKind::hugepage:
-    case MemKind::registered_hugepage:
-      break;
     case MemKind::file:
       throw Error{ErrorKind::usage, std::string{to_string(region_.kind)} + " memory cannot be allocated here"};
+    default:
+      break;
   }
   pages_ = HostPages{region_.at.index, bytes_, pages_of_region()};
   host_ = pages_.data();
@@ -178,12 +165,12 @@ void Allocation::allocate() {
 }
 
 PageSize Allocation::pages_of_region() const {
-  const bool huge = region_.kind == MemKind::hugepage || region_.kind == MemKind::registered_hugepage;
+  const bool huge = traits_of(region_.kind).huge_pages;
   return huge ? PageSize{region_.page_bytes ? region_.page_bytes : u64{2} << 20, region_.transparent} : PageSize{};
 }
 
 void Allocation::map() {
-  if (region_.kind != MemKind::vmm && region_.kind != MemKind::posix_fd) {
+  if (!traits_of(region_.kind).by_vmm) {
     address_ = mapped_address(driver_, host_);
     return;
   }
@@ -240,6 +227,7 @@ void Allocation::unmap() {
 
 void Allocation::give_back() {
   touched_ = false;
+  if (is_shared(region_.kind)) return region_.process == 0 ? give_back_shared() : give_back_there();
   switch (region_.kind) {
     case MemKind::device:
     case MemKind::managed:
@@ -255,10 +243,6 @@ void Allocation::give_back() {
     case MemKind::vmm:
       unmap();
       return physical_.release();
-    case MemKind::ipc:
-    case MemKind::posix_fd:
-    case MemKind::shm:
-      return region_.process == 0 ? give_back_shared() : give_back_there();
     default:
       break;
   }

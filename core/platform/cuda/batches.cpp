@@ -6,14 +6,23 @@
 #include "program/chain.hpp"
 
 namespace linkscope {
+namespace {
+
+/// Whether an iteration accesses one line of the span, and not a slice.
+bool chases(const Kernel& kernel) {
+  const auto& traits = traits_of(kernel.id);
+  return traits.follows_chain && !traits.touches_pages;
+}
+
+}  // namespace
 
 u32 whole_footprint(const Actor& actor) {
   u64 most = 1;
   for (const auto& step : actor.loop) {
     const auto* kernel = std::get_if<Kernel>(&step);
     for (const auto& touch : touches(step))
-      most = std::max<u64>(
-          most, kernel && kernel->name == "chase" ? touch.span.bytes / linkscope_chain_line : touch.span.slices);
+      most =
+          std::max<u64>(most, kernel && chases(*kernel) ? touch.span.bytes / linkscope_chain_line : touch.span.slices);
   }
   return static_cast<u32>(most);
 }

@@ -17,6 +17,7 @@
 #include "platform/cuda/managed.hpp"
 #include "platform/cuda/steps.hpp"
 #include "platform/cuda/supports.hpp"
+#include "platform/cuda/verification.hpp"
 #include "program/allocation.hpp"
 #include "program/managed.hpp"
 
@@ -197,7 +198,7 @@ void CudaPlatformImpl::make_buffers(CudaSession& session) {
         buffers_.get(region, count[{region.at, region.kind, region.page_bytes, region.transparent, region.content}]++,
                      device_for(session.program, r));
     session.buffers.push_back(&buffer);
-    if (session.program.peer)
+    if (session.program.peer && traits_of(region.kind).granted_to_peers)
       for (const u32 index : gpus_of(session.program)) buffer.memory().grant(device(index));
     if (!buffer.host()) continue;
     if (const auto size = buffer.memory().page_size(); !size.empty())
@@ -256,6 +257,7 @@ void CudaPlatformImpl::make_actors(CudaSession& session) {
     }
     session.actors.push_back(std::move(state));
   }
+  choose_executors(session);
   for (auto& state : session.actors) start_results(session, state);
   prepare_managed(session);
 }

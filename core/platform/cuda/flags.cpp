@@ -71,7 +71,7 @@ std::string why_no_flags(const Program& program, const Actor& actor) {
     if (word->slices > 1) return "words that are set and waited for do not rotate here";
     if (region.content != Content::zero) return "words that are set and waited for begin at zero here";
     if (region.kind == MemKind::managed) continue;
-    const bool of_processes = region.kind == MemKind::ipc || region.kind == MemKind::posix_fd;
+    const bool of_processes = is_shared(region.kind) && is_gpu_memory(region.kind);
     if (actor.process != 0 && (actor.kind == ActorKind::stream ? !of_processes : region.kind != MemKind::shm))
       return "words of a second process are in shm memory here where a CPU thread sets them, and in ipc or posix_fd "
              "memory where a GPU's does";

@@ -13,18 +13,19 @@
 #include "program/pattern.hpp"
 
 namespace linkscope {
-namespace {
 
 u64 page_bytes() { return static_cast<u64>(sysconf(_SC_PAGESIZE)); }
 
-/// The address for a CPU, which equals that for a GPU.
 std::byte* host_view(const Buffer& buffer) { return reinterpret_cast<std::byte*>(buffer.address()); }
+
+namespace {
 
 bool writes(const Kernel& kernel) { return kernel.traffic.front().dir == Access::Dir::write; }
 
 /// Whether all words of the pages are accessed, and not only the first byte of each.
 bool every_word(const Kernel& kernel) {
-  return kernel.name == "touch" && kernel.traffic.front().pattern == Access::Pattern::linear;
+  const auto& traits = traits_of(kernel.id);
+  return traits.touches_pages && !traits.follows_chain && kernel.traffic.front().pattern == Access::Pattern::linear;
 }
 
 bool is_managed(const Program& program, const Step& step) {
@@ -43,8 +44,6 @@ CUmemLocation location_of(const CudaSession& session, const Place& place) {
 }  // namespace
 
 // --- what it can run ----------------------------------------------------------------------------------------------
-
-bool touches_pages(const Kernel& kernel) { return kernel.name == "touch" || kernel.name == "touch_chain"; }
 
 std::string why_no_moving_pages(const Driver& driver, const std::vector<DeviceFacts>& gpus, const Region& region) {
   for (const char* symbol : {"cuMemAllocManaged", "cuMemPrefetchAsync", "cuMemGetInfo"})
@@ -73,15 +72,14 @@ std::string why_no_managed_step(const Driver& driver, const Program& program, co
                                                                       : "cuMemDiscardBatchAsync");
   }
   const auto* kernel = std::get_if<Kernel>(&step);
-  if (!is_managed(program, step))
-    return kernel && touches_pages(*kernel) ? "only managed memory is touched page by page here" : "";
+  const bool touches_pages = kernel && traits_of(kernel->id).touches_pages;
+  if (!is_managed(program, step)) return touches_pages ? "only managed memory is touched page by page here" : "";
   const bool on_gpu = actor.kind == ActorKind::stream;
-  const bool all_bytes = kernel && on_gpu && (kernel->name == "read" || kernel->name == "write");
+  const bool all_bytes = kernel && on_gpu && traits_of(kernel->id).all_bytes;
   if (kernel && on_gpu && every_word(*kernel))
     return "a GPU reads or writes all words of managed memory, and touches pages in their first byte";
-  return kernel && (touches_pages(*kernel) || all_bytes)
-             ? ""
-             : "managed memory is touched, read, written and prefetched here, and not copied";
+  return touches_pages || all_bytes ? ""
+                                    : "managed memory is touched, read, written and prefetched here, and not copied";
 }
 
 // --- prepare ------------------------------------------------------------------------------------------------------
@@ -115,13 +113,13 @@ void prepare_managed(CudaSession& session) {
   for (auto& state : session.actors)
     for (const auto& step : state.actor->loop) {
       const auto* kernel = std::get_if<Kernel>(&step);
-      if (!kernel || !touches_pages(*kernel)) continue;
+      if (!kernel || !traits_of(kernel->id).touches_pages) continue;
       const u32 threads = kernel->shape.threads == all_cpus ? static_cast<u32>(host_nodes().at(state.node).cpus.size())
                                                             : kernel->shape.threads;
       if (!state.stream && threads > 1) state.crew = std::make_unique<Crew>(state.node, threads);
       const Span& span = kernel->traffic.front().span;
       std::byte* start = host_view(*session.buffers[span.region]);
-      if (kernel->name == "touch_chain")
+      if (traits_of(kernel->id).follows_chain)
         for (u64 i = 0; i < span.slices; ++i)
           *reinterpret_cast<std::byte**>(start + span.offset_at(i)) = start + span.offset_at(i + 1);
     }
@@ -187,11 +185,6 @@ void bring_home(CudaSession& session) {
 
 // --- steps --------------------------------------------------------------------------------------------------------
 
-CUfunction touch_code(Device& device, const Kernel& kernel) {
-  if (kernel.name == "touch_chain") return device.function("access", "linkscope_chase");
-  return device.function("managed", writes(kernel) ? "linkscope_touch_write" : "linkscope_touch_read");
-}
-
 void queue_prefetch(const CudaSession& session, const ActorState& state, const Prefetch& prefetch) {
   using enum Prefetch::Discard;
   const Buffer& buffer = *session.buffers[prefetch.span.region];
@@ -232,15 +225,20 @@ u64 touched(std::byte* at, bool write) {
   return 0;
 }
 
-/// Each thread handles its part of the pages.
-void touch_on_cpu(ActorState& state, std::byte* start, u64 bytes, bool write, bool every_word) {
-  const u64 page = page_bytes(), pages = (bytes + page - 1) / page;
+}  // namespace
+
+void touch_on_cpu(const CudaSession& session, ActorState& state, const Kernel& kernel, u64) {
+  const Span& span = kernel.traffic.front().span;
+  std::byte* start = host_view(*session.buffers[span.region]) + span.offset_at(state.iteration);
+  const bool write = writes(kernel), words = every_word(kernel);
+  const u64 page = page_bytes(), pages = (span.bytes + page - 1) / page;
   const u32 parts = state.crew ? state.crew->size() : 1;
   std::atomic<u64> sum{0};
   const auto part_of = [&](u32 part) {
     u64 mine = 0;
-    const u64 begin = bound(pages, part, parts) * page, end = std::min(bound(pages, part + 1, parts) * page, bytes);
-    if (every_word)
+    const u64 begin = bound(pages, part, parts) * page,
+              end = std::min(bound(pages, part + 1, parts) * page, span.bytes);
+    if (words)
       for (u64 at = begin; at < end; at += sizeof(u64)) mine += touched<u64>(start + at, write);
     else
       for (u64 at = begin; at < end; at += page) mine += touched<unsigned char>(start + at, write);
@@ -251,52 +249,9 @@ void touch_on_cpu(ActorState& state, std::byte* start, u64 bytes, bool write, bo
   state.sum += sum;
 }
 
-}  // namespace
-
-void touch(const CudaSession& session, ActorState& state, const Kernel& kernel, u64 steps) {
-  const Span& span = kernel.traffic.front().span;
-  const Buffer& buffer = *session.buffers[span.region];
-  const u64 offset = span.offset_at(state.iteration);
-  if (!state.stream) {
-    if (kernel.name == "touch")
-      return touch_on_cpu(state, host_view(buffer) + offset, span.bytes, writes(kernel), every_word(kernel));
-    const auto* at = state.position ? static_cast<const std::byte*>(state.position) : host_view(buffer) + offset;
-    for (u64 i = 0; i < steps; ++i) at = *reinterpret_cast<const std::byte* const volatile*>(at);
-    state.position = at;
-    return;
-  }
-  const auto launch = [&](auto... arguments) {
-    void* pointers[] = {&arguments...};
-    state.device->launch(touch_code(*state.device, kernel), kernel.shape.blocks, kernel.shape.threads,
-                         state.stream->get(), pointers);
-  };
-  if (kernel.name == "touch_chain") launch(state.result, steps);
-  else if (writes(kernel)) launch(buffer.address() + offset, span.bytes, page_bytes());
-  else launch(buffer.address() + offset, span.bytes, page_bytes(), state.result);
-}
-
 // --- verification -------------------------------------------------------------------------------------------------
 
 namespace {
-
-void add_wrong(Verdict& verdict, u64 bytes, const CudaSession& session, const Span& span, u64 offset,
-               const char* what) {
-  if (bytes == 0) return;
-  const auto& region = session.program.regions[span.region];
-  if (verdict.ok)
-    verdict.first_wrong =
-        to_string(region.at) + "." + to_string(region.kind) + " at byte " + std::to_string(offset) + what;
-  verdict.ok = false;
-  verdict.wrong_bytes += bytes;
-}
-
-u64 result_of(const CudaSession& session, const ActorState& state) {
-  if (!state.stream) return state.sum;
-  u64 word = 0;
-  state.device->use();
-  LINKSCOPE_CU(session.driver, cuMemcpyDtoH, &word, state.result, sizeof word);
-  return word;
-}
 
 /// The expected content: the pattern, with a 0 in the first byte of each written page. Returns the sum of the accessed
 /// bytes in the pattern.
@@ -337,11 +292,24 @@ u64 check_words(const CudaSession& session, const Span& span, bool written, Verd
   return sum;
 }
 
-void check_chain(const CudaSession& session, const ActorState& state, const Span& span, Verdict& verdict) {
+/// Whether the sum of all that was read differs from the memory's.
+bool sum_differs(const CudaSession& session, const ActorState& state, u64 sum) {
+  const u64 found = state.stream ? result_of(session, state) : state.sum;
+  return found != sum * state.iteration;
+}
+
+void compare_touched(const CudaSession& session, const ActorState& state, const Kernel& kernel, Verdict& verdict) {
+  const Span& span = kernel.traffic.front().span;
+  const u64 sum = (every_word(kernel) ? check_words : check_pages)(session, span, writes(kernel), verdict);
+  if (!writes(kernel) && sum_differs(session, state, sum))
+    add_wrong(verdict, span.bytes, session, span, span.offset, " or later, by the sum of all bytes read");
+}
+
+void compare_position(const CudaSession& session, const ActorState& state, const Span& span, Verdict& verdict) {
   const std::byte* start = host_view(*session.buffers[span.region]);
   const u64 expected = span.offset_at(state.iteration);
-  const auto* stands = reinterpret_cast<const std::byte*>(state.stream ? result_of(session, state)
-                                                                       : reinterpret_cast<u64>(state.position));
+  const auto* stands = state.stream ? reinterpret_cast<const std::byte*>(result_of(session, state))
+                                    : static_cast<const std::byte*>(state.position);
   verdict.checked_bytes += state.iteration * sizeof(u64);
   if (stands != start + expected)
     add_wrong(verdict, sizeof(u64), session, span, expected,
@@ -350,23 +318,27 @@ void check_chain(const CudaSession& session, const ActorState& state, const Span
 
 }  // namespace
 
-void check_managed(const CudaSession& session, const ActorState& state, const Step& step, Verdict& verdict) {
+void check_prefetch(const CudaSession& session, const ActorState& state, const Prefetch& prefetch, Checks& checks) {
   if (state.iteration == 0) return;
-  if (const auto* prefetch = std::get_if<Prefetch>(&step)) {
+  Buffer& pages = *session.buffers[prefetch.span.region];
+  checks.add(pages.device(), [&](Verdict& into) {
     // Discarded pages may hold anything, but must keep what is written from now.
-    if (prefetch->discard != Prefetch::Discard::no) {
-      Buffer& pages = *session.buffers[prefetch->span.region];
-      pages.fill_with_pattern(pages.seed());
-    }
-    check_pages(session, prefetch->span, false, verdict);
-    return;
-  }
-  const auto& kernel = std::get<Kernel>(step);
+    if (prefetch.discard != Prefetch::Discard::no) pages.fill_with_pattern(pages.seed());
+    check_pages(session, prefetch.span, false, into);
+  });
+}
+
+void check_touch(const CudaSession& session, const ActorState& state, const Kernel& kernel, Checks& checks) {
+  if (state.iteration == 0) return;
+  checks.add(session.buffers[kernel.traffic.front().span.region]->device(),
+             [&](Verdict& into) { compare_touched(session, state, kernel, into); });
+}
+
+void check_touch_chain(const CudaSession& session, const ActorState& state, const Kernel& kernel, Checks& checks) {
+  if (state.iteration == 0) return;
   const Span& span = kernel.traffic.front().span;
-  if (kernel.name == "touch_chain") return check_chain(session, state, span, verdict);
-  const u64 sum = (every_word(kernel) ? check_words : check_pages)(session, span, writes(kernel), verdict);
-  if (!writes(kernel) && result_of(session, state) != sum * state.iteration)
-    add_wrong(verdict, span.bytes, session, span, span.offset, " or later, by the sum of all bytes read");
+  checks.add(session.buffers[span.region]->device(),
+             [&](Verdict& into) { compare_position(session, state, span, into); });
 }
 
 }  // namespace linkscope

@@ -1,12 +1,10 @@
 // Managed memory on this machine: pages that are at home when a sample begins, accessed or prefetched in it, and
 // compared.
 #pragma once
-#include "platform/cuda/session.hpp"
+#include "platform/cuda/verification.hpp"
 
 namespace linkscope {
 
-/// Kernels of managed memory: "touch", "touch_chain".
-[[nodiscard]] bool touches_pages(const Kernel&);
 /// Why this driver or these GPUs lack memory like this region's that both sides may access at any time; "" if they have
 /// it.
 [[nodiscard]] std::string why_no_moving_pages(const Driver&, const std::vector<DeviceFacts>&, const Region&);
@@ -24,12 +22,19 @@ void bring_home(CudaSession&);
 /// Restores the pattern of regions, so that an old access proves no new one.
 void restore_managed(const CudaSession&);
 
-[[nodiscard]] CUfunction touch_code(Device&, const Kernel&);
+/// Bytes of a page of the host.
+[[nodiscard]] u64 page_bytes();
+/// The address for a CPU, which equals that for a GPU.
+[[nodiscard]] std::byte* host_view(const Buffer&);
 /// One call, or two if the contents of the pages are discarded before.
 void queue_prefetch(const CudaSession&, const ActorState&, const Prefetch&);
-/// Queues (streams) or does (CPU threads) one access to all pages, or a number of steps along a chain.
-void touch(const CudaSession&, ActorState&, const Kernel&, u64 steps);
-/// Compares the content as a CPU sees it with the initial content and the effect of the step.
-void check_managed(const CudaSession&, const ActorState&, const Step&, Verdict&);
+/// Accesses all pages by an actor's CPU threads.
+void touch_on_cpu(const CudaSession&, ActorState&, const Kernel&, u64 steps);
+
+// Each adds a comparison of the content as a CPU sees it with the initial content and the effect of the step.
+void check_prefetch(const CudaSession&, const ActorState&, const Prefetch&, Checks&);
+void check_touch(const CudaSession&, const ActorState&, const Kernel&, Checks&);
+/// Of the address that a chain through pages led to.
+void check_touch_chain(const CudaSession&, const ActorState&, const Kernel&, Checks&);
 
 }  // namespace linkscope

@@ -76,13 +76,13 @@ void queue_pitched(const Driver& driver, const Ends& ends, const RowCopy& rows, 
   LINKSCOPE_CU(driver, cuMemcpy2DAsync, &flat, stream);
 }
 
-void queue_kernel_copy(Device& device, const Move& move, const Ends& ends, CUstream stream) {
+void queue_kernel_copy(const Device& device, CUfunction code, const Move& move, const Ends& ends, CUstream stream) {
   CUdeviceptr to = ends.to_start + ends.to_offset, from = ends.from_start + ends.from_offset;
   u64 bytes = move.from.bytes;
   auto rows = in_rows(move);
   if (rows.count == 1) {
     void* arguments[] = {&to, &from, &bytes};
-    device.launch(copy_code(device, move), blocks_of(device, move.shape), move.shape.threads, stream, arguments);
+    device.launch(code, blocks_of(device, move.shape), move.shape.threads, stream, arguments);
     return;
   }
   u64 in_plane = rows.from.in_plane ? rows.from.in_plane : rows.count;
@@ -95,13 +95,14 @@ void queue_kernel_copy(Device& device, const Move& move, const Ends& ends, CUstr
                        &in_plane,
                        &rows.to.plane_pitch,
                        &rows.from.plane_pitch};
-  device.launch(copy_code(device, move), blocks_of(device, move.shape), move.shape.threads, stream, arguments);
+  device.launch(code, blocks_of(device, move.shape), move.shape.threads, stream, arguments);
 }
 
 /// By a stream of any GPU.
-void queue_on(const CudaSession& session, const Move& move, Device& device, CUstream stream, u64 iteration) {
+void queue_on(const CudaSession& session, const Move& move, const Device& device, CUfunction code, CUstream stream,
+              u64 iteration) {
   const Ends ends{session, move, device, iteration};
-  if (move.engine != Engine::ce) return queue_kernel_copy(device, move, ends, stream);
+  if (move.engine != Engine::ce) return queue_kernel_copy(device, code, move, ends, stream);
   const auto rows = in_rows(move);
   if (rows.count > 1 && !move.row_by_row) return queue_pitched(session.driver, ends, rows, stream);
   for (u64 row = 0; row < rows.count; ++row)
@@ -231,7 +232,7 @@ void queue_together(const CudaSession& session, ActorState& state, const Move& m
   state.iteration += count;
 }
 
-void queue_move(const CudaSession& session, ActorState& state, const Move& move) {
+void queue_move(const CudaSession& session, ActorState& state, const Move& move, CUfunction code) {
   if (!state.stream) {
     const auto at = [&](const Span& span) {
       return session.buffers[span.region]->host() + span.offset_at(state.iteration);
@@ -239,13 +240,13 @@ void queue_move(const CudaSession& session, ActorState& state, const Move& move)
     std::memcpy(at(move.to), at(move.from), move.from.bytes);
     return;
   }
-  if (!move.by) return queue_on(session, move, *state.device, state.stream->get(), state.iteration);
+  if (!move.by) return queue_on(session, move, *state.device, code, state.stream->get(), state.iteration);
   auto& helper = state.helpers.at(move.by->index);
   const auto& driver = session.driver;
   LINKSCOPE_CU(driver, cuEventRecord, helper.before->get(), state.stream->get());
   helper.device->use();
   LINKSCOPE_CU(driver, cuStreamWaitEvent, helper.stream->get(), helper.before->get(), CU_EVENT_WAIT_DEFAULT);
-  queue_on(session, move, *helper.device, helper.stream->get(), state.iteration);
+  queue_on(session, move, *helper.device, code, helper.stream->get(), state.iteration);
   LINKSCOPE_CU(driver, cuEventRecord, helper.after->get(), helper.stream->get());
   state.device->use();
   LINKSCOPE_CU(driver, cuStreamWaitEvent, state.stream->get(), helper.after->get(), CU_EVENT_WAIT_DEFAULT);

@@ -18,8 +18,8 @@ namespace linkscope {
 /// Untimed: prepares a batch before it is queued: the list of its copies, or a graph, which is made once per batch and
 /// then updated with the current slices.
 void prepare_together(const CudaSession&, ActorState&, u32 count);
-/// Queues one iteration of a move (streams) or does it (CPU threads).
-void queue_move(const CudaSession&, ActorState&, const Move&);
+/// Queues one iteration of a move (streams) or does it (CPU threads). `code` is its kernel, or null.
+void queue_move(const CudaSession&, ActorState&, const Move&, CUfunction code);
 /// Queues a whole prepared batch.
 void queue_together(const CudaSession&, ActorState&, const Move&, u32 count);
 

@@ -91,7 +91,7 @@ class Owning {
 
   int allocate(const OwnerRequest& request, OwnerAnswer& answer) {
     Piece made{.kind = static_cast<MemKind>(request.kind), .bytes = request.bytes};
-    if (!is_shared(made.kind))
+    if (request.kind >= mem_kinds().size() || !is_shared(made.kind))
       throw Error{ErrorKind::usage, "memory kind " + std::to_string(request.kind) + " is not shared"};
     if (request.bytes == 0) throw Error{ErrorKind::usage, "a piece of 0 bytes"};
     if (made.kind == MemKind::shm) {
@@ -125,7 +125,7 @@ class Owning {
   /// Memory of the other process; its descriptor may be closed after the import.
   int open(const OwnerRequest& request, const Descriptor& came, OwnerAnswer& answer) {
     Piece made{.kind = static_cast<MemKind>(request.kind), .bytes = request.bytes};
-    if (made.kind != MemKind::ipc && made.kind != MemKind::posix_fd)
+    if (request.kind >= mem_kinds().size() || !is_shared(made.kind) || !is_gpu_memory(made.kind))
       throw Error{ErrorKind::usage, "memory kind " + std::to_string(request.kind) + " is opened by no GPU"};
     if (request.bytes == 0) throw Error{ErrorKind::usage, "a piece of 0 bytes"};
     made.device = &device(request);

@@ -203,7 +203,7 @@ void queue_loops(CudaSession& session, const std::vector<u32>& batch) {
     auto& state = session.actors[a];
     state.device->use();
     LINKSCOPE_CU(session.driver, cuEventRecord, state.enter->get(), state.stream->get());
-    act(session, state, batch[a]);
+    state.loop(session, state, batch[a]);
     LINKSCOPE_CU(session.driver, cuEventRecord, state.exit->get(), state.stream->get());
   }
 }
@@ -321,7 +321,7 @@ void sample_host(CudaSession& session, const std::vector<u32>& batch, Stamp* sta
       started = true;
       const double enter = host_now();
       const Seconds there = session.owner.spent();
-      act(session, state, batch[a]);
+      state.loop(session, state, batch[a]);
       if (state.stream) state.stream->synchronize();
       if (state.there) stamps[a] = {std::max(begun, state.there->enter_s), state.there->exit_s};
       else stamps[a] = {enter, state.actor->process ? enter + (session.owner.spent() - there).count() : host_now()};

@@ -15,6 +15,7 @@
 #include "gpu/stream.hpp"
 #include "host/crew.hpp"
 #include "platform/cuda/buffers.hpp"
+#include "platform/cuda/step_runner.hpp"
 #include "program/platform.hpp"
 
 namespace linkscope {
@@ -71,7 +72,12 @@ class Caller;
 
 /// An actor with what it needs to run.
 struct ActorState {
+  /// Queues (streams) or does (CPU threads) a number of iterations.
+  using Loop = void (*)(CudaSession&, ActorState&, u32 count);
+
   const Actor* actor = nullptr;
+  std::vector<std::unique_ptr<StepRunner>> steps;  // of its loop
+  Loop loop = nullptr;
   Device* device = nullptr;  // streams only
   Stream* stream = nullptr;  // otherwise null: another process acts
   std::unique_ptr<Event> enter, exit;

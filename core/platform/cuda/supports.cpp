@@ -89,49 +89,34 @@ std::string Offer::why_no_place(const Place& place) const {
 
 std::string Offer::why_no_region(const Region& region) const {
   if (auto why = why_no_place(region.at); !why.empty()) return why;
-  const bool of_either = region.kind == MemKind::ipc || region.kind == MemKind::posix_fd;
-  if (region.process > 1 || (region.process != (is_shared(region.kind) ? 1 : 0) && !of_either))
+  const auto& traits = traits_of(region.kind);
+  const bool of_either = traits.shared && traits.holder == Holder::gpu;
+  if (region.process > 1 || (region.process != (traits.shared ? 1 : 0) && !of_either))
     return std::string{to_string(region.kind)} + " memory of process " + std::to_string(region.process) +
            " cannot be had here";
-  switch (region.kind) {
-    case MemKind::device:
-    case MemKind::pool:
-    case MemKind::vmm:
+  switch (traits.holder) {
+    case Holder::gpu:
       return why_no_gpu_memory(region);
-    case MemKind::ipc:
-    case MemKind::posix_fd: {
-      if (auto why = why_no_gpu_memory(region); !why.empty()) return why;
-      if (facts_.gpus[region.at.index].attribute("COMPUTE_MODE", 0) == CU_COMPUTEMODE_EXCLUSIVE_PROCESS)
-        return to_string(region.at) + " is in compute mode 'exclusive process': no second process can own memory there";
-      return why_not_shared_(region, {});
-    }
-    case MemKind::shm:
-      for (const char* symbol : symbols_of(region.kind))
-        if (auto why = facts_.gpus.empty() ? "" : driver_.why_no(symbol); !why.empty()) return why;
-      return why_not_shared_(region, {});
-    case MemKind::managed:
-    case MemKind::system:
+    case Holder::either:
       return why_no_moving_pages(driver_, facts_.gpus, region);
-    case MemKind::pageable:
-    case MemKind::pinned:
-      return "";
-    case MemKind::wc:
-    case MemKind::mapped:
-      return facts_.present
-                 ? ""
-                 : std::string{to_string(region.kind)} + " memory is the driver's to give: " + facts_.why_not;
-    case MemKind::hugepage:
-      return why_no_pages(region.at.index, region.bytes, {region.page_bytes, region.transparent});
-    case MemKind::registered:
-    case MemKind::registered_hugepage:
-      for (const char* symbol : symbols_of(region.kind))
-        if (auto why = driver_.why_no(symbol); !why.empty()) return why;
-      return region.kind == MemKind::registered
-                 ? ""
-                 : why_no_pages(region.at.index, region.bytes, {region.page_bytes, region.transparent});
-    case MemKind::file:
+    case Holder::host:
+      return why_no_host_memory(region);
+    case Holder::disk:
       return "memory in files cannot be measured here yet";
   }
+  return "";
+}
+
+std::string Offer::why_no_host_memory(const Region& region) const {
+  const auto& traits = traits_of(region.kind);
+  if (!traits.shared || !facts_.gpus.empty())
+    for (const char* symbol : symbols_of(region.kind))
+      if (auto why = driver_.why_no(symbol); !why.empty()) return why;
+  if (traits.shared) return why_not_shared_(region, {});
+  if (traits.huge_pages) return why_no_pages(region.at.index, region.bytes, {region.page_bytes, region.transparent});
+  // Without a driver the operating system locks pinned memory, which is equivalent for CPU threads.
+  if (traits.by_driver && region.kind != MemKind::pinned && !facts_.present)
+    return std::string{to_string(region.kind)} + " memory is the driver's to give: " + facts_.why_not;
   return "";
 }
 
@@ -139,18 +124,19 @@ std::string Offer::why_no_gpu_memory(const Region& region) const {
   if (region.at.kind != PlaceKind::gpu)
     return std::string{to_string(region.kind)} + " memory is a GPU's, and " + to_string(region.at) + " is none";
   const auto& gpu = facts_.gpus[region.at.index];
+  const auto& traits = traits_of(region.kind);
   for (const char* symbol : symbols_of(region.kind))
     if (auto why = driver_.why_no(symbol); !why.empty()) return why;
-  const auto lacks = [&](MemKind kind, const char* attribute, const char* what) {
-    return region.kind == kind && gpu.attribute(attribute, 0) == 0
+  const auto lacks = [&](bool needs, const char* attribute, const char* what) {
+    return needs && gpu.attribute(attribute, 0) == 0
                ? to_string(region.at) + " has no " + what + " (" + attribute + " is 0)"
                : "";
   };
-  if (auto why = lacks(MemKind::pool, "MEMORY_POOLS_SUPPORTED", "stream-ordered pools"); !why.empty()) return why;
-  for (const MemKind kind : {MemKind::vmm, MemKind::posix_fd})
-    if (auto why = lacks(kind, "VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED", "virtual memory management"); !why.empty())
-      return why;
-  if (auto why = lacks(MemKind::posix_fd, "HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED",
+  if (auto why = lacks(region.kind == MemKind::pool, "MEMORY_POOLS_SUPPORTED", "stream-ordered pools"); !why.empty())
+    return why;
+  if (auto why = lacks(traits.by_vmm, "VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED", "virtual memory management"); !why.empty())
+    return why;
+  if (auto why = lacks(traits.by_vmm && traits.shared, "HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED",
                        "memory that is shared by POSIX file descriptors");
       !why.empty())
     return why;
@@ -161,7 +147,10 @@ std::string Offer::why_no_gpu_memory(const Region& region) const {
   if (gpu.attribute("COMPUTE_MODE", 0) == prohibited)
     return to_string(region.at) +
            " is in compute mode 'prohibited': no process may use it until an administrator changes the mode";
-  return "";
+  if (!traits.shared) return "";
+  if (gpu.attribute("COMPUTE_MODE", 0) == CU_COMPUTEMODE_EXCLUSIVE_PROCESS)
+    return to_string(region.at) + " is in compute mode 'exclusive process': no second process can own memory there";
+  return why_not_shared_(region, {});
 }
 
 /// What this process requests from another one: phases of memory that it owns, and ping-pong words.
@@ -189,13 +178,15 @@ std::string Offer::why_no_actor(const Program& program, const Actor& actor) cons
   if (exchanges_flags(actor)) return why_no_flags(program, actor);
   if (makes_calls(actor)) return why_no_calls(program, actor);
   for (const auto& step : actor.loop) {
+    const auto* kernel = std::get_if<Kernel>(&step);
+    if (auto why = kernel ? why_no_traffic(*kernel) : ""; !why.empty()) return why;
     if (auto why = why_no_managed_step(driver_, program, actor, step); !why.empty()) return why;
     if (std::holds_alternative<Prefetch>(step)) continue;
     if (const auto* call = std::get_if<Call>(&step)) {
       if (auto why = why_no_phase(program, actor, *call); !why.empty()) return why;
       continue;
     }
-    if (const auto* kernel = std::get_if<Kernel>(&step)) {
+    if (kernel) {
       if (auto why = why_no_kernel(program, actor, *kernel); !why.empty()) return why;
       continue;
     }
@@ -245,7 +236,7 @@ std::string Offer::why_no_kernel(const Program& program, const Actor& actor, con
              ": it is not mapped for the host (a coherent link such as NVLink-C2C would)";
     if (actor.kind == ActorKind::stream && is_pageable(region.kind))
       return "a GPU's threads do not reach pageable memory by its CPU address here";
-    if (is_atomic(kernel) && region.at.kind == PlaceKind::gpu && region.at != actor.place &&
+    if (traits_of(kernel.id).atomic && region.at.kind == PlaceKind::gpu && region.at != actor.place &&
         !native_atomics(facts_, actor.place.index, region.at.index))
       return to_string(actor.place) + " has no atomic operations on the memory of " + to_string(region.at) +
              ": the link between them does not carry them";

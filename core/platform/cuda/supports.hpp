@@ -26,6 +26,7 @@ class Offer {
   [[nodiscard]] std::string why_no_place(const Place&) const;
   [[nodiscard]] std::string why_no_region(const Region&) const;
   [[nodiscard]] std::string why_no_gpu_memory(const Region&) const;
+  [[nodiscard]] std::string why_no_host_memory(const Region&) const;
   [[nodiscard]] std::string why_no_other_process(const Program&, const Actor&) const;
   [[nodiscard]] std::string why_no_actor(const Program&, const Actor&) const;
   [[nodiscard]] std::string why_no_calls(const Program&, const Actor&) const;

@@ -8,12 +8,6 @@
 namespace linkscope::sim {
 namespace {
 
-bool is_huge(MemKind kind) { return kind == MemKind::hugepage || kind == MemKind::registered_hugepage; }
-bool of_gpus(MemKind kind) {
-  return kind == MemKind::device || kind == MemKind::pool || kind == MemKind::vmm || kind == MemKind::ipc ||
-         kind == MemKind::posix_fd;
-}
-
 u64 parts(u64 bytes, u64 each) { return (bytes + each - 1) / each; }
 
 }  // namespace
@@ -22,9 +16,9 @@ Support Compiler::supports_kind(const Region& region) const {
   const Node at = node(region.at);
   const auto place = to_string(region.at);
   if (region.kind == MemKind::managed) return {};
-  if (region.kind == MemKind::file || machine_.is_gpu(at) != of_gpus(region.kind))
+  if (region.kind == MemKind::file || machine_.is_gpu(at) != is_gpu_memory(region.kind))
     return Support::no(std::string{"the model has no "} + to_string(region.kind) + " memory on " + place + " yet");
-  if (!is_huge(region.kind) || region.transparent) return {};
+  if (!traits_of(region.kind).huge_pages || region.transparent) return {};
   const auto& numa = machine_.numa[at];
   const bool large = region.page_bytes > u64{2} << 20;
   const u64 reserved = large ? numa.huge_1gib : numa.huge_2mib, needed = parts(region.bytes, region.page_bytes);
@@ -46,7 +40,7 @@ Support Compiler::supports_phase(const Program& program, const Actor& actor, con
   if (!machine_.memory)
     return Support::no("the model " + machine_.name +
                        " does not say what allocating memory costs: its file has no [memory]");
-  if (is_shared(region.kind) && region.kind != MemKind::shm && !machine_.memory->sharing)
+  if (is_shared(region.kind) && is_gpu_memory(region.kind) && !machine_.memory->sharing)
     return Support::no("the model " + machine_.name +
                        " does not say what sharing memory costs: export_us, open_us and import_us of [memory]");
   if (auto why = why_another_process(program, actor, call); !why.empty()) return Support::no(why);
@@ -62,7 +56,8 @@ double Compiler::cpu_cap(const Region& region, bool writes) const {
 
 /// Bytes of host memory that one translation covers: a huge page has one.
 double Compiler::translated_by_page(const Region& region) const {
-  return std::max(machine_.kernel->host_page, is_huge(region.kind) ? static_cast<double>(region.page_bytes) : 0.0);
+  return std::max(machine_.kernel->host_page,
+                  traits_of(region.kind).huge_pages ? static_cast<double>(region.page_bytes) : 0.0);
 }
 
 Op Compiler::phase(const Program& program, const Call& call) const {
@@ -78,9 +73,9 @@ Op Compiler::phase(const Program& program, const Call& call) const {
 
   Stage& stage = op.stages[0];
   const u64 bytes = call.span->bytes;
-  const bool gpu = of_gpus(region.kind),
-             by_driver = region.kind == MemKind::pinned || region.kind == MemKind::wc || region.kind == MemKind::mapped;
-  const auto pages = static_cast<double>(parts(bytes, is_huge(region.kind) ? region.page_bytes : costs.page_bytes));
+  const auto& traits = traits_of(region.kind);
+  const bool gpu = is_gpu_memory(region.kind), by_driver = traits.by_driver;
+  const auto pages = static_cast<double>(parts(bytes, traits.huge_pages ? region.page_bytes : costs.page_bytes));
   const auto blocks = static_cast<double>(parts(bytes, costs.block_bytes));
   const auto& phase = call.api;
   if (phase == "touch") {
@@ -96,8 +91,7 @@ Op Compiler::phase(const Program& program, const Call& call) const {
       stage.setup = pages * costs.fault;
       stage.path.uses.push_back({at, 1});
       stage.path.cap = costs.clear;
-      op.bytes = op.chunk_bytes =
-          static_cast<u64>(pages) * (is_huge(region.kind) ? region.page_bytes : costs.page_bytes);
+      op.bytes = op.chunk_bytes = static_cast<u64>(pages) * (traits.huge_pages ? region.page_bytes : costs.page_bytes);
     }
   } else if (region.kind == MemKind::pool) {
     stage.setup = costs.pool + (phase == "grow" ? costs.device + blocks * costs.device_block : 0);

@@ -350,16 +350,19 @@ double part_of_vector(const Kernel& kernel) {
 
 }  // namespace
 
+Kernel kernel_of(const Move& move) {
+  return {KernelId::exchange, move.shape, 0, {{move.from, Access::Dir::read}, {move.to, Access::Dir::write}}};
+}
+
 Op Compiler::copy_by_sm(const Program& program, const Actor& actor, const Move& move) const {
-  Kernel kernel{"copy", move.shape, 0, {{move.from, Access::Dir::read}, {move.to, Access::Dir::write}}};
-  Op made = op(program, actor, kernel);
+  Op made = accessed(program, actor, kernel_of(move));
   made.moves = {move};
   return made;
 }
 
 Op Compiler::op(const Program& program, const Actor& actor, const Kernel& kernel) const {
   if (pages_move(program.regions[kernel.traffic.front().span.region].kind)) return touch(program, actor, kernel);
-  if (is_atomic(kernel)) return atomic(program, actor, kernel);
+  if (traits_of(kernel.id).atomic) return atomic(program, actor, kernel);
   if (kernel.dependent_steps > 0) return chase(program, actor, kernel);
   return accessed(program, actor, kernel);
 }
@@ -390,7 +393,7 @@ Op Compiler::accessed(const Program& program, const Actor& actor, const Kernel& 
   stage.path.cap =
       kernel_cap(gpu, kernel.shape, tile / ways + (loads > 0 ? loads : machine_.kernel->load), in_tile * vector) / ways;
   op.stages.push_back(std::move(stage));
-  for (std::size_t side = 0; kernel.name == "exchange" && side < kernel.traffic.size(); side += 2)
+  for (std::size_t side = 0; traits_of(kernel.id).in_pairs && side < kernel.traffic.size(); side += 2)
     op.moves.push_back({kernel.traffic[side].span, kernel.traffic[side + 1].span, Engine::sm, false, kernel.shape});
   return op;
 }

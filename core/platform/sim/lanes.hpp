@@ -140,8 +140,8 @@ struct Lanes {
   [[nodiscard]] std::vector<u32> shared_gpus() const;
 };
 
-/// Whether its accesses are atomic operations.
-[[nodiscard]] inline bool is_atomic(const Kernel& kernel) { return kernel.name == "add" || kernel.name == "add_chain"; }
+/// A copy by SM as a kernel: its accesses are one pair.
+[[nodiscard]] Kernel kernel_of(const Move&);
 
 class Compiler {
  public:
@@ -174,6 +174,8 @@ class Compiler {
   void queue(const Step&, Op&) const;
   void wake(const Program&, const Actor&, Lane&) const;
   [[nodiscard]] Support supports(const Program&, const Actor&, const Kernel&) const;
+  [[nodiscard]] Support supports_accesses(const Program&, const Actor&, const Kernel&) const;
+  [[nodiscard]] Support supports_access(const Program&, const Actor&, const Kernel&, const Region&) const;
   [[nodiscard]] Op op(const Program&, const Actor&, const Move&) const;
   [[nodiscard]] Op op(const Program&, const Actor&, const Kernel&) const;
   [[nodiscard]] Op copy_by_sm(const Program&, const Actor&, const Move&) const;

@@ -134,10 +134,12 @@ Support Compiler::supports(const Program&, const Actor&, const Prefetch& prefetc
 }
 
 Support Compiler::supports_touch(const Program&, const Actor& actor, const Kernel& kernel) const {
-  const bool all_bytes = actor.kind == ActorKind::stream && (kernel.name == "read" || kernel.name == "write");
-  if (kernel.name != "touch" && kernel.name != "touch_chain" && !all_bytes)
-    return Support::no("the model's managed memory is touched, read and written by a GPU only, not by the kernel '" +
-                       kernel.name + "'");
+  const auto& traits = traits_of(kernel.id);
+  const bool all_bytes = actor.kind == ActorKind::stream && traits.all_bytes;
+  if (!traits.touches_pages && !all_bytes)
+    return Support::no(
+        std::string{"the model's managed memory is touched, read and written by a GPU only, not by the kernel '"} +
+        traits.name + "'");
   if (all_bytes && !machine_.kernel)
     return Support::no("the model " + machine_.name +
                        " does not say how its GPUs' threads access memory: its file has no [kernel]");

@@ -115,9 +115,9 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Ste
   if (move.engine == Engine::tma && capability > 0 && capability < tma_capability)
     return Support::no(to_string(actor.place) + " has no TMA: it needs compute capability 9.0");
   if (move.engine == Engine::sm || move.engine == Engine::tma)
-    return supports(program,
-                    move.by ? Actor{*move.by, actor.kind, actor.clock, actor.cpu, actor.process, {}, {}} : actor,
-                    Kernel{"copy", move.shape, 0, {{move.from, Access::Dir::read}, {move.to, Access::Dir::write}}});
+    return supports_accesses(
+        program, move.by ? Actor{*move.by, actor.kind, actor.clock, actor.cpu, actor.process, {}, {}} : actor,
+        kernel_of(move));
   if (!by_copy_engine(move.engine))
     return Support::no(std::string{"the model cannot copy by "} + to_string(move.engine) + " yet");
   if (actor.kind != ActorKind::stream) return Support::no("copy engines are driven from streams");
@@ -132,51 +132,62 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Ste
 }
 
 Support Compiler::supports(const Program& program, const Actor& actor, const Kernel& kernel) const {
-  if (kernel.traffic.empty()) return Support::no("the model has no kernel '" + kernel.name + "': it states no traffic");
+  if (auto why = why_no_traffic(kernel); !why.empty()) return Support::no(why);
   for (const auto& access : kernel.traffic)
     if (program.regions[access.span.region].kind == MemKind::managed) return supports_touch(program, actor, kernel);
+  return supports_accesses(program, actor, kernel);
+}
+
+Support Compiler::supports_accesses(const Program& program, const Actor& actor, const Kernel& kernel) const {
   const Node by = node(actor.place);
   if (actor.kind == ActorKind::stream && !machine_.kernel)
     return Support::no("the model " + machine_.name +
                        " does not say how its GPUs' threads access memory: its file has no [kernel]");
   if (kernel.sm && *kernel.sm >= machine_.gpu(by).sms)  // the existing ones are all equal
     return Support::no(why_no_sm(actor.place, *kernel.sm, machine_.gpu(by).sms));
-  for (const auto& access : kernel.traffic) {
-    const auto& region = program.regions[access.span.region];
-    const Node at = node(region.at);
-    if (region.at.host != actor.place.host) return Support::no(different_hosts);
-    if (actor.kind == ActorKind::cpu_thread) {
-      if (machine_.is_gpu(at))
-        return Support::no("a CPU has no loads from the memory of " + to_string(region.at) +
-                           ": it is not mapped for the host");
-      if (kernel.dependent_steps == 0) return Support::no("the model's CPU threads copy and chase only");
-      if (machine_.numa[at].load == 0)
-        return Support::no("the model " + machine_.name + " does not say how long a load from " + to_string(region.at) +
-                           " takes: load_us");
-    } else {
-      if (is_pageable(region.kind)) return Support::no("a GPU's threads do not reach pageable memory");
-      if (machine_.is_gpu(at) && at != by && !machine_.peer(at, by))
-        return Support::no("there is no peer access between " + to_string(region.at) + " and " +
-                           to_string(actor.place) + " on this machine");
-    }
-    if (actor.kind == ActorKind::stream && kernel.dependent_steps > 0 && !is_atomic(kernel) && !machine_.is_gpu(at) &&
-        machine_.numa[at].load == 0)
+  for (const auto& access : kernel.traffic)
+    if (auto support = supports_access(program, actor, kernel, program.regions[access.span.region]); !support)
+      return support;
+  return {};
+}
+
+Support Compiler::supports_access(const Program& program, const Actor& actor, const Kernel& kernel,
+                                  const Region& region) const {
+  const bool atomic = traits_of(kernel.id).atomic;
+  const Node by = node(actor.place);
+  const Node at = node(region.at);
+  if (region.at.host != actor.place.host) return Support::no(different_hosts);
+  if (actor.kind == ActorKind::cpu_thread) {
+    if (machine_.is_gpu(at))
+      return Support::no("a CPU has no loads from the memory of " + to_string(region.at) +
+                         ": it is not mapped for the host");
+    if (kernel.dependent_steps == 0) return Support::no("the model's CPU threads copy and chase only");
+    if (machine_.numa[at].load == 0)
       return Support::no("the model " + machine_.name + " does not say how long a load from " + to_string(region.at) +
                          " takes: load_us");
-    if (is_atomic(kernel) && !machine_.atomic)
-      return Support::no("the model " + machine_.name +
-                         " does not say what atomic operations take: its file has no [atomic]");
-    if (is_atomic(kernel)) continue;
-    if (program.cache == CacheState::hot && kernel.dependent_steps > 0)
-      return Support::no("the model has no caches for single loads yet");
-    if (program.cache != CacheState::cold && (!machine_.is_gpu(at) || once_only(program.cache)))
-      return Support::no("the model's GPUs keep no host memory in their L2");
-    if (program.cache == CacheState::hot && machine_.gpu(at).l2 == 0)
-      return Support::no("the model " + machine_.name + " does not say how fast the L2 of " + to_string(region.at) +
-                         " is: l2_gbps");
-    if (!routes_.between(at, by) || !routes_.between(by, at))
-      return Support::no("no route leads from " + to_string(region.at) + " to " + to_string(actor.place));
+  } else {
+    if (is_pageable(region.kind)) return Support::no("a GPU's threads do not reach pageable memory");
+    if (machine_.is_gpu(at) && at != by && !machine_.peer(at, by))
+      return Support::no("there is no peer access between " + to_string(region.at) + " and " + to_string(actor.place) +
+                         " on this machine");
   }
+  if (actor.kind == ActorKind::stream && kernel.dependent_steps > 0 && !atomic && !machine_.is_gpu(at) &&
+      machine_.numa[at].load == 0)
+    return Support::no("the model " + machine_.name + " does not say how long a load from " + to_string(region.at) +
+                       " takes: load_us");
+  if (atomic && !machine_.atomic)
+    return Support::no("the model " + machine_.name +
+                       " does not say what atomic operations take: its file has no [atomic]");
+  if (atomic) return {};
+  if (program.cache == CacheState::hot && kernel.dependent_steps > 0)
+    return Support::no("the model has no caches for single loads yet");
+  if (program.cache != CacheState::cold && (!machine_.is_gpu(at) || once_only(program.cache)))
+    return Support::no("the model's GPUs keep no host memory in their L2");
+  if (program.cache == CacheState::hot && machine_.gpu(at).l2 == 0)
+    return Support::no("the model " + machine_.name + " does not say how fast the L2 of " + to_string(region.at) +
+                       " is: l2_gbps");
+  if (!routes_.between(at, by) || !routes_.between(by, at))
+    return Support::no("no route leads from " + to_string(region.at) + " to " + to_string(actor.place));
   return {};
 }
 
