@@ -170,6 +170,16 @@ TEST_CASE("the links carry exactly the bytes of the copy, and verification compa
   CHECK(verdict->checked_bytes == 3 * 4096);
 }
 
+TEST_CASE("rows that come from another slice of the source each time are those that verification expects") {
+  auto program = make_program(Engine::ce, "strided", "numa:0", "gpu:0", 65536);
+  auto& move = std::get<Move>(program.actors[0].loop[0]);
+  REQUIRE(move.from.slices > 1);
+  move.to.slices = 1;
+  const auto sim = make_sim(machine(), 1);
+  const auto session = sim->prepare(program, "key#0");
+  CHECK(sim->run(*session, {1, {{2}}, true}).verdict->ok);
+}
+
 TEST_CASE("verification finds a wrong byte in a row, and rows that a lying peer did not deliver") {
   auto broken = machine();
   broken["fault"] = {{{"kind", "corrupt"}}};

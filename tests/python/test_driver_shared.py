@@ -4,6 +4,7 @@ Copies through it arrive, costs are measured in the process that pays them, and 
 sharing becomes a reason. Nothing outlives the worker.
 """
 
+import itertools
 import json
 import os
 import signal
@@ -231,6 +232,15 @@ def test_ping_pong_runs_between_two_processes(worker, dst):
     assert answer["ok"] and answer["timing"] == "host", answer
     assert answer["verdict"]["ok"] and answer["verdict"]["checked_bytes"] == 16, answer
     assert all(exit > enter for enter, exit in zip(answer["stamps"][::2], answer["stamps"][1::2], strict=True))
+
+
+def test_the_times_of_another_process_end_before_the_next_sample_begins(worker):
+    """A launch takes 20 ms in both processes: more than what lies between two samples."""
+    pipe, _ = opened(worker, CUDA_SLOW="cuLaunchKernel:20000")
+    answer = run(pipe, BETWEEN_GPUS["gpu:0 to gpu:1, ipc, in the waiter's"], counts=((1,), (2,)), verify=False)
+    assert answer["ok"], answer
+    samples = [answer["stamps"][at : at + 4] for at in range(0, len(answer["stamps"]), 4)]
+    assert all(max(leave, leave2) <= enter for (_, leave, _, leave2), (enter, *_) in itertools.pairwise(samples))
 
 
 def test_each_gpu_is_driven_by_its_process_once_per_batch(worker, tmp_path):

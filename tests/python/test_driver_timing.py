@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fake_driver import needs_fake, needs_worker
-from test_driver_matrix import d2d, h2d, local, opened, prepare, worker
+from test_driver_matrix import access, d2d, h2d, local, opened, prepare, worker
 
 __all__ = ["worker"]  # a fixture
 
@@ -17,6 +17,7 @@ pytestmark = [needs_fake, needs_worker]
 
 BATCHES, SAMPLES = (1, 3), 4
 IDLE_S = 0.01
+L2_OF_FAKE = 1 << 20
 SAME_GPU = h2d(bidirectional="true")  # both streams belong to gpu:0
 TWO_GPUS = d2d(bidirectional="true")
 
@@ -95,6 +96,17 @@ def test_no_sample_starts_before_the_flush_of_the_l2_is_done(worker, tmp_path) -
     assert len(begins) == 6
     for begin in begins:
         assert symbols[begin - 2 : begin] == ["cuMemsetD8Async", "cuStreamSynchronize"]
+
+
+@pytest.mark.parametrize("caches, flushes", [(2, 2), (3, 0)])
+def test_the_l2_is_flushed_unless_a_batch_rotates_over_three_times_its_size(worker, tmp_path, caches, flushes) -> None:
+    log = tmp_path / "calls"
+    pipe, _ = opened(worker, CUDA_CALLS=log)
+    wanted = access("read", "numa:0", "gpu:0") | {"footprint_bytes": caches * L2_OF_FAKE}
+    assert prepare(pipe, wanted)["supported"]
+    log.write_text("")
+    assert pipe.ask("run", samples=1, batches=[[1], [4]], verify=False)["ok"]
+    assert [symbol for symbol, _ in calls_of(log)].count("cuMemsetD8Async") == flushes
 
 
 @pytest.mark.parametrize("mode", [{"after": "kernel"}, {"after": "wait"}, {"clock": "host"}], ids=str)

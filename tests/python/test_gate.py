@@ -180,6 +180,24 @@ def test_a_suspect_counts_if_both_measurements_show_it(first: float, second: flo
         assert verdict.summary == "the budget of 60 s ran out before 1 suspect could be measured again"
 
 
+@pytest.mark.parametrize("factor, status", [(1.045, "pass"), (1.055, "fail")])
+def test_a_suspect_must_be_slower_than_chance_makes_one_check_in_ten_thousand(factor: float, status: str) -> None:
+    """Eight points share the false alarms, so both measurements of one suspect need a chance of 1 in 80,000."""
+
+    def measured(seconds: float) -> Run:
+        points = [point(H2D.format(gpu), 1e-3) for gpu in range(8)]
+        for number, one in enumerate(points):
+            usual = 1e-3 if number else seconds
+            one.flows[0].round_medians_s = [usual * part for part in (0.98, 0.99, 1.0, 1.0, 1.01, 1.02)]
+        return run(points)
+
+    asked = gate.Check(modelled(models.load("h200x4"), 1), Reference("baseline", measured(1e-3)), 60.0, 1)
+    verdict = gate.judge(asked, measured(1e-3 * factor), lambda ids: measured(1e-3 * factor))
+    assert verdict.status == status, verdict
+    if status == "pass":
+        assert verdict.summary == "1 point seemed slow, and not when measured again"
+
+
 def test_the_stated_smallest_fault_exceeds_the_margin_and_the_noise() -> None:
     pair = Pair(
         point(H2D.format(0), 1e-3), point(H2D.format(0), 1e-3), "equivalent", 1.0, Interval(0.99, 1.01, 0.95), 0.03

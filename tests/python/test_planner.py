@@ -18,7 +18,7 @@ from linkscope.plan import (
     representatives,
     rounds_wanted,
 )
-from linkscope.plan.shares import opening_s
+from linkscope.plan.shares import opening_s, share_s
 from linkscope.plan.stages import CHUNK, MOST, _curve_of, similarity
 from linkscope.run.assemble import Assembler
 from linkscope.runfile import Flow, Point, PointId, Round, RoundFlow
@@ -432,3 +432,21 @@ def of_median(id: str, number: int, seconds: float) -> Round:
         id=id, round=number, flows=[facts], batch=[64], overhead_s=1e-6, timing="virtual", verified=True, guards={},
         device_s=1e-3,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("each_share, rounds", [(0.014, 6), (0.018, 3)])
+def test_three_more_rounds_may_cost_a_twentieth_of_a_points_share(each_share: float, rounds: int) -> None:
+    """The first three rounds are paid already. They give little hope: each differs from the others by half."""
+    plan = pairs_plan()
+    medians = [2e-6, 1e-6, 3e-6]
+    cost_s = 3 * each_share * share_s(plan)
+    id = PAIR.format(0, 1, 8)
+    missed = point(
+        id,
+        status="missed_precision",
+        flows=[flow(medians, 0.9)],
+        median_s=2e-6,
+        ci_method="next_round",
+        device_s=cost_s,
+    )
+    assert rounds_wanted(plan, missed) == rounds

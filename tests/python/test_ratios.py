@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from linkscope.stats import geometric_mean, log_variance, ratio_interval, student_interval, trend_chance
+from linkscope.stats.pooling import SIGMAS, Ratio
 from linkscope.stats.ratios import PRIOR_FREEDOM, student_quantile, student_tail
 
 SPREAD = 0.02
@@ -116,3 +117,12 @@ def test_two_differing_rounds_give_no_interval_at_an_extreme_level() -> None:
     assert few is None and student_interval([1e-6, 9e-6], level=1 - 1e-7) is None
     wide = ratio_interval([1e-6, 3e-6], [2e-6, 9e-6], alike=None, level=0.95)
     assert wide is not None and 0 < wide.low < 1 < wide.high
+
+
+def test_the_smallest_detectable_change_is_that_of_a_normal_test() -> None:
+    """Where one deviation is certain, a two-sided test at 1 % with a power of 95 % needs 2.576 + 1.645 errors."""
+    at = 36
+    weights = np.zeros(len(SIGMAS))
+    weights[at] = 1.0
+    error = float(SIGMAS[at]) * math.sqrt(0.5)
+    assert Ratio(0.0, weights, 0.5).detectable(0.99) == pytest.approx(math.expm1((2.576 + 1.645) * error), rel=0.005)

@@ -15,7 +15,7 @@ from linkscope.report.head import doubts, tiles
 from linkscope.report.heat import heat_svg, heats
 from linkscope.report.html import page, render
 from linkscope.report.markdown import to_markdown
-from linkscope.report.outcome import problems
+from linkscope.report.outcome import intervals_text, problems
 from linkscope.report.overview import overview
 from linkscope.report.panels import panels
 from linkscope.report.picture import machine_svg, wires
@@ -299,3 +299,11 @@ def test_tiles_prefer_measured_values_and_mark_inherited_ones() -> None:
     host, to_check = tiles(run([fast, source]))
     assert host.value.startswith("^61.0 GB/s")
     assert to_check.lines == ("inherited, not measured: Host to GPU",)
+
+
+def test_inherited_values_of_older_files_are_not_said_to_come_from_few_rounds() -> None:
+    """An inherited point has no rounds, and its interval is that of its source."""
+    measured = point(SINGLE.format(0, 1, "wait"), 2e-6)
+    inherited = point(SINGLE.format(1, 0, "wait"), 2e-6, status="inherited")
+    inherited.flows[0].round_medians_s = []
+    assert intervals_text([measured, inherited]) == intervals_text([measured]) != ""

@@ -9,12 +9,15 @@ import pytest
 import rounds
 
 from fakes import H2D, facts, plan
+from linkscope.run.noise import RunNoise
 from linkscope.run.sampler import ROUND_S, Sampler, Task
+from linkscope.run.states import State
 from linkscope.runfile import PointId
 from linkscope.stats import (
     LOOKS,
     CiMethod,
     Interval,
+    Noise,
     families,
     geometric_mean,
     half_width_after,
@@ -22,6 +25,8 @@ from linkscope.stats import (
     next_look,
     rounds_interval,
 )
+from linkscope.stats.pooling import SIGMAS
+from test_assemble import ONE, round_of
 from test_sampler_edges import earlier
 from test_sampler_expensive import Played
 
@@ -241,3 +246,30 @@ def test_draws_repeat() -> None:
     noise = rounds.Noise("uniform", 0.7)
     assert rounds.drawn(noise, 12) == rounds.drawn(noise, 12)
     assert rounds.dozen(noise, random.Random(1)) != rounds.dozen(noise, random.Random(2))
+
+
+def test_a_family_without_rounds_has_the_noise_of_its_kin_and_not_that_of_others() -> None:
+    chance = random.Random(3)
+
+    def scattered(deviation: float) -> list[list[float]]:
+        return [[math.exp(deviation * chance.gauss(0, 1)) for _ in range(6)] for _ in range(60)]
+
+    rounds = {"quiet": scattered(0.001), "new": [], "loud": scattered(0.1)}
+    noise = families(rounds, lambda name: "loud" if name == "loud" else "quiet")["new"]
+    assert noise.prior()[SIGMAS < 0.01].sum() > 0.9
+
+
+def test_throttled_rounds_do_not_show_the_noise_of_a_family() -> None:
+    usual = [round_of(number, [2e-6 * (1 + 0.001 * number)]) for number in range(6)]
+    slow = [round_of(6 + number, [4e-6], guards={"throttled": ["hw_thermal"]}) for number in range(3)]
+    found = []
+    for measured in (usual, usual + slow):
+        noise = RunNoise({ONE: State(PointId.parse(ONE), 1.0, measured)})
+        noise.refresh()
+        found.append(known_noise(noise.of(PointId.parse(ONE))))
+    assert found[0].counts.tolist() == found[1].counts.tolist()
+
+
+def known_noise(found: Noise | None) -> Noise:
+    assert found is not None
+    return found

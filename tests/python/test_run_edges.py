@@ -4,6 +4,7 @@ import itertools
 import math
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from linkscope.plan.classes import PathClass
 from linkscope.run.answers import Prepared, Trace
 from linkscope.run.sampler import Sampler, Task
 from linkscope.run.states import State
+from linkscope.run.supervisor import Supervisor
 from linkscope.run.worker import RequestFailed, RunRequest, Worker, WorkerGone
 from linkscope.run.workers import Workers, twice
 from linkscope.runfile import Point, PointId, RoundFlow, read_run
@@ -496,3 +498,20 @@ def test_a_worker_that_does_not_start_is_started_three_times(tmp_path, monkeypat
     failing[0] = 3
     found = measured(target(), plan(ONE, rounds=2), tmp_path / "b.jsonl").points[ONE]
     assert found.status == "failed" and "not yet" in (found.reason or "")
+
+
+def test_a_renewed_record_still_says_why_the_point_got_no_more_rounds() -> None:
+    made = with_early_stops(deviation=0.001)
+    rounds = [round_of(number, [2e-6 * (1 + 0.001 * number)]) for number in range(3)]
+    before = made.point(ONE, rounds, "the budget left no time")
+    assert (before.status, before.guards["stopped"]) == ("ok", "the budget left no time")
+    before.ci95_s = (1e-6, 3e-6)  # by the noise that was known then
+    stored: list[Point] = []
+    supervisor = SimpleNamespace(
+        _plan=SimpleNamespace(early=True), _noise=SimpleNamespace(refresh=lambda: None, rounds=3), _assessed=0,
+        _final={ONE}, _points={ONE: before}, _states={ONE: State(PointId.parse(ONE), 1.0, rounds)}, _assembler=made,
+        _store=stored.append, _ask_for_more=lambda: None, _wanted={},
+    )  # fmt: skip
+    assert not Supervisor._reassess(supervisor)  # type: ignore[arg-type]
+    (renewed,) = stored
+    assert renewed.ci95_s != before.ci95_s and renewed.guards["stopped"] == "the budget left no time"

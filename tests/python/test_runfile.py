@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fakes import flow, header, point, round_record
 from linkscope.errors import UserError
 from linkscope.report.outcome import run_text
-from linkscope.runfile import End, PointId, Resume, RunWriter, read_run
+from linkscope.runfile import End, PointId, Resume, RunWriter, family_of, read_run
 from linkscope.units import format_seconds
 
 IDS = [f"h2d/ce/numa:0.pinned->gpu:0.device/{8 << n}?mode=batched" for n in range(3)]
@@ -244,3 +244,11 @@ def test_an_archive_without_a_line_says_so(tmp_path: Path, content: bytes, words
     path.write_bytes(content or gzip.compress(b""))
     with pytest.raises(UserError, match=words):
         read_run(path)
+
+
+def test_single_copies_borrow_no_noise_from_batched_ones_and_both_directions_do() -> None:
+    def kin(params: str) -> tuple[str, str]:
+        return family_of(PointId.parse(f"h2d/ce/numa:0.pinned->gpu:0.device/8?{params}")).kin
+
+    assert kin("bidirectional=false&mode=single") != kin("bidirectional=false&mode=batched")
+    assert kin("bidirectional=false&mode=batched") == kin("bidirectional=true&mode=batched")
