@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 CORE = Path(__file__).parents[2] / "core"
-HOST = CORE / "platform" / "host"
+HOST = CORE / "host"
 # By file: the compiler, and the instructions in their order: a barrier, the flush of each line, and a barrier.
 PROCESSORS = {
     "flush_arm.cpp": ("aarch64-linux-gnu-g++", ["dsb sy", "dc civac", "dsb sy"]),
