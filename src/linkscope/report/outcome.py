@@ -88,10 +88,10 @@ def run_text(run: Run) -> str:
 
 
 _INTERVAL_METHODS = {
-    "order_statistics": "The interval of six rounds or more comes from their order: for six, from the lowest to the "
-    "highest, which covers the true median in 96.9 % of cases.",
-    "pooled": "The interval of fewer rounds comes from the scatter of these rounds and of similar points. It covers "
-    "the true median in at least 95 % of cases.",
+    "order_statistics": "An interval comes from the order of the rounds: for six, from the lowest to the highest, "
+    "which covers the true median in 96.9 % of cases.",
+    "pooled": "Below twelve rounds, most intervals come from the scatter of the rounds and of similar points. They "
+    "cover the true median in at least 95 % of cases.",
     "next_round": "Where the rounds of similar points fall into modes, or where few similar points are known, fewer "
     "than six rounds have the interval in which a further round would lie.",
     "older": "This file was written by an older version of linkscope, which gave fewer than six rounds an interval as "
