@@ -2,6 +2,7 @@
 
 Usage: python tools/interval_proofs.py coverage [--seeds N]
        python tools/interval_proofs.py replay RUN.jsonl …
+       python tools/interval_proofs.py predict RUN.jsonl …
 
 coverage: rounds of known shapes. A family has 24 points, or it has 6 points and three families are its kin. Scales are
 equal, or vary by a factor of two, or are mixed (three of ten points are 12 times noisier). The width is that of the
@@ -23,8 +24,20 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
-from linkscope.runfile import Family, family_of, read_run
-from linkscope.stats import Noise, families, median_interval, rounds_interval
+from linkscope.plan import Plan, affordable, precision_target
+from linkscope.run import plan_of
+from linkscope.runfile import Family, Point, family_of, read_run
+from linkscope.stats import (
+    EARLY_ROUNDS,
+    LOOKS,
+    Noise,
+    expected_rounds,
+    families,
+    median,
+    median_interval,
+    next_look,
+    rounds_interval,
+)
 
 Array = np.ndarray
 Shape = Callable[[np.random.Generator, int, int], Array]
@@ -167,13 +180,70 @@ def _replayed(name: str, points: Sequence[tuple[Noise, list[float], list[float],
     return f"| {name} | {len(points)} | {share} | {statistics.median(ratios):.2f} | {counts} |"
 
 
+def _positive_rounds(point: Point) -> int:
+    return sum(median > 0 for median in point.flows[0].round_medians_s)
+
+
+def _by_family(points: Sequence[Point]) -> dict[Family, list[list[float]]]:
+    found: dict[Family, list[list[float]]] = defaultdict(list)
+    for point in points:
+        found[family_of(point)].append(point.flows[0].round_medians_s[:EARLY_ROUNDS])
+    return found
+
+
+def _expected_and_wanted(plan: Plan, point: Point, noise: Noise) -> tuple[float, int]:
+    """The number of rounds that the family predicts, and that the planner wants after three."""
+    medians = point.flows[0].round_medians_s[:EARLY_ROUNDS]
+    target, most = precision_target(plan, point), min(LOOKS[2], affordable(plan, point))
+    found = rounds_interval(medians, noise)
+    assert found
+    width = (found[0].high - found[0].low) / 2 / median(medians)
+    wanted = EARLY_ROUNDS if width <= target else next_look(medians, width, found[1], target) or EARLY_ROUNDS
+    if wanted > most:
+        wanted = EARLY_ROUNDS
+    return expected_rounds(noise, medians[:1], target, most), wanted
+
+
+def _predicted(name: str, found: Sequence[tuple[float, int]]) -> str:
+    expected, wanted = sum(one for one, _ in found), sum(one for _, one in found)
+    more = [wanted > EARLY_ROUNDS for expected, wanted in found if expected > EARLY_ROUNDS + 1]
+    less = [wanted > EARLY_ROUNDS for expected, wanted in found if expected <= EARLY_ROUNDS + 1]
+    return (
+        f"| {name} | {len(found)} | {expected:.0f} | {wanted} | {sum(more)} of {len(more)} "
+        f"| {sum(less)} of {len(less)} |"
+    )
+
+
+def predict(paths: Sequence[Path]) -> Iterator[str]:
+    """The Markdown table, one row per run."""
+    yield (
+        "| run | points | rounds expected | rounds wanted after three "
+        "| want more: of those with 4 or more expected | of the others |"
+    )
+    yield "|---|---|---|---|---|---|"
+    for path in paths:
+        run = read_run(path)
+        plan = plan_of(run)
+        points = [point for point in run.points if point.flows and _positive_rounds(point) >= EARLY_ROUNDS]
+        found: list[tuple[float, int]] = []
+        for known, asked in ((points[::2], points[1::2]), (points[1::2], points[::2])):
+            noise: dict[Family, Noise] = families(_by_family(known), lambda name: name.kin)
+            found += [
+                _expected_and_wanted(plan, point, noise[family_of(point)])
+                for point in asked
+                if family_of(point) in noise
+            ]
+        yield _predicted(path.name.split(".")[0], found)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("coverage", "replay"))
+    parser.add_argument("what", choices=("coverage", "replay", "predict"))
     parser.add_argument("runs", nargs="*", type=Path)
     parser.add_argument("--seeds", type=int, default=2000, help="families of each kind (2000)")
     asked = parser.parse_args()
-    for line in coverage(asked.seeds) if asked.what == "coverage" else replay(asked.runs):
+    of_runs = {"replay": replay, "predict": predict}
+    for line in of_runs[asked.what](asked.runs) if asked.what in of_runs else coverage(asked.seeds):
         print(line, flush=True)
 
 

@@ -17,6 +17,7 @@ from linkscope.report.partial import Partial, Row
 from linkscope.run import forecast, plan_of, progress
 from linkscope.run.budget import Budget
 from linkscope.run.forecast import Forecast
+from linkscope.run.noise import RunNoise
 from linkscope.run.progress import Lines, Terminal, WorkLeft, progress_for
 from linkscope.run.states import State
 from linkscope.runfile import Point, PointId, Round, RoundFlow, Run, read_run
@@ -395,7 +396,7 @@ def replayed(monkeypatch, run: Run, order: list[Round | Point]) -> list[tuple[fl
     made = plan_of(run)
     states = {id: State(PointId.parse(id), estimated_seconds(PointId.parse(id), facts(8))) for id in made.points}
     monkeypatch.setattr(forecast, "time", Clock(now))
-    looks = Forecast(made, states, Budget(None, modelled=False), modelled=False)
+    looks = Forecast(made, states, Budget(None, modelled=False), RunNoise(states), modelled=False)
     points: dict[str, Point] = {}
     wanted = dict.fromkeys(made.points, made.rounds)
     forecasts = []
@@ -434,7 +435,7 @@ def imprecise(spread: float, rounds: int, ids: list[str]) -> tuple[Forecast, dic
         for id, state in states.items():
             state.rounds.append(round_with_rates(id, number, 50.0 * (1 + spread * (number % 2))))
             state.cost_s = 1e-3
-    return Forecast(made, states, Budget(None, modelled=True), modelled=True), states
+    return Forecast(made, states, Budget(None, modelled=True), RunNoise(states), modelled=True), states
 
 
 @pytest.mark.parametrize("spread, rounds, extra", [(0.0, 2, 0), (0.05, 2, 3), (0.005, 2, 0), (0.05, 5, 3)])
@@ -461,7 +462,7 @@ def test_work_beyond_the_budget_is_not_expected() -> None:
     made = plan(*ids, budget_s=9.5e-3)
     states = {id: State(PointId.parse(id), 1e-3) for id in ids}
     budget = Budget(made.budget_s, modelled=True)
-    looks = Forecast(made, states, budget, modelled=True)
+    looks = Forecast(made, states, budget, RunNoise(states), modelled=True)
     for number in range(3):
         for id, state in states.items():
             state.rounds.append(round_with_rates(id, number, 50.0))

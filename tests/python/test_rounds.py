@@ -18,6 +18,7 @@ from linkscope.stats import (
     CiMethod,
     Interval,
     Noise,
+    expected_rounds,
     families,
     geometric_mean,
     half_width_after,
@@ -129,6 +130,26 @@ def test_after_few_rounds_the_next_look_is_where_the_precision_is_expected() -> 
     assert [next_look(three, width, "pooled", 0.01) for width in (0.0105, 0.0115, 0.013, 0.02)] == [4, 5, 6, 6]
     assert next_look(three, 0.011, "next_round", 0.01) == 6
     assert next_look(three, 0.06, "pooled", 0.01) is None
+
+
+@pytest.mark.parametrize(("precision", "expected"), [(0.05, 3), (0.0106, 4.5), (0.0096, 6), (0.0076, 12), (0.001, 3)])
+def test_the_family_predicts_the_number_of_rounds_before_a_point_has_an_interval(precision, expected) -> None:
+    """Half-width 2.054 * 1 % * 0.4634 for six rounds, 0.743 % for twelve. A target out of reach gets no more rounds."""
+    assert expected_rounds(NORMAL, [], precision, 12) == pytest.approx(expected, abs=1.3)
+    assert expected_rounds(NORMAL, [1.0], precision, 12) == expected_rounds(NORMAL, [], precision, 12)
+
+
+def test_predicted_rounds_do_not_exceed_what_is_affordable() -> None:
+    assert expected_rounds(NORMAL, [], 0.0076, 6) < 6 < 10 < expected_rounds(NORMAL, [], 0.0076, 12)
+
+
+def test_a_second_round_that_scatters_far_more_than_the_family_changes_the_prediction() -> None:
+    assert expected_rounds(NORMAL, [1.0, 1.3], 0.0096, 12) < 3.5 < expected_rounds(NORMAL, [1.0, 1.01], 0.0096, 12)
+
+
+def test_points_of_families_with_modes_are_expected_to_need_six_rounds() -> None:
+    two = families({"": [[1.08 ** (at % 2) for at in range(3)] for _ in range(40)]}, str)[""]
+    assert expected_rounds(dataclasses.replace(two, regular=False), [], 0.5, 12) == pytest.approx(6, abs=0.1)
 
 
 def test_looks_that_would_come_too_early_are_skipped() -> None:

@@ -8,10 +8,13 @@ from msgspec import structs
 
 from fakes import H2D, facts, measured, plan, target
 from linkscope.plan.classes import PathClass
+from linkscope.plan.work import Underway
+from linkscope.run import supervisor
 from linkscope.run.answers import Prepared
 from linkscope.run.assemble import Assembler
 from linkscope.run.budget import Budget
 from linkscope.run.forecast import Forecast
+from linkscope.run.noise import RunNoise
 from linkscope.run.states import State
 from linkscope.run.worker import Worker
 from linkscope.runfile import PointId, read_run
@@ -88,7 +91,7 @@ def forecast_of(rates: list[float], hot: int = -1, **wishes: Any) -> tuple[Forec
             guards = {"throttled": ["hw_thermal"]} if number == hot else {}
             state.rounds.append(round_with_rates(id, number, rate, **guards))
             state.cost_s = 1e-3
-    return Forecast(made, states, Budget(None, modelled=True), modelled=True), ids
+    return Forecast(made, states, Budget(None, modelled=True), RunNoise(states), modelled=True), ids
 
 
 def share(rates: list[float], number: int, hot: int = -1, **wishes: Any) -> float:
@@ -116,6 +119,42 @@ def test_the_range_of_six_rounds_is_expected_to_be_2_2_times_that_of_two() -> No
     """Of normal values: 2.534 over 1.128 deviations. The target is 1 %, so two rounds may be ±0.445 % apart."""
     assert share([50.0 * 0.99560, 50.0 * 1.0044], 1) == pytest.approx(2 / 6)
     assert share([50.0 * 0.99545, 50.0 * 1.00455], 1) < 2 / 6
+
+
+@pytest.mark.parametrize(("scatter", "each"), [(0.0001, 3.0), (0.01, 4.3)])
+def test_the_rounds_of_a_new_point_are_expected_from_the_scatter_of_its_family(scatter: float, each: float) -> None:
+    """Twelve points have three rounds; a thirteenth has one. The target is 1 %."""
+    ids = [h2d(size=MIB + 4096 * n) for n in range(13)]
+    made = structs.replace(plan(h2d(), precision=0.01), points=ids, early=True)
+    states = {id: State(PointId.parse(id), 1e-3) for id in ids}
+    for at, id in enumerate(ids):
+        for number in range(3 if at < 12 else 1):
+            states[id].rounds.append(round_with_rates(id, number, 50.0 * (1 + scatter * (number - 1))))
+            states[id].cost_s = 1e-3
+    noise = RunNoise(states)
+    noise.refresh()
+    looks = Forecast(made, states, Budget(None, modelled=True), noise, modelled=True)
+    points = {id: Assembler(made, facts(), lambda point: None, noise.of).point(id, states[id].rounds) for id in ids}
+    del points[ids[-1]]
+    for point in points.values():
+        point.status = "ok"
+    assert looks.left(points, dict.fromkeys(ids, 3), 0).share == pytest.approx(37 / (37 + each - 1), abs=0.01)
+
+
+def test_the_expected_rounds_of_unfinished_points_are_set_aside(tmp_path, monkeypatch) -> None:
+    """The planner spends on new work only the time that the points under way are not expected to need."""
+    seen: list[tuple[Underway, float]] = []
+    ask = supervisor.next_work
+
+    def noted(plan: Any, points: Any, left_s: float, underway: Underway) -> Any:
+        seen.append((underway, sum(underway.rounds.values())))
+        return ask(plan, points, left_s, underway)
+
+    monkeypatch.setattr(supervisor, "next_work", noted)
+    monkeypatch.setattr(RunNoise, "expected_rounds", lambda self, plan, state: 7.0)
+    measured(target(noise=0.05), plan(suite="standard", budget_s=1e4), tmp_path / "a.jsonl")
+    each_s = [underway.seconds / rounds for underway, rounds in seen if rounds]
+    assert max(each_s) > 1.5 * min(each_s)
 
 
 def test_an_overdrawn_budget_leaves_zero() -> None:

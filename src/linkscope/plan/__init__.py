@@ -10,7 +10,7 @@ from linkscope.plan.papers import SOURCES, Entry, Source
 from linkscope.plan.plan import Plan, make_plan, precision_target
 from linkscope.plan.rules import RULES, RuleName
 from linkscope.plan.selection import Selection, check_written
-from linkscope.plan.shares import affordable, share_s
+from linkscope.plan.shares import affordable, foreseen_rounds, share_s
 from linkscope.plan.stages import Inheritance, expected_ids, inheritances, left_over, representatives, staged_work
 from linkscope.plan.suites import SUITES, Suite
 from linkscope.plan.table import Benchmark, Param
@@ -44,6 +44,7 @@ __all__ = [
     "expected_ids",
     "expected_s",
     "footprint",
+    "foreseen_rounds",
     "in_order",
     "inheritances",
     "left_over",

@@ -8,7 +8,7 @@ import functools
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
 from linkscope.model.slow_paths import in_doubt
@@ -17,7 +17,7 @@ from linkscope.plan.plan import Plan, precision_target
 from linkscope.plan.recall import Recall
 from linkscope.plan.work import NOTHING, Underway, Work
 from linkscope.runfile import Flow, Point, PointId, half_width
-from linkscope.stats import EARLY_ROUNDS, LOOKS, CiMethod, next_look
+from linkscope.stats import EARLY_ROUNDS, LOOKS, CiMethod, Noise, expected_rounds, next_look
 
 SHARE = 6.0  # maximum cost of a point over the mean: cheap points leave time for expensive ones
 MOST_ROUNDS = LOOKS[2]  # maximum while other points are unmeasured
@@ -61,9 +61,21 @@ def rounds_in_share(plan: Plan, point: Point) -> int:
     return wanted if wanted is not None and wanted <= min(MOST_ROUNDS, affordable(plan, point)) else have
 
 
+def foreseen_rounds(plan: Plan, point: PointId, medians: Sequence[float], noise: Noise | None, each_s: float) -> float:
+    """Returns the total number of rounds that a point with fewer than three is expected to need, judged by the noise
+    of its family. `each_s`: the seconds of one of its rounds."""
+    if noise is None or not plan.early:
+        return EARLY_ROUNDS if plan.early else plan.rounds
+    most = min(MOST_ROUNDS, _affordable(plan, each_s)) if plan.classes else plan.rounds
+    return expected_rounds(noise, medians, precision_target(plan, point), most)
+
+
 def affordable(plan: Plan, point: Point) -> int:
     """Returns the number of rounds within the point's share of the budget."""
-    each_s = _each_s(point)
+    return _affordable(plan, _each_s(point))
+
+
+def _affordable(plan: Plan, each_s: float) -> int:
     return int(min(share_s(plan) / each_s, 1e6)) if each_s > 0 else MOST_ROUNDS
 
 

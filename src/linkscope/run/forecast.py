@@ -1,6 +1,7 @@
 """Forecasts the progress of a run: the base rounds and the expected extra rounds.
 
-The first rounds of a point show whether it will miss its precision, since the interval of six rounds is their range.
+Where points may stop after three rounds, the noise of a point's family shows how many it will need. Elsewhere, the
+first rounds of a point show whether it will miss its precision, since the interval of six rounds is their range.
 """
 
 import math
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 from linkscope.plan import Plan, precision_target, rounds_wanted
 from linkscope.plan.next import rounds_after
 from linkscope.run.budget import Budget
+from linkscope.run.noise import RunNoise
 from linkscope.run.progress import WorkLeft
 from linkscope.run.states import State
 from linkscope.runfile import Point, Round
@@ -47,12 +49,15 @@ class _Remaining:
 class Forecast:
     """Predicts the remaining work from the states of all points. The reported share never decreases."""
 
-    def __init__(self, plan: Plan, states: Mapping[str, State], budget: Budget, *, modelled: bool) -> None:
+    def __init__(
+        self, plan: Plan, states: Mapping[str, State], budget: Budget, noise: RunNoise, *, modelled: bool
+    ) -> None:
         self._plan = plan
+        self._noise = noise
         self._states = states
         self._budget = budget
         self._modelled = modelled  # in virtual time, a round costs the same for every point
-        self._base = EARLY_ROUNDS if plan.classes else plan.rounds
+        self._base = EARLY_ROUNDS if plan.early else plan.rounds
         self._extra = rounds_after(plan, plan.rounds) - plan.rounds
         self._seen = {id: _PointRounds() for id in states}
         self._reported = 0.0
@@ -106,8 +111,10 @@ class Forecast:
                 rounds = self._rounds_after(point)
             elif state.stopped:
                 continue
-            elif wanted.get(id, 0) > self._plan.rounds:
+            elif wanted.get(id, 0) > self._base:
                 rounds = max(0, wanted[id] - seen.rounds)
+            elif self._plan.early and seen.rounds < EARLY_ROUNDS:
+                rounds = self._noise.expected_rounds(self._plan, state) - seen.rounds
             else:
                 extra = self._extra * (others if seen.will_miss is None else seen.will_miss)
                 rounds = max(0, self._base - seen.rounds) + extra

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+from linkscope.plan import Plan, foreseen_rounds
 from linkscope.run.states import State
 from linkscope.runfile import Family, PointId, Round, family_of
 from linkscope.stats import Noise, families, median
@@ -33,6 +34,11 @@ class RunNoise:
     def of(self, point: PointId) -> Noise | None:
         """The noise of the point's family; None before its first round."""
         return self._known.get(family_of(point))
+
+    def expected_rounds(self, plan: Plan, state: State) -> float:
+        """The total number of rounds that a point with fewer than three is expected to need."""
+        medians = self._positive_medians(str(state.point_id), state.rounds)
+        return foreseen_rounds(plan, state.point_id, medians, self.of(state.point_id), state.expected_s)
 
     def _positive_medians(self, id: str, rounds: Sequence[Round]) -> list[float]:
         """The medians of a point. Throttled rounds, and rounds shorter than the error of the clock, do not show its

@@ -109,7 +109,7 @@ class Supervisor:
         self._base = EARLY_ROUNDS if plan.early else plan.rounds  # rounds after which a point has a value
         spent = sum(round.device_s for state in self._states.values() for round in state.rounds)
         self._budget = Budget(plan.budget_s, modelled=target.modelled, spent_s=spent)
-        self._forecast = Forecast(plan, self._states, self._budget, modelled=target.modelled)
+        self._forecast = Forecast(plan, self._states, self._budget, self._noise, modelled=target.modelled)
         # With classes, the first rounds cover few points, and each is the most expensive of three.
         self._first_share = 0.5 if plan.classes else 1 / plan.rounds
         self._representative_of = representatives(plan) if plan.classes else {}
@@ -207,7 +207,15 @@ class Supervisor:
         lacking = {
             id: sum(not self._states[id].has(number) for number in range(rounds)) for id, rounds in self._wanted.items()
         }
-        return Underway(lacking, sum(self._states[id].expected_s * rounds for id, rounds in lacking.items()))
+        return Underway(lacking, sum(self._unmeasured_s(id, rounds) for id, rounds in lacking.items()))
+
+    def _unmeasured_s(self, id: str, lacking: int) -> float:
+        """Returns the seconds of the missing rounds of a point, and of those that its family lets expect."""
+        state = self._states[id]
+        have = len(state.rounds)
+        if self._plan.early and have < EARLY_ROUNDS:
+            return state.expected_s * max(lacking, self._noise.expected_rounds(self._plan, state) - have)
+        return state.expected_s * lacking
 
     def _ended(self) -> bool:
         """After a pass: concludes the points that are done or get no more rounds. Returns whether there were any."""

@@ -9,7 +9,7 @@ from linkscope.stats.ratios import PRIOR_FREEDOM, geometric_mean, log_variance, 
 from linkscope.stats.shape import bimodal, mad, median_error, steady, trend
 from linkscope.stats.sharing import Shared, Slowdown, shared_by_pairs, sharing_sets, slowdowns, unexplained
 from linkscope.stats.slopes import Slope, slope
-from linkscope.stats.stopping import LOOKS, CiMethod, half_width_after, next_look, rounds_interval
+from linkscope.stats.stopping import LOOKS, CiMethod, expected_rounds, half_width_after, next_look, rounds_interval
 from linkscope.stats.variance import Split, deviation, variance_split
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "contrast",
     "deviation",
     "doubts",
+    "expected_rounds",
     "families",
     "geometric_mean",
     "half_width_after",

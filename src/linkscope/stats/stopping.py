@@ -7,10 +7,13 @@ five looks, and the last two require more than 95 %. tools/interval_proofs.py dr
 
 import math
 from collections.abc import Sequence
+from statistics import NormalDist
 from typing import Literal
 
+import numpy as np
+
 from linkscope.stats.intervals import EARLY_ROUNDS, Interval, median, median_interval
-from linkscope.stats.pooling import Noise, scatter, spread_quantile
+from linkscope.stats.pooling import SIGMAS, Noise, scatter, spread_quantile
 
 CiMethod = Literal["order_statistics", "pooled", "next_round"]
 
@@ -20,6 +23,7 @@ _LEVEL, _DRAWN_AT = 0.95, 0.96  # the difference covers the error of the estimat
 # The standard error of n rounds, for noise with a deviation of 1. From six rounds up it is that of the median of normal
 # values (David and Nagaraja, Order Statistics, 2003), for few rounds that of the mean. It grows from one to the other.
 _ERRORS = {2: 0.7071, 3: 0.5774, 4: 0.525, 5: 0.492, 6: 0.4634, 7: 0.4587, 8: 0.4101, 9: 0.4075, 10: 0.3719, 11: 0.3704}
+_NORMAL_REACH = NormalDist().inv_cdf((1 + _DRAWN_AT) / 2)
 _LARGE = 1.2533  # the same times the root of n, for many values
 _DOUBT = 1.25  # the effect of more rounds is itself estimated from few
 
@@ -80,6 +84,25 @@ def next_look(medians: Sequence[float], half_width: float, method: CiMethod, pre
         return next((at for at in few if half_width_after(medians, half_width, method, at) <= precision), later[0])
     early = len(medians) >= LOOKS[1] and half_width_after(medians, half_width, method, later[0]) > _DOUBT * precision
     return later[1] if early and len(later) > 1 else later[0]
+
+
+def expected_rounds(noise: Noise, rounds: Sequence[float], precision: float, most: int) -> float:
+    """The number of rounds, at most `most`, that a point of the family is expected to need to reach the precision.
+
+    `rounds`: the fewer than three rounds that the point has. Two of them count as evidence; before, the family alone
+    shows how the point may scatter. A point that cannot reach the precision stops after the first interval.
+    """
+    first = EARLY_ROUNDS if noise.regular else LOOKS[1]
+    seen = scatter(rounds)
+    weights = noise.prior() if seen is None else noise.posterior([seen])
+    needed = np.full(len(SIGMAS), float(first))
+    unmet = np.full(len(SIGMAS), True)
+    for count in range(first, min(most, LOOKS[2]) + 1):
+        if count <= LOOKS[1] or count in LOOKS:
+            meets = unmet & (_NORMAL_REACH * SIGMAS * _error(count) <= precision)
+            needed[meets] = count
+            unmet &= ~meets
+    return float(weights @ needed)
 
 
 def _error(rounds: int) -> float:
