@@ -7,7 +7,7 @@ session). Whenever a point is done, the plan may add more points to the next pas
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from linkscope.errors import FINE, NOT_HERE, SOMETHING_FAILED, STOPPED_EARLY
 from linkscope.plan import (
@@ -192,7 +192,9 @@ class Supervisor:
     def _ask_for_more(self) -> None:
         """Adds the work that the plan wants in addition to the unfinished points."""
         known = {**self._points, **self._earlier_points}
-        work = next_work(self._plan, known, self._budget.left(), self._underway())
+        underway = self._underway()
+        underway = replace(underway, seconds=underway.seconds + self._further_s())
+        work = next_work(self._plan, known, self._budget.left(), underway)
         for item in work:
             if item.id in self._points:
                 self._earlier_points[item.id] = self._points.pop(item.id)
@@ -207,15 +209,18 @@ class Supervisor:
         lacking = {
             id: sum(not self._states[id].has(number) for number in range(rounds)) for id, rounds in self._wanted.items()
         }
-        return Underway(lacking, sum(self._unmeasured_s(id, rounds) for id, rounds in lacking.items()))
+        return Underway(lacking, sum(self._states[id].expected_s * rounds for id, rounds in lacking.items()))
 
-    def _unmeasured_s(self, id: str, lacking: int) -> float:
-        """Returns the seconds of the missing rounds of a point, and of those that its family lets expect."""
-        state = self._states[id]
-        have = len(state.rounds)
-        if self._plan.early and have < EARLY_ROUNDS:
-            return state.expected_s * max(lacking, self._noise.expected_rounds(self._plan, state) - have)
-        return state.expected_s * lacking
+    def _further_s(self) -> float:
+        """Returns the seconds of the further rounds that points under way are expected to need, by their families."""
+        if not self._plan.early:
+            return 0.0
+        states = [self._states[id] for id in self._wanted]
+        return sum(
+            state.expected_s * (self._noise.expected_rounds(self._plan, state) - EARLY_ROUNDS)
+            for state in states
+            if 0 < len(state.rounds) < EARLY_ROUNDS
+        )
 
     def _ended(self) -> bool:
         """After a pass: concludes the points that are done or get no more rounds. Returns whether there were any."""
