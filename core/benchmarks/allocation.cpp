@@ -88,7 +88,7 @@ std::vector<Benchmark> allocations() {
                      build,
                      sized};
   };
-  return {
+  return of_role(Role::call, {
       row("a CPU thread allocates, touches and frees host memory", numa, numa, {pageable}),
       row("a CPU thread allocates, touches and frees huge pages", numa, numa, {hugepage}, true),
       row("the driver allocates and frees page-locked host memory", numa, gpu, {pinned, wc, mapped}),
@@ -103,7 +103,7 @@ std::vector<Benchmark> allocations() {
       row("a second process creates GPU memory and exports a file descriptor, and this process imports and maps it",
           gpu, gpu, {posix_fd}),
       row("a second process creates and touches host memory, and this process maps and pins it", numa, gpu, {shm}),
-  };
+  });
 }
 
 }  // namespace linkscope

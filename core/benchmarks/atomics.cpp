@@ -46,7 +46,8 @@ std::vector<Benchmark> atomics() {
   const auto row = [](const char* name, const char* summary, PlaceKind dst, const Memories& memories,
                       std::vector<Param> params, Program (*build)(const Case&), bool sized) {
     return Benchmark{name,          summary,  "Comm|Scope 7 (CS-40)", Engine::sm, gpu,  dst,
-                     Relation::any, memories, std::move(params),      build,      sized};
+                     Relation::any, memories, std::move(params),      build,      sized, Taken::by_name,
+                     sized ? Role::atomic : Role::latency};
   };
   const Memories host{{device, pinned}, {device, registered}}, own{{device, device}};
   const std::vector<Param> rate{scope, words}, alone{scope};

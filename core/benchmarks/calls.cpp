@@ -98,7 +98,7 @@ std::vector<Benchmark> calls() {
   };
   Param one_alone = mode_param();
   one_alone.default_in_id = false;
-  return {
+  return of_role(Role::call, {
       row("launch", "a CPU thread launches empty kernels; times the call only",
           {{"arguments", {"0", "8", "256", "1024", "4096"}, "bytes of the kernel's arguments"},
            {"threads", {"1", "2", "4", "8"}, "number of CPU threads that launch concurrently, each on its own stream"},
@@ -118,7 +118,7 @@ std::vector<Benchmark> calls() {
           graph),
       copy("a CPU thread queues copies from host memory to a GPU; times the call only", numa, gpu, {pinned, device}),
       copy("a CPU thread queues copies from a GPU to host memory; times the call only", gpu, numa, {device, pinned}),
-  };
+  });
 }
 
 }  // namespace linkscope

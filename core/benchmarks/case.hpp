@@ -36,6 +36,18 @@ enum class Relation : u8 { any, same, different, to_all, from_all };
 /// name its memory kinds.
 enum class Taken : u8 { unasked, by_name, by_memory };
 
+/// What a row measures. `copy`: bytes are read in one memory and written to another. `access`: a kernel only reads, or
+/// only writes, memory in place. `migration`: pages move between memories. `latency`: a dependent access or a round trip.
+/// `atomic`: additions, for which byte limits do not hold. `call`: a driver call.
+enum class Role : u8 { copy, access, migration, latency, atomic, call };
+
+/// A suite that takes a row in addition to the rules of the suite, at these sizes and with the default parameters. An
+/// operation without bytes has no sizes.
+struct InSuite {
+  std::string_view suite;
+  std::vector<u64> sizes{};
+};
+
 struct Param {
   std::string_view name;
   std::vector<std::string_view> values;  // the first is the default
@@ -57,6 +69,8 @@ struct Benchmark {
   Program (*build)(const Case&);
   bool sized = true;  // false: an operation without bytes, whose cases have 0
   Taken taken = Taken::by_name;
+  Role role = Role::copy;
+  std::vector<InSuite> suites{};
 };
 
 /// The table of all benchmarks.

@@ -202,10 +202,15 @@ Program one_sided(const Case& c, const Place& at, MemKind memory, const Place& b
   } else if (at.kind == PlaceKind::numa) {
     actor.cpu = at;
   }
-  actor.loop.push_back(std::move(kernel));
+  actor.loop.emplace_back(std::move(kernel));
   program.actors.push_back(std::move(actor));
   program.flows.push_back({0, c.src, c.dst, c.src_memory, c.dst_memory, c.bytes});
   return program;
+}
+
+std::vector<Benchmark> of_role(Role role, std::vector<Benchmark> rows) {
+  for (auto& row : rows) row.role = role;
+  return rows;
 }
 
 }  // namespace linkscope

@@ -67,26 +67,12 @@ void let_idle(Program&, const Case&);
 [[nodiscard]] Program one_sided(const Case&, const Place& at, MemKind memory, const Place& by, Content content,
                                 u64 region_bytes, Kernel kernel);
 
-/// The rows of each file, for several engines or kinds of places.
+/// Rows that `memory_kinds` repeats with other memory.
 [[nodiscard]] std::vector<Benchmark> kernel_copies();
-[[nodiscard]] std::vector<Benchmark> joint_copies();
 [[nodiscard]] std::vector<Benchmark> kernel_accesses();
-[[nodiscard]] std::vector<Benchmark> exchanges();
-[[nodiscard]] std::vector<Benchmark> latencies();
-[[nodiscard]] std::vector<Benchmark> demands();
-[[nodiscard]] std::vector<Benchmark> prefetches();
-[[nodiscard]] std::vector<Benchmark> fault_latencies();
-[[nodiscard]] std::vector<Benchmark> copies_together();
-[[nodiscard]] std::vector<Benchmark> pieces();
-[[nodiscard]] std::vector<Benchmark> split_copies();
-[[nodiscard]] std::vector<Benchmark> strided_copies();
-[[nodiscard]] std::vector<Benchmark> halos();
-[[nodiscard]] std::vector<Benchmark> calls();
-[[nodiscard]] std::vector<Benchmark> ping_pongs();
-[[nodiscard]] std::vector<Benchmark> atomics();
-[[nodiscard]] std::vector<Benchmark> memory_kinds();
-[[nodiscard]] std::vector<Benchmark> allocations();
-[[nodiscard]] std::vector<Benchmark> concurrent_copies();
+
+/// These rows, with a role.
+[[nodiscard]] std::vector<Benchmark> of_role(Role, std::vector<Benchmark>);
 
 extern const Benchmark host_to_host, host_to_device, device_to_host, device_to_device, device_local;
 

@@ -104,7 +104,7 @@ std::vector<Benchmark> kernel_accesses() {
     return Benchmark{
         name, summary, source, Engine::sm, src, dst, Relation::any, memories, params(src == dst, bidirectional), build};
   };
-  return {
+  return of_role(Role::access, {
       row("read", "GPU threads read host memory", numa, gpu, {{pinned, device}, {registered, device}}, true,
           build_read),
       row("read", "GPU threads read GPU memory, their own or a peer's", gpu, gpu, {{device, device}}, true, build_read),
@@ -112,7 +112,7 @@ std::vector<Benchmark> kernel_accesses() {
           build_write),
       row("write", "GPU threads write GPU memory, their own or a peer's", gpu, gpu, {{device, device}}, true,
           build_write),
-  };
+  });
 }
 
 }  // namespace linkscope

@@ -61,7 +61,7 @@ std::vector<Benchmark> memory_kinds() {
     auto memories = facing({wc, mapped}, from_host);
     for (const MemKind kind : {pool, vmm})
       memories.push_back(from_host ? std::pair{pinned, kind} : std::pair{kind, pinned});
-    rows.push_back(with(row, memories, row.name == "read" || row.name == "write" ? zero_copy : kinds));
+    rows.push_back(with(row, memories, row.role == Role::access ? zero_copy : kinds));
     memories = facing({shm}, from_host);
     for (const MemKind kind : {ipc, posix_fd})
       memories.push_back(from_host ? std::pair{pinned, kind} : std::pair{kind, pinned});

@@ -6,16 +6,27 @@
 #include "benchmarks/copies.hpp"
 
 namespace linkscope {
+
+// One row for each file of core/benchmarks, named after the function that makes the rows of the table.
+#define LINKSCOPE_FILES(file) \
+  file(kernel_copies) file(joint_copies) file(kernel_accesses) file(exchanges) file(latencies) file(demands) \
+  file(prefetches) file(fault_latencies) file(copies_together) file(split_copies) file(pieces) file(strided_copies) \
+  file(halos) file(calls) file(ping_pongs) file(atomics) file(memory_kinds) file(allocations) file(concurrent_copies)
+
+#define LINKSCOPE_DECLARE(file) [[nodiscard]] std::vector<Benchmark> file();
+LINKSCOPE_FILES(LINKSCOPE_DECLARE)
+#undef LINKSCOPE_DECLARE
+
 namespace {
 
 const std::vector<Benchmark>& table() {
   // Built on first use, because the order in which globals of other files are constructed is undefined.
   static const std::vector<Benchmark> rows = [] {
     std::vector<Benchmark> all{host_to_host, host_to_device, device_to_host, device_to_device, device_local};
-    for (auto* more : {kernel_copies, joint_copies, kernel_accesses, exchanges, latencies, demands, prefetches,
-                       fault_latencies, copies_together, split_copies, pieces, strided_copies, halos, calls, ping_pongs,
-                       atomics, memory_kinds, allocations, concurrent_copies})
-      for (auto& row : more()) all.push_back(std::move(row));
+#define LINKSCOPE_APPEND(file) \
+  for (auto& row : file()) all.push_back(std::move(row));
+    LINKSCOPE_FILES(LINKSCOPE_APPEND)
+#undef LINKSCOPE_APPEND
     return all;
   }();
   return rows;

@@ -23,6 +23,24 @@ const char* relation_name(Relation relation) {
   return "any";
 }
 
+const char* role_name(Role role) {
+  switch (role) {
+    case Role::access:
+      return "access";
+    case Role::migration:
+      return "migration";
+    case Role::latency:
+      return "latency";
+    case Role::atomic:
+      return "atomic";
+    case Role::call:
+      return "call";
+    case Role::copy:
+      break;
+  }
+  return "copy";
+}
+
 const char* taken_name(Taken taken) {
   switch (taken) {
     case Taken::unasked:
@@ -100,7 +118,7 @@ Json to_json(const std::vector<ContextsMade>& made, const DriverFacts& facts) {
 }
 
 Json to_json(const Benchmark& row) {
-  Json memories = Json::array(), params = Json::array();
+  Json memories = Json::array(), params = Json::array(), suites = Json::array();
   for (const auto& [src, dst] : row.memories) memories.push_back({to_string(src), to_string(dst)});
   for (const auto& param : row.params)
     params.push_back({{"name", param.name},
@@ -109,6 +127,7 @@ Json to_json(const Benchmark& row) {
                       {"default_in_id", param.default_in_id},
                       {"paths", param.paths},
                       {"told", param.told}});
+  for (const auto& of : row.suites) suites.push_back({{"suite", of.suite}, {"sizes", of.sizes}});
   return {{"name", row.name},
           {"summary", row.summary},
           {"source", row.source},
@@ -119,7 +138,9 @@ Json to_json(const Benchmark& row) {
           {"memories", std::move(memories)},
           {"params", std::move(params)},
           {"sized", row.sized},
-          {"taken", taken_name(row.taken)}};
+          {"taken", taken_name(row.taken)},
+          {"role", role_name(row.role)},
+          {"suites", std::move(suites)}};
 }
 
 Json to_json(const Program& program) {

@@ -77,6 +77,13 @@ def make_plan(
     chosen = SUITES.get(suite)
     if chosen is None:
         raise UserError(f"--suite {suite}: unknown suite{suggestion(suite, SUITES)}; available: {', '.join(SUITES)}")
+    for row in table:
+        for of in row.suites:
+            if of.suite not in SUITES:
+                problem = (
+                    f"the worker's row of {row.name} by {row.engine} names the suite {of.suite!r}, which does not exist"
+                )
+                raise UserError(f"{problem}; available: {', '.join(SUITES)}")
     if rule == chosen.name:
         chosen = dataclasses.replace(chosen, rules=chosen.rules + chosen.theirs)
     selected = list(_selected(points_of(chosen, machine, table), only, chosen, machine, table))

@@ -109,9 +109,14 @@ class Suite:
 
     def rules_for(self, row: Benchmark, table: Iterable[Benchmark]) -> tuple[Rule, ...]:
         """Returns the rules that may select points of this row of the table."""
+        own = tuple(
+            Rule(tuple(of.sizes), benchmarks=(row.name,), engines=(row.engine,))
+            for of in row.suites
+            if of.suite == self.name
+        )
         named = [one for one in table if one.name == row.name]
-        if self.rest is None or any(rule.takes(one) for rule in self.rules for one in named):
-            return self.rules
+        if self.rest is None or own or any(rule.takes(one) for rule in self.rules for one in named):
+            return (*self.rules, *own)
         return (replace(self.rest, benchmarks=(row.name,)),)
 
 

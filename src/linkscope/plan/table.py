@@ -4,6 +4,9 @@ from typing import Literal
 
 import msgspec
 
+Role = Literal["copy", "access", "migration", "latency", "atomic", "call"]
+ROLES_WITHOUT_PEAK: frozenset[Role] = frozenset(("latency", "atomic", "call"))  # limits in bytes per second do not hold
+
 
 class Param(msgspec.Struct, frozen=True):
     """A parameter and its possible values; the first is the default, which some ids leave out.
@@ -24,11 +27,19 @@ class Param(msgspec.Struct, frozen=True):
         return self.default_in_id or value != self.values[0]
 
 
+class InSuite(msgspec.Struct, frozen=True):
+    """A suite that takes a row at these sizes, with its default parameters."""
+
+    suite: str
+    sizes: list[int] = []
+
+
 class Benchmark(msgspec.Struct, frozen=True):
     """One operation: kinds of places and memory, and parameters; `sized`: it has bytes.
 
     `taken`: which rules of a suite select it: all, those that name its operation or engine, or those that name its
-    memory kinds.
+    memory kinds. `suites`: suites that take it besides their rules. `role`: what it measures
+    (docs/reference/worker.md).
     """
 
     name: str
@@ -42,6 +53,8 @@ class Benchmark(msgspec.Struct, frozen=True):
     params: list[Param]
     sized: bool = True
     taken: Literal["unasked", "by_name", "by_memory"] = "by_name"
+    role: Role = "copy"
+    suites: list[InSuite] = []
 
     @property
     def joint(self) -> bool:

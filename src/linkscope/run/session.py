@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import datetime
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,22 +11,17 @@ import msgspec
 
 import linkscope
 from linkscope.errors import UserError
-from linkscope.plan import Benchmark, MachineFacts, Plan, case_of
+from linkscope.plan import MachineFacts, Plan, case_of
 from linkscope.run.interrupt import StopFlag
 from linkscope.run.monitor import NoTally, Tally, monitor_for
 from linkscope.run.progress import Progress, Silent
 from linkscope.run.provenance import commit
 from linkscope.run.supervisor import Outcome, Supervisor
+from linkscope.run.table import temporary_worker
 from linkscope.run.target import Target
-from linkscope.run.worker import RequestFailed, Worker, WorkerGone, worker_command
+from linkscope.run.worker import RequestFailed, worker_command
 from linkscope.runfile import Header, PointId, Resume, Run, RunWriter
 from linkscope.runfile.methods import current
-
-
-def benchmark_table(command: Sequence[str] | None = None) -> list[Benchmark]:
-    """The table of benchmarks in the worker."""
-    with _temporary_worker(command) as worker:
-        return worker.benchmarks()
 
 
 def check_points(plan: Plan, facts: MachineFacts, command: Sequence[str] | None = None) -> None:
@@ -38,7 +33,7 @@ def check_points(plan: Plan, facts: MachineFacts, command: Sequence[str] | None 
     named = [id for id in plan.points if id in plan.only]
     if not named:
         return
-    with _temporary_worker(command) as worker:
+    with temporary_worker(command) as worker:
         for id in named:
             try:
                 worker.check(case_of(PointId.parse(id), facts))
@@ -129,22 +124,9 @@ def _tool(target: Target, plan: Plan, command: Sequence[str] | None) -> dict[str
     tool: dict[str, Any] = {"name": "linkscope", "version": linkscope.__version__, "methods": methods}
     if not target.modelled:
         tool["commit"] = commit()
-        with _temporary_worker(command) as worker:
+        with temporary_worker(command) as worker:
             tool["worker"] = worker.hello()
     return tool
-
-
-@contextlib.contextmanager
-def _temporary_worker(command: Sequence[str] | None) -> Iterator[Worker]:
-    """Starts a worker for a single question."""
-    chosen = command or worker_command()
-    worker = Worker(chosen)
-    try:
-        yield worker
-    except (WorkerGone, RequestFailed) as problem:
-        raise UserError(f"{chosen[0]} does not work as linkscope's worker: {problem}; build it again") from None
-    finally:
-        worker.kill()
 
 
 def _now() -> str:

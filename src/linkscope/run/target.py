@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from linkscope.errors import NOT_HERE, UserError
 from linkscope.plan import MachineFacts
+from linkscope.plan.table import ROLES_WITHOUT_PEAK
 from linkscope.run.assemble import Limit
+from linkscope.run.table import role_of
 from linkscope.runfile import PointId, Run
 
 if TYPE_CHECKING:
@@ -113,19 +115,19 @@ def this_machine() -> Target:
 
 
 def _has_no_limit(point: PointId) -> bool:
-    """Returns whether no limit applies: operations without bytes, atomics (limits count bytes, not operations),
+    """Returns whether no limit applies: latencies, calls and atomics (limits count bytes, not operations),
     flows to or from all GPUs (each flow has its own limit), cached data within one memory, and pages moved without
     their contents."""
     if point.src == point.dst and point.param("cache") in ("hot", "written", "dirty"):
         return True
     discarded = point.param("discard") not in ("", "no")
     ends = (point.src.rpartition(":")[2], point.dst.rpartition(":")[2])
-    return point.bytes == 0 or point.benchmark == "atomic" or discarded or "all" in ends
+    return role_of(point.benchmark) in ROLES_WITHOUT_PEAK or discarded or "all" in ends
 
 
 def _one_sided(point: PointId, gbps: float, source: str) -> tuple[float, str]:
     """Doubles the limit of reads or writes within one memory. Only copies there both read and write."""
-    if point.src == point.dst and point.benchmark in ("read", "write"):
+    if point.src == point.dst and role_of(point.benchmark) == "access":
         return 2 * gbps, f"{source}; either read or written: {2 * gbps:.4g} GB/s"
     return gbps, source
 
