@@ -88,22 +88,24 @@ std::vector<Benchmark> allocations() {
                      build,
                      sized};
   };
-  return of_role(Role::call, {
-      row("a CPU thread allocates, touches and frees host memory", numa, numa, {pageable}),
-      row("a CPU thread allocates, touches and frees huge pages", numa, numa, {hugepage}, true),
-      row("the driver allocates and frees page-locked host memory", numa, gpu, {pinned, wc, mapped}),
-      row("a CPU thread allocates and touches host memory, and the driver pins it", numa, gpu, {registered}),
-      row("a CPU thread allocates and touches huge pages, and the driver pins them", numa, gpu, {registered_hugepage},
-          true),
-      row("the driver allocates and frees memory of a GPU", gpu, gpu, {device}),
-      row("the driver allocates and frees GPU memory from its stream-ordered pool", gpu, gpu, {pool}),
-      row("virtual memory management: create, map, touch, unmap and release GPU memory", gpu, gpu, {vmm}),
-      row("a second process allocates GPU memory and exports an IPC handle, and this process opens it", gpu, gpu,
-          {ipc}),
-      row("a second process creates GPU memory and exports a file descriptor, and this process imports and maps it",
-          gpu, gpu, {posix_fd}),
-      row("a second process creates and touches host memory, and this process maps and pins it", numa, gpu, {shm}),
-  });
+  return of_role(
+      Role::call,
+      {
+          row("a CPU thread allocates, touches and frees host memory", numa, numa, {pageable}),
+          row("a CPU thread allocates, touches and frees huge pages", numa, numa, {hugepage}, true),
+          row("the driver allocates and frees page-locked host memory", numa, gpu, {pinned, wc, mapped}),
+          row("a CPU thread allocates and touches host memory, and the driver pins it", numa, gpu, {registered}),
+          row("a CPU thread allocates and touches huge pages, and the driver pins them", numa, gpu,
+              {registered_hugepage}, true),
+          row("the driver allocates and frees memory of a GPU", gpu, gpu, {device}),
+          row("the driver allocates and frees GPU memory from its stream-ordered pool", gpu, gpu, {pool}),
+          row("virtual memory management: create, map, touch, unmap and release GPU memory", gpu, gpu, {vmm}),
+          row("a second process allocates GPU memory and exports an IPC handle, and this process opens it", gpu, gpu,
+              {ipc}),
+          row("a second process creates GPU memory and exports a file descriptor, and this process imports and maps it",
+              gpu, gpu, {posix_fd}),
+          row("a second process creates and touches host memory, and this process maps and pins it", numa, gpu, {shm}),
+      });
 }
 
 }  // namespace linkscope

@@ -45,8 +45,18 @@ std::vector<Benchmark> atomics() {
       "words", {"each", "one"}, "each: every addition has its own word; one: all additions share one word"};
   const auto row = [](const char* name, const char* summary, PlaceKind dst, const Memories& memories,
                       std::vector<Param> params, Program (*build)(const Case&), bool sized) {
-    return Benchmark{name,          summary,  "Comm|Scope 7 (CS-40)", Engine::sm, gpu,  dst,
-                     Relation::any, memories, std::move(params),      build,      sized, Taken::by_name,
+    return Benchmark{name,
+                     summary,
+                     "Comm|Scope 7 (CS-40)",
+                     Engine::sm,
+                     gpu,
+                     dst,
+                     Relation::any,
+                     memories,
+                     std::move(params),
+                     build,
+                     sized,
+                     Taken::by_name,
                      sized ? Role::atomic : Role::latency};
   };
   const Memories host{{device, pinned}, {device, registered}}, own{{device, device}};

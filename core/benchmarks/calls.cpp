@@ -98,27 +98,32 @@ std::vector<Benchmark> calls() {
   };
   Param one_alone = mode_param();
   one_alone.default_in_id = false;
-  return of_role(Role::call, {
-      row("launch", "a CPU thread launches empty kernels; times the call only",
-          {{"arguments", {"0", "8", "256", "1024", "4096"}, "bytes of the kernel's arguments"},
-           {"threads", {"1", "2", "4", "8"}, "number of CPU threads that launch concurrently, each on its own stream"},
-           one_alone,
-           idle_param()},
-          launch),
-      row("launch_to_end", "a CPU thread launches an empty kernel and waits until it ends", {one_alone, idle_param()},
-          launch_to_end),
-      row("synchronize", "a CPU thread synchronizes with work that has already ended",
-          {what({"stream", "device", "event"}, "what the thread synchronizes with")}, synchronize),
-      row("event", "a CPU thread records an event, or queries one that has completed",
-          {what({"record", "query"}, "record an event, or query a completed one")}, event),
-      row("stream", "a CPU thread creates a stream and destroys it", {}, stream),
-      row("graph", "a CPU thread launches a graph of empty kernels in sequence, or instantiates it",
-          {what({"launch", "instantiate", "upload"}, "the call"),
-           {"nodes", {"10", "1", "100", "1000"}, "number of kernels in the graph"}},
-          graph),
-      copy("a CPU thread queues copies from host memory to a GPU; times the call only", numa, gpu, {pinned, device}),
-      copy("a CPU thread queues copies from a GPU to host memory; times the call only", gpu, numa, {device, pinned}),
-  });
+  return of_role(Role::call,
+                 {
+                     row("launch", "a CPU thread launches empty kernels; times the call only",
+                         {{"arguments", {"0", "8", "256", "1024", "4096"}, "bytes of the kernel's arguments"},
+                          {"threads",
+                           {"1", "2", "4", "8"},
+                           "number of CPU threads that launch concurrently, each on its own stream"},
+                          one_alone,
+                          idle_param()},
+                         launch),
+                     row("launch_to_end", "a CPU thread launches an empty kernel and waits until it ends",
+                         {one_alone, idle_param()}, launch_to_end),
+                     row("synchronize", "a CPU thread synchronizes with work that has already ended",
+                         {what({"stream", "device", "event"}, "what the thread synchronizes with")}, synchronize),
+                     row("event", "a CPU thread records an event, or queries one that has completed",
+                         {what({"record", "query"}, "record an event, or query a completed one")}, event),
+                     row("stream", "a CPU thread creates a stream and destroys it", {}, stream),
+                     row("graph", "a CPU thread launches a graph of empty kernels in sequence, or instantiates it",
+                         {what({"launch", "instantiate", "upload"}, "the call"),
+                          {"nodes", {"10", "1", "100", "1000"}, "number of kernels in the graph"}},
+                         graph),
+                     copy("a CPU thread queues copies from host memory to a GPU; times the call only", numa, gpu,
+                          {pinned, device}),
+                     copy("a CPU thread queues copies from a GPU to host memory; times the call only", gpu, numa,
+                          {device, pinned}),
+                 });
 }
 
 }  // namespace linkscope

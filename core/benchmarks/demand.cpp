@@ -39,14 +39,15 @@ std::vector<Benchmark> demands() {
                      relation,      memories, std::move(params),
                      build};
   };
-  return of_role(Role::migration, {
-      row("a GPU touches managed pages that are on the host", numa, gpu, Relation::any,
-          {access, touch, advice_param()}),
-      row("CPU threads touch managed pages that are on a GPU", gpu, numa, Relation::any,
-          {access, touch, advice_param(), threads, bidirectional_param()}),
-      row("a GPU touches managed pages that are on another", gpu, gpu, Relation::different,
-          {access, touch, advice_param(), managed_peer_param(), bidirectional_param()}),
-  });
+  return of_role(Role::migration,
+                 {
+                     row("a GPU touches managed pages that are on the host", numa, gpu, Relation::any,
+                         {access, touch, advice_param()}),
+                     row("CPU threads touch managed pages that are on a GPU", gpu, numa, Relation::any,
+                         {access, touch, advice_param(), threads, bidirectional_param()}),
+                     row("a GPU touches managed pages that are on another", gpu, gpu, Relation::different,
+                         {access, touch, advice_param(), managed_peer_param(), bidirectional_param()}),
+                 });
 }
 
 }  // namespace linkscope

@@ -44,9 +44,9 @@ std::vector<Benchmark> fault_latencies() {
                      sized};
   };
   return of_role(Role::latency, {
-      row("pointer chase by a GPU thread through managed pages on the host", numa, gpu),
-      row("pointer chase by a CPU thread through managed pages on a GPU", gpu, numa),
-  });
+                                    row("pointer chase by a GPU thread through managed pages on the host", numa, gpu),
+                                    row("pointer chase by a CPU thread through managed pages on a GPU", gpu, numa),
+                                });
 }
 
 }  // namespace linkscope

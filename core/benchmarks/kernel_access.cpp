@@ -105,14 +105,15 @@ std::vector<Benchmark> kernel_accesses() {
         name, summary, source, Engine::sm, src, dst, Relation::any, memories, params(src == dst, bidirectional), build};
   };
   return of_role(Role::access, {
-      row("read", "GPU threads read host memory", numa, gpu, {{pinned, device}, {registered, device}}, true,
-          build_read),
-      row("read", "GPU threads read GPU memory, their own or a peer's", gpu, gpu, {{device, device}}, true, build_read),
-      row("write", "GPU threads write host memory", gpu, numa, {{device, pinned}, {device, registered}}, false,
-          build_write),
-      row("write", "GPU threads write GPU memory, their own or a peer's", gpu, gpu, {{device, device}}, true,
-          build_write),
-  });
+                                   row("read", "GPU threads read host memory", numa, gpu,
+                                       {{pinned, device}, {registered, device}}, true, build_read),
+                                   row("read", "GPU threads read GPU memory, their own or a peer's", gpu, gpu,
+                                       {{device, device}}, true, build_read),
+                                   row("write", "GPU threads write host memory", gpu, numa,
+                                       {{device, pinned}, {device, registered}}, false, build_write),
+                                   row("write", "GPU threads write GPU memory, their own or a peer's", gpu, gpu,
+                                       {{device, device}}, true, build_write),
+                               });
 }
 
 }  // namespace linkscope

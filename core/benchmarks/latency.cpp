@@ -58,14 +58,15 @@ std::vector<Benchmark> latencies() {
                      build,         sized};
   };
   return of_role(Role::latency, {
-      row("pointer chase by a GPU thread through host memory", Engine::sm, numa, gpu,
-          {{pinned, device}, {registered, device}}),
-      row("pointer chase by a GPU thread through GPU memory, its own or a peer's", Engine::sm, gpu, gpu,
-          {{device, device}}),
-      row("pointer chase by a CPU thread through host memory", Engine::cpu, numa, numa, {{pageable, pageable}}),
-      row("pointer chase by a CPU thread through GPU memory that CPUs can load", Engine::cpu, gpu, numa,
-          {{device, pageable}}),
-  });
+                                    row("pointer chase by a GPU thread through host memory", Engine::sm, numa, gpu,
+                                        {{pinned, device}, {registered, device}}),
+                                    row("pointer chase by a GPU thread through GPU memory, its own or a peer's",
+                                        Engine::sm, gpu, gpu, {{device, device}}),
+                                    row("pointer chase by a CPU thread through host memory", Engine::cpu, numa, numa,
+                                        {{pageable, pageable}}),
+                                    row("pointer chase by a CPU thread through GPU memory that CPUs can load",
+                                        Engine::cpu, gpu, numa, {{device, pageable}}),
+                                });
 }
 
 }  // namespace linkscope

@@ -74,17 +74,19 @@ std::vector<Benchmark> ping_pongs() {
     return Benchmark{"ping_pong", summary,  "Klenk 4 (KL-1)",  engine, src,  dst,
                      relation,    memories, std::move(params), build,  sized};
   };
-  return of_role(Role::latency, {
-      row("ping-pong between a CPU thread and a GPU thread: each sets a word that the other polls", Engine::cpu, numa,
-          gpu, Relation::any, of_one_process),
-      row("ping-pong between threads of two GPUs: each sets a word that the other polls", Engine::sm, gpu, gpu,
-          Relation::different, of_one_process, {where}),
-      row("ping-pong between a CPU thread of one process and a GPU thread of another", Engine::cpu, numa, gpu,
-          Relation::any, of_two),
-      row("ping-pong between CPU threads of two processes", Engine::cpu, numa, numa, Relation::any, of_two),
-      row("ping-pong between GPUs of two processes, each of which opens the other's memory", Engine::sm, gpu, gpu,
-          Relation::different, {{ipc, ipc}, {posix_fd, posix_fd}}, {where}),
-  });
+  return of_role(
+      Role::latency,
+      {
+          row("ping-pong between a CPU thread and a GPU thread: each sets a word that the other polls", Engine::cpu,
+              numa, gpu, Relation::any, of_one_process),
+          row("ping-pong between threads of two GPUs: each sets a word that the other polls", Engine::sm, gpu, gpu,
+              Relation::different, of_one_process, {where}),
+          row("ping-pong between a CPU thread of one process and a GPU thread of another", Engine::cpu, numa, gpu,
+              Relation::any, of_two),
+          row("ping-pong between CPU threads of two processes", Engine::cpu, numa, numa, Relation::any, of_two),
+          row("ping-pong between GPUs of two processes, each of which opens the other's memory", Engine::sm, gpu, gpu,
+              Relation::different, {{ipc, ipc}, {posix_fd, posix_fd}}, {where}),
+      });
 }
 
 }  // namespace linkscope

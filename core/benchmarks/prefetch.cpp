@@ -37,12 +37,14 @@ std::vector<Benchmark> prefetches() {
         "prefetch",        summary, "Comm|Scope 3.5 (CS-10)", Engine::prefetch, src, dst, relation, memories,
         std::move(params), build};
   };
-  return of_role(Role::migration, {
-      row("prefetch of managed pages from the host to a GPU", numa, gpu, Relation::any, {bidirectional_param()}),
-      row("prefetch of managed pages from a GPU to the host", gpu, numa, Relation::any, {}),
-      row("prefetch of managed pages between two GPUs", gpu, gpu, Relation::different,
-          {managed_peer_param(), bidirectional_param()}),
-  });
+  return of_role(
+      Role::migration,
+      {
+          row("prefetch of managed pages from the host to a GPU", numa, gpu, Relation::any, {bidirectional_param()}),
+          row("prefetch of managed pages from a GPU to the host", gpu, numa, Relation::any, {}),
+          row("prefetch of managed pages between two GPUs", gpu, gpu, Relation::different,
+              {managed_peer_param(), bidirectional_param()}),
+      });
 }
 
 }  // namespace linkscope
