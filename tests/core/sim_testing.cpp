@@ -69,6 +69,13 @@ Case copy_case(const std::string& benchmark, const std::string& src, const std::
           std::move(params)};
 }
 
+std::vector<Benchmark> rows_of(const std::vector<std::string_view>& names) {
+  std::vector<Benchmark> found;
+  for (const auto& row : benchmarks())
+    if (std::find(names.begin(), names.end(), row.name) != names.end()) found.push_back(row);
+  return found;
+}
+
 Case default_case(const Benchmark& row) {
   Case c;
   c.benchmark = row.name;

@@ -26,6 +26,9 @@ namespace linkscope::testing {
 /// A case of 4 KiB, or of a few parts, with every parameter at its default.
 [[nodiscard]] Case default_case(const Benchmark& row);
 
+/// The rows of the table with one of these names.
+[[nodiscard]] std::vector<Benchmark> rows_of(const std::vector<std::string_view>& names);
+
 /// The case with another value of a parameter, and with the parameters that this value requires.
 [[nodiscard]] Case with_value(Case, std::string_view param, std::string_view value);
 

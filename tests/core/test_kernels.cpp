@@ -144,7 +144,7 @@ TEST_CASE("with a block per piece, each thread of the exchange kernel copies one
 
 TEST_CASE("the exchange kernel is launched with equal numbers of even and odd warps") {
   unsigned launches = 0;
-  for (const auto& row : linkscope::exchanges())
+  for (const auto& row : linkscope::testing::rows_of({"exchange", "exchange_all"}))
     for (const auto& param : row.params)
       for (const auto value : param.values) {
         auto c = linkscope::testing::default_case(row);

@@ -75,7 +75,7 @@ TEST_CASE("the text of a program shows rows") {
 }
 
 TEST_CASE("the origin of unpacked rows is the region that was packed") {
-  auto c = default_case(halos().front());
+  auto c = default_case(rows_of({"halo"}).front());
   c.params["way"] = "packed";
   c.params["face"] = "x";
   c.dst = gpu(1);
@@ -92,7 +92,7 @@ TEST_CASE("the origin of unpacked rows is the region that was packed") {
 
 TEST_CASE("a face of 4 KiB belongs to a cube of 16 cells a side, and each direction has its own stride") {
   const auto face = [](const std::string& direction, u64 bytes) {
-    auto c = default_case(halos().front());
+    auto c = default_case(rows_of({"halo"}).front());
     c.bytes = bytes;
     c.params["face"] = direction;
     return std::get<Move>(build_program(c).actors[0].loop[0]).from;
@@ -109,12 +109,12 @@ TEST_CASE("a face of 4 KiB belongs to a cube of 16 cells a side, and each direct
 }
 
 TEST_CASE("a size that is not a whole number of pieces or planes is refused, and the message gives a valid size") {
-  auto c = default_case(pieces().front());
+  auto c = default_case(rows_of({"pieces"}).front());
   c.bytes = 4104;
   CHECK_THROWS_WITH_AS(build_program(c), doctest::Contains("1000 of them are 4096000 B"), Error);
   c.bytes = 4096;
   CHECK_THROWS_WITH_AS(build_program(c), doctest::Contains("is not a whole number (2 or more) of pieces"), Error);
-  c = default_case(strided_copies().front());
+  c = default_case(rows_of({"strided"}).front());
   c.bytes = 1000;
   CHECK_THROWS_WITH_AS(build_program(c), doctest::Contains("sizes are multiples of 4096 B"), Error);
 }
