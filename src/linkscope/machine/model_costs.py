@@ -85,11 +85,7 @@ class Pull(Table, frozen=True):
 
 
 class Kernel(Table, frozen=True):
-    """How a GPU's SMs access memory; a tile is what a block of 512 threads has in flight, 32 KiB.
-
-    The three `host_` keys, all or none: the host memory whose translations the GPU keeps, and the cost of a page beyond
-    it. A request uses `packet_bytes` of a link in addition to its own bytes.
-    """
+    """How a GPU's SMs access memory; a tile is what a block of 512 threads has in flight, 32 KiB."""
 
     launch_us: Annotated[Quantity, Key("from one kernel to the next in a stream")]
     load_us: Annotated[Quantity, Key("a load from own memory that misses all caches")]
@@ -139,8 +135,7 @@ class Managed(Table, frozen=True, kw_only=True):
 
 
 class Calls(Table, frozen=True):
-    """Cost of calls for the calling CPU thread; `locked_us` is the part of a launch (`costs.launch_us`) that threads
-    take in turn."""
+    """Cost of calls for the calling CPU thread."""
 
     locked_us: Annotated[Quantity, Key("part of `costs.launch_us` that holds the driver's lock")]
     argument_kib_us: Annotated[Quantity, Key("per KiB of kernel arguments")]

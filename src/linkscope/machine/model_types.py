@@ -1,7 +1,8 @@
 """The machine file of a model (machines/*.toml) as typed values.
 
 A constant that somebody measured, published or assumed is a table `{ v = 75, from = "published", ref = "CS-24" }`; its
-unit is part of its key. Facts (names, counts, sizes, places) are plain values.
+unit is part of its key. Facts (names, counts, sizes, places) are plain values. `Key` describes each key once, for the
+checks and for docs/reference/machine-file.md.
 """
 
 from typing import Annotated, Any, Literal
@@ -29,8 +30,7 @@ FaultKind = Literal["corrupt", "hang", "die", "ramp", "throttle", "slow", "flaky
 
 
 class Head(Table, frozen=True):
-    """`measured`: the paths that a file from `linkscope model` is based on ("numa:0 -> gpu:1"); other paths are
-    unknown."""
+    """What the machine is called, and what a fitted file covers."""
 
     name: Annotated[str, Key("short name (for bundled files the file name); one line for people")]
     title: str
@@ -80,7 +80,7 @@ class Numa(Table, frozen=True):
 
 
 class Gpu(Table, frozen=True):
-    """Equal GPUs; `at` names them by their NUMA node; `wake_us` as for links."""
+    """Equal GPUs."""
 
     title: Annotated[str, Key("product name")]
     at: Annotated[
@@ -132,12 +132,7 @@ class Switch(Table, frozen=True):
 
 
 class Link(Table, frozen=True, kw_only=True):
-    """Equal links. `gbps` is the raw rate of one direction and `back_gbps` that of the other.
-
-    `efficiency` is the part that copies get, `kernel_efficiency` and `kernel_back_efficiency` the parts that SM
-    accesses get. `both_ways_gbps` is the joint capacity of both directions. `wake_us` delays the first bytes after a
-    long idle gap, 63 % of it after `wake_after_us`.
-    """
+    """Equal links."""
 
     name: Annotated[str, Key("first part of the names")]
     kind: Annotated[str, Key("`pcie`, `nvlink`, …; managed pages move over `nvlink` even without peer access")]
@@ -235,8 +230,7 @@ class Fault(Table, frozen=True):
 
 
 class Deviation(Table, frozen=True):
-    """The relative error of the simulation of a fitted file: median and p90. `held_out`: for points that it was not
-    fitted to."""
+    """The relative error of the simulation of a fitted file for one operation."""
 
     points: Annotated[int, Key("points compared")]
     median: Annotated[float, Key("median and p90 of the error", kind="fraction")]
