@@ -325,8 +325,8 @@ def test_shared_links_appear_in_every_output(run_of_jorda_a: File, capsys) -> No
     run = read_run(run_of_jorda_a)
     for page in (html.page(run), details.details(run), markdown.to_markdown(run)):
         assert "Shared links" in page and "GPU 2 and 3 share" in " ".join(page.split())
-    drawn = {name: draw for name, draw in figures(run).items() if name.startswith("shared")}
-    assert len(drawn) == 10 and all("MODELLED" in draw() and "concurrent" in draw() for draw in drawn.values())
+    drawn = {name: svg for name, svg in figures(run).items() if name.startswith("shared")}
+    assert len(drawn) == 10 and all("MODELLED" in svg and "concurrent" in svg for svg in drawn.values())
 
 
 def test_the_page_the_summary_and_the_markdown_count_the_same_points(run_of_jorda_a: File) -> None:

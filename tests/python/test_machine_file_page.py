@@ -1,97 +1,72 @@
-"""docs/reference/machine-file.md names every key of a machine file and no other; its example is a valid machine
-file.
-"""
+"""The tables of docs/reference/machine-file.md come from the types of a machine file; its example is a valid one."""
 
-import json
 import pathlib
 import re
-import types
 import typing
-from typing import Any
+from typing import Annotated
 
+import machine_file_page as tool
 import msgspec
 import pytest
 
 from linkscope.machine import model
-from linkscope.machine.model_types import Model, Quantity
+from linkscope.machine.model_schema import Key, Quantity, Table, content, keys
 
-PAGE = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "reference" / "machine-file.md").read_text()
-
-
-def table_of(kind: Any) -> Any:
-    """The struct of a key's type, also inside a list, a dict or an optional; otherwise the type itself."""
-    parts = [part for part in typing.get_args(kind) if part is not types.NoneType]
-    origin = typing.get_origin(kind)
-    return table_of(parts[-1]) if origin in (list, dict, typing.Union, types.UnionType) else kind
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PAGE = tool.PAGE.read_text()
 
 
-def tables() -> dict[str, Any]:
-    """Every table of a machine file by its header, and the constants."""
-    found: dict[str, Any] = {"Constants": Quantity}
-    for field in msgspec.structs.fields(Model):
-        kind, name = table_of(field.type), field.encode_name
-        if name == "noise":
-            found |= {f"[noise.{level.encode_name}]": table_of(level.type) for level in msgspec.structs.fields(kind)}
-        else:
-            found[f"[[{name}]]" if typing.get_origin(field.type) is list else f"[{name}]"] = kind
-    return found
-
-
-def sections() -> dict[str, dict[str, tuple[str, str]]]:
-    """By header: every key with its type and its default. A row may describe several keys, and a section several
-    tables, whose keys are written `table.key` or belong to each of them.
-    """
-    found: dict[str, dict[str, tuple[str, str]]] = {}
-    for part in re.split(r"^## ", PAGE, flags=re.M)[1:]:
-        title, _, text = part.partition("\n")
-        headers = [header.strip("`") for header in title.split(", ")]
-        found |= {header: {} for header in headers}
-        for names, unit, default in re.findall(r"^\| (`[\w.`, ]+`) \| (.+?) \| (.+?) \| .+ \|$", text, flags=re.M):
-            for name in re.findall(r"`([\w.]+)`", names):
-                table, _, key = name.rpartition(".")
-                for header in headers:
-                    if table in ("", header.strip("[]")):
-                        found[header][key] = (unit, default)
-    return found
+def test_the_tables_of_the_page_are_those_of_the_types() -> None:
+    assert tool.page(PAGE) == PAGE, "run .venv/bin/python tools/machine_file_page.py"
 
 
 def test_cards_disks_and_switches_have_the_two_keys_that_the_page_names() -> None:
     for header in ("[[nic]]", "[[disk]]", "[[switch]]"):
-        fields = msgspec.structs.fields(tables()[header])
+        fields = msgspec.structs.fields(tool.tables()[header])
         assert [(field.encode_name, field.required) for field in fields] == [("places", True), ("title", False)]
 
 
-@pytest.mark.parametrize("header", [one for one in tables() if one not in ("[[nic]]", "[[disk]]", "[[switch]]")])
-def test_the_page_has_every_key_with_its_default(header: str) -> None:
-    fields = {field.encode_name: field for field in msgspec.structs.fields(tables()[header])}
-    rows = sections()[header]
-    assert set(rows) == set(fields)
-    for name, (unit, default) in rows.items():
-        if default != "as for a constant":
-            assert (default == "required") == fields[name].required, name
-        assert ("**C**" in unit) == (table_of(fields[name].type) is Quantity), name
-        if default.startswith("`"):
-            assert default.strip("`") == written(fields[name]), name
-
-
-def written(field: msgspec.structs.FieldInfo) -> str:
-    """A key's default in the form of the page."""
-    value = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
-    return f"{value:g}" if isinstance(value, float) else json.dumps(value)
+@pytest.mark.parametrize("header", [one for one in tool.tables() if one not in ("[[nic]]", "[[disk]]", "[[switch]]")])
+def test_every_key_is_in_a_row_of_its_section(header: str) -> None:
+    table = tool.tables()[header]
+    (section,) = [part for part in re.split(r"^## ", PAGE, flags=re.M) if header in part.partition("\n")[0]]
+    names = [name for row in re.findall(r"^\| (`[\w.`, ]+`) \|.+\|$", section, flags=re.M) for name in row.split(", ")]
+    prefix = "" if f"`{next(iter(keys(table)))}`" in names else f"{header.strip('[]')}."
+    assert {f"`{prefix}{name}`" for name in keys(table)} <= set(names)
 
 
 def test_every_section_describes_a_table_of_the_file() -> None:
-    assert set(sections()) - set(tables()) == {"Units", "Places", "Example"}
+    titles = re.findall(r"^## (.+)$", PAGE, flags=re.M)
+    headers = {header.strip("`") for title in titles for header in title.split(", ")}
+    assert headers - set(tool.tables()) == {"Units", "Places", "Example"}
 
 
-def sections_text(title: str) -> str:
-    return PAGE.partition(f"## {title}\n")[2].partition("\n## ")[0]
+def test_a_row_holds_the_keys_that_share_its_meaning() -> None:
+    class Sample(Table, frozen=True):
+        first_us: Annotated[Quantity, Key("time")]
+        second_us: Quantity
+        share: Annotated[float | None, Key("part", kind="fraction", default="all")] = None
+        third_us: Annotated[Quantity | None, Key(row="first_us")] = None
+        slots: Annotated[Quantity | None, Key("chunks", whole=True, needs="share")] = None
+
+    assert tool.rows(Sample, "sample.") == [
+        "| `sample.first_us`, `sample.second_us`, `sample.third_us` | **C** | required | time |",
+        "| `sample.share` | fraction | all | part |",
+        "| `sample.slots` | **C** count | required with `share` | chunks |",
+    ]
+
+
+def test_the_simulation_reads_every_key_except_those_for_readers() -> None:
+    reader = (ROOT / "core" / "platform" / "sim" / "machine.cpp").read_text()
+    unread = {name for table in tool.tables().values() for name in keys(table) if f'"{name}"' not in reader}
+    origins, errors = {"ref", "why", "fitted_to"}, {"points", "median", "ninety", "held_out"}
+    assert unread == {"title", "notes", "measured", "lanes"} | origins | errors
 
 
 def test_every_provenance_is_described() -> None:
     origin = next(field for field in msgspec.structs.fields(Quantity) if field.encode_name == "from")
-    for choice in typing.get_args(origin.type):
-        assert f"`{choice}`" in sections_text("Constants")
+    for choice in typing.get_args(content(origin.type)):
+        assert f"`{choice}`" in keys(Quantity)["from"].meaning
 
 
 def test_the_example_is_a_valid_machine_file() -> None:

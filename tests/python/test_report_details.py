@@ -102,7 +102,7 @@ def test_the_full_form_prints_every_anomaly(monkeypatch) -> None:
     made = small_run()
     (one, *_) = findings(made)
     many = [dataclasses.replace(one, text=f"anomaly {number}.") for number in range(22)]
-    monkeypatch.setattr("linkscope.report.details.findings", lambda run: many)
+    monkeypatch.setattr("linkscope.report.sections.anomalies.findings", lambda run: many)
     text = details(made, colour=False)
     assert all(f"- {one.text}\n" in text for one in many) and "more: see the page" not in text
 

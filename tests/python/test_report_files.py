@@ -87,8 +87,8 @@ def test_markdown_has_rates_anomalies_and_checks_and_escapes_markup() -> None:
 def test_each_figure_is_a_standalone_file() -> None:
     found = figures(run(small_run().points, **PROBED))
     assert "machine" in found and "rate-numa-0-to-gpu-0" in found and len(set(found)) == len(found)
-    for draw in found.values():
-        text = standalone(draw())
+    for svg in found.values():
+        text = standalone(svg)
         assert ET.fromstring(text).tag == "{http://www.w3.org/2000/svg}svg"
         assert "var(" not in text and "MODELLED" in text and 'width="' in text.partition(">")[0]
 

@@ -14,9 +14,10 @@ import msgspec
 import pytest
 
 from linkscope.machine import model as models
-from linkscope.machine.model_checks import Mistake, check
+from linkscope.machine.model_checks import check
+from linkscope.machine.model_mistakes import Mistake
 from linkscope.machine.model_paths import DirectedLink, routes, through_host
-from linkscope.machine.model_types import host_of
+from linkscope.machine.model_places import host_of
 from worker_pipe import Pipe
 
 WORKER = pathlib.Path(__file__).resolve().parents[2] / "src" / "linkscope" / "_native" / "linkscope-worker"

@@ -229,7 +229,7 @@ def _write_figure(source: Path, arguments: argparse.Namespace) -> int:
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.3)
         hint = f"; similar names: {', '.join(near)}" if near else ""
         raise UserError(f"--figure {name}: this run has no such figure{hint}; `--list-figures` names all", NOT_HERE)
-    svg = standalone(known[name]())
+    svg = standalone(known[name])
     if target.suffix == ".png":
         _write_png(target, svg)
     else:

@@ -6,9 +6,11 @@ import tomllib
 import msgspec
 
 from linkscope.errors import UserError
-from linkscope.machine.model_checks import Mistake, check, explain, line_of
+from linkscope.machine.model_checks import check
+from linkscope.machine.model_mistakes import Mistake, explain, line_of
 from linkscope.machine.model_paths import PathLimit, limit_finder, limit_through_host, limits
-from linkscope.machine.model_types import Model, Places, places
+from linkscope.machine.model_places import Places, places
+from linkscope.machine.model_types import Model
 
 __all__ = [
     "Model",
@@ -71,7 +73,7 @@ def parse(text: str, name: str) -> Model:
         try:
             model = msgspec.convert(content, Model)
         except msgspec.ValidationError as problem:
-            raise explain(problem, content) from None
+            raise explain(problem) from None
         check(model)
     except Mistake as mistake:
         line = line_of(text, mistake.key)

@@ -1,39 +1,21 @@
 """Checks machine files. Each mistake names the key and the cure."""
 
-import difflib
 import fnmatch
 import itertools
 import math
 import re
-import types
-import typing
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from linkscope.machine import model_paths as paths
-from linkscope.machine.model_types import Fault, Gpu, Link, Model, Peer, Quantity, Spread, host_of, order
+from linkscope.machine.model_mistakes import EXAMPLE, Mistake, join
+from linkscope.machine.model_places import host_of, order
+from linkscope.machine.model_schema import FRACTIONS, Quantity, Table, keys
+from linkscope.machine.model_types import Fault, Gpu, Link, Model, Peer, Spread
 
-_FRACTION = ("efficiency", "overlap")
 _MAY_BE_ZERO = ("_us", "_ns")
-_UNIT = re.compile(r"_(gbps|gops|us|ns|kib|mib|gib)$")
-_TYPES = {
-    "str": "text in quotes",
-    "int": "a whole number",
-    "float": "a number",
-    "bool": "true or false",
-    "object": "a table",
-    "array": "a list",
-    "null": "",  # TOML has no null: an optional key is left out
-}
-_EXAMPLE = '{ v = 1.5, from = "assumed", why = "…" }'
-
-
-class Mistake(Exception):
-    def __init__(self, key: str, what: str, cure: str) -> None:
-        super().__init__(key)
-        self.key, self.what, self.cure = key, what, cure
 
 
 def check(model: Model) -> None:
@@ -53,68 +35,6 @@ def check(model: Model) -> None:
     _check_faults(model)
 
 
-def explain(problem: msgspec.ValidationError, content: dict[str, Any]) -> Mistake:
-    """A mistake in types or keys, from msgspec's message."""
-    message, _, at = str(problem).partition(" - at `")
-    key = at.rstrip("`").removeprefix("$").removeprefix(".").replace("[...]", "") or "the file"
-    field = re.search(r"field `(\w+)`", message)
-    if field and "unknown" in message:
-        known = _keys_at(key)
-        with_unit = [name for name in known if _UNIT.search(name) and _stem(name) == _stem(field[1])]
-        stems = {_stem(name): name for name in known}  # otherwise any two times would look similar
-        near = with_unit or [stems[stem] for stem in difflib.get_close_matches(_stem(field[1]), stems, 1, 0.5)]
-        cure = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}"
-        return Mistake(
-            _join(key, field[1]), "there is no such key", cure + " (the unit is part of the name)" * bool(with_unit)
-        )
-    if field and "missing" in message:
-        return Mistake(_join(key, field[1]), "it is missing", f"write {field[1]} = {_example(key, field[1])}")
-    if "Expected `object`" in message and _example(*_split(key)) == _EXAMPLE:
-        return Mistake(key, "a constant says where it comes from", f"write {_split(key)[1]} = {_EXAMPLE}")
-    if "Invalid enum value" in message:
-        wrong = message.removeprefix("Invalid enum value ")
-        return Mistake(key, f"it cannot be {wrong}", f"it is {' or '.join(_choices(key))}")
-    expected, found = (_in_words(half) for half in message.partition(", got ")[::2])
-    what = f"it must be {expected}, but the file has {found}" if found else f"it must be {expected}"
-    return Mistake(key, what, "correct the value")
-
-
-def _in_words(types: str) -> str:
-    """msgspec's type names, as in "Expected `float | null`", in words that describe a TOML value."""
-    names = [_TYPES.get(name, name) for name in types.removeprefix("Expected ").replace("`", "").split(" | ")]
-    return " or ".join(name for name in names if name)
-
-
-def _stem(key: str) -> str:
-    """A key without its unit."""
-    return _UNIT.sub("", key)
-
-
-def line_of(text: str, key: str) -> int | None:
-    """The line of `link[1].gbps`, or that of its table if the key is missing."""
-    parts = re.findall(r"(\w+)(?:\[(\d+)\])?", key)
-    best: int | None = None
-    seen: dict[str, int] = {}
-    inside: list[str] = []
-    wanted = [f"{name}[{index}]" if index else name for name, index in parts]
-    for number, line in enumerate(text.splitlines(), 1):
-        header = re.match(r"\s*(\[\[?)\s*([\w.]+)", line)
-        if header:
-            names = header[2].split(".")
-            if header[1] == "[[":
-                seen[header[2]] = seen.get(header[2], -1) + 1
-                names[-1] += f"[{seen[header[2]]}]"
-            inside = names
-            if inside == wanted[: len(inside)]:
-                best = number
-            continue
-        found = re.match(r"\s*([\w]+)\s*=", line)
-        depth = len(inside)
-        if found and depth < len(wanted) and inside == wanted[:depth] and found[1] == parts[depth][0]:
-            return number
-    return best
-
-
 def _constants(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
     """Every Quantity, Peer, Spread and plain number with its key, without the numbers of faults and noise."""
     if isinstance(value, Fault):
@@ -125,7 +45,7 @@ def _constants(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
         if isinstance(value, Quantity | Spread):
             return
         for field in msgspec.structs.fields(value):
-            yield from _constants(getattr(value, field.name), _join(key, field.encode_name))
+            yield from _constants(getattr(value, field.name), join(key, field.encode_name))
     elif isinstance(value, list):
         for index, item in enumerate(value):
             yield from _constants(item, f"{key}[{index}]")
@@ -147,7 +67,7 @@ def _check_number(key: str, name: str, number: float) -> None:
     if name.endswith(_MAY_BE_ZERO):
         if not 0 <= number < math.inf:
             raise Mistake(key, f"{number:g} is not a time", "write 0 or more")
-    elif name.endswith(_FRACTION):
+    elif name.endswith(FRACTIONS):
         if not 0 < number <= 1:
             raise Mistake(key, f"{number:g} is not a fraction", "write more than 0 and at most 1")
     elif not 0 < number < math.inf:
@@ -273,17 +193,6 @@ def _check_peers(model: Model) -> None:
                 raise Mistake(f"peer.groups[{index}]", f"{group[0]} and {name} are on different hosts", cure)
 
 
-_TOGETHER = (
-    ("kernel", ("host_reach_mib", "host_page_kib", "host_walk_us")),
-    ("costs", ("context_switch_us", "time_slice_us")),
-    ("memory", ("export_us", "open_us", "import_us")),
-)
-_COUNTS = (
-    ("pageable", "slots"), ("staged_peer", "slots"), ("managed", "gpu_batch_pages"), ("managed", "cpu_fault_pages"),
-    ("managed", "cpu_block_pages"),
-)  # fmt: skip
-
-
 def _check_tables(model: Model) -> None:
     hosts = [host_of(name) for gpu in model.gpu for name in gpu.places()]
     gpus = max(map(hosts.count, hosts), default=0)  # within one host: the driver stages nothing between hosts
@@ -298,19 +207,14 @@ def _check_tables(model: Model) -> None:
     if model.calls and model.calls.locked_us.v > launch:
         what = f"{model.calls.locked_us.v:g} us cannot be a part of launch_us of [costs], {launch:g} us"
         raise Mistake("calls.locked_us", what, "write how long a launch keeps other threads out, launch_us at most")
-    for table, together in _TOGETHER:
-        _check_together(table, getattr(model, table), together)
+    for at, table in _tables(model):
+        _check_schema(at, table)
     sleepers: list[tuple[str, Gpu | Link]] = [(f"gpu[{index}]", gpu) for index, gpu in enumerate(model.gpu)]
     sleepers += [(f"link[{index}]", link) for index, link in enumerate(model.link)]
     for at, one in sleepers:
-        _check_together(at, one, ("wake_us", "wake_after_us"))
         if one.wake_after_us and one.wake_after_us.v == 0:
             cure = "write more than 0, or take both keys away"
             raise Mistake(f"{at}.wake_after_us", "an idle gap of 0 s cannot put a part to sleep", cure)
-    for name, key in _COUNTS:
-        count = getattr(getattr(model, name), key, None)
-        if count and count.v != int(count.v):
-            raise Mistake(f"{name}.{key}", f"{count.v:g} is not a count", "write a whole number")
     if model.managed and model.managed.piece_kib.v % model.managed.page_kib.v:
         what = f"pieces of {model.managed.piece_kib.v:g} KiB are not whole pages of {model.managed.page_kib.v:g} KiB"
         raise Mistake("managed.piece_kib", what, "write a multiple of page_kib")
@@ -321,11 +225,32 @@ def _check_tables(model: Model) -> None:
             raise Mistake("managed.cpu_block_pages", what, "write a multiple of cpu_fault_pages")
 
 
-def _check_together(at: str, table: Any, together: tuple[str, ...]) -> None:
-    given = [name for name in together if getattr(table, name, None) is not None]
+def _tables(model: Model) -> Iterator[tuple[str, Table]]:
+    """The tables of the file by name, with their index if there are several."""
+    for name in model.__struct_fields__:
+        value = getattr(model, name)
+        listed = [(f"{name}[{index}]", one) for index, one in enumerate(value)] if isinstance(value, list) else []
+        yield from listed or ([(name, value)] if isinstance(value, Table) else [])
+
+
+def _check_schema(at: str, table: Table) -> None:
+    """Checks what the schema says about the keys of a table: which need each other, and which are whole numbers."""
+    together: dict[str, list[str]] = {}
+    for name, key in keys(type(table)).items():
+        if key.needs:
+            together.setdefault(key.needs, [key.needs]).append(name)
+        count = getattr(table, name) if key.whole else None
+        if count is not None and count.v != int(count.v):
+            raise Mistake(f"{at}.{name}", f"{count.v:g} is not a count", "write a whole number")
+    for names in together.values():
+        _check_together(at, table, names)
+
+
+def _check_together(at: str, table: Table, together: list[str]) -> None:
+    given = [name for name in together if getattr(table, name) is not None]
     if given and len(given) < len(together):
         missing = next(name for name in together if name not in given)
-        cure = f"write {missing} = {_EXAMPLE}, or take {given[0]} away"
+        cure = f"write {missing} = {EXAMPLE}, or take {given[0]} away"
         raise Mistake(f"{at}.{missing}", f"it is missing, and there is {given[0]}", cure)
 
 
@@ -432,52 +357,6 @@ def _check_range(
     """Checks least <= value < below; with `above` least < value."""
     if value is not None and not ((least < value if above else least <= value) and value < below):
         raise Mistake(key, f"{value:g} is not {what}", cure)
-
-
-def _keys_at(key: str) -> list[str]:
-    kind = _type_at(key)
-    return [field.encode_name for field in msgspec.structs.fields(kind)] if kind else []
-
-
-def _example(key: str, name: str) -> str:
-    """An example of a missing key."""
-    kind = _type_at(_join(key, name))
-    if kind is Quantity:
-        return _EXAMPLE
-    return '"published" (or "derived", "fitted", "measured", "assumed")' if name == "from" else "…"
-
-
-def _choices(key: str) -> list[str]:
-    table, name = _split(key)
-    kind = _type_at(table)
-    fields = msgspec.structs.fields(kind) if kind else ()
-    return [str(choice) for field in fields if field.encode_name == name for choice in typing.get_args(field.type)]
-
-
-def _type_at(key: str) -> type | None:
-    """The struct at a key of the file, or None for a plain value."""
-    kind: Any = Model
-    for name in re.findall(r"(\w+)(?:\[\d+\])?", "" if key == "the file" else key):
-        if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
-            return None
-        field = next((field for field in msgspec.structs.fields(kind) if field.encode_name == name), None)
-        if field is None:
-            return None
-        kind = field.type
-        if typing.get_origin(kind) in (typing.Union, types.UnionType):
-            kind = next(part for part in typing.get_args(kind) if part is not type(None))
-        if typing.get_origin(kind) is list:
-            kind = typing.get_args(kind)[0]
-    return kind if isinstance(kind, type) and issubclass(kind, msgspec.Struct) else None
-
-
-def _join(key: str, name: str) -> str:
-    return name if key in ("", "the file") else f"{key}.{name}"
-
-
-def _split(key: str) -> tuple[str, str]:
-    head, _, name = key.rpartition(".")
-    return head, name
 
 
 def _some(names: Any, kind: str) -> str:

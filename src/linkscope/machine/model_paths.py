@@ -5,7 +5,9 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from linkscope.machine.model_types import Link, Model, Quantity, order, places
+from linkscope.machine.model_places import order, places
+from linkscope.machine.model_schema import Quantity
+from linkscope.machine.model_types import Link, Model
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,9 @@ from collections.abc import Iterable
 
 from linkscope.machine.facts import Gpu, Machine, NumaNode, Pair
 from linkscope.machine.model_paths import DirectedLink, routes
+from linkscope.machine.model_places import Places, places
 from linkscope.machine.model_types import Gpu as GpuModel
-from linkscope.machine.model_types import Model, Numa, Places, places
+from linkscope.machine.model_types import Model, Numa
 
 Kinds = dict[tuple[str, str], str]
 Ways = dict[tuple[str, str], list[DirectedLink]]

@@ -6,7 +6,8 @@ from linkscope.machine import model as models
 from linkscope.machine.facts import Gpu, Machine, NumaNode
 from linkscope.machine.limits import Limit, limit
 from linkscope.machine.model_paths import directed_links, routes
-from linkscope.machine.model_types import Link, host_of
+from linkscope.machine.model_places import host_of
+from linkscope.machine.model_types import Link
 from linkscope.units import format_bytes
 
 

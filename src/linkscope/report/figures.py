@@ -1,39 +1,31 @@
 """Single figures of a run as SVG files that carry their own style and colours, for any program."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Iterable, Iterator
 
-from linkscope.model.text import paths_text
-from linkscope.report.heat import heat_svg, heats
 from linkscope.report.html import template_text
-from linkscope.report.panels import panels
-from linkscope.report.picture import machine_svg, wires
-from linkscope.report.shared import group_svg, shares, without_concurrent
-from linkscope.report.sweep import sweep_rows
-from linkscope.report.sweep_charts import sweep_charts
+from linkscope.report.section import Block, Figure, Figures, Fold, Output
+from linkscope.report.sections import sections
 from linkscope.runfile import Run
 
 
-def figures(run: Run) -> dict[str, Callable[[], str]]:
-    """The name of each figure, and the function that draws it."""
-    found: dict[str, Callable[[], str]] = {}
-    shared = shares(run.points)
-    run = without_concurrent(run)
-    links = wires(run)
-    if links:
-        found["machine"] = lambda: machine_svg(links, run.modelled)
-    for heat in heats(run.points):
-        found[_name(f"heat {heat.title}", found)] = lambda heat=heat: heat_svg(heat, run.modelled)  # type: ignore[misc]
-    for chart in sweep_charts(sweep_rows(run), modelled=run.modelled):
-        found[_name(f"blocks {chart.operation}", found)] = lambda chart=chart: chart.svg  # type: ignore[misc]
-    for group in shared.groups if shared else ():
-        paths = paths_text(group.paths)
-        found[_name(f"shared {paths}", found)] = lambda group=group: group_svg(group, run.modelled)  # type: ignore[misc]
-    for panel in panels(run.points, modelled=run.modelled):
-        for what, svg in (("rate", panel.rate_svg), ("time", panel.time_svg)):
-            if svg:
-                found[_name(f"{what} {panel.path}", found)] = lambda svg=svg: svg  # type: ignore[misc]
+def figures(run: Run) -> dict[str, str]:
+    """The figures of all sections by name, as in the page."""
+    found: dict[str, str] = {}
+    for section in sections(run, Output.PAGE):
+        for figure in _of_blocks(section.blocks):
+            found[_name(figure.name, found)] = figure.svg
     return found
+
+
+def _of_blocks(blocks: Iterable[Block]) -> Iterator[Figure]:
+    for block in blocks:
+        if isinstance(block, Figure):
+            yield block
+        elif isinstance(block, Figures):
+            yield from block.figures
+        elif isinstance(block, Fold):
+            yield from _of_blocks(block.blocks)
 
 
 def standalone(svg: str) -> str:
@@ -63,7 +55,7 @@ def _plain_colours(css: str) -> str:
     return re.sub(r"var\((--[\w-]+)\)", lambda match: colours[match[1]], rules)
 
 
-def _name(text: str, used: dict[str, Callable[[], str]]) -> str:
+def _name(text: str, used: dict[str, str]) -> str:
     """A unique name for the command line: lower-case letters, digits and hyphens."""
     plain = re.sub(r"[^a-z0-9]+", "-", text.lower().replace("->", " to ")).strip("-")
     name, number = plain, 2

@@ -9,6 +9,7 @@ from linkscope.model.text import count_text, params_text, range_share
 from linkscope.report.findings import findings
 from linkscope.report.headline import COPIES, headline_points
 from linkscope.report.outcome import APART, STATUS_WORDS
+from linkscope.report.section import Tile
 from linkscope.report.shared import without_concurrent
 from linkscope.report.trust import flows_ran_apart, inherited, signed
 from linkscope.report.trust import widest as widest_of
@@ -23,17 +24,6 @@ _NOTED = (  # guards that concern the trust in a value
     ("nonlinear", "did not converge: the cost of an operation depends on the length of the batch"),
     ("timings", "have rounds with different timing methods"),
 )
-
-
-@dataclass(frozen=True)
-class Tile:
-    """The answer to one question: a large `value`, `lines` below it, and a link to the details."""
-
-    label: str
-    value: str
-    lines: tuple[str, ...]
-    link: str
-    numbers: tuple[tuple[str, str], ...] = ()  # the name of each number, and the id of its point
 
 
 @dataclass(frozen=True)

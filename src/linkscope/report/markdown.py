@@ -1,121 +1,104 @@
 """A run as Markdown, short enough for a pull request: best rates, anomalies, points to check."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
+from typing import Any
 
-from linkscope.advise import worthwhile
-from linkscope.advise.text import headline
-from linkscope.model.text import range_share, rate_text
-from linkscope.report.break_even import SHORT_HEADING, break_evens
-from linkscope.report.findings import findings
-from linkscope.report.head import GRAVE, doubts, tiles
-from linkscope.report.joint import joint_lines
 from linkscope.report.outcome import run_text
-from linkscope.report.overview import overview
-from linkscope.report.shared import HEADING, shares, without_concurrent
-from linkscope.report.sweep import sweep_rows
-from linkscope.report.trust import signs_mean
+from linkscope.report.section import (
+    Block,
+    Controls,
+    Figure,
+    Figures,
+    Fold,
+    Heading,
+    Items,
+    Legends,
+    Output,
+    Paragraph,
+    Table,
+    Terms,
+    Text,
+    Tiles,
+    plain,
+)
+from linkscope.report.sections import sections
 from linkscope.runfile import Run
-from linkscope.units import format_bytes
 
-_MOST_FINDINGS = 12
+_MARKS = "|*_`#~@"  # brackets too, except in the names of columns, such as "rate [interval]"
 
 
 def to_markdown(run: Run) -> str:
     """The report as Markdown."""
-    shared, everything, run = _shared(run), run, without_concurrent(run)
     machine = run.header.machine
     name = " - ".join(str(machine[key]) for key in ("name", "title") if machine.get(key)) or "a machine without a name"
-    lines = [f"## {'MODELLED: ' if run.modelled else ''}{_safe(name)}", ""]
+    parts = [f"## {'MODELLED: ' if run.modelled else ''}{_safe(name)}"]
     if run.modelled:
-        lines += ["**MODELLED**: a machine model gave these numbers. No hardware was measured.", ""]
-    lines += [_safe(run_text(everything)), ""]
-    for tile in tiles(everything):
-        lines.append(f"- **{tile.label}**: {_safe('; '.join((tile.value, *tile.lines)))}")
-    lines += ["", "### Best rates", "", *_rates(run), *_sweeps(run), *_joint(run), *shared, *_break_even(run)]
-    lines += ["", "### Anomalies", ""]
-    found = [finding for finding in findings(run) if finding.kind not in GRAVE]  # listed under points to check
-    lines += [f"- {_safe(one.text)}" for one in found[:_MOST_FINDINGS]] or ["No rule found one."]
-    lines += [f"- and {len(found) - _MOST_FINDINGS} more"] if len(found) > _MOST_FINDINGS else []
-    advised = [f"- {_safe(headline(one))}; {_safe(one.recommendation.how)}" for one in worthwhile(run.points)]
-    lines += ["", "### Recommendations", "", *advised] if advised else []
-    listed = [f"- {_safe(doubt.text)}" for doubt in doubts(everything)]
-    lines += ["", "### Points to check", "", *(listed or ["None: every point has its value."])]
-    return "\n".join(lines) + "\n"
+        parts.append("**MODELLED**: a machine model gave these numbers. No hardware was measured.")
+    parts.append(_safe(run_text(run)))
+    for section in sections(run, Output.MARKDOWN):
+        title = section.title_in(Output.MARKDOWN)
+        parts += [f"### {title}"] if title else []
+        parts += _texts(section.only(Output.MARKDOWN))
+    return "\n\n".join(parts) + "\n"
 
 
-def _break_even(run: Run) -> list[str]:
-    """The break-even of memory kinds in a few lines; empty if the run has no such data."""
-    found = break_evens(run.points)
-    lines = [f"- {_safe(line)}" for line in found.lines] if found else []
-    return ["", f"### {SHORT_HEADING}", "", *lines] if lines else []
+def _texts(blocks: Iterable[Block]) -> list[str]:
+    made = (_RENDERERS[type(block)](block) for block in blocks)
+    return [text for text in made if text]
 
 
-def _rates(run: Run) -> list[str]:
-    rows = []
-    for family in overview(run.points):
-        for row in family.rows:
-            cells = (
-                str(family.family), row.paths, "; ".join(filter(None, (row.params, row.note))),
-                " ".join(filter(None, (row.best_text, f"({row.missed_text})" if row.missed_text else ""))),
-                range_share(row.share), row.at_text, row.half_text, row.smallest_text, row.batched_text,
-                row.single_text,
-            )  # fmt: skip
-            rows.append(cells)
-    head = "method | path | how | best rate [interval] | % of peak | at | half from | smallest | batched | single"
-    notes = [
-        f"{family.family}: {text}"
-        for family in overview(run.points)
-        for text in (family.minor_params_text, f"peak: {family.limits}" if family.limits else "")
-        if text
-    ]
-    notes += signs_mean(" ".join(cell for row in rows for cell in row))
-    listed = ["", *(f"- {_safe(note)}" for note in notes)] if notes else []
-    return [*_table(head, 6, rows), *listed] or ["No point has a value."]
+def _table(table: Table) -> str:
+    rule = "|" + "".join("--:|" if column.right else "---|" for column in table.columns)
+    lines = [_row(_safe(column.name, _MARKS) for column in table.columns), rule]
+    empty = [""] * (len(table.columns) - 1)
+    for group in table.groups:
+        if group.head:
+            lines.append(_row([_joined(group.head, group.details), *empty]))
+        lines += [_row([_joined(row.cells[0], row.note), *map(_joined, row.cells[1:])]) for row in group.rows]
+        if group.foot:
+            lines.append(_row([_joined(group.foot), *empty]))
+    return "\n".join([f"**{_joined(table.caption)}**", "", *lines] if table.caption else lines)
 
 
-def _sweeps(run: Run) -> list[str]:
-    """The number of blocks that is sufficient; empty if the run has no sweep."""
-    head = "operation | path | how | at | best rate [interval] | blocks for 95 % | SMs | copy engine [interval]"
-    rows = [
-        (
-            str(row.family), row.paths, row.params, format_bytes(row.bytes), row.drawn.best_text, row.needed, row.sms,
-            rate_text(row.other),
-        )
-        for row in sweep_rows(run)
-    ]  # fmt: skip
-    table = _table(head, 0, rows)
-    return ["", "### Number of blocks", "", *table] if table else []
+def _joined(text: Text, more: str = "") -> str:
+    return _safe("; ".join(filter(None, (plain(text), more))))
 
 
-def _joint(run: Run) -> list[str]:
-    """Copies between one place and all GPUs; empty if the run has none."""
-    head = "pattern | path | at | total [interval] | each flow's rate and share"
-    rows = [
-        (line.pattern, line.paths, format_bytes(line.bytes), line.total, line.each) for line in joint_lines(run.points)
-    ]
-    table = _table(head, 0, rows)
-    return ["", "### One place and all GPUs at once", "", *table] if table else []
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
-def _shared(run: Run) -> list[str]:
-    """The shared links; empty if no concurrent flows were measured."""
-    found = shares(run.points)
-    if found is None:
-        return []
-    return ["", f"### {HEADING}", "", f"{found.summary}.", "", *(f"- {_safe(text)}" for text in found.sentences)]
+def _tiles(block: Tiles) -> str:
+    return "\n".join(f"- **{tile.label}**: {_safe('; '.join((tile.value, *tile.lines)))}" for tile in block.tiles)
 
 
-def _table(head: str, right: int, rows: Sequence[Sequence[str]]) -> list[str]:
-    """A table with its last `right` columns right-aligned; empty without rows."""
-    if not rows:
-        return []
-    rule = "|" + "---|" * (head.count("|") + 1 - right) + "--:|" * right
-    return [f"| {head} |", rule, *(f"| {' | '.join(map(_safe, row))} |" for row in rows)]
+def _figure(figure: Figure) -> str:
+    return _table(figure.table) if figure.table else ""
 
 
-def _safe(text: str) -> str:
-    """The text on one line, with Markdown and HTML characters escaped."""
+def _fold(fold: Fold) -> str:
+    return "\n\n".join([f"**{_safe(fold.title)}**", *_texts(fold.blocks)])
+
+
+# Drawings, their legends and controls exist on the page only.
+_RENDERERS: dict[type[Block], Callable[[Any], str]] = {
+    Paragraph: lambda block: _safe(plain(block.text)),
+    Heading: lambda block: f"#### {block.text}",
+    Items: lambda block: "\n".join(f"- {_safe(plain(item.text))}" for item in block.items),
+    Tiles: _tiles,
+    Terms: lambda block: "\n".join(f"- **{term}**: {_safe(meaning)}" for term, meaning in block.terms),
+    Table: _table,
+    Figure: _figure,
+    Figures: lambda block: "\n\n".join(_texts(block.figures)),
+    Fold: _fold,
+    Legends: lambda block: "",
+    Controls: lambda block: "",
+}
+
+
+def _safe(text: str, marks: str = rf"{_MARKS}\[\]") -> str:
+    """The text on one line, with HTML characters and these marks of Markdown escaped."""
     flat = re.sub(r"\s+", " ", text).replace("\\", "\\\\")
     flat = flat.replace("&", "&amp;").replace("<", "&lt;")
-    return re.sub(r"([|*_`\[\]#~@])", r"\\\1", flat)
+    return re.sub(f"([{marks}])", r"\\\1", flat)

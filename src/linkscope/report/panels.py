@@ -23,6 +23,7 @@ from linkscope.model.curves import (
 )
 from linkscope.model.text import count_text, latency_text, params_text, rate_text, varying
 from linkscope.report.outcome import STATUS_WORDS
+from linkscope.report.section import Legend
 from linkscope.report.svg import SERIES_COLOURS, Series, box, rate_chart, ring, swatch, time_chart
 from linkscope.report.sweep import without_sweeps
 from linkscope.report.trust import between_medians, inherited, missed, outliers_text, reason_text, signed
@@ -57,14 +58,6 @@ class Table:
     rows: list[Cells]
     has_total: bool
     basis: str  # timing methods and confidence levels of the rows
-
-
-@dataclass(frozen=True)
-class Legend:
-    """One entry of a legend."""
-
-    swatch: str
-    text: str
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from linkscope.report.panels import Legend
+from linkscope.report.section import Legend
 from linkscope.report.svg import SERIES_COLOURS, Series, blocks_chart, ring, swatch
 from linkscope.report.sweep import BLOCKS, SweepRow, in_order
 from linkscope.report.trust import missed

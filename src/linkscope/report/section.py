@@ -1,0 +1,288 @@
+"""A section of the report as one value, without HTML. Page, terminal and Markdown render every section.
+
+A text is a string, or a tuple of strings and marked parts. A block names the outputs that show it; by default all do.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Flag, auto
+
+
+class Output(Flag):
+    """Where a section or a block appears."""
+
+    PAGE = auto()
+    TERMINAL = auto()
+    MARKDOWN = auto()
+    ALL = PAGE | TERMINAL | MARKDOWN
+
+
+@dataclass(frozen=True)
+class Span:
+    """A part of a text. `style` is em, strong or code, or a class of the stylesheet; `link` is an anchor."""
+
+    text: str
+    style: str = ""
+    link: str = ""
+
+
+@dataclass(frozen=True)
+class Ids:
+    """The ids of the points of a statement: folded on the page, the first two in the terminal, none in Markdown."""
+
+    ids: tuple[str, ...]
+    title: str = "Which points"
+
+
+Text = str | tuple[str | Span | Ids, ...]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A part of a section, and the outputs that show it."""
+
+    on: Output = field(default=Output.ALL, kw_only=True)
+
+
+@dataclass(frozen=True)
+class Paragraph(Block):
+    """A paragraph. `note`: an explanation, in small letters. `bad`: red in the terminal."""
+
+    text: Text
+    note: bool = False
+    bad: bool = False
+
+
+@dataclass(frozen=True)
+class Heading(Block):
+    """A heading within a section."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Item:
+    """An entry of a list. `failed`: red."""
+
+    text: Text
+    failed: bool = False
+
+
+@dataclass(frozen=True)
+class Items(Block):
+    """A list of findings, sentences or reasons."""
+
+    items: tuple[Item, ...]
+
+    @classmethod
+    def of(cls, texts: Sequence[Text], *, on: Output = Output.ALL) -> "Items":
+        """A list of texts."""
+        return cls(tuple(map(Item, texts)), on=on)
+
+
+@dataclass(frozen=True)
+class Tile:
+    """The answer to one question: a large `value`, `lines` below it, and a link to the details."""
+
+    label: str
+    value: str
+    lines: tuple[str, ...]
+    link: str
+    numbers: tuple[tuple[str, str], ...] = ()  # the name of each number, and the id of its point
+
+
+@dataclass(frozen=True)
+class Tiles(Block):
+    """The most important answers side by side."""
+
+    tiles: tuple[Tile, ...]
+
+
+@dataclass(frozen=True)
+class Terms(Block):
+    """Terms and their meanings."""
+
+    terms: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table. A narrow page shows `label` before each of its cells.
+
+    A narrow terminal drops the columns with the lowest positive `drop` first. A column that `joins` becomes part of the
+    first one before the column with the highest `drop` is dropped.
+    """
+
+    name: str
+    right: bool = False
+    strong: bool = False
+    wraps: bool = False
+    label: str = ""
+    drop: int = 0
+    joins: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row, and a `note` on it. The terminal colours `notable` rows. Where it drops the column `instead[0]`, the
+    text `instead[1]` follows the first cell.
+    """
+
+    cells: tuple[Text, ...]
+    note: str = ""
+    notable: bool = False
+    instead: tuple[int, str] | None = None
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows with a common heading and its details, and a line below them."""
+
+    rows: tuple[Row, ...]
+    head: Text = ""
+    foot: Text = ""
+    details: str = ""
+
+
+@dataclass(frozen=True)
+class Table(Block):
+    """A table. `label` is its name for screen readers.
+
+    `stacks`: each row becomes a block on a narrow page. `dense`: thousands of rows, so no cell has an attribute.
+    """
+
+    label: str
+    columns: tuple[Column, ...]
+    groups: tuple[Group, ...]
+    caption: Text = ""
+    stacks: bool = False
+    dense: bool = False
+
+
+@dataclass(frozen=True)
+class Legend:
+    """One entry of a legend: a small SVG drawing and a text."""
+
+    swatch: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Legends(Block):
+    """The legend of one or more charts. `more` follows the last entry."""
+
+    entries: tuple[Legend, ...]
+    more: str = ""
+
+
+@dataclass(frozen=True)
+class Figure(Block):
+    """An SVG drawing. The terminal and Markdown show only its table. `report --figure` knows it by `name`.
+
+    `label`: the name of a drawing that may be wider than the page and scrolls then. `width` in pixels.
+    """
+
+    name: str
+    svg: str
+    caption: Text = ""
+    below: bool = False  # the caption stands below the drawing
+    legend: Legends | None = None
+    table: Table | None = None
+    label: str = ""
+    anchor: str = ""
+    width: int = 0
+
+
+@dataclass(frozen=True)
+class Figures(Block):
+    """Figures side by side: charts of equal width, or maps of their own width."""
+
+    figures: tuple[Figure, ...]
+    maps: bool = False
+
+
+@dataclass(frozen=True)
+class Fold(Block):
+    """Blocks that the page shows on request. `role` is a class of the stylesheet."""
+
+    summary: Text
+    blocks: tuple[Block, ...]
+    heading: str = ""  # stands before the summary
+    role: str = ""
+    anchor: str = ""
+    open: bool = False
+
+    @property
+    def title(self) -> str:
+        """Heading and summary on one line."""
+        return f"{self.heading} {plain(self.summary).strip()}".strip()
+
+
+@dataclass(frozen=True)
+class Controls(Block):
+    """The filter, the buttons and the downloads of the folds with role `panel`. `file`: the base name of downloads."""
+
+    file: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """One section. `titles` has the titles of outputs that show another one; '' is none. The list of sections at the
+    top of the page shows `link`, by default the title.
+    """
+
+    anchor: str
+    title: str
+    blocks: tuple[Block, ...]
+    titles: dict[Output, str] = field(default_factory=dict)
+    link: str = ""
+
+    def title_in(self, output: Output) -> str:
+        """The title that this output shows."""
+        return self.titles.get(output, self.title)
+
+    def only(self, output: Output) -> tuple[Block, ...]:
+        """The blocks that this output shows. A section without any is left out."""
+        return tuple(block for block in self.blocks if output in block.on)
+
+
+def table(label: str, columns: Sequence[Column], rows: Sequence[Sequence[Text]], *, on: Output = Output.ALL) -> Table:
+    """A plain table without groups."""
+    return Table(label, tuple(columns), (Group(tuple(Row(tuple(cells)) for cells in rows)),), on=on)
+
+
+def counted(paths: int) -> tuple[str | Span, ...]:
+    """' 3 paths' after the paths of a row; nothing after a single one."""
+    return (" ", Span(f"{paths} paths", "count")) if paths > 1 else ()
+
+
+def prose(text: str) -> Text:
+    """A text with *emphasis*, `code` and [links](#anchor). Not for names from a run file, which may hold such signs."""
+    found: list[str | Span | Ids] = []
+    for part in re.split(r"(\*[^*]+\*|`[^`]+`|\[[^\]]+\]\(#[\w-]+\))", text):
+        if part.startswith("*"):
+            found.append(Span(part.strip("*"), "em"))
+        elif part.startswith("`"):
+            found.append(Span(part.strip("`"), "code"))
+        elif link := re.fullmatch(r"\[(.+)\]\((#[\w-]+)\)", part):
+            found.append(Span(link[1], link=link[2]))
+        elif part:
+            found.append(part)
+    return tuple(found)
+
+
+def plain(text: Text) -> str:
+    """The text without marks and ids."""
+    if isinstance(text, str):
+        return text
+    return "".join(part if isinstance(part, str) else part.text for part in text if not isinstance(part, Ids))
+
+
+def ids_of(text: Text) -> tuple[str, ...]:
+    """The ids of all points that a text names."""
+    parts = () if isinstance(text, str) else text
+    return tuple(id for part in parts if isinstance(part, Ids) for id in part.ids)
+
+
+METHOD = Span("Method", link="#method")  # the link with which notes end

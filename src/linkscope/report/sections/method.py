@@ -1,0 +1,77 @@
+"""Section: how the numbers of the page were made."""
+
+from linkscope.report.outcome import intervals_text
+from linkscope.report.run_view import RunView
+from linkscope.report.section import Paragraph, Section, prose
+from linkscope.report.trust import INHERITED, SIGN
+from linkscope.runfile import Run
+from linkscope.units import format_fraction
+
+_SPREADS = (
+    "*Within a round* is the standard deviation of the samples of one process. *Between rounds* is that of the round "
+    "medians, which give value and interval. Both are fractions of the value. *2 of 42 are outliers*: two samples took "
+    "more than twice the value; outliers widen the spread within a round but barely change the median. If the spread "
+    "between rounds is much larger than within a round, a single process gives a wrong value. (The run file computes "
+    "the spread between rounds from means and subtracts the part that samples within rounds explain; the result is 0 "
+    "if they explain all of it.)"
+)
+_MODES = (
+    "*Batched* is the cost of one operation among many: the slope over batches of two lengths. *Single* is one "
+    "operation by itself. The two are different quantities. GB/s is 1e9 bytes per second; KiB, MiB and GiB are powers "
+    "of two."
+)
+_TIMINGS = (
+    "*gate+slope*: copies wait in a stream behind a closed gate, then run back to back. The extra time of a longer "
+    "batch, between events on the GPU, divided by the number of extra copies, is the time of one copy. *events*: time "
+    "between events on the GPU. *host*: the clock of the CPU, until the data have arrived. *virtual*: the time of a "
+    "model."
+)
+_PEAKS = (
+    "The peak of a path is the limit of its hardware without the cost of protocols. The charts of each path state its "
+    "derivation. The total of several flows is their bytes over the time from the common start to the last end, and "
+    "its interval comes from this time. Runs that did not record this time have the sums of the rates and of the ends "
+    "of their intervals."
+)
+_OF_CLASSES = (
+    "Paths of one class were measured together: one at all sizes, one at random sizes, the others at three sizes, and "
+    f"at more where time allowed. A value with {INHERITED} before it is inherited from another path of the class, not "
+    "measured. The difference of the two paths, where both were measured, widens its interval. A point has three "
+    "rounds. It gets more if its interval is wider than the target and its share of the time allows it. It"
+)
+_MORE_ROUNDS = (
+    "A point that narrowly misses it gets three more rounds (nine instead of six; with a time limit up to twice the "
+    "planned number). It"
+)
+
+
+def section(view: RunView) -> Section:
+    """The method of this run in five paragraphs."""
+    texts = (_rounds(view.run, intervals_text(view.single.points)), _precision(view.run))
+    return Section(
+        "method", "Method", tuple(Paragraph(prose(text)) for text in (*texts, _SPREADS, _MODES, _TIMINGS, _PEAKS))
+    )
+
+
+def _rounds(run: Run, intervals: str) -> str:
+    classes = " (every other one a fresh platform in the same process)" if run.header.plan.get("classes") else ""
+    model = " (of a model: a new session with its own draw of the noise)" if run.modelled else ""
+    return (
+        f"A *round* is a fresh process{classes} with fresh memory and a new random order of the points{model}. *Within "
+        "a round*, samples are taken until their median has converged. The value of a point is the median of the round "
+        f"medians. {intervals}"
+    )
+
+
+def _precision(run: Run) -> str:
+    plan = run.header.plan
+    precision = plan.get("precision")
+    target = (
+        f": {format_fraction(precision)}" if precision
+        else ": 1 % from 1 MiB; below that 5 %, or two ticks of the clock if these are longer"
+    )  # fmt: skip
+    more = _OF_CLASSES if plan.get("classes") else _MORE_ROUNDS if plan.get("more_rounds", True) else "A point"
+    return (
+        f"The target precision is half the width of the interval as a fraction of the value{target}. {more} has "
+        "*missed precision* where its interval is still wider, or where fewer than six rounds give no interval. Its "
+        f"value is the best available one and has {SIGN} before it."
+    )
