@@ -20,7 +20,10 @@ class Output(Flag):
 
 @dataclass(frozen=True)
 class Span:
-    """A part of a text. `style` is em, strong or code, or a class of the stylesheet; `link` is an anchor."""
+    """A part of a text. `style` is em, strong or code, or a class of the stylesheet; `link` is an anchor.
+
+    Without either, the text keeps the names of links whole: "nvlink gpu:0->gpu:1".
+    """
 
     text: str
     style: str = ""

@@ -57,7 +57,7 @@ def _fold(panel: Panel, is_open: bool) -> Fold:
     if figures := tuple(Figure(f"{what} {panel.path}", svg, text, below=True) for what, svg, text in charts if svg):
         more = f"and {panel.not_drawn} more in the tables" if panel.not_drawn else ""
         blocks += [Figures(figures), Legends(tuple(panel.legend), more)]
-    blocks += [Paragraph(f"Peak {limit}", note=True) for limit in panel.limits]
+    blocks += [Paragraph((Span(f"Peak {limit}"),), note=True) for limit in panel.limits]
     blocks += [Paragraph((f"Timing method {panel.timed}: ", METHOD), note=True)] if panel.timed else []
     numbers: list[Block] = []
     for one in panel.tables:
