@@ -104,9 +104,9 @@ def test_a_new_operation_is_measured_on_a_model_and_exported(run_file, environme
     points = [point for point in map(json.loads, run_file.read_text().splitlines()) if point["record"] == "point"]
     found = [one for one in points if one["benchmark"] == "back_and_forth"]
     assert {one["bytes"]: one["status"] for one in found} == {1 << 20: "ok", 16 << 20: "ok"}
-    one_way = next(one for one in points if one["id"].startswith("h2d/ce/numa:0.pinned->gpu:0.device/67108864"))
+    there = next(one for one in points if one["id"].startswith("h2d/ce/numa:0.pinned->gpu:0.device/67108864"))
     rate = next(one["gbps"] for one in found if one["bytes"] == 16 << 20)
-    assert rate == pytest.approx(one_way["gbps"] / 2, rel=0.1)  # the way back takes as long
+    assert rate == pytest.approx(there["gbps"] / 2, rel=0.1)  # the way back takes as long
     csv = tmp_path / "points.csv"
     assert linkscope("export", str(run_file), "-o", str(csv), environment=environment).returncode == 0
     assert csv.read_text().count("\nback_and_forth/") == 2
