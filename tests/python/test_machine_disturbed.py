@@ -9,7 +9,8 @@ from linkscope.machine import model
 from linkscope.machine.draw import draw
 from linkscope.machine.model_paths import routes
 from linkscope.plan import Plan, make_plan
-from linkscope.run.session import benchmark_table, measure
+from linkscope.run.session import measure
+from linkscope.run.table import benchmark_table
 from linkscope.run.target import modelled
 from linkscope.runfile import read_run
 from test_machine_model import GOOD, refusal
