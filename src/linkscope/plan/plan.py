@@ -77,13 +77,7 @@ def make_plan(
     chosen = SUITES.get(suite)
     if chosen is None:
         raise UserError(f"--suite {suite}: unknown suite{suggestion(suite, SUITES)}; available: {', '.join(SUITES)}")
-    for row in table:
-        for of in row.suites:
-            if of.suite not in SUITES:
-                problem = (
-                    f"the worker's row of {row.name} by {row.engine} names the suite {of.suite!r}, which does not exist"
-                )
-                raise UserError(f"{problem}; available: {', '.join(SUITES)}")
+    _check_suites_of(table)
     if rule == chosen.name:
         chosen = dataclasses.replace(chosen, rules=chosen.rules + chosen.theirs)
     selected = list(_selected(points_of(chosen, machine, table), only, chosen, machine, table))
@@ -132,6 +126,15 @@ def precision_target(plan: Plan, point: Point | PointId, resolution: float = 0.0
 def usual_precision(size: int, resolution: float = 0.0) -> float:
     """Returns the default precision of a copy."""
     return 0.01 if size >= LARGE else max(0.05, 2 * resolution)
+
+
+def _check_suites_of(table: Sequence[Benchmark]) -> None:
+    """Raises UserError for a row that names a suite that does not exist."""
+    for row in table:
+        for of in row.suites:
+            if of.suite not in SUITES:
+                where = f"the worker's row of {row.name} by {row.engine} names the suite {of.suite!r}"
+                raise UserError(f"{where}, which does not exist; available: {', '.join(SUITES)}")
 
 
 def _selected(
