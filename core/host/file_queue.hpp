@@ -1,4 +1,4 @@
-// Reads and writes of files with many requests in flight: by io_uring, or by threads with pread and pwrite where the kernel
+// Reads and writes of files with many requests in flight: by io_uring, or with pread and pwrite in threads where the kernel
 // refuses io_uring.
 #pragma once
 #include <cstddef>
