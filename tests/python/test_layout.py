@@ -41,10 +41,12 @@ PYTHON = {
     "report": COMMON | {"runfile", "stats", "model", "trace", "advise"},
     "compare": COMMON | {"runfile", "stats", "model"},
     "advise": COMMON | {"runfile", "stats", "model"},
+    "explain": COMMON | {"runfile"},
+    "tune": COMMON | {"stats"},
     "check": COMMON | {"machine", "runfile", "stats", "plan", "run", "model", "compare"},
     "cli": COMMON
     | {"machine", "runfile", "stats", "trace", "plan", "run", "selftest", "report", "compare", "advise", "model"}
-    | {"check"},
+    | {"check", "explain", "tune"},
 }
 
 
