@@ -100,7 +100,7 @@ def test_a_slow_copy_beside_another_of_its_link_is_told_from_one_that_is_slow_by
     assert list(found([h2d(256 * MIB, 0.0, 0.0105)])) == ["slow"]
 
 
-def test_worths_never_add_up_to_more_than_the_time_of_copies_alone():
+def test_worths_never_add_up_to_more_than_the_time_of_copies_without_kernels():
     row = [h2d(512, 0.04 + at * 1e-5, 4e-6) for at in range(20)]
     copies = [h2d(256 * MIB, 0.0, 0.030, "pageable"), h2d(16 * MIB, 0.030, 0.001), *row]
     recorded = Recorded(tuple(copies), (Kernel("gpu:0", 0.01, 0.02), Kernel("gpu:0", 0.05, 0.2)))
