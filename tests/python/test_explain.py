@@ -94,7 +94,7 @@ def test_a_copy_between_gpus_far_below_the_rate_of_peers_lacks_peer_access():
     assert found([fast]) == {}
 
 
-def test_a_slow_copy_beside_another_of_its_link_is_told_from_one_that_is_slow_by_itself():
+def test_a_slow_copy_beside_another_of_its_link_differs_from_one_that_is_slow_by_itself():
     shared = [h2d(256 * MIB, 0.0, 0.0105), h2d(256 * MIB, 0.0, 0.0105, stream="13")]
     assert list(found(shared)) == ["beside"]
     assert list(found([h2d(256 * MIB, 0.0, 0.0105)])) == ["slow"]
