@@ -14,9 +14,10 @@ from fakes import FAKE_WORKER, H2D, facts, measured, no_worker_opens_after, plan
 from linkscope.plan import Inheritance, case_of
 from linkscope.plan.classes import PathClass
 from linkscope.run.answers import Prepared, Trace
+from linkscope.run.budget import Budget
+from linkscope.run.records import Records
 from linkscope.run.sampler import Sampler, Task
-from linkscope.run.states import State
-from linkscope.run.supervisor import Supervisor
+from linkscope.run.states import Ledger, State
 from linkscope.run.worker import RequestFailed, RunRequest, Worker, WorkerGone
 from linkscope.run.workers import Workers, twice
 from linkscope.runfile import Point, PointId, RoundFlow, read_run
@@ -506,12 +507,12 @@ def test_a_renewed_record_still_says_why_the_point_got_no_more_rounds() -> None:
     before = made.point(ONE, rounds, "the budget left no time")
     assert (before.status, before.guards["stopped"]) == ("ok", "the budget left no time")
     before.ci95_s = (1e-6, 3e-6)  # by the noise that was known then
+    ledger = Ledger(plan(ONE), facts())
+    ledger.states[ONE].rounds = rounds
+    ledger.finish(before)
     stored: list[Point] = []
-    supervisor = SimpleNamespace(
-        _plan=SimpleNamespace(early=True), _noise=SimpleNamespace(refresh=lambda: None, rounds=3), _assessed=0,
-        _final={ONE}, _points={ONE: before}, _states={ONE: State(PointId.parse(ONE), 1.0, rounds)}, _assembler=made,
-        _store=stored.append, _ask_for_more=lambda: None, _wanted={},
-    )  # fmt: skip
-    assert not Supervisor._reassess(supervisor)  # type: ignore[arg-type]
+    noise = SimpleNamespace(refresh=lambda: None, rounds=3)
+    records = Records(plan(ONE), ledger, made, Budget(None, modelled=True), noise, SimpleNamespace(write=stored.append))
+    assert records.renew()
     (renewed,) = stored
     assert renewed.ci95_s != before.ci95_s and renewed.guards["stopped"] == "the budget left no time"
