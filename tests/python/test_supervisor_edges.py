@@ -16,10 +16,11 @@ from linkscope.plan.classes import PathClass
 from linkscope.plan.interference import Together
 from linkscope.run import Outcome, Target, go_on, measure
 from linkscope.run.assemble import Assembler
+from linkscope.run.batches import Task
 from linkscope.run.interrupt import StopFlag
 from linkscope.run.monitor import State, _summary
 from linkscope.run.progress import Silent
-from linkscope.run.sampler import Sampler, Task
+from linkscope.run.sampler import Sampler
 from linkscope.run.states import Ledger
 from linkscope.run.worker import Worker
 from linkscope.runfile import Point, PointId, Round, RunWriter, read_run

@@ -5,10 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from linkscope.plan import Plan, RuleName, in_order, most_memory, representatives
 from linkscope.run.ahead import WORTH_IT, Ahead, Failure
+from linkscope.run.batches import Task
+from linkscope.run.calibrate import NEARLY_TOGETHER
 from linkscope.run.comm_scope import CommScopeSampler
 from linkscope.run.contexts import Contexts
 from linkscope.run.nvbandwidth import NvbandwidthSampler
-from linkscope.run.sampler import NEARLY_TOGETHER, Sampler, Task
+from linkscope.run.sampler import Sampler
 from linkscope.run.services import Services
 from linkscope.run.states import State
 from linkscope.run.target import Target
