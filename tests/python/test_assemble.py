@@ -10,7 +10,7 @@ from fakes import H2D, facts, plan
 from linkscope.plan import Inheritance, rounds_wanted
 from linkscope.plan.classes import PathClass
 from linkscope.run.assemble import Assembler
-from linkscope.run.sampler import EVENT_TICK_S
+from linkscope.run.batches import EVENT_TICK_S
 from linkscope.run.states import INTERRUPTED, finished
 from linkscope.run.target import modelled, this_machine
 from linkscope.runfile import PointId, Round, RoundFlow

@@ -16,6 +16,7 @@ from linkscope.run.interrupt import StopFlag
 from linkscope.run.monitor import NoTally, Tally, monitor_for
 from linkscope.run.progress import Progress, Silent
 from linkscope.run.provenance import commit
+from linkscope.run.services import Services
 from linkscope.run.supervisor import Outcome, Supervisor
 from linkscope.run.table import temporary_worker
 from linkscope.run.target import Target
@@ -111,11 +112,11 @@ def _supervised(
 ) -> Outcome:
     gpus = target.pci_of_gpus
     with contextlib.nullcontext(stop) if stop else StopFlag() as stop_asked:
-        return Supervisor(
-            target, plan, writer, command=command or worker_command(), progress=progress or Silent(),
-            monitor=monitor_for(gpus), tally=NoTally() if target.modelled else Tally(gpus),
-            stop_asked=stop_asked, earlier=earlier,
-        ).carry_out()  # fmt: skip
+        services = Services(
+            command=command or worker_command(), progress=progress or Silent(), monitor=monitor_for(gpus),
+            tally=NoTally() if target.modelled else Tally(gpus), stop_asked=stop_asked,
+        )  # fmt: skip
+        return Supervisor(target, plan, writer, services, earlier).carry_out()
 
 
 def _tool(target: Target, plan: Plan, command: Sequence[str] | None) -> dict[str, Any]:
