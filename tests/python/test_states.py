@@ -55,6 +55,16 @@ def test_unfinished_points_keep_the_order_in_which_they_were_asked_for() -> None
     assert [*points.unfinished()] == [OTHER, ONE]
 
 
+def test_the_planner_sees_records_in_the_order_in_which_they_were_made() -> None:
+    points = ledger()
+    for id in (OTHER, ONE):
+        points.leave_open(skipped(id))
+    points.finish(skipped(OTHER))
+    assert [*points.known()] == [*points.results()] == [OTHER, ONE] and [*points.final()] == [OTHER]
+    points.ask(OTHER, 6)
+    assert [*points.known()] == [ONE, OTHER]
+
+
 @pytest.mark.parametrize("phase, wrong", [
     (Phase.PLANNED, Phase.WAITING), (Phase.UNDER_WAY, Phase.UNDER_WAY), (Phase.WAITING, Phase.UNDER_WAY),
     (Phase.OPEN, Phase.ADMITTED), (Phase.FINAL, Phase.WAITING), (Phase.FINAL, Phase.PLANNED),

@@ -14,7 +14,7 @@ from fakes import FAKE_WORKER, H2D, facts, measured, no_worker_opens_after, plan
 from linkscope.plan import Plan, most_memory
 from linkscope.plan.classes import PathClass
 from linkscope.plan.interference import Together
-from linkscope.run import Outcome, Target, go_on, measure
+from linkscope.run import Controls, Outcome, Target, go_on, measure
 from linkscope.run.assemble import Assembler
 from linkscope.run.batches import Task
 from linkscope.run.interrupt import StopFlag
@@ -86,7 +86,7 @@ class StopsAfter(Silent):
 
 def stopped_after(rounds: int, where: Target, made: Plan, path: Path) -> Outcome:
     progress = StopsAfter(rounds)
-    return measure(where, made, path, command=FAKE_WORKER, progress=progress, stop=progress.flag)
+    return measure(where, made, path, command=FAKE_WORKER, controls=Controls(progress, progress.flag))
 
 
 def test_a_stopped_point_that_is_precise_by_chance_gets_its_planned_rounds(tmp_path) -> None:

@@ -132,7 +132,7 @@ class Records:
         for id, reason in left_over(self._plan, self._ledger.final()).items():
             status = "unsupported" if reason else "skipped"
             self.finish(self._assembler.without_value(id, status, reason or self._budget.reason()))
-        for point in self._ledger.open():
+        for point in self._ledger.open().values():
             self.finish(point)
 
     def give_up(self, problem: str) -> None:

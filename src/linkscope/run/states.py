@@ -25,6 +25,7 @@ class Phase(Enum):
 
 _RUNNING = (Phase.UNDER_WAY, Phase.ADMITTED)
 _UNFINISHED = (*_RUNNING, Phase.WAITING)
+_RECORDED = (Phase.OPEN, Phase.FINAL)
 _NEXT = {
     Phase.PLANNED: {Phase.UNDER_WAY, Phase.OPEN, Phase.FINAL},  # OPEN: a resumed run looks again at earlier rounds
     Phase.UNDER_WAY: {Phase.WAITING, Phase.OPEN, Phase.FINAL},
@@ -48,7 +49,7 @@ class State:
     wanted: int = 0  # rounds that were asked for
     record: Point | None = None  # of an unfinished point: the record before the rounds that were asked for
     asked_at: int = 0  # number of the change by which rounds were asked for
-    since: int = 0  # number of the change by which the point entered its phase
+    since: int = 0  # number of the change by which it entered its phase; a record that is renewed keeps its place
 
     def move(self, phase: Phase) -> None:
         """Enters a phase. Supervisor and planner rely on the order of the phases."""
@@ -146,10 +147,9 @@ class Ledger:
         found = [(id, state) for id, state in self.states.items() if state.is_unfinished]
         return dict(sorted(found, key=lambda pair: pair[1].asked_at))
 
-    def open(self) -> list[Point]:
-        """The records that are not written, in the order in which they were made."""
-        found = [state for state in self.states.values() if state.phase is Phase.OPEN]
-        return [state.record for state in sorted(found, key=lambda state: state.since) if state.record]
+    def open(self) -> dict[str, Point]:
+        """The records that are not written."""
+        return self._recorded(Phase.OPEN)
 
     def waiting(self) -> dict[str, State]:
         """The points that wait for their first round, in the order in which they were refused."""
@@ -163,15 +163,15 @@ class Ledger:
 
     def known(self) -> dict[str, Point]:
         """The records of all points, those of unfinished points included."""
-        return {id: state.record for id, state in self.states.items() if state.record}
+        return {**self.results(), **{id: state.record for id, state in self.unfinished().items() if state.record}}
 
     def results(self) -> dict[str, Point]:
-        """The records of the points that are not unfinished."""
-        return {id: state.record for id, state in self.states.items() if state.record and not state.is_unfinished}
+        """The records of the points that are not unfinished, in the order in which they were made."""
+        return self._recorded(*_RECORDED)
 
     def final(self) -> dict[str, Point]:
         """The records that are in the run file and need no more rounds."""
-        return {id: state.record for id, state in self.states.items() if state.record and state.phase is Phase.FINAL}
+        return self._recorded(Phase.FINAL)
 
     def _move_with(self, point: Point, phase: Phase) -> None:
         state = self._state(point.id)
@@ -179,8 +179,14 @@ class Ledger:
         state.record = point
 
     def _move(self, state: State, phase: Phase) -> None:
+        is_renewed = {state.phase, phase} <= {*_RECORDED}
         state.move(phase)
-        state.since = next(self._changes)
+        if not is_renewed:
+            state.since = next(self._changes)
+
+    def _recorded(self, *phases: Phase) -> dict[str, Point]:
+        found = [(id, state) for id, state in self.states.items() if state.phase in phases]
+        return {id: state.record for id, state in sorted(found, key=lambda pair: pair[1].since) if state.record}
 
     def _state(self, id: str) -> State:
         """The state of a point, which the plan may have added during the run."""
