@@ -23,6 +23,8 @@ CORE = {
     "platform/cuda": {"base", "program", "host", "gpu"},
     "platform/sim": {"base", "program"},
     "benchmarks": {"base", "program"},
+    "transfer": {"base", "host", "gpu"},
+    "capi": {"base", "host", "gpu", "transfer"},
     "worker": {"base", "program", "host", "gpu", "platform/cuda", "platform/sim", "benchmarks"},
 }
 COMMON = {"errors", "units", "flow"}
@@ -43,6 +45,8 @@ PYTHON = {
     "advise": COMMON | {"runfile", "stats", "model"},
     "explain": COMMON | {"runfile"},
     "tune": COMMON | {"stats"},
+    "native": {"errors"},
+    "transfer": {"errors", "native"},
     "check": COMMON | {"machine", "runfile", "stats", "plan", "run", "model", "compare"},
     "cli": COMMON
     | {"machine", "runfile", "stats", "trace", "plan", "run", "selftest", "report", "compare", "advise", "model"}
@@ -204,7 +208,7 @@ def preprocess(room: str, headers: list[str]) -> subprocess.CompletedProcess[str
 
 
 def headers_of(room: str) -> list[str]:
-    return [file.relative_to(ROOT / "core").as_posix() for file in sorted((ROOT / "core" / room).glob("*.hpp"))]
+    return [file.relative_to(ROOT / "core").as_posix() for file in sorted((ROOT / "core" / room).glob("*.h*"))]
 
 
 def test_the_drawing_shows_the_layers() -> None:
