@@ -8,11 +8,12 @@
 namespace linkscope {
 
 enum class ErrorKind {
-  usage,    // the request makes no sense: the caller's mistake
-  failed,   // a call failed; this process can go on
-  lost,     // the process or a device is no longer usable (sticky CUDA error, GPU fell off the bus)
-  timeout,  // something that waits passed its deadline
-  memory,   // an allocation was refused
+  usage,        // the request makes no sense: the caller's mistake
+  failed,       // a call failed; this process can go on
+  lost,         // the process or a device is no longer usable (sticky CUDA error, GPU fell off the bus)
+  timeout,      // something that waits passed its deadline
+  memory,       // an allocation was refused
+  unsupported,  // this machine cannot do what was asked; the message says why
 };
 
 class Error : public std::runtime_error {
@@ -36,6 +37,8 @@ constexpr const char* to_string(ErrorKind kind) {
       return "timeout";
     case ErrorKind::memory:
       return "memory";
+    case ErrorKind::unsupported:
+      return "unsupported";
   }
   return "failed";
 }

@@ -55,6 +55,7 @@ class Clocked {
 struct Session {
   virtual ~Session() = default;
   Seconds expected_loop{0};  // duration of one iteration of all loops when every step ran once; 0: unknown
+  bool acts = true;          // false: other processes run the program, with memory of this one; run() is not called
   Spent spent;
 };
 

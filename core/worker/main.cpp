@@ -12,8 +12,8 @@
 
 #include "base/error.hpp"
 #include "platform/cuda/device_code.hpp"
-#include "platform/cuda/owner.hpp"
 #include "platform/sim/sim.hpp"
+#include "program/processes.hpp"
 #include "worker/json.hpp"
 
 namespace linkscope {
@@ -33,6 +33,7 @@ class Worker {
     if (op == "check") return check(request);
     if (op == "open") return open(request);
     if (!platform_) throw Error{ErrorKind::usage, "'" + op + "' before 'open'"};
+    if (op == "join") return join(request);
     if (op == "prepare") return prepare(request);
     if (op == "run") return run(request);
     if (op == "release") return release();
@@ -70,6 +71,7 @@ class Worker {
     session_.reset();
     platform_.reset();
     sim_ = nullptr;
+    cuda_ = nullptr;
     const auto name = request.at("platform").get<std::string>();
     if (name == "sim") {
       auto sim = make_sim(request.at("machine"), request.at("seed").get<u64>());
@@ -86,10 +88,19 @@ class Worker {
             to_json(cuda->make_contexts(asked.at("gpus").get<std::vector<u32>>(), parse_floors(asked.at("floors_s"))),
                     cuda->facts());
       }
+      cuda_ = cuda.get();
       platform_ = std::move(cuda);
       return answer;
     }
     throw Error{ErrorKind::usage, "there is no platform '" + name + "'; there are sim and cuda"};
+  }
+
+  Answer join(const Json& request) {
+    if (!cuda_) throw Error{ErrorKind::usage, "one worker runs all processes on a model"};
+    session_.reset();
+    cuda_->join(request.at("process").get<u32>(), request.at("processes").get<u32>(),
+                request.at("meeting").get<std::string>());
+    return {};
   }
 
   Answer prepare(const Json& request) {
@@ -100,15 +111,25 @@ class Worker {
     else programs.push_back(build_program(parse_case(request.at("case"))));
     const Program program = programs.size() == 1 ? std::move(programs.front()) : together(programs);
     validate(program);
-    if (const auto support = platform_->supports(program); !support)
-      return {{{"supported", false}, {"reason", support.why_not}}, {}};
+    const u32 processes = sim_ ? 1 : processes_of(program), together = request.value("processes", 1u);
+    if (together == 1)
+      if (const auto support = platform_->supports(program); !support) return unsupported(support.why_not);
+    if (processes > together) return {{{"supported", true}, {"processes", processes}}, {}};
     actors_ = program.actors.size();
-    session_ = platform_->prepare(program, request.at("key").get<std::string>());
+    try {
+      session_ = platform_->prepare(program, request.at("key").get<std::string>());
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::unsupported) return unsupported(error.what());
+      throw;
+    }
     Answer answer{to_json(program), {}};
     answer.json["supported"] = true;
+    answer.json["acts"] = session_->acts;
     answer.json["once_s"] = session_->expected_loop.count();
     return answer;
   }
+
+  static Answer unsupported(const std::string& reason) { return {{{"supported", false}, {"reason", reason}}, {}}; }
 
   Answer run(const Json& request) {
     if (!session_) throw Error{ErrorKind::usage, "'run' before 'prepare'"};
@@ -126,6 +147,7 @@ class Worker {
 
   std::unique_ptr<Platform> platform_;
   const SimPlatform* sim_ = nullptr;  // null for other platforms
+  CudaPlatform* cuda_ = nullptr;      // likewise
   std::unique_ptr<Session> session_;  // declared after the platform, so that it is destroyed first
   std::size_t actors_ = 0;
 };
@@ -166,18 +188,13 @@ void write_all(int file, const void* data, std::size_t size) {
 }  // namespace
 }  // namespace linkscope
 
-int main(int count, char** arguments) {
+int main() {
   using namespace linkscope;
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // a killed parent leaves no worker behind
   std::signal(SIGINT, SIG_IGN);      // Ctrl-C is handled by the parent
   std::signal(SIGPIPE, SIG_IGN);
   setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);
   std::ios::sync_with_stdio(false);  // otherwise requests are read byte by byte
-  if (count > 1 && std::string_view{arguments[1]} == owner_argument) {
-    close_range(STDERR_FILENO + 1, ~0u, 0);  // descriptors that the starting process left open
-    dup2(STDERR_FILENO, STDOUT_FILENO);
-    own_memory(STDIN_FILENO);
-  }
   // Answers go to a private copy of standard output; whatever else prints there goes to standard error.
   const int answers = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
   dup2(STDERR_FILENO, STDOUT_FILENO);

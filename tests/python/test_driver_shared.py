@@ -1,29 +1,22 @@
-"""Memory that a second process owns, on the fake driver.
+"""Programs of two processes, on the fake driver.
 
-Copies through it arrive, costs are measured in the process that pays them, and every fault of the owner or of the
-sharing becomes a reason. Nothing outlives the worker.
+Copies through memory of the other process arrive, costs are measured in the process that pays them, and every fault
+of a process or of the sharing becomes a reason that names the process. Nothing outlives the worker.
 """
 
 import itertools
-import json
 import os
 import signal
-import socket
-import struct
-import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from statistics import median
 
 import pytest
 
 from fake_driver import WORKER, environment, needs_fake, needs_worker
-from processes import children
+from group import Group
+from processes import runs
 from test_driver_kinds import MIB, by_sm, memories, run
-from test_driver_matrix import case, d2d, d2h, failure, h2d, local, opened, prepare, refusal, worker
-
-__all__ = ["worker"]  # a fixture
+from test_driver_matrix import case, d2d, d2h, failure, h2d, local, opened, prepare, refusal
 
 pytestmark = [needs_fake, needs_worker]
 
@@ -65,21 +58,32 @@ def allocation(kind, phase, size="1MiB"):
     return case("allocation", *ends, size=0, footprint=0) | {"engine": "cpu", "params": {"phase": phase, "size": size}}
 
 
+@pytest.fixture
+def worker():
+    """Opens workers on a fake driver, which start peers when a program needs them. They end with the test."""
+    groups = []
+
+    def start(**settings):
+        groups.append(Group(WORKER, environment(**settings)))
+        return groups[-1]
+
+    yield start
+    for group in groups:
+        group.worker.kill()
+
+
 def gone(pid, within_s=10.0):
     deadline = time.monotonic() + within_s
     while time.monotonic() < deadline:
-        try:
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
-                return True
-        except OSError:
+        if not runs(pid):
             return True
         time.sleep(0.01)
     return False
 
 
-def owner_of(pipe):
-    (owner,) = children(pipe.process.pid)
-    return owner
+def peer_of(group):
+    (peer,) = group.peers()
+    return peer
 
 
 @pytest.mark.parametrize("name", COPIES)
@@ -88,7 +92,7 @@ def test_copies_through_memory_of_another_process_arrive(worker, name):
     answer = run(pipe, COPIES[name])
     assert answer["ok"] and answer["verdict"]["ok"] and answer["verdict"]["checked_bytes"] > 0, answer
     assert answer["timing"] == "gate"
-    assert Path(f"/proc/{owner_of(pipe)}/cmdline").read_text().split("\0")[1] == "--owns-memory"
+    assert runs(peer_of(pipe))
 
 
 def staged(log):
@@ -113,13 +117,12 @@ def test_shared_memory_is_opened_by_each_gpu_separately(worker, tmp_path, kind):
     all_of_it = {"bytes": 2 * MIB, "footprint_bytes": 2 * MIB}  # the size of the allocation
     for name in ("d2d", "d2d, pulled", "peer off", "d2d by sm", "read of a peer's", "d2d by sm", "h2d"):
         assert run(pipe, COPIES.get(f"{name} {kind}", d2d(peer="off")) | all_of_it)["verdict"]["ok"], name
-    pipe.process.stdin.close()
-    assert pipe.process.wait(20) == 0
-    assert [line for line in log.read_text().splitlines() if line.startswith(("left", "ended"))] == ["ended"]
+    assert pipe.finish() == [0, 0]
+    assert [line for line in log.read_text().splitlines() if line.startswith(("left", "ended"))] == ["ended"] * 2
 
 
 WRONG = {
-    "h2d shm": 0, "h2d ipc": 4, "d2d ipc": 14, "d2d by sm posix_fd": 8, "read of shm": 0, "write to its own ipc": 4,
+    "h2d shm": 0, "h2d ipc": 2, "d2d ipc": 6, "d2d by sm posix_fd": 4, "read of shm": 0, "write to its own ipc": 2,
 }  # fmt: skip
 
 
@@ -176,22 +179,10 @@ def test_a_phase_is_timed_without_its_neighbours(worker, kind, phase, symbol):
             continue  # depends on the time that this machine needs for its pages
         pipe, _ = opened(worker, CUDA_SLOW=f"{symbol}:{int(slow * 1e6)}")
         assert prepare(pipe, allocation(kind, other))["supported"]
-        # The owner reports a duration and no stamps, so calls cannot be matched. Other programs on this machine slow
-        # down some samples of a fast phase, but not all.
+        # Other programs on this machine slow down some samples of a fast phase, but not all.
         samples = range(2 if phase == other else 12)
         took = (pipe.ask("run", samples=1, batches=[[1]], verify=False)["stamps"] for _ in samples)
         assert all(exit_s - enter_s > slow for enter_s, exit_s in took) == (phase == other), other
-
-
-@pytest.mark.parametrize("kind", OF_GPUS)
-def test_the_owners_time_excludes_the_messages(worker, kind):
-    """An export here is a few instructions; the request and its answer take a socket and two threads."""
-    pipe, _ = opened(worker)
-    assert prepare(pipe, allocation(kind, "export", size="4KiB"))["supported"]
-    start = time.monotonic()
-    stamps = pipe.ask("run", samples=20, batches=[[32]], verify=False)["stamps"]
-    took = median([exit_s - enter_s for enter_s, exit_s in zip(stamps[::2], stamps[1::2], strict=True)])
-    assert 0 < 20 * took < (time.monotonic() - start) / 3
 
 
 def test_no_memory_or_descriptor_is_leaked(worker):
@@ -203,8 +194,8 @@ def test_no_memory_or_descriptor_is_leaked(worker):
             for phase in (phases[0], phases[2], phases[-1]):
                 answer = run(pipe, allocation(kind, phase, size="64KiB"), counts=((7,), (32,)))
                 assert answer["ok"], (kind, phase, answer)
-        assert run(pipe, IPC)["ok"] and pipe.ask("release")["ok"]
-        processes = (pipe.process.pid, owner_of(pipe))
+        assert run(pipe, IPC)["ok"] and run(pipe, local())["ok"]
+        processes = (pipe.worker.pid, peer_of(pipe))
         counts.append([len(os.listdir(f"/proc/{pid}/fd")) for pid in processes])
     assert counts[1] == counts[2]
 
@@ -265,12 +256,11 @@ def test_memory_that_two_processes_opened_of_each_other_is_released(worker, tmp_
     for _ in range(3):
         for wanted in BETWEEN_GPUS.values():
             assert run(pipe, wanted, counts=((1,), (5,)))["ok"]
-        assert pipe.ask("release")["ok"]
-        counts.append([len(os.listdir(f"/proc/{pid}/fd")) for pid in (pipe.process.pid, owner_of(pipe))])
+        assert run(pipe, local())["ok"]
+        counts.append([len(os.listdir(f"/proc/{pid}/fd")) for pid in (pipe.worker.pid, peer_of(pipe))])
     assert counts[1] == counts[2]
-    pipe.process.stdin.close()
-    assert pipe.process.wait(20) == 0
-    assert [line for line in log.read_text().splitlines() if line.startswith(("left", "ended"))] == ["ended"]
+    assert pipe.finish() == [0, 0]
+    assert [line for line in log.read_text().splitlines() if line.startswith(("left", "ended"))] == ["ended"] * 2
 
 
 def test_ping_pong_of_cpus_of_two_processes_needs_no_gpu(worker):
@@ -281,9 +271,9 @@ def test_ping_pong_of_cpus_of_two_processes_needs_no_gpu(worker):
 @pytest.mark.parametrize(
     "name, proofs, place",
     [
-        ("gpu:1", 2, "numa:0.shm"),
-        ("gpu:0 to gpu:1, ipc, in the waiter's", 14, "gpu:"),
-        ("gpu:1 to gpu:0, posix_fd, in the setter's", 8, "gpu:"),
+        ("gpu:1", 0, "numa:0.shm"),
+        ("gpu:0 to gpu:1, ipc, in the waiter's", 4, "gpu:"),
+        ("gpu:1 to gpu:0, posix_fd, in the setter's", 2, "gpu:"),
     ],
 )
 def test_a_word_that_does_not_arrive_is_a_time_out_with_its_place(worker, name, proofs, place):
@@ -296,19 +286,26 @@ def test_a_word_that_does_not_arrive_is_a_time_out_with_its_place(worker, name, 
     assert run(pipe, local())["ok"]  # the worker and its owner continue
 
 
-@pytest.mark.parametrize("name, proofs", [("gpu:1", 0), ("gpu:0 to gpu:1, ipc, in the waiter's", 14)])
-def test_an_owner_that_is_killed_while_it_waits_fails_the_point(worker, tmp_path, name, proofs):
-    """The GPU's kernel does nothing, so the owner waits from the launch."""
+@pytest.mark.parametrize("name, proofs", [("gpu:1", 0), ("gpu:0 to gpu:1, ipc, in the waiter's", 4)])
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_process_that_is_killed_while_the_other_waits_for_it_is_named(worker, tmp_path, name, proofs, number):
+    """The GPU's kernel does nothing, so the other side waits from the launch."""
     log = tmp_path / "log"
     pipe, _ = opened(worker, CUDA_SKIP=f"{proofs + 1}+", CUDA_LOG=log)
     with ThreadPoolExecutor() as pool:
-        answer = pool.submit(prepare, pipe, WORDS[name])
-        deadline = time.monotonic() + 20
-        while not (log.exists() and launches(log)) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        os.kill(owner_of(pipe), signal.SIGKILL)
-        problem = failure(answer.result(20))
-    assert problem["kind"] == "lost" and "was ended by signal 9" in problem["message"]
+        killed = pool.submit(kill_after_launch, pipe, log, number)
+        problem = failure(prepare(pipe, WORDS[name]))
+        killed.result(20)
+    who = "the worker" if number == 0 else "process 1"
+    assert problem["kind"] == "gone" and f"{who} was ended by SIGKILL" in problem["message"]
+    assert pipe.peers() == []
+
+
+def kill_after_launch(group, log, number):
+    deadline = time.monotonic() + 20
+    while not (log.exists() and launches(log)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.kill([group.worker.pid, *group.peers()][number], signal.SIGKILL)
 
 
 # --- memory that cannot be shared ----------------------------------------------------------------------------------
@@ -325,7 +322,11 @@ def test_an_owner_that_is_killed_while_it_waits_fails_the_point(worker, tmp_path
         ({"CUDA_REFUSE": "cuIpcOpenMemHandle"}, IPC, "ipc memory of another process cannot be opened on gpu:0: cuI"),
         ({"CUDA_REFUSE": "cuIpcOpenMemHandle:801"}, IPC, "CUDA_ERROR_NOT_SUPPORTED"),
         ({"CUDA_REFUSE": "cuIpcOpenMemHandle:999"}, IPC, "CUDA_ERROR_UNKNOWN"),
-        ({"CUDA_REFUSE": "cuIpcGetMemHandle"}, IPC, "process that owns it, cuIpcGetMemHandle: CUDA_ERROR_NOT_PERMI"),
+        (
+            {"CUDA_REFUSE": "cuIpcGetMemHandle"},
+            IPC,
+            "process 1: ipc memory on gpu:0 cannot be opened by another process: cu",
+        ),
         ({"CUDA_REFUSE": "cuMemImportFromShareableHandle"}, COPIES["h2d posix_fd"], "(--ipc=host --pid=host)"),
         ({"CUDA_REFUSE": "cuIpcOpenMemHandle"}, allocation("ipc", "allocate"), "CUDA_ERROR_NOT_PERMITTED"),
         ({"CUDA_NO_PEER": 1}, COPIES["d2d ipc"], "cannot access the memory"),
@@ -342,135 +343,54 @@ def test_memory_that_cannot_be_shared_gives_a_stated_reason(worker, settings, wa
     assert prepare(pipe, local())["supported"]
 
 
-def test_an_owner_out_of_memory_fails_the_point_and_the_worker_continues(worker):
+def test_a_process_out_of_memory_fails_the_point_and_the_worker_continues(worker):
     pipe, _ = opened(worker, CUDA_MEMORY=256 * MIB)
     twice = memories(h2d(size=136 * MIB, footprint=0, bidirectional="true"), "pinned", "ipc")
     problem = failure(prepare(pipe, twice))
     assert problem == {"kind": "memory", "message": problem["message"]}
-    assert "in the process that owns it, cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY" in problem["message"]
+    assert "process 1: no 136 MiB of ipc memory left on gpu:0: cuMemAlloc: CUDA_ERR" in problem["message"]
     assert run(pipe, memories(h2d(), "pinned", "ipc"))["verdict"]["ok"]
 
 
-# --- faults of the owner -------------------------------------------------------------------------------------------
+# --- faults of a process -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("calls", [0, 1])  # 0: while sharing is tried; 1: later
-def test_a_hanging_owner_fails_the_point_in_time(worker, calls):
-    pipe, _ = opened(worker, CUDA_HANG=f"cuIpcGetMemHandle:{calls}")
+def test_a_hanging_process_fails_the_point_in_time(worker):
+    pipe, _ = opened(worker, CUDA_HANG="cuIpcGetMemHandle")
     start = time.monotonic()
     problem = failure(prepare(pipe, IPC))
-    assert problem["kind"] == "lost" and "did not answer within 3 s; it was ended" in problem["message"]
-    assert time.monotonic() - start < 9.5  # earlier than the time-out of the worker's parent
-    assert children(pipe.process.pid) == []
+    assert problem["kind"] == "gone" and problem["hung"], problem
+    assert "process 1 did not answer within 6 s: process 0 waited for its memory" in problem["message"]
+    assert time.monotonic() - start < 10.5
+    assert pipe.peers() == []
 
 
-def test_an_owner_that_dies_during_its_work_fails_the_point(worker):
-    pipe, _ = opened(worker, CUDA_DIE="cuIpcGetMemHandle:1")
+def test_a_process_that_dies_during_the_exchange_of_handles_is_named(worker):
+    pipe, _ = opened(worker, CUDA_DIE="cuIpcGetMemHandle")
     problem = failure(prepare(pipe, IPC))
-    assert problem["kind"] == "lost" and "ended with exit code 9" in problem["message"]
+    assert problem["kind"] == "gone" and "process 1 ended with status 9" in problem["message"]
 
 
-def test_an_owner_that_is_killed_during_a_run_fails_the_point(worker):
+def test_a_process_that_dies_while_it_joins_is_named(worker):
+    pipe, _ = opened(worker)
+    pipe.worker._command = ["/bin/sh", "-c", 'read line; echo "{\\"ok\\": true}"; read line; exit 7']
+    problem = failure(prepare(pipe, IPC))
+    assert problem["kind"] == "gone" and "process 1 ended with status 7" in problem["message"]
+
+
+def test_the_end_of_a_process_whose_memory_is_used_fails_the_point(worker):
     pipe, _ = opened(worker)
     assert prepare(pipe, IPC)["supported"]
-    owner = owner_of(pipe)
-    os.kill(owner, signal.SIGKILL)
-    assert gone(owner)
+    peer = peer_of(pipe)
+    os.kill(peer, signal.SIGKILL)
+    assert gone(peer)
     problem = failure(pipe.ask("run", samples=1, batches=[[1]], verify=True))
-    assert problem["kind"] == "lost" and "was ended by signal 9" in problem["message"]
+    assert problem["kind"] == "lost" and "process 1 ended while process 0 waited" in problem["message"]
 
 
-@pytest.mark.parametrize("how", ["killed", "input ends", "stopped while the owner hangs"])
-def test_no_owner_outlives_its_worker(worker, how):
-    settings = {"CUDA_HANG": "cuIpcGetMemHandle:1"} if "hangs" in how else {}
-    pipe, _ = opened(worker, **settings)
-    if settings:
-        pipe.process.stdin.write(json.dumps({"op": "prepare", "case": IPC, "key": "point#0"}).encode() + b"\n")
-        deadline = time.monotonic() + 10
-        while not children(pipe.process.pid) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        time.sleep(0.2)
-    else:
-        assert run(pipe, IPC)["verdict"]["ok"]
-    owner = owner_of(pipe)
-    if how == "input ends":
-        pipe.process.stdin.close()
-        assert pipe.process.wait(10) == 0
-    else:
-        pipe.process.kill()
-    assert gone(owner)
-
-
-# --- messages on the owner's socket --------------------------------------------------------------------------------
-
-REQUEST = struct.Struct("<III4xQQQ64s64sQQQQI4xQQQQQ?7xd")  # core/platform/cuda/owner_messages.hpp
-ALLOCATE, SHARE, TOUCH, LOOK, FREE, EXCHANGE, OPEN = range(7)
-# Piece and offset of the words to set and to wait for, node, values, steps, count, the first side, time-out.
-NO_WORDS = (1, 0, 1, 0, 0, 0, 0, 0, 0, 0, False, 0.0)
-IPC_KIND, POSIX_FD, SHM = 13, 14, 15
-A_GPU = b"GPU-fa4ec0da-0000-4200-8000-00000000001b"
-
-
-@pytest.fixture
-def owner():
-    """The other end of an owner's socket."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    ours.settimeout(20)
-    process = subprocess.Popen([WORKER, "--owns-memory"], env=environment(), stdin=theirs)
-    theirs.close()
-    yield ours, process
-    ours.close()
-    assert process.wait(10) == 0
-
-
-def requested(ours, op, kind=0, node=0, size=0, piece=0, offset=0, gpu=b"", handle=b"", words=NO_WORDS):
-    ours.send(REQUEST.pack(op, kind, node, size, piece, offset, gpu, handle, *words))
-    answer, descriptors, *_ = socket.recv_fds(ours, 4096, 4)
-    for one in descriptors:
-        os.close(one)
-    (failed,) = struct.unpack_from("<I", answer)
-    (piece,) = struct.unpack_from("<Q", answer, 8)
-    return answer[-256:].split(b"\0")[0].decode() if failed else (piece, len(descriptors))
-
-
-@pytest.mark.parametrize(
-    "request_, words",
-    [
-        ({"op": 99}, "there is no request 99"),
-        ({"op": ALLOCATE, "kind": 0, "size": 4096}, "memory kind 0 is not shared"),
-        ({"op": ALLOCATE, "kind": 2**32 - 1, "size": 4096}, "memory kind"),
-        ({"op": ALLOCATE, "kind": SHM}, "a piece of 0 bytes"),
-        ({"op": ALLOCATE, "kind": SHM, "size": 4096, "node": 4000}, "there is no NUMA node 4000"),
-        ({"op": ALLOCATE, "kind": SHM, "size": 2**63}, "of shared memory"),
-        ({"op": ALLOCATE, "kind": 13, "size": 4096, "gpu": b"x" * 64}, "there is no GPU 'xxxx"),
-        ({"op": SHARE, "piece": 7}, "there is no piece 7"),
-        ({"op": FREE, "piece": 2**64 - 1}, "there is no piece"),
-        ({"op": LOOK, "piece": 1, "offset": 4096}, "there is no word at byte 4096 of 4 KiB"),
-        ({"op": LOOK, "piece": 1, "offset": 2**64 - 8}, "there is no word at byte"),
-        ({"op": LOOK, "piece": 1, "offset": 4}, "there is no word at byte 4"),
-        ({"op": SHARE, "piece": 1}, "came with its descriptor"),
-        ({"op": EXCHANGE, "words": (1, 4096, *NO_WORDS[2:])}, "there is no word at byte 4096"),
-        ({"op": EXCHANGE, "words": (1, 0, 1, 2**63 + 1, *NO_WORDS[4:])}, "there is no word at byte"),
-        ({"op": EXCHANGE, "words": (7, *NO_WORDS[1:])}, "there is no piece 7"),
-        ({"op": EXCHANGE, "words": (1, 0, 7, *NO_WORDS[3:])}, "there is no piece 7"),
-        ({"op": EXCHANGE, "words": (1, 0, 1, 8, 4000, *NO_WORDS[5:])}, "there is no NUMA node 4000"),
-        ({"op": EXCHANGE, "gpu": b"y" * 64}, "there is no GPU 'yyyy"),
-        ({"op": EXCHANGE, "gpu": A_GPU}, "in memory that its GPU has or has opened"),
-        ({"op": OPEN, "kind": SHM, "size": 4096, "gpu": A_GPU}, "memory kind 15 is opened by no GPU"),
-        ({"op": OPEN, "kind": IPC_KIND, "gpu": A_GPU}, "a piece of 0 bytes"),
-        ({"op": OPEN, "kind": IPC_KIND, "size": 4096, "gpu": A_GPU}, "cuIpcOpenMemHandle: CUDA_ERROR_INVALID_VALUE"),
-        ({"op": OPEN, "kind": POSIX_FD, "size": 4096, "gpu": A_GPU}, "cuMemImportFromShareableHandle: CUDA_ERROR_INV"),
-    ],
-)
-def test_an_invalid_request_is_refused(owner, request_, words):
-    ours, _ = owner
-    assert requested(ours, ALLOCATE, kind=SHM, size=4096) == (1, 1)
-    assert words in requested(ours, **request_)
-    assert requested(ours, FREE, piece=1) == (0, 0)
-
-
-@pytest.mark.parametrize("message", [b"x", REQUEST.pack(0, 0, 0, 0, 0, 0, b"", b"", *NO_WORDS) + b"x"])
-def test_an_owner_ends_at_a_message_that_is_no_request(owner, message):
-    ours, process = owner
-    ours.send(message)
-    assert process.wait(10) == 0
+def test_no_process_outlives_its_worker(worker):
+    pipe, _ = opened(worker)
+    assert run(pipe, IPC)["verdict"]["ok"]
+    peer = peer_of(pipe)
+    assert pipe.worker.kill()
+    assert gone(peer)

@@ -22,6 +22,7 @@ from linkscope.run.states import Ledger, State
 from linkscope.run.worker import RequestFailed, RunRequest, Worker, WorkerGone
 from linkscope.run.workers import Workers, twice
 from linkscope.runfile import Point, PointId, RoundFlow, read_run
+from processes import runs
 from test_assemble import BOTH, ONE, assembler, round_of, with_early_stops
 from test_sampler import Restless, Timed
 
@@ -420,7 +421,7 @@ def test_a_worker_that_is_still_opening_is_ended_and_never_used(monkeypatch) -> 
     workers = Workers(FAKE_WORKER, target().open_request, lambda: False)
     workers.get()
     assert workers.replace() and workers.drop()
-    assert [worker._process.poll() is None for worker in started] == [False, False]
+    assert [runs(worker.pid) for worker in started] == [False, False]
     workers.get()
     workers.drop()
     assert opened == [0, 2]

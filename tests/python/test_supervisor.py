@@ -14,8 +14,10 @@ import pytest
 from fakes import FAKE_WORKER, H2D, measured, plan, target
 from linkscope.errors import UserError
 from linkscope.run import go_on
+from linkscope.run.process import Process
 from linkscope.run.worker import RequestFailed, Worker
 from linkscope.runfile import read_run
+from processes import runs
 
 ONE = H2D.format(8, "false", "batched")
 OTHER = H2D.format(4096, "false", "batched")
@@ -150,15 +152,15 @@ def test_a_hanging_worker_is_killed_and_the_run_continues(tmp_path, impatient) -
 def test_a_worker_that_cannot_be_killed_loses_its_gpu(tmp_path, impatient, monkeypatch) -> None:
     path = tmp_path / "a.jsonl"
     left: list[int] = []
-    kill = Worker.kill
+    kill = Process.kill
 
-    def cannot(worker: Worker) -> bool:
-        if worker._process.poll() is None and not left:
+    def cannot(worker: Process) -> bool:
+        if runs(worker.pid) and not left:
             left.append(worker.pid)
             return False
         return kill(worker)
 
-    monkeypatch.setattr(Worker, "kill", cannot)
+    monkeypatch.setattr(Process, "kill", cannot)
     there, here = (
         "d2h/ce/gpu:0.device->numa:0.pinned/8?mode=batched",
         "d2h/ce/gpu:1.device->numa:0.pinned/8?mode=batched",

@@ -35,8 +35,8 @@ std::vector<const char*> symbols_of(MemKind kind) {
   return {};
 }
 
-Allocation::Allocation(const Driver& driver, Owner& owner, Device* device, const Region& region, u64 bytes)
-    : driver_{driver}, owner_{owner}, device_{device}, region_{region}, bytes_{bytes} {}
+Allocation::Allocation(const Driver& driver, Device* device, const Region& region, u64 bytes, bool own)
+    : driver_{driver}, device_{device}, region_{region}, bytes_{bytes}, own_{own} {}
 
 Allocation::~Allocation() {
   if (device_ && driver_.cuCtxSetCurrent(device_->context()) != CUDA_SUCCESS) return;  // the driver is shutting down
@@ -50,17 +50,7 @@ Allocation::~Allocation() {
 
 void Allocation::make() {
   if (device_) device_->use();
-  if (is_shared(region_.kind)) {
-    if (region_.process == 0) {
-      allocate();
-      return share();
-    }
-    for (const auto phase : phases_of(region_.kind)) {
-      if (phase == "unmap" || phase == "unregister" || phase == "close") break;
-      if (device_ || (phase != "register" && phase != "map")) advance(phase);
-    }
-    return prove_shared(piece_, device_, address_);
-  }
+  if (is_shared(region_.kind)) return make_shared();
   allocate();
   if (region_.kind == MemKind::vmm) map();
   // The pages of all other driver memory exist after allocation.
@@ -115,7 +105,7 @@ void Allocation::allocate_by_flags(unsigned flags) {
 }
 
 void Allocation::allocate() {
-  if (is_shared(region_.kind)) return of_driver([&] { region_.process == 0 ? allocate_to_share() : allocate_there(); });
+  if (is_shared(region_.kind)) return of_driver([&] { allocate_to_share(); });
   switch (region_.kind) {
     case MemKind::device:
       of_driver([&] { memory_ = {driver_, bytes_}; });
@@ -192,7 +182,7 @@ void Allocation::grant(const Device& other) {
 
 void Allocation::touch() {
   touched_ = true;
-  if (region_.kind == MemKind::shm) return owner_.touch(piece_);
+  if (region_.kind == MemKind::shm) return shared_pages_.touch();
   if (pages_.data()) return pages_.back(true);
   if (host_) {
     const auto page = static_cast<u64>(sysconf(_SC_PAGESIZE));
@@ -227,7 +217,7 @@ void Allocation::unmap() {
 
 void Allocation::give_back() {
   touched_ = false;
-  if (is_shared(region_.kind)) return region_.process == 0 ? give_back_shared() : give_back_there();
+  if (is_shared(region_.kind)) return give_back_shared();
   switch (region_.kind) {
     case MemKind::device:
     case MemKind::managed:

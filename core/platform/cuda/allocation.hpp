@@ -13,38 +13,28 @@
 #include "gpu/vmm.hpp"
 #include "host/pages.hpp"
 #include "host/shared_pages.hpp"
-#include "platform/cuda/owner.hpp"
 #include "program/program.hpp"
 
 namespace linkscope {
 
-/// Owns a piece that the other process allocated or opened.
-class OwnersPiece {
- public:
-  OwnersPiece(Owner& owner, Owner::Piece piece) : owner_{owner}, piece_{std::move(piece)} {}
-  ~OwnersPiece();  // without reporting errors
-  OwnersPiece(const OwnersPiece&) = delete;
-  OwnersPiece& operator=(const OwnersPiece&) = delete;
-
-  [[nodiscard]] const Owner::Piece& get() const { return piece_; }
-
- private:
-  Owner& owner_;
-  Owner::Piece piece_;
+/// What another process needs to open memory of this one: the handle of `ipc`, the descriptor of `posix_fd` and of `shm`.
+struct Share {
+  CUipcMemHandle handle{};
+  u64 bytes = 0;  // in whole blocks or granules
+  Descriptor descriptor{};
 };
 
 class Allocation {
  public:
   /// Allocates nothing yet. `device` is the GPU that holds the memory, or any GPU whose context pins host memory; null:
-  /// a host without GPUs, or memory that no driver knows. The region gives place, kind and pages, and whether shared
-  /// memory belongs to this process or to `owner`'s.
-  Allocation(const Driver&, Owner& owner, Device* device, const Region&, u64 bytes);
+  /// a host without GPUs, or memory that no driver knows. The region gives place, kind and pages. `own`: false for shared
+  /// memory that another process allocates and this one opens.
+  Allocation(const Driver&, Device* device, const Region&, u64 bytes, bool own = true);
   ~Allocation();  // frees what exists
   Allocation(const Allocation&) = delete;
   Allocation& operator=(const Allocation&) = delete;
 
-  /// Runs all phases up to usable memory. The owner of shared memory has then seen a word that was written here; throws
-  /// Error{failed} otherwise.
+  /// Runs all phases up to usable memory; for another process's memory after receive().
   void make();
   /// Runs one phase; earlier ones are complete. Throws Error{memory} if there is no more.
   void advance(std::string_view phase);
@@ -52,16 +42,21 @@ class Allocation {
   void bring_to(std::string_view phase);
   /// Gives another GPU access to memory that is granted per GPU (pools, virtual memory); once.
   void grant(const Device& other);
-  /// Another process's memory behind an IPC handle, opened by another GPU, as verified by its owner. Throws
-  /// Error{failed} if a written word does not arrive.
-  [[nodiscard]] std::unique_ptr<IpcOpened> opened_by(Device& other);
-  /// This process's memory as opened by a GPU of the other process, verified likewise.
-  [[nodiscard]] std::unique_ptr<OwnersPiece> opened_there(const Device& by);
+  /// Exports what another process needs to open this memory.
+  void share();
+  /// What was exported, and the descriptor that goes with it; -1: none.
+  [[nodiscard]] const Share& shared() const { return share_; }
+  [[nodiscard]] int descriptor() const {
+    return (region_.kind == MemKind::shm ? shared_pages_.descriptor() : share_.descriptor).get();
+  }
+  /// Takes what the process that owns the memory exported.
+  void receive(Share share) { share_ = std::move(share); }
+  /// Another process's memory behind an IPC handle, opened by another GPU.
+  [[nodiscard]] std::unique_ptr<IpcOpened> opened_by(const Device& other) const;
 
   [[nodiscard]] std::byte* host() const { return host_; }
   [[nodiscard]] CUdeviceptr address() const { return address_; }
-  /// The other process's name of the shared memory.
-  [[nodiscard]] const Owner::Piece& piece() const { return piece_; }
+  [[nodiscard]] u64 size() const { return bytes_; }
   [[nodiscard]] bool in_use() const { return touched_; }
   /// Page sizes as text for memory in huge pages; "" otherwise.
   [[nodiscard]] std::string page_size() const;
@@ -80,29 +75,24 @@ class Allocation {
   void of_driver(Call) const;
   [[nodiscard]] PageSize pages_of_region() const;
   [[nodiscard]] CUmemoryPool pool() const;
-  // The work of the process that owns shared memory, and how it is opened here (allocation_shared.cpp).
-  void allocate_there();
-  void share();
+  // Shared memory (allocation_shared.cpp).
+  void make_shared();
+  void allocate_to_share();
   void import();
   void open();
   void close();
-  void give_back_there();
-  void allocate_to_share();
   void give_back_shared();
-  void prove_shared(const Owner::Piece& seen, Device* by, CUdeviceptr at);
 
   const Driver& driver_;
-  Owner& owner_;
   Device* device_;
   Region region_;
   u64 bytes_;         // requested
   u64 reserved_ = 0;  // for virtual memory: whole granules
   HostPages pages_;
-  Owner::Piece piece_;
-  Owner::Share share_;
+  bool own_;
+  Share share_;
   SharedPages shared_pages_;
   std::unique_ptr<IpcOpened> opened_;
-  u64 proofs_ = 0;
   DeviceMemory memory_;
   PinnedMemory pinned_memory_;
   PhysicalMemory physical_;

@@ -1,29 +1,52 @@
-// Memory that two processes share: requests to the other one, and how its memory is opened here.
-#include <cstring>
-
+// Memory that processes share: what its owner does, and how others open it.
 #include "base/error.hpp"
 #include "platform/cuda/allocation.hpp"
+#include "program/allocation.hpp"
 
 namespace linkscope {
+namespace {
 
-void Allocation::allocate_there() {
-  piece_ = owner_.allocate(region_, region_.kind == MemKind::shm ? "" : device_->facts().uuid, bytes_);
-  reserved_ = piece_.bytes;
+/// The driver shares whole blocks, which smaller pieces share with their neighbours.
+u64 whole_blocks(u64 bytes) { return (bytes + (u64{2} << 20) - 1) >> 21 << 21; }
+
+}  // namespace
+
+void Allocation::make_shared() {
+  for (const auto phase : phases_of(region_.kind)) {
+    if (phase == "unmap" || phase == "unregister" || phase == "close" || phase == "free") break;
+    // The contents are not touched by a process that opens them, and may be there already.
+    if (phase == "export" || (phase == "touch" && !own_)) continue;
+    const bool by_gpu = phase == "register" || phase == "map";
+    if (by_gpu ? device_ != nullptr : by_owner(region_.kind, phase) == own_) advance(phase);
+  }
+  touched_ = true;
+}
+
+void Allocation::allocate_to_share() {
+  if (region_.kind == MemKind::ipc) {
+    memory_ = {driver_, whole_blocks(bytes_)};
+    address_ = memory_.address();
+  } else if (region_.kind == MemKind::posix_fd) {
+    const auto prop = exportable_on(device_->facts().handle);
+    reserved_ = whole_granules(driver_, prop, bytes_);
+    physical_ = {driver_, prop, reserved_};
+  } else {
+    shared_pages_ = SharedPages{region_.at.index, bytes_};
+    host_ = shared_pages_.data();
+  }
 }
 
 void Allocation::share() {
-  if (region_.process != 0) {
-    share_ = owner_.share(piece_);
-  } else if (region_.kind == MemKind::ipc) {
-    share_.handle = ipc_handle(driver_, address_);
-  } else {
-    share_.descriptor = physical_.exported();
-  }
+  if (device_) device_->use();
+  share_.bytes = reserved_ ? reserved_ : bytes_;
+  if (region_.kind == MemKind::ipc) share_.handle = ipc_handle(driver_, address_);
+  else if (region_.kind == MemKind::posix_fd) share_.descriptor = physical_.exported();
 }
 
 void Allocation::import() {
   physical_ = {driver_, share_.descriptor};
   share_.descriptor.reset();
+  reserved_ = share_.bytes;
 }
 
 void Allocation::open() {
@@ -32,7 +55,7 @@ void Allocation::open() {
     address_ = opened_->address();
     return;
   }
-  shared_pages_ = SharedPages{piece_.descriptor, bytes_};
+  shared_pages_ = SharedPages{share_.descriptor, bytes_};
   host_ = shared_pages_.data();
 }
 
@@ -46,81 +69,19 @@ void Allocation::close() {
   host_ = nullptr;
 }
 
-void Allocation::give_back_there() {
+void Allocation::give_back_shared() {
   if (region_.kind == MemKind::posix_fd) {
     unmap();
   } else {
     unpin();
     close();
+    memory_.free();
   }
   share_ = {};
-  if (piece_.number) owner_.free(std::exchange(piece_, {}));
 }
 
-void Allocation::allocate_to_share() {
-  if (region_.kind == MemKind::ipc) {
-    memory_ = {driver_, whole_blocks(bytes_)};
-    address_ = memory_.address();
-    return;
-  }
-  const auto prop = exportable_on(device_->facts().handle);
-  reserved_ = whole_granules(driver_, prop, bytes_);
-  physical_ = {driver_, prop, reserved_};
-  map();
-}
-
-void Allocation::give_back_shared() {
-  share_ = {};
-  if (region_.kind == MemKind::posix_fd) return unmap();
-  address_ = 0;
-  memory_.free();
-}
-
-std::unique_ptr<IpcOpened> Allocation::opened_by(Device& other) {
-  auto opened = std::make_unique<IpcOpened>(driver_, other, share_.handle);
-  prove_shared(piece_, &other, opened->address());
-  return opened;
-}
-
-std::unique_ptr<OwnersPiece> Allocation::opened_there(const Device& by) {
-  auto opened = std::make_unique<OwnersPiece>(
-      owner_, owner_.open(region_.kind, share_, by.facts().uuid, reserved_ ? reserved_ : whole_blocks(bytes_)));
-  device_->use();
-  prove_shared(opened->get(), device_, address_);
-  return opened;
-}
-
-OwnersPiece::~OwnersPiece() {
-  try {
-    owner_.free(piece_);
-  } catch (const Error&) {  // its memory ended with it
-  }
-}
-
-/// Writes a word by a GPU that calls the memory `at` (host memory: by the CPU), lets the other process read it, and
-/// restores the old contents.
-void Allocation::prove_shared(const Owner::Piece& seen, Device* by, CUdeviceptr at) {
-  const u64 word = 0x6C696E6B53000000ull + (seen.number << 8) + ++proofs_,
-            offset = (bytes_ - sizeof word) / sizeof word * sizeof word;
-  const auto write = [&](u64 value) {
-    if (host_) {
-      *reinterpret_cast<volatile u64*>(host_ + offset) = value;
-      return;
-    }
-    const auto& stream = by->stream(0);
-    LINKSCOPE_CU(driver_, cuMemcpyHtoDAsync, at + offset, &value, sizeof value, stream.get());
-    stream.synchronize();
-  };
-  u64 before = 0;
-  if (by) by->use();
-  if (host_) std::memcpy(&before, host_ + offset, sizeof before);
-  else LINKSCOPE_CU(driver_, cuMemcpyDtoH, &before, at + offset, sizeof before);
-  write(word);
-  const u64 found = owner_.look(seen, offset);
-  write(before);
-  if (found != word)
-    throw Error{ErrorKind::failed, "data written to " + to_string(region_.at) + "." + to_string(region_.kind) +
-                                       " does not arrive in the memory of the other process"};
+std::unique_ptr<IpcOpened> Allocation::opened_by(const Device& other) const {
+  return std::make_unique<IpcOpened>(driver_, other, share_.handle);
 }
 
 }  // namespace linkscope

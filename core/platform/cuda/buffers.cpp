@@ -9,12 +9,18 @@
 
 namespace linkscope {
 
-Buffer::Buffer(const Driver& driver, Owner& owner, Device* device, const Region& region, u64 bytes)
+Buffer::Buffer(const Driver& driver, Device* device, const Region& region, u64 bytes)
+    : driver_{driver}, device_{device}, kind_{region.kind}, bytes_{bytes}, memory_{driver, device, region, bytes} {
+  memory_.make();
+}
+
+Buffer::Buffer(const Driver& driver, Device* device, const Region& region, u64 bytes, Share share)
     : driver_{driver},
       device_{device},
       kind_{region.kind},
       bytes_{bytes},
-      memory_{driver, owner, device, region, bytes} {
+      memory_{driver, device, region, bytes, false} {
+  memory_.receive(std::move(share));
   memory_.make();
 }
 
@@ -55,13 +61,13 @@ void Buffer::fill_with_chain(u64 bytes) {
   stream.synchronize();
 }
 
-Buffers::Buffers(const Driver& driver, Owner& owner, const std::vector<Wanted>& most) : driver_{driver}, owner_{owner} {
+Buffers::Buffers(const Driver& driver, const std::vector<Wanted>& most) : driver_{driver} {
   for (const auto& [at, kind, bytes] : most) most_[{at, kind}] = bytes;
 }
 
 Buffer& Buffers::get(const Region& region, u32 number, Device* device) {
   auto& [kept, program] =
-      kept_[{region.at, region.kind, region.process, region.page_bytes, region.transparent, region.content, number}];
+      kept_[{region.at, region.kind, region.page_bytes, region.transparent, region.content, number}];
   program = program_;
   if (!kept || kept->size() < region.bytes) {
     kept.reset();  // before allocating the larger one: both might not fit
@@ -81,14 +87,11 @@ Buffer& Buffers::get(const Region& region, u32 number, Device* device) {
 }
 
 std::unique_ptr<Buffer> Buffers::made(const Region& region, u64 bytes, Device* device) {
-  constexpr u64 grain = u64{2} << 20;
-  return with_room(*this, [&] {
-    return std::make_unique<Buffer>(driver_, owner_, device, region, (bytes + grain - 1) / grain * grain);
-  });
+  return with_room(*this, [&] { return std::make_unique<Buffer>(driver_, device, region, whole_grains(bytes)); });
 }
 
 u64 Buffers::most_of(const Region& region, u32 number) const {
-  if (number || region.process || region.page_bytes || region.content != Content::pattern) return 0;
+  if (number || region.page_bytes || region.content != Content::pattern) return 0;
   const auto found = most_.find({region.at, region.kind});
   return found == most_.end() ? 0 : found->second;
 }

@@ -19,12 +19,15 @@ namespace linkscope {
 class Buffer {
  public:
   /// `device` is the GPU that holds the memory, or any GPU whose context pins host memory; null: a host without GPUs.
-  Buffer(const Driver&, Owner&, Device* device, const Region&, u64 bytes);
+  Buffer(const Driver&, Device* device, const Region&, u64 bytes);
+  /// Memory of another process, as that process shared it.
+  Buffer(const Driver&, Device* device, const Region&, u64 bytes, Share);
 
   [[nodiscard]] u64 size() const { return bytes_; }
   [[nodiscard]] std::byte* host() const { return memory_.host(); }
   [[nodiscard]] CUdeviceptr address() const { return memory_.address(); }
   [[nodiscard]] Allocation& memory() { return memory_; }
+  [[nodiscard]] const Allocation& memory() const { return memory_; }
   [[nodiscard]] Device* device() const { return device_; }
   /// Pinned memory is portable, so that the next GPU that uses it can also fill and compare it.
   void reach_from(Device* device) {
@@ -36,6 +39,8 @@ class Buffer {
   [[nodiscard]] bool reachable() const { return address() != 0; }
 
   void fill_with_pattern(u64 seed);
+  /// Another process fills it with this pattern.
+  void expect_pattern(u64 seed) { seed_ = seed; }
   /// Fills the first `bytes`.
   void fill_with(std::byte, u64 bytes);
   /// Writes a cycle of addresses into the first `bytes`, as the accessing processor calls them: a GPU if there is one.
@@ -50,12 +55,12 @@ class Buffer {
   Allocation memory_;
 };
 
-/// Buffers by place, kind, process, pages, content and number within a program. They live as long as the platform, so
-/// each round has its own allocations. If memory runs out, buffers that the program does not use are freed.
+/// Buffers by place, kind, pages, content and number within a program. They live as long as the platform, so each round
+/// has its own allocations. If memory runs out, buffers that the program does not use are freed.
 class Buffers {
  public:
-  /// `most`: the largest demands of later programs, so that shared memory is allocated once.
-  Buffers(const Driver&, Owner&, const std::vector<Wanted>& most);
+  /// `most`: the largest demands of later programs, so that memory for several programs is allocated once.
+  Buffers(const Driver&, const std::vector<Wanted>& most);
   /// Starts the next program: buffers of earlier ones may be freed.
   void begin_program() { ++program_; }
   [[nodiscard]] Buffer& get(const Region&, u32 number, Device*);
@@ -72,11 +77,16 @@ class Buffers {
     u64 program = 0;  // the program that used it last
   };
   const Driver& driver_;
-  Owner& owner_;
-  std::map<std::tuple<Place, MemKind, u32, u64, bool, Content, u32>, Kept> kept_;
+  std::map<std::tuple<Place, MemKind, u64, bool, Content, u32>, Kept> kept_;
   std::map<std::pair<Place, MemKind>, u64> most_;
   u64 made_ = 0, program_ = 0;
 };
+
+/// The bytes of a buffer: whole grains, so that programs of nearly equal size use the same one.
+[[nodiscard]] constexpr u64 whole_grains(u64 bytes) {
+  constexpr u64 grain = u64{2} << 20;
+  return (bytes + grain - 1) / grain * grain;
+}
 
 /// Allocates with `make`. If memory runs out, frees what the program does not use and tries once more.
 template <class Make>

@@ -1,6 +1,7 @@
 #include "platform/cuda/calls.hpp"
 
 #include "base/error.hpp"
+#include "platform/cuda/sharing.hpp"
 #include "program/allocation.hpp"
 
 namespace linkscope {
@@ -21,6 +22,8 @@ std::string why_no_phase(const Program& program, const Actor& actor, const Call&
     return error.what();
   }
   if (auto why = why_another_process(program, actor, call); !why.empty()) return why;
+  if (is_shared(region.kind) && region.process == 0)
+    return std::string{to_string(region.kind)} + " memory whose phases are timed is another process's";
   const bool by_system = is_pageable(region.kind);
   if (actor.kind == ActorKind::cpu_thread && !by_system)
     return std::string{to_string(region.kind)} + " memory can be allocated only by an actor with a GPU";
@@ -30,18 +33,22 @@ std::string why_no_phase(const Program& program, const Actor& actor, const Call&
 void prepare_phases(CudaSession& session, u32 region, Device* device) {
   auto& made = session.called[region];
   const auto& wanted = session.program.regions[region];
-  for (const auto& actor : session.program.actors)
+  const bool own = wanted.process == session.process;
+  for (const auto& actor : session.whole.actors)
     for (const auto& step : actor.loop) {
       const auto* call = std::get_if<Call>(&step);
       if (!call || !call->span || call->span->region != region) continue;
       while (made.size() < call->span->slices)
-        made.push_back(std::make_unique<Allocation>(session.driver, session.owner, device, wanted, call->span->bytes));
+        made.push_back(std::make_unique<Allocation>(session.driver, device, wanted, call->span->bytes, own));
     }
   if (wanted.kind != MemKind::pool) return;
   for (auto& one : made) one->advance("allocate");  // so that the pool holds enough for all of them
 }
 
 void bring_to(CudaSession& session, const Call& call) {
+  if (!session.called.contains(call.span->region)) return;  // other processes' memory
+  if (is_shared(session.program.regions[call.span->region].kind))
+    return bring_shared_to(session, call.span->region, call.api);
   // Frees all before any is made again, because both may not fit at once.
   for (auto& one : made_by(session, call))
     one->bring_to(phases_of(session.program.regions[call.span->region].kind).front());

@@ -32,6 +32,9 @@ struct CudaPlatform : Platform {
   /// meanwhile (compute mode), and not if the cost of an operation is unknown. Throws Error{usage} for a GPU that does
   /// not exist.
   [[nodiscard]] virtual std::vector<ContextsMade> make_contexts(const std::vector<u32>& gpus, const Floors&) = 0;
+  /// Meets the other processes of later programs (host/peers.hpp). All of them then prepare and run the same programs at
+  /// the same time. An error of one ends the meeting, and they join again.
+  virtual void join(u32 process, u32 processes, const std::string& meeting) = 0;
 };
 
 /// An amount of memory of a kind at a place.

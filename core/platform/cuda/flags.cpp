@@ -39,23 +39,7 @@ WordLoop words_of(const Actor& actor, u64 first, u32 iterations) {
       wait.timeout.count()};
 }
 
-void tell_owner(const CudaSession& session, const ActorState& state, const WordLoop& loop) {
-  const Span &set = set_of(*state.actor).word, &wait = wait_of(*state.actor).word;
-  const bool by_gpu = state.actor->kind == ActorKind::stream;
-  session.owner.exchange(
-      {session.piece(set.region), set.offset, session.piece(wait.region), wait.offset, state.node, loop},
-      by_gpu ? state.device->facts().uuid : "");
-}
-
 }  // namespace
-
-bool acts_elsewhere(const Actor& actor) { return actor.process != 0 && exchanges_flags(actor); }
-
-bool waits_elsewhere(const Actor& actor) { return acts_elsewhere(actor) && waits_first(actor); }
-
-void exchange_elsewhere(const CudaSession& session, const ActorState& state, u32 iterations) {
-  if (iterations > 0) tell_owner(session, state, words_of(*state.actor, state.iteration, iterations));
-}
 
 bool exchanges_flags(const Actor& actor) {
   const auto flag = [](const Step& step) {
@@ -71,12 +55,6 @@ std::string why_no_flags(const Program& program, const Actor& actor) {
     if (word->slices > 1) return "words that are set and waited for do not rotate here";
     if (region.content != Content::zero) return "words that are set and waited for begin at zero here";
     if (region.kind == MemKind::managed) continue;
-    const bool of_processes = is_shared(region.kind) && is_gpu_memory(region.kind);
-    if (actor.process != 0 && (actor.kind == ActorKind::stream ? !of_processes : region.kind != MemKind::shm))
-      return "words of a second process are in shm memory here where a CPU thread sets them, and in ipc or posix_fd "
-             "memory where a GPU's does";
-    if (actor.process != 0 && actor.kind == ActorKind::stream && region.process != 0 && region.at != actor.place)
-      return "a GPU of a second process sets words in its own memory here, or in that of the first";
     if (actor.kind == ActorKind::cpu_thread && region.at.kind == PlaceKind::gpu)
       return "a CPU has no loads from and stores to the memory of " + to_string(region.at) +
              ": it is not mapped for the host (a coherent link such as NVLink-C2C would, or GDRCopy)";
@@ -93,16 +71,8 @@ void exchange_flags(const CudaSession& session, ActorState& state, u32 iteration
   const Wait& wait = wait_of(*state.actor);
   const u64 first = state.iteration;
   state.iteration += iterations;
-  state.there.reset();
   if (iterations == 0) return;
   const auto loop = words_of(*state.actor, first, iterations);
-  if (state.actor->process) {
-    if (!session.owner.exchanging()) tell_owner(session, state, loop);
-    const auto done = session.owner.exchanged();
-    state.there = Stamp{done.enter_s, done.exit_s};
-    if (done.in_vain) gave_up(session, *state.actor, *done.in_vain);
-    return;
-  }
   if (!state.stream) {
     if (const auto in_vain = exchange_words(seen_by_cpu(session, set.word), seen_by_cpu(session, wait.word), loop))
       gave_up(session, *state.actor, *in_vain);

@@ -10,13 +10,6 @@ namespace linkscope {
 /// Why an actor cannot set and wait for these words here; "" if it can.
 [[nodiscard]] std::string why_no_flags(const Program&, const Actor&);
 
-/// Whether a thread of another process does it.
-[[nodiscard]] bool acts_elsewhere(const Actor&);
-/// Whether that thread waits for the first word: it is started before the others.
-[[nodiscard]] bool waits_elsewhere(const Actor&);
-/// Starts that many iterations in that process.
-void exchange_elsewhere(const CudaSession&, const ActorState&, u32 iterations);
-
 [[nodiscard]] CUfunction flag_code(Device&);
 /// Queues them on a GPU's stream as one launch: `gave_up` receives the value that was waited for in vain.
 void queue_words(Device&, CUstream, CUdeviceptr set, CUdeviceptr wait, const WordLoop&, CUdeviceptr gave_up);

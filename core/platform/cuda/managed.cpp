@@ -84,10 +84,9 @@ std::string why_no_managed_step(const Driver& driver, const Program& program, co
 
 // --- prepare ------------------------------------------------------------------------------------------------------
 
-std::unique_ptr<Buffer> make_managed(const Driver& driver, Owner& owner, Device* device, const Region& region,
-                                     u64 number) {
+std::unique_ptr<Buffer> make_managed(const Driver& driver, Device* device, const Region& region, u64 number) {
   constexpr u64 block = u64{2} << 20;  // unit of migration of the driver
-  auto made = std::make_unique<Buffer>(driver, owner, device, region, (region.bytes + block - 1) / block * block);
+  auto made = std::make_unique<Buffer>(driver, device, region, (region.bytes + block - 1) / block * block);
   if (region.content == Content::pattern) made->fill_with_pattern(0x6D616E6167656421ull + number);
   return made;
 }
@@ -98,7 +97,7 @@ namespace {
 void check_home(CudaSession& session) {
   for (std::size_t i = 0; i < session.buffers.size(); ++i) {
     const auto& region = session.program.regions[i];
-    if (!pages_move(region.kind) || region.at.kind != PlaceKind::numa) continue;
+    if (!session.buffers[i] || !pages_move(region.kind) || region.at.kind != PlaceKind::numa) continue;
     const auto found = page_nodes(host_view(*session.buffers[i]), region.bytes);
     session.notes.emplace_back("pages " + to_string(region.at) + "." + to_string(region.kind), found);
     if (found != "hidden" && found != to_string(region.at))
@@ -160,19 +159,20 @@ void advise(const CudaSession& session, const Buffer& buffer, const Region& regi
 /// copies elsewhere.
 void advise_all(const CudaSession& session, bool gives) {
   for (std::size_t i = 0; i < session.buffers.size(); ++i)
-    if (session.program.regions[i].advice) advise(session, *session.buffers[i], session.program.regions[i], gives);
+    if (session.buffers[i] && session.program.regions[i].advice)
+      advise(session, *session.buffers[i], session.program.regions[i], gives);
 }
 
 }  // namespace
 
 void bring_home(CudaSession& session) {
   advise_all(session, false);
+  for (const auto& actor : session.whole.actors)  // memory of a call may be prepared by several processes
+    for (const auto& step : actor.once)
+      if (const auto* call = std::get_if<Call>(&step)) bring_to(session, *call);
   for (auto& state : session.actors) {
     for (const auto& step : state.actor->once) {
-      if (const auto* call = std::get_if<Call>(&step)) {
-        bring_to(session, *call);
-        continue;
-      }
+      if (!std::holds_alternative<Prefetch>(step)) continue;
       const auto& prefetch = std::get<Prefetch>(step);
       queue_prefetch(session, state, prefetch);
       session.buffers[prefetch.span.region]->device()->stream(0).synchronize();

@@ -12,7 +12,7 @@ namespace linkscope {
 [[nodiscard]] std::string why_no_managed_step(const Driver&, const Program&, const Actor&, const Step&);
 
 /// Memory for the lifetime of the session; kept buffers would add up.
-[[nodiscard]] std::unique_ptr<Buffer> make_managed(const Driver&, Owner&, Device*, const Region&, u64 number);
+[[nodiscard]] std::unique_ptr<Buffer> make_managed(const Driver&, Device*, const Region&, u64 number);
 /// Gives actors the CPU threads that they use, and regions the chains that they follow. Sends all pages home; throws
 /// Error{failed} if they do not arrive.
 void prepare_managed(CudaSession&);

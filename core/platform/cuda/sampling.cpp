@@ -66,9 +66,11 @@ void Sampling::choose_timing(CudaSession& session) {
     session.why_timing = std::move(why);
   };
   const bool held = session.program.held_by != HeldBy::nothing;
-  for (const auto& actor : session.program.actors) {
+  for (const auto& actor : session.whole.actors)
     if (actor.clock == Clock::host)
       return host("the host's clock was asked for, or its actors are CPU threads or another process's");
+  if (session.lockstep) return host("events of one process do not order the work of another");
+  for (const auto& actor : session.program.actors) {
     if (!held) continue;
     for (const auto& step : actor.loop) {
       for (const auto& touch : touches(step))
@@ -154,7 +156,6 @@ bool Sampling::take_samples(CudaSession& session, const Order& order, Timing tim
 }
 
 Trace Sampling::run(CudaSession& session, const Order& order) {
-  check_iterations(session.program, order);
   Trace trace;
   trace.samples = order.samples;
   trace.batches = static_cast<u32>(order.batches.size());
@@ -174,7 +175,6 @@ Trace Sampling::run(CudaSession& session, const Order& order) {
     if (order.verify || !session.sampled) session.start_afresh();
   } while (!take_samples(session, order, timing, trace));
   session.sampled = true;
-  session.owner.check_alive();  // otherwise memory without an owner would be measured
   trace.timing = timing == Timing::gate ? "gate" : timing == Timing::events ? "events" : "host";
   if (order.verify) trace.verdict = both(before, compared());
   trace.notes = session.notes;

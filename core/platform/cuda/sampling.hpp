@@ -21,6 +21,7 @@ class Sampling {
   /// gives the time of an iteration. Behind a gate if one will be used, because large copies are too expensive for
   /// another rehearsal.
   void warm_up(CudaSession&);
+  /// The samples of this process's actors.
   [[nodiscard]] Trace run(CudaSession&, const Order&);
 
  private:

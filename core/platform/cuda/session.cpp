@@ -18,7 +18,9 @@
 #include "platform/cuda/flags.hpp"
 #include "platform/cuda/managed.hpp"
 #include "platform/cuda/moves.hpp"
+#include "platform/cuda/sharing.hpp"
 #include "platform/cuda/steps.hpp"
+#include "program/processes.hpp"
 
 namespace linkscope {
 namespace {
@@ -83,10 +85,29 @@ GateKeeper::~GateKeeper() { gate_.open(); }
 
 // --- session ------------------------------------------------------------------------------------------------------
 
+CudaSession::CudaSession(const Driver& d, Peers* p, const Program& all)
+    : driver{d},
+      peers{p},
+      process{p ? p->process() : 0},
+      whole{all},
+      program{part_of(all, process)},
+      lockstep{p && in_lockstep(all)} {
+  acts = linkscope::acts(all, process);
+}
+
+CudaSession::~CudaSession() { close_memory_of_others(*this); }
+
+Seconds CudaSession::patience() const {
+  constexpr double slowest_rate = 0.2e9;
+  u64 bytes = 0;
+  for (const auto& region : whole.regions) bytes += region.bytes;
+  return Seconds{6.0} + Seconds{static_cast<double>(bytes) / slowest_rate};  // a driver that starts takes 3 s
+}
+
 void CudaSession::reset_destinations() const {
   std::vector<DeviceWork> work;
   for (std::size_t i = 0; i < buffers.size(); ++i) {
-    if (!buffers[i]) continue;
+    if (!buffers[i] || filler_of(whole, static_cast<u32>(i)) != process) continue;
     const auto content = program.regions[i].content;
     if (content != Content::poison && content != Content::zero) continue;
     const std::byte with = content == Content::poison ? poison : std::byte{0};
@@ -99,11 +120,6 @@ void CudaSession::reset_destinations() const {
 CUdeviceptr CudaSession::address(u32 region, const Device& by) const {
   const auto own = opened.find({region, &by});
   return own == opened.end() ? buffers[region]->address() : own->second->address();
-}
-
-u64 CudaSession::piece(u32 region) const {
-  const auto there = opened_there.find(region);
-  return (there == opened_there.end() ? buffers[region]->memory().piece() : there->second->get()).number;
 }
 
 void CudaSession::start_afresh() {
@@ -287,6 +303,12 @@ void sample_events(CudaSession& session, const std::vector<u32>& batch, Stamp* s
 
 namespace {
 
+/// The others' actors may take as long as this process's, with waits that give up.
+Seconds end_patience(const CudaSession& session, const std::vector<u32>& batch) {
+  const u32 most = batch.empty() ? 0 : *std::max_element(batch.begin(), batch.end());
+  return session.patience() + 10.0 * session.expected_loop * most;
+}
+
 /// Of several errors, the first that is not a wait for another actor.
 void rethrow(const std::vector<std::exception_ptr>& failures) {
   std::exception_ptr first;
@@ -306,9 +328,16 @@ void rethrow(const std::vector<std::exception_ptr>& failures) {
 
 void sample_host(CudaSession& session, const std::vector<u32>& batch, Stamp* stamps) {
   make_ready(session, batch);
-  double begun = 0;  // the common start; threads of actors in other processes may read their clocks later
-  std::barrier start{static_cast<std::ptrdiff_t>(session.actors.size()), [&begun]() noexcept { begun = host_now(); }};
-  std::vector<std::exception_ptr> failures(session.actors.size());
+  if (session.lockstep) session.peers->meet("the start of a sample", session.patience());
+  std::vector<std::exception_ptr> failures(session.actors.size() + 1);
+  const auto all_processes = [&]() noexcept {
+    try {
+      if (session.lockstep) session.peers->start_together();
+    } catch (...) {
+      failures.back() = std::current_exception();
+    }
+  };
+  std::barrier start{std::max<std::ptrdiff_t>(1, std::ssize(session.actors)), all_processes};
   const auto run_actor = [&](std::size_t a) {
     auto& state = session.actors[a];
     bool started = false;
@@ -316,21 +345,20 @@ void sample_host(CudaSession& session, const std::vector<u32>& batch, Stamp* sta
       bind_thread_to_node(state.node);
       if (state.device) state.device->use();
       if (state.caller) state.caller->enter();
-      if (waits_elsewhere(*state.actor)) exchange_elsewhere(session, state, batch[a]);
       start.arrive_and_wait();
       started = true;
       const double enter = host_now();
-      const Seconds there = session.owner.spent();
       state.loop(session, state, batch[a]);
       if (state.stream) state.stream->synchronize();
-      if (state.there) stamps[a] = {std::max(begun, state.there->enter_s), state.there->exit_s};
-      else stamps[a] = {enter, state.actor->process ? enter + (session.owner.spent() - there).count() : host_now()};
+      stamps[a] = {enter, host_now()};
     } catch (...) {
       failures[a] = std::current_exception();
       if (!started) start.arrive_and_drop();  // otherwise the others would wait for ever
     }
   };
-  {
+  if (session.actors.empty()) {
+    start.arrive_and_wait();
+  } else {
     std::vector<std::jthread> threads;
     for (std::size_t a = 1; a < session.actors.size(); ++a) threads.emplace_back(run_actor, a);
     run_actor(0);
@@ -340,6 +368,7 @@ void sample_host(CudaSession& session, const std::vector<u32>& batch, Stamp* sta
     if (state.caller) state.caller->settle();
   check_waits(session);
   check_turns(session);
+  if (session.lockstep) session.peers->meet("the end of a sample", end_patience(session, batch));
 }
 
 }  // namespace linkscope

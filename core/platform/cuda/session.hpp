@@ -14,6 +14,7 @@
 #include "gpu/memory.hpp"
 #include "gpu/stream.hpp"
 #include "host/crew.hpp"
+#include "host/peers.hpp"
 #include "platform/cuda/buffers.hpp"
 #include "platform/cuda/step_runner.hpp"
 #include "program/platform.hpp"
@@ -79,7 +80,7 @@ struct ActorState {
   std::vector<std::unique_ptr<StepRunner>> steps;  // of its loop
   Loop loop = nullptr;
   Device* device = nullptr;  // streams only
-  Stream* stream = nullptr;  // otherwise null: another process acts
+  Stream* stream = nullptr;  // likewise
   std::unique_ptr<Event> enter, exit;
   u32 node = 0;  // NUMA node of its host thread
   u64 iteration = 0;
@@ -92,22 +93,25 @@ struct ActorState {
   std::map<u32, std::unique_ptr<CopyGraph>> graphs;  // by batch
   Pieces pieces;                                     // of the next batch
   std::shared_ptr<Caller> caller;                    // of a CPU thread whose loop consists of calls
-  std::optional<Stamp> there;  // by the thread of another process that acted for it, in the last batch
 };
 
 enum class Timing { gate, events, host };
 
 struct CudaSession final : Session {
-  CudaSession(const Driver& d, Owner& o, const Program& p) : driver{d}, owner{o}, program{p} {}
+  /// `p`: the processes that run the program with this one; null: none.
+  CudaSession(const Driver& d, Peers* p, const Program& all);
+  ~CudaSession() override;  // ends after the others have closed memory of this process
   const Driver& driver;
-  Owner& owner;  // of shared memory; one actor at a time sends requests to its process
-  Program program;
-  std::vector<Buffer*> buffers;  // one per region; null: `called` has its memory
+  Peers* peers;
+  u32 process;                   // the number of this one
+  Program whole;                 // with the actors of all processes
+  Program program;               // with the actors of this one
+  bool lockstep;                 // whether the processes meet before and after each sample
+  std::vector<Buffer*> buffers;  // one per region; null: `called` has its memory, or another process uses it alone
   std::map<std::pair<u32, const Device*>, std::unique_ptr<IpcOpened>>
-      opened;  // by region and GPU, for memory that a GPU opens for itself
-  std::map<u32, std::unique_ptr<OwnersPiece>>
-      opened_there;                              // by region: this process's memory that the other one has opened
-  std::vector<std::unique_ptr<Buffer>> managed;  // those that end with the session
+      opened;                                            // by region and GPU, for memory that a GPU opens for itself
+  std::vector<std::unique_ptr<Buffer>> managed, shared;  // those that end with the session
+  std::vector<std::unique_ptr<Buffer>> theirs;           // memory of other processes, as opened by this one
   std::map<u32, std::vector<std::unique_ptr<Allocation>>> called;  // by region whose memory calls allocate
   std::vector<std::pair<u32, Device*>> gpus;                       // by number, with managed memory
   std::vector<ActorState> actors;
@@ -123,8 +127,8 @@ struct CudaSession final : Session {
   void start_afresh();
   /// The start of a region as an address for a GPU.
   [[nodiscard]] CUdeviceptr address(u32 region, const Device& by) const;
-  /// The piece of a region for the other process.
-  [[nodiscard]] u64 piece(u32 region) const;
+  /// Time that another process may take to allocate, fill or compare its memory.
+  [[nodiscard]] Seconds patience() const;
   /// Brings caches into the state that the program asks for.
   void settle_caches(const std::vector<u32>& batch);
 

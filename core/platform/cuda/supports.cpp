@@ -39,23 +39,6 @@ std::set<std::pair<u32, u32>> peer_pairs(const Program& program) {
   return pairs;
 }
 
-std::set<Opens> opens(const Program& program) {
-  std::set<Opens> all;
-  for (const auto& actor : program.actors)
-    for (const auto& step : actor.loop)
-      for (const auto& touch : touches(step)) {
-        const auto& region = program.regions[touch.span.region];
-        if (!is_shared(region.kind) || region.at.kind != PlaceKind::gpu || actor.place.kind != PlaceKind::gpu ||
-            allocated_by_calls(program, touch.span.region))
-          continue;
-        const bool there = actor.process != 0;
-        if (there ? region.process == 0
-                  : region.process != 0 && region.kind == MemKind::ipc && actor.place != region.at)
-          all.insert({touch.span.region, actor.place.index, there});
-      }
-  return all;
-}
-
 bool can_access(const DriverFacts& facts, u32 from, u32 to) {
   return std::any_of(facts.peers.begin(), facts.peers.end(),
                      [&](const PeerFacts& p) { return p.from == from && p.to == to && p.access; });
@@ -90,10 +73,6 @@ std::string Offer::why_no_place(const Place& place) const {
 std::string Offer::why_no_region(const Region& region) const {
   if (auto why = why_no_place(region.at); !why.empty()) return why;
   const auto& traits = traits_of(region.kind);
-  const bool of_either = traits.shared && traits.holder == Holder::gpu;
-  if (region.process > 1 || (region.process != (traits.shared ? 1 : 0) && !of_either))
-    return std::string{to_string(region.kind)} + " memory of process " + std::to_string(region.process) +
-           " cannot be had here";
   switch (traits.holder) {
     case Holder::gpu:
       return why_no_gpu_memory(region);
@@ -112,7 +91,7 @@ std::string Offer::why_no_host_memory(const Region& region) const {
   if (!traits.shared || !facts_.gpus.empty())
     for (const char* symbol : symbols_of(region.kind))
       if (auto why = driver_.why_no(symbol); !why.empty()) return why;
-  if (traits.shared) return why_not_shared_(region, {});
+  if (traits.shared) return "";
   if (traits.huge_pages) return why_no_pages(region.at.index, region.bytes, {region.page_bytes, region.transparent});
   // Without a driver the operating system locks pinned memory, which is equivalent for CPU threads.
   if (traits.by_driver && region.kind != MemKind::pinned && !facts_.present)
@@ -150,19 +129,19 @@ std::string Offer::why_no_gpu_memory(const Region& region) const {
   if (!traits.shared) return "";
   if (gpu.attribute("COMPUTE_MODE", 0) == CU_COMPUTEMODE_EXCLUSIVE_PROCESS)
     return to_string(region.at) + " is in compute mode 'exclusive process': no second process can own memory there";
-  return why_not_shared_(region, {});
+  return "";
 }
 
-/// What this process requests from another one: phases of memory that it owns, and ping-pong words.
-std::string Offer::why_no_other_process(const Program& program, const Actor& actor) const {
-  if (actor.process == 0) return "";
-  const bool owns = std::all_of(actor.loop.begin(), actor.loop.end(), [&](const Step& step) {
-    const auto* call = std::get_if<Call>(&step);
-    return call && call->span && by_owner(program.regions[call->span->region].kind, call->api);
-  });
-  return actor.process == 1 && (owns || exchanges_flags(actor))
-             ? ""
-             : "here a second process only owns memory or exchanges words with this one";
+/// Actors use memory of their own process, and memory of others that is shared.
+std::string Offer::why_no_other_process(const Program& program, const Actor& actor) {
+  for (const auto& step : actor.loop)
+    for (const auto& touch : touches(step)) {
+      const auto& region = program.regions[touch.span.region];
+      if (region.process != actor.process && !is_shared(region.kind))
+        return std::string{to_string(region.kind)} + " memory of process " + std::to_string(region.process) +
+               " cannot be opened by process " + std::to_string(actor.process);
+    }
+  return "";
 }
 
 std::string Offer::why_no_actor(const Program& program, const Actor& actor) const {
@@ -266,12 +245,6 @@ std::string Offer::why_no_peer(const Program& program) const {
   return "";
 }
 
-std::string Offer::why_not_opened(const Program& program) const {
-  for (const auto& [region, gpu, there] : opens(program))
-    if (auto why = why_not_shared_(program.regions[region], gpu); !why.empty()) return why;
-  return "";
-}
-
 std::string Offer::why_too_much_managed(const Program& program) const {
   if (managed_bytes(program) == 0) return "";
   for (const u32 index : gpus_of(program)) {
@@ -288,7 +261,7 @@ Support Offer::supports(const Program& program) const {
   if (program.held_by == HeldBy::wait)
     if (auto why = driver_.why_no("cuStreamWaitValue32"); !why.empty()) return Support::no(why);
   if (auto why = why_no_peer(program); !why.empty()) return Support::no(why);
-  if (auto why = why_not_opened(program); !why.empty()) return Support::no(why);
+  if (auto why = why_not_shared_(program); !why.empty()) return Support::no(why);
   if (program.cache == CacheState::dirty)
     for (const auto& region : program.regions)
       if (region.at.kind == PlaceKind::numa)

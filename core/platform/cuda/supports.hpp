@@ -12,8 +12,8 @@ namespace linkscope {
 
 class Offer {
  public:
-  /// Tries whether such memory can be shared with another process: by the GPU that has it, or opened by another GPU.
-  using WhyNotShared = std::function<std::string(const Region&, std::optional<u32> by)>;
+  /// Why an earlier program could not share memory as this one does; "" if none is known.
+  using WhyNotShared = std::function<std::string(const Program&)>;
   /// All arguments outlive it. `free_bytes` opens a GPU and returns its free memory.
   Offer(const Driver& driver, const DriverFacts& facts, std::function<u64(u32)> free_bytes, WhyNotShared why_not_shared)
       : driver_{driver},
@@ -27,13 +27,12 @@ class Offer {
   [[nodiscard]] std::string why_no_region(const Region&) const;
   [[nodiscard]] std::string why_no_gpu_memory(const Region&) const;
   [[nodiscard]] std::string why_no_host_memory(const Region&) const;
-  [[nodiscard]] std::string why_no_other_process(const Program&, const Actor&) const;
+  [[nodiscard]] static std::string why_no_other_process(const Program&, const Actor&);
   [[nodiscard]] std::string why_no_actor(const Program&, const Actor&) const;
   [[nodiscard]] std::string why_no_calls(const Program&, const Actor&) const;
   [[nodiscard]] std::string why_no_kernel(const Program&, const Actor&, const Kernel&) const;
   [[nodiscard]] std::string why_no_threads(const Program&, const Actor&, const Move&) const;
   [[nodiscard]] std::string why_no_peer(const Program&) const;
-  [[nodiscard]] std::string why_not_opened(const Program&) const;
   [[nodiscard]] std::string why_too_much_managed(const Program&) const;
 
   const Driver& driver_;
@@ -46,14 +45,6 @@ class Offer {
 [[nodiscard]] std::set<u32> gpus_of(const Program&);
 /// Pairs of GPUs with flows between them.
 [[nodiscard]] std::set<std::pair<u32, u32>> peer_pairs(const Program&);
-/// GPUs that open a region for themselves in addition to the GPU that has it: GPUs of this process for memory behind an
-/// IPC handle of the other, and GPUs of the other for memory of this one.
-struct Opens {
-  u32 region = 0, gpu = 0;
-  bool there = false;  // in the other process
-  auto operator<=>(const Opens&) const = default;
-};
-[[nodiscard]] std::set<Opens> opens(const Program&);
 /// Whether one GPU may access the memory of another directly.
 [[nodiscard]] bool can_access(const DriverFacts&, u32 from, u32 to);
 

@@ -30,6 +30,8 @@ class Prepared(msgspec.Struct):
     most_iterations: int = 0  # maximum operations of a batch; 0: no maximum
     program: str = ""
     once_s: float = 0.0  # seconds of the first iteration of all loops; 0: unknown
+    processes: int = 1  # more: as many processes must prepare the program together
+    acts: bool = True  # whether this process takes part in samples
 
 
 class Verdict(msgspec.Struct):
@@ -78,3 +80,26 @@ class Trace(msgspec.Struct):
             entries = [min(entries[at : at + step]) for at in blocks]
             exits = [max(exits[at : at + step]) for at in blocks]
         return math.fsum(map(operator.sub, exits, entries))
+
+
+def merged(parts: list[Trace]) -> Trace:
+    """Returns the trace of a program of several processes. Each process stamps its own actors; other stamps are 0."""
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = msgspec.structs.replace(
+            whole,
+            stamps=list(map(operator.add, whole.stamps, part.stamps)),
+            verdict=_both(whole.verdict, part.verdict),
+            links=whole.links + part.links,
+            notes=part.notes | whole.notes,
+        )
+    return whole
+
+
+def _both(first: Verdict | None, second: Verdict | None) -> Verdict | None:
+    if first is None or second is None:
+        return first or second
+    return Verdict(
+        first.ok and second.ok, first.checked_bytes + second.checked_bytes, first.wrong_bytes + second.wrong_bytes,
+        first.first_wrong or second.first_wrong,
+    )  # fmt: skip

@@ -1,56 +1,36 @@
-"""The parent's end of the worker's pipe (docs/reference/worker.md). Each request has one answer and a deadline.
+"""The worker as the supervisor sees it: requests and their answers (docs/reference/worker.md).
 
-A worker that misses its deadline is killed. A worker that cannot be killed (a driver hangs) is abandoned.
+A program of several processes runs in as many worker processes: the one that runs all other programs, and peers that
+are started when they are first needed. Each of them prepares and runs its part; their answers are merged. An error of
+one ends the peers. If one ends or misses its deadline, all are killed.
 """
 
 import contextlib
 import os
-import select
+import secrets
 import shlex
-import signal
 import struct
-import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import msgspec
 
 from linkscope.errors import NOT_HERE, UserError
 from linkscope.plan import Benchmark
-from linkscope.run.answers import Prepared, Trace
+from linkscope.run.answers import Prepared, Trace, merged
+from linkscope.run.process import WORKER, Interrupted, Process, RequestFailed, WorkerGone
 
-Answer = TypeVar("Answer")
+__all__ = [
+    "OPEN_LIMIT_S", "REQUEST_LIMIT_S", "Interrupted", "RequestFailed", "RunRequest", "Worker", "WorkerGone",
+    "driver_facts", "open_driver", "prepare_line", "worker_command",
+]  # fmt: skip
 
-KILL_WAIT_S = 15.0  # the kernel frees the worker's memory first, which took more than 5 s on a busy machine
 OPEN_LIMIT_S = 60.0
 REQUEST_LIMIT_S = 10.0
-_POLL_EVERY_S = 0.2  # latency of Ctrl-C during a request
-_LONGEST_LINE = 64 << 20
+_REST_S = 2.0  # for the other processes of a program, after one of them has failed
 _MOST_AHEAD_BYTES = 32 << 10  # a pipe holds 64 KiB: writing never blocks while the worker waits to write an answer
-
-
-class Interrupted(Exception):
-    """The user stopped the run (Ctrl-C, SIGTERM) during a request."""
-
-
-class WorkerGone(Exception):
-    """The worker died or was killed; the message says how. `abandoned`: it could not be killed."""
-
-    def __init__(self, message: str, *, hung: bool = False, abandoned: bool = False) -> None:
-        super().__init__(message)
-        self.hung = hung
-        self.abandoned = abandoned
-
-
-class RequestFailed(Exception):
-    """The worker could not carry out a request. After kind `lost` the worker is unusable."""
-
-    def __init__(self, kind: str, message: str) -> None:
-        super().__init__(message)
-        self.kind = kind
 
 
 class RunRequest(NamedTuple):
@@ -64,21 +44,14 @@ class RunRequest(NamedTuple):
         return msgspec.json.encode({"op": "run", **self._asdict()}) + b"\n"
 
 
-def prepare_line(case: dict[str, Any] | list[dict[str, Any]], key: str) -> bytes:
-    """Returns the request that prepares the program of a case, or of several concurrent cases."""
+def prepare_line(case: dict[str, Any] | list[dict[str, Any]], key: str, processes: int = 1) -> bytes:
+    """Returns the request that prepares the program of a case, or of several concurrent cases.
+
+    `processes` is the number of processes that get the request.
+    """
     cases = {"cases": case} if isinstance(case, list) else {"case": case}
-    return msgspec.json.encode({"op": "prepare", **cases, "key": key}) + b"\n"
-
-
-class _Error(msgspec.Struct):
-    kind: str
-    message: str
-
-
-class _Head(msgspec.Struct):
-    ok: bool
-    doubles: int = 0
-    error: _Error | None = None
+    together = {"processes": processes} if processes > 1 else {}
+    return msgspec.json.encode({"op": "prepare", **cases, "key": key, **together}) + b"\n"
 
 
 class _Table(msgspec.Struct):
@@ -118,29 +91,23 @@ def open_driver() -> tuple[dict[str, Any], "Worker"]:
 
 
 class Worker:
-    """A running worker. Only the main thread may start one: it dies with the thread that started it."""
+    """A running worker, with its peers. Only the main thread may start one: it dies with the thread that started it."""
 
     def __init__(self, command: Sequence[str], stop_asked: Callable[[], bool] = lambda: False) -> None:
+        self._command = command
         self._stop_asked = stop_asked
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed with the worker
-        try:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, bufsize=0, process_group=0
-            )
-        except OSError as error:
-            raise UserError(f"the worker {command[0]} cannot be started: {error.strerror}; build it again") from None
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._input = self._process.stdin.fileno()
-        self._output = self._process.stdout.fileno()
-        self._poll = select.poll()
-        self._poll.register(self._output, select.POLLIN)
-        self._buffer = b""  # received but not yet read
+        self._first = Process(command, WORKER, stop_asked)
+        self._peers: list[Process] = []
+        self._joined = 1  # the number of processes that have met
+        self._together: list[Process] = []  # the processes of the prepared program, if there are several
+        self._acting: list[Process] = []  # those of them that take part in samples
+        self._opened: dict[str, Any] = {}  # the last request to open a platform
         self._sent_run: RunRequest | None = None  # a run that was sent with its prepare
 
     @property
     def pid(self) -> int:
         """The worker's process id."""
-        return self._process.pid
+        return self._first.pid
 
     def hello(self) -> dict[str, Any]:
         """Returns version, compiler and device code of the worker."""
@@ -150,7 +117,7 @@ class Worker:
     def benchmarks(self) -> list[Benchmark]:
         """Returns the table of all benchmarks."""
         line, _ = self._ask({"op": "benchmarks"}, REQUEST_LIMIT_S)
-        return self._decode(line, _Table).benchmarks
+        return self._first.decode(line, _Table).benchmarks
 
     def check(self, case: dict[str, Any]) -> None:
         """Raises RequestFailed of kind `usage` for a case that the operation cannot have."""
@@ -164,11 +131,13 @@ class Worker:
     def ask_to_open(self, request: dict[str, Any]) -> None:
         """Sends the request of open() without waiting; opened() reads the answer."""
         self._drop_unread_run()
-        self._send(msgspec.json.encode({"op": "open", **request}) + b"\n")
+        self._kill_peers()
+        self._opened = request
+        self._first.send(msgspec.json.encode({"op": "open", **request}) + b"\n")
 
     def opened(self) -> dict[str, Any]:
         """Returns the answer to ask_to_open()."""
-        answer: dict[str, Any] = msgspec.json.decode(self._answer(OPEN_LIMIT_S)[0])
+        answer: dict[str, Any] = msgspec.json.decode(self._first.answer(OPEN_LIMIT_S)[0])
         return answer
 
     def prepare(
@@ -183,25 +152,34 @@ class Worker:
         `then` is sent with the request, which saves a round trip for a run() with the same arguments.
         """
         self._drop_unread_run()
-        self._send(prepare_line(case, key) + (then.line() if then else b""))
+        self._release_together()
+        self._first.send(prepare_line(case, key) + (then.line() if then else b""))
         self._sent_run = then
-        return self._decode(self._answer(limit_s)[0], Prepared)
+        prepared = self._first.decode(self._first.answer(limit_s)[0], Prepared)
+        if prepared.processes == 1:
+            return prepared
+        self._drop_unread_run()  # nothing was prepared
+        return self._prepare_together(prepare_line(case, key, prepared.processes), prepared.processes, limit_s)
 
     def run(self, samples: int, batches: list[list[int]], *, verify: bool, limit_s: float = REQUEST_LIMIT_S) -> Trace:
         """Times the prepared program. Each of the `samples` samples runs `batches` in turn."""
         request = RunRequest(samples, batches, verify)
+        if self._together:
+            answers = self._ask_all(self._acting, request.line(), limit_s)
+            return merged([_trace(process, *answer) for process, answer in zip(self._acting, answers, strict=True)])
         if self._sent_run != request:
             self._drop_unread_run()
-            self._send(request.line())
+            self._first.send(request.line())
         self._sent_run = None
-        return self._trace(limit_s)
+        return self._next_trace(limit_s)
 
     def prepare_and_run(
         self, requests: Sequence[tuple[bytes, RunRequest]], limit_s: float = REQUEST_LIMIT_S
     ) -> Iterator[tuple[Prepared, Trace] | str]:
         """Carries out pairs of a prepare_line() and a run; yields their answers, or the reason why a pair has none.
 
-        Requests are sent ahead of the answers, so that the worker never waits. The caller must take all answers.
+        Requests are sent ahead of the answers, so that the worker never waits. The caller must take all answers. Only
+        for a model, where one worker runs all processes of a program.
         """
         self._drop_unread_run()
         lines = [prepare + run.line() for prepare, run in requests]
@@ -213,148 +191,134 @@ class Worker:
                 unanswered += len(lines[sent])
                 sent += 1
             if ahead:
-                self._send(b"".join(ahead))
+                self._first.send(b"".join(ahead))
             yield self._prepared_and_run(limit_s)
             unanswered -= len(line)
 
     def _prepared_and_run(self, limit_s: float) -> tuple[Prepared, Trace] | str:
         reason = ""
         try:
-            prepared = self._decode(self._answer(limit_s)[0], Prepared)
+            prepared = self._first.decode(self._first.answer(limit_s)[0], Prepared)
             reason = prepared.reason
         except RequestFailed as problem:
             reason = str(problem)
         try:
-            return prepared, self._trace(limit_s)
+            return prepared, self._next_trace(limit_s)
         except RequestFailed as problem:
             return reason or str(problem)
 
-    def _trace(self, limit_s: float) -> Trace:
-        line, stamps = self._answer(limit_s)
-        trace = self._decode(line, Trace)
-        trace.stamps = list(struct.unpack(f"<{len(stamps) // 8}d", stamps))
-        if len(trace.stamps) != 2 * trace.samples * trace.batches * trace.actors:
-            raise self._malformed(line)
-        return trace
+    def _next_trace(self, limit_s: float) -> Trace:
+        return _trace(self._first, *self._first.answer(limit_s))
 
     def end(self) -> None:
         """Kills the worker without waiting; kill() waits."""
-        self._process.kill()
+        for process in (self._first, *self._peers):
+            process.end()
 
     def kill(self) -> bool:
-        """Kills the worker. Returns False if it is still there after KILL_WAIT_S."""
-        self._process.kill()
-        try:
-            self._process.wait(KILL_WAIT_S)
-        except subprocess.TimeoutExpired:
-            return False
-        self._close_pipes()
-        return True
-
-    def _close_pipes(self) -> None:
-        for pipe in (self._process.stdin, self._process.stdout, self._errors):
-            if pipe is not None:
-                pipe.close()
+        """Kills the worker. Returns False if it is still there after the time that the kernel may need."""
+        processes = (self._first, *self._peers)
+        for process in processes:
+            process.end()
+        return all([process.kill() for process in processes])
 
     def _ask(self, request: dict[str, Any], limit_s: float) -> tuple[bytes, bytes]:
         """Sends one request; returns the answer's line and the bytes of its doubles."""
         self._drop_unread_run()
-        self._send(msgspec.json.encode(request) + b"\n")
-        return self._answer(limit_s)
+        self._first.send(msgspec.json.encode(request) + b"\n")
+        return self._first.answer(limit_s)
 
     def _drop_unread_run(self) -> None:
         """Reads and drops the answer to an unused run."""
         if self._sent_run is not None:
             self._sent_run = None
             with contextlib.suppress(RequestFailed):
-                self._answer(REQUEST_LIMIT_S)
+                self._first.answer(REQUEST_LIMIT_S)
 
-    def _answer(self, limit_s: float) -> tuple[bytes, bytes]:
+    # --- programs of several processes ---
+
+    def _prepare_together(self, line: bytes, processes: int, limit_s: float) -> Prepared:
+        together = self._meet(processes)
+        answers = self._ask_all(together, line, limit_s)
+        parts = [process.decode(answer, Prepared) for process, (answer, _) in zip(together, answers, strict=True)]
+        refused = next((part for part in parts if not part.supported), None)
+        if refused:
+            self._kill_peers()
+            return refused
+        self._together = together
+        self._acting = [process for process, part in zip(together, parts, strict=True) if part.acts]
+        return msgspec.structs.replace(parts[0], once_s=max(part.once_s for part in parts))
+
+    def _meet(self, processes: int) -> list[Process]:
+        """Returns that many processes that have met. Starts those that are missing."""
+        new = [
+            Process(self._command, f"process {number}", self._stop_asked)
+            for number in range(len(self._peers) + 1, processes)
+        ]
+        self._peers += new
+        if new:
+            own = {key: value for key, value in self._opened.items() if key not in ("most", "contexts")}
+            self._ask_all(new, msgspec.json.encode({"op": "open", **own}) + b"\n", OPEN_LIMIT_S)
+        together = [self._first, *self._peers[: processes - 1]]
+        if self._joined != processes:
+            meeting = {"op": "join", "processes": processes, "meeting": secrets.token_hex(16)}
+            lines = [msgspec.json.encode({**meeting, "process": number}) + b"\n" for number in range(processes)]
+            self._ask_all(together, lines, REQUEST_LIMIT_S)
+            self._joined = processes
+        return together
+
+    def _release_together(self) -> None:
+        """Ends a program of several processes: they close each other's memory before any of it is freed."""
+        if self._together:
+            together, self._together, self._acting = self._together, [], []
+            self._ask_all(together, b'{"op":"release"}\n', REQUEST_LIMIT_S)
+
+    def _ask_all(
+        self, processes: Sequence[Process], lines: bytes | Sequence[bytes], limit_s: float
+    ) -> list[tuple[bytes, bytes]]:
+        """Sends a request to several processes and returns their answers; the first failure ends all peers."""
+        each = [lines] * len(processes) if isinstance(lines, bytes) else lines
+        answers: list[tuple[bytes, bytes]] = []
+        failure: RequestFailed | None = None
         deadline = time.monotonic() + limit_s
-        line = self._take_line(deadline, limit_s)
         try:
-            head = msgspec.json.decode(line, type=_Head)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            raise self._malformed(line) from None
-        if head.error is not None or not head.ok:
-            error = head.error or _Error("failed", "no reason given")
-            raise RequestFailed(error.kind, error.message)
-        return line, self._take(8 * head.doubles, deadline, limit_s)
+            for process, line in zip(processes, each, strict=True):
+                process.send(line)
+            for process in processes:
+                process.watch(processes)
+                try:
+                    answers.append(process.answer(limit_s, deadline))
+                except RequestFailed as problem:
+                    named = process is self._first
+                    failure = failure or RequestFailed(problem.kind, f"{'' if named else f'{process.name}: '}{problem}")
+                    deadline = min(deadline, time.monotonic() + _REST_S)
+                finally:
+                    process.watch(())
+        except WorkerGone as gone:
+            raise self._all_gone(gone, failure) from None
+        if failure:
+            self._kill_peers()
+            raise failure
+        return answers
 
-    def _send(self, data: bytes) -> None:
-        try:
-            while data := data[os.write(self._input, data) :]:
-                pass
-        except (BrokenPipeError, OSError):
-            raise self._died() from None
+    def _all_gone(self, gone: WorkerGone, failure: RequestFailed | None) -> WorkerGone:
+        """Kills all processes, because one is gone; returns the error that says so."""
+        text = f"{failure}; {gone}" if failure else str(gone)
+        return WorkerGone(text, hung=gone.hung, abandoned=not self.kill())
 
-    def _take_line(self, deadline: float, limit_s: float) -> bytes:
-        start = 0
-        while (stop := self._buffer.find(b"\n", start)) < 0:
-            start = len(self._buffer)
-            if start > _LONGEST_LINE:
-                raise self._malformed(self._buffer[:200])
-            self._fill(deadline, limit_s)
-        line, self._buffer = self._buffer[:stop], self._buffer[stop + 1 :]
-        return line
-
-    def _take(self, count: int, deadline: float, limit_s: float) -> bytes:
-        while len(self._buffer) < count:
-            self._fill(deadline, limit_s)
-        data, self._buffer = self._buffer[:count], self._buffer[count:]
-        return data
-
-    def _fill(self, deadline: float, limit_s: float) -> None:
-        """Waits for more of the answer, and checks for a stop request at intervals."""
-        while not self._poll.poll(1000 * min(_POLL_EVERY_S, max(0.0, deadline - time.monotonic()))):
-            if self._stop_asked():
-                raise Interrupted
-            if time.monotonic() >= deadline:
-                raise self._hung(limit_s)
-        data = os.read(self._output, 1 << 20)
-        if not data:
-            raise self._died()
-        self._buffer += data
-
-    def _hung(self, limit_s: float) -> WorkerGone:
-        if self.kill():
-            return WorkerGone(f"no answer within {limit_s:.3g} s; the worker was killed", hung=True)
-        text = f"no answer within {limit_s:.3g} s, and the worker could not be killed; it was abandoned"
-        return WorkerGone(text, hung=True, abandoned=True)
-
-    def _decode(self, line: bytes, type: type[Answer]) -> Answer:
-        """Decodes the answer. An unexpected form means another version or a broken worker."""
-        try:
-            return msgspec.json.decode(line, type=type)
-        except msgspec.ValidationError:
-            raise self._malformed(line) from None
-
-    def _malformed(self, line: bytes) -> WorkerGone:
-        ended = self.kill()
-        shown = line[:80].decode(errors="replace")
-        how = "it was killed" if ended else "it could not be killed and was abandoned"
-        return WorkerGone(f"the worker's answer makes no sense ({shown!r}); {how}", abandoned=not ended)
-
-    def _died(self) -> WorkerGone:
-        try:
-            status = self._process.wait(KILL_WAIT_S)
-        except subprocess.TimeoutExpired:
+    def _kill_peers(self) -> None:
+        peers, self._peers, self._together, self._acting, self._joined = self._peers, [], [], [], 1
+        for peer in peers:
+            peer.end()
+        if not all([peer.kill() for peer in peers]):
             self.kill()
-            return WorkerGone("the worker closed its pipe; it was killed")
-        how = f"was ended by {_signal_name(-status)}" if status < 0 else f"ended with status {status}"
-        last = self._last_error()
-        self._close_pipes()
-        return WorkerGone(f"the worker {how}" + (f": {last}" if last else ""))
-
-    def _last_error(self) -> str:
-        """Returns the worker's last line on standard error."""
-        self._errors.seek(0)
-        lines = self._errors.read()[-4096:].decode(errors="replace").strip().splitlines()
-        return lines[-1].strip() if lines else ""
+            raise WorkerGone("another process of the program could not be killed; it was abandoned", abandoned=True)
 
 
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
+def _trace(process: Process, line: bytes, stamps: bytes) -> Trace:
+    """Decodes an answer to `run`."""
+    trace = process.decode(line, Trace)
+    trace.stamps = list(struct.unpack(f"<{len(stamps) // 8}d", stamps))
+    if len(trace.stamps) != 2 * trace.samples * trace.batches * trace.actors:
+        raise process.malformed(line)
+    return trace

@@ -1,0 +1,292 @@
+#include "host/peers.hpp"
+
+#include <poll.h>
+#include <sched.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <optional>
+#include <thread>
+
+namespace linkscope {
+namespace {
+
+constexpr u32 most_processes = 256;
+constexpr Seconds meeting_patience{8.0};  // shorter than the patience of the worker's parent
+constexpr std::size_t longest_message = 2048;
+
+enum class Tag : char { value = 'v', failure = 'f' };
+
+using Clock = std::chrono::steady_clock;
+
+class Deadline {
+ public:
+  explicit Deadline(Seconds patience) : end_{Clock::now() + std::chrono::duration_cast<Clock::duration>(patience)} {}
+  [[nodiscard]] bool passed() const { return Clock::now() >= end_; }
+  [[nodiscard]] int milliseconds() const {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end_ - Clock::now()).count();
+    return static_cast<int>(std::max<long long>(left, 0));
+  }
+
+ private:
+  Clock::time_point end_;
+};
+
+template <class Call>
+auto again_after_signals(Call call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
+
+/// Waits until a socket can be read; false after the deadline.
+bool readable(int socket, const Deadline& deadline) {
+  pollfd wanted{socket, POLLIN, 0};
+  while (poll(&wanted, 1, deadline.milliseconds()) <= 0)
+    if (deadline.passed()) return false;
+  return true;
+}
+
+/// Two parts as one message, with room for one descriptor.
+struct Envelope {
+  iovec parts[2];
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr header{};
+
+  Envelope(void* head, std::size_t head_count, void* rest, std::size_t rest_count)
+      : parts{{head, head_count}, {rest, rest_count}} {
+    header.msg_iov = parts;
+    header.msg_iovlen = 2;
+    header.msg_control = control;
+    header.msg_controllen = sizeof control;
+  }
+
+  void enclose(int descriptor) {
+    if (descriptor < 0) {
+      header.msg_control = nullptr;
+      header.msg_controllen = 0;
+      return;
+    }
+    cmsghdr* beside = CMSG_FIRSTHDR(&header);
+    beside->cmsg_level = SOL_SOCKET;
+    beside->cmsg_type = SCM_RIGHTS;
+    beside->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(beside), &descriptor, sizeof descriptor);
+  }
+
+  Descriptor enclosed() {
+    const cmsghdr* found = CMSG_FIRSTHDR(&header);
+    if (!found || found->cmsg_type != SCM_RIGHTS || found->cmsg_len != CMSG_LEN(sizeof(int))) return {};
+    int number = -1;
+    std::memcpy(&number, CMSG_DATA(found), sizeof number);
+    return Descriptor{number};
+  }
+};
+
+std::string named(u32 process) { return "process " + std::to_string(process); }
+
+/// Throws the failure that a message reports, if it is one: a kind of error and its text.
+void throw_failure(const char* message, std::size_t bytes, std::string& text) {
+  if (bytes < 2 || message[0] != static_cast<char>(Tag::failure)) return;
+  text.assign(message + 2, bytes - 2);
+  throw Error{static_cast<ErrorKind>(message[1]), text};
+}
+
+[[noreturn]] void no_socket(const char* call) {
+  throw Error{ErrorKind::failed,
+              std::string{"no socket for the processes of a program ("} + call + "): " + std::strerror(errno)};
+}
+
+Descriptor new_socket() {
+  Descriptor made{socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)};
+  if (!made) no_socket("socket");
+  return made;
+}
+
+/// The address of a process at a meeting. It is abstract: no file has to be removed after the last process.
+struct Address {
+  sockaddr_un name{};
+  socklen_t length = 0;
+
+  Address(const std::string& meeting, u32 process) {
+    const auto text = "linkscope." + meeting + "." + std::to_string(process);
+    if (text.size() + 1 > sizeof name.sun_path)
+      throw Error{ErrorKind::usage, "the name of the meeting '" + meeting.substr(0, 80) + "' is too long"};
+    name.sun_family = AF_UNIX;
+    text.copy(name.sun_path + 1, text.size());
+    length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
+  }
+  [[nodiscard]] const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&name); }
+};
+
+/// Anybody on this host can name an abstract address.
+void check_same_user(int socket) {
+  ucred other{};
+  socklen_t length = sizeof other;
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &other, &length) != 0 || other.uid != geteuid())
+    throw Error{ErrorKind::failed, "a process of another user came to the meeting of this program's processes"};
+}
+
+void bound_sending(int socket) {
+  const timeval longest{static_cast<time_t>(meeting_patience.count()), 0};
+  if (setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &longest, sizeof longest) != 0) no_socket("setsockopt");
+}
+
+}  // namespace
+
+// --- meeting --------------------------------------------------------------------------------------------------------
+
+Peers::Peers(u32 process, u32 processes, const std::string& meeting) : process_{process} {
+  if (process >= processes || processes > most_processes)
+    throw Error{ErrorKind::usage, named(process) + " of " + std::to_string(processes) + " processes cannot join"};
+  sockets_.resize(processes);
+  const auto listener = new_socket();
+  const Address own{meeting, process};
+  if (bind(listener.get(), own.get(), own.length) != 0) no_socket("bind");
+  if (listen(listener.get(), static_cast<int>(most_processes)) != 0) no_socket("listen");
+  for (u32 other = 0; other < process; ++other) connect_to(other, meeting);
+  admit_others(listener.get());
+  share_start();
+}
+
+void Peers::connect_to(u32 other, const std::string& meeting) {
+  const Deadline deadline{meeting_patience};
+  const Address address{meeting, other};
+  auto& socket = sockets_[other] = new_socket();
+  while (connect(socket.get(), address.get(), address.length) != 0) {
+    if (errno != ECONNREFUSED && errno != EINTR && errno != EAGAIN) no_socket("connect");
+    if (deadline.passed()) throw Error{ErrorKind::timeout, named(other) + " did not come to the meeting in time"};
+    std::this_thread::sleep_for(std::chrono::milliseconds{1});  // it has not named its address yet
+  }
+  check_same_user(socket.get());
+  bound_sending(socket.get());
+  give(other, process_);
+}
+
+void Peers::admit_others(int listener) {
+  const Deadline deadline{meeting_patience};
+  for (auto missing = processes() - process_ - 1; missing > 0; --missing) {
+    Descriptor came{readable(listener, deadline)
+                        ? again_after_signals([&] { return accept4(listener, nullptr, nullptr, SOCK_CLOEXEC); })
+                        : -1};
+    if (!came) {
+      const auto absent = std::find_if(sockets_.begin() + process_ + 1, sockets_.end(),
+                                       [](const Descriptor& socket) { return !socket; });
+      throw Error{ErrorKind::timeout,
+                  named(static_cast<u32>(absent - sockets_.begin())) + " did not come to the meeting in time"};
+    }
+    check_same_user(came.get());
+    bound_sending(came.get());
+    char message[1 + sizeof(u32)] = {};
+    u32 other = 0;
+    if (!readable(came.get(), deadline) || recv(came.get(), message, sizeof message, 0) != sizeof message)
+      throw Error{ErrorKind::failed, "a process came to the meeting without its number"};
+    std::memcpy(&other, message + 1, sizeof other);
+    if (other <= process_ || other >= processes() || sockets_[other])
+      throw Error{ErrorKind::failed, named(other) + " came to the meeting and was not expected"};
+    sockets_[other] = std::move(came);
+  }
+}
+
+void Peers::share_start() {
+  constexpr u64 bytes = 4096;
+  if (process_ > 0) {
+    Descriptor page;
+    (void)take<u32>(0, "the page of the common start", meeting_patience, &page);
+    page_ = SharedPages{page, bytes};
+    return;
+  }
+  page_ = SharedPages{0, bytes};
+  for (u32 other = 1; other < processes(); ++other) give(other, other, page_.descriptor().get());
+}
+
+// --- messages -------------------------------------------------------------------------------------------------------
+
+void Peers::gone(u32 other, const char* what) {
+  throw Error{ErrorKind::lost, named(other) + " ended while " + named(process_) + " waited for " + what};
+}
+
+void Peers::send(u32 to, std::string_view bytes, int descriptor) {
+  auto tag = Tag::value;
+  Envelope envelope{&tag, sizeof tag, const_cast<char*>(bytes.data()), bytes.size()};
+  envelope.enclose(descriptor);
+  const auto sent = again_after_signals([&] { return sendmsg(sockets_[to].get(), &envelope.header, MSG_NOSIGNAL); });
+  if (sent == static_cast<ssize_t>(bytes.size() + 1)) return;
+  const bool full = errno == EAGAIN;
+  check_alive();  // throws the reason if the other left one
+  if (full) throw Error{ErrorKind::timeout, named(to) + " does not read its messages"};
+  gone(to, "it to read a message");
+}
+
+void Peers::receive(u32 from, const Room& room, const char* what, Seconds patience) {
+  if (!readable(sockets_[from].get(), Deadline{patience}))
+    throw Error{ErrorKind::timeout, named(from) + " did not answer within " +
+                                        std::to_string(static_cast<int>(patience.count())) + " s: " + named(process_) +
+                                        " waited for " + what};
+  char message[longest_message];
+  Envelope envelope{message, 1, message + 1, sizeof message - 1};
+  const ssize_t taken =
+      again_after_signals([&] { return recvmsg(sockets_[from].get(), &envelope.header, MSG_CMSG_CLOEXEC); });
+  if (taken <= 0) gone(from, what);
+  Descriptor came = envelope.enclosed();
+  throw_failure(message, static_cast<std::size_t>(taken), relayed_);
+  if (taken != static_cast<ssize_t>(room.count + 1) || (envelope.header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
+    throw Error{ErrorKind::failed,
+                named(from) + " sent a message that is not valid: " + named(process_) + " waited for " + what};
+  std::memcpy(room.bytes, message + 1, room.count);
+  if (room.descriptor) *room.descriptor = std::move(came);
+}
+
+void Peers::meet(const char* what, Seconds patience) {
+  for (u32 other = 0; other < processes(); ++other)
+    if (other != process_) give(other, process_);
+  for (u32 other = 0; other < processes(); ++other)
+    if (other != process_) (void)take<u32>(other, what, patience);
+}
+
+void Peers::start_together() {
+  constexpr unsigned polls = 1 << 12;  // between two looks at the others
+  const Deadline deadline{Seconds{2.0}};
+  const std::atomic_ref<u64> arrivals{*reinterpret_cast<u64*>(page_.data())};
+  const u64 before = arrivals.fetch_add(1), all = (before / processes() + 1) * processes();
+  for (unsigned i = 1; arrivals.load(std::memory_order_acquire) < all; ++i) {
+    if (i % polls != 0) continue;
+    if (deadline.passed()) throw Error{ErrorKind::timeout, "the processes of the program did not start together"};
+    check_alive();
+    sched_yield();  // another process may wait for this core
+  }
+}
+
+void Peers::check_alive() {
+  for (u32 other = 0; other < processes(); ++other) {
+    pollfd wanted{sockets_[other].get(), POLLRDHUP, 0};
+    if (other == process_ || poll(&wanted, 1, 0) <= 0) continue;
+    char message[longest_message];  // its last words
+    for (;;) {
+      const ssize_t taken = recv(wanted.fd, message, sizeof message, MSG_DONTWAIT);
+      if (taken <= 0) gone(other, "it to do its part");
+      throw_failure(message, static_cast<std::size_t>(taken), relayed_);
+    }
+  }
+}
+
+void Peers::fail(const Error& error) {
+  if (std::exchange(ended_, true)) return;
+  std::string text = error.what() == relayed_ ? relayed_ : named(process_) + ": " + error.what();
+  text = text.substr(0, longest_message - 2);
+  char head[] = {static_cast<char>(Tag::failure), static_cast<char>(error.kind())};
+  for (const auto& socket : sockets_) {
+    if (!socket) continue;
+    Envelope envelope{head, sizeof head, text.data(), text.size()};
+    envelope.enclose(-1);
+    (void)sendmsg(socket.get(), &envelope.header, MSG_NOSIGNAL | MSG_DONTWAIT);
+    shutdown(socket.get(), SHUT_RDWR);
+  }
+}
+
+}  // namespace linkscope

@@ -1,0 +1,214 @@
+"""One worker process and the parent's end of its pipe (docs/reference/worker.md). Each answer has a deadline.
+
+A process that misses its deadline is killed. A process that cannot be killed (a driver hangs) is abandoned.
+"""
+
+import os
+import select
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from linkscope.errors import UserError
+
+Answer = TypeVar("Answer")
+
+KILL_WAIT_S = 15.0  # the kernel frees the worker's memory first, which took more than 5 s on a busy machine
+_POLL_EVERY_S = 0.2  # latency of Ctrl-C during a request
+_LONGEST_LINE = 64 << 20
+WORKER = "the worker"  # the name of a worker that runs a program alone
+
+
+class Interrupted(Exception):
+    """The user stopped the run (Ctrl-C, SIGTERM) during a request."""
+
+
+class WorkerGone(Exception):
+    """The worker died or was killed; the message says how. `abandoned`: it could not be killed."""
+
+    def __init__(self, message: str, *, hung: bool = False, abandoned: bool = False) -> None:
+        super().__init__(message)
+        self.hung = hung
+        self.abandoned = abandoned
+
+
+class RequestFailed(Exception):
+    """The worker could not carry out a request. After kind `lost` the worker is unusable."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class _Error(msgspec.Struct):
+    kind: str
+    message: str
+
+
+class _Head(msgspec.Struct):
+    ok: bool
+    doubles: int = 0
+    error: _Error | None = None
+
+
+class Process:
+    """A running worker process. Only the main thread may start one: it dies with the thread that started it.
+
+    Error messages call it by its `name`.
+    """
+
+    def __init__(self, command: Sequence[str], name: str, stop_asked: Callable[[], bool]) -> None:
+        self.name = name
+        self._stop_asked = stop_asked
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed with the process
+        try:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, bufsize=0, process_group=0
+            )
+        except OSError as error:
+            raise UserError(f"the worker {command[0]} cannot be started: {error.strerror}; build it again") from None
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._input = self._process.stdin.fileno()
+        self._output = self._process.stdout.fileno()
+        self._poll = select.poll()
+        self._poll.register(self._output, select.POLLIN)
+        self._watched: dict[int, Process] = {}
+        self._buffer = b""  # received but not yet read
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    def watch(self, others: Sequence["Process"]) -> None:
+        """From now on, the end of one of these processes also ends a wait for an answer of this one."""
+        for output in self._watched:
+            self._poll.unregister(output)
+        self._watched = {other._output: other for other in others if other is not self}
+        for output in self._watched:
+            self._poll.register(output, 0)  # a closed pipe is always reported
+
+    def send(self, data: bytes) -> None:
+        """Sends requests, one a line."""
+        try:
+            while data := data[os.write(self._input, data) :]:
+                pass
+        except (BrokenPipeError, OSError):
+            raise self._died() from None
+
+    def answer(self, limit_s: float, until: float | None = None) -> tuple[bytes, bytes]:
+        """Returns the line of the next answer and the bytes of its doubles.
+
+        The limit counts from now; `until`: an earlier deadline of the monotonic clock.
+        """
+        deadline = time.monotonic() + limit_s
+        deadline = deadline if until is None else min(deadline, until)
+        line = self._take_line(deadline, limit_s)
+        try:
+            head = msgspec.json.decode(line, type=_Head)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise self.malformed(line) from None
+        if head.error is not None or not head.ok:
+            error = head.error or _Error("failed", "no reason given")
+            raise RequestFailed(error.kind, error.message)
+        return line, self._take(8 * head.doubles, deadline, limit_s)
+
+    def decode(self, line: bytes, type: type[Answer]) -> Answer:
+        """Decodes an answer. An unexpected form means another version or a broken worker."""
+        try:
+            return msgspec.json.decode(line, type=type)
+        except msgspec.ValidationError:
+            raise self.malformed(line) from None
+
+    def malformed(self, line: bytes) -> WorkerGone:
+        """Kills the process because of this answer; returns the error that says so."""
+        ended = self.kill()
+        shown = line[:80].decode(errors="replace")
+        how = "it was killed" if ended else "it could not be killed and was abandoned"
+        return WorkerGone(f"{self.name}'s answer makes no sense ({shown!r}); {how}", abandoned=not ended)
+
+    def end(self) -> None:
+        """Kills the process without waiting; kill() waits."""
+        self._process.kill()
+
+    def kill(self) -> bool:
+        """Kills the process. Returns False if it is still there after KILL_WAIT_S."""
+        self._process.kill()
+        try:
+            self._process.wait(KILL_WAIT_S)
+        except subprocess.TimeoutExpired:
+            return False
+        self._close_pipes()
+        return True
+
+    def _close_pipes(self) -> None:
+        for pipe in (self._process.stdin, self._process.stdout, self._errors):
+            if pipe is not None:
+                pipe.close()
+
+    def _take_line(self, deadline: float, limit_s: float) -> bytes:
+        start = 0
+        while (stop := self._buffer.find(b"\n", start)) < 0:
+            start = len(self._buffer)
+            if start > _LONGEST_LINE:
+                raise self.malformed(self._buffer[:200])
+            self._fill(deadline, limit_s)
+        line, self._buffer = self._buffer[:stop], self._buffer[stop + 1 :]
+        return line
+
+    def _take(self, count: int, deadline: float, limit_s: float) -> bytes:
+        while len(self._buffer) < count:
+            self._fill(deadline, limit_s)
+        data, self._buffer = self._buffer[:count], self._buffer[count:]
+        return data
+
+    def _fill(self, deadline: float, limit_s: float) -> None:
+        """Waits for more of the answer, and checks for a stop request at intervals."""
+        while not (found := self._poll.poll(1000 * min(_POLL_EVERY_S, max(0.0, deadline - time.monotonic())))):
+            if self._stop_asked():
+                raise Interrupted
+            if time.monotonic() >= deadline:
+                raise self._hung(limit_s)
+        for output, _ in found:
+            if output in self._watched:
+                raise self._watched[output]._died()
+        data = os.read(self._output, 1 << 20)
+        if not data:
+            raise self._died()
+        self._buffer += data
+
+    def _hung(self, limit_s: float) -> WorkerGone:
+        who = "" if self.name == WORKER else f"{self.name}: "
+        if self.kill():
+            return WorkerGone(f"{who}no answer within {limit_s:.3g} s; the worker was killed", hung=True)
+        text = f"{who}no answer within {limit_s:.3g} s, and the worker could not be killed; it was abandoned"
+        return WorkerGone(text, hung=True, abandoned=True)
+
+    def _died(self) -> WorkerGone:
+        try:
+            status = self._process.wait(KILL_WAIT_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return WorkerGone(f"{self.name} closed its pipe; it was killed")
+        how = f"was ended by {_signal_name(-status)}" if status < 0 else f"ended with status {status}"
+        last = self._last_error()
+        self._close_pipes()
+        return WorkerGone(f"{self.name} {how}" + (f": {last}" if last else ""))
+
+    def _last_error(self) -> str:
+        """Returns the process's last line on standard error."""
+        self._errors.seek(0)
+        lines = self._errors.read()[-4096:].decode(errors="replace").strip().splitlines()
+        return lines[-1].strip() if lines else ""
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

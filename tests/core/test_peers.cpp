@@ -1,0 +1,147 @@
+// Messages and meetings of processes: here each is a thread with a seat of its own.
+#include <doctest.h>
+
+#include <exception>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/error.hpp"
+#include "host/peers.hpp"
+
+using namespace linkscope;
+
+namespace {
+
+constexpr Seconds patience{5.0};
+
+std::string fresh_name() {
+  static int number = 0;
+  return "test-" + std::to_string(getpid()) + "-" + std::to_string(++number);
+}
+
+/// Runs one function per process; returns the message of each one's error, "" for none.
+std::vector<std::string> together(const std::vector<std::function<void(Peers&)>>& processes) {
+  const auto meeting = fresh_name();
+  std::vector<std::string> errors(processes.size());
+  {
+    std::vector<std::jthread> threads;
+    for (u32 number = 0; number < processes.size(); ++number)
+      threads.emplace_back([&, number] {
+        try {
+          Peers peers{number, static_cast<u32>(processes.size()), meeting};
+          processes[number](peers);
+        } catch (const std::exception& error) {
+          errors[number] = error.what();
+        }
+      });
+  }
+  return errors;
+}
+
+std::vector<std::string> all(u32 count, const std::function<void(Peers&)>& process) {
+  return together(std::vector<std::function<void(Peers&)>>(count, process));
+}
+
+}  // namespace
+
+TEST_CASE("each of three processes gets the values that the others gave it, in order") {
+  const auto errors = all(3, [](Peers& peers) {
+    for (u32 round = 0; round < 2; ++round)
+      for (u32 other = 0; other < 3; ++other)
+        if (other != peers.process()) peers.give(other, 100 * round + peers.process());
+    for (u32 round = 0; round < 2; ++round)
+      for (u32 other = 0; other < 3; ++other)
+        if (other != peers.process() && peers.take<u32>(other, "a value", patience) != 100 * round + other)
+          throw Error{ErrorKind::failed, "another value"};
+  });
+  CHECK(errors == std::vector<std::string>(3));
+}
+
+TEST_CASE("a descriptor goes with a value, and both processes then see the same memory") {
+  u64 seen = 0;
+  const auto errors = together({[&](Peers& peers) {
+                                  const SharedPages pages{0, 4096};
+                                  peers.give(1, u32{7}, pages.descriptor().get());
+                                  peers.meet("the other", patience);
+                                  seen = *reinterpret_cast<const u64*>(pages.data());
+                                },
+                                [](Peers& peers) {
+                                  Descriptor came;
+                                  (void)peers.take<u32>(0, "pages", patience, &came);
+                                  const SharedPages pages{came, 4096};
+                                  *reinterpret_cast<u64*>(pages.data()) = 42;
+                                  peers.meet("the other", patience);
+                                }});
+  CHECK(errors == std::vector<std::string>(2));
+  CHECK(seen == 42);
+}
+
+TEST_CASE("no process starts before all have come, any number of times") {
+  std::atomic<int> come{0};
+  const auto errors = all(3, [&](Peers& peers) {
+    for (int round = 1; round <= 20; ++round) {
+      ++come;
+      peers.start_together();
+      if (come < 3 * round) throw Error{ErrorKind::failed, "started alone"};
+      peers.meet("the end of a round", patience);
+    }
+  });
+  CHECK(errors == std::vector<std::string>(3));
+}
+
+TEST_CASE("a process that ends is named by those that wait for it") {
+  const auto errors = together({[](Peers& peers) { peers.meet("the start", patience); }, [](Peers&) {},
+                                [](Peers& peers) { (void)peers.take<u32>(1, "its memory", patience); }});
+  CHECK(errors[0] == "process 1 ended while process 0 waited for the start");
+  CHECK(errors[2] == "process 1 ended while process 2 waited for its memory");
+}
+
+TEST_CASE("the end of a process is seen by one that waits for nothing, and by one at the common start") {
+  const auto errors = together({[](Peers& peers) {
+                                  const auto start = std::chrono::steady_clock::now();
+                                  while (std::chrono::steady_clock::now() - start < patience) peers.check_alive();
+                                },
+                                [](Peers&) {}});
+  CHECK(errors[0] == "process 1 ended while process 0 waited for it to do its part");
+  CHECK(together({[](Peers& peers) { peers.start_together(); }, [](Peers&) {}})[0] == errors[0]);
+}
+
+TEST_CASE("the error of a process reaches all others with its kind and its number") {
+  ErrorKind kind = ErrorKind::failed;
+  const auto fails = [](Peers& peers) { peers.fail(Error{ErrorKind::memory, "no memory left"}); };
+  const auto errors = together({[&](Peers& peers) {
+                                  try {
+                                    peers.meet("the start", patience);
+                                  } catch (const Error& error) {
+                                    kind = error.kind();
+                                    peers.fail(error);
+                                    throw;
+                                  }
+                                },
+                                fails, [](Peers& peers) { (void)peers.take<u32>(0, "its memory", patience); }});
+  CHECK(errors[0] == "process 1: no memory left");
+  CHECK(kind == ErrorKind::memory);
+  CHECK(errors[2] == "process 1: no memory left");
+}
+
+TEST_CASE("a process that does not answer is named after the time-out") {
+  const auto errors = together({[](Peers& peers) { (void)peers.take<u32>(1, "its memory", Seconds{0.05}); },
+                                [](Peers& peers) { (void)peers.take<u32>(0, "anything", patience); }});
+  CHECK(errors[0] == "process 1 did not answer within 0 s: process 0 waited for its memory");
+}
+
+TEST_CASE("processes with numbers or names that cannot be used do not join") {
+  const auto why = [](u32 process, u32 processes, const std::string& meeting) -> std::string {
+    try {
+      const Peers peers{process, processes, meeting};
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  CHECK(why(2, 2, "a") == "process 2 of 2 processes cannot join");
+  CHECK(why(0, 1000, "a") == "process 0 of 1000 processes cannot join");
+  CHECK(why(0, 2, std::string(200, 'a')).find("is too long") != std::string::npos);
+}
