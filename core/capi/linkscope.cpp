@@ -97,7 +97,9 @@ const char* ls_why_no_gpu() {
 }
 
 ls_status ls_close() {
-  return guarded([] { delete state.exchange(nullptr); });
+  return guarded([] {
+    if (!Transfers::is_in_child_of_fork()) delete state.exchange(nullptr);
+  });
 }
 
 ls_status ls_copy(void* dst, const void* src, size_t bytes, void* stream) {

@@ -23,7 +23,7 @@ void watch_forks() {
 
 Transfers::Transfers(const Options& options)
     : options_{options}, gpus_{driver_}, arena_{driver_, options.arena_bytes, options.slot_bytes} {
-  if (driver_.usable()) watch_forks();
+  watch_forks();
   find_smallest();
 }
 
@@ -36,6 +36,8 @@ Transfers::~Transfers() {
   } catch (const Error&) {  // the driver is shutting down and has freed the memory
   }
 }
+
+bool Transfers::is_in_child_of_fork() { return is_child_of_fork; }
 
 void Transfers::find_smallest() {
   small_copy_ = driver_.usable() ? driver_.cuMemcpyAsync : nullptr;

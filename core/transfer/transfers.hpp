@@ -57,6 +57,8 @@ class Transfers {
   [[nodiscard]] u64 arena_bytes() const { return arena_.allocated_bytes(); }
   /// Changes how a method divides copies. No copy is under way.
   void set(MethodId id, const Knobs& knobs);
+  /// Whether this process is a child of fork(), in which the parent's threads and GPUs do not exist.
+  [[nodiscard]] static bool is_in_child_of_fork();
   /// Where a copy's work runs, as Gpus::lane_of.
   [[nodiscard]] std::optional<Lane> lane_of(const CopyRequest& request) { return look_up(request).lane; }
 
