@@ -225,6 +225,15 @@ def test_ping_pong_runs_between_two_processes(worker, dst):
     assert all(exit > enter for enter, exit in zip(answer["stamps"][::2], answer["stamps"][1::2], strict=True))
 
 
+@pytest.mark.parametrize("dst", ["numa:0", "gpu:0 to gpu:1, ipc, in the waiter's"])
+def test_no_process_resets_words_that_another_still_compares(worker, dst):
+    """A verified run after another: each process compares, and one of them resets all words."""
+    pipe, _ = opened(worker)
+    assert prepare(pipe, WORDS[dst])["supported"]
+    for _ in range(40):
+        assert pipe.ask("run", samples=1, batches=[[2, 2]], verify=True)["verdict"]["ok"]
+
+
 def test_the_times_of_another_process_end_before_the_next_sample_begins(worker):
     """A launch takes 20 ms in both processes: more than what lies between two samples."""
     pipe, _ = opened(worker, CUDA_SLOW="cuLaunchKernel:20000")

@@ -123,6 +123,7 @@ CUdeviceptr CudaSession::address(u32 region, const Device& by) const {
 }
 
 void CudaSession::start_afresh() {
+  if (lockstep) peers->meet("it to compare its memory", patience());
   const Clocked clocked{spent.comparing};
   reset_destinations();
   restore_managed(*this);

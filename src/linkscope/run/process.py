@@ -86,7 +86,7 @@ class Process:
         return self._process.pid
 
     def watch(self, others: Sequence["Process"]) -> None:
-        """From now on, the end of one of these processes also ends a wait for an answer of this one."""
+        """Lets the end of one of these processes also end a wait for an answer of this one."""
         for output in self._watched:
             self._poll.unregister(output)
         self._watched = {other._output: other for other in others if other is not self}
