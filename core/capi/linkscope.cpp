@@ -53,6 +53,7 @@ ls_status status_of(ErrorKind kind) {
     case ErrorKind::usage:
       return LS_USAGE;
     case ErrorKind::failed:
+    case ErrorKind::unsupported:
       return LS_FAILED;
     case ErrorKind::lost:
       return LS_LOST;
