@@ -131,6 +131,32 @@ ls_status ls_run(ls_prepared* prepared) {
 
 void ls_release(ls_prepared* prepared) { delete prepared; }
 
+ls_status ls_copy_blocks(void* const* dst, const void* const* src, const size_t* bytes, size_t count, void* stream) {
+  return guarded([&] {
+    std::vector<Block> blocks(count);
+    for (size_t i = 0; i < count; ++i)
+      blocks[i] = {reinterpret_cast<u64>(dst[i]), reinterpret_cast<u64>(src[i]), bytes[i]};
+    transfers().copy_blocks(blocks, static_cast<CUstream>(stream));
+  });
+}
+
+ls_status ls_read_file(const char* path, const ls_piece* pieces, size_t count, void* stream, ls_report report,
+                       void* user, ls_read_counts* counts) {
+  return guarded([&] {
+    std::vector<FilePiece> wanted(count);
+    for (size_t i = 0; i < count; ++i) wanted[i] = {pieces[i].offset, pieces[i].bytes, pieces[i].dst};
+    ReadCounts by;
+    Progress progress;
+    if (report) progress.report = [&](u64 done) { progress.cancelled = progress.cancelled || report(done, user) != 0; };
+    transfers().read(FileReader{path}, wanted, static_cast<CUstream>(stream), by, progress);
+    if (counts) *counts = {by.cached, by.direct, by.buffered};
+  });
+}
+
+ls_status ls_set_block_method(const char* method, uint32_t sm_blocks, uint64_t loop_from) {
+  return guarded([&] { transfers().set(BlockKnobs{block_method_named(method), sm_blocks, loop_from}); });
+}
+
 ls_status ls_transfer_start(ls_transfer** transfer, void* dst, const void* src, size_t bytes, void* stream) {
   return guarded([&] { *transfer = new ls_transfer{{transfers(), request(dst, src, bytes, stream)}}; });
 }

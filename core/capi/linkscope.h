@@ -51,6 +51,34 @@ LS_EXPORT ls_status ls_prepare(ls_prepared** prepared, void* dst, const void* sr
 LS_EXPORT ls_status ls_run(ls_prepared* prepared);
 LS_EXPORT void ls_release(ls_prepared* prepared);
 
+/* --- many blocks -------------------------------------------------------------------------------------------------- */
+
+/* Copies `count` blocks in the order of the stream, in any order among themselves. Pageable memory is finished as by
+ * ls_copy. A kernel on few SMs moves small blocks that the GPU reaches. */
+LS_EXPORT ls_status ls_copy_blocks(void* const* dst, const void* const* src, const size_t* bytes, size_t count,
+                                   void* stream);
+
+/* --- files -------------------------------------------------------------------------------------------------------- */
+
+/* A range of a file and where it goes. */
+typedef struct ls_piece {
+  uint64_t offset, bytes;
+  void* dst;
+} ls_piece;
+
+/* Bytes by the way they were read: from the page cache, past it by O_DIRECT, or through it. */
+typedef struct ls_read_counts {
+  uint64_t cached, direct, buffered;
+} ls_read_counts;
+
+/* Called by the calling thread now and then, with the bytes so far. A result other than 0 cancels the reading. */
+typedef int (*ls_report)(uint64_t done, void* user);
+
+/* Reads pieces of a file to memory of one GPU, in the order of the stream, or to host memory. When it returns, the file may
+ * be changed, and pieces on the host hold the data. `report` and `counts` may be NULL. */
+LS_EXPORT ls_status ls_read_file(const char* path, const ls_piece* pieces, size_t count, void* stream, ls_report report,
+                                 void* user, ls_read_counts* counts);
+
 /* --- a copy in the background ------------------------------------------------------------------------------------- */
 
 typedef struct ls_transfer ls_transfer;
@@ -79,6 +107,9 @@ typedef struct ls_knobs {
 LS_EXPORT ls_status ls_get_knobs(const char* method, ls_knobs* knobs);
 /* No copy is under way. */
 LS_EXPORT ls_status ls_set_knobs(const char* method, const ls_knobs* knobs);
+/* How ls_copy_blocks moves blocks that the GPU reaches at both ends: "auto", "loop", "batch" or "kernel"; the thread blocks
+ * of the kernel, one an SM (0: by direction and size); and the mean size from which it uses the loop. */
+LS_EXPORT ls_status ls_set_block_method(const char* method, uint32_t sm_blocks, uint64_t loop_from);
 /* The number of copies that a method has made, without those below the smallest from_bytes. */
 LS_EXPORT ls_status ls_count(const char* method, uint64_t* count);
 /* Why the latest copy that fell back to the driver's own did so; "" if none did. Valid until the thread's next call. */

@@ -72,6 +72,15 @@ Arena::Lease Arena::take(u32 wanted, const Lane& lane) {
   return {*this, std::move(taken)};
 }
 
+Arena::Lease Arena::take_free(u32 wanted) {
+  const std::lock_guard lock{mutex_};
+  std::vector<Slot*> taken;
+  taken.reserve(wanted);
+  add_ready(taken, wanted);
+  grow(taken, wanted);
+  return {*this, std::move(taken)};
+}
+
 Slot* Arena::one_more(std::vector<Slot*>& taken) {
   const std::lock_guard lock{mutex_};
   const auto before = taken.size();

@@ -80,6 +80,8 @@ class Arena {
   /// Up to `wanted` slots, free ones first. The others wait only for earlier work of the same lane: a copy must not
   /// wait for another stream, which may itself wait for this one. The lane's context is current.
   [[nodiscard]] Lease take(u32 wanted, const Lane& lane);
+  /// Up to `wanted` slots that are free now.
+  [[nodiscard]] Lease take_free(u32 wanted);
 
  private:
   struct Entry {

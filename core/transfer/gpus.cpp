@@ -49,6 +49,11 @@ CUcontext Gpus::any_context() {
   return known_.empty() ? nullptr : known_.front().first;
 }
 
+CUfunction Gpus::block_kernel(u32 index) {
+  const std::lock_guard lock{mutex_};
+  return devices_.at(index).function("copy_blocks", "linkscope_copy_blocks");
+}
+
 Device& Gpus::at(u32 index) {
   const std::lock_guard lock{mutex_};
   return devices_.at(index);

@@ -5,13 +5,14 @@
 
 #include "gpu/devices.hpp"
 #include "transfer/arena.hpp"
+#include "transfer/device_code.hpp"
 #include "transfer/location.hpp"
 
 namespace linkscope {
 
 class Gpus {
  public:
-  explicit Gpus(const Driver& driver) : driver_{driver}, devices_{driver, {}} {}
+  explicit Gpus(const Driver& driver) : driver_{driver}, devices_{driver, transfer_code()} {}
 
   /// Where work on a stream runs. The legacy stream is that of the current context, or of the GPU that has the memory
   /// if no context is current. None if the stream is of a context that is not a GPU's primary one, if its order depends
@@ -20,6 +21,8 @@ class Gpus {
   /// A context in which pinned memory is freed; null if no GPU was used.
   [[nodiscard]] CUcontext any_context();
   [[nodiscard]] Device& at(u32 index);
+  /// The kernel that moves scattered blocks. Throws Error{failed} if this build has no code for the GPU.
+  [[nodiscard]] CUfunction block_kernel(u32 index);
 
  private:
   [[nodiscard]] std::optional<u32> index_of(CUdevice) const;

@@ -22,6 +22,12 @@ Location locate(const Driver& driver, const void* address) {
   return {type == CU_MEMORYTYPE_HOST ? Memory::pinned : Memory::pageable, -1};
 }
 
+Location locate_all(const Driver& driver, const void* start, u64 bytes) {
+  const auto first = locate(driver, start);
+  const bool is_whole = bytes < 2 || locate(driver, static_cast<const std::byte*>(start) + bytes - 1) == first;
+  return is_whole ? first : Location{Memory::managed, -1};
+}
+
 std::string to_string(const Location& location) {
   switch (location.memory) {
     case Memory::pageable:

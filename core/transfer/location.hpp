@@ -19,6 +19,10 @@ struct Location {
 /// The kind of memory at an address. All memory that the driver does not know is pageable.
 [[nodiscard]] Location locate(const Driver&, const void* address);
 
+/// The same for a range. A range whose ends differ lies in several allocations, and only the driver knows what is between
+/// them: it counts as managed.
+[[nodiscard]] Location locate_all(const Driver&, const void* start, u64 bytes);
+
 /// "pageable memory", "memory of gpu 1" (the driver's number).
 [[nodiscard]] std::string to_string(const Location&);
 

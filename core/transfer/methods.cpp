@@ -6,8 +6,7 @@
 #include "base/error.hpp"
 #include "gpu/context.hpp"
 #include "host/own_memory.hpp"
-#include "transfer/capture.hpp"
-#include "transfer/ring.hpp"
+#include "transfer/staged.hpp"
 
 namespace linkscope {
 namespace {
@@ -40,11 +39,14 @@ void check_host_memory(const Copy& copy) {
 // --- through the ring --------------------------------------------------------------------------------------------------
 
 /// The chunks of a copy: later ones begin where `address` is a multiple of `granule`.
-RingWork divide(u64 bytes, u64 chunk, u64 address, u64 granule) {
-  RingWork work;
-  work.bytes = bytes, work.chunk = chunk;
-  work.first = std::min(bytes, chunk - address % std::min(granule, chunk));
-  return work;
+std::vector<Chunk> divide(u64 bytes, u64 chunk, u64 address, u64 granule) {
+  std::vector<Chunk> chunks;
+  u64 size = chunk - address % std::min(granule, chunk);
+  for (u64 at = 0; at < bytes; at += size, size = chunk) {
+    size = std::min(size, bytes - at);
+    chunks.push_back({at, size, size});
+  }
+  return chunks;
 }
 
 /// Smaller chunks for a copy that has fewer than two for each thread.
@@ -54,27 +56,9 @@ u64 chunk_for(u64 bytes, const Knobs& knobs, u64 slot_bytes) {
   return std::clamp(even, std::min(smallest, most), most);
 }
 
-bool can_ring(const Resources& with, const Copy& copy) {
-  return copy.lane && !copy.captured && with.driver.cuEventQuery && with.driver.cuEventSynchronize;
-}
-
-/// Runs the work with as many threads and slots as the arena has. Throws Error{memory} if it has fewer than two slots.
-void run_ring(const Resources& with, const Copy& copy, const RingWork& work, const Knobs& knobs, Progress& progress) {
-  const CurrentContext current{with.driver, copy.lane->context};
-  const DuringCaptures allowed{with.driver};
-  const u64 chunks = chunk_count(work), parts = std::min<u64>(knobs.threads, chunks);
-  auto lease = with.arena.take(static_cast<u32>(std::min(chunks, parts * knobs.depth)), *copy.lane);
-  if (lease.size() < std::min<u64>(chunks, 2))
-    throw Error{ErrorKind::memory, "the arena of " + bytes_text(with.options.arena_bytes) +
-                                       " has no free slots; raise LINKSCOPE_TRANSFER_ARENA"};
-  const Ring ring{with.driver, *copy.lane, lease, static_cast<u32>(std::min<u64>(parts, lease.size()))};
-  if (copy.dst.memory == Memory::device) ring.to_gpu(work, with.movers, progress);
-  else ring.to_host(work, with.movers, progress);
-}
-
 bool fits_ring_to_gpu(const Resources& with, const Copy& copy) {
-  return can_ring(with, copy) && copy.src.memory == Memory::pageable && copy.dst.memory == Memory::device &&
-         copy.request.bytes >= with.options.of(MethodId::ring_to_gpu).from_bytes;
+  return copy.lane && !copy.captured && can_ring(with) && copy.src.memory == Memory::pageable &&
+         copy.dst.memory == Memory::device && copy.request.bytes >= with.options.of(MethodId::ring_to_gpu).from_bytes;
 }
 
 void ring_to_gpu(const Resources& with, const Copy& copy, Progress& progress) {
@@ -82,34 +66,36 @@ void ring_to_gpu(const Resources& with, const Copy& copy, Progress& progress) {
   const auto& knobs = with.options.of(MethodId::ring_to_gpu);
   const auto dst = reinterpret_cast<CUdeviceptr>(request.dst);
   constexpr u64 granule = 4_KiB;
-  auto work = divide(request.bytes, chunk_for(request.bytes, knobs, with.arena.slot_bytes()), dst, granule);
+  RingWork work;
+  work.chunks = divide(request.bytes, chunk_for(request.bytes, knobs, with.arena.slot_bytes()), dst, granule);
   work.by_cpu = [&](std::byte* slot, Chunk chunk) {
     copy_in_pieces(slot, bytes_at(request.src, chunk.at), chunk.bytes, knobs.piece);
   };
   work.queue = [&](std::byte* slot, Chunk chunk) {
     LINKSCOPE_CU(with.driver, cuMemcpyHtoDAsync, dst + chunk.at, slot, chunk.bytes, copy.lane->stream);
   };
-  run_ring(with, copy, work, knobs, progress);
+  run_ring(with, *copy.lane, work, knobs, Towards::gpu, progress);
 }
 
 void ring_from_gpu(const Resources& with, const Copy& copy, const Knobs& knobs, Progress& progress) {
   const auto& request = copy.request;
   const auto src = reinterpret_cast<CUdeviceptr>(request.src);
   constexpr u64 huge_page = 2_MiB;  // two threads that fault on the same page wait for each other
-  auto work = divide(request.bytes, chunk_for(request.bytes, knobs, with.arena.slot_bytes()),
-                     reinterpret_cast<u64>(request.dst), huge_page);
+  RingWork work;
+  work.chunks = divide(request.bytes, chunk_for(request.bytes, knobs, with.arena.slot_bytes()),
+                       reinterpret_cast<u64>(request.dst), huge_page);
   work.by_cpu = [&](std::byte* slot, Chunk chunk) {
     copy_in_pieces(bytes_at(request.dst, chunk.at), slot, chunk.bytes, knobs.piece);
   };
   work.queue = [&](std::byte* slot, Chunk chunk) {
     LINKSCOPE_CU(with.driver, cuMemcpyDtoHAsync, slot, src + chunk.at, chunk.bytes, copy.lane->stream);
   };
-  run_ring(with, copy, work, knobs, progress);
+  run_ring(with, *copy.lane, work, knobs, Towards::host, progress);
 }
 
 bool fits_from_gpu(const Resources& with, const Copy& copy, MethodId id) {
-  return can_ring(with, copy) && copy.src.memory == Memory::device && copy.dst.memory == Memory::pageable &&
-         copy.request.bytes >= with.options.of(id).from_bytes;
+  return copy.lane && !copy.captured && can_ring(with) && copy.src.memory == Memory::device &&
+         copy.dst.memory == Memory::pageable && copy.request.bytes >= with.options.of(id).from_bytes;
 }
 
 bool fits_ring_to_host(const Resources& with, const Copy& copy) {
@@ -151,7 +137,7 @@ void copy_on_host(const Resources& with, const Copy& copy, Progress& progress) {
     for (u64 i = next++; i < chunks && !progress.cancelled; i = next++) {
       const u64 at = i * chunk, bytes = std::min(chunk, request.bytes - at);
       copy_in_pieces(bytes_at(request.dst, at), bytes_at(request.src, at), bytes, knobs.piece);
-      progress.done += bytes;
+      progress.add(bytes);
     }
   });
   if (progress.cancelled) throw Cancelled{};

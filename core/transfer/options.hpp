@@ -20,11 +20,21 @@ struct Knobs {
   u64 piece = 0;       // bytes of one call of memcpy; 0: the chunk
 };
 
+/// How blocks are moved that a GPU reaches at both ends.
+enum class BlockMethod : u8 { automatic, loop, batch, kernel };
+
+struct BlockKnobs {
+  BlockMethod method = BlockMethod::automatic;
+  u32 sm_blocks = 0;               // thread blocks of the kernel, one an SM; 0: by direction and size
+  u64 loop_from = u64{512} << 10;  // the copy engine alone fills the link with blocks of this size
+};
+
 struct Options {
   bool plain = false;  // every copy is one call of the driver
   u64 arena_bytes = u64{256} << 20;
   u64 slot_bytes = u64{4} << 20;
   std::array<Knobs, method_count> knobs;
+  BlockKnobs blocks;
 
   /// Sensible values before any tuning, for the number of CPUs that this process may use.
   Options();

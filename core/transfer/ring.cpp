@@ -26,9 +26,8 @@ struct Ring::State {
     if (stops) return false;
     if (progress.cancelled) throw Cancelled{};
     const u64 number = next++;
-    const u64 begin = number == 0 ? 0 : work.first + (number - 1) * work.chunk;
-    if (begin >= work.bytes) return false;
-    chunk = {begin, std::min(number == 0 ? work.first : work.chunk, work.bytes - begin)};
+    if (number >= work.chunks.size()) return false;
+    chunk = work.chunks[number];
     return true;
   }
   Slot* take_slot() {
@@ -56,10 +55,6 @@ using namespace std::chrono_literals;
 constexpr std::chrono::nanoseconds attentive = 200us, forever = std::chrono::nanoseconds::max();
 
 }  // namespace
-
-u64 chunk_count(const RingWork& work) {
-  return 1 + (work.bytes - std::min(work.first, work.bytes) + work.chunk - 1) / work.chunk;
-}
 
 /// Waits for the GPU. Returns false after `most`, or if the copy stops because another thread failed.
 bool Ring::wait(State& state, Slot& slot, std::chrono::nanoseconds most) const {
@@ -99,7 +94,7 @@ void Ring::fill_part(State& state) const {
     state.work.by_cpu(slot->data(), chunk);
     queue(state, *slot, chunk);
     state.give_back(slot);
-    state.progress.done += chunk.bytes;
+    state.progress.add(chunk.bytes);
   }
 }
 
@@ -123,7 +118,7 @@ void Ring::empty_part(State& state) const {
     if (!wait(state, *oldest.slot, forever)) return;
     state.work.by_cpu(oldest.slot->data(), oldest.chunk);
     state.give_back(oldest.slot);
-    state.progress.done += oldest.chunk.bytes;
+    state.progress.add(oldest.chunk.bytes);
   }
 }
 

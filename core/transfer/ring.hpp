@@ -2,6 +2,7 @@
 #pragma once
 #include <chrono>
 #include <functional>
+#include <vector>
 
 #include "base/units.hpp"
 #include "transfer/arena.hpp"
@@ -10,20 +11,18 @@
 
 namespace linkscope {
 
+/// What a slot holds at one time: bytes of a copy, or entries of a list of blocks.
 struct Chunk {
-  u64 at = 0, bytes = 0;  // the part of the copy
+  u64 at = 0, count = 0;
+  u64 bytes = 0;
 };
 
 /// What happens to one chunk. Several threads call both functions at once, for different chunks.
 struct RingWork {
-  u64 bytes = 0, chunk = 0;
-  u64 first = 0;                                       // bytes of the first chunk, at most `chunk`
+  std::vector<Chunk> chunks;
   std::function<void(std::byte* slot, Chunk)> by_cpu;  // fills the slot, or empties it
   std::function<void(std::byte* slot, Chunk)> queue;   // queues the GPU's part on the lane
 };
-
-/// The number of chunks.
-[[nodiscard]] u64 chunk_count(const RingWork&);
 
 class Ring {
  public:

@@ -8,11 +8,14 @@
 #include "gpu/context.hpp"
 #include "host/own_memory.hpp"
 #include "transfer/capture.hpp"
+#include "transfer/staged.hpp"
 
 namespace linkscope {
 namespace {
 
 std::atomic<bool> is_child_of_fork{false};
+
+void* to_pointer(u64 address) { return reinterpret_cast<void*>(address); }
 
 void watch_forks() {
   static const int once = pthread_atfork(nullptr, nullptr, [] { is_child_of_fork = true; });
@@ -67,17 +70,19 @@ Copy Transfers::look_up(const CopyRequest& request) {
     throw Error{ErrorKind::lost,
                 "CUDA does not work in a child of fork() after its parent has used it; start worker "
                 "processes with the method 'spawn' or 'forkserver'"};
-  Copy copy{request, locate(driver_, request.dst), locate(driver_, request.src), {}, false};
-  // Memory whose two ends differ lies in several allocations, and only the driver knows what is between them.
-  for (auto [location, start] : {std::pair<Location*, const void*>{&copy.dst, request.dst}, {&copy.src, request.src}})
-    if (request.bytes > 1 && locate(driver_, static_cast<const std::byte*>(start) + request.bytes - 1) != *location)
-      *location = {Memory::managed, -1};
+  Copy copy{request,
+            locate_all(driver_, request.dst, request.bytes),
+            locate_all(driver_, request.src, request.bytes),
+            {},
+            false};
   copy.lane = gpus_.lane_of(request.stream, copy.dst.memory == Memory::device ? copy.dst.device : copy.src.device);
-  if (copy.lane) {
-    const CurrentContext current{driver_, copy.lane->context};
-    copy.captured = is_captured(driver_, request.stream);
-  }
+  copy.captured = copy.lane && captured(*copy.lane);
   return copy;
+}
+
+bool Transfers::captured(const Lane& lane) const {
+  const CurrentContext current{driver_, lane.context};
+  return is_captured(driver_, lane.stream);
 }
 
 void Transfers::copy_large(const CopyRequest& request, Progress& progress) {
@@ -97,13 +102,69 @@ void Transfers::run(const CopyMethod& method, const Copy& copy, Progress& progre
     if (method.id == MethodId::plain || error.kind() == ErrorKind::lost || error.kind() == ErrorKind::usage ||
         !driver_.usable())
       throw;
-    const std::lock_guard lock{mutex_};
-    fallback_ = std::string{method.name} + ": " + error.what();
+    note_fallback(std::string{method.name} + ": " + error.what());
   }
   // The driver's copy is queued behind the chunks, so it has the last word on every byte.
   copy_plainly(resources(), copy);
   progress.done = copy.request.bytes;
   ++counts_[static_cast<std::size_t>(MethodId::plain)];
+}
+
+void Transfers::note_fallback(const std::string& why) {
+  const std::lock_guard lock{mutex_};
+  fallback_ = why;
+}
+
+/// Runs a method of many blocks. If it fails, each block is a copy of its own, queued behind what the method queued.
+template <class Method>
+void Transfers::or_one_by_one(const std::vector<Block>& blocks, CUstream stream, Method method) {
+  try {
+    method();
+    return;
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::lost || error.kind() == ErrorKind::usage) throw;
+    note_fallback(std::string{"blocks: "} + error.what());
+  }
+  for (const auto& block : blocks) copy({to_pointer(block.dst), to_pointer(block.src), block.bytes, stream});
+}
+
+void Transfers::copy_blocks(std::span<const Block> blocks, CUstream stream) {
+  const auto first = std::find_if(blocks.begin(), blocks.end(), [](const Block& block) { return block.bytes > 0; });
+  if (first == blocks.end()) return;
+  const Copy copy = look_up({to_pointer(first->dst), to_pointer(first->src), first->bytes, stream});
+  SortedBlocks sorted;
+  // A graph would keep the list of blocks that is in a slot, which other copies use later.
+  if (!copy.lane || copy.captured || !can_ring(resources())) sorted.others = {blocks.begin(), blocks.end()};
+  else sorted = sort_blocks(resources(), blocks, *copy.lane);
+  or_one_by_one(sorted.direct, stream, [&] { copy_direct(resources(), sorted.direct, *copy.lane); });
+  or_one_by_one(sorted.to_gpu, stream, [&] { copy_packed(resources(), sorted.to_gpu, *copy.lane, true); });
+  or_one_by_one(sorted.from_gpu, stream, [&] { copy_packed(resources(), sorted.from_gpu, *copy.lane, false); });
+  for (const auto& block : sorted.others)
+    this->copy({to_pointer(block.dst), to_pointer(block.src), block.bytes, stream});
+}
+
+void Transfers::read(const FileReader& file, std::span<const FilePiece> pieces, CUstream stream, ReadCounts& counts,
+                     Progress& progress) {
+  std::optional<CUdevice> gpu;
+  for (const auto& piece : pieces) {
+    if (piece.bytes == 0) continue;
+    if (piece.offset > file.size() || piece.bytes > file.size() - piece.offset)
+      throw Error{ErrorKind::usage, "the file has " + std::to_string(file.size()) + " bytes, and " +
+                                        std::to_string(piece.bytes) + " from byte " + std::to_string(piece.offset) +
+                                        " are needed; it is truncated"};
+    const auto dst = locate_all(driver_, piece.dst, piece.bytes);
+    const bool on_gpu = dst.memory == Memory::device;
+    if (!on_gpu && (!dst.on_host() || !can_write(piece.dst, piece.bytes)))
+      throw Error{ErrorKind::usage, "a destination is no memory of a GPU, and none that this process can write"};
+    if (gpu && (!on_gpu || dst.device != *gpu))
+      throw Error{ErrorKind::usage, "one call reads to memory of one GPU; call it once for each GPU"};
+    if (on_gpu) gpu = dst.device;
+  }
+  if (!gpu) return read_to_host(resources(), file, pieces, counts, progress);
+  const auto lane = gpus_.lane_of(stream, *gpu);
+  if (!lane || captured(*lane) || !can_ring(resources()))
+    throw Error{ErrorKind::usage, "a file is read on a stream of a GPU's primary context that is not captured"};
+  read_to_gpu(resources(), file, pieces, *lane, counts, progress);
 }
 
 std::string Transfers::latest_fallback() const {
@@ -140,10 +201,7 @@ void Transfers::Prepared::run_any() {
   Progress progress;
   if (copy_.request.bytes == 0) return;
   Copy copy = copy_;
-  if (copy.lane) {  // a capture may have begun
-    const CurrentContext current{owner_.driver_, copy.lane->context};
-    copy.captured = is_captured(owner_.driver_, copy.request.stream);
-  }
+  copy.captured = copy.lane && owner_.captured(*copy.lane);  // a capture may have begun
   owner_.run(method_for(owner_.resources(), copy), copy, progress);
 }
 

@@ -7,6 +7,8 @@
 #include <string>
 
 #include "gpu/driver.hpp"
+#include "transfer/blocks.hpp"
+#include "transfer/files.hpp"
 #include "transfer/methods.hpp"
 
 namespace linkscope {
@@ -28,6 +30,13 @@ class Transfers {
   }
   /// The same for a copy that another thread watches and may cancel.
   void copy_large(const CopyRequest&, Progress&);
+
+  /// Copies many blocks in the order of the stream, in any order among themselves. Blocks must not overlap.
+  void copy_blocks(std::span<const Block>, CUstream);
+  /// Reads pieces of a file to memory of one GPU, in the order of the stream, or to host memory. On return the file may
+  /// be changed, and pieces on the host hold the data.
+  void read(const FileReader&, std::span<const FilePiece>, CUstream, ReadCounts&, Progress&);
+  void set(const BlockKnobs& knobs) { options_.blocks = knobs; }
 
   /// A copy whose memory, size and stream are known in advance: each run makes it again.
   class Prepared {
@@ -73,7 +82,11 @@ class Transfers {
     return (dst > src ? dst - src : src - dst) < request.bytes;
   }
   [[nodiscard]] Copy look_up(const CopyRequest&);
+  [[nodiscard]] bool captured(const Lane&) const;
   void run(const CopyMethod&, const Copy&, Progress&);
+  void note_fallback(const std::string& why);
+  template <class Method>
+  void or_one_by_one(const std::vector<Block>&, CUstream, Method);
   void find_smallest();
   [[nodiscard]] Resources resources() { return {driver_, options_, gpus_, arena_, movers_}; }
 

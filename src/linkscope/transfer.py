@@ -14,7 +14,18 @@ import numpy as np
 from linkscope import native
 from linkscope.native import Cancelled, Prepared, Transfer, TransferError
 
-__all__ = ["Cancelled", "Prepared", "Transfer", "TransferError", "copy", "prepare", "start_copy", "to_cpu"]
+__all__ = [
+    "Cancelled",
+    "Prepared",
+    "Transfer",
+    "TransferError",
+    "copy",
+    "copy_blocks",
+    "prepare",
+    "start_copy",
+    "strided",
+    "to_cpu",
+]
 
 _DLPACK_HOST = (1, 3)  # kDLCPU, kDLCUDAHost
 _LEGACY_STREAM, _PER_THREAD_STREAM = 1, 2
@@ -66,6 +77,38 @@ def to_cpu(array: Any) -> Any:
     number = _stream_number(None, to, source)
     native.copy_to_fresh(to.address, source.address, source.nbytes, number)
     return result
+
+
+def copy_blocks(dst_pointers: Any, src_pointers: Any, sizes: Any, stream: Any = None) -> None:
+    """Copies many blocks by their addresses, in the order of the stream and in any order among themselves.
+
+    `sizes` is one size for all blocks, or one for each. All blocks must stay allocated until the stream has made the
+    copy. Small blocks are moved by one launch of a kernel on few SMs. `strided()` lists the addresses of rows.
+    """
+    to, source = _addresses(dst_pointers, "dst_pointers"), _addresses(src_pointers, "src_pointers")
+    if to.size != source.size:
+        raise ValueError(
+            f"dst_pointers names {to.size} blocks and src_pointers {source.size}; pass one of each a block"
+        )
+    lengths = np.broadcast_to(_addresses(sizes, "sizes"), to.shape if np.ndim(sizes) == 0 else np.shape(sizes))
+    if lengths.shape != to.shape:
+        raise ValueError(f"sizes has {lengths.size} values for {to.size} blocks; pass one, or one of each block")
+    dst, src, size = (np.ascontiguousarray(one) for one in (to, source, lengths))
+    number = 0 if stream is None else _stream_number(stream)
+    native.copy_blocks(dst.ctypes.data, src.ctypes.data, size.ctypes.data, to.size, number)
+
+
+def strided(start: int, stride: int, numbers: Any) -> np.ndarray:
+    """Returns the addresses of the rows with these numbers: a count, or the indices of pages."""
+    rows = np.arange(numbers) if np.ndim(numbers) == 0 else np.asarray(numbers)
+    return (start + stride * rows.astype(np.int64)).astype(np.uint64)
+
+
+def _addresses(values: Any, name: str) -> np.ndarray:
+    found = np.atleast_1d(np.asarray(values.cpu() if _torch_of(values) else values))
+    if found.ndim != 1 or (found.size and found.dtype.kind not in "iu") or (found.size and found.min() < 0):
+        raise ValueError(f"{name} is no list of numbers of at least 0; pass integers, for example tensor.data_ptr()")
+    return found.astype(np.uint64)
 
 
 def start_copy(dst: Any, src: Any, stream: Any = None) -> Transfer:
@@ -217,10 +260,10 @@ def _dlpack_range(thing: Any, role: str) -> Range:
 # --- streams ----------------------------------------------------------------------------------------------------------
 
 
-def _stream_number(stream: Any, to: Range, source: Range) -> int:
+def _stream_number(stream: Any, *ranges: Range) -> int:
     """The CUstream that the caller named, or that of an owner; 0 is the legacy default stream."""
     if stream is None:
-        named = next((one.stream for one in (to, source) if one.stream is not None), 0)
+        named = next((one.stream for one in ranges if one.stream is not None), 0)
         return 0 if named == _LEGACY_STREAM else named
     if isinstance(stream, int):
         return stream

@@ -47,6 +47,7 @@ PYTHON = {
     "tune": COMMON | {"stats"},
     "native": {"errors"},
     "transfer": {"errors", "native"},
+    "safetensors": {"errors", "native", "transfer"},
     "check": COMMON | {"machine", "runfile", "stats", "plan", "run", "model", "compare"},
     "cli": COMMON
     | {"machine", "runfile", "stats", "trace", "plan", "run", "selftest", "report", "compare", "advise", "model"}

@@ -177,6 +177,47 @@ def test_arrays_go_to_a_gpu_and_back_through_the_ring() -> None:
     assert counts[0] == "1" and int(counts[1]) + int(counts[2]) == 2 and len(counts) == 3
 
 
+BLOCKS = """
+host = np.random.default_rng(1).integers(0, 255, 1 << 20, dtype=np.uint8)
+on_gpu, pages = Array(host.size), np.random.default_rng(2).permutation(256)
+base = host.__array_interface__["data"][0]
+to = transfer.strided(on_gpu.address, 4096, 256)
+linkscope.copy_blocks(to, transfer.strided(base, 4096, pages), 4096, stream=STREAM)
+assert np.array_equal(linkscope.to_cpu(on_gpu), host.reshape(256, 4096)[pages].ravel())
+linkscope.copy_blocks([base, base + 100], [on_gpu.address] * 2, [10, 20])
+expected = host.reshape(256, 4096)[pages[0]]
+driver.ok("cuStreamSynchronize", c_void_p())
+assert np.array_equal(host[:10], expected[:10]) and np.array_equal(host[100:120], expected[:20])
+print(native.latest_fallback())
+"""
+
+
+def test_scattered_blocks_go_to_a_gpu_and_back() -> None:
+    assert python(BLOCKS).strip() == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([1, 2], [1], 4), "names 2 blocks and src_pointers 1"),
+        (([1, 2], [1, 2], [4, 4, 4]), "sizes has 3 values for 2 blocks"),
+        (([1.5], [1], 4), "dst_pointers is no list of numbers"),
+        (([-1], [1], 4), "dst_pointers is no list of numbers"),
+    ],
+)
+def test_wrong_lists_of_blocks_are_refused(arguments, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        linkscope.copy_blocks(*arguments)
+
+
+def test_blocks_between_host_arrays_are_copied() -> None:
+    source, destination = some(100), np.zeros(100, "float32")
+    linkscope.copy_blocks(
+        [address(destination), address(destination) + 40], [address(source), address(source) + 40], 40
+    )
+    assert np.array_equal(destination[:20], source[:20]) and not destination[20:].any()
+
+
 def test_one_variable_switches_to_plain_copies() -> None:
     assert python(ROUND_TRIP, transfer="plain").split() == ["0", "0", "0"]
 

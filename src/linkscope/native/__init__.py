@@ -8,7 +8,7 @@ import ctypes
 import functools
 import os
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint32, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any, ClassVar
@@ -41,11 +41,26 @@ class Knobs(ctypes.Structure):
     ]
 
 
+class _Piece(ctypes.Structure):
+    _fields_: ClassVar[Sequence[Any]] = [("offset", c_uint64), ("bytes", c_uint64), ("dst", c_void_p)]
+
+
+class ReadCounts(ctypes.Structure):
+    """Bytes of a file by the way they were read (ls_read_counts in linkscope.h)."""
+
+    _fields_: ClassVar[Sequence[Any]] = [("cached", c_uint64), ("direct", c_uint64), ("buffered", c_uint64)]
+
+
+_Report = ctypes.CFUNCTYPE(c_int, c_uint64, c_void_p)
+
 _RANGES = [c_void_p, c_void_p, c_size_t, c_void_p]
 _ARGUMENTS: dict[str, list[Any]] = {
     "ls_close": [],
     "ls_copy": _RANGES,
     "ls_copy_to_fresh": _RANGES,
+    "ls_copy_blocks": [c_void_p, c_void_p, c_void_p, c_size_t, c_void_p],
+    "ls_read_file": [c_char_p, POINTER(_Piece), c_size_t, c_void_p, _Report, c_void_p, POINTER(ReadCounts)],
+    "ls_set_block_method": [c_char_p, c_uint32, c_uint64],
     "ls_transfer_start": [POINTER(c_void_p), *_RANGES],
     "ls_transfer_progress": [c_void_p, POINTER(c_size_t), POINTER(c_int)],
     "ls_transfer_wait": [c_void_p],
@@ -103,6 +118,45 @@ def copy(dst: int, src: int, nbytes: int, stream: int) -> None:
 
 def copy_to_fresh(dst: int, src: int, nbytes: int, stream: int) -> None:
     _check(library().ls_copy_to_fresh(dst, src, nbytes, stream))
+
+
+def copy_blocks(dst: int, src: int, sizes: int, count: int, stream: int) -> None:
+    """Copies `count` blocks; the first three arguments are the addresses of arrays of 64-bit numbers."""
+    _check(library().ls_copy_blocks(dst, src, sizes, count, stream))
+
+
+def set_block_method(method: str, sm_blocks: int = 0, loop_from: int = 512 << 10) -> None:
+    """Chooses how blocks are moved that the GPU reaches: 'auto', 'loop', 'batch' or 'kernel'."""
+    _check(library().ls_set_block_method(method.encode(), sm_blocks, loop_from))
+
+
+def read_file(
+    path: os.PathLike[str],
+    pieces: Sequence[tuple[int, int, int]],
+    stream: int = 0,
+    report: Callable[[int], None] | None = None,
+) -> ReadCounts:
+    """Reads pieces (offset, bytes, address) of a file to memory of one GPU, in the order of the stream, or to the host.
+
+    `report` is called now and then with the bytes so far; what it raises ends the reading.
+    """
+    counts, raised = ReadCounts(), []
+
+    def called(done: int, _: object) -> int:
+        try:
+            if report is not None:
+                report(done)
+        except BaseException as error:
+            raised.append(error)
+        return len(raised)
+
+    callback = _Report(called) if report is not None else _Report()
+    array = (_Piece * len(pieces))(*(_Piece(*piece) for piece in pieces))
+    status = library().ls_read_file(os.fsencode(path), array, len(pieces), stream, callback, None, byref(counts))
+    if raised:
+        raise raised[0]
+    _check(status)
+    return counts
 
 
 def method_of(dst: int, src: int, nbytes: int, stream: int) -> str:
