@@ -6,7 +6,7 @@ function(linkscope_device_code target)
   add_custom_command(
     OUTPUT ${folder}/device_code.cpp
     COMMAND "${Python_EXECUTABLE}" ${script} --include ${CMAKE_CURRENT_SOURCE_DIR}/core --out ${folder} ${kernels}
-    DEPENDS ${kernels} ${script} ${CMAKE_CURRENT_SOURCE_DIR}/core/program/pattern.hpp ${CMAKE_CURRENT_SOURCE_DIR}/core/program/chain.hpp ${CMAKE_CURRENT_SOURCE_DIR}/core/program/line_order.hpp ${CMAKE_CURRENT_SOURCE_DIR}/core/program/row_order.hpp
+    DEPENDS ${kernels} ${script} ${CMAKE_CURRENT_SOURCE_DIR}/core/base/pattern.hpp ${CMAKE_CURRENT_SOURCE_DIR}/core/base/actor_ops.hpp ${CMAKE_CURRENT_SOURCE_DIR}/core/program/chain.hpp ${CMAKE_CURRENT_SOURCE_DIR}/core/program/line_order.hpp ${CMAKE_CURRENT_SOURCE_DIR}/core/program/row_order.hpp
     COMMENT "Device code by NVRTC" VERBATIM)
   target_sources(${target} PRIVATE ${folder}/device_code.cpp)
 endfunction()

@@ -205,7 +205,7 @@ void CudaPlatformImpl::make_actors(CudaSession& session) {
   for (const auto& actor : session.program.actors) {
     ActorState state;
     state.actor = &actor;
-    if (actor.kind == ActorKind::stream) {
+    if (on_gpu(actor.kind)) {
       state.device = &device(actor.place.index);
       const int nearest = node_of_pci_device(state.device->facts().pci);
       state.node = actor.cpu ? actor.cpu->index : nearest < 0 ? 0 : static_cast<u32>(nearest);

@@ -192,18 +192,20 @@ class Owning {
       throw Error{ErrorKind::usage,
                   "a GPU's thread sets words and waits for them in memory that its GPU has or has opened"};
     by.use();
-    (void)flag_code(by);
+    (void)block_code(by);
     const auto& stream = by.stream(0);
-    const CUdeviceptr gave_up = by.result(first_actor_result), to = address(set) + words.set_offset,
+    const CUdeviceptr result = by.result(first_actor_result), to = address(set) + words.set_offset,
                       from = address(wait) + words.wait_offset;
-    LINKSCOPE_CU(*driver_, cuMemsetD8Async, gave_up, 0, sizeof answer.word, stream.get());
+    LINKSCOPE_CU(*driver_, cuMemsetD8Async, result, 0, 2 * sizeof(u64), stream.get());
     stream.synchronize();
     timed(answer, [&] {
-      queue_words(by, stream.get(), to, from, words.loop, gave_up);
+      queue_block(by, stream.get(), {ops_of(to, from, words.loop), 0, words.loop.count, 1, result});
       stream.synchronize();
     });
-    LINKSCOPE_CU(*driver_, cuMemcpyDtoH, &answer.word, gave_up, sizeof answer.word);
-    answer.in_vain = answer.word != 0;
+    WaitedInVain in_vain = 0;
+    LINKSCOPE_CU(*driver_, cuMemcpyDtoH, &in_vain, result + sizeof(u64), sizeof in_vain);
+    answer.in_vain = in_vain != 0;
+    answer.word = value_in_vain(words.loop, in_vain).value_or(0);
   }
 
   /// The address of GPU memory for the GPU that has or opened it.

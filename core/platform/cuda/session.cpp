@@ -21,9 +21,9 @@
 #include "platform/cuda/steps.hpp"
 
 namespace linkscope {
-namespace {
-
 double host_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+namespace {
 
 bool on_host(const Buffer& buffer) { return buffer.host() != nullptr; }
 
@@ -188,7 +188,8 @@ void idle(Seconds gap) {
   }
 }
 
-/// Untimed preparation before a sample.
+}  // namespace
+
 void make_ready(CudaSession& session, const std::vector<u32>& batch) {
   bring_home(session);
   for (std::size_t a = 0; a < session.actors.size(); ++a) {
@@ -197,6 +198,8 @@ void make_ready(CudaSession& session, const std::vector<u32>& batch) {
   }
   if (std::any_of(batch.begin(), batch.end(), [](u32 count) { return count > 0; })) idle(session.program.idle);
 }
+
+namespace {
 
 void queue_loops(CudaSession& session, const std::vector<u32>& batch) {
   for (std::size_t a = 0; a < session.actors.size(); ++a) {
@@ -270,8 +273,7 @@ bool sample_gated(CudaSession& session, const Gate& gate, const std::vector<u32>
   }
   drain(session);
   if (gate.timed_out()) return false;
-  check_waits(session);
-  check_turns(session);
+  check_results(session);
   read_events(session, stamps);
   return true;
 }
@@ -280,8 +282,7 @@ void sample_events(CudaSession& session, const std::vector<u32>& batch, Stamp* s
   make_ready(session, batch);
   queue_loops(session, batch);
   drain(session);
-  check_waits(session);
-  check_turns(session);
+  check_results(session);
   read_events(session, stamps);
 }
 
@@ -304,8 +305,12 @@ void rethrow(const std::vector<std::exception_ptr>& failures) {
 
 }  // namespace
 
-void sample_host(CudaSession& session, const std::vector<u32>& batch, Stamp* stamps) {
-  make_ready(session, batch);
+void check_results(const CudaSession& session) {
+  check_waits(session);
+  check_turns(session);
+}
+
+void run_on_host_threads(CudaSession& session, const HostThreads& threads_of) {
   double begun = 0;  // the common start; threads of actors in other processes may read their clocks later
   std::barrier start{static_cast<std::ptrdiff_t>(session.actors.size()), [&begun]() noexcept { begun = host_now(); }};
   std::vector<std::exception_ptr> failures(session.actors.size());
@@ -315,16 +320,10 @@ void sample_host(CudaSession& session, const std::vector<u32>& batch, Stamp* sta
     try {
       bind_thread_to_node(state.node);
       if (state.device) state.device->use();
-      if (state.caller) state.caller->enter();
-      if (waits_elsewhere(*state.actor)) exchange_elsewhere(session, state, batch[a]);
+      threads_of.ready(a);
       start.arrive_and_wait();
       started = true;
-      const double enter = host_now();
-      const Seconds there = session.owner.spent();
-      state.loop(session, state, batch[a]);
-      if (state.stream) state.stream->synchronize();
-      if (state.there) stamps[a] = {std::max(begun, state.there->enter_s), state.there->exit_s};
-      else stamps[a] = {enter, state.actor->process ? enter + (session.owner.spent() - there).count() : host_now()};
+      threads_of.go(a, begun);
     } catch (...) {
       failures[a] = std::current_exception();
       if (!started) start.arrive_and_drop();  // otherwise the others would wait for ever
@@ -336,10 +335,28 @@ void sample_host(CudaSession& session, const std::vector<u32>& batch, Stamp* sta
     run_actor(0);
   }
   rethrow(failures);
+}
+
+void sample_host(CudaSession& session, const std::vector<u32>& batch, Stamp* stamps) {
+  make_ready(session, batch);
+  const auto ready = [&](std::size_t a) {
+    auto& state = session.actors[a];
+    if (state.caller) state.caller->enter();
+    if (waits_elsewhere(*state.actor)) exchange_elsewhere(session, state, batch[a]);
+  };
+  const auto go = [&](std::size_t a, double begun) {
+    auto& state = session.actors[a];
+    const double enter = host_now();
+    const Seconds there = session.owner.spent();
+    state.loop(session, state, batch[a]);
+    if (state.stream) state.stream->synchronize();
+    if (state.there) stamps[a] = {std::max(begun, state.there->enter_s), state.there->exit_s};
+    else stamps[a] = {enter, state.actor->process ? enter + (session.owner.spent() - there).count() : host_now()};
+  };
+  run_on_host_threads(session, {ready, go});
   for (const auto& state : session.actors)
     if (state.caller) state.caller->settle();
-  check_waits(session);
-  check_turns(session);
+  check_results(session);
 }
 
 }  // namespace linkscope
