@@ -40,7 +40,7 @@ Program build(const Case& c) {
   const auto actor = [&](const Place& at, std::vector<Step> loop) {
     Actor made;
     made.place = at;
-    if (at.kind == PlaceKind::numa) made.kind = ActorKind::cpu_thread;
+    made.kind = at.kind == PlaceKind::numa ? ActorKind::cpu_thread : ActorKind::gpu_block;
     // Events of one process do not order the work of another.
     if (at.kind == PlaceKind::numa || is_shared(c.src_memory)) made.clock = Clock::host;
     made.loop = std::move(loop);

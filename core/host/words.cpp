@@ -2,33 +2,45 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstring>
+
+#include "base/pattern.hpp"
 
 namespace linkscope {
 namespace {
 
-bool arrives(u64* word, u64 value, Seconds timeout) {
-  constexpr unsigned polls = 256;  // between two readings of the clock, which would slow the polling
-  const std::atomic_ref<u64> there{*word};
-  const auto start = std::chrono::steady_clock::now();
-  do {
-    for (unsigned i = 0; i < polls; ++i)
-      if (there.load(std::memory_order_acquire) >= value) return true;
-  } while (std::chrono::steady_clock::now() - start <= timeout);
-  return false;
-}
+u64& word_at(Word address) { return *reinterpret_cast<u64*>(address); }
 
 }  // namespace
 
-std::optional<u64> exchange_words(u64* set, u64* wait, const WordLoop& loop) {
-  const std::atomic_ref<u64> target{*set};
-  const Seconds timeout{loop.timeout_s};
-  u64 set_value = loop.set_value, wait_value = loop.wait_value;
-  for (u64 i = 0; i < loop.count; ++i, set_value += loop.set_step, wait_value += loop.wait_step) {
-    if (!loop.waits_first) target.store(set_value, std::memory_order_release);
-    if (!arrives(wait, wait_value, timeout)) return wait_value;
-    if (loop.waits_first) target.store(set_value, std::memory_order_release);
-  }
-  return {};
+Word CpuMemory::acquire(Word word) { return std::atomic_ref{word_at(word)}.load(std::memory_order_acquire); }
+
+Word CpuMemory::now_ns() {
+  return static_cast<Word>(std::chrono::nanoseconds{std::chrono::steady_clock::now().time_since_epoch()}.count());
+}
+
+void CpuMemory::set(Word word, Word value) { std::atomic_ref{word_at(word)}.store(value, std::memory_order_release); }
+
+void CpuMemory::fence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
+
+void CpuMemory::copy(Word to, Word from, Word bytes) {
+  std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+}
+
+void CpuMemory::load(Word from, Word bytes) {
+  for (Word at = from; at < from + bytes; at += sizeof(u64)) sum += word_at(at);
+}
+
+void CpuMemory::store(Word to, Word bytes, Word seed, Word first_index) {
+  for (Word i = 0; i < bytes / sizeof(u64); ++i)
+    word_at(to + i * sizeof(u64)) = linkscope_pattern_word(seed, first_index + i);
+}
+
+WaitedInVain perform_on_cpu(std::span<const ActorOp> ops, u64 first, u64 count, u64& sum) {
+  CpuMemory memory;
+  const auto in_vain = perform_all(ops.data(), static_cast<unsigned>(ops.size()), first, count, memory);
+  sum += memory.sum;
+  return in_vain;
 }
 
 }  // namespace linkscope

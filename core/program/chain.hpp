@@ -2,7 +2,7 @@
 // 4 and c odd the cycle visits every line once (Hull and Dobell 1962), neighbours in it are far apart, and the end of a
 // chase of k steps has a closed form, which verifies the chase. Compiled by g++ and by NVRTC.
 #pragma once
-#include "program/pattern.hpp"
+#include "base/pattern.hpp"
 
 // Two cache lines of 128 B: no line is fetched along with its neighbour.
 enum : unsigned long long {

@@ -6,13 +6,20 @@ namespace linkscope {
 namespace {
 
 constexpr auto table = std::to_array<KernelTraits>({
-    {.id = KernelId::read, .name = "read", .module = "access", .accesses = 1, .proof = Proof::sum, .all_bytes = true},
+    {.id = KernelId::read,
+     .name = "read",
+     .module = "access",
+     .accesses = 1,
+     .proof = Proof::sum,
+     .all_bytes = true,
+     .as_op = true},
     {.id = KernelId::write,
      .name = "write",
      .module = "access",
      .accesses = 1,
      .proof = Proof::contents,
-     .all_bytes = true},
+     .all_bytes = true,
+     .as_op = true},
     {.id = KernelId::exchange,
      .name = "exchange",
      .module = "copy",

@@ -38,6 +38,8 @@ struct KernelTraits {
   bool all_bytes = false;
   /// Its accesses are pairs of a source and a destination.
   bool in_pairs = false;
+  /// Its linear form is an op of actors that wait (base/actor_ops.hpp).
+  bool as_op = false;
   /// A program may choose the SM that runs it.
   bool on_chosen_sm = false;
 };

@@ -6,7 +6,7 @@
 // one-to-one (cycle walking, Black and Rogaway 2002). Less than one repetition is needed on average, because 2^k is
 // less than 2 n.
 #pragma once
-#include "program/pattern.hpp"
+#include "base/pattern.hpp"
 
 enum : unsigned long long { linkscope_line_order_seed = 0x6C696E656F726465ull };
 

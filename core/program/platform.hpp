@@ -1,9 +1,7 @@
 // The interface that runs a Program: on this machine, or on a machine model in virtual time. Nothing else in the core is
 // virtual.
 #pragma once
-#include <algorithm>
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -59,30 +57,46 @@ struct Session {
   Spent spent;
 };
 
+/// A sample that lasts for a duration: every actor begins iterations until a common end, and ends those that it has begun.
+struct Duration {
+  Seconds length{0};
+  Seconds interval{0.01};  // of the rates within the sample
+};
+inline constexpr Seconds longest_duration{600};
+
 /// The work of one run(): `samples` times, for each batch in turn, one sample with batch[a] iterations of actor a's loop.
 /// A batch of zeros measures the cost of the stamps. Batches are interleaved so that drift affects all of them equally.
+/// With `lasts` there are no batches: the numbers of iterations are results.
 struct Order {
   u32 samples = 1;
   std::vector<std::vector<u32>> batches;
   bool verify = false;  // compare every written destination slice after the last sample, outside the timing
+  std::optional<Duration> lasts{};
 };
 
-/// Throws Error{usage} if a batch exceeds the program's iterations per sample, or if its counts differ although the actors
-/// wait for each other.
-inline void check_iterations(const Program& program, const Order& order) {
-  for (const auto& batch : order.batches) {
-    if (in_step(program) && std::adjacent_find(batch.begin(), batch.end(), std::not_equal_to<>{}) != batch.end())
-      throw Error{ErrorKind::usage, "a batch has different counts, and the program's actors wait for each other"};
-    for (const u32 count : batch)
-      if (program.most_iterations && count > program.most_iterations)
-        throw Error{ErrorKind::usage, "a batch has " + std::to_string(count) +
-                                          " iterations; the program allows at most " +
-                                          std::to_string(program.most_iterations) + " per sample"};
-  }
-}
+/// Throws Error{usage} if a batch exceeds the program's iterations per sample, if its counts differ although the actors
+/// wait for each other, or if the program cannot run for the duration.
+void check_order(const Program&, const Order&);
 
 struct Stamp {
   double enter_s = 0, exit_s = 0;  // comparable only within the clock of one device or of the host
+};
+
+/// The number of iterations that an actor has ended by a time.
+struct Mark {
+  double at_s = 0;
+  u64 iterations = 0;
+};
+
+/// One actor in a sample of a duration.
+struct Series {
+  std::vector<Mark> marks;  // from its start to its end, several in each interval if there are as many iterations
+  std::vector<u64> interval_bytes;  // in each interval of the window
+};
+
+/// The time in which all actors ran: from the last start to the first end, in whole intervals.
+struct Window {
+  double start_s = 0, end_s = 0;
 };
 
 struct Verdict {
@@ -99,12 +113,16 @@ struct LinkBytes {
 
 struct Trace {
   u32 samples = 0, batches = 0, actors = 0;
-  std::vector<Stamp> stamps;  // [sample][batch][actor]
-  std::string timing;         // "gate", "events", "host", "kernel_clock" or "virtual"
+  std::vector<Stamp> stamps;    // [sample][batch][actor]; of samples of a duration, all by one clock
+  std::vector<Series> series;   // [sample][actor] of samples of a duration
+  std::vector<Window> windows;  // [sample]
+  std::string timing;           // "gate", "events", "host", "kernel_clock" or "virtual"
   std::optional<Verdict> verdict;
   std::vector<LinkBytes> links;
   std::vector<std::pair<std::string, std::string>> notes;  // guard -> value, e.g. the NUMA node of the pages
 
+  /// Room for the samples of an order.
+  void make_room(const Order&, std::size_t actors);
   Stamp& at(u32 sample, u32 batch, u32 actor) { return stamps[(sample * batches + batch) * actors + actor]; }
   [[nodiscard]] const Stamp& at(u32 sample, u32 batch, u32 actor) const {
     return stamps[(sample * batches + batch) * actors + actor];

@@ -11,7 +11,8 @@ namespace linkscope {
 namespace {
 
 constexpr std::array engine_names{"ce", "sm", "tma", "batch", "graph", "cpu", "prefetch", "fault", "file"};
-constexpr std::array actor_names{"stream", "cpu_thread"};
+constexpr std::array actor_names{"stream", "cpu_thread", "gpu_block"};
+constexpr u32 most_block_threads = 1024;
 constexpr std::array clock_names{"event", "host", "kernel"};
 constexpr std::array held_by_names{"a kernel", "a wait", "nothing"};
 constexpr std::array content_names{"pattern", "poison", "chain", "zero"};
@@ -92,8 +93,14 @@ std::string step_text(const Step& step) {
             if (k.dependent_steps) out << " dependent " << k.dependent_steps;
             for (const auto& a : k.traffic) out << access_text(a);
           },
+          [&](const Opaque& o) {
+            out << "library " << o.library_call << " " << o.element;
+            for (const u64 length : o.shape) out << " " << length;
+            for (const auto& a : o.traffic) out << access_text(a);
+          },
           [&](const Set& s) { out << "set " << span_text(s.word) << " = " << s.value << " + " << s.step << " i"; },
           [&](const Wait& w) { out << "wait " << span_text(w.word) << " >= " << w.value << " + " << w.step << " i"; },
+          [&](const Fence&) { out << "fence"; },
           [&](const Call& c) {
             out << "call " << (c.until ? "until " : "") << c.api;
             if (c.amount) out << " of " << c.amount;
@@ -178,8 +185,13 @@ void check_step(const Program& program, const Step& step, const std::string& whe
                      wrong(where, "only a chase is on one SM");
                    if (k.shape.blocks != 0) wrong(where, "a kernel that is bound to an SM has one block on each");
                  },
+                 [&](const Opaque& o) {
+                   for (const auto& a : o.traffic) check_access(program, a, where);
+                   if (o.takes < Seconds{0}) wrong(where, "a library call takes less than 0 s");
+                 },
                  [&](const Set& s) { check_word(program, s.word, where); },
                  [&](const Wait& w) { check_word(program, w.word, where); },
+                 [&](const Fence&) {},
                  [&](const Call& c) {
                    for (const auto* span : {&c.span, &c.to})
                      if (*span) check_span(program, **span, where);
@@ -205,8 +217,12 @@ void shift_regions(Step& step, u32 by) {
                  [&](Kernel& k) {
                    for (auto& access : k.traffic) access.span.region += by;
                  },
+                 [&](Opaque& o) {
+                   for (auto& access : o.traffic) access.span.region += by;
+                 },
                  [&](Set& s) { s.word.region += by; },
                  [&](Wait& w) { w.word.region += by; },
+                 [&](Fence&) {},
                  [&](Call& c) {
                    for (auto* span : {&c.span, &c.to})
                      if (*span) (*span)->region += by;
@@ -258,15 +274,25 @@ std::vector<Range> ranges_of(const Prefetch& prefetch) {
   return ranges;
 }
 
+namespace {
+
+std::vector<Touch> touches(const std::vector<Access>& traffic) {
+  std::vector<Touch> all;
+  for (const auto& access : traffic) all.push_back({access.span, access.dir == Access::Dir::write});
+  return all;
+}
+
+}  // namespace
+
 std::vector<Touch> touches(const Step& step) {
   std::vector<Touch> all;
   std::visit(Overloaded{
                  [&](const Move& m) { all = {{m.from, false}, {m.to, true}}; },
-                 [&](const Kernel& k) {
-                   for (const auto& access : k.traffic) all.push_back({access.span, access.dir == Access::Dir::write});
-                 },
+                 [&](const Kernel& k) { all = touches(k.traffic); },
+                 [&](const Opaque& o) { all = touches(o.traffic); },
                  [&](const Set& s) { all = {{s.word, true}}; },
                  [&](const Wait& w) { all = {{w.word, false}}; },
+                 [&](const Fence&) {},
                  [&](const Call& c) {
                    if (!c.on) return;  // concerns memory and moves no data
                    if (c.span) all.push_back({*c.span, false});
@@ -333,6 +359,7 @@ std::string to_text(const Program& program) {
   for (std::size_t i = 0; i < program.actors.size(); ++i) {
     const auto& a = program.actors[i];
     out << "actor a" << i << " " << to_string(a.kind) << " " << to_string(a.place) << " clock " << to_string(a.clock);
+    if (a.kind == ActorKind::gpu_block) out << " of " << a.threads << " threads";
     if (a.cpu) out << " driven from " << to_string(*a.cpu);
     if (a.process) out << " process " << a.process;
     out << "\n";
@@ -401,6 +428,12 @@ void validate(const Program& program) {
     for (const auto& step : program.actors[i].once) check_step(program, step, where + " once");
     for (const auto& step : program.actors[i].loop) check_step(program, step, where + " loop");
     if (program.actors[i].loop.empty()) wrong(where, "its loop is empty");
+    if (const u32 threads = program.actors[i].threads; threads == 0 || threads > most_block_threads)
+      wrong(where,
+            "a block has 1 to " + std::to_string(most_block_threads) + " threads, and not " + std::to_string(threads));
+    if (program.actors[i].kind == ActorKind::gpu_block)
+      for (const auto& step : program.actors[i].loop)
+        if (const auto why = why_no_op(program.actors[i], step); !why.empty()) wrong(where, why);
     for (const auto& step : program.actors[i].loop)
       if (const auto* kernel = std::get_if<Kernel>(&step);
           kernel && kernel->sm && program.actors[i].kind != ActorKind::stream)

@@ -15,7 +15,10 @@ namespace linkscope {
 
 /// `prefetch` and `fault` are the two migrations of managed memory: in bulk, or page by page on first touch.
 enum class Engine : u8 { ce, sm, tma, batch, graph, cpu, prefetch, fault, file };
-enum class ActorKind : u8 { stream, cpu_thread };
+/// `gpu_block`: the threads of one block, which run the whole loop as one launch. Blocks, and CPU threads that set or
+/// wait for words, perform ops (base/actor_ops.hpp).
+enum class ActorKind : u8 { stream, cpu_thread, gpu_block };
+[[nodiscard]] constexpr bool on_gpu(ActorKind kind) { return kind != ActorKind::cpu_thread; }
 enum class Clock : u8 { event, host, kernel };
 /// `written`: the cache of the core that will access the memory holds it modified. `dirty`: another core's cache does.
 enum class CacheState : u8 { cold, hot, written, dirty };
@@ -159,19 +162,32 @@ struct Kernel {
 /// Why a kernel's traffic is not that of its row in the table of kernels; "" if it is.
 [[nodiscard]] std::string why_no_traffic(const Kernel&);
 
-/// Writes a word of 8 bytes with release semantics; iteration i writes value + i * step. A stream's loop of sets and waits
-/// is one launch of one thread.
+/// Writes a word of 8 bytes with release semantics; iteration i writes value + i * step.
 struct Set {
   Span word;
   u64 value = 0, step = 0;
   Scope scope = Scope::system;
 };
 
-/// Waits until a word is at least value + i * step. A time-out fails the sample.
+/// Waits until a word has reached value + i * step, a sequence number: a ring of n slots waits for 1 - n + i, so that its
+/// first n iterations wait for nobody. A time-out fails the sample.
 struct Wait {
   Span word;
   u64 value = 0, step = 0;
   Seconds timeout{2.0};
+};
+
+/// Earlier stores of the actor are visible to the whole system before its later ones.
+struct Fence {};
+
+/// A call of a library that is found at run time, on the actor's stream, with the traffic that it causes. A model runs
+/// the traffic.
+struct Opaque {
+  std::string library_call;     // "cublas_gemm": C (m x n) = A (m x k) B (k x n), column by column
+  std::string element;          // "f32", "f64", "bf16"
+  std::vector<u64> shape;       // m, n, k
+  std::vector<Access> traffic;  // of the call's matrices in order: A and B are read, C is written
+  Seconds takes{0};             // on a model, the time of the computation if its memory accesses take less
 };
 
 /// Migrates pages of managed memory to `to` in bulk on the actor's stream. Pages that are already there stay. The home of
@@ -202,7 +218,7 @@ struct Range {
 /// The ranges of a prefetch: equal lengths in whole pages of 4 KiB from the start of the span; the last has the remainder.
 [[nodiscard]] std::vector<Range> ranges_of(const Prefetch&);
 
-using Step = std::variant<Move, Kernel, Set, Wait, Call, Prefetch>;
+using Step = std::variant<Move, Kernel, Opaque, Set, Wait, Fence, Call, Prefetch>;
 
 /// A span that a step reads or writes.
 struct Touch {
@@ -211,17 +227,25 @@ struct Touch {
 };
 [[nodiscard]] std::vector<Touch> touches(const Step&);
 
-/// A stream or CPU thread that executes steps in order. A sample runs `once` (untimed), then starts all actors together,
+/// A stream, CPU thread or GPU block that executes steps in order. A sample runs `once` (untimed), then starts all actors together,
 /// then runs `loop` for the number of iterations in the batch. The platform stamps the start of the first and the end of
 /// the last iteration with `clock`.
 struct Actor {
-  Place place;  // stream: its GPU; CPU thread: its NUMA node
+  Place place;  // stream, GPU block: its GPU; CPU thread: its NUMA node
   ActorKind kind = ActorKind::stream;
   Clock clock = Clock::event;
-  std::optional<Place> cpu;  // NUMA node of the host thread that drives a stream; none: nearest to `place`
+  std::optional<Place> cpu;  // NUMA node of the host thread that drives a GPU's actor; none: nearest to `place`
   u32 process = 0;
   std::vector<Step> once, loop;
+  u32 threads = 1;  // of a GPU block; all of them run each step, so the shapes of its steps are unused
 };
+
+/// Whether an actor's loop has words that others set or wait for.
+[[nodiscard]] bool exchanges_words(const Actor&);
+/// Whether an actor performs ops: a GPU block, or a CPU thread that exchanges words.
+[[nodiscard]] bool performs_ops(const Actor&);
+/// Why a step of such an actor's loop is no op; "" if it is one.
+[[nodiscard]] std::string why_no_op(const Actor&, const Step&);
 
 /// The first source of a move's bytes: its own source, or the source of an earlier move of the loop that wrote there.
 [[nodiscard]] const Span& origin(const Actor&, const Move&);

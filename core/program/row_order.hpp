@@ -1,6 +1,6 @@
 // The result of row copies. Compiled by g++ and by NVRTC.
 #pragma once
-#include "program/pattern.hpp"
+#include "base/pattern.hpp"
 
 /// Rows of one length, `pitch` apart, `in_plane` of them a plane; planes are `plane_pitch` apart.
 struct linkscope_row_layout {

@@ -83,8 +83,14 @@ Case parse_case(const Json& json) {
 Order parse_order(const Json& json, std::size_t actors) {
   Order order;
   order.samples = json.at("samples").get<u32>();
-  order.batches = json.at("batches").get<std::vector<std::vector<u32>>>();
   order.verify = json.value("verify", false);
+  if (json.contains("duration_s")) {
+    if (json.contains("batches")) throw Error{ErrorKind::usage, "'run' has batches or a duration, and not both"};
+    order.lasts = Duration{.length = Seconds{json.at("duration_s").get<double>()}};
+    if (json.contains("interval_s")) order.lasts->interval = Seconds{json.at("interval_s").get<double>()};
+    return order;
+  }
+  order.batches = json.at("batches").get<std::vector<std::vector<u32>>>();
   for (const auto& batch : order.batches)
     if (batch.size() != actors)
       throw Error{ErrorKind::usage,
@@ -199,9 +205,19 @@ Json to_json(const Trace& trace) {
                {"checked_bytes", trace.verdict->checked_bytes},
                {"wrong_bytes", trace.verdict->wrong_bytes},
                {"first_wrong", trace.verdict->first_wrong}};
-  return {{"samples", trace.samples},     {"batches", trace.batches},  {"actors", trace.actors},
-          {"timing", trace.timing},       {"links", std::move(links)}, {"notes", std::move(notes)},
-          {"verdict", std::move(verdict)}};
+  Json answer{{"samples", trace.samples},     {"batches", trace.batches},  {"actors", trace.actors},
+              {"timing", trace.timing},       {"links", std::move(links)}, {"notes", std::move(notes)},
+              {"verdict", std::move(verdict)}};
+  for (u32 sample = 0; sample < trace.windows.size(); ++sample) {
+    Json actors = Json::array();
+    for (u32 actor = 0; actor < trace.actors; ++actor) {
+      const auto& series = trace.series[std::size_t{sample} * trace.actors + actor];
+      actors.push_back({{"iterations", series.marks.back().iterations}, {"interval_bytes", series.interval_bytes}});
+    }
+    const auto& window = trace.windows[sample];
+    answer["series"].push_back({{"start_s", window.start_s}, {"end_s", window.end_s}, {"actors", std::move(actors)}});
+  }
+  return answer;
 }
 
 }  // namespace linkscope

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <memory>
 
-#include "program/pattern.hpp"
+#include "base/pattern.hpp"
 
 namespace emulated {
 namespace {
@@ -221,6 +221,21 @@ u64 __shfl_xor_sync(unsigned lanes, u64 value, unsigned mask) {
   swapcontext(&lane.context, &all.scheduler);
   return exchanged[(self ^ mask) % warp];
 }
+
+int __syncthreads_and(int value) {
+  auto& all = running();
+  if (!all.lockstep || blockDim.x > warp) {
+    fault("joins threads that do not run in lockstep");
+    return value;
+  }
+  auto& lane = all.lanes[all.lane];
+  auto& exchanged = all.exchanged[lane.exchanges++ % 2];
+  exchanged[all.lane] = value != 0;
+  swapcontext(&lane.context, &all.scheduler);
+  return std::all_of(exchanged.begin(), exchanged.begin() + blockDim.x, [](u64 one) { return one != 0; });
+}
+
+void __syncthreads() { (void)__syncthreads_and(1); }
 
 void ptx_mov_u64(u64& now) {
   static u64 clock = 0;

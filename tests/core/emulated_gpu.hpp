@@ -73,6 +73,9 @@ void launch(unsigned blocks, unsigned threads, const std::function<void()>& kern
 
 bool touch(const void* at, u64 bytes, bool writes);
 u64 __shfl_xor_sync(unsigned lanes, u64 value, unsigned mask);
+/// For blocks of at most one warp.
+void __syncthreads();
+int __syncthreads_and(int value);
 inline void atomicAdd(u64* at, u64 value) { *at += value; }
 inline u64 atomicCAS(u64* at, u64 expected, u64 value) {
   const u64 found = *at;

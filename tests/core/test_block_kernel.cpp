@@ -1,52 +1,203 @@
-// The kernel that moves scattered blocks (core/transfer/kernels), as C++ on the emulated GPU: any sizes and addresses.
-#include <cstring>
-#include <random>
+// Device code as in test_kernels.cpp: the block that performs a table of ops.
+#include <cstddef>
 #include <vector>
 
+#include "base/actor_ops.hpp"
+#include "base/pattern.hpp"
 #include "kernel_testing.hpp"
 
 namespace emulated {
 
-#include "copy_blocks.inc"
+#include "block.inc"
 
 }  // namespace emulated
 
 using namespace emulated;
+using linkscope::ActorOp;
+using linkscope::ActorOps;
+using linkscope::OpKind;
+using linkscope::OpSpan;
 
 namespace {
 
-/// Blocks one after the other with gaps, each end at its own offset within 16 bytes.
-struct Scattered {
-  std::vector<linkscope_block> table;
-  std::vector<char> from, to;
-  explicit Scattered(u64 seed, u64 longest) : from(1 << 20), to(1 << 20, 'x') {
-    std::mt19937_64 random{seed};
-    for (auto& byte : from) byte = static_cast<char>(random());
-    for (u64 at = 0; table.size() < 60 && at + longest + 64 < from.size();) {
-      const u64 bytes = random() % (longest + 1);
-      table.push_back({reinterpret_cast<u64>(to.data() + at + random() % 32),
-                       reinterpret_cast<u64>(from.data() + at + random() % 32), bytes});
-      at += bytes + 64;
-    }
-  }
-  [[nodiscard]] std::vector<char> expected() const {
-    std::vector<char> made(to.size(), 'x');
-    for (const auto& block : table)
-      std::memcpy(made.data() + (block.dst - reinterpret_cast<u64>(to.data())),
-                  from.data() + (block.src - reinterpret_cast<u64>(from.data())), block.bytes);
-    return made;
+OpSpan at(const Memory& memory, u64 stride = 0, u64 slices = 1) {
+  return {reinterpret_cast<u64>(memory.data()), stride, slices};
+}
+
+ActorOp moves(OpKind kind, const OpSpan& from, const OpSpan& to, u64 bytes) {
+  ActorOp op{};
+  op.kind = kind;
+  op.from = from;
+  op.to = to;
+  op.bytes = bytes;
+  return op;
+}
+
+ActorOp sets(const Memory& word, u64 value, u64 step) {
+  ActorOp op = moves(OpKind::set, {}, at(word), 8);
+  op.value = value;
+  op.step = step;
+  return op;
+}
+
+ActorOp waits(const Memory& word, u64 value, u64 step, u64 timeout_ns = ~u64{0}) {
+  ActorOp op = moves(OpKind::wait, at(word), {}, 8);
+  op.value = value;
+  op.step = step;
+  op.timeout_ns = timeout_ns;
+  return op;
+}
+
+ActorOps table_of(const std::vector<ActorOp>& ops) {
+  ActorOps table{};
+  table.count = static_cast<unsigned>(ops.size());
+  for (std::size_t i = 0; i < ops.size(); ++i) table.ops[i] = ops[i];
+  return table;
+}
+
+struct Result {
+  Memory words{16};
+  Result() { words.words()[0] = words.words()[1] = 0; }
+  [[nodiscard]] u64 sum() const { return words.words()[0]; }
+  [[nodiscard]] u64 in_vain() const { return words.words()[1]; }
+};
+
+void run_block(unsigned threads, const std::vector<ActorOp>& ops, u64 first, u64 count, const Result& result) {
+  const auto table = table_of(ops);
+  run(
+      {1, threads}, [&] { linkscope_block(table, first, count, result.words.words()); },
+      threads > 1 ? Lanes::lockstep : Lanes::one_by_one);
+}
+
+/// The other side of a ping-pong: answers a value with the same value after `polls` polls of the kernel.
+struct Other {
+  const Memory& ping;
+  const Memory& pong;
+  unsigned polls;
+  std::vector<u64> seen{};
+  unsigned waited = 0;
+
+  void poll() {
+    const u64 value = ping.words()[0];
+    if (seen.empty() ? value == 0 : value == seen.back()) return;
+    if (++waited < polls) return;
+    waited = 0;
+    seen.push_back(value);
+    pong.words()[0] = value;
   }
 };
 
 }  // namespace
 
-TEST_CASE("the block kernel moves every byte of every block and no other byte") {
-  for (const auto& shape : {Launch{1, 32}, Launch{3, 160}, Launch{8, 1024}})
-    for (const u64 longest : {1, 15, 100, 5000, 17'000}) {
-      CAPTURE(longest);
-      const Scattered scattered{longest, longest};
-      const auto expected = scattered.expected();
-      run(shape, [&] { linkscope_copy_blocks(scattered.table.data(), scattered.table.size()); });
-      CHECK(scattered.to == expected);
+TEST_CASE("a block sets its word, waits for the other word, and continues with the next values") {
+  for (const unsigned threads : {1u, 32u})
+    for (const unsigned polls : {1u, 3u, 1000u}) {
+      const Memory ping{8}, pong{8};
+      const Result result;
+      ping.words()[0] = pong.words()[0] = 0;
+      Other other{ping, pong, polls};
+      between_polls = [&] { other.poll(); };
+      run_block(threads, {sets(ping, 5, 2), waits(pong, 5, 2)}, 0, 4, result);
+      between_polls = nullptr;
+      CHECK(other.seen == std::vector<u64>{5, 7, 9, 11});
+      CHECK(result.in_vain() == 0);
+      CHECK((ping.guards_intact() && pong.guards_intact()));
     }
+}
+
+TEST_CASE("a block that waits first answers each value once, after the value has arrived") {
+  const Memory ping{8}, pong{8};
+  const Result result;
+  ping.words()[0] = pong.words()[0] = 0;
+  u64 sent = 0;
+  bool early = false;
+  between_polls = [&] {
+    early = early || pong.words()[0] > sent;
+    if (pong.words()[0] == sent && sent < 3) ping.words()[0] = ++sent;
+  };
+  run_block(1, {waits(ping, 1, 1), sets(pong, 1, 1)}, 0, 3, result);
+  between_polls = nullptr;
+  CHECK_FALSE(early);
+  CHECK(pong.words()[0] == 3);
+  CHECK(result.in_vain() == 0);
+}
+
+TEST_CASE("a block gives up after its time-out and reports the op that waited in vain") {
+  const Memory ping{8}, pong{8};
+  for (const unsigned threads : {1u, 32u}) {
+    const Result result;
+    ping.words()[0] = 0;
+    pong.words()[0] = 12;  // enough for two iterations
+    unsigned polls = 0;
+    between_polls = [&] { ++polls; };
+    run_block(threads, {sets(ping, 1, 1), waits(pong, 11, 1, 1000)}, 0, 9, result);
+    between_polls = nullptr;
+    CHECK(result.in_vain() == 2 * 2 + 1 + 1);  // the second op of the third iteration
+    CHECK(ping.words()[0] == 3);
+    CHECK(polls > 1000);  // the kernel reads the clock (100 ns per read) only once in many polls
+  }
+}
+
+TEST_CASE("a block's threads copy every byte once, slice by slice, and touch nothing else") {
+  for (const unsigned threads : {1u, 7u, 32u})
+    for (const u64 bytes : {u64{8}, u64{16}, u64{520}, u64{4096}, u64{10'008}}) {
+      const u64 stride = (bytes + 15) / 16 * 16;
+      const Memory from{3 * stride}, to{2 * stride};
+      const Result result;
+      from.fill_with_pattern(5);
+      run_block(threads, {moves(OpKind::copy, at(from, stride, 3), at(to, stride, 2), bytes)}, 1, 2, result);
+      bool same = true;  // iteration 1: slice 1 to slice 1; iteration 2: slice 2 to slice 0
+      for (u64 i = 0; i < bytes; ++i)
+        same = same && to.data()[stride + i] == from.data()[stride + i] && to.data()[i] == from.data()[2 * stride + i];
+      CHECK(same);
+      CHECK((from.guards_intact() && to.guards_intact()));
+    }
+}
+
+TEST_CASE("a block's threads store the pattern of a region where it belongs, and load all of it") {
+  for (const unsigned threads : {1u, 32u})
+    for (const u64 bytes : {u64{8}, u64{24}, u64{4096}, u64{9000}}) {
+      const Memory region{64 + bytes};
+      const Result result;
+      const OpSpan behind{reinterpret_cast<u64>(region.data()) + 64, 0, 1};
+      ActorOp store = moves(OpKind::store, {}, behind, bytes);
+      store.seed = 9;
+      store.origin = at(region).start;
+      run_block(threads, {store, moves(OpKind::fence, {}, {}, 0), moves(OpKind::load, behind, {}, bytes)}, 0, 3,
+                result);
+      u64 expected = 0;
+      bool right = true;
+      for (u64 i = 8; i < 8 + bytes / 8; ++i) {
+        right = right && region.words()[i] == linkscope_pattern_word(9, i);
+        expected += 3 * linkscope_pattern_word(9, i);
+      }
+      CHECK(right);
+      CHECK(result.sum() == expected);
+      CHECK(region.guards_intact());
+    }
+}
+
+TEST_CASE("a block's word is set after all of its threads' stores, and its threads load after a wait") {
+  const Memory data{512}, copy{512}, ready{8}, done{8};
+  const Result result;
+  data.fill_with_pattern(1);
+  ready.words()[0] = done.words()[0] = 0;
+  unsigned polls = 0;
+  between_polls = [&] {
+    if (++polls < 3) CHECK(copy.untouched());
+    else ready.words()[0] = 1;
+  };
+  run_block(32, {waits(ready, 1, 1), moves(OpKind::copy, at(data), at(copy), 512), sets(done, 1, 1)}, 0, 1, result);
+  between_polls = nullptr;
+  CHECK(copy.holds_pattern(1));
+  const auto word = [&](const Access& one) { return one.writes && one.at == done.data(); };
+  const auto data_store = [&](const Access& one) {
+    return one.writes && one.at >= copy.data() && one.at < copy.data() + 512;
+  };
+  std::ptrdiff_t last_store = -1, set_at = -1;
+  for (std::size_t i = 0; i < accesses.size(); ++i) {
+    if (data_store(accesses[i])) last_store = static_cast<std::ptrdiff_t>(i);
+    if (word(accesses[i])) set_at = static_cast<std::ptrdiff_t>(i);
+  }
+  CHECK((last_store >= 0 && last_store < set_at));
 }

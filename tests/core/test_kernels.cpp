@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "base/pattern.hpp"
 #include "benchmarks/copies.hpp"
 #include "kernel_testing.hpp"
 #include "program/chain.hpp"
 #include "program/line_order.hpp"
-#include "program/pattern.hpp"
 
 namespace emulated {
 

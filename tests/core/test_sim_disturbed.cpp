@@ -282,7 +282,7 @@ TEST_CASE("hosts joined by NICs work independently, and copies between them are 
   CHECK(sim->supports(program("h2d", "numa:0", "gpu:0")).why_not.find("has no numa:0") != std::string::npos);
 }
 
-TEST_CASE("a route can end at a disk but not pass it, and transfers with a disk are not supported") {
+TEST_CASE("a route can end at a disk but not pass it, and a disk holds files only") {
   auto machine = toy();
   machine["disk"] = {{{"places", {"disk:0"}}}};
   machine["link"][1] =
@@ -294,7 +294,7 @@ TEST_CASE("a route can end at a disk but not pass it, and transfers with a disk 
   auto across = build_program(copy_case("h2d", "numa:1", "pinned", "gpu:0", "device", 4_MiB));
   CHECK(sim->supports(across).why_not == "no route leads from numa:1 to gpu:0");
   program.regions[0].at = parse_place("disk:0");
-  CHECK(sim->supports(program).why_not == "no benchmark moves data from or to a disk yet");
+  CHECK(sim->supports(program).why_not == "disk:0 holds files, and no pinned memory");
   program.regions[0].at = parse_place("disk:/data");
   CHECK(sim->supports(program).why_not == "the machine toy has no disk:/data");
   program.regions[0].at = numa(0);

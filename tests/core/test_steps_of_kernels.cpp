@@ -1,4 +1,4 @@
-// Device code as in test_kernels.cpp: kernels that touch pages, wait, take arguments, set words and add to words.
+// Device code as in test_kernels.cpp: kernels that touch pages, wait, take arguments and add to words.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -9,7 +9,6 @@ namespace emulated {
 
 #include "atomics.inc"
 #include "calls.inc"
-#include "flags.inc"
 #include "gate.inc"
 #include "managed.inc"
 
@@ -65,74 +64,6 @@ TEST_CASE("the take kernels have as many bytes of arguments as their names state
     linkscope_take_4096({});
   });
   CHECK(accesses.empty());
-}
-
-namespace {
-
-/// The other side of a ping-pong: answers a value with the same value after `polls` polls of the kernel.
-struct Other {
-  const Memory& ping;
-  const Memory& pong;
-  unsigned polls;
-  std::vector<u64> seen{};
-  unsigned waited = 0;
-
-  void poll() {
-    const u64 value = ping.words()[0];
-    if (seen.empty() ? value == 0 : value == seen.back()) return;
-    if (++waited < polls) return;
-    waited = 0;
-    seen.push_back(value);
-    pong.words()[0] = value;
-  }
-};
-
-}  // namespace
-
-TEST_CASE("the flag kernel sets its word, waits for the other word, and continues with the next values") {
-  for (const unsigned polls : {1u, 3u, 1000u}) {
-    const Memory ping{8}, pong{8}, gave_up{8};
-    ping.words()[0] = pong.words()[0] = gave_up.words()[0] = 0;
-    Other other{ping, pong, polls};
-    between_polls = [&] { other.poll(); };
-    run({1, 1}, [&] { linkscope_flags(ping.words(), 5, 2, pong.words(), 5, 2, 4, 0, ~u64{0}, gave_up.words()); });
-    between_polls = nullptr;
-    CHECK(other.seen == std::vector<u64>{5, 7, 9, 11});
-    CHECK(gave_up.words()[0] == 0);
-    CHECK((ping.guards_intact() && pong.guards_intact()));
-  }
-}
-
-TEST_CASE("a flag kernel that waits first answers each value once, after the value has arrived") {
-  const Memory ping{8}, pong{8}, gave_up{8};
-  ping.words()[0] = pong.words()[0] = gave_up.words()[0] = 0;
-  u64 sent = 0;
-  bool early = false;
-  between_polls = [&] {
-    early = early || pong.words()[0] > sent;
-    if (pong.words()[0] == sent && sent < 3) ping.words()[0] = ++sent;
-  };
-  run({1, 1}, [&] { linkscope_flags(pong.words(), 1, 1, ping.words(), 1, 1, 3, 1, ~u64{0}, gave_up.words()); });
-  between_polls = nullptr;
-  CHECK_FALSE(early);
-  CHECK(pong.words()[0] == 3);
-  CHECK(gave_up.words()[0] == 0);
-}
-
-TEST_CASE("the flag kernel gives up after its time-out and reports the value that it waited for") {
-  const Memory ping{8}, pong{8}, gave_up{8};
-  for (const unsigned waits_first : {0u, 1u}) {
-    ping.words()[0] = gave_up.words()[0] = 0;
-    pong.words()[0] = 12;  // enough for two iterations
-    unsigned polls = 0;
-    between_polls = [&] { ++polls; };
-    run({1, 1},
-        [&] { linkscope_flags(ping.words(), 1, 1, pong.words(), 11, 1, 9, waits_first, 1000, gave_up.words()); });
-    between_polls = nullptr;
-    CHECK(gave_up.words()[0] == 13);
-    CHECK(ping.words()[0] == (waits_first ? 2 : 3));
-    CHECK(polls > 1000);  // the kernel reads the clock (100 ns per read) only once in many polls
-  }
 }
 
 TEST_CASE("the add kernel makes every addition once, to one word each or all to one word, in the requested scope") {

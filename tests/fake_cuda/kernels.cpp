@@ -8,15 +8,17 @@
 #include <chrono>
 #include <cstring>
 #include <map>
+#include <span>
 #include <thread>
 #include <tuple>
 #include <utility>
 
+#include "base/actor_ops.hpp"
+#include "base/pattern.hpp"
 #include "faults.hpp"
 #include "log.hpp"
 #include "memory.hpp"
 #include "program/chain.hpp"
-#include "program/pattern.hpp"
 #include "program/row_order.hpp"
 #include "settings.hpp"
 #include "transfer/block.hpp"
@@ -253,27 +255,59 @@ CUresult take(CUcontext, std::array<char, bytes>) {
   return CUDA_SUCCESS;
 }
 
-CUresult flags(CUcontext context, u64* set, u64 set_value, u64 set_step, const u64* wait, u64 wait_value, u64 wait_step,
-               u64 iterations, unsigned waits_first, u64 timeout_ns, u64* gave_up) {
-  if (!reachable(context, set, sizeof *set) || !reachable(context, wait, sizeof *wait) ||
-      !reachable(context, gave_up, sizeof *gave_up))
-    return CUDA_ERROR_ILLEGAL_ADDRESS;
-  const bool sets = begin_copy() != Delivers::nothing;
-  const std::atomic_ref<u64> target{*set};
-  const std::atomic_ref<u64> source{*const_cast<u64*>(wait)};
-  for (u64 i = 0; i < iterations; ++i) {
-    if (!waits_first && sets) target = set_value + i * set_step;
-    const auto start = std::chrono::steady_clock::now();
-    for (unsigned polls = 1; source < wait_value + i * wait_step && lost() == CUDA_SUCCESS; ++polls) {
+/// Memory as the block of a fake GPU uses it. A word that is not set is a copy that delivers nothing.
+struct BlockMemory {
+  Delivers delivers;
+  u64 sum = 0;
+
+  static u64& word_at(u64 address) { return *reinterpret_cast<u64*>(address); }
+  static u64 now_ns() {
+    return static_cast<u64>(std::chrono::nanoseconds{std::chrono::steady_clock::now().time_since_epoch()}.count());
+  }
+  void set(u64 word, u64 value) const {
+    if (delivers != Delivers::nothing) std::atomic_ref{word_at(word)} = value;
+  }
+  static bool wait(u64 word, u64 value, u64 timeout_ns) {
+    const u64 start = now_ns();
+    for (unsigned polls = 1; !linkscope::has_come(std::atomic_ref{word_at(word)}, value) && lost() == CUDA_SUCCESS;
+         ++polls) {
       // The other side may need this core, but a yield can take the time of thousands of words.
       if (polls % 1024 == 0) std::this_thread::yield();
-      if (std::chrono::steady_clock::now() - start <= std::chrono::nanoseconds{timeout_ns}) continue;
-      *gave_up = wait_value + i * wait_step;
-      return CUDA_SUCCESS;
+      if (now_ns() - start > timeout_ns) return false;
     }
-    if (waits_first && sets) target = set_value + i * set_step;
+    return true;
   }
-  end_copy();
+  static void fence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
+  void copy(u64 to, u64 from, u64 bytes) const {
+    if (delivers != Delivers::nothing) std::memcpy(&word_at(to), &word_at(from), bytes);
+    if (delivers == Delivers::one_wrong_byte) word_at(to) ^= 1;
+  }
+  void load(u64 from, u64 bytes) {
+    for (u64 at = from; at < from + bytes; at += sizeof(u64)) sum += word_at(at);
+  }
+  void store(u64 to, u64 bytes, u64 seed, u64 first) const {
+    for (u64 i = 0; i < bytes / sizeof(u64) && delivers != Delivers::nothing; ++i)
+      word_at(to + i * sizeof(u64)) = linkscope_pattern_word(seed, first + i);
+    if (delivers == Delivers::one_wrong_byte) word_at(to) ^= 1;
+  }
+};
+
+bool all_reachable(CUcontext context, const linkscope::OpSpan& span, u64 bytes) {
+  const u64 slices = std::max(u64{1}, span.slices);
+  return !span.start ||
+         reachable(context, reinterpret_cast<const void*>(span.start), (slices - 1) * span.stride + bytes);
+}
+
+CUresult block(CUcontext context, linkscope::ActorOps table, u64 first, u64 count, u64* result) {
+  if (!reachable(context, result, 2 * sizeof *result)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  for (const auto& op : std::span{table.ops, table.count})
+    if (!all_reachable(context, op.from, op.bytes) || !all_reachable(context, op.to, op.bytes))
+      return CUDA_ERROR_ILLEGAL_ADDRESS;
+  BlockMemory memory{begin_copy()};
+  const u64 in_vain = linkscope::perform_all(table.ops, table.count, first, count, memory);
+  result[0] += memory.sum;
+  if (in_vain) result[1] = in_vain;
+  else end_copy();
   return CUDA_SUCCESS;
 }
 
@@ -334,7 +368,7 @@ const Prepare* find_kernel(const std::string& name) {
       {"linkscope_take_256", by_types(take<256>)},
       {"linkscope_take_1024", by_types(take<1024>)},
       {"linkscope_take_4096", by_types(take<4096>)},
-      {"linkscope_flags", by_types(flags)},
+      {"linkscope_block", by_types(block)},
       {"linkscope_add", by_types(add)},
       {"linkscope_add_chain", by_types(add_chain)},
   };

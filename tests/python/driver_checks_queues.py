@@ -1,6 +1,7 @@
 """Checks (driver_checks.py) of streams, events, the gate, kernel graphs and words that the GPU waits for."""
 
 import ctypes
+import struct
 import time
 from ctypes import byref, c_float, c_size_t, c_uint, c_uint64, c_void_p
 
@@ -102,34 +103,41 @@ def graphs_run_in_their_stream_as_often_as_they_are_launched(driver: Driver, gpu
     driver.ok("cuGraphExecDestroy", ready)
 
 
+def _op(kind: int, word: int, timeout_ns: int = 0) -> bytes:
+    """Iteration i sets (kind 0) or awaits (kind 1) the value i + 1: ActorOp of core/base/actor_ops.hpp."""
+    one, none = (word, 0, 1), (0, 0, 1)
+    source, target = (none, one) if kind == 0 else (one, none)
+    return struct.pack("<I4x12Q", kind, *source, *target, 8, 1, 1, timeout_ns, 0, 0)
+
+
 def ping_pong_passes_words_and_gives_up_at_its_limit(driver: Driver, gpu: Gpu) -> None:
-    pinned, flags = gpu.pinned(4096), gpu.function("flags", "linkscope_flags")
+    pinned, block = gpu.pinned(4096), gpu.function("block", "linkscope_block")
     ctypes.memset(pinned, 0, 4096)
     start = ctypes.addressof(pinned)
-    ping, pong, first_gave_up, second_gave_up = (c_uint64(start + 512 * at) for at in range(4))
-    one, count, timeout = c_uint64(1), c_uint64(1000), c_uint64(2 * 10**9)
+    ping, pong = start, start + 512
+    results = start + 1024, start + 1536  # of each: the sum of what was read, and the op that waited in vain
 
     def value(at: int) -> int:
-        return int.from_bytes(pinned[512 * at : 512 * at + 8], "little")
+        return int.from_bytes(pinned[at - start : at - start + 8], "little")
 
-    def start_on(stream: c_void_p, put: c_uint64, look: c_uint64, waits: int, gave_up: c_uint64) -> None:
-        arguments = (put, one, one, look, one, one, count, c_uint(waits), timeout, gave_up)
+    def start_on(stream: c_void_p, ops: list[bytes], result: int) -> None:
+        table = struct.pack("<I4x", len(ops)) + b"".join(ops)
+        arguments = ctypes.create_string_buffer(table, 8 + 16 * 104), c_uint64(0), c_uint64(1000), c_uint64(result)
         addresses = (c_void_p * len(arguments))(*(ctypes.addressof(argument) for argument in arguments))
         shape = [c_uint(1)] * 6 + [c_uint(0)]
-        assert driver.cuLaunchKernel(flags, *shape, stream, addresses, None) == 0
+        assert driver.cuLaunchKernel(block, *shape, stream, addresses, None) == 0
 
-    streams = gpu.stream(), gpu.stream()
-    start_on(streams[0], ping, pong, 0, first_gave_up)
-    start_on(streams[1], pong, ping, 1, second_gave_up)
+    streams, timeout = (gpu.stream(), gpu.stream()), 2 * 10**9
+    start_on(streams[0], [_op(0, ping), _op(1, pong, timeout)], results[0])
+    start_on(streams[1], [_op(1, ping, timeout), _op(0, pong)], results[1])
     driver.ok("cuCtxSynchronize")
-    assert [value(at) for at in range(4)] == [1000, 1000, 0, 0]
+    assert [value(at) for at in (ping, pong, *(result + 8 for result in results))] == [1000, 1000, 0, 0]
     ctypes.memset(pinned, 0, 4096)
-    timeout = c_uint64(50 * 10**6)
     began = time.monotonic()
-    start_on(streams[0], ping, pong, 0, first_gave_up)
+    start_on(streams[0], [_op(0, ping), _op(1, pong, 50 * 10**6)], results[0])
     driver.ok("cuCtxSynchronize")
     assert 0.05 <= time.monotonic() - began < 5
-    assert [value(at) for at in range(4)] == [1, 0, 1, 0]
+    assert [value(at) for at in (ping, pong, results[0] + 8)] == [1, 0, 2]  # the second op of the first iteration
 
 
 def blocks_with_all_shared_memory_cover_every_sm(driver: Driver, gpu: Gpu) -> None:

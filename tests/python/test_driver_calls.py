@@ -166,7 +166,7 @@ def test_a_batch_of_round_trips_is_one_launch_on_each_gpu(worker, tmp_path):
     logged.pipe.ask("run", samples=1, batches=[[40, 40]], verify=False)
     logged.launches()
     logged.pipe.ask("run", samples=2, batches=[[40, 40]], verify=False)
-    assert sorted(logged.launches()) == [("flags", gpu, 1, 1) for gpu in ("gpu:0", "gpu:0", "gpu:1", "gpu:1")]
+    assert sorted(logged.launches()) == [("block", gpu, 1, 1) for gpu in ("gpu:0", "gpu:0", "gpu:1", "gpu:1")]
 
 
 @pytest.mark.parametrize("name, waits", [("host word", "numa:0"), ("peer word", "gpu:0")])

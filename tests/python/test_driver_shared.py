@@ -255,7 +255,7 @@ def test_each_gpu_is_driven_by_its_process_once_per_batch(worker, tmp_path):
 
 def launches(log):
     lines = [line.split() for line in log.read_text().splitlines() if line.startswith("launch")]
-    return [bus for _, bus, kernel, *_ in lines if kernel == "linkscope_flags"]
+    return [bus for _, bus, kernel, *_ in lines if kernel == "linkscope_block"]
 
 
 def test_memory_that_two_processes_opened_of_each_other_is_released(worker, tmp_path):

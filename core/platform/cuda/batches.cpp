@@ -27,8 +27,21 @@ u32 whole_footprint(const Actor& actor) {
   return static_cast<u32>(most);
 }
 
+std::vector<u32> rehearsal_batch(const Program& program, bool all_memory) {
+  std::vector<u32> batch;
+  u32 exchanging = 1;
+  for (const auto& actor : program.actors) {
+    batch.push_back(all_memory ? whole_footprint(actor) : 1);
+    if (exchanges_words(actor)) exchanging = std::max(exchanging, batch.back());
+  }
+  for (std::size_t a = 0; a < batch.size(); ++a)
+    if (exchanges_words(program.actors[a])) batch[a] = exchanging;
+  return batch;
+}
+
 std::vector<u32> at_most_footprint(const Program& program, std::vector<u32> batch) {
-  for (std::size_t a = 0; a < batch.size(); ++a) batch[a] = std::min(batch[a], whole_footprint(program.actors[a]));
+  const auto footprint = rehearsal_batch(program, true);
+  for (std::size_t a = 0; a < batch.size(); ++a) batch[a] = std::min(batch[a], footprint[a]);
   return batch;
 }
 

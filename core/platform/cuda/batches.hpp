@@ -8,6 +8,8 @@ namespace linkscope {
 
 /// The number of iterations that access everything an actor accesses.
 [[nodiscard]] u32 whole_footprint(const Actor&);
+/// One iteration of each actor, or as many as access all of its memory. Actors that exchange words have one count.
+[[nodiscard]] std::vector<u32> rehearsal_batch(const Program&, bool all_memory);
 /// The batch, or the part of it that accesses all memory once.
 [[nodiscard]] std::vector<u32> at_most_footprint(const Program&, std::vector<u32> batch);
 /// Whether no actor has more iterations in the small batch than in the large one.

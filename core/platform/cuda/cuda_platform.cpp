@@ -126,7 +126,7 @@ void CudaPlatformImpl::make_actors(CudaSession& session) {
   for (const auto& actor : session.program.actors) {
     ActorState state;
     state.actor = &actor;
-    if (actor.kind == ActorKind::stream) {
+    if (on_gpu(actor.kind)) {
       state.device = &device(actor.place.index);
       const int nearest = node_of_pci_device(state.device->facts().pci);
       state.node = actor.cpu ? actor.cpu->index : nearest < 0 ? 0 : static_cast<u32>(nearest);
@@ -196,7 +196,7 @@ void CudaPlatformImpl::prepare_part(CudaSession& session) {
 
 Trace CudaPlatformImpl::run(Session& base, const Order& order) {
   auto& session = static_cast<CudaSession&>(base);
-  check_iterations(session.whole, order);
+  check_order(session.whole, order);
   try {
     auto trace = sampling_.run(session, part_of(session.whole, order, session.process));
     if (session.peers) session.peers->check_alive();  // otherwise memory without an owner would be measured

@@ -1,29 +1,136 @@
 #include "platform/cuda/flags.hpp"
 
 #include <algorithm>
+#include <tuple>
+#include <variant>
 
 #include "base/error.hpp"
+#include "platform/cuda/kernel_executors.hpp"
+#include "platform/cuda/verification.hpp"
+#include "program/origin.hpp"
 
 namespace linkscope {
 namespace {
 
-const Set& set_of(const Actor& actor) {
-  return std::get<Set>(std::holds_alternative<Set>(actor.loop[0]) ? actor.loop[0] : actor.loop[1]);
-}
-const Wait& wait_of(const Actor& actor) {
-  return std::get<Wait>(std::holds_alternative<Wait>(actor.loop[0]) ? actor.loop[0] : actor.loop[1]);
-}
-bool waits_first(const Actor& actor) { return std::holds_alternative<Wait>(actor.loop[0]); }
+// --- support --------------------------------------------------------------------------------------------------------
 
-u64* seen_by_cpu(const CudaSession& session, const Span& word) {
-  const Buffer& buffer = *session.buffers[word.region];
+std::string why_out_of_reach(const Actor& actor, const Region& region) {
+  if (region.kind == MemKind::managed) return "";
+  if (actor.kind == ActorKind::cpu_thread && region.at.kind == PlaceKind::gpu)
+    return "a CPU has no loads from and stores to the memory of " + to_string(region.at) +
+           ": it is not mapped for the host (a coherent link such as NVLink-C2C would, or GDRCopy)";
+  if (on_gpu(actor.kind) && is_pageable(region.kind))
+    return "a GPU's threads do not reach pageable memory by its CPU address here";
+  return "";
+}
+
+std::string why_no_word(const Program& program, const Actor& actor, const Span& word) {
+  const auto& region = program.regions[word.region];
+  if (region.content != Content::zero) return "words that are set and waited for begin at zero here";
+  if (region.kind == MemKind::managed) return "";
+  return why_out_of_reach(actor, region);
+}
+
+/// Data that is copied, read or written: GPU blocks access vectors of 16 bytes.
+std::string why_no_data(const Program& program, const Actor& actor, const Span& span) {
+  if (auto why = why_out_of_reach(actor, program.regions[span.region]); !why.empty()) return why;
+  if (span.bytes % sizeof(u64)) return "ops copy, read and write whole words of 8 B here";
+  const bool aligned = (span.offset | (span.slices > 1 ? span.stride : 0)) % 16 == 0;
+  return aligned || !on_gpu(actor.kind) ? "" : "a GPU block's spans begin at multiples of 16 B here";
+}
+
+bool loads(const Step& step) {
+  const auto* kernel = std::get_if<Kernel>(&step);
+  return kernel && traits_of(kernel->id).proof == Proof::sum && kernel->traffic.front().dir == Access::Dir::read;
+}
+
+}  // namespace
+
+std::string why_no_ops(const Program& program, const Actor& actor) {
+  if (actor.loop.size() > most_actor_ops)
+    return "a loop of ops has at most " + std::to_string(most_actor_ops) + " steps here";
+  if (std::count_if(actor.loop.begin(), actor.loop.end(), loads) > 1)
+    return "one step of a loop of ops reads here, because one sum proves what was read";
+  for (const auto& step : actor.loop) {
+    if (auto why = why_no_op(actor, step); !why.empty()) return why;
+    const bool word = std::holds_alternative<Set>(step) || std::holds_alternative<Wait>(step);
+    for (const auto& touch : touches(step))
+      if (auto why = word ? why_no_word(program, actor, touch.span) : why_no_data(program, actor, touch.span);
+          !why.empty())
+        return why;
+  }
+  return "";
+}
+
+// --- tables ---------------------------------------------------------------------------------------------------------
+
+namespace {
+
+std::byte* seen_by_cpu(const CudaSession& session, const Span& span) {
+  const Buffer& buffer = *session.buffers[span.region];
   // Managed memory has one address for all processors.
   auto* start = buffer.host() ? buffer.host() : reinterpret_cast<std::byte*>(buffer.address());
-  return reinterpret_cast<u64*>(start + word.offset);
+  return start + span.offset;
 }
 
-[[noreturn]] void gave_up(const CudaSession& session, const Actor& actor, u64 value) {
-  const Wait& wait = wait_of(actor);
+class Table {
+ public:
+  Table(const CudaSession& session, const ActorState& state) : session_{session}, state_{state} {}
+
+  void operator()(const Set& set) { word(OpKind::set, set.word, set.value, set.step); }
+  void operator()(const Wait& wait) {
+    word(OpKind::wait, wait.word, wait.value, wait.step).timeout_ns = static_cast<Word>(wait.timeout.count() * 1e9);
+  }
+  void operator()(const Fence&) { add(OpKind::fence); }
+  void operator()(const Move& move) {
+    ActorOp& op = add(OpKind::copy);
+    op.from = seen(move.from);
+    op.to = seen(move.to);
+    op.bytes = move.from.bytes;
+  }
+  void operator()(const Kernel& kernel) {
+    const Access& access = kernel.traffic.front();
+    ActorOp& op = add(access.dir == Access::Dir::read ? OpKind::load : OpKind::store);
+    (access.dir == Access::Dir::read ? op.from : op.to) = seen(access.span);
+    op.bytes = access.span.bytes;
+    op.seed = written_seed;
+    op.origin = seen(access.span).start - access.span.offset;
+  }
+  // No ops: why_no_op().
+  void operator()(const Opaque&) {}
+  void operator()(const Call&) {}
+  void operator()(const Prefetch&) {}
+
+  [[nodiscard]] const ActorOps& ops() const { return ops_; }
+
+ private:
+  const CudaSession& session_;
+  const ActorState& state_;
+  ActorOps ops_{};
+
+  ActorOp& add(OpKind kind) {
+    ActorOp& op = ops_.ops[ops_.count++];
+    op.kind = kind;
+    return op;
+  }
+  ActorOp& word(OpKind kind, const Span& word, u64 value, u64 step) {
+    ActorOp& op = add(kind);
+    (kind == OpKind::set ? op.to : op.from) = seen(word);
+    op.bytes = word.bytes;
+    op.value = value;
+    op.step = step;
+    return op;
+  }
+  [[nodiscard]] OpSpan seen(const Span& span) const {
+    const Word start = state_.device ? session_.address(span.region, *state_.device) + span.offset
+                                     : reinterpret_cast<Word>(seen_by_cpu(session_, span));
+    return {start, span.stride, span.slices};
+  }
+};
+
+// --- words that do not arrive ---------------------------------------------------------------------------------------
+
+[[noreturn]] void gave_up(const CudaSession& session, const Actor& actor, const Wait& wait, u64 value) {
   const auto& region = session.program.regions[wait.word.region];
   throw Error{ErrorKind::timeout, to_string(actor.place) + " waited " + std::to_string(wait.timeout.count()) +
                                       " s for a word in " + to_string(region.at) + "." + to_string(region.kind) +
@@ -31,98 +138,102 @@ u64* seen_by_cpu(const CudaSession& session, const Span& word) {
                                       ": the value that the other side sets does not arrive"};
 }
 
-WordLoop words_of(const Actor& actor, u64 first, u32 iterations) {
-  const Set& set = set_of(actor);
-  const Wait& wait = wait_of(actor);
-  return {
-      set.value + first * set.step, set.step, wait.value + first * wait.step, wait.step, iterations, waits_first(actor),
-      wait.timeout.count()};
+[[noreturn]] void gave_up(const CudaSession& session, const Actor& actor, WaitedInVain in_vain) {
+  const u64 iteration = (in_vain - 1) / actor.loop.size();
+  const auto& wait = std::get<Wait>(actor.loop[(in_vain - 1) % actor.loop.size()]);
+  gave_up(session, actor, wait, wait.value + iteration * wait.step);
 }
 
 }  // namespace
 
-bool exchanges_flags(const Actor& actor) {
-  const auto flag = [](const Step& step) {
-    return std::holds_alternative<Set>(step) || std::holds_alternative<Wait>(step);
-  };
-  return actor.loop.size() == 2 && flag(actor.loop[0]) && flag(actor.loop[1]) &&
-         actor.loop[0].index() != actor.loop[1].index();
+// --- run ------------------------------------------------------------------------------------------------------------
+
+CUfunction block_code(Device& device) { return device.function("block", "linkscope_block"); }
+
+void queue_block(Device& device, CUstream stream, const BlockLaunch& launch) {
+  auto ops = launch.ops;
+  auto [first, count, result] = std::tuple{launch.first, launch.count, launch.result};
+  void* arguments[] = {&ops, &first, &count, &result};
+  device.launch(block_code(device), 1, launch.threads, stream, arguments);
 }
 
-std::string why_no_flags(const Program& program, const Actor& actor) {
-  for (const Span* word : {&set_of(actor).word, &wait_of(actor).word}) {
-    const auto& region = program.regions[word->region];
-    if (word->slices > 1) return "words that are set and waited for do not rotate here";
-    if (region.content != Content::zero) return "words that are set and waited for begin at zero here";
-    if (region.kind == MemKind::managed) continue;
-    if (actor.kind == ActorKind::cpu_thread && region.at.kind == PlaceKind::gpu)
-      return "a CPU has no loads from and stores to the memory of " + to_string(region.at) +
-             ": it is not mapped for the host (a coherent link such as NVLink-C2C would, or GDRCopy)";
-    if (actor.kind == ActorKind::stream && is_pageable(region.kind))
-      return "a GPU's threads do not reach pageable memory by its CPU address here";
-  }
-  return "";
+void prepare_ops(const CudaSession& session, ActorState& state) {
+  if (!performs_ops(*state.actor)) return;
+  Table table{session, state};
+  for (const auto& step : state.actor->loop) std::visit(table, step);
+  state.ops = table.ops();
 }
 
-CUfunction flag_code(Device& device) { return device.function("flags", "linkscope_flags"); }
-
-void exchange_flags(const CudaSession& session, ActorState& state, u32 iterations) {
-  const Set& set = set_of(*state.actor);
-  const Wait& wait = wait_of(*state.actor);
+void perform_ops(const CudaSession& session, ActorState& state, u32 iterations) {
   const u64 first = state.iteration;
   state.iteration += iterations;
   if (iterations == 0) return;
-  const auto loop = words_of(*state.actor, first, iterations);
-  if (!state.stream) {
-    if (const auto in_vain = exchange_words(seen_by_cpu(session, set.word), seen_by_cpu(session, wait.word), loop))
-      gave_up(session, *state.actor, *in_vain);
-    return;
-  }
-  const auto seen = [&](const Span& word) { return session.address(word.region, *state.device) + word.offset; };
-  queue_words(*state.device, state.stream->get(), seen(set.word), seen(wait.word), loop, state.result);
-}
-
-void queue_words(Device& device, CUstream stream, CUdeviceptr set, CUdeviceptr wait, const WordLoop& loop,
-                 CUdeviceptr gave_up) {
-  u64 set_value = loop.set_value, set_step = loop.set_step, wait_value = loop.wait_value, wait_step = loop.wait_step,
-      count = loop.count;
-  auto timeout_ns = static_cast<u64>(loop.timeout_s * 1e9);
-  unsigned wait_before = loop.waits_first;
-  void* arguments[] = {&set,       &set_value, &set_step,    &wait,       &wait_value,
-                       &wait_step, &count,     &wait_before, &timeout_ns, &gave_up};
-  device.launch(flag_code(device), 1, 1, stream, arguments);
+  const Actor& actor = *state.actor;
+  if (state.stream)
+    return queue_block(*state.device, state.stream->get(), {state.ops, first, iterations, actor.threads, state.result});
+  if (const auto in_vain = perform_on_cpu({state.ops.ops, state.ops.count}, first, iterations, state.sum))
+    gave_up(session, actor, in_vain);
 }
 
 void check_waits(const CudaSession& session) {
   for (const auto& state : session.actors) {
-    if (!state.stream || !exchanges_flags(*state.actor)) continue;
-    u64 failed = 0;
+    if (!state.stream || !performs_ops(*state.actor)) continue;
+    WaitedInVain in_vain = 0;
     state.device->use();
-    LINKSCOPE_CU(session.driver, cuMemcpyDtoH, &failed, state.result, sizeof failed);
-    if (failed) gave_up(session, *state.actor, failed);
+    LINKSCOPE_CU(session.driver, cuMemcpyDtoH, &in_vain, state.result + sizeof(u64), sizeof in_vain);
+    if (in_vain) gave_up(session, *state.actor, in_vain);
   }
 }
 
-void check_flags(const CudaSession& session, const ActorState& state, Verdict& verdict) {
-  if (state.iteration == 0) return;
-  const Set& set = set_of(*state.actor);
+// --- check ----------------------------------------------------------------------------------------------------------
+
+namespace {
+
+bool same_word(const Span& a, const Span& b) {
+  return a.region == b.region && a.offset == b.offset && a.stride == b.stride && a.slices == b.slices;
+}
+
+/// Whether a later step of the loop sets the same word.
+bool set_again(const Actor& actor, const Set& set) {
+  const auto* last = &set;
+  for (const auto& step : actor.loop)
+    if (const auto* other = std::get_if<Set>(&step); other && same_word(other->word, set.word)) last = other;
+  return last != &set;
+}
+
+void compare_word(const CudaSession& session, const Set& set, u64 iteration, Verdict& verdict) {
+  const u64 expected = set.value + iteration * set.step, offset = set.word.offset_at(iteration);
   const Buffer& buffer = *session.buffers[set.word.region];
-  const u64 expected = set.value + (state.iteration - 1) * set.step;
   u64 found = 0;
   if (buffer.host()) {
-    found = *seen_by_cpu(session, set.word);
+    found = *reinterpret_cast<const u64*>(buffer.host() + offset);
   } else {
     buffer.device()->use();
-    LINKSCOPE_CU(session.driver, cuMemcpyDtoH, &found, buffer.address() + set.word.offset, sizeof found);
+    LINKSCOPE_CU(session.driver, cuMemcpyDtoH, &found, buffer.address() + offset, sizeof found);
   }
   verdict.checked_bytes += sizeof found;
   if (found == expected) return;
   const auto& region = session.program.regions[set.word.region];
   if (verdict.ok)
-    verdict.first_wrong = to_string(region.at) + "." + to_string(region.kind) + " at byte " +
-                          std::to_string(set.word.offset) + ", a word that was set";
+    verdict.first_wrong = to_string(region.at) + "." + to_string(region.kind) + " at byte " + std::to_string(offset) +
+                          ", a word that was set";
   verdict.ok = false;
   verdict.wrong_bytes += sizeof found;
+}
+
+}  // namespace
+
+void check_op(const CudaSession& session, const ActorState& state, const Step& step, Checks& checks) {
+  const Actor& actor = *state.actor;
+  if (const auto* move = std::get_if<Move>(&step))
+    return check_copied(session, state, pattern_of(session.program, actor, *move), move->to, checks);
+  if (const auto* kernel = std::get_if<Kernel>(&step))
+    return executor_of(*kernel).add_checks(session, state, *kernel, checks);
+  const auto* set = std::get_if<Set>(&step);
+  if (!set || set_again(actor, *set)) return;
+  checks.add(session.buffers[set->word.region]->device(), [&session, &state, set](Verdict& into) {
+    if (state.iteration > 0) compare_word(session, *set, state.iteration - 1, into);
+  });
 }
 
 }  // namespace linkscope

@@ -1,24 +1,35 @@
-// Words that one side sets and the other polls.
+// Ops of actors that wait (base/actor_ops.hpp) on this machine: words that one side sets and the other polls, and what
+// moves between them.
 #pragma once
 #include "host/words.hpp"
 #include "platform/cuda/session.hpp"
 
 namespace linkscope {
 
-/// Whether an actor's loop sets and waits for words.
-[[nodiscard]] bool exchanges_flags(const Actor&);
-/// Why an actor cannot set and wait for these words here; "" if it can.
-[[nodiscard]] std::string why_no_flags(const Program&, const Actor&);
+class Checks;
 
-[[nodiscard]] CUfunction flag_code(Device&);
-/// Queues them on a GPU's stream as one launch: `gave_up` receives the value that was waited for in vain.
-void queue_words(Device&, CUstream, CUdeviceptr set, CUdeviceptr wait, const WordLoop&, CUdeviceptr gave_up);
-/// Queues (streams, as one launch) or runs (CPU threads) that many iterations. Throws Error{timeout} if a CPU thread
-/// gave up.
-void exchange_flags(const CudaSession&, ActorState&, u32 iterations);
-/// Throws Error{timeout} if a GPU's thread gave up waiting since its result was reset.
+/// Why an actor cannot perform the ops of its loop here, besides its managed memory; "" if it can.
+[[nodiscard]] std::string why_no_ops(const Program&, const Actor&);
+
+[[nodiscard]] CUfunction block_code(Device&);
+/// A block that performs `count` iterations from `first`. `result`: two words, the sum of what was loaded and the op that
+/// waited in vain.
+struct BlockLaunch {
+  const ActorOps& ops;
+  u64 first = 0, count = 0;
+  u32 threads = 1;
+  CUdeviceptr result = 0;
+};
+void queue_block(Device&, CUstream, const BlockLaunch&);
+
+/// Builds the table of an actor's ops, when all memory has its address.
+void prepare_ops(const CudaSession&, ActorState&);
+/// Queues (GPU blocks, as one launch) or performs (CPU threads) that many iterations. Throws Error{timeout} if a CPU
+/// thread gave up.
+void perform_ops(const CudaSession&, ActorState&, u32 iterations);
+/// Throws Error{timeout} if a GPU's block gave up waiting since its result was reset.
 void check_waits(const CudaSession&);
-/// Compares a word with the value that it was set to last.
-void check_flags(const CudaSession&, const ActorState&, Verdict&);
+/// Adds the comparison of a word with the value that it was set to last, and of what was copied, written or read.
+void check_op(const CudaSession&, const ActorState&, const Step&, Checks&);
 
 }  // namespace linkscope

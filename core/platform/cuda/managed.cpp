@@ -6,11 +6,11 @@
 #include <atomic>
 
 #include "base/error.hpp"
+#include "base/pattern.hpp"
 #include "host/topology.hpp"
 #include "platform/cuda/calls.hpp"
 #include "platform/cuda/contents.hpp"
 #include "program/managed.hpp"
-#include "program/pattern.hpp"
 
 namespace linkscope {
 

@@ -6,8 +6,10 @@
 
 #include "base/error.hpp"
 #include "platform/cuda/batches.hpp"
+#include "platform/cuda/durations.hpp"
 #include "platform/cuda/steps.hpp"
 #include "platform/cuda/verification.hpp"
+#include "program/series.hpp"
 
 namespace linkscope {
 namespace {
@@ -37,9 +39,7 @@ Sampling::Sampling(const Driver& driver) : driver_{driver}, no_gate_{reason_agai
 
 void Sampling::warm_up(CudaSession& session) {
   const Clocked clocked{session.spent.rehearsals};
-  std::vector<u32> once;
-  for (const auto& actor : session.program.actors)
-    once.push_back(session.program.cache == CacheState::hot ? whole_footprint(actor) : 1);
+  const auto once = rehearsal_batch(session.program, session.program.cache == CacheState::hot);
   std::vector<Stamp> stamps(session.actors.size());
   load_code(session);
   if (session.timing == Timing::gate) {
@@ -97,6 +97,7 @@ void Sampling::choose_timing(CudaSession& session) {
 /// host. Staged copies without peer access block from a certain number of bytes in flight. One trial decides, and
 /// serves as a rehearsal.
 Timing Sampling::timing_of(CudaSession& session, const Order& order) {
+  if (order.lasts) return Timing::host;
   if (session.timing != Timing::gate) return session.timing;
   const Clocked clocked{session.spent.rehearsals};
   const auto total = [](const std::vector<u32>& batch) { return std::accumulate(batch.begin(), batch.end(), u32{0}); };
@@ -142,8 +143,9 @@ bool Sampling::gated(CudaSession& session, const std::vector<u32>& batch, Stamp*
 
 /// Takes the order's samples; false if they must be repeated because a batch was rehearsed or blocked the host.
 bool Sampling::take_samples(CudaSession& session, const Order& order, Timing timing, Trace& trace) {
+  if (order.lasts) take_durations(session, order, trace);
   for (u32 sample = 0; sample < order.samples; ++sample)
-    for (u32 b = 0; b < trace.batches; ++b) {
+    for (u32 b = 0; b < order.batches.size(); ++b) {
       const auto& batch = order.batches[b];
       session.settle_caches(batch);
       const Clocked clocked{session.spent.samples};
@@ -155,12 +157,19 @@ bool Sampling::take_samples(CudaSession& session, const Order& order, Timing tim
   return true;
 }
 
+void Sampling::take_durations(CudaSession& session, const Order& order, Trace& trace) {
+  if (const auto why = why_no_duration(session); !why.empty()) throw Error{ErrorKind::usage, why};
+  for (u32 sample = 0; sample < order.samples; ++sample) {
+    const Clocked clocked{session.spent.samples};
+    const std::span actors{&trace.series[std::size_t{sample} * trace.actors], trace.actors};
+    sample_duration(session, *order.lasts, &trace.at(sample, 0, 0), actors.data());
+    add_intervals(session.program, *order.lasts, actors, trace.windows[sample]);
+  }
+}
+
 Trace Sampling::run(CudaSession& session, const Order& order) {
   Trace trace;
-  trace.samples = order.samples;
-  trace.batches = static_cast<u32>(order.batches.size());
-  trace.actors = static_cast<u32>(session.actors.size());
-  trace.stamps.resize(std::size_t{trace.samples} * trace.batches * trace.actors);
+  trace.make_room(order, session.actors.size());
   const auto compared = [&session] {
     const Clocked clocked{session.spent.comparing};
     return verify(session);
@@ -178,7 +187,8 @@ Trace Sampling::run(CudaSession& session, const Order& order) {
   trace.timing = timing == Timing::gate ? "gate" : timing == Timing::events ? "events" : "host";
   if (order.verify) trace.verdict = both(before, compared());
   trace.notes = session.notes;
-  if (timing != session.timing) trace.notes.emplace_back("timing", "queueing so many copies waits for the gate");
+  if (timing != session.timing && !order.lasts)
+    trace.notes.emplace_back("timing", "queueing so many copies waits for the gate");
   return trace;
 }
 

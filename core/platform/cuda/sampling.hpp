@@ -28,6 +28,7 @@ class Sampling {
   bool rehearse(CudaSession&, const std::vector<u32>& batch, Stamp* stamps);
   bool gated(CudaSession&, const std::vector<u32>& batch, Stamp* stamps);
   bool take_samples(CudaSession&, const Order&, Timing, Trace&);
+  static void take_durations(CudaSession&, const Order&, Trace&);
   Timing timing_of(CudaSession&, const Order&);
 
   const Driver& driver_;

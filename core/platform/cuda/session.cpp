@@ -23,9 +23,9 @@
 #include "program/processes.hpp"
 
 namespace linkscope {
-namespace {
-
 double host_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+namespace {
 
 bool on_host(const Buffer& buffer) { return buffer.host() != nullptr; }
 
@@ -205,7 +205,8 @@ void idle(Seconds gap) {
   }
 }
 
-/// Untimed preparation before a sample.
+}  // namespace
+
 void make_ready(CudaSession& session, const std::vector<u32>& batch) {
   bring_home(session);
   for (std::size_t a = 0; a < session.actors.size(); ++a) {
@@ -214,6 +215,8 @@ void make_ready(CudaSession& session, const std::vector<u32>& batch) {
   }
   if (std::any_of(batch.begin(), batch.end(), [](u32 count) { return count > 0; })) idle(session.program.idle);
 }
+
+namespace {
 
 void queue_loops(CudaSession& session, const std::vector<u32>& batch) {
   for (std::size_t a = 0; a < session.actors.size(); ++a) {
@@ -287,8 +290,7 @@ bool sample_gated(CudaSession& session, const Gate& gate, const std::vector<u32>
   }
   drain(session);
   if (gate.timed_out()) return false;
-  check_waits(session);
-  check_turns(session);
+  check_results(session);
   read_events(session, stamps);
   return true;
 }
@@ -297,8 +299,7 @@ void sample_events(CudaSession& session, const std::vector<u32>& batch, Stamp* s
   make_ready(session, batch);
   queue_loops(session, batch);
   drain(session);
-  check_waits(session);
-  check_turns(session);
+  check_results(session);
   read_events(session, stamps);
 }
 
@@ -327,9 +328,13 @@ void rethrow(const std::vector<std::exception_ptr>& failures) {
 
 }  // namespace
 
-void sample_host(CudaSession& session, const std::vector<u32>& batch, Stamp* stamps) {
-  make_ready(session, batch);
-  if (session.lockstep) session.peers->meet("the start of a sample", session.patience());
+void check_results(const CudaSession& session) {
+  check_waits(session);
+  check_turns(session);
+}
+
+void run_on_host_threads(CudaSession& session, const HostThreads& threads_of) {
+  double begun = 0;  // the common start; a thread may read its clock later
   std::vector<std::exception_ptr> failures(session.actors.size() + 1);
   const auto all_processes = [&]() noexcept {
     try {
@@ -337,6 +342,7 @@ void sample_host(CudaSession& session, const std::vector<u32>& batch, Stamp* sta
     } catch (...) {
       failures.back() = std::current_exception();
     }
+    begun = host_now();
   };
   std::barrier start{std::max<std::ptrdiff_t>(1, std::ssize(session.actors)), all_processes};
   const auto run_actor = [&](std::size_t a) {
@@ -345,13 +351,10 @@ void sample_host(CudaSession& session, const std::vector<u32>& batch, Stamp* sta
     try {
       bind_thread_to_node(state.node);
       if (state.device) state.device->use();
-      if (state.caller) state.caller->enter();
+      threads_of.ready(a);
       start.arrive_and_wait();
       started = true;
-      const double enter = host_now();
-      state.loop(session, state, batch[a]);
-      if (state.stream) state.stream->synchronize();
-      stamps[a] = {enter, host_now()};
+      threads_of.go(a, begun);
     } catch (...) {
       failures[a] = std::current_exception();
       if (!started) start.arrive_and_drop();  // otherwise the others would wait for ever
@@ -365,10 +368,25 @@ void sample_host(CudaSession& session, const std::vector<u32>& batch, Stamp* sta
     run_actor(0);
   }
   rethrow(failures);
+}
+
+void sample_host(CudaSession& session, const std::vector<u32>& batch, Stamp* stamps) {
+  make_ready(session, batch);
+  if (session.lockstep) session.peers->meet("the start of a sample", session.patience());
+  const auto ready = [&](std::size_t a) {
+    if (session.actors[a].caller) session.actors[a].caller->enter();
+  };
+  const auto go = [&](std::size_t a, double) {
+    auto& state = session.actors[a];
+    const double enter = host_now();
+    state.loop(session, state, batch[a]);
+    if (state.stream) state.stream->synchronize();
+    stamps[a] = {enter, host_now()};
+  };
+  run_on_host_threads(session, {ready, go});
   for (const auto& state : session.actors)
     if (state.caller) state.caller->settle();
-  check_waits(session);
-  check_turns(session);
+  check_results(session);
   if (session.lockstep) session.peers->meet("the end of a sample", end_patience(session, batch));
 }
 

@@ -1,6 +1,7 @@
 // A prepared program on this machine, and the ways of timing it.
 #pragma once
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -9,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/actor_ops.hpp"
 #include "gpu/device.hpp"
 #include "gpu/graph.hpp"
 #include "gpu/memory.hpp"
@@ -93,6 +95,7 @@ struct ActorState {
   std::map<u32, std::unique_ptr<CopyGraph>> graphs;  // by batch
   Pieces pieces;                                     // of the next batch
   std::shared_ptr<Caller> caller;                    // of a CPU thread whose loop consists of calls
+  ActorOps ops{};                                    // of its loop, if it performs ops
 };
 
 enum class Timing { gate, events, host };
@@ -146,6 +149,19 @@ struct CudaSession final : Session {
 /// Event pairs without a gate, for cases in which something (a profiler, CUDA_LAUNCH_BLOCKING) makes the host wait for
 /// each call.
 void sample_events(CudaSession&, const std::vector<u32>& batch, Stamp* stamps);
+/// The host's clock, in seconds.
+[[nodiscard]] double host_now();
+/// Untimed preparation before a sample.
+void make_ready(CudaSession&, const std::vector<u32>& batch);
+/// After a sample: throws what its kernels reported.
+void check_results(const CudaSession&);
+/// Runs each actor on a host thread of its own, bound to its node and with its GPU's context: `ready`, then, when all are
+/// ready, `go` with the time of the common start. Throws the first error that is no wait for another actor.
+struct HostThreads {
+  std::function<void(std::size_t actor)> ready;
+  std::function<void(std::size_t actor, double begun)> go;
+};
+void run_on_host_threads(CudaSession&, const HostThreads&);
 /// One host thread per actor, started together, stamped by the host's clock; streams are drained before the exit stamp.
 void sample_host(CudaSession&, const std::vector<u32>& batch, Stamp* stamps);
 

@@ -9,9 +9,11 @@
 #include "platform/cuda/calls.hpp"
 #include "platform/cuda/flags.hpp"
 #include "platform/cuda/kernel_executors.hpp"
+#include "platform/cuda/library_calls.hpp"
 #include "platform/cuda/managed.hpp"
 #include "platform/cuda/moves.hpp"
 #include "platform/cuda/verification.hpp"
+#include "program/origin.hpp"
 
 namespace linkscope {
 namespace {
@@ -27,7 +29,7 @@ class MoveRunner final : public StepRunner {
   }
   void run(CudaSession& session, ActorState& state, u64) override { queue_move(session, state, move_, code_); }
   void add_checks(const CudaSession& session, const ActorState& state, Checks& checks) const override {
-    check_copied(session, state, origin(actor_, move_), move_.to, checks);
+    check_copied(session, state, pattern_of(session.program, actor_, move_), move_.to, checks);
   }
 
  private:
@@ -64,19 +66,15 @@ class KernelRunner final : public StepRunner {
   CUfunction code_ = nullptr;
 };
 
-/// Words that are set and waited for by the loop as a whole.
-class WordRunner final : public StepRunner {
+/// An op, which is performed by the loop as a whole.
+class OpRunner final : public StepRunner {
  public:
-  explicit WordRunner(const Step& step) : step_{step} {}
+  explicit OpRunner(const Step& step) : step_{step} {}
 
-  void load_code(ActorState& state) override { (void)flag_code(*state.device); }
-  [[nodiscard]] std::optional<u64> first_result(const CudaSession&) const override {
-    return std::holds_alternative<Wait>(step_) ? std::optional<u64>{0} : std::nullopt;
-  }
+  void load_code(ActorState& state) override { (void)block_code(*state.device); }
+  [[nodiscard]] std::optional<u64> first_result(const CudaSession&) const override { return 0; }
   void add_checks(const CudaSession& session, const ActorState& state, Checks& checks) const override {
-    const auto* set = std::get_if<Set>(&step_);
-    if (!set) return;
-    checks.add(session.buffers[set->word.region]->device(), [&](Verdict& into) { check_flags(session, state, into); });
+    check_op(session, state, step_, checks);
   }
 
  private:
@@ -111,16 +109,17 @@ class PrefetchRunner final : public StepRunner {
 };
 
 std::unique_ptr<StepRunner> runner_of(const Actor& actor, const Step& step) {
+  if (performs_ops(actor)) return std::make_unique<OpRunner>(step);
   if (const auto* move = std::get_if<Move>(&step)) return std::make_unique<MoveRunner>(actor, *move);
   if (const auto* kernel = std::get_if<Kernel>(&step)) return std::make_unique<KernelRunner>(*kernel);
+  if (const auto* call = std::get_if<Opaque>(&step)) return library_runner(*call);
   if (const auto* call = std::get_if<Call>(&step)) return std::make_unique<CallRunner>(*call);
-  if (const auto* prefetch = std::get_if<Prefetch>(&step)) return std::make_unique<PrefetchRunner>(*prefetch);
-  return std::make_unique<WordRunner>(step);
+  return std::make_unique<PrefetchRunner>(std::get<Prefetch>(step));
 }
 
 // --- a loop ---------------------------------------------------------------------------------------------------------
 
-void exchange_words_of(CudaSession& session, ActorState& state, u32 count) { exchange_flags(session, state, count); }
+void perform_ops_of(CudaSession& session, ActorState& state, u32 count) { perform_ops(session, state, count); }
 
 void make_calls(CudaSession&, ActorState& state, u32 count) {
   state.caller->make(state.iteration, count);
@@ -147,7 +146,7 @@ void run_each(CudaSession& session, ActorState& state, u32 count) {
 
 ActorState::Loop loop_of(const ActorState& state) {
   const auto* kernel = std::get_if<Kernel>(&state.actor->loop.front());
-  if (exchanges_flags(*state.actor)) return exchange_words_of;
+  if (performs_ops(*state.actor)) return perform_ops_of;
   if (state.caller) return make_calls;
   if (kernel && kernel->dependent_steps > 0) return take_dependent_steps;
   return made_together(*state.actor) ? copy_together : run_each;
@@ -156,7 +155,7 @@ ActorState::Loop loop_of(const ActorState& state) {
 }  // namespace
 
 std::string why_no_step(const Kernel& kernel, ActorKind kind) {
-  const bool known = kind == ActorKind::stream || traits_of(kernel.id).by_cpu_thread;
+  const bool known = on_gpu(kind) || traits_of(kernel.id).by_cpu_thread;
   return known ? ""
                : std::string{"a "} + to_string(kind) + " cannot run the kernel '" + to_string(kernel.id) + "' here";
 }
@@ -165,6 +164,7 @@ void choose_executors(CudaSession& session) {
   for (auto& state : session.actors) {
     for (const auto& step : state.actor->loop) state.steps.push_back(runner_of(*state.actor, step));
     state.loop = loop_of(state);
+    prepare_ops(session, state);
   }
 }
 

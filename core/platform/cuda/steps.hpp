@@ -7,7 +7,7 @@ namespace linkscope {
 /// Why a GPU or a CPU thread here cannot run this kernel; "" if it can.
 [[nodiscard]] std::string why_no_step(const Kernel&, ActorKind);
 
-/// Gives every actor the executors of its steps and of its loop.
+/// Gives every actor the executors of its steps and of its loop, when all memory has its address.
 void choose_executors(CudaSession&);
 /// Loads all device code of the loops, before host threads of several actors would load at the same time.
 void load_code(CudaSession&);

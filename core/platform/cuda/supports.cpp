@@ -9,6 +9,7 @@
 #include "platform/cuda/caller.hpp"
 #include "platform/cuda/calls.hpp"
 #include "platform/cuda/flags.hpp"
+#include "platform/cuda/library_calls.hpp"
 #include "platform/cuda/managed.hpp"
 #include "platform/cuda/moves.hpp"
 #include "platform/cuda/steps.hpp"
@@ -154,13 +155,17 @@ std::string Offer::why_no_actor(const Program& program, const Actor& actor) cons
       return "steps before the loop other than prefetches, and calls that prepare others, cannot be run here yet";
   }
   if (auto why = why_no_other_process(program, actor); !why.empty()) return why;
-  if (exchanges_flags(actor)) return why_no_flags(program, actor);
+  if (performs_ops(actor)) return why_no_ops(program, actor);
   if (makes_calls(actor)) return why_no_calls(program, actor);
   for (const auto& step : actor.loop) {
     const auto* kernel = std::get_if<Kernel>(&step);
     if (auto why = kernel ? why_no_traffic(*kernel) : ""; !why.empty()) return why;
     if (auto why = why_no_managed_step(driver_, program, actor, step); !why.empty()) return why;
     if (std::holds_alternative<Prefetch>(step)) continue;
+    if (const auto* library = std::get_if<Opaque>(&step)) {
+      if (auto why = why_no_library_call(program, actor, *library); !why.empty()) return why;
+      continue;
+    }
     if (const auto* call = std::get_if<Call>(&step)) {
       if (auto why = why_no_phase(program, actor, *call); !why.empty()) return why;
       continue;
@@ -170,9 +175,9 @@ std::string Offer::why_no_actor(const Program& program, const Actor& actor) cons
       continue;
     }
     const auto* move = std::get_if<Move>(&step);
-    if (!move) return "a loop here is copies and kernels, or calls, or one word that is set and one that is waited for";
+    if (!move) return "streams copy and run kernels here: GPU blocks and CPU threads set words and wait for them";
     const bool by_gpu = by_copy_engine(move->engine) || move->engine == Engine::sm || move->engine == Engine::tma;
-    if (actor.kind == ActorKind::stream ? !by_gpu : move->engine != Engine::cpu)
+    if (on_gpu(actor.kind) ? !by_gpu : move->engine != Engine::cpu)
       return std::string{to_string(move->engine)} + " copies cannot be run here yet";
     if (auto why = why_no_threads(program, actor, *move); !why.empty()) return why;
     if (move->by)
@@ -203,7 +208,7 @@ std::string Offer::why_no_calls(const Program& program, const Actor& actor) cons
 std::string Offer::why_no_kernel(const Program& program, const Actor& actor, const Kernel& kernel) const {
   if (auto why = why_no_step(kernel, actor.kind); !why.empty()) return why;
   if (kernel.dependent_steps > 0 && actor.loop.size() > 1) return "a pointer chase must be the whole loop";
-  if (kernel.sm && actor.kind == ActorKind::stream) {
+  if (kernel.sm && on_gpu(actor.kind)) {
     const auto sms = static_cast<u32>(facts_.gpus[actor.place.index].attribute("MULTIPROCESSOR_COUNT", 0));
     if (*kernel.sm >= sms) return why_no_sm(actor.place, *kernel.sm, sms);
     if (auto why = driver_.why_no("cuFuncSetAttribute"); !why.empty()) return why;
@@ -213,7 +218,7 @@ std::string Offer::why_no_kernel(const Program& program, const Actor& actor, con
     if (actor.kind == ActorKind::cpu_thread && region.at.kind == PlaceKind::gpu && !pages_move(region.kind))
       return "a CPU has no loads from the memory of " + to_string(region.at) +
              ": it is not mapped for the host (a coherent link such as NVLink-C2C would)";
-    if (actor.kind == ActorKind::stream && is_pageable(region.kind))
+    if (on_gpu(actor.kind) && is_pageable(region.kind))
       return "a GPU's threads do not reach pageable memory by its CPU address here";
     if (traits_of(kernel.id).atomic && region.at.kind == PlaceKind::gpu && region.at != actor.place &&
         !native_atomics(facts_, actor.place.index, region.at.index))

@@ -84,11 +84,26 @@ void check_slices(const CudaSession& session, const Span& from, const Span& to, 
   add_wrong(verdict, found.wrong_words * 8, session, to, to.offset + found.first_word * 8);
 }
 
+/// The result of the last iteration that wrote each slice of `to`, where `from` rotates over another number of slices.
+void check_last_writes(const CudaSession& session, const Span& from, const Span& to, u64 seed, u64 iterations,
+                       Verdict& verdict) {
+  const auto at = [](Span span, u64 iteration) {
+    span.offset = span.offset_at(iteration);
+    span.stride = 0;
+    span.slices = 1;
+    return span;
+  };
+  for (u64 iteration = iterations - std::min<u64>(iterations, to.slices); iteration < iterations; ++iteration)
+    check_slices(session, at(from, iteration), at(to, iteration), seed, 1, verdict);
+}
+
 /// The result of `iterations` in `to`: the pattern `seed` as it stands in `from`.
 void check_written(const CudaSession& session, const Span& from, const Span& to, u64 seed, u64 iterations,
                    Verdict& verdict) {
   const u64 slices = std::min<u64>(iterations, to.slices);
   if (slices == 0) return;
+  if (from.slices != to.slices && iterations > to.slices)
+    return check_last_writes(session, from, to, seed, iterations, verdict);
   const bool gapless = to.stride == to.bytes && from.stride == from.bytes && in_rows(Move{from, to}).count == 1;
   if (gapless) check_range(session, to, slices * to.bytes, seed, from.offset, verdict);
   else check_slices(session, from, to, seed, slices, verdict);
@@ -135,9 +150,23 @@ void check_write(const CudaSession& session, const ActorState& state, const Kern
 
 namespace {
 
-/// Compares the sum of all that was read with the sum of the memory, computed on the GPU that read.
-void compare_read(const CudaSession& session, const ActorState& state, const Access& access, Verdict& verdict) {
-  if (state.iteration == 0) return;
+/// How often an actor's iterations read a slice of a span.
+u64 times_read(const ActorState& state, const Span& span, u64 slice) {
+  return state.iteration / span.slices + (slice < state.iteration % span.slices ? 1 : 0);
+}
+
+/// The sum of all words that a CPU thread's iterations read.
+u64 sum_for_cpu(const CudaSession& session, const ActorState& state, const Span& span) {
+  u64 sum = 0;
+  for (u64 slice = 0; slice < std::min<u64>(span.slices, state.iteration); ++slice)
+    for (u64 word = 0; word < span.bytes / sizeof(u64); ++word)
+      sum += times_read(state, span, slice) *
+             linkscope_pattern_word(session.buffers[span.region]->seed(), span.offset_at(slice) / sizeof(u64) + word);
+  return sum;
+}
+
+/// The sum of all words that a GPU's iterations read, computed there.
+u64 sum_for_gpu(const CudaSession& session, const ActorState& state, const Access& access) {
   const Span& span = access.span;
   auto& device = *state.device;
   device.use();
@@ -146,7 +175,7 @@ void compare_read(const CudaSession& session, const ActorState& state, const Acc
   LINKSCOPE_CU(session.driver, cuMemsetD8Async, sum, 0, sizeof(u64), stream.get());
   for (u64 slice = 0; slice < std::min<u64>(span.slices, state.iteration); ++slice) {
     u64 words = span.bytes / 8, seed = session.buffers[span.region]->seed(), first = span.offset_at(slice) / 8;
-    u64 times = state.iteration / span.slices + (slice < state.iteration % span.slices ? 1 : 0);
+    u64 times = times_read(state, span, slice);
     if (access.stride > 0) {
       u64 count = access_count(access), stride = access.stride, width = access.width,
           first_byte = span.offset_at(slice);
@@ -160,8 +189,17 @@ void compare_read(const CudaSession& session, const ActorState& state, const Acc
   stream.synchronize();
   u64 expected = 0;
   LINKSCOPE_CU(session.driver, cuMemcpyDtoH, &expected, sum, sizeof expected);
+  return expected;
+}
+
+/// Compares the sum of all that was read with the sum of the memory.
+void compare_read(const CudaSession& session, const ActorState& state, const Access& access, Verdict& verdict) {
+  if (state.iteration == 0) return;
+  const Span& span = access.span;
+  const u64 expected = state.device ? sum_for_gpu(session, state, access) : sum_for_cpu(session, state, span);
+  const u64 found = state.device ? result_of(session, state) : state.sum;
   verdict.checked_bytes += state.iteration * asked_bytes(access);
-  if (result_of(session, state) != expected)
+  if (found != expected)
     add_wrong(verdict, asked_bytes(access), session, span, span.offset, " or later, by the sum of all words read");
 }
 

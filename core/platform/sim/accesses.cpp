@@ -9,7 +9,7 @@ namespace {
 
 // Bytes in flight for a block of 512 threads with 16 B each: Machine::KernelCosts. Contiguous accesses request whole
 // lines. Other accesses request a sector each, or less on a link.
-constexpr double in_tile = 512 * 4, line = 128;
+constexpr double threads_of_tile = 512, in_tile = threads_of_tile * 4, line = 128;
 
 double bytes_of_access(const Access& access) {
   return static_cast<double>(moved_bytes(access)) / static_cast<double>(access_count(access));
@@ -78,7 +78,8 @@ double Compiler::out_of_reach(const Program& program, Node gpu) const {
   for (const auto& actor : program.actors)
     for (const auto& step : actor.loop)
       for (const auto& touch : touches(step)) {
-        const bool by_sm = std::holds_alternative<Kernel>(step) || !by_copy_engine(std::get<Move>(step).engine);
+        const auto* move = std::get_if<Move>(&step);
+        const bool by_sm = !move || !by_copy_engine(move->engine);
         const auto& region = program.regions[touch.span.region];
         if (node(actor.place) != gpu || !by_sm || machine_.is_gpu(node(region.at))) continue;
         touched += static_cast<double>(touch.span.bytes) * touch.span.slices * machine_.kernel->host_page /
@@ -114,6 +115,18 @@ Kernel kernel_of(const Move& move) {
   return {KernelId::exchange, move.shape, 0, {{move.from, Access::Dir::read}, {move.to, Access::Dir::write}}};
 }
 
+Kernel as_kernel(const Opaque& library) { return {KernelId::read, {0, 1024}, 0, library.traffic}; }
+
+/// Its accesses are spread over the time that it computes.
+Op Compiler::op(const Program& program, const Actor& actor, const Opaque& library) const {
+  Op made = accessed(program, actor, as_kernel(library));
+  if (library.takes > Seconds{0}) {
+    auto& cap = made.stages[0].path.cap;
+    cap = std::min(cap, static_cast<double>(made.bytes) / library.takes.count());
+  }
+  return made;
+}
+
 Op Compiler::copy_by_sm(const Program& program, const Actor& actor, const Move& move) const {
   Op made = accessed(program, actor, kernel_of(move));
   made.moves = {move};
@@ -130,6 +143,7 @@ Op Compiler::op(const Program& program, const Actor& actor, const Kernel& kernel
 /// Memory that SMs access in place.
 Op Compiler::accessed(const Program& program, const Actor& actor, const Kernel& kernel) const {
   const Node gpu = node(actor.place);
+  const bool in_block = actor.kind == ActorKind::gpu_block;
   Op op;
   op.bytes = op.chunk_bytes = moved_bytes(kernel.traffic.front());
   Stage stage;
@@ -139,19 +153,23 @@ Op Compiler::accessed(const Program& program, const Actor& actor, const Kernel& 
   for (const auto& access : kernel.traffic) {
     Stage side;
     add_kernel_side(program, gpu, access, side);
+    // One byte of the first access stands for as many of the others.
+    const double bytes = static_cast<double>(moved_bytes(access)) / static_cast<double>(op.bytes);
+    for (auto& use : side.path.uses) use.weight *= bytes;
     add_shared(stage.path, side.path, {}, 0);
     const bool reads = access.dir == Access::Dir::read;
     if (reads) loads = std::max(loads, side.setup);
     else stage.setup = std::max(stage.setup, side.setup);
-    tile += requests_in_tile(access) * (reads ? machine_.kernel->read_tile : machine_.kernel->write_tile);
+    tile += bytes * requests_in_tile(access) * (reads ? machine_.kernel->read_tile : machine_.kernel->write_tile);
   }
-  stage.setup += loads + machine_.kernel->launch;
+  stage.setup += loads + (in_block ? 0 : machine_.kernel->launch);
   // Bidirectional: half of the threads each read and write their own tiles.
   const double ways = kernel.traffic.size() == 4 ? 2 : 1;
   // The GPU's own memory system acknowledges stores; a kernel that only writes waits for that.
   const double vector = bytes_of_access(kernel.traffic.front()) * part_of_vector(kernel);
-  stage.path.cap =
-      kernel_cap(gpu, kernel.shape, tile / ways + (loads > 0 ? loads : machine_.kernel->load), in_tile * vector) / ways;
+  const double time_of_tile = tile / ways + (loads > 0 ? loads : machine_.kernel->load);
+  stage.path.cap = in_block ? actor.threads / threads_of_tile * in_tile * vector / time_of_tile
+                            : kernel_cap(gpu, kernel.shape, time_of_tile, in_tile * vector) / ways;
   op.stages.push_back(std::move(stage));
   for (std::size_t side = 0; traits_of(kernel.id).in_pairs && side < kernel.traffic.size(); side += 2)
     op.moves.push_back({kernel.traffic[side].span, kernel.traffic[side + 1].span, Engine::sm, false, kernel.shape});

@@ -1,4 +1,4 @@
-// The cost of calls, of words that are set and polled, and of atomic operations.
+// The cost of calls and of atomic operations.
 #include <algorithm>
 #include <map>
 
@@ -76,76 +76,6 @@ Op Compiler::op(const Program& program, const Actor& actor, const Call& call) co
     op.each = machine_.kernel ? machine_.kernel->launch : 0;
   }
   op.joins = call.api.starts_with("synchronize");
-  return op;
-}
-
-// --- words ----------------------------------------------------------------------------------------------------------
-
-Support Compiler::supports_flag(const Program& program, const Actor& actor, const Span& word) const {
-  const auto& region = program.regions[word.region];
-  const Node at = node(region.at), by = node(actor.place);
-  if (region.kind == MemKind::managed)
-    return Support::no("the model's managed memory is touched and prefetched: no words are set in it yet");
-  if (region.at.host != actor.place.host)
-    return Support::no(to_string(region.at) + " is on another host than " + to_string(actor.place));
-  if (actor.kind == ActorKind::cpu_thread && machine_.is_gpu(at))
-    return Support::no("a CPU has no loads from and stores to the memory of " + to_string(region.at) +
-                       ": it is not mapped for the host");
-  if (actor.kind == ActorKind::stream && is_pageable(region.kind))
-    return Support::no("a GPU's threads do not reach pageable memory");
-  if (machine_.is_gpu(at) && at != by && !machine_.peer(at, by))
-    return Support::no("there is no peer access between " + to_string(region.at) + " and " + to_string(actor.place) +
-                       " on this machine");
-  if (machine_.is_gpu(at) && !machine_.kernel)
-    return Support::no("the model " + machine_.name + " does not say how long a load takes: its file has no [kernel]");
-  if (!machine_.is_gpu(at) && machine_.numa[at].load == 0)
-    return Support::no("the model " + machine_.name + " does not say how long a load from " + to_string(region.at) +
-                       " takes: load_us");
-  return {};
-}
-
-/// The word that an actor sets or waits for, and its distance.
-Flag Compiler::flag(const Program& program, const Actor& actor, const Span& word, Lanes& lanes) const {
-  const Node at = node(program.regions[word.region].at), by = node(actor.place);
-  const std::pair<u32, u64> named{word.region, word.offset};
-  auto found = std::find(lanes.words.begin(), lanes.words.end(), named);
-  if (found == lanes.words.end()) found = lanes.words.insert(lanes.words.end(), named);
-  Path way;
-  if (at != by) add_links(way, by, at);
-  Flag flag;
-  flag.word = static_cast<u32>(found - lanes.words.begin());
-  flag.way = way.latency;
-  flag.poll = 2 * way.latency + (machine_.is_gpu(at) ? machine_.kernel->load : machine_.numa[at].load);
-  return flag;
-}
-
-Op Compiler::set_word(const Program& program, const Actor& actor, const Set& set, Lanes& lanes) const {
-  const Node at = node(program.regions[set.word.region].at), by = node(actor.place);
-  Op op;
-  op.bytes = op.chunk_bytes = set.word.bytes;
-  Stage stage;
-  stage.by = machine_.is_gpu(by) ? Stage::By::threads : Stage::By::thread;
-  if (at != by) stage.path.links = *routes_.between(by, at);
-  op.stages.push_back(std::move(stage));
-  op.flag = flag(program, actor, set.word, lanes);
-  op.flag->value = set.value;
-  op.flag->step = set.step;
-  return op;
-}
-
-Op Compiler::wait_for_word(const Program& program, const Actor& actor, const Wait& wait, Lanes& lanes) const {
-  const auto& region = program.regions[wait.word.region];
-  Op op;
-  Stage stage;
-  stage.by = machine_.is_gpu(node(actor.place)) ? Stage::By::threads : Stage::By::thread;
-  op.stages.push_back(std::move(stage));
-  op.flag = flag(program, actor, wait.word, lanes);
-  op.flag->waits = true;
-  op.flag->value = wait.value;
-  op.flag->step = wait.step;
-  op.flag->timeout = wait.timeout.count();
-  op.flag->what = to_string(actor.place) + " waited " + std::to_string(wait.timeout.count()) + " s for a word in " +
-                  to_string(region.at) + "." + to_string(region.kind);
   return op;
 }
 

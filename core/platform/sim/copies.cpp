@@ -107,8 +107,24 @@ void Compiler::copy_from_gpu(const Program& program, const Actor& actor, const M
   op.stages.push_back(pageable_memcpy(program, actor, move, from_device, op));
 }
 
+/// Straight from the disk into memory (GPUDirect Storage, O_DIRECT), by one call for each iteration.
+Op Compiler::read_file(const Program& program, const Move& move) const {
+  const Node to = node(program.regions[move.to.region].at);
+  Op op;
+  op.bytes = op.chunk_bytes = move.from.bytes;
+  op.moves = {move};
+  Stage stage;
+  stage.by = Stage::By::call;
+  add_links(stage.path, node(program.regions[move.from.region].at), to);
+  add_use(stage.path, to);
+  stage.setup = machine_.costs.call;
+  op.stages.push_back(std::move(stage));
+  return op;
+}
+
 Op Compiler::op(const Program& program, const Actor& actor, const Move& move) const {
   if (move.engine == Engine::sm || move.engine == Engine::tma) return copy_by_sm(program, actor, move);
+  if (move.engine == Engine::file) return read_file(program, move);
   const Node from = node(program.regions[move.from.region].at), to = node(program.regions[move.to.region].at);
   Op op;
   op.bytes = op.chunk_bytes = move.from.bytes;

@@ -69,13 +69,15 @@ u32 Compiler::walks(Node gpu) const {
          machine_.first_gpu();
 }
 
-Op Compiler::op(const Program& program, const Actor& actor, const Step& step, Lanes& all) const {
+Op Compiler::op(const Program& program, const Actor& actor, const Step& step) const {
   if (const auto* move = std::get_if<Move>(&step))
     return move->by ? op(program, helper_of(actor, *move->by), *move) : op(program, actor, *move);
   if (const auto* prefetch = std::get_if<Prefetch>(&step)) return op(program, actor, *prefetch);
   if (const auto* call = std::get_if<Call>(&step)) return op(program, actor, *call);
-  if (const auto* set = std::get_if<Set>(&step)) return set_word(program, actor, *set, all);
-  if (const auto* wait = std::get_if<Wait>(&step)) return wait_for_word(program, actor, *wait, all);
+  if (const auto* set = std::get_if<Set>(&step)) return op(program, actor, *set);
+  if (const auto* wait = std::get_if<Wait>(&step)) return op(program, actor, *wait);
+  if (std::holds_alternative<Fence>(step)) return fence(program, actor);
+  if (const auto* library = std::get_if<Opaque>(&step)) return op(program, actor, *library);
   return op(program, actor, std::get<Kernel>(step));
 }
 
@@ -85,12 +87,12 @@ std::vector<Op> Compiler::ops(const Program& program, const Actor& actor, const 
   for (const auto& step : steps) {
     const auto* move = std::get_if<Move>(&step);
     const Place& place = move && move->by ? *move->by : actor.place;
-    made.push_back(op(program, actor, step, all));
+    made.push_back(op(program, actor, step));
     if (place != actor.place) {
       made.back().elsewhere = true;
       made.back().start += 2 * machine_.costs.stream_wait.value_or(0);  // in both directions
     }
-    queue(step, made.back());
+    queue(actor, step, made.back());
     made.back().id = all.tracks;
     all.tracks += std::max<u32>(1, static_cast<u32>(made.back().moves.size()));
     for (auto& stage : made.back().stages) {
@@ -107,15 +109,16 @@ void Compiler::time(const Program& program, const Actor& actor, Lane& lane) cons
   const auto& costs = machine_.costs;
   lane.waits = std::any_of(lane.loop.begin(), lane.loop.end(), [](const Op& o) { return o.waits; });
   lane.held = program.held_by != HeldBy::nothing;
-  // A loop of words is one launch.
-  const bool by_calls =
-      !lane.waits && std::none_of(lane.loop.begin(), lane.loop.end(), [](const Op& o) { return o.flag.has_value(); });
-  lane.by_event = actor.kind == ActorKind::stream && actor.clock == Clock::event && !(lane.waits && lane.held);
+  // A block's loop is one launch.
+  const bool by_calls = !lane.waits && actor.kind != ActorKind::gpu_block;
+  lane.called = on_gpu(actor.kind) && by_calls;
+  lane.exchanges = exchanges_words(actor);
+  lane.by_event = on_gpu(actor.kind) && actor.clock == Clock::event && !(lane.waits && lane.held);
   if (lane.by_event) {
     lane.closing = costs.event;
     lane.after_kernel = program.held_by == HeldBy::kernel;
     lane.queues = !lane.held && by_calls;
-  } else if (actor.kind == ActorKind::stream) {
+  } else if (on_gpu(actor.kind)) {
     lane.closing = costs.sync + costs.host_stamp;
     lane.queues = by_calls;
   } else {

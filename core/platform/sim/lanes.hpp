@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/actor_ops.hpp"
 #include "platform/sim/fluid.hpp"
 #include "platform/sim/machine.hpp"
 #include "platform/sim/routes.hpp"
@@ -76,15 +77,18 @@ struct Migration {
   bool contents = true;  // moving pages bring their contents
 };
 
-/// A word that a step sets or waits for. A set word is visible after `way`; a waiting actor polls, each poll takes
-/// `poll` and sees the word in its middle.
+/// An op that sets a word, waits for one, or orders stores. A set word is visible after `way`; a waiting actor polls, each
+/// poll takes `poll` and sees the word in its middle. Addresses are those of address_of().
 struct Flag {
-  u32 word = 0;  // Lanes::words
-  bool waits = false;
-  u64 value = 0, step = 0;
-  double way = 0, poll = 0, timeout = 0;
+  ActorOp op{};
+  double way = 0, poll = 0;
   std::string what;  // of a wait, in words
+
+  [[nodiscard]] bool waits() const { return op.kind == OpKind::wait; }
 };
+
+/// The address of a byte of a region among all regions of a program.
+[[nodiscard]] constexpr u64 address_of(u32 region, u64 offset) { return (u64{region} << 48) + offset; }
 
 /// A phase in the life of memory, one allocation per slice; or the preparation of all of them.
 struct Phase {
@@ -127,13 +131,14 @@ struct Lane {
   bool held = true;           // its stream, until everything is queued
   bool waits = false;         // its calls return when their copies are done
   bool queues = false;        // the host queues while the GPU works: nothing starts before its call has queued it
+  bool called = false;        // each of its steps is queued by a call
+  bool exchanges = false;     // sets or waits for words
   double closing = 0;         // from the end of the last copy to its stamp
   std::string route;          // in words
 };
 
 struct Lanes {
   std::vector<Lane> lanes;
-  std::vector<std::pair<u32, u64>> words;  // set or waited for: region and offset
   u32 tracks = 0, stages = 0, processes = 1;
 
   /// The GPUs, by index, that several processes use.
@@ -146,6 +151,8 @@ void add_use(Path&, u32 resource, double weight = 1);
 [[nodiscard]] u32 processes(const Program&);
 /// A copy by SM as a kernel: its accesses are one pair.
 [[nodiscard]] Kernel kernel_of(const Move&);
+/// A library call as a kernel on all SMs with the same traffic.
+[[nodiscard]] Kernel as_kernel(const Opaque&);
 
 class Compiler {
  public:
@@ -175,18 +182,19 @@ class Compiler {
   void together(const Move&, Op&) const;
   [[nodiscard]] double sectors(const Span&) const;
   // The cost of queueing on the host, and wake-up delays (queueing.cpp).
-  void queue(const Step&, Op&) const;
+  void queue(const Actor&, const Step&, Op&) const;
   void wake(const Program&, const Actor&, Lane&) const;
   [[nodiscard]] Support supports(const Program&, const Actor&, const Kernel&) const;
   [[nodiscard]] Support supports_accesses(const Program&, const Actor&, const Kernel&) const;
   [[nodiscard]] Support supports_access(const Program&, const Actor&, const Kernel&, const Region&) const;
   [[nodiscard]] std::vector<Op> ops(const Program&, const Actor&, const std::vector<Step>&, Lanes&) const;
-  [[nodiscard]] Op op(const Program&, const Actor&, const Step&, Lanes&) const;
+  [[nodiscard]] Op op(const Program&, const Actor&, const Step&) const;
   void time(const Program&, const Actor&, Lane&) const;
   [[nodiscard]] std::string route(const Actor&, const Lane&) const;
   // Copies (copies.cpp).
   [[nodiscard]] Op op(const Program&, const Actor&, const Move&) const;
   [[nodiscard]] Stage pageable_memcpy(const Program&, const Actor&, const Move&, Direction, Op&) const;
+  [[nodiscard]] Op read_file(const Program&, const Move&) const;
   void copy_by_cpu(const Program&, const Actor&, const Move&, Op&) const;
   void copy_within(Node gpu, Op&) const;
   void copy_between_gpus(const Program&, const Actor&, const Move&, Op&) const;
@@ -194,6 +202,9 @@ class Compiler {
   void copy_from_gpu(const Program&, const Actor&, const Move&, Op&) const;
   // Accesses by SMs and CPU threads (accesses.cpp).
   [[nodiscard]] Op op(const Program&, const Actor&, const Kernel&) const;
+  [[nodiscard]] Support supports_file(const Program&, const Actor&, const Move&) const;
+  [[nodiscard]] Support supports(const Program&, const Actor&, const Opaque&) const;
+  [[nodiscard]] Op op(const Program&, const Actor&, const Opaque&) const;
   [[nodiscard]] Op copy_by_sm(const Program&, const Actor&, const Move&) const;
   [[nodiscard]] Op chase(const Program&, const Actor&, const Kernel&) const;
   // Managed memory (managed.cpp).
@@ -215,9 +226,10 @@ class Compiler {
   [[nodiscard]] Support supports(const Program&, const Actor&, const Call&) const;
   [[nodiscard]] Op op(const Program&, const Actor&, const Call&) const;
   [[nodiscard]] Support supports_flag(const Program&, const Actor&, const Span& word) const;
-  [[nodiscard]] Op set_word(const Program&, const Actor&, const Set&, Lanes&) const;
-  [[nodiscard]] Op wait_for_word(const Program&, const Actor&, const Wait&, Lanes&) const;
-  [[nodiscard]] Flag flag(const Program&, const Actor&, const Span& word, Lanes&) const;
+  [[nodiscard]] Op op(const Program&, const Actor&, const Set&) const;
+  [[nodiscard]] Op op(const Program&, const Actor&, const Wait&) const;
+  [[nodiscard]] Op fence(const Program&, const Actor&) const;
+  [[nodiscard]] Flag flag(const Program&, const Actor&, const Span& word) const;
   [[nodiscard]] Op atomic(const Program&, const Actor&, const Kernel&) const;
   [[nodiscard]] Op accessed(const Program&, const Actor&, const Kernel&) const;
   [[nodiscard]] bool mapped(const Program&, const Actor&, const Kernel&) const;

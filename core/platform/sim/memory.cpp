@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "program/allocation.hpp"
+#include "program/origin.hpp"
 
 namespace linkscope::sim {
 namespace {
@@ -24,7 +25,7 @@ void Memory::fill() {
 Memory::Memory(const Program& program, const Lanes& lanes, const Machine& machine, Ledger& ledger)
     : program_{program}, machine_{machine}, holding_{ledger} {
   for (u32 region = 0; region < program.regions.size(); ++region)
-    if (!allocated_by_calls(program, region))
+    if (!allocated_by_calls(program, region) && program.regions[region].at.kind != PlaceKind::disk)
       holding_.take(program.regions[region].at, program.regions[region].bytes, capacity(program.regions[region].at));
   fill();
   tracks_.resize(lanes.tracks);
@@ -33,7 +34,7 @@ Memory::Memory(const Program& program, const Lanes& lanes, const Machine& machin
       for (const auto& op : *ops) {
         for (u32 k = 0; k < op.moves.size(); ++k) {
           const auto& move = op.moves[k];
-          const Span& from = origin(program.actors[actor], move);
+          const Span& from = pattern_of(program, program.actors[actor], move);
           const bool checkable = program.regions[from.region].content == Content::pattern;
           const u64 rows = std::max(in_rows(move).count, in_rows(Move{from, move.to}).count);
           tracks_[op.id + k] = {checkable,

@@ -5,10 +5,13 @@
 
 namespace linkscope::sim {
 
-void Compiler::queue(const Step& step, Op& op) const {
+void Compiler::queue(const Actor& actor, const Step& step, Op& op) const {
   const auto* move = std::get_if<Move>(&step);
-  const bool kernel =
-      std::holds_alternative<Kernel>(step) || (move && (move->engine == Engine::sm || move->engine == Engine::tma));
+  // A block's ops come with its launch. Words keep the time of a call, so that the stamps of loops of words fall on the
+  // same ticks of the event clock as ever.
+  if (actor.kind == ActorKind::gpu_block && !op.flag) return;
+  const bool kernel = std::holds_alternative<Kernel>(step) || std::holds_alternative<Opaque>(step) ||
+                      (move && (move->engine == Engine::sm || move->engine == Engine::tma));
   op.queue = kernel ? machine_.costs.launch : machine_.costs.call;
   if (!move) return;
   if (move->engine == Engine::batch) op.queue_copy = machine_.batch->host;

@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "platform/sim/noise.hpp"
 #include "platform/sim/simulation.hpp"
+#include "program/series.hpp"
 
 namespace linkscope {
 namespace {
@@ -131,16 +132,13 @@ class Sim final : public SimPlatform {
     auto& session = static_cast<SimSession&>(opened);
     const auto& lanes = session.lanes.lanes;
     Trace trace;
-    trace.samples = order.samples;
-    trace.batches = static_cast<u32>(order.batches.size());
-    trace.actors = static_cast<u32>(lanes.size());
+    trace.make_room(order, lanes.size());
     trace.timing = "virtual";
-    trace.stamps.resize(std::size_t{trace.samples} * trace.batches * trace.actors);
     for (const auto& batch : order.batches)
       if (batch.size() != lanes.size())
         throw Error{ErrorKind::usage, "sim: a batch has " + std::to_string(batch.size()) + " counts, the program " +
                                           std::to_string(lanes.size()) + " actors"};
-    check_iterations(session.program, order);
+    check_order(session.program, order);
 
     Verdict before;
     // as on hardware: first verifies earlier samples, then poisons again for the samples of this order
@@ -148,24 +146,17 @@ class Sim final : public SimPlatform {
       before = session.memory.verify();
       session.memory.start_afresh();
     }
-    Stamp* stamps = trace.stamps.data();
-    for (u32 sample = 0; sample < order.samples; ++sample)
-      for (const auto& batch : order.batches) {
-        const u64 noise = hash(session.sample_noise, session.samples);
-        const double slow = slow_ * session.round_slow * mode(machine_.sample_noise, noise) * strike(session, noise);
-        for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
-          auto fresh = normals(hash(noise, lane));
-          if (session.samples > 0 && machine_.sample_noise.correlation > 0)
-            follow(session.before[lane], fresh, machine_.sample_noise.correlation);
-          else session.before[lane] = fresh;
-          session.factors[lane] = session.round[lane] * factors_of(machine_.sample_noise, session.before[lane]);
-          session.factors[lane].slow *= slow;
-        }
-        ++session.samples;
-        const double tick_phase = uniform(hash(noise, "tick")) * machine_.costs.event_tick;
-        session.simulation.sample(batch, session.factors, tick_phase, stamps);
-        stamps += lanes.size();
+    for (u32 sample = 0; sample < order.samples; ++sample) {
+      for (u32 batch = 0; batch < order.batches.size(); ++batch) {
+        const double tick_phase = draw_sample(session);
+        session.simulation.sample(order.batches[batch], session.factors, tick_phase, &trace.at(sample, batch, 0));
       }
+      if (!order.lasts) continue;
+      draw_sample(session);
+      const std::span actors{&trace.series[std::size_t{sample} * lanes.size()], lanes.size()};
+      session.simulation.sample(*order.lasts, session.factors, &trace.at(sample, 0, 0), actors.data());
+      add_intervals(session.program, *order.lasts, actors, trace.windows[sample]);
+    }
     if (order.verify) trace.verdict = both(before, session.memory.verify());
     trace.links = count_links(session);
     for (std::size_t lane = 0; lane < lanes.size(); ++lane)
@@ -183,6 +174,22 @@ class Sim final : public SimPlatform {
   Routes routes_;
   Servers servers_;
   Compiler compiler_;
+
+  /// Draws the factors of the next sample; returns the phase of the event clock's tick.
+  double draw_sample(SimSession& session) const {
+    const u64 noise = hash(session.sample_noise, session.samples);
+    const double slow = slow_ * session.round_slow * mode(machine_.sample_noise, noise) * strike(session, noise);
+    for (std::size_t lane = 0; lane < session.factors.size(); ++lane) {
+      auto fresh = normals(hash(noise, lane));
+      if (session.samples > 0 && machine_.sample_noise.correlation > 0)
+        follow(session.before[lane], fresh, machine_.sample_noise.correlation);
+      else session.before[lane] = fresh;
+      session.factors[lane] = session.round[lane] * factors_of(machine_.sample_noise, session.before[lane]);
+      session.factors[lane].slow *= slow;
+    }
+    ++session.samples;
+    return uniform(hash(noise, "tick")) * machine_.costs.event_tick;
+  }
 
   static Verdict both(const Verdict& a, const Verdict& b) {
     return {a.ok && b.ok, a.checked_bytes + b.checked_bytes, a.wrong_bytes + b.wrong_bytes,

@@ -30,7 +30,7 @@ double on_tick(double time, double tick) { return tick > 0 ? std::floor(time / t
 }  // namespace
 
 Simulation::Simulation(const Machine& machine, const Servers& servers, std::vector<double> capacities,
-                       const Lanes& lanes, Memory& memory)
+                       const Lanes& lanes, sim::Memory& memory)
     : machine_{machine},
       lanes_{lanes.lanes},
       memory_{memory},
@@ -44,9 +44,10 @@ Simulation::Simulation(const Machine& machine, const Servers& servers, std::vect
   for (const u32 gpu : lanes.shared_gpus()) shared_.push_back({.gpu = gpu});
 }
 
-void Simulation::sample(std::span<const u32> iterations, std::span<const Factors> factors, double tick_phase,
-                        Stamp* stamps) {
+/// Everything before the loops.
+void Simulation::start_afresh(std::span<const Factors> factors) {
   now_ = 0;
+  until_.reset();
   fluid_.rewind();
   words_.start_afresh();
   for (auto& gpu : shared_) gpu.active = nobody;
@@ -55,6 +56,11 @@ void Simulation::sample(std::span<const u32> iterations, std::span<const Factors
     begin(lane, lanes_[lane].once, 1);
   }
   run_to_end();
+}
+
+void Simulation::sample(std::span<const u32> iterations, std::span<const Factors> factors, double tick_phase,
+                        Stamp* stamps) {
+  start_afresh(factors);
 
   // One host thread closes the gate, queues everything behind it and opens it; actors on the host start then.
   double queued = 0;
@@ -141,7 +147,7 @@ void Simulation::begin_op(u32 lane) {
 /// The time at which the host has queued the next chunk of a lane's op, not before the lane begins.
 double Simulation::next_queued(u32 lane) const {
   const auto& running = running_[lane];
-  if (!lanes_[lane].queues) return running.start;
+  if (!(until_ ? lanes_[lane].called : lanes_[lane].queues)) return running.start;
   const auto& op = (*running.ops)[running.op];
   const auto next = static_cast<double>(running.runners[0].done + 1);
   const double of_op = op.calls == 0 ? op.queue + op.queue_copy * next : op.queue * (op.calls > 1 ? next : 1);
@@ -207,7 +213,10 @@ void Simulation::start_setup(u32 runner) {
   auto& running = running_[lane_of(runner)];
   auto& self = running.runners[stage_of(runner)];
   const auto& op = (*running.ops)[running.op];
-  if (op.flag && op.flag->waits) return wait_for_word(runner);
+  if (op.flag && op.flag->waits()) {
+    self.step = Step::word;
+    return perform_flag(runner);
+  }
   self.step = Step::setup;
   self.bytes = op.migration ? pages_.missing(op, running.iteration, self.done) : chunk_size(op, self.done);
   if (const auto& stage = op.stages[stage_of(runner)]; stage.opposite != nobody)
@@ -216,26 +225,31 @@ void Simulation::start_setup(u32 runner) {
   if (op.migration && !op.migration->contents) self.bytes = 0;
 }
 
-void Simulation::wait_for_word(u32 runner) {
-  auto& running = running_[lane_of(runner)];
+void Simulation::perform_flag(u32 runner) {
+  const auto& running = running_[lane_of(runner)];
+  Memory memory{*this, runner};
+  (void)synchronize((*running.ops)[running.op].flag->op, running.iteration, memory);
+}
+
+bool Simulation::Memory::wait(u64 word, u64 value, u64) {
+  const auto& running = simulation.running_[lane_of(runner)];
   const auto& op = (*running.ops)[running.op];
   const double pace =
       (op.stages[0].by == Stage::By::thread ? running.factors.host : running.factors.compute) * running.factors.slow;
-  running.runners[stage_of(runner)].step = Step::word;
-  const Words::Waiting who{runner, now_, pace, &*op.flag, op.flag->value + running.iteration * op.flag->step};
-  if (const auto seen = words_.wait(who)) see(who, *seen);
+  const Words::Waiting who{runner, simulation.now_, pace, &*op.flag, value};
+  const auto seen = simulation.words_.wait(word, who);
+  if (seen) simulation.see(who, *seen);
+  return seen.has_value();
 }
 
-void Simulation::set_word(u32 runner) {
-  const auto& running = running_[lane_of(runner)];
-  const auto& flag = *(*running.ops)[running.op].flag;
-  const double there = now_ + flag.way * running.factors.slow;
-  for (const auto& who : words_.set(flag.word, flag.value + running.iteration * flag.step, there))
-    see(who, Words::seen(who, there));
+void Simulation::Memory::set(u64 word, u64 value) {
+  const auto& running = simulation.running_[lane_of(runner)];
+  const double there = simulation.now_ + (*running.ops)[running.op].flag->way * running.factors.slow;
+  for (const auto& who : simulation.words_.set(word, value, there)) simulation.see(who, Words::seen(who, there));
 }
 
 void Simulation::see(const Words::Waiting& who, double at) {
-  if (at - who.since > who.flag->timeout)
+  if (at - who.since > static_cast<double>(who.flag->op.timeout_ns) * 1e-9)
     throw Error{ErrorKind::timeout,
                 who.flag->what + " to become " + std::to_string(who.value) + ": the value came too late"};
   wake(who.runner, at);
@@ -262,7 +276,7 @@ void Simulation::chunk_done(u32 runner) {
   const auto& stage = op.stages[stage_index];
   carried_[stage.counter] += self.bytes;
   if (op.migration) pages_.arrive(op, running.iteration, self.done);
-  if (op.flag && !op.flag->waits) set_word(runner);
+  if (op.flag && !op.flag->waits()) perform_flag(runner);
   ++self.done;
   self.step = Step::idle;
   if (stage.opposite != nobody) servers_[stage.server].moves = false;
@@ -280,9 +294,14 @@ void Simulation::go_on(u32 lane, u32 stage_index) {
   auto& self = running.runners[stage_index];
   const auto& op = (*running.ops)[running.op];
   const bool last_stage = stage_index + 1 == op.stages.size();
+  const bool between_copies = stage_index == 0 && self.done % op.chunks == 0;
+  if (op.overlaps && until_ && now_ >= *until_ && between_copies) running.chunks = self.done;
   if (last_stage) {
     if (op.ring != nobody) release(op.ring);
-    if (self.done % op.chunks == 0) memory_.copied(op, op.overlaps ? self.done / op.chunks - 1 : running.iteration);
+    if (self.done % op.chunks == 0) {
+      memory_.copied(op, op.overlaps ? self.done / op.chunks - 1 : running.iteration);
+      if (op.overlaps && until_) running.marks->add(now_, self.done / op.chunks);
+    }
     if (self.done == running.chunks) {
       op_done(lane);
       return;
@@ -299,13 +318,17 @@ void Simulation::op_done(u32 lane) {
   const bool overlapped = op.overlaps;
   const double slow = running.factors.compute * running.factors.slow;
   if (op.launches > 0) running.busy = std::max(now_ + op.launches * slow, running.busy + op.each * slow);
+  const auto done = overlapped ? static_cast<u32>(running.chunks / op.chunks) : 1;
+  running.queued += queueing(op, done);
   if (++running.op == running.ops->size()) {
     running.op = 0;
-    running.iteration += overlapped ? running.iterations : 1;
+    running.iteration += done;
+    if (!goes_on(lane)) {
+      running.end = now_ + op.tail * running.factors.engine * running.factors.slow;
+      return;
+    }
   }
-  running.queued += queueing(op, overlapped ? running.iterations : 1);
-  if (running.iteration < running.iterations) begin_op(lane);
-  else running.end = now_ + op.tail * running.factors.engine * running.factors.slow;
+  begin_op(lane);
 }
 
 bool Simulation::take(u32 server, u32 runner) {

@@ -1,6 +1,7 @@
 // The event loop: lanes take their copies through engines, threads, rings and links, event by event, in virtual time.
 // One sample at a time; nothing is allocated during a sample.
 #pragma once
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "platform/sim/managed.hpp"
 #include "platform/sim/memory.hpp"
 #include "platform/sim/words.hpp"
+#include "program/series.hpp"
 
 namespace linkscope::sim {
 
@@ -19,11 +21,13 @@ struct Factors {
 class Simulation {
  public:
   /// All arguments outlive it.
-  Simulation(const Machine&, const Servers&, std::vector<double> capacities, const Lanes&, Memory&);
+  Simulation(const Machine&, const Servers&, std::vector<double> capacities, const Lanes&, sim::Memory&);
 
   /// One sample: `once`, the gate, then iterations[lane] times each loop. Stamps include the phase of the clock's tick.
   /// Throws Error{timeout} for a wait in vain.
   void sample(std::span<const u32> iterations, std::span<const Factors>, double tick_phase, Stamp* stamps);
+  /// One sample of a duration: `once`, then each loop until the common end, without a gate.
+  void sample(const Duration&, std::span<const Factors>, Stamp* stamps, Series* series);
   /// Applies to the samples from now.
   void set_capacity(u32 resource, double capacity) { fluid_.set_capacity(resource, capacity); }
   /// Bytes that each stage carried since the last call.
@@ -47,6 +51,7 @@ class Simulation {
     double busy = 0;  // end of the work that it left
     Factors factors;
     Runner runners[2];
+    std::optional<Marks> marks;  // in a sample of a duration
   };
   struct Timer {
     double at = 0;
@@ -70,7 +75,7 @@ class Simulation {
 
   const Machine& machine_;
   const std::vector<Lane>& lanes_;
-  Memory& memory_;
+  sim::Memory& memory_;
   Fluid fluid_;
   std::vector<Server> servers_;
   std::vector<Shared> shared_;  // usually none
@@ -80,11 +85,15 @@ class Simulation {
   Pages pages_;
   Words words_;
   double now_ = 0;
+  std::optional<double> until_;  // the common end of a sample of a duration
+  u32 common_ = 0;               // the last iteration that a lane with words has begun: the others follow
 
   // A runner is one stage of one lane; indices beyond these are context switches.
   [[nodiscard]] static u32 lane_of(u32 runner) { return runner / 2; }
   [[nodiscard]] static u32 stage_of(u32 runner) { return runner % 2; }
 
+  void start_afresh(std::span<const Factors>);
+  [[nodiscard]] bool goes_on(u32 lane);
   void run_to_end();
   void begin(u32 lane, const std::vector<Op>& ops, u32 iterations, double after = 0);
   void begin_op(u32 lane);
@@ -93,8 +102,15 @@ class Simulation {
   void proceed(u32 runner);
   void start_setup(u32 runner);
   void start_flow(u32 runner);
-  void wait_for_word(u32 runner);
-  void set_word(u32 runner);
+  /// The memory of a lane's ops (base/actor_ops.hpp) in virtual time. A wait ends by itself: see().
+  struct Memory {
+    Simulation& simulation;
+    u32 runner;
+    void set(u64 word, u64 value);
+    [[nodiscard]] bool wait(u64 word, u64 value, u64 timeout_ns);
+    void fence() {}  // its time has passed, and the model reorders nothing
+  };
+  void perform_flag(u32 runner);
   void see(const Words::Waiting&, double at);
   void chunk_done(u32 runner);
   void go_on(u32 lane, u32 stage);

@@ -9,7 +9,6 @@ namespace {
 
 constexpr const char* different_hosts =
     "the two ends are on different hosts, and no benchmark copies between hosts yet";
-constexpr const char* disk = "no benchmark moves data from or to a disk yet";
 
 }  // namespace
 
@@ -19,7 +18,11 @@ Support Compiler::supports(const Program& program) const {
     const auto at = machine_.find(region.at);
     const auto place = to_string(region.at);
     if (!at) return Support::no("the machine " + machine_.name + " has no " + place);
-    if (region.at.kind == PlaceKind::disk) return Support::no(disk);
+    if (region.at.kind == PlaceKind::disk) {
+      if (region.kind != MemKind::file)
+        return Support::no(place + " holds files, and no " + to_string(region.kind) + " memory");
+      continue;  // the model's disks are never full
+    }
     if (region.kind == MemKind::system)
       return Support::no("the model " + machine_.name +
                          " does not say whether its GPUs reach pageable memory, by HMM or ATS");
@@ -35,7 +38,7 @@ Support Compiler::supports(const Program& program) const {
     for (const auto& place : {actor.place, actor.cpu.value_or(actor.place)})
       if (!machine_.find(place)) return Support::no("the machine " + machine_.name + " has no " + to_string(place));
     if (actor.clock == Clock::kernel) return Support::no("the model has no kernel clock yet");
-    if (actor.place.kind != (actor.kind == ActorKind::stream ? PlaceKind::gpu : PlaceKind::numa))
+    if (actor.place.kind != (on_gpu(actor.kind) ? PlaceKind::gpu : PlaceKind::numa))
       return Support::no(std::string{"a "} + to_string(actor.kind) + " does not run on " + to_string(actor.place));
     if (actor.cpu && actor.cpu->kind != PlaceKind::numa)
       return Support::no("no host thread runs on " + to_string(*actor.cpu));
@@ -72,6 +75,8 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Ste
   if (const auto* prefetch = std::get_if<Prefetch>(&step)) return supports(program, actor, *prefetch);
   if (const auto* set = std::get_if<Set>(&step)) return supports_flag(program, actor, set->word);
   if (const auto* wait = std::get_if<Wait>(&step)) return supports_flag(program, actor, wait->word);
+  if (std::holds_alternative<Fence>(step)) return {};
+  if (const auto* library = std::get_if<Opaque>(&step)) return supports(program, actor, *library);
   if (const auto* call = std::get_if<Call>(&step)) return supports(program, actor, *call);
 
   const auto& move = std::get<Move>(step);
@@ -100,8 +105,12 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Ste
                        " does not say how fast copies of data that another core has written are: dirty_gbps");
 
   if (auto support = supports_pieces(program, actor, move); !support) return support;
+  if (move.engine == Engine::file) return supports_file(program, actor, move);
+  for (const auto* region : {&source, &target})
+    if (region->at.kind == PlaceKind::disk) return Support::no("files are read by engine file");
   if (move.engine == Engine::cpu) {
-    if (actor.kind != ActorKind::cpu_thread) return Support::no("a stream does not copy with the CPU");
+    if (actor.kind != ActorKind::cpu_thread)
+      return Support::no(std::string{"a "} + to_string(actor.kind) + " does not copy with the CPU");
     if (!between_hosts) return Support::no("the model's CPU threads copy between host memories only yet");
     if ((source.kind == MemKind::wc || target.kind == MemKind::wc) && !machine_.memory)
       return Support::no("the model " + machine_.name +
@@ -131,6 +140,16 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Ste
   return {};
 }
 
+/// A CPU thread reads a file into memory.
+Support Compiler::supports_file(const Program& program, const Actor& actor, const Move& move) const {
+  if (actor.kind != ActorKind::cpu_thread) return Support::no("files are read by CPU threads");
+  if (program.regions[move.from.region].at.kind != PlaceKind::disk ||
+      program.regions[move.to.region].at.kind == PlaceKind::disk)
+    return Support::no("the model's files are read into memory, and not written yet");
+  if (in_rows(move).count > 1) return Support::no("the model's files are read in one piece");
+  return {};
+}
+
 Support Compiler::supports(const Program& program, const Actor& actor, const Kernel& kernel) const {
   if (auto why = why_no_traffic(kernel); !why.empty()) return Support::no(why);
   for (const auto& access : kernel.traffic)
@@ -138,9 +157,21 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Ker
   return supports_accesses(program, actor, kernel);
 }
 
+Support Compiler::supports(const Program& program, const Actor& actor, const Opaque& library) const {
+  if (library.traffic.empty())
+    return Support::no("the library call '" + library.library_call +
+                       "' states no traffic, and a model runs nothing but traffic: list the spans that it reads and "
+                       "writes");
+  if (actor.kind != ActorKind::stream) return Support::no("library calls are queued on streams");
+  for (const auto& access : library.traffic)
+    if (pages_move(program.regions[access.span.region].kind))
+      return Support::no("the model's library calls use no managed memory");
+  return supports_accesses(program, actor, as_kernel(library));
+}
+
 Support Compiler::supports_accesses(const Program& program, const Actor& actor, const Kernel& kernel) const {
   const Node by = node(actor.place);
-  if (actor.kind == ActorKind::stream && !machine_.kernel)
+  if (on_gpu(actor.kind) && !machine_.kernel)
     return Support::no("the model " + machine_.name +
                        " does not say how its GPUs' threads access memory: its file has no [kernel]");
   if (kernel.sm && *kernel.sm >= machine_.gpu(by).sms)  // the existing ones are all equal
@@ -154,6 +185,7 @@ Support Compiler::supports_accesses(const Program& program, const Actor& actor, 
 Support Compiler::supports_access(const Program& program, const Actor& actor, const Kernel& kernel,
                                   const Region& region) const {
   const bool atomic = traits_of(kernel.id).atomic;
+  if (region.at.kind == PlaceKind::disk) return Support::no("nobody accesses a file by loads and stores yet");
   const Node by = node(actor.place);
   const Node at = node(region.at);
   if (region.at.host != actor.place.host) return Support::no(different_hosts);
@@ -171,7 +203,7 @@ Support Compiler::supports_access(const Program& program, const Actor& actor, co
       return Support::no("there is no peer access between " + to_string(region.at) + " and " + to_string(actor.place) +
                          " on this machine");
   }
-  if (actor.kind == ActorKind::stream && kernel.dependent_steps > 0 && !atomic && !machine_.is_gpu(at) &&
+  if (on_gpu(actor.kind) && kernel.dependent_steps > 0 && !atomic && !machine_.is_gpu(at) &&
       machine_.numa[at].load == 0)
     return Support::no("the model " + machine_.name + " does not say how long a load from " + to_string(region.at) +
                        " takes: load_us");

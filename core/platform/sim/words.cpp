@@ -5,8 +5,15 @@
 
 namespace linkscope::sim {
 
+Words::Words(const Lanes& lanes) {
+  for (const auto& lane : lanes.lanes)
+    for (const auto* ops : {&lane.once, &lane.loop})
+      for (const auto& op : *ops)
+        for (u64 slice = 0; op.flag && slice < op.flag->op.to.slices; ++slice) words_[op.flag->op.to.at(slice)];
+}
+
 void Words::start_afresh() {
-  for (auto& word : words_) {
+  for (auto& [address, word] : words_) {
     word.values.clear();
     word.waiting.clear();
   }
@@ -19,30 +26,31 @@ double Words::seen(const Waiting& who, double at) {
   return who.since + (looks + 1) * poll;
 }
 
-std::vector<Words::Waiting> Words::set(u32 index, u64 value, double at) {
-  auto& word = words_[index];
+std::vector<Words::Waiting> Words::set(u64 address, u64 value, double at) {
+  auto& word = words_.at(address);
   word.values.push_back({value, at});
   std::vector<Waiting> found;
   std::erase_if(word.waiting, [&](const Waiting& who) {
-    if (who.value > value) return false;
+    if (!has_come(value, who.value)) return false;
     found.push_back(who);
     return true;
   });
   return found;
 }
 
-std::optional<double> Words::wait(const Waiting& who) {
-  auto& word = words_[who.flag->word];
+std::optional<double> Words::wait(u64 address, const Waiting& who) {
+  auto& word = words_.at(address);
   std::optional<double> there;  // values grow: the first value that is large enough
-  for (auto value = word.values.rbegin(); value != word.values.rend() && value->value >= who.value; ++value)
+  for (auto value = word.values.rbegin(); value != word.values.rend() && has_come(value->value, who.value); ++value)
     there = value->at;
+  if (has_come(0, who.value)) there = 0;
   if (there) return seen(who, *there);
   word.waiting.push_back(who);
   return {};
 }
 
 const Words::Waiting* Words::stuck() const {
-  for (const auto& word : words_)
+  for (const auto& [address, word] : words_)
     if (!word.waiting.empty()) return &word.waiting.front();
   return nullptr;
 }

@@ -1,5 +1,6 @@
 // Words that one lane sets and another polls.
 #pragma once
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -9,7 +10,7 @@ namespace linkscope::sim {
 
 class Words {
  public:
-  explicit Words(const Lanes& lanes) : words_(lanes.words.size()) {}
+  explicit Words(const Lanes&);
 
   /// Initially all words are zero and no lane waits.
   void start_afresh();
@@ -22,9 +23,9 @@ class Words {
     u64 value = 0;
   };
   /// `value` is visible from `at`; returns the lanes that waited for it.
-  [[nodiscard]] std::vector<Waiting> set(u32 word, u64 value, double at);
+  [[nodiscard]] std::vector<Waiting> set(u64 word, u64 value, double at);
   /// The time at which the lane sees the value; nothing if it must wait until somebody sets it.
-  [[nodiscard]] std::optional<double> wait(const Waiting&);
+  [[nodiscard]] std::optional<double> wait(u64 word, const Waiting&);
   /// The time at which a waiting lane sees what is visible from `at`.
   [[nodiscard]] static double seen(const Waiting&, double at);
   /// A lane that waits for a value that nobody has set, or null.
@@ -39,7 +40,7 @@ class Words {
     std::vector<Value> values;  // in the order of setting
     std::vector<Waiting> waiting;
   };
-  std::vector<Word> words_;
+  std::map<u64, Word> words_;  // by address; all that any lane names
 };
 
 }  // namespace linkscope::sim

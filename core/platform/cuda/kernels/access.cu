@@ -1,8 +1,8 @@
 // A GPU's accesses to memory, its own or another's: reading, writing, and following a chain of addresses. The results
 // are checked: the sum of what was read, the pattern that was written, the end of the chase.
+#include "base/pattern.hpp"
 #include "program/chain.hpp"
 #include "program/line_order.hpp"
-#include "program/pattern.hpp"
 
 typedef unsigned long long u64;
 

@@ -1,5 +1,5 @@
 // Fills a region with its pattern and compares a region, or rows in it, with the pattern; 8 bytes per thread and step.
-#include "program/pattern.hpp"
+#include "base/pattern.hpp"
 #include "program/row_order.hpp"
 
 extern "C" __global__ void linkscope_fill(unsigned long long* p, unsigned long long words, unsigned long long seed,

@@ -1,0 +1,97 @@
+// What actors that wait for each other do: a table of ops that GPU blocks, CPU threads and the simulation's lanes
+// interpret by the same code. Each actor brings its Memory: how it copies, loads and stores, how it sets a word so that
+// whoever sees the word sees all earlier stores, and how it waits for one. Compiled by g++ and by NVRTC, so nothing but
+// the language is used here.
+#pragma once
+
+namespace linkscope {
+
+using Word = unsigned long long;  // also an address, which is a number of 64 bits on every processor
+
+/// Where an op works: iteration i at slice i % slices.
+struct OpSpan {
+  Word start, stride, slices;
+
+  [[nodiscard]] constexpr Word at(Word iteration) const {
+    return slices <= 1 ? start : start + iteration % slices * stride;  // a division costs a GPU tens of nanoseconds
+  }
+};
+
+/// `set`, `wait`: a word of 8 bytes. `copy`: `bytes` from `from` to `to`. `load`: sums up the words of `from`. `store`:
+/// writes the pattern of a region to `to`. `fence`: earlier stores are visible to everybody before later ones.
+enum class OpKind : unsigned { set, wait, copy, load, store, fence };
+
+struct ActorOp {
+  OpKind kind;
+  OpSpan from, to;  // wait, load: `from`; set, store: `to`; copy: both
+  Word bytes;
+  Word value, step;   // set, wait: iteration i sets or awaits value + i * step
+  Word timeout_ns;    // wait
+  Word seed, origin;  // store: the seed of the pattern, and the address of its word 0
+};
+
+/// A table as a kernel takes it.
+inline constexpr unsigned most_actor_ops = 16;
+struct ActorOps {
+  unsigned count;
+  ActorOp ops[most_actor_ops];
+};
+
+/// Whether a word has reached a value. Values are sequence numbers: half of all numbers lie before a value and half behind
+/// it, so that the first iterations of a ring may wait for numbers below zero, which have come from the start.
+[[nodiscard]] constexpr bool has_come(Word found, Word value) { return found - value < Word{1} << 63; }
+
+/// Sets, waits or orders. False: the word did not arrive; or, in virtual time, not yet.
+template <class Memory>
+constexpr bool synchronize(const ActorOp& op, Word iteration, Memory& memory) {
+  const Word value = op.value + iteration * op.step;
+  if (op.kind == OpKind::wait) return memory.wait(op.from.at(iteration), value, op.timeout_ns);
+  if (op.kind == OpKind::set) memory.set(op.to.at(iteration), value);
+  else memory.fence();
+  return true;
+}
+
+/// One op of one iteration. False: it waited in vain.
+template <class Memory>
+constexpr bool perform(const ActorOp& op, Word iteration, Memory& memory) {
+  const Word from = op.from.at(iteration), to = op.to.at(iteration);
+  switch (op.kind) {
+    case OpKind::copy:
+      memory.copy(to, from, op.bytes);
+      return true;
+    case OpKind::load:
+      memory.load(from, op.bytes);
+      return true;
+    case OpKind::store:
+      memory.store(to, op.bytes, op.seed, (to - op.origin) / sizeof(Word));
+      return true;
+    default:
+      return synchronize(op, iteration, memory);
+  }
+}
+
+/// The op that waited in vain, counted from 1 over all iterations, or 0.
+using WaitedInVain = Word;
+
+/// All ops of a table, for `count` iterations from `first`.
+template <class Memory>
+constexpr WaitedInVain perform_all(const ActorOp* ops, unsigned ops_count, Word first, Word count, Memory& memory) {
+  for (Word i = first; i < first + count; ++i)
+    for (unsigned op = 0; op < ops_count; ++op)
+      if (!perform(ops[op], i, memory)) return i * ops_count + op + 1;
+  return 0;
+}
+
+/// Polls a word until it has reached `value`. False: not within the time-out.
+template <class Memory>
+constexpr bool poll(Memory& memory, Word word, Word value, Word timeout_ns) {
+  constexpr unsigned polls = 256;  // between two readings of the clock, which would slow the polling
+  const Word start = memory.now_ns();
+  do {
+    for (unsigned i = 0; i < polls; ++i)
+      if (has_come(memory.acquire(word), value)) return true;
+  } while (memory.now_ns() - start <= timeout_ns);
+  return false;
+}
+
+}  // namespace linkscope

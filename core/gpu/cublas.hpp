@@ -1,0 +1,42 @@
+// cuBLAS, found at run time: matrix products on a stream.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/units.hpp"
+#include "gpu/driver.hpp"
+
+namespace linkscope {
+
+enum class Element : u8 { f32, f64, bf16 };
+[[nodiscard]] std::optional<Element> parse_element(std::string_view);
+[[nodiscard]] u64 bytes_of(Element);
+
+/// C (m x n) = A (m x k) B (k x n), column by column, without gaps between columns. bf16 is summed up in f32.
+struct Gemm {
+  Element element = Element::f32;
+  int m = 0, n = 0, k = 0;
+  CUdeviceptr a = 0, b = 0, c = 0;
+};
+
+/// The library for one context, with a handle of its own.
+class Cublas {
+ public:
+  /// Why the library cannot be used; "" if it can. It is looked for once.
+  [[nodiscard]] static const std::string& why_not();
+  /// For the current context. Throws Error{failed} if the library is not there, or refuses.
+  Cublas();
+  ~Cublas();
+  Cublas(const Cublas&) = delete;
+  Cublas& operator=(const Cublas&) = delete;
+
+  /// Queues a product. The handle's context is current.
+  void queue(CUstream, const Gemm&) const;
+
+ private:
+  void* handle_ = nullptr;
+};
+
+}  // namespace linkscope

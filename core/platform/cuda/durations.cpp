@@ -1,0 +1,166 @@
+#include "platform/cuda/durations.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <mutex>
+
+#include "platform/cuda/moves.hpp"
+#include "program/series.hpp"
+
+namespace linkscope {
+namespace {
+
+constexpr u32 batches_ahead = 3;     // so that a GPU never waits for its host thread, and ends soon after the end
+constexpr u32 most_in_batch = 1024;  // about as many launches as a stream queues
+
+/// Decides which batches are begun. Actors that exchange words begin the same batches: where one of them has begun a batch
+/// before the end, the others begin it too.
+class Turns {
+ public:
+  explicit Turns(double end_s) : end_s_{end_s} {}
+
+  [[nodiscard]] bool begins(const Actor& actor, u64 batch) {
+    const bool early = host_now() < end_s_;
+    if (!exchanges_words(actor)) return early;
+    const std::lock_guard lock{guard_};
+    if (early) common_ = std::max(common_, batch + 1);
+    return batch < common_;
+  }
+
+ private:
+  double end_s_;
+  std::mutex guard_;
+  u64 common_ = 0;  // batches begun by any actor that exchanges words
+};
+
+/// The iterations of an actor's next batch: a part of an interval. Actors that exchange words have one count.
+class BatchSize {
+ public:
+  BatchSize(const CudaSession& session, const Actor& actor, const Duration& lasts)
+      : part_s_{lasts.interval.count() / 4}, grows_{!exchanges_words(actor)} {
+    if (const double once = session.expected_loop.count(); !grows_ && once > 0)
+      count_ = static_cast<u32>(std::clamp(part_s_ / once, 1.0, double{most_in_batch}));
+  }
+
+  [[nodiscard]] u32 count() const { return count_; }
+  /// A batch took that long.
+  void took(double seconds) {
+    if (grows_ && seconds < part_s_ / 2) count_ = std::min(2 * count_, most_in_batch);
+  }
+
+ private:
+  double part_s_;
+  bool grows_;
+  u32 count_ = 1;
+};
+
+/// What one actor does between the common start and end.
+class Run {
+ public:
+  Run(CudaSession& session, ActorState& state, const Duration& lasts, Series& series)
+      : session_{session}, state_{state}, lasts_{lasts}, series_{series}, size_{session, *state.actor, lasts} {}
+
+  Stamp on_cpu(Turns& turns) {
+    const double start = host_now();
+    Marks marks{lasts_, series_, start};
+    double last = start;
+    u64 done = 0;
+    for (u64 batch = 0; turns.begins(*state_.actor, batch); ++batch) {
+      const u32 count = size_.count();
+      state_.loop(session_, state_, count);
+      const double now = host_now();
+      marks.add(now, done += count);
+      size_.took(now - last);
+      last = now;
+    }
+    marks.end(last, done);
+    return {start, last};
+  }
+
+  Stamp on_gpu(Turns& turns) {
+    LINKSCOPE_CU(session_.driver, cuEventRecord, state_.enter->get(), state_.stream->get());
+    LINKSCOPE_CU(session_.driver, cuEventSynchronize, state_.enter->get());
+    start_ = last_ = host_now();
+    Marks marks{lasts_, series_, start_};
+    for (u64 batch = 0; turns.begins(*state_.actor, batch); ++batch) {
+      if (queued_.size() == batches_ahead) end_batch(marks);
+      queue_batch();
+    }
+    while (!queued_.empty()) end_batch(marks);
+    state_.stream->synchronize();
+    marks.end(last_, done_);
+    return {start_, last_};
+  }
+
+ private:
+  struct Batch {
+    std::unique_ptr<Event> end;
+    u32 count = 0;
+  };
+  CudaSession& session_;
+  ActorState& state_;
+  const Duration& lasts_;
+  Series& series_;
+  BatchSize size_;
+  std::deque<Batch> queued_;
+  std::vector<std::unique_ptr<Event>> spare_;
+  double start_ = 0, last_ = 0;
+  u64 done_ = 0;
+
+  void queue_batch() {
+    Batch batch{nullptr, size_.count()};
+    if (spare_.empty()) {
+      batch.end = std::make_unique<Event>(session_.driver);
+    } else {
+      batch.end = std::move(spare_.back());
+      spare_.pop_back();
+    }
+    state_.loop(session_, state_, batch.count);
+    LINKSCOPE_CU(session_.driver, cuEventRecord, batch.end->get(), state_.stream->get());
+    queued_.push_back(std::move(batch));
+  }
+
+  /// Waits for the oldest batch.
+  void end_batch(Marks& marks) {
+    Batch batch = std::move(queued_.front());
+    queued_.pop_front();
+    LINKSCOPE_CU(session_.driver, cuEventSynchronize, batch.end->get());
+    float ms = 0;
+    LINKSCOPE_CU(session_.driver, cuEventElapsedTime, &ms, state_.enter->get(), batch.end->get());
+    const double now = start_ + static_cast<double>(ms) * 1e-3;
+    marks.add(now, done_ += batch.count);
+    size_.took(now - last_);
+    last_ = now;
+    spare_.push_back(std::move(batch.end));
+  }
+};
+
+}  // namespace
+
+std::string why_no_duration(const CudaSession& session) {
+  if (session.lockstep) return "actors of several processes run numbers of iterations here, and no durations";
+  for (const auto& state : session.actors) {
+    if (state.caller) return "calls are made in batches here: what they use is prepared before the time begins";
+    if (made_together(*state.actor))
+      return "copies that are issued together are prepared before the time begins, so they run in batches here";
+    if (state.stream)
+      if (auto why = session.driver.why_no("cuEventSynchronize"); !why.empty()) return why;
+  }
+  return "";
+}
+
+void sample_duration(CudaSession& session, const Duration& lasts, Stamp* stamps, Series* series) {
+  make_ready(session, std::vector<u32>(session.actors.size(), 1));
+  std::optional<Turns> turns;
+  std::once_flag begun;
+  const auto go = [&](std::size_t a, double start_s) {
+    std::call_once(begun, [&] { turns.emplace(start_s + lasts.length.count()); });
+    auto& state = session.actors[a];
+    Run run{session, state, lasts, series[a]};
+    stamps[a] = state.stream ? run.on_gpu(*turns) : run.on_cpu(*turns);
+  };
+  run_on_host_threads(session, {[](std::size_t) {}, go});
+  check_results(session);
+}
+
+}  // namespace linkscope

@@ -1,0 +1,132 @@
+// A block that performs a table of ops (base/actor_ops.hpp): its first thread sets words and waits for others, and all
+// of its threads copy, load and store. If the other side never answers, the block gives up after a time-out. Before
+// compute capability 7.0, volatile accesses and fences replace release and acquire.
+#include "base/actor_ops.hpp"
+#include "base/pattern.hpp"
+
+typedef unsigned long long u64;
+
+static __device__ __forceinline__ ulonglong2 load_pair(u64 at) {
+  u64 x, y;
+  asm volatile("ld.global.cs.v2.u64 {%0, %1}, [%2];"
+               : "=l"(x), "=l"(y)
+               : "l"(reinterpret_cast<const char*>(at))
+               : "memory");
+  return ulonglong2{x, y};
+}
+
+static __device__ __forceinline__ void store_pair(u64 at, u64 x, u64 y) {
+  asm volatile("st.global.cs.v2.u64 [%0], {%1, %2};" ::"l"(reinterpret_cast<char*>(at)), "l"(x), "l"(y) : "memory");
+}
+
+// The block's threads arrive together. A block of one thread has nobody to wait for.
+static __device__ __forceinline__ void join_block() {
+  if (blockDim.x > 1) __syncthreads();
+}
+
+// Spans are multiples of 8 bytes and aligned to 16; the first thread handles a last word.
+struct BlockMemory {
+  static constexpr unsigned in_flight = 4;  // vectors of 16 bytes of a thread
+  u64 sum;                                  // of what this thread loaded
+
+  static __device__ __forceinline__ u64 now_ns() {
+    u64 t;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
+    return t;
+  }
+
+  static __device__ __forceinline__ u64 acquire(u64 word) {
+    u64 value;
+#if __CUDA_ARCH__ >= 700
+    asm volatile("ld.acquire.sys.global.u64 %0, [%1];"
+                 : "=l"(value)
+                 : "l"(reinterpret_cast<const u64*>(word))
+                 : "memory");
+#else
+    value = *reinterpret_cast<const volatile u64*>(word);
+    __threadfence_system();
+#endif
+    return value;
+  }
+
+  // The barrier orders the other threads' stores before the release, which is cumulative from compute capability 7.0.
+  static __device__ __forceinline__ void set(u64 word, u64 value) {
+#if __CUDA_ARCH__ >= 700
+    join_block();
+    if (threadIdx.x == 0)
+      asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(reinterpret_cast<u64*>(word)), "l"(value) : "memory");
+#else
+    __threadfence_system();
+    join_block();
+    if (threadIdx.x == 0) *reinterpret_cast<volatile u64*>(word) = value;
+#endif
+  }
+
+  __device__ __forceinline__ bool wait(u64 word, u64 value, u64 timeout_ns) {
+    const bool there = threadIdx.x != 0 || linkscope::poll(*this, word, value, timeout_ns);
+    return blockDim.x > 1 ? __syncthreads_and(there) != 0 : there;
+  }
+
+  static __device__ __forceinline__ void fence() {
+    __threadfence_system();
+    join_block();
+  }
+
+  static __device__ __forceinline__ void copy(u64 to, u64 from, u64 bytes) {
+    const u64 step = u64{blockDim.x} * 16, vectors_end = bytes / 16 * 16;
+    u64 at = u64{threadIdx.x} * 16;
+    for (; at + (in_flight - 1) * step < vectors_end; at += in_flight * step) {
+      ulonglong2 held[in_flight];
+#pragma unroll
+      for (unsigned k = 0; k < in_flight; ++k) held[k] = load_pair(from + at + k * step);
+#pragma unroll
+      for (unsigned k = 0; k < in_flight; ++k) store_pair(to + at + k * step, held[k].x, held[k].y);
+    }
+    for (; at < vectors_end; at += step) {
+      const ulonglong2 held = load_pair(from + at);
+      store_pair(to + at, held.x, held.y);
+    }
+    if (bytes % 16 && threadIdx.x == 0)
+      *reinterpret_cast<u64*>(to + bytes - 8) = *reinterpret_cast<const u64*>(from + bytes - 8);
+  }
+
+  __device__ __forceinline__ void load(u64 from, u64 bytes) {
+    const u64 step = u64{blockDim.x} * 16, vectors_end = bytes / 16 * 16;
+    u64 at = u64{threadIdx.x} * 16;
+    for (; at + (in_flight - 1) * step < vectors_end; at += in_flight * step) {
+      ulonglong2 held[in_flight];
+#pragma unroll
+      for (unsigned k = 0; k < in_flight; ++k) held[k] = load_pair(from + at + k * step);
+#pragma unroll
+      for (unsigned k = 0; k < in_flight; ++k) sum += held[k].x + held[k].y;
+    }
+    for (; at < vectors_end; at += step) {
+      const ulonglong2 held = load_pair(from + at);
+      sum += held.x + held.y;
+    }
+    if (bytes % 16 && threadIdx.x == 0) sum += *reinterpret_cast<const u64*>(from + bytes - 8);
+  }
+
+  static __device__ __forceinline__ void store(u64 to, u64 bytes, u64 seed, u64 first_index) {
+    const u64 step = u64{blockDim.x} * 16, vectors_end = bytes / 16 * 16;
+    for (u64 at = u64{threadIdx.x} * 16; at < vectors_end; at += step)
+      store_pair(to + at, linkscope_pattern_word(seed, first_index + at / 8),
+                 linkscope_pattern_word(seed, first_index + at / 8 + 1));
+    if (bytes % 16 && threadIdx.x == 0)
+      *reinterpret_cast<u64*>(to + bytes - 8) = linkscope_pattern_word(seed, first_index + bytes / 8 - 1);
+  }
+};
+
+// `count` iterations from `first`. result[0] grows by the sum of what was loaded; result[1] becomes the op that waited in
+// vain, if any. Shared memory holds the table, because acquiring loads would evict it from the L1.
+extern "C" __global__ void __launch_bounds__(1024)
+    linkscope_block(const linkscope::ActorOps table, u64 first, u64 count, u64* result) {
+  __shared__ linkscope::ActorOp ops[linkscope::most_actor_ops];
+  if (threadIdx.x == 0)
+    for (unsigned op = 0; op < table.count; ++op) ops[op] = table.ops[op];
+  join_block();
+  BlockMemory memory{0};
+  const u64 in_vain = linkscope::perform_all(ops, table.count, first, count, memory);
+  if (memory.sum) atomicAdd(result, memory.sum);
+  if (in_vain && threadIdx.x == 0) result[1] = in_vain;
+}

@@ -1,0 +1,38 @@
+// Samples of a duration: lanes run until a common end.
+#include <algorithm>
+#include <limits>
+
+#include "platform/sim/simulation.hpp"
+
+namespace linkscope::sim {
+
+void Simulation::sample(const Duration& lasts, std::span<const Factors> factors, Stamp* stamps, Series* series) {
+  start_afresh(factors);
+  until_ = now_ + lasts.length.count();
+  common_ = 0;
+  for (u32 lane = 0; lane < lanes_.size(); ++lane) {
+    running_[lane].marks.emplace(lasts, series[lane], now_);
+    begin(lane, lanes_[lane].loop, std::numeric_limits<u32>::max());
+  }
+  run_to_end();
+  for (u32 lane = 0; lane < lanes_.size(); ++lane) {
+    auto& running = running_[lane];
+    stamps[lane] = {running.start, running.end};
+    running.marks->end(running.end, running.iteration);
+  }
+  until_.reset();
+}
+
+/// Whether a lane that has ended an iteration begins another. Lanes that exchange words have one count: where one of them
+/// has begun an iteration before the end, the others begin it too.
+bool Simulation::goes_on(u32 lane) {
+  auto& running = running_[lane];
+  if (!until_) return running.iteration < running.iterations;
+  running.marks->add(now_, running.iteration);
+  const bool early = now_ < *until_;
+  if (!lanes_[lane].exchanges) return early;
+  if (early) common_ = std::max(common_, running.iteration);
+  return running.iteration <= common_;
+}
+
+}  // namespace linkscope::sim

@@ -1,0 +1,96 @@
+// The cost of words that are set and polled, and of fences.
+#include <algorithm>
+
+#include "platform/sim/lanes.hpp"
+
+namespace linkscope::sim {
+
+Support Compiler::supports_flag(const Program& program, const Actor& actor, const Span& word) const {
+  const auto& region = program.regions[word.region];
+  if (region.at.kind == PlaceKind::disk) return Support::no("no words are set in files");
+  const Node at = node(region.at), by = node(actor.place);
+  if (region.kind == MemKind::managed)
+    return Support::no("the model's managed memory is touched and prefetched: no words are set in it yet");
+  if (region.at.host != actor.place.host)
+    return Support::no(to_string(region.at) + " is on another host than " + to_string(actor.place));
+  if (actor.kind == ActorKind::cpu_thread && machine_.is_gpu(at))
+    return Support::no("a CPU has no loads from and stores to the memory of " + to_string(region.at) +
+                       ": it is not mapped for the host");
+  if (on_gpu(actor.kind) && is_pageable(region.kind))
+    return Support::no("a GPU's threads do not reach pageable memory");
+  if (machine_.is_gpu(at) && at != by && !machine_.peer(at, by))
+    return Support::no("there is no peer access between " + to_string(region.at) + " and " + to_string(actor.place) +
+                       " on this machine");
+  if (machine_.is_gpu(at) && !machine_.kernel)
+    return Support::no("the model " + machine_.name + " does not say how long a load takes: its file has no [kernel]");
+  if (!machine_.is_gpu(at) && machine_.numa[at].load == 0)
+    return Support::no("the model " + machine_.name + " does not say how long a load from " + to_string(region.at) +
+                       " takes: load_us");
+  return {};
+}
+
+/// The word that an actor sets or waits for, and its distance.
+Flag Compiler::flag(const Program& program, const Actor& actor, const Span& word) const {
+  const Node at = node(program.regions[word.region].at), by = node(actor.place);
+  Path way;
+  if (at != by) add_links(way, by, at);
+  Flag flag;
+  flag.op.from = flag.op.to = {address_of(word.region, word.offset), word.stride, word.slices};
+  flag.op.bytes = word.bytes;
+  flag.way = way.latency;
+  flag.poll = 2 * way.latency + (machine_.is_gpu(at) ? machine_.kernel->load : machine_.numa[at].load);
+  return flag;
+}
+
+Op Compiler::op(const Program& program, const Actor& actor, const Set& set) const {
+  const Node at = node(program.regions[set.word.region].at), by = node(actor.place);
+  Op op;
+  op.bytes = op.chunk_bytes = set.word.bytes;
+  Stage stage;
+  stage.by = machine_.is_gpu(by) ? Stage::By::threads : Stage::By::thread;
+  if (at != by) stage.path.links = *routes_.between(by, at);
+  op.stages.push_back(std::move(stage));
+  op.flag = flag(program, actor, set.word);
+  op.flag->op.kind = OpKind::set;
+  op.flag->op.value = set.value;
+  op.flag->op.step = set.step;
+  return op;
+}
+
+Op Compiler::op(const Program& program, const Actor& actor, const Wait& wait) const {
+  const auto& region = program.regions[wait.word.region];
+  Op op;
+  Stage stage;
+  stage.by = machine_.is_gpu(node(actor.place)) ? Stage::By::threads : Stage::By::thread;
+  op.stages.push_back(std::move(stage));
+  op.flag = flag(program, actor, wait.word);
+  op.flag->op.kind = OpKind::wait;
+  op.flag->op.value = wait.value;
+  op.flag->op.step = wait.step;
+  op.flag->op.timeout_ns = static_cast<Word>(wait.timeout.count() * 1e9);
+  op.flag->what = to_string(actor.place) + " waited " + std::to_string(wait.timeout.count()) + " s for a word in " +
+                  to_string(region.at) + "." + to_string(region.kind);
+  return op;
+}
+
+/// The farthest store of the loop is acknowledged.
+Op Compiler::fence(const Program& program, const Actor& actor) const {
+  const Node by = node(actor.place);
+  Op op;
+  Stage stage;
+  stage.by = machine_.is_gpu(by) ? Stage::By::threads : Stage::By::thread;
+  for (const auto& step : actor.loop)
+    for (const auto& touch : touches(step)) {
+      const Node at = node(program.regions[touch.span.region].at);
+      if (!touch.writes || at == by) continue;
+      Path way;
+      add_links(way, by, at);
+      stage.setup = std::max(stage.setup, 2 * way.latency);
+    }
+  op.stages.push_back(std::move(stage));
+  op.flag = Flag{};
+  op.flag->op.kind = OpKind::fence;
+  return op;
+}
+
+}  // namespace linkscope::sim

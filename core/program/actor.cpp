@@ -1,0 +1,46 @@
+// Which actors perform ops (base/actor_ops.hpp), and which steps are ops.
+#include <algorithm>
+
+#include "program/program.hpp"
+
+namespace linkscope {
+namespace {
+
+bool is_word(const Step& step) { return std::holds_alternative<Set>(step) || std::holds_alternative<Wait>(step); }
+
+std::string why_no_copy(const Actor& actor, const Move& move) {
+  const Engine own = actor.kind == ActorKind::cpu_thread ? Engine::cpu : Engine::sm;
+  const auto who = std::string{to_string(actor.kind)};
+  if (move.engine != own)
+    return "a " + who + " that performs ops copies by engine " + to_string(own) + ", and not by " +
+           to_string(move.engine);
+  if (move.by) return "a " + who + " that performs ops makes its own copies";
+  return in_rows(move).count > 1 ? "a copy among ops is of one piece, and not of rows" : "";
+}
+
+std::string why_no_access(const Kernel& kernel) {
+  const auto name = std::string{"the kernel '"} + to_string(kernel.id) + "'";
+  if (!traits_of(kernel.id).as_op) return name + " is no op: GPU blocks read, write, copy, set and wait";
+  const bool linear = std::all_of(kernel.traffic.begin(), kernel.traffic.end(), [](const Access& access) {
+    return access.stride == 0 && access.pattern == Access::Pattern::linear;
+  });
+  return linear ? "" : name + " is an op in its linear form only";
+}
+
+}  // namespace
+
+bool exchanges_words(const Actor& actor) { return std::any_of(actor.loop.begin(), actor.loop.end(), is_word); }
+
+bool performs_ops(const Actor& actor) {
+  return actor.kind == ActorKind::gpu_block || (actor.kind == ActorKind::cpu_thread && exchanges_words(actor));
+}
+
+std::string why_no_op(const Actor& actor, const Step& step) {
+  if (is_word(step) || std::holds_alternative<Fence>(step)) return "";
+  if (const auto* move = std::get_if<Move>(&step)) return why_no_copy(actor, *move);
+  if (const auto* kernel = std::get_if<Kernel>(&step)) return why_no_access(*kernel);
+  return std::string{"a "} + to_string(actor.kind) +
+         " that performs ops makes no calls, uses no libraries and prefetches nothing";
+}
+
+}  // namespace linkscope

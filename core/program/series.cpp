@@ -1,0 +1,61 @@
+#include "program/series.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace linkscope {
+
+Marks::Marks(const Duration& duration, Series& series, double start_s)
+    : gap_{duration.interval.count() / most_marks}, series_{series} {
+  series_.marks = {{start_s, 0}};
+}
+
+void Marks::add(double at_s, u64 iterations) {
+  if (at_s - series_.marks.back().at_s >= gap_) series_.marks.push_back({at_s, iterations});
+}
+
+void Marks::end(double at_s, u64 iterations) {
+  if (series_.marks.back().iterations == iterations && series_.marks.size() > 1) series_.marks.back().at_s = at_s;
+  else series_.marks.push_back({at_s, iterations});
+}
+
+double iterations_by(const Series& series, double at_s) {
+  const auto& marks = series.marks;
+  const auto after = std::lower_bound(marks.begin(), marks.end(), at_s,
+                                      [](const Mark& mark, double time) { return mark.at_s < time; });
+  if (after == marks.end()) return static_cast<double>(marks.back().iterations);
+  if (after == marks.begin()) return static_cast<double>(marks.front().iterations);
+  const Mark &left = *(after - 1), &right = *after;
+  const double part = (at_s - left.at_s) / (right.at_s - left.at_s);
+  return static_cast<double>(left.iterations) + part * static_cast<double>(right.iterations - left.iterations);
+}
+
+u64 bytes_per_iteration(const Program& program, u32 actor) {
+  u64 bytes = 0;
+  for (const auto& flow : program.flows)
+    if (flow.actor == actor) bytes += flow.bytes;
+  return bytes;
+}
+
+void add_intervals(const Program& program, const Duration& duration, std::span<Series> actors, Window& window) {
+  window = {actors.front().marks.front().at_s, actors.front().marks.back().at_s};
+  for (const auto& series : actors) {
+    window.start_s = std::max(window.start_s, series.marks.front().at_s);
+    window.end_s = std::min(window.end_s, series.marks.back().at_s);
+  }
+  const double interval = duration.interval.count();
+  constexpr double rounding = 1e-9;  // of an interval, so that ten intervals of 10 ms fit into 100 ms
+  const auto count = static_cast<u64>(std::max(0.0, (window.end_s - window.start_s) / interval + rounding));
+  window.end_s = window.start_s + static_cast<double>(count) * interval;
+  for (u32 actor = 0; actor < actors.size(); ++actor) {
+    const auto each = static_cast<double>(bytes_per_iteration(program, actor));
+    // Whole bytes of the sum so far, so that no interval's rounding is lost.
+    const auto bytes_by = [&](u64 edge) {
+      return std::llround(each * iterations_by(actors[actor], window.start_s + static_cast<double>(edge) * interval));
+    };
+    for (u64 edge = 0; edge < count; ++edge)
+      actors[actor].interval_bytes.push_back(static_cast<u64>(bytes_by(edge + 1) - bytes_by(edge)));
+  }
+}
+
+}  // namespace linkscope

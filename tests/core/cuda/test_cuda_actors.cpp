@@ -1,0 +1,206 @@
+// Actors that wait, samples of a duration and library calls on the cuda platform, with the fake driver (tests/fake_cuda)
+// and its library.
+#include <chrono>
+
+#include "base/error.hpp"
+#include "doctest.h"
+#include "gpu/cublas.hpp"
+#include "platform/cuda/cuda_platform.hpp"
+
+using namespace linkscope;
+using namespace linkscope::literals;
+
+namespace {
+
+CudaPlatform& platform() {
+  static const auto made = make_cuda();
+  REQUIRE_MESSAGE(made->facts().present, made->facts().why_not);
+  return *made;
+}
+
+constexpr u64 word = sizeof(u64), line = 256;
+
+Actor block(u32 gpu_index, u32 threads, std::vector<Step> loop) {
+  return {gpu(gpu_index), ActorKind::gpu_block, Clock::host, {}, 0, {}, std::move(loop), threads};
+}
+
+Actor thread(std::vector<Step> loop) {
+  return {numa(0), ActorKind::cpu_thread, Clock::host, {}, 0, {}, std::move(loop)};
+}
+
+constexpr u64 before_reuse(u64 slots) { return 1 - slots; }
+
+/// A block fills a ring of slots in pinned memory, and a CPU thread empties it.
+Program block_posts_to_cpu_proxy(u64 bytes, u32 slots) {
+  Program p;
+  p.cache = CacheState::hot;
+  p.regions = {{gpu(0), MemKind::device, 16 * bytes, Content::pattern},
+               {numa(0), MemKind::pinned, slots * bytes, Content::poison},
+               {numa(0), MemKind::pageable, 16 * bytes, Content::poison},
+               {numa(0), MemKind::pinned, (slots + 1) * line, Content::zero}};
+  const Span source{0, 0, bytes, bytes, 16}, slot{1, 0, bytes, bytes, slots}, target{2, 0, bytes, bytes, 16};
+  const Span valid{3, 0, word, line, slots}, taken{3, slots * line, word};
+  p.actors = {
+      block(0, 128, {Wait{taken, before_reuse(slots), 1}, Move{source, slot, Engine::sm}, Fence{}, Set{valid, 1, 1}}),
+      thread({Wait{valid, 1, 1}, Move{slot, target, Engine::cpu}, Set{taken, 1, 1}})};
+  p.flows = {{1, gpu(0), numa(0), MemKind::device, MemKind::pageable, bytes}};
+  return p;
+}
+
+/// A block that writes a span, and reads another one.
+Program block_stores_and_loads(u64 bytes) {
+  Program p;
+  p.cache = CacheState::hot;
+  p.regions = {{gpu(0), MemKind::device, 2 * bytes, Content::poison},
+               {gpu(0), MemKind::device, 3 * bytes, Content::pattern}};
+  using enum Access::Dir;
+  p.actors = {block(0, 64,
+                    {Kernel{KernelId::write, {}, 0, {{{0, 0, bytes, bytes, 2}, write}}},
+                     Kernel{KernelId::read, {}, 0, {{{1, 0, bytes, bytes, 3}, read}}}})};
+  p.flows = {{0, gpu(0), gpu(0), MemKind::device, MemKind::device, bytes}};
+  return p;
+}
+
+Program gemm_beside_copies(u64 n) {
+  const u64 bytes = n * n * 4;
+  Program p;
+  p.regions = {{gpu(0), MemKind::device, 2 * bytes, Content::pattern},
+               {gpu(0), MemKind::device, bytes, Content::poison},
+               {numa(0), MemKind::pinned, 1_MiB, Content::pattern},
+               {gpu(0), MemKind::device, 1_MiB, Content::poison}};
+  using enum Access::Dir;
+  Actor gemm, copy;
+  gemm.place = copy.place = gpu(0);
+  gemm.loop = {Opaque{
+      "cublas_gemm", "f32", {n, n, n}, {{{0, 0, bytes}, read}, {{0, bytes, bytes}, read}, {{1, 0, bytes}, write}}}};
+  copy.loop = {Move{{2, 0, 1_MiB}, {3, 0, 1_MiB}, Engine::ce}};
+  p.actors = {gemm, copy};
+  p.flows = {{1, numa(0), gpu(0), MemKind::pinned, MemKind::device, 1_MiB}};
+  return p;
+}
+
+Trace run(const Program& program, const Order& order) {
+  validate(program);
+  const auto support = platform().supports(program);
+  REQUIRE_MESSAGE(support, support.why_not);
+  const auto session = platform().prepare(program, "test#0");
+  return platform().run(*session, order);
+}
+
+}  // namespace
+
+TEST_CASE("a GPU block posts messages to a CPU proxy over a ring, and every message arrives") {
+  for (const u32 slots : {1u, 4u}) {
+    const auto program = block_posts_to_cpu_proxy(512, slots);
+    const auto session = platform().prepare(program, "proxy#0");
+    for (const u32 count : {1u, 37u}) {
+      const auto trace = platform().run(*session, {2, {{count, count}}, true});
+      CHECK_MESSAGE(trace.verdict->ok, trace.verdict->first_wrong);
+      CHECK(trace.verdict->checked_bytes >= 512);
+    }
+  }
+}
+
+TEST_CASE("a block stores and loads spans, and both are compared") {
+  const auto trace = run(block_stores_and_loads(4_KiB), {2, {{5}}, true});
+  CHECK_MESSAGE(trace.verdict->ok, trace.verdict->first_wrong);
+  CHECK(trace.verdict->checked_bytes == 2 * 4_KiB + 10 * 4_KiB);
+}
+
+TEST_CASE("an actor that waits for what nobody sets gives up, and says what it waited for") {
+  auto program = block_posts_to_cpu_proxy(512, 4);
+  std::get<Wait>(program.actors[0].loop[0]).value = 1000;
+  for (auto& actor : program.actors)
+    for (auto& step : actor.loop)
+      if (auto* wait = std::get_if<Wait>(&step)) wait->timeout = Seconds{0.05};
+  CHECK_THROWS_WITH_AS(run(program, {1, {{4, 4}}, false}), doctest::Contains("for a word in numa:0.pinned to become"),
+                       Error);
+}
+
+TEST_CASE("steps that are no ops, and ops out of reach, are refused with a reason") {
+  const auto refused = [](const Program& program, const char* words) {
+    CHECK(platform().supports(program).why_not.find(words) != std::string::npos);
+  };
+  auto program = block_posts_to_cpu_proxy(512, 4);
+  program.actors[0].loop.assign(17, Fence{});
+  refused(program, "at most 16 steps");
+  program = block_posts_to_cpu_proxy(512, 4);
+  std::get<Move>(program.actors[1].loop[1]).engine = Engine::ce;
+  refused(program, "copies by engine cpu, and not by ce");
+  program = block_posts_to_cpu_proxy(512, 4);
+  std::get<Move>(program.actors[0].loop[1]).from.region = 2;
+  refused(program, "do not reach pageable memory");
+  program = block_posts_to_cpu_proxy(500, 4);
+  refused(program, "whole words");
+  program = block_posts_to_cpu_proxy(512, 4);
+  program.actors[0].process = 1;
+  refused(program, "a second process");
+}
+
+TEST_CASE("all actors run to a common end, with rates in each interval") {
+  Program program;
+  program.regions = {{numa(0), MemKind::pinned, 1_MiB, Content::pattern},
+                     {gpu(0), MemKind::device, 1_MiB, Content::poison},
+                     {gpu(1), MemKind::device, 1_MiB, Content::poison}};
+  for (const u32 to : {0u, 1u}) {
+    Actor copy;
+    copy.place = gpu(to);
+    copy.loop = {Move{{0, 0, 64_KiB, 64_KiB, 16}, {1 + to, 0, 64_KiB, 64_KiB, 16}, Engine::ce}};
+    program.actors.push_back(copy);
+    program.flows.push_back({to, numa(0), gpu(to), MemKind::pinned, MemKind::device, 64_KiB});
+  }
+  const auto trace = run(program, {1, {}, true, Duration{Seconds{0.2}, Seconds{0.02}}});
+  CHECK_MESSAGE(trace.verdict->ok, trace.verdict->first_wrong);
+  REQUIRE(trace.windows.size() == 1);
+  for (u32 actor = 0; actor < 2; ++actor) {
+    const auto& series = trace.series[actor];
+    const auto& stamp = trace.at(0, 0, actor);
+    CHECK(stamp.exit_s - stamp.enter_s > 0.15);
+    CHECK(trace.windows[0].start_s >= stamp.enter_s);
+    CHECK(trace.windows[0].end_s <= stamp.exit_s + 1e-9);
+    CHECK(series.marks.back().iterations > 10);
+    CHECK(series.interval_bytes.size() >= 5);
+    CHECK(series.interval_bytes.size() == trace.series[0].interval_bytes.size());
+  }
+}
+
+TEST_CASE("a block and its proxy end a duration after the same number of iterations") {
+  const auto trace = run(block_posts_to_cpu_proxy(512, 4), {2, {}, true, Duration{Seconds{0.05}, Seconds{0.01}}});
+  CHECK_MESSAGE(trace.verdict->ok, trace.verdict->first_wrong);
+  for (u32 sample = 0; sample < 2; ++sample)
+    CHECK(trace.series[2 * sample].marks.back().iterations == trace.series[2 * sample + 1].marks.back().iterations);
+}
+
+TEST_CASE("copies that are issued together run in batches, and not for a duration") {
+  Program program;
+  program.regions = {{numa(0), MemKind::pinned, 1_MiB, Content::pattern},
+                     {gpu(0), MemKind::device, 1_MiB, Content::poison}};
+  Actor copy;
+  copy.place = gpu(0);
+  copy.loop = {Move{{0, 0, 64_KiB, 64_KiB, 16}, {1, 0, 64_KiB, 64_KiB, 16}, Engine::graph}};
+  program.actors = {copy};
+  program.flows = {{0, numa(0), gpu(0), MemKind::pinned, MemKind::device, 64_KiB}};
+  CHECK_THROWS_WITH_AS(run(program, {1, {}, false, Duration{Seconds{0.1}, Seconds{0.01}}}),
+                       doctest::Contains("issued together"), Error);
+}
+
+TEST_CASE("a GEMM by a library that is found at run time runs beside copies") {
+  REQUIRE_MESSAGE(Cublas::why_not().empty(), Cublas::why_not());
+  const auto trace = run(gemm_beside_copies(256), {2, {{3, 5}}, true});
+  CHECK_MESSAGE(trace.verdict->ok, trace.verdict->first_wrong);
+  CHECK(trace.verdict->checked_bytes == 256 * 256 * 4 + 1_MiB);
+}
+
+TEST_CASE("a library call that does not fit its traffic, or is not known, is refused with a reason") {
+  const auto refused = [](auto change, const char* words) {
+    auto program = gemm_beside_copies(256);
+    change(std::get<Opaque>(program.actors[0].loop[0]));
+    const auto support = platform().supports(program);
+    CHECK_MESSAGE(support.why_not.find(words) != std::string::npos, support.why_not);
+  };
+  refused([](Opaque& o) { o.library_call = "cufft"; }, "'cufft' is not known here");
+  refused([](Opaque& o) { o.element = "f8"; }, "f32, f64 and bf16");
+  refused([](Opaque& o) { o.shape = {256}; }, "three lengths");
+  refused([](Opaque& o) { o.shape = {256, 256, 128}; }, "reads A (128 KiB)");
+  refused([](Opaque& o) { o.traffic.clear(); }, "states three accesses");
+}
