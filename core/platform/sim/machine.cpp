@@ -209,15 +209,7 @@ class Parser {
       const Table pull = file_["pull"];
       machine_.pull = {pull.number("extra_us") * micro, pull.number("overlap"), pull.number("least_us") * micro};
     }
-    if (file_.has("kernel")) {
-      const Table kernel = file_["kernel"];
-      machine_.kernel =
-          KernelCosts{kernel.number("launch_us") * micro,      kernel.number("load_us") * micro,
-                      kernel.number("read_tile_us") * micro,   kernel.number("write_tile_us") * micro,
-                      kernel.number("memory_efficiency"),      kernel.number("host_reach_mib", 0) * kib * kib,
-                      kernel.number("host_page_kib", 0) * kib, kernel.number("host_walk_us", 0) * micro,
-                      kernel.number("packet_bytes", 0)};
-    }
+    kernels();
     managed();
     calls();
     atomics();
@@ -247,6 +239,17 @@ class Parser {
       return std::count_if(gpus.begin(), gpus.end(),
                            [&](const GpuNode& other) { return other.place.host == one.place.host; }) > 1;
     });
+  }
+
+  void kernels() {
+    if (!file_.has("kernel")) return;
+    const Table kernel = file_["kernel"];
+    machine_.kernel =
+        KernelCosts{kernel.number("launch_us") * micro,      kernel.number("load_us") * micro,
+                    kernel.number("read_tile_us") * micro,   kernel.number("write_tile_us") * micro,
+                    kernel.number("memory_efficiency"),      kernel.number("host_reach_mib", 0) * kib * kib,
+                    kernel.number("host_page_kib", 0) * kib, kernel.number("host_walk_us", 0) * micro,
+                    kernel.number("packet_bytes", 0)};
   }
 
   void managed() {

@@ -107,6 +107,20 @@ TEST_CASE("a block stores and loads spans, and both are compared") {
   CHECK(trace.verdict->checked_bytes == 2 * 4_KiB + 10 * 4_KiB);
 }
 
+TEST_CASE("a CPU thread stores and loads spans between its words, and both are compared") {
+  using enum Access::Dir;
+  Program p;
+  p.regions = {{numa(0), MemKind::pinned, 8_KiB, Content::poison},
+               {numa(0), MemKind::pinned, 8_KiB, Content::pattern},
+               {numa(0), MemKind::pinned, line, Content::zero}};
+  p.actors = {thread({Kernel{KernelId::write, {}, 0, {{{0, 0, 4_KiB, 4_KiB, 2}, write}}}, Set{{2, 0, word}, 1, 1}}),
+              thread({Wait{{2, 0, word}, 1, 1}, Kernel{KernelId::read, {}, 0, {{{1, 0, 4_KiB, 4_KiB, 2}, read}}}})};
+  p.flows = {{0, numa(0), numa(0), MemKind::pinned, MemKind::pinned, 4_KiB}};
+  const auto trace = run(p, {1, {{3, 3}}, true});
+  CHECK_MESSAGE(trace.verdict->ok, trace.verdict->first_wrong);
+  CHECK(trace.verdict->checked_bytes == 2 * 4_KiB + 3 * 4_KiB + word);
+}
+
 TEST_CASE("an actor that waits for what nobody sets gives up, and says what it waited for") {
   auto program = block_posts_to_cpu_proxy(512, 4);
   std::get<Wait>(program.actors[0].loop[0]).value = 1000;

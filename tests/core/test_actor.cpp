@@ -1,0 +1,118 @@
+// Actors that perform ops: which steps are ops, sequence numbers, origins, and the cost of ops on the simulation.
+#include <doctest.h>
+
+#include "base/actor_ops.hpp"
+#include "base/error.hpp"
+#include "program/origin.hpp"
+#include "sim_testing.hpp"
+
+using namespace linkscope;
+using namespace linkscope::literals;
+using namespace linkscope::testing;
+
+namespace {
+
+constexpr u64 word = sizeof(u64);
+
+/// A block of gpu:0 that runs these steps on region 0 (its own memory), 1 (pinned memory of numa:0) and 2 (words there).
+Program of_block(std::vector<Step> loop, u32 threads = 512) {
+  Program p;
+  p.regions = {{gpu(0), MemKind::device, 8_MiB, Content::pattern},
+               {numa(0), MemKind::pinned, 8_MiB, Content::poison},
+               {numa(0), MemKind::pinned, 4_KiB, Content::zero}};
+  p.actors = {{gpu(0), ActorKind::gpu_block, Clock::event, {}, 0, {}, std::move(loop), threads}};
+  return p;
+}
+
+Move put(u64 bytes) { return {{0, 0, bytes}, {1, 0, bytes}, Engine::sm}; }
+
+}  // namespace
+
+TEST_CASE("words are sequence numbers: a value below zero has come from the start") {
+  CHECK(has_come(0, 0));
+  CHECK(has_come(5, 5));
+  CHECK(has_come(6, 5));
+  CHECK_FALSE(has_come(4, 5));
+  CHECK(has_come(0, Word{1} - 3));
+  CHECK(has_come(2, ~Word{0}));
+  CHECK_FALSE(has_come(~Word{0}, 2));
+}
+
+TEST_CASE("a block's steps are ops, and others are refused with a reason") {
+  using enum Access::Dir;
+  const auto refused = [](const Step& step, const char* words) {
+    CHECK_THROWS_WITH_AS(validate(of_block({step})), doctest::Contains(words), Error);
+  };
+  CHECK_NOTHROW(validate(of_block({put(64), Fence{}, Set{{2, 0, word}, 1, 1}, Wait{{2, 0, word}, 1, 1},
+                                   Kernel{KernelId::read, {}, 0, {{{0, 0, 64}, read}}},
+                                   Kernel{KernelId::write, {}, 0, {{{1, 0, 64}, write}}}})));
+  auto move = put(64);
+  move.engine = Engine::ce;
+  refused(move, "a gpu_block that performs ops copies by engine sm, and not by ce");
+  move = put(64);
+  move.by = gpu(1);
+  refused(move, "makes its own copies");
+  refused(Kernel{KernelId::add, {}, 0, {{{0, 0, 64}}}}, "the kernel 'add' is no op");
+  refused(Kernel{KernelId::read, {}, 0, {{{0, 0, 64}, read, Access::Pattern::strided, 8, 32}}},
+          "in its linear form only");
+  refused(Opaque{"cublas_gemm", "f32", {1, 1, 1}, {}}, "uses no libraries");
+  CHECK_THROWS_WITH_AS(validate(of_block({put(64)}, 2000)), doctest::Contains("1 to 1024 threads"), Error);
+}
+
+TEST_CASE("the text of a program names a block's threads and its fences") {
+  const auto text = to_text(of_block({put(64), Fence{}}, 96));
+  CHECK(text.find("actor a0 gpu_block gpu:0 clock event of 96 threads") != std::string::npos);
+  CHECK(text.find("loop fence") != std::string::npos);
+}
+
+TEST_CASE("data that passes through buffers comes from the pattern at their beginning") {
+  const Span source{0, 0, 64, 64, 8}, buffer{1, 0, 64, 64, 2}, target{2, 0, 64, 64, 8};
+  Program p;
+  p.regions = {{gpu(0), MemKind::device, 512, Content::pattern},
+               {numa(0), MemKind::pinned, 128, Content::poison},
+               {gpu(1), MemKind::device, 512, Content::poison}};
+  Actor fills, empties;
+  fills.loop = {Move{source, buffer}};
+  empties.loop = {Move{buffer, target}};
+  p.actors = {fills, empties};
+  CHECK(pattern_of(p, p.actors[1], std::get<Move>(p.actors[1].loop[0])).region == 0);
+  CHECK(pattern_of(p, p.actors[0], std::get<Move>(p.actors[0].loop[0])).region == 0);
+  // Two buffers that fill each other have no beginning.
+  p.actors[0].loop = {Move{target, buffer}};
+  CHECK(p.regions[pattern_of(p, p.actors[1], std::get<Move>(p.actors[1].loop[0])).region].content == Content::poison);
+}
+
+TEST_CASE("ops of a block need no launch, and a fence takes the way to its farthest store and back") {
+  const auto sim = make_sim(toy(), 1);
+  const double bare = slope(*sim, of_block({put(64)})), fenced = slope(*sim, of_block({put(64), Fence{}}));
+  CHECK(fenced - bare == doctest::Approx(1e-6));  // a bus of 0.5 us
+  // The load from the GPU's memory takes 0.5 us and the store's way 0.5 us; a kernel would add its launch of 2 us.
+  CHECK(bare == doctest::Approx(1e-6).epsilon(0.05));
+}
+
+TEST_CASE("a block with few threads copies more slowly than the link, in proportion to its threads") {
+  const auto sim = make_sim(toy(), 1);
+  const double few = slope(*sim, of_block({put(1_MiB)}, 16)), more = slope(*sim, of_block({put(1_MiB)}, 32));
+  CHECK((few - 1e-6) / (more - 1e-6) == doctest::Approx(2).epsilon(0.01));
+}
+
+TEST_CASE("a ring whose consumer does not wait for its producer delivers wrong data, and the simulation finds it") {
+  auto p = of_block({put(1_MiB), Set{{2, 0, word}, 1, 1}});
+  p.regions.push_back({numa(0), MemKind::pageable, 1_MiB, Content::poison});
+  p.actors.push_back({numa(0),
+                      ActorKind::cpu_thread,
+                      Clock::host,
+                      {},
+                      0,
+                      {},
+                      {Wait{{2, 0, word}, 1, 1}, Move{{1, 0, 1_MiB}, {3, 0, 1_MiB}, Engine::cpu}}});
+  p.flows = {{1, gpu(0), numa(0), MemKind::device, MemKind::pageable, 1_MiB}};
+  const auto wrong_bytes = [&] {
+    const auto sim = make_sim(toy(), 1);
+    const auto session = sim->prepare(p, "ring#0");
+    return sim->run(*session, {1, {{1, 1}}, true}).verdict->wrong_bytes;
+  };
+  CHECK(wrong_bytes() == 0);
+  std::get<Wait>(p.actors[1].loop[0]).value = 0;  // has come from the start
+  CHECK(wrong_bytes() > 0);
+}
