@@ -87,6 +87,8 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--include", required=True)
     parser.add_argument("--out", required=True, type=pathlib.Path)
+    parser.add_argument("--header", required=True, help="the header that declares the functions of the written file")
+    parser.add_argument("--prefix", default="", help="what the names of these functions begin with")
     parser.add_argument("kernels", nargs="+", type=pathlib.Path)
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
@@ -110,14 +112,14 @@ def main() -> None:
             rows.append(f'    {{"{source.stem}", {arch}, {is_ptx}, {symbol}, {symbol}_end}},')
     (args.out / "device_code.cpp").write_text(
         "// Written by cmake/embed_device_code.py\n"
-        '#include "platform/cuda/device_code.hpp"\n\n'
+        f'#include "{args.header}"\n\n'
         + "\n".join(blobs)
         + "\n\nnamespace linkscope {\nnamespace {\nconst DeviceCode codes[] = {\n"
         + "\n".join(rows)
         + "\n};\n}  // namespace\n\n"
-        "std::span<const DeviceCode> device_codes() { return codes; }\n"
-        f'const char* device_code_compiler() {{ return "NVRTC {nvrtc.version()}"; }}\n'
-        f'const char* device_code_hash() {{ return "{digest.hexdigest()[:16]}"; }}\n'
+        f"std::span<const DeviceCode> {args.prefix}device_codes() {{ return codes; }}\n"
+        f'const char* {args.prefix}device_code_compiler() {{ return "NVRTC {nvrtc.version()}"; }}\n'
+        f'const char* {args.prefix}device_code_hash() {{ return "{digest.hexdigest()[:16]}"; }}\n'
         "}  // namespace linkscope\n"
     )
 

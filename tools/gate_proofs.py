@@ -28,7 +28,7 @@ from linkscope.compare import compare
 from linkscope.machine import model as models
 from linkscope.model.rounds import rounds_of
 from linkscope.plan import MachineFacts, make_plan
-from linkscope.run import StopFlag, benchmark_table, measure
+from linkscope.run import Controls, StopFlag, benchmark_table, measure
 from linkscope.run.target import Target, modelled
 from linkscope.runfile import Point, PointId, Run, read_run
 
@@ -166,8 +166,9 @@ def baseline(folder: Path) -> Run:
     """A check's run of the healthy machine."""
     target = modelled(models.load(MACHINE), 1)
     path = folder / "baseline.jsonl"
+    plan = make_plan(target.facts, benchmark_table(), suite=SUITE, seed=1)
     with StopFlag() as stop:
-        measure(target, make_plan(target.facts, benchmark_table(), suite=SUITE, seed=1), path, stop=stop)
+        measure(target, plan, path, controls=Controls(stop=stop))
     return read_run(path)
 
 

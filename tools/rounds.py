@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from linkscope.run.sampler import (
+from linkscope.run.stopping import (
     EXPENSIVE,
     EXPENSIVE_S,
     LITTLE_S,

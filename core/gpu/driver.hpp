@@ -31,6 +31,7 @@ namespace linkscope {
   X(cuMemcpyDtoHAsync, 3020)          \
   X(cuMemcpyDtoDAsync, 3020)          \
   X(cuMemcpyDtoH, 3020)               \
+  X(cuMemcpyAsync, 4000)              \
   X(cuMemsetD8Async, 3020)            \
   X(cuStreamCreate, 2000)             \
   X(cuStreamDestroy, 4000)            \
@@ -69,6 +70,11 @@ namespace linkscope {
   X(cuMemcpy3DAsync, 3020)                    \
   X(cuMemcpyBatchAsync, 13000)                \
   X(cuCtxSynchronize, 2000)                   \
+  X(cuCtxGetDevice, 2000)                     \
+  X(cuPointerGetAttributes, 7000)             \
+  X(cuStreamGetCtx, 9020)                     \
+  X(cuStreamIsCapturing, 10000)               \
+  X(cuThreadExchangeStreamCaptureMode, 10010) \
   X(cuEventQuery, 2000)                       \
   X(cuEventSynchronize, 2000)                 \
   X(cuGraphCreate, 10000)                     \

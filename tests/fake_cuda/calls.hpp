@@ -49,6 +49,15 @@ CUresult mem_host_register(void* address, size_t bytes, unsigned flags);
 CUresult mem_host_unregister(void* address);
 CUresult mem_host_get_device_pointer(CUdeviceptr*, void* address, unsigned flags);
 
+// pointers.cpp
+CUresult pointer_get_attributes(unsigned count, CUpointer_attribute* asked, void** answers, CUdeviceptr);
+
+// captures.cpp
+CUresult stream_begin_capture(CUstream, CUstreamCaptureMode);
+CUresult stream_end_capture(CUstream, CUgraph*);
+CUresult stream_is_capturing(CUstream, CUstreamCaptureStatus*);
+CUresult thread_exchange_stream_capture_mode(CUstreamCaptureMode*);
+
 // granted.cpp
 CUresult device_get_default_mem_pool(CUmemoryPool*, CUdevice);
 CUresult mem_pool_set_attribute(CUmemoryPool, CUmemPool_attribute, void* value);
@@ -96,6 +105,7 @@ CUresult stream_create(CUstream*, unsigned flags);
 CUresult stream_destroy(CUstream);
 CUresult stream_synchronize(CUstream);
 CUresult stream_query(CUstream);
+CUresult stream_get_ctx(CUstream, CUcontext*);
 CUresult stream_wait_event(CUstream, CUevent, unsigned flags);
 CUresult stream_wait_value_32(CUstream, CUdeviceptr word, cuuint32_t value, unsigned flags);
 CUresult event_create(CUevent*, unsigned flags);

@@ -47,6 +47,9 @@ const std::map<CUresult, std::pair<const char*, const char*>>& texts() {
       ERROR(CUDA_ERROR_SYSTEM_NOT_READY, "system not yet initialized"),
       ERROR(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, "system has unsupported display driver / cuda driver combination"),
       ERROR(CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE, "forward compatibility was attempted on non supported HW"),
+      ERROR(CUDA_ERROR_ILLEGAL_STATE, "the operation cannot be performed in the present state"),
+      ERROR(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "operation not permitted when stream is capturing"),
+      ERROR(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, "operation would make the legacy stream depend on a capturing stream"),
       ERROR(CUDA_ERROR_UNKNOWN, "unknown error"),
   };
   return *table;

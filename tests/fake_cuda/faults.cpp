@@ -7,9 +7,12 @@
 #include <filesystem>
 #include <fstream>
 #include <iomanip>
+#include <map>
 #include <mutex>
+#include <string>
 #include <thread>
 
+#include "control.hpp"
 #include "settings.hpp"
 
 namespace fake {
@@ -29,6 +32,29 @@ void log_call(const char* symbol) {
                                                  << '\n';
 }
 
+/// The failure that a test planned, and the calls since.
+struct Plan {
+  std::mutex mutex;
+  std::string symbol;
+  unsigned long long after = 0, times = 0;
+  CUresult error = CUDA_SUCCESS;
+  std::map<std::string, unsigned long long> calls;
+};
+std::atomic<bool> has_plan{false};
+
+Plan& plan() {
+  static auto* made = new Plan;
+  return *made;
+}
+
+CUresult planned(const char* symbol) {
+  if (!has_plan) return CUDA_SUCCESS;
+  const std::lock_guard held{plan().mutex};
+  const auto before = plan().calls[symbol]++;
+  const bool fails = plan().symbol == symbol && before >= plan().after && before - plan().after < plan().times;
+  return fails ? plan().error : CUDA_SUCCESS;
+}
+
 }  // namespace
 
 CUresult enter(const char* symbol) {
@@ -36,6 +62,7 @@ CUresult enter(const char* symbol) {
   if (settings().hang_symbol == symbol && hang_calls++ >= settings().hang_after)
     for (;;) pause();
   if (settings().die_symbol == symbol && die_calls++ >= settings().die_after) _exit(9);
+  if (const CUresult status = planned(symbol); status != CUDA_SUCCESS) return status;
   if (settings().refuse_symbol == symbol) return settings().refusal;
   const auto& when = settings().slow_while;
   if (settings().slow_symbol == symbol && (when.empty() || std::filesystem::exists(when)))
@@ -66,3 +93,20 @@ void end_copy() {
 }
 
 }  // namespace fake
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+EXPORT void fake_cuda_fail(const char* symbol, unsigned long long after, unsigned long long times, int error) {
+  const std::lock_guard held{fake::plan().mutex};
+  fake::plan().symbol = symbol ? symbol : "";
+  fake::plan().after = after;
+  fake::plan().times = times;
+  fake::plan().error = static_cast<CUresult>(error);
+  fake::plan().calls.clear();
+  fake::has_plan = true;
+}
+
+EXPORT unsigned long long fake_cuda_calls(const char* symbol) {
+  const std::lock_guard held{fake::plan().mutex};
+  return fake::plan().calls[symbol];
+}

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "calls.hpp"
+#include "captures.hpp"
 #include "context.hpp"
 #include "copies.hpp"
 #include "function.hpp"
@@ -51,6 +52,14 @@ bool has_rows(const CUDA_MEMCPY3D& copy) { return copy.Height > 1 || copy.Depth 
 void count_graphs(LeakCounts& counts) {
   counts["graphs"] += graphs().size();
   counts["executable graphs"] += executables().size();
+}
+
+CUgraph graph_of(std::vector<std::function<void()>> work) {
+  auto made = std::make_shared<CUgraph_st>();
+  for (auto& one : work) made->nodes.push_back(std::make_unique<CUgraphNode_st>(CUgraphNode_st{std::move(one)}));
+  const CUgraph graph = made.get();
+  graphs().add(std::move(made));
+  return graph;
 }
 
 CUresult graph_create(CUgraph* graph, unsigned flags) {

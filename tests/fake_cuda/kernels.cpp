@@ -1,5 +1,5 @@
-// C++ versions of core/platform/cuda/kernels/*.cu, with the same names and parameters. Loops replace the GPU's threads,
-// so the shape of a launch has no effect.
+// C++ versions of core/platform/cuda/kernels/*.cu and core/transfer/kernels/*.cu, with the same names and parameters.
+// Loops replace the GPU's threads, so the shape of a launch has no effect.
 #include "kernels.hpp"
 
 #include <algorithm>
@@ -19,6 +19,7 @@
 #include "program/pattern.hpp"
 #include "program/row_order.hpp"
 #include "settings.hpp"
+#include "transfer/block.hpp"
 
 namespace fake {
 namespace {
@@ -68,6 +69,16 @@ CUresult copy(CUcontext context, char* to, const char* from, u64 bytes) {
   if (delivers == Delivers::one_byte_more) to[bytes] ^= 1;
   if (delivers == Delivers::one_wrong_byte) to[bytes / 2] ^= 1;
   end_copy();
+  return CUDA_SUCCESS;
+}
+
+CUresult copy_blocks(CUcontext context, const linkscope_block* table, u64 count) {
+  if (!reachable(context, table, count * sizeof *table)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  for (u64 i = 0; i < count; ++i) {
+    const auto status = copy(context, reinterpret_cast<char*>(table[i].dst),
+                             reinterpret_cast<const char*>(table[i].src), table[i].bytes);
+    if (status != CUDA_SUCCESS) return status;
+  }
   return CUDA_SUCCESS;
 }
 
@@ -303,6 +314,7 @@ const Prepare* find_kernel(const std::string& name) {
       {"linkscope_copy", by_types(copy)},
       {"linkscope_copy_tma", by_types(copy)},
       {"linkscope_copy_rows", by_types(copy_rows)},
+      {"linkscope_copy_blocks", by_types(copy_blocks)},
       {"linkscope_exchange", by_types(exchange)},
       {"linkscope_read", by_types(read)},
       {"linkscope_write", by_types(write)},

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "calls.hpp"
+#include "captures.hpp"
 #include "context.hpp"
 #include "faults.hpp"
 #include "leaks.hpp"
@@ -311,6 +312,7 @@ CUresult mem_host_alloc(void** address, size_t bytes, unsigned flags) {
   constexpr unsigned known = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
   if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
   if (bytes == 0 || (flags & ~known)) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult status = unsafe_during_capture(); status != CUDA_SUCCESS) return status;
   const std::lock_guard lock{global_mutex()};
   if (!may_pin(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   // Page-locking backs the pages immediately, by the caller's NUMA policy.

@@ -1,6 +1,7 @@
 #include "stream.hpp"
 
 #include <thread>
+#include <utility>
 
 #include "leaks.hpp"
 
@@ -10,6 +11,10 @@ void CUstream_st::start() {
 
 unsigned long long CUstream_st::submit(std::function<void()> operation) {
   const std::lock_guard lock{mutex_};
+  if (capturing_) {
+    captured_.push_back(std::move(operation));
+    return 0;
+  }
   queue_.push_back(std::move(operation));
   changed_.notify_all();
   return ++submitted_;
@@ -32,6 +37,22 @@ void CUstream_st::wait() {
 bool CUstream_st::idle() {
   const std::lock_guard lock{mutex_};
   return done_ == submitted_;
+}
+
+bool CUstream_st::begin_capture() {
+  const std::lock_guard lock{mutex_};
+  return !std::exchange(capturing_, true);
+}
+
+bool CUstream_st::end_capture(std::vector<std::function<void()>>& operations) {
+  const std::lock_guard lock{mutex_};
+  operations = std::exchange(captured_, {});
+  return std::exchange(capturing_, false);
+}
+
+bool CUstream_st::captured() {
+  const std::lock_guard lock{mutex_};
+  return capturing_;
 }
 
 void CUstream_st::close() {

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "context.hpp"
 
@@ -17,11 +18,16 @@ struct CUstream_st : std::enable_shared_from_this<CUstream_st> {
   std::atomic<unsigned long long> staged_bytes{0};  // queued copies between GPUs that go through the host
 
   void start();
-  /// Queues an operation. Returns the number to wait for.
+  /// Queues an operation. Returns the number to wait for: 0 during a capture, when there is nothing to wait for.
   unsigned long long submit(std::function<void()>);
   void wait(unsigned long long number);
   void wait();  // for everything queued so far
   [[nodiscard]] bool idle();
+  /// From here to end_capture(), submitted operations are kept and not done. Both return false in the wrong state.
+  bool begin_capture();
+  bool end_capture(std::vector<std::function<void()>>& operations);
+  [[nodiscard]] bool captured();
+  std::atomic<bool> capture_is_global{false};
   /// Ends the thread when the queue is empty. Like in the real driver, queued work is still done.
   void close();
 
@@ -31,7 +37,8 @@ struct CUstream_st : std::enable_shared_from_this<CUstream_st> {
   std::condition_variable changed_;
   std::deque<std::function<void()>> queue_;
   unsigned long long submitted_ = 0, done_ = 0;
-  bool closing_ = false;
+  bool closing_ = false, capturing_ = false;
+  std::vector<std::function<void()>> captured_;
 };
 
 struct CUevent_st {

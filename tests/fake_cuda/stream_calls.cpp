@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "calls.hpp"
+#include "captures.hpp"
 #include "faults.hpp"
 #include "leaks.hpp"
 #include "memory.hpp"
@@ -70,8 +71,16 @@ CUresult stream_destroy(CUstream handle) {
 CUresult stream_synchronize(CUstream handle) {
   const auto stream = stream_of(handle);
   if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+  if (stream->captured()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   stream->wait();
   return lost();
+}
+
+CUresult stream_get_ctx(CUstream handle, CUcontext* context) {
+  const auto stream = stream_of(handle);
+  if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+  *context = stream->context;
+  return CUDA_SUCCESS;
 }
 
 CUresult stream_query(CUstream handle) {
@@ -123,6 +132,7 @@ CUresult event_record(CUevent handle, CUstream stream_handle) {
   const auto event = events().find(handle);
   const auto stream = stream_of(stream_handle);
   if (!event || !stream || event->context != stream->context) return CUDA_ERROR_INVALID_HANDLE;
+  if (stream->captured()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;  // the fake captures no dependencies
   auto record = std::make_shared<CUevent_st::Record>();
   {
     const std::lock_guard lock{event->mutex};
@@ -138,6 +148,7 @@ CUresult event_record(CUevent handle, CUstream stream_handle) {
 }
 
 CUresult event_query(CUevent handle) {
+  if (const CUresult status = unsafe_during_capture(); status != CUDA_SUCCESS) return status;
   const auto event = events().find(handle);
   if (!event) return CUDA_ERROR_INVALID_HANDLE;
   const auto record = event->record();

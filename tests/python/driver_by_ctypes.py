@@ -16,7 +16,8 @@ MIB = 1 << 20
 # The version of each call that linkscope requests (core/gpu/driver.hpp).
 VERSIONS = {
     "cuDeviceGetCount": 2000, "cuDeviceGetAttribute": 2000, "cuDeviceGetPCIBusId": 4010,
-    "cuDevicePrimaryCtxRetain": 7000, "cuCtxSetCurrent": 4000, "cuCtxEnablePeerAccess": 4000,
+    "cuDevicePrimaryCtxRetain": 7000, "cuDevicePrimaryCtxRelease": 11000,
+    "cuCtxSetCurrent": 4000, "cuCtxEnablePeerAccess": 4000,
     "cuCtxDisablePeerAccess": 4000, "cuMemGetInfo": 3020, "cuMemAlloc": 3020, "cuMemFree": 3020,
     "cuMemHostAlloc": 2020, "cuMemFreeHost": 2000, "cuMemHostRegister": 6050, "cuMemHostUnregister": 4000,
     "cuMemHostGetDevicePointer": 3020, "cuMemcpyHtoDAsync": 3020, "cuMemcpyDtoHAsync": 3020,

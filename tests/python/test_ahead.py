@@ -9,14 +9,14 @@ import time
 import pytest
 
 from fakes import measured, plan, target
-from linkscope.run import ahead, supervisor
+from linkscope.run import ahead, passes
 from linkscope.runfile import read_run
 from processes import children, runs
 
 
 def written(path, monkeypatch, least: int, **behaviour):
     """The lines of a run except the first and the last. Runs of at least `least` points use several processes."""
-    monkeypatch.setattr(supervisor, "WORTH_IT", least)
+    monkeypatch.setattr(passes, "WORTH_IT", least)
     measured(target(**behaviour), plan(suite="quick", rounds=6), path)
     return path.read_text().splitlines()[1:-1]
 
@@ -53,15 +53,15 @@ def test_the_result_of_one_point_is_never_stored_as_that_of_another(tmp_path, mo
 
 
 def test_with_a_time_budget_one_process_measures_because_the_order_depends_on_the_time_spent(tmp_path, monkeypatch):
-    monkeypatch.setattr(supervisor, "WORTH_IT", 1)
-    monkeypatch.setattr(supervisor, "Ahead", None)  # using it would fail
+    monkeypatch.setattr(passes, "WORTH_IT", 1)
+    monkeypatch.setattr(passes, "Ahead", None)  # using it would fail
     measured(target(), plan(suite="quick", budget_s=1e3), tmp_path / "a.jsonl")
     assert read_run(tmp_path / "a.jsonl").points
 
 
 def test_on_hardware_one_process_measures_at_a_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(supervisor, "WORTH_IT", 1)
-    monkeypatch.setattr(supervisor, "Ahead", None)
+    monkeypatch.setattr(passes, "WORTH_IT", 1)
+    monkeypatch.setattr(passes, "Ahead", None)
     measured(target(modelled=False), plan(suite="quick"), tmp_path / "a.jsonl")
     assert read_run(tmp_path / "a.jsonl").points
 

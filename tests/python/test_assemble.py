@@ -10,7 +10,7 @@ from fakes import H2D, facts, plan
 from linkscope.plan import Inheritance, rounds_wanted
 from linkscope.plan.classes import PathClass
 from linkscope.run.assemble import Assembler
-from linkscope.run.sampler import EVENT_TICK_S
+from linkscope.run.batches import EVENT_TICK_S
 from linkscope.run.states import INTERRUPTED, finished
 from linkscope.run.target import modelled, this_machine
 from linkscope.runfile import PointId, Round, RoundFlow
@@ -188,10 +188,10 @@ def test_peaks_of_a_model_follow_the_peer_setting() -> None:
 def test_peaks_of_this_machine_receive_peer_and_direction(monkeypatch) -> None:
     requested: list[tuple[bool, bool | None]] = []
 
-    def limit(machine, src, dst, src_memory, dst_memory, engine, bidirectional=False, *, peer=None):
+    def limit(machine, transfer):
         from linkscope.machine.limits import Limit
 
-        requested.append((bidirectional, peer))
+        requested.append((transfer.bidirectional, transfer.peer))
         return Limit(None, "not known")
 
     monkeypatch.setattr("linkscope.machine.limits.limit", limit)

@@ -9,7 +9,8 @@ from linkscope.plan import SUITES, make_plan
 from linkscope.plan.enumerate import points_of
 from linkscope.run import benchmark_table, measure
 from linkscope.run.answers import FlowFacts, Prepared, Trace
-from linkscope.run.sampler import Sampler, Task
+from linkscope.run.batches import Task
+from linkscope.run.sampler import Sampler
 from linkscope.run.target import modelled
 from linkscope.runfile import PointId, read_run
 from test_sim_machines import pytestmark

@@ -12,8 +12,8 @@ from linkscope.cli.main import main
 from linkscope.report.export_gbench import to_gbench
 from linkscope.run.answers import FlowFacts, Prepared, Trace, Verdict
 from linkscope.run.assemble import Assembler
+from linkscope.run.batches import Task
 from linkscope.run.comm_scope import MOST_AT_ONCE, CommScopeSampler
-from linkscope.run.sampler import Task
 from linkscope.runfile import Point, PointId, Round, read_run
 from test_sim_machines import pytestmark
 

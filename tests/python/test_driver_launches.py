@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fake_driver import ROOT, needs_fake, needs_worker
-from linkscope.run.sampler import MOST_STEPS
+from linkscope.run.calibrate import MOST_STEPS
 from test_driver_matrix import (
     KIB,
     MIB,

@@ -39,7 +39,7 @@ BAD = [
     ("model headeronly.jsonl", WRONG, "so there is nothing to fit"),
     ("compare good.jsonl headeronly.jsonl", WRONG, "there is nothing to compare"),
     ("report loop.jsonl", WRONG, "Too many levels of symbolic links"),
-    ("report good.jsonl --trace good.jsonl", WRONG, "is not a transfer: write it like"),
+    ("explain good.jsonl --against good.jsonl", WRONG, "this is not valid JSON"),
     # machine files
     ("machine --machine text.toml", WRONG, "cpus: it must be a whole number, but the file has text in quotes"),
     ("machine --machine nan.toml", WRONG, "nan is not above 0"),

@@ -381,3 +381,9 @@ def test_copies_between_gpus_without_peer_access_are_another_method() -> None:
               if of.flow == Path("gpu:0", "gpu:1")]  # fmt: skip
     assert one.of.log_ratio == pytest.approx(0.0, abs=1e-9)
     assert geometric_mean(on.flows[0].round_medians_s) < geometric_mean(off.flows[0].round_medians_s)
+
+
+def test_groups_have_one_order_in_every_process() -> None:
+    """The planner measures flows in the order of the groups, and two runs of one seed are equal."""
+    pairs = [(f"a{number}", f"b{number}") for number in range(12)]
+    assert sharing_sets(dict.fromkeys(pairs, Contrast(math.log(1.5), 1e-4, 20))) == list(map(frozenset, pairs))

@@ -23,6 +23,8 @@ CORE = {
     "platform/cuda": {"base", "program", "host", "gpu"},
     "platform/sim": {"base", "program"},
     "benchmarks": {"base", "program"},
+    "transfer": {"base", "host", "gpu"},
+    "capi": {"base", "host", "gpu", "transfer"},
     "worker": {"base", "program", "host", "gpu", "platform/cuda", "platform/sim", "benchmarks"},
 }
 COMMON = {"errors", "units", "flow"}
@@ -41,10 +43,15 @@ PYTHON = {
     "report": COMMON | {"runfile", "stats", "model", "trace", "advise"},
     "compare": COMMON | {"runfile", "stats", "model"},
     "advise": COMMON | {"runfile", "stats", "model"},
+    "explain": COMMON | {"runfile"},
+    "tune": COMMON | {"stats"},
+    "native": {"errors"},
+    "transfer": {"errors", "native"},
+    "safetensors": {"errors", "native", "transfer"},
     "check": COMMON | {"machine", "runfile", "stats", "plan", "run", "model", "compare"},
     "cli": COMMON
     | {"machine", "runfile", "stats", "trace", "plan", "run", "selftest", "report", "compare", "advise", "model"}
-    | {"check"},
+    | {"check", "explain", "tune"},
 }
 
 
@@ -112,6 +119,47 @@ def test_cuda_headers_stay_in_the_rooms_that_use_the_driver() -> None:
     assert users and all(user.startswith(("core/gpu/", "core/platform/cuda/")) for user in users)
 
 
+# --- sizes: a reader can hold a file, a function and its parameters in mind -------------------------------------------
+
+MOST_LINES, MOST_LINES_OF_FUNCTION, MOST_PARAMETERS = 450, 50, 6
+
+
+def python_files() -> list[pathlib.Path]:
+    return sorted([*(ROOT / "src" / "linkscope").rglob("*.py"), *(ROOT / "tools").rglob("*.py")])
+
+
+def python_functions() -> list[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """Every function with its place in the repository."""
+    return [
+        (f"{file.relative_to(ROOT).as_posix()}:{node.lineno} {node.name}", node)
+        for file in python_files()
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+
+
+def parameters_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    of = function.args
+    named = [*of.posonlyargs, *of.args, *of.kwonlyargs]
+    return sum(one.arg not in ("self", "cls") for one in named) + (of.vararg is not None) + (of.kwarg is not None)
+
+
+def test_no_python_file_is_longer_than_450_lines() -> None:
+    lengths = {file.relative_to(ROOT).as_posix(): len(file.read_text().splitlines()) for file in python_files()}
+    assert lengths and {name: count for name, count in lengths.items() if count > MOST_LINES} == {}
+
+
+def test_no_python_function_is_longer_than_50_lines() -> None:
+    lengths = {name: (node.end_lineno or 0) - node.lineno + 1 for name, node in python_functions()}
+    assert lengths and {name: count for name, count in lengths.items() if count > MOST_LINES_OF_FUNCTION} == {}
+
+
+def test_no_python_function_has_more_than_six_parameters() -> None:
+    """Keyword-only parameters count as well."""
+    counts = {name: parameters_of(node) for name, node in python_functions()}
+    assert counts and {name: count for name, count in counts.items() if count > MOST_PARAMETERS} == {}
+
+
 # --- the drawing in CONTRIBUTING.md, CMake's targets and the compiler -------------------------------------------------
 
 
@@ -161,7 +209,7 @@ def preprocess(room: str, headers: list[str]) -> subprocess.CompletedProcess[str
 
 
 def headers_of(room: str) -> list[str]:
-    return [file.relative_to(ROOT / "core").as_posix() for file in sorted((ROOT / "core" / room).glob("*.hpp"))]
+    return [file.relative_to(ROOT / "core").as_posix() for file in sorted((ROOT / "core" / room).glob("*.h*"))]
 
 
 def test_the_drawing_shows_the_layers() -> None:

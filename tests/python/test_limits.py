@@ -8,7 +8,8 @@ import machine_fakes as fakes
 from linkscope.errors import UserError
 from linkscope.machine import model as models
 from linkscope.machine.facts import Machine
-from linkscope.machine.limits import limit, path_limit
+from linkscope.machine.limits import Transfer, limit
+from linkscope.machine.model_types import Model
 from linkscope.machine.nvml_facts import NvmlReading, read_nvml
 from linkscope.machine.probe import probe
 from linkscope.machine.sysfs import Files
@@ -25,15 +26,15 @@ def h200(monkeypatch):
 
 
 def into(machine, **changes):
-    return limit(machine, "numa:0", "gpu:0", "pinned", "device", "ce", **changes)
+    return limit(machine, Transfer("numa:0", "gpu:0", "pinned", "device", "ce", **changes))
 
 
 def out(machine, **changes):
-    return limit(machine, "gpu:0", "numa:0", "device", "pinned", "ce", **changes)
+    return limit(machine, Transfer("gpu:0", "numa:0", "device", "pinned", "ce", **changes))
 
 
 def peer(machine, **changes):
-    return limit(machine, "gpu:0", "gpu:1", "device", "device", "ce", **changes)
+    return limit(machine, Transfer("gpu:0", "gpu:1", "device", "device", "ce", **changes))
 
 
 def test_pcie_5_assumes_a_payload_of_256_bytes(h200):
@@ -87,7 +88,7 @@ def test_copies_without_peer_access_have_the_peak_of_the_host_link(h200):
 
 def test_managed_pages_use_nvlink_without_peer_access(h200):
     def pages(machine):
-        return limit(machine, "gpu:0", "gpu:1", "managed", "managed", "prefetch", peer=False)
+        return limit(machine, Transfer("gpu:0", "gpu:1", "managed", "managed", "prefetch", peer=False))
 
     assert pages(h200()) == peer(h200())
     assert (
@@ -108,7 +109,7 @@ def test_between_two_gpus_the_slower_link_decides_in_its_direction(h200):
     names = [f"nvmlDeviceGet{which}PcieLinkGeneration" for which in ("Curr", "Max")]
     machine = h200(answers=dict.fromkeys(names, lambda handle: 4 if handle == 0 else 5))
     assert peer(machine, peer=False).gbps == pytest.approx(31.508 * 256 / 280, abs=0.01)
-    back = limit(machine, "gpu:1", "gpu:0", "device", "device", "ce", peer=False)
+    back = limit(machine, Transfer("gpu:1", "gpu:0", "device", "device", "ce", peer=False))
     assert back.gbps == pytest.approx(31.508 * 256 / 276, abs=0.01)
 
 
@@ -123,15 +124,15 @@ def test_links_of_unknown_destination_give_no_peak(h200):
 
 
 def test_copies_within_a_device_have_half_the_memory_rate(h200):
-    found = limit(h200(), "gpu:0", "gpu:0", "device", "device", "ce")
+    found = limit(h200(), Transfer("gpu:0", "gpu:0", "device", "device", "ce"))
     assert found.gbps == pytest.approx(3201e6 * 2 * 6144 / 8 / 2 / 1e9, abs=0.01)  # 2458
-    both = limit(h200(), "gpu:0", "gpu:0", "device", "device", "ce", bidirectional=True)
+    both = limit(h200(), Transfer("gpu:0", "gpu:0", "device", "device", "ce", bidirectional=True))
     assert both.gbps == pytest.approx(found.gbps / 2, abs=0.01) and "both flows" in both.source
     driver = fakes.driver()
     for gpu in driver["gpus"]:
         gpu["attributes"] = {}
     refuse = dict.fromkeys(("nvmlDeviceGetMaxClockInfo", "nvmlDeviceGetMemoryBusWidth"), fakes.NOT_SUPPORTED)
-    assert limit(h200(driver=driver, refuse=refuse), "gpu:0", "gpu:0", "device", "device", "ce").gbps is None
+    assert limit(h200(driver=driver, refuse=refuse), Transfer("gpu:0", "gpu:0", "device", "device", "ce")).gbps is None
 
 
 def test_bidirectional_traffic_has_the_same_peak_per_direction(h200):
@@ -139,7 +140,7 @@ def test_bidirectional_traffic_has_the_same_peak_per_direction(h200):
 
 
 def test_host_memory_has_no_known_peak(h200):
-    found = limit(h200(), "numa:0", "numa:0", "pageable", "pinned", "cpu")
+    found = limit(h200(), Transfer("numa:0", "numa:0", "pageable", "pinned", "cpu"))
     assert found.gbps is None and found.source == "DRAM bandwidth is not visible here"
 
 
@@ -160,14 +161,14 @@ def test_a_link_to_the_cpu_that_is_down_has_no_peak(h200):
 
 
 def test_disks_and_cards_have_no_peak(h200):
-    assert limit(h200(), "disk:/data", "gpu:0", "file", "device", "file").gbps is None
-    assert limit(h200(), "nic:0", "gpu:0", "pinned", "device", "ce").gbps is None
+    assert limit(h200(), Transfer("disk:/data", "gpu:0", "file", "device", "file")).gbps is None
+    assert limit(h200(), Transfer("nic:0", "gpu:0", "pinned", "device", "ce")).gbps is None
 
 
 @pytest.mark.parametrize("ends", [("numa:1", "gpu:0"), ("gpu:0", "gpu:4"), ("gpu:9", "gpu:9")])
 def test_unknown_places_have_no_peak(ends, h200):
     with pytest.raises(UserError, match=r"is not here: 4x-nvidia-h200 has numa:0, gpu:0") as caught:
-        limit(h200(), *ends, "pinned", "device", "ce")
+        limit(h200(), Transfer(*ends, "pinned", "device", "ce"))
     assert caught.value.exit_code == 3
 
 
@@ -185,33 +186,25 @@ def test_unknown_places_have_no_peak(ends, h200):
     ],
 )
 def test_no_peak_is_below_a_measured_rate(src, dst, changes, measured, h200):
-    for machine in (h200(), models.load("h200x4")):
-        assert path_limit(machine, src, dst, "pinned", "device", "ce", **changes).gbps > measured
+    assert limit(h200(), Transfer(src, dst, "pinned", "device", "ce", **changes)).gbps > measured
+    assert modelled_peak(models.load("h200x4"), src, dst, peer=changes.get("peer", True)) > measured
+
+
+def modelled_peak(model: Model, src: str, dst: str, *, peer: bool = True, managed: bool = False) -> float:
+    return models.limit_finder(model)(src, dst, peer, managed).gbps
 
 
 def test_peaks_of_a_simulated_machine_come_from_its_file():
-    ac922 = models.load("ac922")
-    assert path_limit(ac922, "numa:0", "gpu:0", "pinned", "device", "ce").gbps == 75
-    assert path_limit(ac922, "numa:0", "gpu:2", "pinned", "device", "ce").gbps == 64
-    local = path_limit(ac922, "gpu:0", "gpu:0", "device", "device", "ce")
-    assert path_limit(ac922, "gpu:0", "gpu:0", "device", "device", "ce", True).gbps == local.gbps / 2
-    h200x4 = models.load("h200x4")
-    assert path_limit(h200x4, "gpu:0", "gpu:1", "device", "device", "ce").gbps == 478
-    assert path_limit(h200x4, "gpu:0", "gpu:1", "device", "device", "ce", peer=False).gbps == 58.45
-    for model, src, dst, gbps in (
-        (h200x4, "gpu:0", "gpu:1", 478),
-        (ac922, "gpu:0", "gpu:1", 75),
-        (ac922, "gpu:0", "gpu:2", 64),
-    ):
-        for engine in ("prefetch", "fault"):
-            assert path_limit(model, src, dst, "managed", "managed", engine, peer=False).gbps == gbps
-    for memories in (("managed", "device"), ("device", "managed")):
-        assert path_limit(h200x4, "gpu:0", "gpu:1", *memories, "prefetch", peer=False).gbps == 478
-    dl160 = models.load("dl160")  # through the host over PCIe, as any copy
-    through_host = path_limit(dl160, "gpu:0", "gpu:1", "device", "device", "ce", peer=False).gbps
-    assert path_limit(dl160, "gpu:0", "gpu:1", "managed", "managed", "prefetch", peer=False).gbps == through_host
-    with pytest.raises(UserError, match="gpu:8 is not here: ac922 has"):
-        path_limit(ac922, "gpu:8", "gpu:0", "device", "device", "ce")
+    ac922, h200x4 = models.load("ac922"), models.load("h200x4")
+    assert modelled_peak(ac922, "numa:0", "gpu:0") == 75
+    assert modelled_peak(ac922, "numa:0", "gpu:2") == 64
+    assert modelled_peak(h200x4, "gpu:0", "gpu:1") == 478
+    assert modelled_peak(h200x4, "gpu:0", "gpu:1", peer=False) == 58.45
+    for model, dst, gbps in ((h200x4, "gpu:1", 478), (ac922, "gpu:1", 75), (ac922, "gpu:2", 64)):
+        assert modelled_peak(model, "gpu:0", dst, peer=False, managed=True) == gbps
+    dl160 = models.load("dl160")  # managed pages go through the host over PCIe, as any copy
+    through_host = modelled_peak(dl160, "gpu:0", "gpu:1", peer=False)
+    assert modelled_peak(dl160, "gpu:0", "gpu:1", peer=False, managed=True) == through_host
 
 
 @pytest.mark.parametrize("name", ["h200x4", "ac922"])
@@ -219,9 +212,7 @@ def test_a_copy_within_one_memory_has_half_its_rate_because_it_reads_and_writes_
     model = models.load(name)
     memories = {"gpu:0": model.gpu[0].memory_gbps.v, "numa:0": model.numa[0].dram_gbps.v}
     for place, gbps in memories.items():
-        kind = "device" if place == "gpu:0" else "pinned"
-        within = [path_limit(model, place, place, kind, kind, "ce", both).gbps for both in (False, True)]
-        assert within == [gbps / 2, gbps / 4], place  # bidirectional: two flows share the memory
+        assert modelled_peak(model, place, place) == gbps / 2, place
 
 
 def test_a_copy_out_of_a_memory_only_reads_there():
@@ -230,5 +221,5 @@ def test_a_copy_out_of_a_memory_only_reads_there():
     slow = re.sub(r"memory_gbps = \{ v = [0-9.]+", "memory_gbps = { v = 7", text)
     assert slow != text
     model = models.parse(slow, "slow.toml")
-    assert path_limit(model, "gpu:0", "gpu:1", "device", "device", "ce").gbps == 7
-    assert path_limit(model, "gpu:0", "gpu:0", "device", "device", "ce").gbps == 3.5
+    assert modelled_peak(model, "gpu:0", "gpu:1") == 7
+    assert modelled_peak(model, "gpu:0", "gpu:0") == 3.5

@@ -11,7 +11,9 @@ from linkscope.plan import SUITES, make_plan
 from linkscope.plan.enumerate import points_of
 from linkscope.run import benchmark_table, measure
 from linkscope.run.answers import FlowFacts, Prepared, Trace
-from linkscope.run.sampler import CHASE_S, Sampler, Task
+from linkscope.run.batches import Task
+from linkscope.run.calibrate import CHASE_S
+from linkscope.run.sampler import Sampler
 from linkscope.run.steady import steady_rates
 from linkscope.run.target import modelled
 from linkscope.runfile import PointId, read_run

@@ -9,8 +9,8 @@ from linkscope.plan import MachineFacts
 from linkscope.report.partial import Partial
 from linkscope.run.answers import FlowFacts, Prepared, Trace, Verdict
 from linkscope.run.assemble import Assembler
+from linkscope.run.batches import Task
 from linkscope.run.nvbandwidth import NvbandwidthSampler
-from linkscope.run.sampler import Task
 from linkscope.runfile import Point, PointId, Round
 
 SIZE = 512 << 20

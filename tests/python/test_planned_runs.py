@@ -19,7 +19,7 @@ from linkscope.plan import (
     representatives,
 )
 from linkscope.report import html, summary
-from linkscope.run import benchmark_table, go_on, measure
+from linkscope.run import Controls, benchmark_table, go_on, measure
 from linkscope.run.interrupt import StopFlag
 from linkscope.run.target import Target, modelled
 from linkscope.run.worker import Worker
@@ -131,7 +131,7 @@ def test_a_stopped_planned_run_has_records_of_all_rounds_of_its_points(looks: in
             return next(left) <= 0
 
     plan = make_plan(here.facts, benchmark_table(), budget_s=15.0)
-    assert not measure(here, plan, tmp_path / "run.jsonl", stop=Stop()).complete
+    assert not measure(here, plan, tmp_path / "run.jsonl", controls=Controls(stop=Stop())).complete
     run = read_run(tmp_path / "run.jsonl")
     counts = {found.id: len(found.flows[0].round_medians_s) for found in run.points if found.flows}
     assert counts == {id: len(rounds) for id, rounds in run.rounds.items()}

@@ -9,9 +9,11 @@ import pytest
 import rounds
 
 from fakes import H2D, facts, plan
+from linkscope.run.batches import Task
 from linkscope.run.noise import RunNoise
-from linkscope.run.sampler import ROUND_S, Sampler, Task
+from linkscope.run.sampler import Sampler
 from linkscope.run.states import State
+from linkscope.run.stopping import ROUND_S
 from linkscope.runfile import PointId
 from linkscope.stats import (
     LOOKS,
@@ -236,8 +238,8 @@ def test_the_sampler_takes_as_many_samples_as_its_simulation(
     monkeypatch, within: float, sample_cost: float, little_s: float
 ) -> None:
     """The second round of a point of 1 MiB, target 1 %. A sample is one batch of one operation and one of two."""
-    monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", little_s)
-    monkeypatch.setattr("linkscope.run.sampler.MOST_BUSY_S", math.inf)
+    monkeypatch.setattr("linkscope.run.stopping.LITTLE_S", little_s)
+    monkeypatch.setattr("linkscope.run.stopping.MOST_BUSY_S", math.inf)
     monkeypatch.setattr("rounds.LITTLE_S", little_s)
     drawn_s: list[float] = []
 

@@ -14,9 +14,11 @@ from fakes import FAKE_WORKER, H2D, facts, measured, no_worker_opens_after, plan
 from linkscope.plan import Inheritance, case_of
 from linkscope.plan.classes import PathClass
 from linkscope.run.answers import Prepared, Trace
-from linkscope.run.sampler import Sampler, Task
-from linkscope.run.states import State
-from linkscope.run.supervisor import Supervisor
+from linkscope.run.batches import Task
+from linkscope.run.budget import Budget
+from linkscope.run.records import Records
+from linkscope.run.sampler import Sampler
+from linkscope.run.states import Ledger, State
 from linkscope.run.worker import RequestFailed, RunRequest, Worker, WorkerGone
 from linkscope.run.workers import Workers, twice
 from linkscope.runfile import Point, PointId, RoundFlow, read_run
@@ -199,15 +201,15 @@ class Ticking(Restless):
 
 def test_the_host_clock_is_assumed_to_tick_in_100_ns(monkeypatch) -> None:
     """A quarter of a tick is the finest scatter that samples can show, so no samples are added for less."""
-    monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", 0.0)
+    monkeypatch.setattr("linkscope.run.stopping.LITTLE_S", 0.0)
     by_host, by_events = (of_timed(Ticking(timing), precision=1e-6) for timing in ("host", "gate"))
     assert len(by_host.flows[0].samples_s) == 4 < len(by_events.flows[0].samples_s)
 
 
 @pytest.mark.parametrize("spread, samples", [(0.0, 7), (0.02, 7), (0.5, 4)])
 def test_a_round_is_sampled_to_half_of_the_spread_between_rounds(monkeypatch, spread: float, samples: int) -> None:
-    monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", 0.0)
-    monkeypatch.setattr("linkscope.run.sampler.EXPENSIVE_S", math.inf)  # noise in the slope makes the batch long
+    monkeypatch.setattr("linkscope.run.stopping.LITTLE_S", 0.0)
+    monkeypatch.setattr("linkscope.run.stopping.EXPENSIVE_S", math.inf)  # noise in the slope makes the batch long
     worker = Restless(0.05)
     worker.timing = "virtual"
     record = Sampler(worker, plan(ONE), facts()).measure(Task(PointId.parse(ONE), 3, None, spread))
@@ -230,9 +232,9 @@ def test_operations_that_keep_the_machine_busy_get_fewer_samples(monkeypatch) ->
     def sample_count() -> int:
         return len(of_timed(Slow(), precision=0.001).flows[0].samples_s)
 
-    monkeypatch.setattr("linkscope.run.sampler.OUT_OF_REACH", 1e9)
+    monkeypatch.setattr("linkscope.run.stopping.OUT_OF_REACH", 1e9)
     few = sample_count()
-    monkeypatch.setattr("linkscope.run.sampler.MOST_BUSY_S", 10.0)
+    monkeypatch.setattr("linkscope.run.stopping.MOST_BUSY_S", 10.0)
     assert few < sample_count() == 7
 
 
@@ -507,12 +509,12 @@ def test_a_renewed_record_still_says_why_the_point_got_no_more_rounds() -> None:
     before = made.point(ONE, rounds, "the budget left no time")
     assert (before.status, before.guards["stopped"]) == ("ok", "the budget left no time")
     before.ci95_s = (1e-6, 3e-6)  # by the noise that was known then
+    ledger = Ledger(plan(ONE), facts())
+    ledger.states[ONE].rounds = rounds
+    ledger.finish(before)
     stored: list[Point] = []
-    supervisor = SimpleNamespace(
-        _plan=SimpleNamespace(early=True), _noise=SimpleNamespace(refresh=lambda: None, rounds=3), _assessed=0,
-        _final={ONE}, _points={ONE: before}, _states={ONE: State(PointId.parse(ONE), 1.0, rounds)}, _assembler=made,
-        _store=stored.append, _ask_for_more=lambda: None, _wanted={},
-    )  # fmt: skip
-    assert not Supervisor._reassess(supervisor)  # type: ignore[arg-type]
+    noise = SimpleNamespace(refresh=lambda: None, rounds=3)
+    records = Records(plan(ONE), ledger, made, Budget(None, modelled=True), noise, SimpleNamespace(write=stored.append))
+    assert records.renew()
     (renewed,) = stored
     assert renewed.ci95_s != before.ci95_s and renewed.guards["stopped"] == "the budget left no time"

@@ -8,15 +8,10 @@ from fakes import FAKE_WORKER, H2D, facts, plan, target
 from linkscope.plan import Plan
 from linkscope.run.answers import FlowFacts, Prepared, Trace
 from linkscope.run.balance import MOST_COUNT, balanced
-from linkscope.run.sampler import (
-    LEAST_BATCH_S,
-    MANY_SAMPLES,
-    MOST_SAMPLES,
-    Sampler,
-    Task,
-    Unsupported,
-    WrongData,
-)
+from linkscope.run.batches import Task
+from linkscope.run.recipes import LEAST_BATCH_S
+from linkscope.run.sampler import Sampler, Unsupported, WrongData
+from linkscope.run.stopping import MANY_SAMPLES, MOST_SAMPLES
 from linkscope.run.worker import RequestFailed, Worker
 from linkscope.runfile import PointId, Round
 from linkscope.stats import median
@@ -144,9 +139,9 @@ def test_a_round_without_agreement_ends_and_is_verified_once(
 ) -> None:
     """The number of samples of a round: enough to make its median steady; few if no number suffices; many if samples
     are cheap."""
-    monkeypatch.setattr("linkscope.run.sampler.EXPENSIVE_S", math.inf)  # noise in the slope makes the batch long
-    monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", little_s)
-    monkeypatch.setattr("linkscope.run.sampler.MOST_BUSY_S", math.inf)
+    monkeypatch.setattr("linkscope.run.stopping.EXPENSIVE_S", math.inf)  # noise in the slope makes the batch long
+    monkeypatch.setattr("linkscope.run.stopping.LITTLE_S", little_s)
+    monkeypatch.setattr("linkscope.run.stopping.MOST_BUSY_S", math.inf)
     worker = Restless(part)
     id = H2D.format(8, "false", "batched")
     record = Sampler(worker, plan(id), facts()).measure(Task(PointId.parse(id), 0))
@@ -267,8 +262,8 @@ def test_expensive_samples_are_all_counted() -> None:
 def test_samples_of_a_simulation_cost_simulated_time(monkeypatch, little_s: float, most: int) -> None:
     """A sample of 64 copies and one of 256, 2 us to 4 us each: 127 samples take 120 ms of simulated time, whatever
     the simulation itself took."""
-    monkeypatch.setattr("linkscope.run.sampler.MOST_BUSY_S", math.inf)
-    monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", little_s)
+    monkeypatch.setattr("linkscope.run.stopping.MOST_BUSY_S", math.inf)
+    monkeypatch.setattr("linkscope.run.stopping.LITTLE_S", little_s)
     first = sampled(8, each_s=2e-6)
     first.longer = 4
     monkeypatch.setattr("time.monotonic", iter(range(100, 10**6, 100)).__next__)
@@ -280,8 +275,8 @@ def test_samples_of_a_simulation_cost_simulated_time(monkeypatch, little_s: floa
 
 
 def test_a_round_beyond_the_wall_time_limit_has_fewer_samples(monkeypatch) -> None:
-    monkeypatch.setattr("linkscope.run.sampler.MOST_WALL_S", 0.0)
-    monkeypatch.setattr("linkscope.run.sampler.EXPENSIVE_S", math.inf)
+    monkeypatch.setattr("linkscope.run.stopping.MOST_WALL_S", 0.0)
+    monkeypatch.setattr("linkscope.run.stopping.EXPENSIVE_S", math.inf)
     id = H2D.format(8, "false", "batched")
     record = Sampler(Restless(0.02), plan(id), facts()).measure(Task(PointId.parse(id), 0))
     assert len(record.flows[0].samples_s) == 4  # three, and the verified one
@@ -310,7 +305,7 @@ class HeldUp(Restless):
 
 def test_a_round_in_which_half_of_the_samples_are_negative_gets_more_samples(monkeypatch) -> None:
     """Seen on H200 for reading 256 B from another GPU: 3.2 us, -15.5 us, -15.4 us, 3.2 us."""
-    monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", 0.0)
+    monkeypatch.setattr("linkscope.run.stopping.LITTLE_S", 0.0)
     id = H2D.format(8, "false", "batched")
     first = sampled(8, each_s=2e-6)
     record = Sampler(HeldUp(), plan(id), facts()).measure(Task(PointId.parse(id), 1, first))
@@ -531,7 +526,7 @@ def test_a_later_round_has_two_samples_if_both_rounds_are_steady_and_equal() -> 
 
 
 def test_a_round_is_sampled_no_finer_than_rounds_differ(monkeypatch) -> None:
-    monkeypatch.setattr("linkscope.run.sampler.EXPENSIVE_S", math.inf)
+    monkeypatch.setattr("linkscope.run.stopping.EXPENSIVE_S", math.inf)
     id = H2D.format(8, "false", "batched")
 
     def samples(spread: float) -> int:

@@ -10,16 +10,13 @@ from fakes import H2D, facts, plan, round_record
 from linkscope.plan import MachineFacts, footprint
 from linkscope.run.answers import Prepared, Trace
 from linkscope.run.assemble import Assembler
-from linkscope.run.sampler import (
-    LEAST_BATCH_S,
-    LEAST_PART,
-    MANY_SAMPLES,
-    MOST_SAMPLES,
-    REQUEST_LIMIT_S,
-    Sampler,
-    Task,
-)
+from linkscope.run.batches import Task
+from linkscope.run.calibrate import LEAST_PART
+from linkscope.run.recipes import LEAST_BATCH_S
+from linkscope.run.sampler import Sampler
 from linkscope.run.settling import SETTLING
+from linkscope.run.stopping import MANY_SAMPLES, MOST_SAMPLES
+from linkscope.run.worker import REQUEST_LIMIT_S
 from linkscope.runfile import PointId, Round, RoundFlow
 from linkscope.stats import median
 from test_sampler import Joint, Restless, Timed, Wobbling, sampled, value
@@ -132,8 +129,8 @@ class Overlapping(Joint):
     ],
 )
 def test_the_overlap_of_a_round_is_the_median_of_its_samples(monkeypatch, overlaps, overlap: float) -> None:
-    monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", math.inf)
-    monkeypatch.setattr("linkscope.run.sampler.MANY_SAMPLES", MOST_SAMPLES)
+    monkeypatch.setattr("linkscope.run.stopping.LITTLE_S", math.inf)
+    monkeypatch.setattr("linkscope.run.stopping.MANY_SAMPLES", MOST_SAMPLES)
     record = measured(Overlapping(overlaps), 8, first=earlier([10, 10], 1e-5, 1e-5))
     assert record.guards["joint_overlap"] == pytest.approx(overlap, abs=1e-4)
     assert len(record.flows[0].samples_s) == MOST_SAMPLES
@@ -461,8 +458,8 @@ class Uneven(Joint):
 @pytest.mark.parametrize(("little_s", "most"), [(0.0, 4), (math.inf, MANY_SAMPLES)])
 def test_samples_are_taken_until_every_flow_is_steady(monkeypatch, little_s: float, most: int) -> None:
     """Or while they are cheap; only a few if nothing makes the flow steady."""
-    monkeypatch.setattr("linkscope.run.sampler.MOST_BUSY_S", math.inf)
-    monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", little_s)
+    monkeypatch.setattr("linkscope.run.stopping.MOST_BUSY_S", math.inf)
+    monkeypatch.setattr("linkscope.run.stopping.LITTLE_S", little_s)
     assert len(measured(Uneven(lambda *_: ()), 8).flows[0].samples_s) == most
 
 
@@ -509,8 +506,8 @@ def test_a_link_that_wakes_up_slowly_does_not_change_a_known_cost() -> None:
 
 def test_requests_for_cheap_scattered_samples_double(monkeypatch) -> None:
     """127 samples in eight requests, because a request costs as much as many samples."""
-    monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", math.inf)
-    monkeypatch.setattr("linkscope.run.sampler.MOST_BUSY_S", math.inf)
+    monkeypatch.setattr("linkscope.run.stopping.LITTLE_S", math.inf)
+    monkeypatch.setattr("linkscope.run.stopping.MOST_BUSY_S", math.inf)
     id, chance = PointId.parse(H2D.format(1 << 20, "false", "single")), random.Random(1)
     requests: list[int] = []
 
@@ -544,7 +541,7 @@ class Trembling(Restless):
 
 def test_the_tick_of_the_clock_is_divided_by_the_operations_of_the_shortest_flow(monkeypatch) -> None:
     """One operation of the first flow beside 100 of the second: the samples differ by far less than a tick."""
-    monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", 0.0)
+    monkeypatch.setattr("linkscope.run.stopping.LITTLE_S", 0.0)
     record = measured(Trembling(), 8, "true", earlier([1, 100], 1e-7, 1e-7))
     assert len(record.flows[0].samples_s) == 4
 

@@ -4,7 +4,8 @@ import pytest
 
 from fakes import H2D, facts, plan
 from linkscope.run.answers import Trace
-from linkscope.run.sampler import Sampler, Task
+from linkscope.run.batches import Task
+from linkscope.run.sampler import Sampler
 from linkscope.runfile import PointId
 from linkscope.stats import median
 from test_sampler import Joint, Timed, Wobbling, value
@@ -59,7 +60,7 @@ class Played(Timed):
     ],
 )
 def test_the_first_expensive_sample_may_be_the_last_and_is_verified(monkeypatch, each_s, requests) -> None:
-    monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", 0.0)
+    monkeypatch.setattr("linkscope.run.stopping.LITTLE_S", 0.0)
     first = earlier([1], 3e-3)
     first.flows[0].samples_s, first.timing = [3e-3, 3.002e-3, 2.999e-3], "gate+slope"
     for size in (4 << 20, 64 << 20):
@@ -88,7 +89,7 @@ def test_more_expensive_samples_are_taken_after_an_unsteady_first_round_or_with_
     ],
 )
 def test_without_a_steady_first_round_two_closely_agreeing_samples_are_enough(monkeypatch, each_s, requests) -> None:
-    monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", 0.0)
+    monkeypatch.setattr("linkscope.run.stopping.LITTLE_S", 0.0)
     first = earlier([1], 3e-3)
     first.flows[0].samples_s, first.timing = [3e-3, 3.2e-3, 2.8e-3], "gate+slope"  # this round is not steady
     worker = Played(*each_s)
@@ -116,7 +117,7 @@ def test_the_decision_for_one_sample_precedes_the_sample() -> None:
 
 def test_the_decision_for_two_samples_precedes_the_second(monkeypatch) -> None:
     """The first sample looks expensive, the median of both does not. Samples that differ by 18 % are no round."""
-    monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", 0.0)
+    monkeypatch.setattr("linkscope.run.stopping.LITTLE_S", 0.0)
     first = earlier([1], 0.36e-3)
     first.flows[0].samples_s, first.timing = [0.36e-3, 0.4e-3, 0.3e-3], "gate+slope"
     worker = Played(0.36e-3, *[0.3e-3] * 8)
@@ -144,7 +145,7 @@ def test_after_a_pause_two_samples_do_not_show_that_a_first_round_is_steady() ->
 
 def test_two_delayed_expensive_samples_are_followed_by_more(monkeypatch) -> None:
     """A duration must be positive, even if both samples say otherwise."""
-    monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", 0.0)
+    monkeypatch.setattr("linkscope.run.stopping.LITTLE_S", 0.0)
     first = earlier([1], 3e-3)
     first.flows[0].samples_s, first.timing = [3e-3] * 3, "gate+slope"
     worker = Played(0.0, 0.0, *[3e-3] * 5)
@@ -199,7 +200,7 @@ def test_the_first_round_of_a_path_has_enough_samples_to_show_that_it_is_steady(
 
 @pytest.mark.parametrize(("each_s", "later"), [(0.3e-3, 4), (0.9e-3, 4), (1.1e-3, 2), (5e-3, 2)])
 def test_a_single_copy_is_expensive_by_its_own_time_and_not_by_the_estimate(monkeypatch, each_s, later) -> None:
-    monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", 0.0)
+    monkeypatch.setattr("linkscope.run.stopping.LITTLE_S", 0.0)
     id = H2D.format(64 << 20, "false", "single")
     record = Sampler(Timed(lambda count: 1e-6 + count * each_s), plan(id), facts()).measure(Task(PointId.parse(id), 0))
     assert len(record.flows[0].samples_s) == 7  # there are no earlier rounds
@@ -210,7 +211,7 @@ def test_a_single_copy_is_expensive_by_its_own_time_and_not_by_the_estimate(monk
 @pytest.mark.parametrize(("each_s", "part", "samples"), [(20e-6, 0.0035, 6), (2e-3, 0.0035, 3), (2e-3, 0.02, 7)])
 def test_expensive_samples_are_taken_singly_until_half_as_steady(monkeypatch, each_s, part, samples) -> None:
     """1 MiB with a target of 1 %: a sample of 0.6 ms is cheap; copies of 2 ms make samples of 6 ms."""
-    monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", 0.0)
+    monkeypatch.setattr("linkscope.run.stopping.LITTLE_S", 0.0)
     first = earlier([10 if each_s < 1e-3 else 1], each_s)  # an earlier round without information on its scatter
     record = measured(Wobbling(each_s, part), 1 << 20, "false", first)
     assert len(record.flows[0].samples_s) == samples and value(record) == pytest.approx(each_s, rel=part)

@@ -13,7 +13,9 @@ from fake_driver import environment, needs_fake
 from linkscope.cli.main import main
 from linkscope.run import assemble, sampler, supervisor
 from linkscope.run.answers import Prepared, Trace
-from linkscope.run.sampler import PointRound
+from linkscope.run.batches import Batches
+from linkscope.run.calibrate import Calibration
+from linkscope.run.stopping import Stopping
 from linkscope.run.worker import Worker
 from linkscope.runfile import Point
 from linkscope.selftest import PLANTED, Finding, Row, bench, carry_out, intervals, machine, states
@@ -87,8 +89,8 @@ def test_a_time_that_includes_the_stamps_is_caught(monkeypatch, capsys) -> None:
 
 def test_a_missing_warm_up_is_caught(monkeypatch, capsys) -> None:
     """The first sample is the only one."""
-    monkeypatch.setattr(PointRound, "_calibrate", lambda self: [64])
-    monkeypatch.setattr(PointRound, "_samples_wanted", lambda self, samples, counts, takes_s=0.0: 0)
+    monkeypatch.setattr(Calibration, "batch", lambda self: [64])
+    monkeypatch.setattr(Stopping, "wanted", lambda self, samples, pair, takes_s: 0)
     assert_caught(capsys, "warm_up")
 
 
@@ -135,9 +137,9 @@ def test_zeros_in_place_of_the_data_are_caught(monkeypatch, capsys) -> None:
 
 
 def test_skipped_verification_is_caught(monkeypatch, capsys) -> None:
-    run = PointRound._run
+    run = Batches.run
     monkeypatch.setattr(
-        PointRound, "_run", lambda self, samples, batches, *, verify: run(self, samples, batches, verify=False)
+        Batches, "run", lambda self, samples, batches, *, verify: run(self, samples, batches, verify=False)
     )
     assert_caught(capsys, "corrupt", "lying_peer", "pattern")
 

@@ -26,7 +26,8 @@ MIB = H2D.format(1 << 20, "false", "batched")
 
 @pytest.fixture
 def impatient(monkeypatch):
-    monkeypatch.setattr("linkscope.run.sampler.REQUEST_LIMIT_S", 0.4)
+    for module in ("sampler", "batches"):
+        monkeypatch.setattr(f"linkscope.run.{module}.REQUEST_LIMIT_S", 0.4)
 
 
 def results(path: Path) -> dict:

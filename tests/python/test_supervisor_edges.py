@@ -14,13 +14,14 @@ from fakes import FAKE_WORKER, H2D, facts, measured, no_worker_opens_after, plan
 from linkscope.plan import Plan, most_memory
 from linkscope.plan.classes import PathClass
 from linkscope.plan.interference import Together
-from linkscope.run import Outcome, Target, go_on, measure
+from linkscope.run import Controls, Outcome, Target, go_on, measure
 from linkscope.run.assemble import Assembler
+from linkscope.run.batches import Task
 from linkscope.run.interrupt import StopFlag
 from linkscope.run.monitor import State, _summary
 from linkscope.run.progress import Silent
-from linkscope.run.sampler import Sampler, Task
-from linkscope.run.states import states_of
+from linkscope.run.sampler import Sampler
+from linkscope.run.states import Ledger
 from linkscope.run.worker import Worker
 from linkscope.runfile import Point, PointId, Round, RunWriter, read_run
 
@@ -85,7 +86,7 @@ class StopsAfter(Silent):
 
 def stopped_after(rounds: int, where: Target, made: Plan, path: Path) -> Outcome:
     progress = StopsAfter(rounds)
-    return measure(where, made, path, command=FAKE_WORKER, progress=progress, stop=progress.flag)
+    return measure(where, made, path, command=FAKE_WORKER, controls=Controls(progress, progress.flag))
 
 
 def test_a_stopped_point_that_is_precise_by_chance_gets_its_planned_rounds(tmp_path) -> None:
@@ -220,7 +221,7 @@ def test_on_hardware_a_round_costs_its_wall_time_and_both_gpus_of_a_copy_are_mon
     monitor = SimpleNamespace(guards=lambda places, since: requests.append(places) or {}, stop=lambda: None)
     monkeypatch.setattr("linkscope.run.session.monitor_for", lambda gpus: monitor)
     ticks = itertools.count()
-    monkeypatch.setattr("linkscope.run.supervisor.time", SimpleNamespace(monotonic=lambda: float(next(ticks))))
+    monkeypatch.setattr("linkscope.run.passes.time", SimpleNamespace(monotonic=lambda: float(next(ticks))))
     between = "d2d/ce/gpu:0.device->gpu:1.device/8?bidirectional=false&initiator=src&mode=batched&peer=on"
     found = measured(target(modelled=False), plan(between, rounds=2), tmp_path / "a.jsonl").points[between]
     assert requests == [["gpu:0", "gpu:1"]] * 2 and found.device_s == 2.0
@@ -240,7 +241,7 @@ def test_a_resumed_run_knows_the_cost_of_a_round(tmp_path) -> None:
     made = plan(LARGE, rounds=2)
     measured(target(), made, path)
     run = read_run(path)
-    assert states_of(made, facts(), run)[LARGE].expected_s == run.rounds[LARGE][-1].device_s
+    assert Ledger(made, facts(), run).states[LARGE].expected_s == run.rounds[LARGE][-1].device_s
 
 
 @pytest.mark.parametrize("kind", ["together", "classes", "neither"])
@@ -255,7 +256,7 @@ def test_a_resumed_run_keeps_the_rounds_of_points_that_its_planner_added(tmp_pat
         made = structs.replace(made, together=[Together(added, "two GPUs at once", True)])
     elif kind == "classes":
         made = structs.replace(made, classes=[PathClass("host to GPU", ["numa:0->gpu:0"])])
-    states = states_of(made, facts(), earlier)
+    states = Ledger(made, facts(), earlier).states
     assert len(states[ONE].rounds) == 1
     assert states.keys() == ({ONE} if kind == "neither" else {ONE, added})
     assert kind == "neither" or [round.round for round in states[added].rounds] == [0, 1]

@@ -151,10 +151,10 @@ def test_the_example_is_measured_and_shows_the_effects_of_the_paper(tmp_path: Pa
     # 200 steps of the largest layer in each direction singly are bytes over the rate of a copy of a few milliseconds.
     assert times[pinned.name]["d2d"] == pytest.approx(2 * 200 * (411041792 + 67108864 + 3 * 9437184) / 395e9, rel=0.1)
     capsys.readouterr()
-    assert main(["report", str(target), "--trace", str(EXAMPLE)]) == 0
+    assert main(["explain", str(EXAMPLE), "--against", str(target)]) == 0
     printed = capsys.readouterr().out
     assert printed.startswith("MODELLED\n") and re.search(r"^VGG-16, pinned +GPU to GPU +2000 ", printed, re.MULTILINE)
-    assert main(["report", str(target), "--trace", str(EXAMPLE), "-o", str(picture)]) == 0
+    assert main(["explain", str(EXAMPLE), "--against", str(target), "-o", str(picture)]) == 0
     assert "ResNet-50, pinned" in picture.read_text()
 
 
@@ -167,12 +167,12 @@ def test_only_some_options_go_with_a_trace(trace: Path, tmp_path: Path, capsys) 
     quick = ["--suite", "quick", "--only", "h2d/*pinned*/4096?*", "--rounds", "1", "--output", str(target)]
     assert main(["run", "--machine", "h200x2", *quick]) == 0
     capsys.readouterr()
-    assert main(["report", str(target), "--trace", str(trace)]) == 3
+    assert main(["explain", str(trace), "--against", str(target)]) == 3
     assert f"`run --trace {trace}` measures them" in capsys.readouterr().err
     assert (
         main(["run", "--machine", "h200x2", "--trace", str(trace), "--rounds", "1", "-o", str(target), "--force"]) == 0
     )
-    assert main(["report", str(target), "--trace", str(trace), "-o", str(tmp_path / "x.png")]) == 2
+    assert main(["explain", str(trace), "--against", str(target), "-o", str(tmp_path / "x.png")]) == 2
     assert "is an .svg file" in capsys.readouterr().err
 
 

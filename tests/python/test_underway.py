@@ -2,6 +2,7 @@
 
 import itertools
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from linkscope.plan import Plan, Underway, Work, make_plan, next_work
 from linkscope.plan.shares import affordable_rounds, opening_s
 from linkscope.plan.stages import BESIDE, CHUNK
 from linkscope.run import benchmark_table, measure
+from linkscope.run.states import Phase, State
 from linkscope.run.supervisor import Supervisor
 from linkscope.run.target import modelled
 from linkscope.runfile import Point, read_run
@@ -109,7 +111,7 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[dict[str, int], set[st
     one_pass = Supervisor._one_pass
 
     def noted(self: Supervisor, due: dict[str, int]) -> None:
-        seen.append((dict(due), {*self._wanted} - {*self._waiting}))
+        seen.append((dict(due), self._ledger.unfinished().keys() - self._ledger.waiting().keys()))
         one_pass(self, due)
 
     monkeypatch.setattr(Supervisor, "_one_pass", noted)
@@ -158,21 +160,20 @@ def test_a_point_waiting_for_its_first_round_starts_as_soon_as_there_is_time(
     requested: list[bool] = []
 
     def checked(self: Supervisor) -> None:
-        cost = {id: 3 * self._states[id].expected_s for id in self._waiting}
-        others = sum(
-            self._states[id].expected_s * sum(not self._states[id].has(number) for number in range(rounds))
-            for id, rounds in self._wanted.items() if id not in cost
-        )  # fmt: skip
+        waiting, unfinished = self._ledger.waiting(), self._ledger.unfinished()
+        cost = {id: 3 * state.expected_s for id, state in waiting.items()}
+        others = sum(state.expected_s * len(state.missing) for id, state in unfinished.items() if id not in waiting)
         fits = min(cost.values()) <= self._budget.left() - others
         let_in(self)
         requested.append(fits)
-        assert any(id in self._admitted for id in cost) == fits
+        assert any(state.phase is Phase.ADMITTED for state in waiting.values()) == fits
 
-    def after_a_pass(self: Supervisor) -> bool:
+    def after_a_pass(self: Supervisor, unfinished: Mapping[str, State]) -> bool:
         before = len(requested)
-        found = ended(self)
-        if self._waiting and len(requested) == before:
-            assert any(id not in self._waiting and len(self._states[id].rounds) < 3 for id in self._wanted)
+        found = ended(self, unfinished)
+        if self._ledger.waiting() and len(requested) == before:
+            left = self._ledger.unfinished().values()
+            assert any(state.phase is not Phase.WAITING and len(state.rounds) < 3 for state in left)
         return found
 
     monkeypatch.setattr(Supervisor, "_let_in", checked)
@@ -185,13 +186,10 @@ def test_a_point_waiting_for_its_first_round_starts_as_soon_as_there_is_time(
 def test_a_plan_that_always_requests_an_unmeasured_point_ends_with_an_error(tmp_path, monkeypatch) -> None:
     """Such a bug of the planner must not make an endless run."""
 
-    def all_but_the_first(self: Supervisor, id: str) -> int | None:
-        state = self._states[id]
-        if id in self._points or state.stopped:
-            return None
-        return next((number for number in range(1, self._wanted[id]) if not state.has(number)), None)
+    def all_but_the_first(self: State) -> int | None:
+        return next((number for number in self.missing if number), None) if self.is_unfinished else None
 
-    monkeypatch.setattr(Supervisor, "_next_round", all_but_the_first)
+    monkeypatch.setattr(State, "next_round", property(all_but_the_first))
     target = modelled(models.load("h200x1"), 1)
     with pytest.raises(AssertionError, match="never measured"):
         measure(target, make_plan(target.facts, benchmark_table(), budget_s=15.0), tmp_path / "run.jsonl")
@@ -201,11 +199,11 @@ def test_the_cached_plan_is_refreshed_with_first_rounds_only(tmp_path, monkeypat
     ask, kept = Supervisor._ask_for_more, []
 
     def noted(self: Supervisor) -> None:
-        before, underway = self._kept_s, {*self._wanted}
+        before, underway = self._kept_s, self._ledger.unfinished()
         ask(self)
-        new = self._wanted.keys() - underway
+        new = [state for id, state in self._ledger.unfinished().items() if id not in underway]
         if new:
-            kept.append((any(not self._states[id].rounds for id in new), self._kept_s != before))
+            kept.append((any(not state.rounds for state in new), self._kept_s != before))
 
     monkeypatch.setattr(Supervisor, "_ask_for_more", noted)
     target = modelled(models.load("h200x1"), 1)

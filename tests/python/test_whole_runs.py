@@ -16,7 +16,7 @@ import pytest
 from fakes import H2D, header, measured, plan, target
 from linkscope.cli.main import main
 from linkscope.plan import make_plan
-from linkscope.run import StopFlag, benchmark_table, measure
+from linkscope.run import Controls, StopFlag, benchmark_table, measure
 from linkscope.run.progress import Silent, WorkLeft
 from linkscope.run.target import choose
 from linkscope.runfile import End, RunWriter, read_run
@@ -201,7 +201,7 @@ def forecasts_of(path: Path, **wishes: object) -> list[WorkLeft]:
 
     machine = choose("h200x4", 1)
     made = make_plan(machine.facts, benchmark_table(), suite="quick", only=["h2d/*gpu:1*"], **wishes)
-    measure(machine, made, path, progress=Recording())
+    measure(machine, made, path, controls=Controls(Recording()))
     assert forecasts[0].points == len(made.points)
     return forecasts
 

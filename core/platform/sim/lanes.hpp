@@ -140,6 +140,10 @@ struct Lanes {
   [[nodiscard]] std::vector<u32> shared_gpus() const;
 };
 
+/// Adds the use of a resource to a path: `weight` of its bytes per byte of the path.
+void add_use(Path&, u32 resource, double weight = 1);
+/// The number of processes that a program's actors belong to.
+[[nodiscard]] u32 processes(const Program&);
 /// A copy by SM as a kernel: its accesses are one pair.
 [[nodiscard]] Kernel kernel_of(const Move&);
 
@@ -176,7 +180,19 @@ class Compiler {
   [[nodiscard]] Support supports(const Program&, const Actor&, const Kernel&) const;
   [[nodiscard]] Support supports_accesses(const Program&, const Actor&, const Kernel&) const;
   [[nodiscard]] Support supports_access(const Program&, const Actor&, const Kernel&, const Region&) const;
+  [[nodiscard]] std::vector<Op> ops(const Program&, const Actor&, const std::vector<Step>&, Lanes&) const;
+  [[nodiscard]] Op op(const Program&, const Actor&, const Step&, Lanes&) const;
+  void time(const Program&, const Actor&, Lane&) const;
+  [[nodiscard]] std::string route(const Actor&, const Lane&) const;
+  // Copies (copies.cpp).
   [[nodiscard]] Op op(const Program&, const Actor&, const Move&) const;
+  [[nodiscard]] Stage pageable_memcpy(const Program&, const Actor&, const Move&, Direction, Op&) const;
+  void copy_by_cpu(const Program&, const Actor&, const Move&, Op&) const;
+  void copy_within(Node gpu, Op&) const;
+  void copy_between_gpus(const Program&, const Actor&, const Move&, Op&) const;
+  void copy_to_gpu(const Program&, const Actor&, const Move&, Op&) const;
+  void copy_from_gpu(const Program&, const Actor&, const Move&, Op&) const;
+  // Accesses by SMs and CPU threads (accesses.cpp).
   [[nodiscard]] Op op(const Program&, const Actor&, const Kernel&) const;
   [[nodiscard]] Op copy_by_sm(const Program&, const Actor&, const Move&) const;
   [[nodiscard]] Op chase(const Program&, const Actor&, const Kernel&) const;

@@ -5,70 +5,15 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 
-#include "base/error.hpp"
+#include "platform/sim/machine_table.hpp"
 
 namespace linkscope::sim {
 namespace {
 
-using nlohmann::json;
-
-constexpr double giga = 1e9, micro = 1e-6, nano = 1e-9;
-constexpr double kib = 1024, gib = 1024.0 * 1024 * 1024;
-
-[[noreturn]] void wrong(const std::string& where, const std::string& what) {
-  throw Error{ErrorKind::usage, "machine: " + where + ": " + what};
-}
-
-/// A table with its name for messages.
-struct Table {
-  const json* value;
-  std::string name;
-
-  [[nodiscard]] bool has(const char* key) const { return value->contains(key); }
-  [[nodiscard]] Table operator[](const char* key) const {
-    const auto found = value->find(key);
-    if (found == value->end()) wrong(name, std::string{"it lacks '"} + key + "'");
-    return {&*found, name + "." + key};
-  }
-  [[nodiscard]] double number(const char* key) const {
-    const Table at = (*this)[key];
-    const json& plain = at.value->is_object() ? at.value->at("v") : *at.value;  // {v, from, …} or a plain number
-    if (!plain.is_number()) wrong(at.name, "it must be a number");
-    const double number = plain.get<double>();
-    if (!(number >= 0)) wrong(at.name, "it must not be negative");
-    return number;
-  }
-  [[nodiscard]] double number(const char* key, double otherwise) const { return has(key) ? number(key) : otherwise; }
-  [[nodiscard]] double rate(const char* key) const {
-    const double gbps = number(key);
-    if (gbps == 0) wrong(name + "." + key, "a rate must be more than 0");
-    return gbps * giga;
-  }
-  [[nodiscard]] u32 count(const char* key) const {
-    const double count = number(key);
-    if (count < 1) wrong(name + "." + key, "there must be at least one");
-    return static_cast<u32>(count);
-  }
-  [[nodiscard]] u64 bytes(const char* key) const {
-    const auto bytes = static_cast<u64>(number(key) * kib);
-    if (bytes == 0) wrong(name + "." + key, "it must be more than 0");
-    return bytes;
-  }
-  [[nodiscard]] std::string text(const char* key) const { return (*this)[key].value->get<std::string>(); }
-  [[nodiscard]] std::vector<Table> list(const char* key) const {
-    std::vector<Table> items;
-    if (!has(key)) return items;
-    for (const auto& item : value->at(key))
-      items.push_back({&item, name + "." + key + "[" + std::to_string(items.size()) + "]"});
-    return items;
-  }
-};
-
 class Parser {
  public:
-  explicit Parser(const json& file) : file_{&file, "file"} {}
+  explicit Parser(const nlohmann::json& file) : file_{&file, "file"} {}
 
   Machine parse() {
     machine_.name = file_["machine"].text("name");
@@ -475,10 +420,10 @@ std::optional<Node> Machine::find(const Place& place) const {
   return std::nullopt;
 }
 
-Machine parse_machine(const json& file) {
+Machine parse_machine(const nlohmann::json& file) {
   try {
     return Parser{file}.parse();
-  } catch (const json::exception& problem) {
+  } catch (const nlohmann::json::exception& problem) {
     throw Error{ErrorKind::usage, std::string{"machine: the file does not have the expected form: "} + problem.what()};
   }
 }

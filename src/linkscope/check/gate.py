@@ -28,7 +28,7 @@ from linkscope.compare import Comparison, Pair, compare
 from linkscope.errors import FINE, INCONCLUSIVE, SOMETHING_FAILED
 from linkscope.model.text import count_text
 from linkscope.plan import Plan, expected_s, make_plan
-from linkscope.run import StopFlag, benchmark_table, measure
+from linkscope.run import Controls, StopFlag, benchmark_table, measure
 from linkscope.run.target import Target
 from linkscope.runfile import Run, read_run
 from linkscope.stats import median
@@ -209,7 +209,7 @@ def _at_fault(
 
 def _measured(asked: Check, plan: Plan, path: Path, stop: StopFlag) -> Run | None:
     """The run of a plan; None if the user stopped it."""
-    outcome = measure(asked.target, plan, path, stop=stop)
+    outcome = measure(asked.target, plan, path, controls=Controls(stop=stop))
     return read_run(path) if outcome.complete else None
 
 

@@ -13,7 +13,7 @@ from linkscope.machine.model import Model
 from linkscope.model.curves import path_of
 from linkscope.model.known import JOINT, family_of
 from linkscope.plan import make_plan
-from linkscope.run import StopFlag, benchmark_table, measure
+from linkscope.run import Controls, StopFlag, benchmark_table, measure
 from linkscope.run.target import modelled
 from linkscope.runfile import Point, PointId, Run, read_run
 
@@ -83,7 +83,7 @@ def prediction(name: str, machine: Mapping[str, Any], folder: Path, stop: StopFl
     model = models.load(name)
     target = modelled(model, 1)
     path = folder / "model.jsonl"
-    measure(target, make_plan(target.facts, benchmark_table(), suite=SUITE, seed=1), path, stop=stop)
+    measure(target, make_plan(target.facts, benchmark_table(), suite=SUITE, seed=1), path, controls=Controls(stop=stop))
     run, joint = _comparable(read_run(path), machine)
     margins = {point.id: _margin(model, point) for point in run.points}
     notes = (_errors_text(name, model, run.points), *_other_gpus(name, run, machine), *joint)

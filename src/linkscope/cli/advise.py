@@ -1,9 +1,12 @@
-"""Recommend faster transfers on a machine, with their measured gains, from a run.
+"""Recommend faster transfers on a machine, with their measured gains, from a run or a model.
 
 linkscope advise run.jsonl                                             recommendations, the largest gain first
 linkscope advise run.jsonl --src numa:0 --dst gpu:0 --bytes 48MiB      all methods for one transfer, fastest first
 linkscope advise run.jsonl --src numa:0 --dst gpu:0 --bytes 48MiB --memory pageable --alone
-linkscope advise run.jsonl --json
+linkscope advise --machine h200x4 --src numa:0 --dst gpu:1 --bytes 48MiB      the same, MODELLED
+linkscope advise --machine jorda-a --talk matrix.txt -o ranks          the GPU of each process, and a rank file
+
+--talk reads who sends how much to whom: one line per sending rank, one size per receiver.
 
 Every gain is a ratio of measured times with a confidence interval. The intervals of a run are simultaneous at 95 %.
 Suite `full` measures most recommendations, `standard` those of plain copies.
@@ -14,7 +17,7 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from linkscope.cli import options
+from linkscope.cli import options, target
 from linkscope.cli.runs import read
 from linkscope.cli.screen import filled
 from linkscope.errors import FINE, NOT_HERE, UserError
@@ -23,6 +26,7 @@ from linkscope.units import format_bytes, format_rate, format_seconds_interval
 if TYPE_CHECKING:
     from linkscope.advise import Advice, Gain, TransferMethod
     from linkscope.advise.recommendations import Recommendation
+    from linkscope.machine.model import Model
     from linkscope.model.curves import Curve
     from linkscope.model.dips import Dip
     from linkscope.runfile import Run
@@ -36,27 +40,78 @@ _INTERPOLATED = "*"  # "~" marks values that missed their precision
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `advise`."""
     add = parser.add_argument
-    add("run", metavar="RUN.jsonl", help="the run file (.jsonl or .jsonl.gz)")
+    add("run", metavar="RUN.jsonl", nargs="?", help="the run file (.jsonl or .jsonl.gz)")
+    add("--machine", metavar="NAME|FILE", help="a model instead of a run: its methods are simulated")
     add("--src", metavar="PLACE", help="source of one transfer: numa:0, gpu:1")
     add("--dst", metavar="PLACE", help="destination of the transfer")
     add("--bytes", metavar="SIZE", help="size of the transfer, such as 48MiB")
     add("--memory", metavar="KIND", default="", help="only with this kind of host memory, such as pageable")
     add("--alone", action="store_true", help="a single copy with its wait, instead of batched copies")
+    add("--talk", metavar="MATRIX", help="place processes by the bytes that each sends to each other one")
+    add("-o", "--output", metavar="FILE", help="write an Open MPI rank file (with --talk)")
     add("--json", action="store_true", help="print JSON")
+    target.add_force(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
     """`linkscope advise`."""
     asked = [arguments.src, arguments.dst, arguments.bytes]
+    if (arguments.run is None) == (arguments.machine is None):
+        raise UserError("give a run file, or --machine with a model")
+    if arguments.output and not arguments.talk:
+        raise UserError("-o writes a rank file: add --talk MATRIX")
+    if arguments.talk and any((*asked, arguments.memory, arguments.alone)):
+        raise UserError("--talk places processes: leave out the options of one transfer")
     if any(asked) and not all(asked):
         raise UserError("--src, --dst and --bytes describe one transfer: give all three, or none")
     if not any(asked) and (arguments.memory or arguments.alone):
         raise UserError("--memory and --alone describe one transfer: add --src, --dst and --bytes")
     size = options.size("--bytes", arguments.bytes) if arguments.bytes else None
+    if arguments.talk:
+        return _placed(arguments)
+    if arguments.machine:
+        return _modelled(arguments, size)
     run = read(arguments.run)
     if not any(point.median_s is not None for point in run.points):
         raise UserError(f"{run.path} has no point with a value. Measure again")
     return _one_transfer(arguments, run, size) if size else _everything(arguments, run)
+
+
+def _placed(arguments: argparse.Namespace) -> int:
+    from linkscope.cli import placement
+
+    node = placement.of_model(_model(arguments.machine)) if arguments.machine else placement.of_run(read(arguments.run))
+    return placement.place_ranks(arguments, node)
+
+
+def _model(name: str) -> "Model":
+    from linkscope.machine.choose import Modelled, resolve
+
+    choice = resolve(name) if name != "auto" else None
+    if not isinstance(choice, Modelled):
+        raise UserError(f"--machine {name}: advise needs a model. Measure a machine first: linkscope run -o RUN.jsonl")
+    return choice.model
+
+
+def _modelled(arguments: argparse.Namespace, size: int | None) -> int:
+    """Measures the methods of one transfer on a model, and answers from that run."""
+    import tempfile
+    from pathlib import Path
+
+    from linkscope.plan import Selection, make_plan
+    from linkscope.run import benchmark_table, measure
+    from linkscope.run.target import modelled
+
+    if size is None:
+        raise UserError("--machine needs one transfer: add --src, --dst and --bytes, or --talk MATRIX")
+    machine = modelled(_model(arguments.machine), seed=1)
+    memory = (arguments.memory,) if arguments.memory else ()
+    chosen = Selection((), arguments.src, arguments.dst, memory, (size,))
+    plan = make_plan(machine.facts, benchmark_table(), suite="full", selection=chosen)
+    with tempfile.TemporaryDirectory(prefix="linkscope-advise-") as folder:
+        path = Path(folder) / f"{machine.facts.name}.jsonl"
+        measure(machine, plan, path)
+        return _one_transfer(arguments, read(path), size)
 
 
 def _everything(arguments: argparse.Namespace, run: "Run") -> int:
@@ -68,11 +123,11 @@ def _everything(arguments: argparse.Namespace, run: "Run") -> int:
     found = advice(run.points)
     irregular = sorted(dips(filter(_usual, curves(run.points))), key=lambda dip: -dip.lost)
     if arguments.json:
-        print(json.dumps({**_of(run), "advice": [_advice_json(one) for one in found],
+        print(json.dumps({**_of(run, arguments.run), "advice": [_advice_json(one) for one in found],
                           "irregular": [_dip_json(dip) for dip in irregular],
                           "not_measured": [one.name for one in untried(found)]}))  # fmt: skip
         return FINE
-    print(_head(run))
+    print(_head(run, arguments.run))
     _print_advice([one for one in found if one.gains])
     none = [one for one in found if not one.gains]
     if none:
@@ -91,9 +146,11 @@ def _usual(curve: "Curve") -> bool:
     return curve.batched and "cache" not in params and not params.get("blocks", "").isdecimal()
 
 
-def _head(run: "Run") -> str:
+def _head(run: "Run", written: str | None) -> str:
+    """The machine, and the run file that the user named."""
     mark = "MODELLED " if run.modelled else ""
-    return f"{mark}{run.header.machine.get('name', '')}, measured {run.header.started} ({run.path})"
+    source = f", measured {run.header.started} ({written})" if written else ""
+    return f"{mark}{run.header.machine.get('name', '')}{source}"
 
 
 def _print_advice(found: "Sequence[Advice]") -> None:
@@ -148,12 +205,12 @@ def _one_transfer(arguments: argparse.Namespace, run: "Run", size: int) -> int:
     src, dst = arguments.src, arguments.dst
     missing = unlisted(run.points, src, dst, size, arguments.memory) if arguments.alone else []
     if arguments.json:
-        print(json.dumps({**_of(run), "src": src, "dst": dst, "bytes": size,
+        print(json.dumps({**_of(run, arguments.run), "src": src, "dst": dst, "bytes": size,
                           "fastest_call": call_text(found[0].curve.method, src, dst),
                           "ways": [_method_json(method, size) for method in found],
                           "not_listed": [{"ways": count, "reason": reason} for count, reason in missing]}))  # fmt: skip
         return FINE
-    print(_head(run))
+    print(_head(run, arguments.run))
     mode = "single copies" if arguments.alone else "batched copies"
     print(f"{src} -> {dst}, {format_bytes(size)}, {mode}, fastest first:")
     rows = [
@@ -245,8 +302,8 @@ def _value_cells(method: "TransferMethod", size: int) -> tuple[str, str]:
     )
 
 
-def _of(run: "Run") -> dict[str, Any]:
-    return {"run": str(run.path), "machine": run.header.machine.get("name"), "modelled": run.modelled}
+def _of(run: "Run", written: str | None) -> dict[str, Any]:
+    return {"run": written, "machine": run.header.machine.get("name"), "modelled": run.modelled}
 
 
 def _advice_json(one: "Advice") -> dict[str, Any]:

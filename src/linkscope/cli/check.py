@@ -85,12 +85,12 @@ def main(arguments: argparse.Namespace) -> int:
 def _save(arguments: argparse.Namespace, target: "Target", seed: int) -> int:
     from linkscope.check import SUITE
     from linkscope.plan import make_plan
-    from linkscope.run import StopFlag, benchmark_table, measure
+    from linkscope.run import Controls, StopFlag, benchmark_table, measure
 
     path = Path(arguments.save_baseline)
     plan = make_plan(target.facts, benchmark_table(), suite=SUITE, seed=seed)
     with StopFlag(last=True) as stop:
-        outcome = measure(target, plan, path, force=arguments.force, stop=stop)
+        outcome = measure(target, plan, path, force=arguments.force, controls=Controls(stop=stop))
     print(f"baseline: {path} ({len(outcome.points)} points, {format_seconds(outcome.wall_s)})")
     return outcome.exit_code
 

@@ -15,6 +15,7 @@ its ratio lies inside the margin. Exit codes: 1 a path became slower, or failed 
 import argparse
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,10 +81,11 @@ def main(arguments: argparse.Namespace) -> int:
         from linkscope.compare.forest import forest
 
         write(target, forest(compared, before[0].modelled or after[0].modelled))
+    answer = _Answer(before, after, runs, same, differs, compared, found)
     if arguments.json:
-        print(json.dumps(_as_json(before, after, same, differs, compared, found, arguments)))
+        print(json.dumps(_as_json(answer, noisy=arguments.noisy)))
     else:
-        _print(runs, len(before), same, differs, compared, found, arguments)
+        _print(answer, arguments)
     return exit_code(compared, arguments.fail_on, noisy=arguments.noisy)
 
 
@@ -116,25 +118,32 @@ def _nothing(first: "Run", last: "Run", only: Sequence[str]) -> str:
     return f"{first.path} and {last.path} have no point in common; compare runs of the same suite and kind of machine"
 
 
-def _print(
-    runs: "Sequence[Run]",
-    count_before: int,
-    same: bool,
-    differs: "list[Difference]",
-    compared: "Comparison",
-    found: "list[Change] | None",
-    arguments: argparse.Namespace,
-) -> None:
+@dataclass(frozen=True)
+class _Answer:
+    """What is printed. `runs`: all runs in order; `found`: changes over a history; None: no history."""
+
+    before: "Sequence[Run]"
+    after: "Sequence[Run]"
+    runs: "Sequence[Run]"
+    same: bool  # machine
+    differs: "list[Difference]"
+    compared: "Comparison"
+    found: "list[Change] | None"
+
+
+def _print(answer: _Answer, arguments: argparse.Namespace) -> None:
     from linkscope.compare.text import by_path, changes_text, differences_text, groups_table, headline, run_text, table
 
+    runs, compared, found = answer.runs, answer.compared, answer.found
     for number, run in enumerate(runs):
-        label = "before:" if number < count_before else "after: " if found is None or run is runs[-1] else "then:  "
+        is_after = found is None or run is runs[-1]
+        label = "before:" if number < len(answer.before) else "after: " if is_after else "then:  "
         print(f"{label} {run_text(run)}")
     if runs[0].header == runs[-1].header:
         print("Both files hold one run.")
     elif runs[0].header.started > runs[-1].header.started:
         print("The first run is newer than the last one: before is after.")
-    if not same:
+    if not answer.same:
         print("The runs are of different machines: paths of the same name are compared.")
     print("\n" + filled(headline(compared, noisy=arguments.noisy), "", ""))
     print(f"\nPoints ({_margin_text(compared)}):")
@@ -147,7 +156,7 @@ def _print(
     if left_out := _left_out(compared, runs):
         print(filled(f"Not compared: {', '.join(left_out)}.", "", "  "))
     print("\nWhat else differs:")
-    for line in differences_text(differs, arguments.all):
+    for line in differences_text(answer.differs, arguments.all):
         print(f"  {line}")
     if found is not None:
         print(f"\nOver {len(runs)} runs:")
@@ -178,21 +187,36 @@ def _left_out(compared: "Comparison", runs: "Sequence[Run]") -> list[str]:
     return found
 
 
-def _as_json(
-    before: "Sequence[Run]",
-    after: "Sequence[Run]",
-    same: bool,
-    differs: "list[Difference]",
-    compared: "Comparison",
-    found: "list[Change] | None",
-    arguments: argparse.Namespace,
-) -> dict[str, Any]:
-    from linkscope.compare.text import by_path, headline
+def _as_json(answer: _Answer, *, noisy: bool) -> dict[str, Any]:
+    from linkscope.compare.text import headline
 
-    def ends(interval: Any) -> list[float] | None:
-        return None if interval is None else [interval.low, interval.high]
+    compared = answer.compared
+    found: dict[str, Any] = {
+        "summary": headline(compared, noisy=noisy),
+        "before": [_run_json(run) for run in answer.before],
+        "after": [_run_json(run) for run in answer.after],
+        "same_machine": answer.same,
+        "differs": [{"what": one.what, "before": one.before, "after": one.after} for one in answer.differs],
+        "margins": list(compared.margins),
+        "worse": bool(compared.worse(noisy=noisy)),
+        "not_compared": {
+            "only_before": compared.only_before, "only_after": compared.only_after, "unmeasured": compared.unmeasured,
+            "other_method": compared.other_method,
+        },
+        "paths": _paths_json(compared),
+    }  # fmt: skip
+    if answer.found is not None:
+        found["changes"] = [
+            {"id": one.point.id, "kind": one.kind, "since": one.at, "ratio": one.ratio, "interval": _ends(one.interval)}
+            for one in answer.found
+        ]
+    return found
 
-    paths = [
+
+def _paths_json(compared: "Comparison") -> list[dict[str, Any]]:
+    from linkscope.compare.text import by_path
+
+    return [
         {
             "src": one.path.src,
             "dst": one.path.dst,
@@ -202,7 +226,7 @@ def _as_json(
             "verdict": one.verdict,
             "points": [
                 {
-                    "id": pair.id, "verdict": pair.verdict, "ratio": pair.ratio, "interval": ends(pair.interval),
+                    "id": pair.id, "verdict": pair.verdict, "ratio": pair.ratio, "interval": _ends(pair.interval),
                     "detectable": pair.detectable, "judged": pair.judged,
                 }
                 for pair in one.pairs
@@ -210,26 +234,10 @@ def _as_json(
         }
         for one in by_path(compared)
     ]  # fmt: skip
-    answer: dict[str, Any] = {
-        "summary": headline(compared, noisy=arguments.noisy),
-        "before": [_run_json(run) for run in before],
-        "after": [_run_json(run) for run in after],
-        "same_machine": same,
-        "differs": [{"what": one.what, "before": one.before, "after": one.after} for one in differs],
-        "margins": list(compared.margins),
-        "worse": bool(compared.worse(noisy=arguments.noisy)),
-        "not_compared": {
-            "only_before": compared.only_before, "only_after": compared.only_after, "unmeasured": compared.unmeasured,
-            "other_method": compared.other_method,
-        },
-        "paths": paths,
-    }  # fmt: skip
-    if found is not None:
-        answer["changes"] = [
-            {"id": one.point.id, "kind": one.kind, "since": one.at, "ratio": one.ratio, "interval": ends(one.interval)}
-            for one in found
-        ]
-    return answer
+
+
+def _ends(interval: Any) -> list[float] | None:
+    return None if interval is None else [interval.low, interval.high]
 
 
 def _run_json(run: "Run") -> dict[str, Any]:

@@ -30,6 +30,7 @@ VERBS = (
     "compare",
     "model",
     "advise",
+    "explain",
     "export",
 )
 ALIASES = {"topo": "machine"}

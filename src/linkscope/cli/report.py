@@ -8,7 +8,6 @@ linkscope report run.jsonl --nvbandwidth                          the tables tha
 linkscope report run.jsonl --comm-scope                           means and standard deviations (run --rule comm-scope)
 linkscope report run.jsonl --break-even                           memory costs and break-even
 linkscope report run.jsonl --shared [--json]                      shared links, from concurrent flows
-linkscope report run.jsonl --trace training.trace [-o FILE.svg]   time of the transfers of a trace, by kind
 linkscope report run.jsonl --list-figures                         the names of all figures
 linkscope report run.jsonl --figure machine -o machine.svg        one figure, .svg or .png
 """
@@ -54,9 +53,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     what.add_argument("--break-even", action="store_true", help="print memory costs and break-even")
     what.add_argument("--shared", action="store_true", help="print shared links (docs/method/shared-links.md)")
-    what.add_argument(
-        "--trace", metavar="FILE", help="print the time of the transfers of a trace, or draw it to -o FILE.svg"
-    )
     what.add_argument("--list-figures", action="store_true", help="print the names of all figures")
     parser.add_argument("--json", action="store_true", help="with --shared: print JSON, including each pair")
     add_force(parser)
@@ -83,8 +79,6 @@ def main(arguments: argparse.Namespace) -> int:
         return _print_means(source)
     if arguments.break_even:
         return _print_break_even(source)
-    if arguments.trace:
-        return _replay(source, arguments)
     if arguments.list_figures:
         return _list_figures(source)
     if arguments.markdown:
@@ -172,30 +166,6 @@ def _print_shared(source: Path, *, as_json: bool) -> int:
     lines = ["MODELLED", ""] if run.modelled else []
     sentences = [f"- {text}" for text in found.sentences] or ["No shared link: no path slowed another."]
     print("\n".join([*lines, f"{found.summary}.", *sentences]))
-    return FINE
-
-
-def _replay(source: Path, arguments: argparse.Namespace) -> int:
-    from linkscope.report.figures import standalone
-    from linkscope.report.plain import replay_to_text
-    from linkscope.report.replay import bars_svg, replay
-    from linkscope.trace import read_trace
-
-    trace, output = arguments.trace, arguments.output
-    run = read(source)
-    bars, missing = replay(read_trace(trace), run.points)
-    if missing:
-        what = f"{len(missing)} of the transfers in {trace}, such as {missing[0]}"
-        raise UserError(f"{source} has no value for {what}: `run --trace {trace}` measures them", NOT_HERE)
-    if output is None:
-        print(replay_to_text(bars, run.modelled), end="")
-        return FINE
-    target = Path(output)
-    if target != STANDARD_OUTPUT and target.suffix != ".svg":
-        raise UserError(f"-o {output}: the figure of a trace is an .svg file")
-    check_writable(target, [source, Path(trace)], force=arguments.force)
-    write(target, standalone(bars_svg(bars, modelled=run.modelled)))
-    name_output("figure", target)
     return FINE
 
 

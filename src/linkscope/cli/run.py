@@ -104,11 +104,11 @@ def main(arguments: argparse.Namespace) -> int:
 
         print_plan(plan, target.facts, as_json=arguments.json)
         return FINE
-    from linkscope.run import StopFlag, measure
+    from linkscope.run import Controls, StopFlag, measure
 
     path = _output(arguments, target)
     with _streamed(arguments, path), StopFlag(last=True) as stop, _progress(arguments, target, plan) as progress:
-        outcome = measure(target, plan, path, force=arguments.force, progress=progress, stop=stop)
+        outcome = measure(target, plan, path, force=arguments.force, controls=Controls(progress, stop))
         return _finish(arguments, path, outcome)
 
 
@@ -138,7 +138,7 @@ def _resume(arguments: argparse.Namespace, budget_s: float | None) -> int:
         if getattr(arguments, name):
             extra = "the names of benchmarks" if name == "benchmarks" else f"--{name.replace('_', '-')}"
             raise UserError(f"--resume {arguments.resume} goes on by the plan in that file: leave out {extra}")
-    from linkscope.run import Outcome, StopFlag, go_on, plan_of
+    from linkscope.run import Controls, Outcome, StopFlag, go_on, plan_of
     from linkscope.run.target import target_of
 
     run = read(arguments.resume, rounds=True)
@@ -157,7 +157,7 @@ def _resume(arguments: argparse.Namespace, budget_s: float | None) -> int:
     if budget_s is not None:
         _check_budget_of_rest(run, plan_of(run), target, budget_s)
     with StopFlag(last=True) as stop, _progress(arguments, target, plan_of(run), run) as progress:
-        outcome = go_on(target, run, budget_s=budget_s, progress=progress, stop=stop)
+        outcome = go_on(target, run, budget_s=budget_s, controls=Controls(progress, stop))
     return _finish(arguments, run.path, outcome)
 
 

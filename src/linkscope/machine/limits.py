@@ -6,13 +6,10 @@ per cent below. Links are full duplex, so bidirectional flows keep their peaks; 
 """
 
 import re
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from linkscope.errors import NOT_HERE, UserError
 from linkscope.machine.facts import Fact, Gpu, Machine
-
-if TYPE_CHECKING:
-    from linkscope.machine.model import Model
 
 # By PCIe generation: GT/s of a lane and the part that carries packets, as a number and as text. From 6.0, lanes carry
 # flits of 256 B, of which packets have 236.
@@ -33,54 +30,31 @@ class Limit(Fact, frozen=True):
     source: str
 
 
-def path_limit(
-    machine: "Machine | Model",
-    src: str,
-    dst: str,
-    src_memory: str,
-    dst_memory: str,
-    engine: str,
-    bidirectional: bool = False,
-    *,
-    peer: bool | None = None,
-) -> Limit:
-    """The peak of a path of a detected machine or a model. Arguments as for `limit`."""
-    if isinstance(machine, Machine):
-        return limit(machine, src, dst, src_memory, dst_memory, engine, bidirectional, peer=peer)
-    from linkscope.machine import model as models  # detection does not need the reader of machine files
+@dataclass(frozen=True)
+class Transfer:
+    """What moves bytes between two places, or within one. `peer` False: without direct access between GPUs; None: as
+    the machine is."""
 
-    known = models.places(machine)
-    for place in (src, dst):
-        if place not in (*known.numa, *known.gpus):
-            raise _not_here(place, machine.machine.name, (*known.numa, *known.gpus))
-    found = models.limit_finder(machine)(src, dst, peer is not False, "managed" in (src_memory, dst_memory))
-    assert found is not None  # with both, a path uses the faster one
-    if bidirectional and src == dst:
-        return Limit(found.gbps / 2, f"{found.derivation}, shared by both flows")
-    return Limit(found.gbps, found.derivation)
+    src: str
+    dst: str
+    src_memory: str
+    dst_memory: str
+    engine: str
+    bidirectional: bool = False
+    peer: bool | None = None
 
 
-def limit(
-    machine: Machine,
-    src: str,
-    dst: str,
-    src_memory: str,
-    dst_memory: str,
-    engine: str,
-    bidirectional: bool = False,
-    *,
-    peer: bool | None = None,
-) -> Limit:
-    """The peak of one flow between two places. `peer` False: without direct access between GPUs; None: as the machine
-    is.
+def limit(machine: Machine, transfer: Transfer) -> Limit:
+    """The peak of one flow of a transfer.
 
     Managed pages use NVLink in any case, because the driver makes linked GPUs peers. Raises UserError for a place that
     the machine lacks.
     """
+    src, dst, memories = transfer.src, transfer.dst, (transfer.src_memory, transfer.dst_memory)
     for place in (src, dst):
         if place not in machine.places and re.match(r"(?:numa|gpu):", place):
             raise _not_here(place, machine.name, machine.places)
-    if "file" in (engine, src_memory, dst_memory) or not {src, dst} <= {*machine.places}:
+    if "file" in (transfer.engine, *memories) or not {src, dst} <= {*machine.places}:
         return Limit(None, "what a disk or a network card allows is not known here")
     ends = [_gpu(machine, place) for place in (src, dst)]
     match ends:
@@ -91,9 +65,9 @@ def limit(
         case [Gpu() as gpu, None]:
             return _host_link(gpu, to_gpu=False)
         case [Gpu() as one, Gpu() as other] if one.index != other.index:
-            return _between(machine, one, other, peer, managed="managed" in (src_memory, dst_memory))
+            return _between(machine, one, other, transfer.peer, managed="managed" in memories)
         case [Gpu() as gpu, _]:
-            return _local(gpu, bidirectional)
+            return _local(gpu, transfer.bidirectional)
     raise AssertionError(f"two places have two ends: {ends}")
 
 

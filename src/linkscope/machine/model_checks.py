@@ -1,5 +1,6 @@
 """Checks machine files. Each mistake names the key and the cure."""
 
+import dataclasses
 import fnmatch
 import itertools
 import math
@@ -289,6 +290,25 @@ _OF_SHAPE: dict[str, tuple[str, ...]] = {
 }
 
 
+@dataclasses.dataclass(frozen=True)
+class _Range:
+    """The values from `least` to less than `below`, except those in `without`."""
+
+    least: float
+    below: float
+    what: str
+    cure: str
+    without: tuple[float, ...] = ()
+
+
+_CORRELATION = _Range(0, 1, "a correlation", "write from 0 to less than 1")
+_SHARE = _Range(0, 1, "a share", "write more than 0 and less than 1", without=(0,))
+_SLOWER = _Range(0, 1, "the part of its rate that a link has", "write more than 0 and less than 1", without=(0,))
+_TIMES, _ABOVE_1 = "factor by which the time grows", "write a factor above 1, such as 1.3"
+_LONGER = _Range(1, 1000, _TIMES, _ABOVE_1, without=(1,))
+_SECOND = _Range(1, 100, _TIMES, _ABOVE_1, without=(1,))
+
+
 def _check_noise(model: Model) -> None:
     for level in ("machine", "round", "sample"):
         spread = getattr(model.noise, level, None)
@@ -304,12 +324,11 @@ def _check_noise(model: Model) -> None:
             raise Mistake(f"{key}.shape", f"a {level} does not depend on the one before", cure)
         shape = f'shape = "{spread.shape}"'
         _check_keys(key, spread, shape, _OF_SHAPE[spread.shape], ("correlation", "second", "share"))
-        _check_range(f"{key}.correlation", spread.correlation, 0, 1, "a correlation", "write from 0 to less than 1")
-        _check_range(f"{key}.share", spread.share, 0, 1, "a share", "write more than 0 and less than 1", above=True)
-        _check_range(f"{key}.second", spread.second, 1, 100, _TIMES, _ABOVE_1, above=True)
+        _check_range(f"{key}.correlation", spread.correlation, _CORRELATION)
+        _check_range(f"{key}.share", spread.share, _SHARE)
+        _check_range(f"{key}.second", spread.second, _SECOND)
 
 
-_TIMES, _ABOVE_1 = "factor by which the time grows", "write a factor above 1, such as 1.3"
 _OF_FAULT = {
     "ramp": ("samples", "factor"), "throttle": ("samples", "factor"), "slow": ("links", "factor"),
     "flaky": ("links", "factor", "share"),
@@ -328,12 +347,8 @@ def _check_faults(model: Model) -> None:
         _check_keys(key, fault, f'kind = "{fault.kind}"', _OF_FAULT.get(fault.kind, ()), _FAULT_KEYS, may)
         if fault.samples is not None and fault.samples < 1:
             raise Mistake(f"{key}.samples", f"{fault.samples} is not a number of samples", "write 1 or more")
-        if fault.kind in ("ramp", "throttle"):
-            _check_range(f"{key}.factor", fault.factor, 1, 1000, _TIMES, _ABOVE_1, above=True)
-        else:
-            what, cure = "the part of its rate that a link has", "write more than 0 and less than 1"
-            _check_range(f"{key}.factor", fault.factor, 0, 1, what, cure, above=True)
-        _check_range(f"{key}.share", fault.share, 0, 1, "a share", "write more than 0 and less than 1", above=True)
+        _check_range(f"{key}.factor", fault.factor, _LONGER if fault.kind in ("ramp", "throttle") else _SLOWER)
+        _check_range(f"{key}.share", fault.share, _SHARE)
         if fault.links is not None:
             _check_globs(f"{key}.links", fault.links, names)
 
@@ -351,12 +366,9 @@ def _check_keys(
             raise Mistake(f"{key}.{name}", f"{of} has no such key", f"take it away{f'; it has {has}' * bool(has)}")
 
 
-def _check_range(
-    key: str, value: float | None, least: float, below: float, what: str, cure: str, *, above: bool = False
-) -> None:
-    """Checks least <= value < below; with `above` least < value."""
-    if value is not None and not ((least < value if above else least <= value) and value < below):
-        raise Mistake(key, f"{value:g} is not {what}", cure)
+def _check_range(key: str, value: float | None, allowed: _Range) -> None:
+    if value is not None and not (allowed.least <= value < allowed.below and value not in allowed.without):
+        raise Mistake(key, f"{value:g} is not {allowed.what}", allowed.cure)
 
 
 def _some(names: Any, kind: str) -> str:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from linkscope.machine import model as models
 from linkscope.machine.facts import Gpu, Machine, NumaNode
-from linkscope.machine.limits import Limit, limit
+from linkscope.machine.limits import Limit, Transfer, limit
 from linkscope.machine.model_paths import directed_links, routes
 from linkscope.machine.model_places import host_of
 from linkscope.machine.model_types import Link
@@ -93,15 +93,15 @@ def _gpu_text(gpu: Gpu) -> str:
 
 def _link_text(machine: Machine, gpu: Gpu) -> str:
     node, place = f"numa:{gpu.numa or 0}", f"gpu:{gpu.index}"
-    into = limit(machine, node, place, "pinned", "device", "ce")
-    out = limit(machine, place, node, "device", "pinned", "ce")
+    into = limit(machine, Transfer(node, place, "pinned", "device", "ce"))
+    out = limit(machine, Transfer(place, node, "device", "pinned", "ce"))
     name = into.source.partition(":")[0] if into.gbps is not None else "host link hidden"
     rates = f": {_rate(into)} GB/s in, {_rate(out)} GB/s out" if into.gbps is not None else ""
     return name + rates
 
 
 def _cell(machine: Machine, src: int, dst: int) -> str:
-    found = limit(machine, f"gpu:{src}", f"gpu:{dst}", "device", "device", "ce")
+    found = limit(machine, Transfer(f"gpu:{src}", f"gpu:{dst}", "device", "device", "ce"))
     if src == dst:
         return f"{_rate(found)} local"
     pair = machine.pair(src, dst)

@@ -160,13 +160,13 @@ class _Finding:
 
     def _members(self, flows: frozenset[Path]) -> list[frozenset[Path]]:
         """The members of a set that are faster without each other, as far as sets without them were measured."""
-        whole, less = self._of[flows], {path: self._of.get(flows - {path}) for path in flows}
+        whole, less = self._of[flows], {path: self._of.get(flows - {path}) for path in sorted(flows)}
         return sharing_sets(
             {
                 (path, other): contrast(whole.rounds[path], without.rounds[path], self._spread)
                 for other, without in less.items()
                 if without is not None
-                for path in flows - {other}
+                for path in sorted(flows - {other})
             }
         )
 

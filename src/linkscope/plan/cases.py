@@ -17,7 +17,7 @@ HOST_FOOTPRINT = 64 << 20
 _DIRTY_FOOTPRINT = 1 << 20  # modified data that a core's own cache can hold
 _SLICES = 512  # the worker rotates over at most this many slices
 # The same for CPU threads, whose batches are not queued. The bytes are those that a thread copies in 0.6 ms
-# (run/sampler.py).
+# (run/recipes.py).
 _SLICES_OF_CPU, _SMALL, _SMALL_FOOTPRINT = 32768, 1 << 20, 16 << 20
 # Estimated cost of a point, fitted to results/h200x4-standard-e: half of the points lie within a factor of 1.5.
 _SETUP_S = 2.4e-3

@@ -5,6 +5,7 @@ import fnmatch
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypedDict, Unpack
 
 import msgspec
 
@@ -54,37 +55,38 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     alike_contexts: bool = False
 
 
-def make_plan(
-    machine: MachineFacts,
-    table: Sequence[Benchmark],
-    *,
-    suite: str = "standard",
-    only: Sequence[str] = (),
-    selection: Selection | None = None,
-    precision: float | None = None,
-    budget_s: float | None = None,
-    rounds: int = 6,
-    seed: int = 1,
-    order_seed: int | None = None,
-    rule: RuleName = "linkscope",
-    alike_contexts: bool | None = None,
-) -> Plan:
-    """Makes the plan of a run. `selection` filters the points of the suite, or of `only`. `alike_contexts` None: the
-    suite's setting.
+class Wishes(TypedDict, total=False):
+    """What a user asks of a run. `selection` filters the points of the suite, or of `only`. `alike_contexts` None: the
+    suite's setting. `order_seed` None: `seed`."""
+
+    suite: str
+    only: Sequence[str]
+    selection: Selection | None
+    precision: float | None
+    budget_s: float | None
+    rounds: int
+    seed: int
+    order_seed: int | None
+    rule: RuleName
+    alike_contexts: bool | None
+
+
+_DEFAULTS: Wishes = {
+    "suite": "standard", "only": (), "selection": None, "precision": None, "budget_s": None, "rounds": 6, "seed": 1,
+    "order_seed": None, "rule": "linkscope", "alike_contexts": None,
+}  # fmt: skip
+
+
+def make_plan(machine: MachineFacts, table: Sequence[Benchmark], **given: Unpack[Wishes]) -> Plan:
+    """Makes the plan of a run.
 
     Raises UserError for an unknown suite and for an `only` or a selection without a match.
     """
-    chosen = SUITES.get(suite)
-    if chosen is None:
-        raise UserError(f"--suite {suite}: unknown suite{suggestion(suite, SUITES)}; available: {', '.join(SUITES)}")
-    _check_suites_of(table)
-    if rule == chosen.name:
-        chosen = dataclasses.replace(chosen, rules=chosen.rules + chosen.theirs)
-    selected = list(_selected(points_of(chosen, machine, table), only, chosen, machine, table))
-    if selection:
-        selected = select(selection, selected, lambda: points_of(SUITES["full"], machine, table), machine, table)
-        only = [str(point) for point in selected]  # selected points count as named one by one
-    order_seed = seed if order_seed is None else order_seed
+    wishes: Wishes = {**_DEFAULTS, **given}
+    suite, rule, rounds, budget_s = wishes["suite"], wishes["rule"], wishes["rounds"], wishes["budget_s"]
+    chosen = _suite(suite, rule, table)
+    selected, only = _wanted(wishes, chosen, machine, table)
+    order_seed = wishes["seed"] if wishes["order_seed"] is None else wishes["order_seed"]
     concurrent: list[Together] = []
     if chosen.together_at and not only and rule == "linkscope":
         concurrent = together(selected, machine, table, chosen.together_at, order_seed)
@@ -99,14 +101,35 @@ def make_plan(
         if machine.places and not machine.of_kind("gpu"):
             why = "the suite needs a GPU"
         raise UserError(f"suite {suite} has no point on {machine.name}: {why}", NOT_HERE)
-    if machine.modelled or rule != "linkscope":
-        alike_contexts = False  # models have no contexts, and other tools use any
+    alike_contexts = chosen.alike_contexts if wishes["alike_contexts"] is None else wishes["alike_contexts"]
     return Plan(
-        suite=suite, only=list(only), precision=precision, budget_s=budget_s, rounds=rounds, seed=seed,
+        suite=suite, only=only, precision=wishes["precision"], budget_s=budget_s, rounds=rounds, seed=wishes["seed"],
         order_seed=order_seed, points=points, rule=rule, more_rounds=chosen.more_rounds, classes=classes,
         early=bool(classes) or (chosen.early and rounds >= LEAST_ROUNDS), together=concurrent,
-        alike_contexts=chosen.alike_contexts if alike_contexts is None else alike_contexts,
+        # models have no contexts, and other tools use any
+        alike_contexts=alike_contexts and not machine.modelled and rule == "linkscope",
     )  # fmt: skip
+
+
+def _suite(name: str, rule: RuleName, table: Sequence[Benchmark]) -> Suite:
+    """Returns a suite. By the rule of another tool, its own suite has more points."""
+    chosen = SUITES.get(name)
+    if chosen is None:
+        raise UserError(f"--suite {name}: unknown suite{suggestion(name, SUITES)}; available: {', '.join(SUITES)}")
+    _check_suites_of(table)
+    return dataclasses.replace(chosen, rules=chosen.rules + chosen.theirs) if rule == chosen.name else chosen
+
+
+def _wanted(
+    wishes: Wishes, chosen: Suite, machine: MachineFacts, table: Sequence[Benchmark]
+) -> tuple[list[PointId], list[str]]:
+    """Returns the points that the user asks for, and the names of points if they were named. Selected points count as
+    named one by one."""
+    selected = list(_selected(points_of(chosen, machine, table), wishes["only"], chosen, machine, table))
+    if selection := wishes["selection"]:
+        selected = select(selection, selected, lambda: points_of(SUITES["full"], machine, table), machine, table)
+        return selected, [str(point) for point in selected]
+    return selected, list(wishes["only"])
 
 
 def precision_target(plan: Plan, point: Point | PointId, resolution: float = 0.0) -> float:

@@ -7,7 +7,7 @@ of these two the source pushes the data, as in their write forms (testcases_sm.c
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from linkscope.runfile import Flow, Point, Run
 
@@ -69,6 +69,19 @@ def _title(engine: str, row: str, arrow: str, which: str = "") -> str:
     return f"memcpy {engine.upper()} {row}(row) {arrow} GPU(column){which} bandwidth (GB/s)"
 
 
+@dataclass(frozen=True)
+class _Which:
+    """A flow of an operation. `back`: against the direction of the operation. `of`: the flow of that GPU."""
+
+    bidirectional: bool = False
+    back: bool = False
+    of: str = ""
+    initiator: str = ""
+
+
+_THERE, _BACK = _Which(bidirectional=True), _Which(bidirectional=True, back=True)
+
+
 class _Tables:
     def __init__(self, run: Run) -> None:
         self._points = _of_one_size([point for point in run.points if point.median_s])
@@ -102,8 +115,8 @@ class _Tables:
         both = "exchange" if engine == "sm" else "h2d"  # threads copy in both directions within one kernel
         there = self._row(lambda _, c: self._rate("h2d", engine, "numa:", gpus[c]))
         back = self._row(lambda _, c: self._rate("d2h", engine, gpus[c], "numa:"))
-        there_of_both = self._row(lambda _, c: self._rate(both, engine, "numa:", gpus[c], bidirectional=True))
-        back_of_both = self._row(lambda _, c: self._rate(both, engine, "numa:", gpus[c], bidirectional=True, back=True))
+        there_of_both = self._row(lambda _, c: self._rate(both, engine, "numa:", gpus[c], _THERE))
+        back_of_both = self._row(lambda _, c: self._rate(both, engine, "numa:", gpus[c], _BACK))
         return [
             Table(f"host_to_device_memcpy_{engine}", _title(engine, "CPU", "->"), there),
             Table(f"device_to_host_memcpy_{engine}", _title(engine, "CPU", "<-"), back),
@@ -114,7 +127,7 @@ class _Tables:
     def _unidirectional(self, engine: str, word: str, initiator: str) -> Table:
         def cell(row: int, column: int) -> float | None:
             src, dst = (column, row) if word == "read" else (row, column)
-            return self._rate("d2d", engine, self._gpus[src], self._gpus[dst], initiator=initiator)
+            return self._rate("d2d", engine, self._gpus[src], self._gpus[dst], _Which(initiator=initiator))
 
         arrow = "->" if word == "read" else "<-"
         return Table(f"device_to_device_memcpy_{word}_{engine}", _title(engine, "GPU", arrow), self._matrix(cell))
@@ -122,7 +135,7 @@ class _Tables:
     def _bidirectional(self, engine: str, word: str, initiator: str) -> list[Table]:
         def there(row: int, column: int) -> float | None:
             src, dst = self._gpus[column], self._gpus[row]
-            return self._rate("d2d", engine, src, dst, bidirectional=True, initiator=initiator)
+            return self._rate("d2d", engine, src, dst, _Which(bidirectional=True, initiator=initiator))
 
         def back(row: int, column: int) -> float | None:
             return there(column, row)
@@ -142,14 +155,11 @@ class _Tables:
     def _host_and_all(self, engine: str) -> list[Table]:
         both = "exchange_all" if engine == "sm" else "host_to_all"
 
-        def of(benchmark: str, *, bidirectional: bool = False, back: bool = False) -> Cells:
+        def of(benchmark: str, which: _Which = _Which()) -> Cells:
             ends = ("gpu:all", "numa:") if benchmark == "all_to_host" else ("numa:", "gpu:all")
-            rate = self._rate
-            return self._row(
-                lambda _, c: rate(benchmark, engine, *ends, bidirectional=bidirectional, back=back, of=self._gpus[c])
-            )
+            return self._row(lambda _, c: self._rate(benchmark, engine, *ends, replace(which, of=self._gpus[c])))
 
-        to_host, from_host = of(both, bidirectional=True, back=True), of(both, bidirectional=True)
+        to_host, from_host = of(both, _BACK), of(both, _THERE)
         return [
             Table(f"all_to_host_memcpy_{engine}", _title(engine, "CPU", "<-"), of("all_to_host")),
             Table(f"all_to_host_bidirectional_memcpy_{engine}", _title(engine, "CPU", "<->"), to_host),
@@ -190,24 +200,13 @@ class _Tables:
         point = self._find("latency", "sm", src, dst, cache=cache, sm="any")
         return _value(point.median_s * 1e9, point) if point and point.median_s else None
 
-    def _rate(
-        self,
-        benchmark: str,
-        engine: str,
-        src: str,
-        dst: str,
-        *,
-        bidirectional: bool = False,
-        back: bool = False,
-        of: str = "",
-        initiator: str = "",
-    ) -> float | None:
-        """The rate of the flow from src to dst. `back`: the opposite flow. `of`: the flow of that GPU."""
-        params = {"initiator": initiator} if initiator else {}
-        if bidirectional and not benchmark.startswith("exchange"):
+    def _rate(self, benchmark: str, engine: str, src: str, dst: str, which: _Which = _Which()) -> float | None:
+        """The rate of a flow of the operation from src to dst."""
+        params, back = {"initiator": which.initiator} if which.initiator else {}, which.back
+        if which.bidirectional and not benchmark.startswith("exchange"):
             params["bidirectional"] = "true"
         point = self._find(benchmark, engine, src, dst, **params)
-        if point is None and bidirectional:  # each pair of GPUs is measured once
+        if point is None and which.bidirectional:  # each pair of GPUs is measured once
             point, back = self._find(benchmark, engine, dst, src, **params), not back
         if point is None:
             return None
@@ -215,7 +214,7 @@ class _Tables:
             flows = point.flows[back:]
         else:
             to_host = back != (benchmark in ("d2h", "all_to_host"))
-            flows = [flow for flow in point.flows if _is_between(flow, to_host, of)]
+            flows = [flow for flow in point.flows if _is_between(flow, to_host, which.of)]
         return _value(flows[0].gbps, point) if flows else None
 
     def _find(self, benchmark: str, engine: str, src: str, dst: str, **params: str) -> Point | None:

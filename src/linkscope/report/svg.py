@@ -47,7 +47,7 @@ def rate_chart(title: str, series: Sequence[Series], limits: Sequence[float], mo
     """GB/s over size, with the peaks as lines."""
     tops = [estimate.high or estimate.value for one in series for _, estimate in one.points]
     y = rate_axis(max([*tops, *limits]), HEIGHT - _BOTTOM, _TOP)
-    return _chart(title, "GB/s", series, _sizes(series), y, limits, modelled)
+    return _chart(title, series, _sizes(series), (y, "GB/s"), limits, modelled)
 
 
 def blocks_chart(
@@ -58,14 +58,14 @@ def blocks_chart(
     y = rate_axis(max([*tops, *limits]), HEIGHT - _BOTTOM, _TOP)
     ticks = tuple((float(index), name) for index, name in enumerate(names))
     x = Axis(-0.5, len(names) - 0.5, _LEFT, WIDTH - _RIGHT, False, ticks)
-    return _chart(title, "GB/s", series, (x, "thread blocks"), y, limits, modelled)
+    return _chart(title, series, (x, "thread blocks"), (y, "GB/s"), limits, modelled)
 
 
 def time_chart(title: str, series: Sequence[Series], modelled: bool) -> str:
     """Time over size, both logarithmic."""
     times = [estimate.value for one in series for _, estimate in one.points if estimate.value > 0]
     y = time_axis(times or [1e-6], HEIGHT - _BOTTOM, _TOP)
-    return _chart(title, "time", series, _sizes(series), y, (), modelled)
+    return _chart(title, series, _sizes(series), (y, "time"), (), modelled)
 
 
 def swatch(colour: int) -> str:
@@ -99,10 +99,10 @@ def _sizes(series: Sequence[Series]) -> tuple[Axis, str]:
 
 
 def _chart(
-    title: str, unit: str, series: Sequence[Series], across: tuple[Axis, str], y: Axis, limits: Sequence[float],
+    title: str, series: Sequence[Series], across: tuple[Axis, str], up: tuple[Axis, str], limits: Sequence[float],
     modelled: bool,
 ) -> str:  # fmt: skip
-    x, x_name = across
+    (x, x_name), (y, unit) = across, up
     name = f"MODELLED: {title}" if modelled else title
     parts = [
         f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(name)}">',

@@ -1,12 +1,13 @@
 """Executes a plan and returns points: workers, rounds, resume, watchdog."""
 
 from linkscope.run.interrupt import StopFlag
-from linkscope.run.session import check_points, go_on, measure, plan_of
+from linkscope.run.session import Controls, check_points, go_on, measure, plan_of
 from linkscope.run.supervisor import Outcome
 from linkscope.run.table import benchmark_table
 from linkscope.run.target import Target
 from linkscope.run.worker import worker_command
 
 __all__ = [
-    "Outcome", "StopFlag", "Target", "benchmark_table", "check_points", "go_on", "measure", "plan_of", "worker_command",
+    "Controls", "Outcome", "StopFlag", "Target", "benchmark_table", "check_points", "go_on", "measure", "plan_of",
+    "worker_command",
 ]  # fmt: skip

@@ -18,7 +18,8 @@ from typing import Any
 import msgspec
 
 from linkscope.plan import MachineFacts, Plan
-from linkscope.run.sampler import Sampler, Task, Unsupported, WrongData
+from linkscope.run.batches import Task
+from linkscope.run.sampler import Sampler, Unsupported, WrongData
 from linkscope.run.worker import RequestFailed, WorkerGone
 from linkscope.run.workers import CannotStart, Workers, twice
 from linkscope.runfile import PointId, Round

@@ -8,7 +8,8 @@ from typing import Any
 
 from linkscope.plan import RULES, Inheritance, Plan, footprint, moved_bytes, precision_target, rounds_wanted, share_s
 from linkscope.plan.facts import MachineFacts
-from linkscope.run.sampler import EVENT_TICK_S, HOST_TICK_S, NEARLY_TOGETHER
+from linkscope.run.batches import EVENT_TICK_S, HOST_TICK_S
+from linkscope.run.calibrate import NEARLY_TOGETHER
 from linkscope.run.states import INTERRUPTED
 from linkscope.runfile import Flow, Point, PointId, Round, Spread, flows_by_path, half_width
 from linkscope.stats import (

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 MOST_COUNT = 256  # maximum operations of all flows in a batch
 STRETCH_S = 0.12  # longest joint batch that is tried to make flows end together
-# flows whose ends differ by less than this end together; slightly below the limit of TOGETHER in the sampler
+# flows whose ends differ by less than this end together; slightly below the limit of TOGETHER in calibrate.py
 EVEN = 0.03
 VERY_UNEVEN = 2.0
 

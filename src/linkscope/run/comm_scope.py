@@ -11,7 +11,8 @@ import math
 from typing import Any
 
 from linkscope.run.answers import Prepared
-from linkscope.run.sampler import PointRound, Sampler, Task
+from linkscope.run.batches import Task
+from linkscope.run.sampler import PointRound, Sampler, rounded
 from linkscope.runfile import Round
 
 CUMULATED_S, REPETITIONS = 1.0, 5
@@ -38,13 +39,13 @@ class _CommScopeRound(PointRound):
         for number in range(REPETITIONS):
             count, own, elapsed = self._repetition(count, last=number == REPETITIONS - 1)
             for actor, total in enumerate(own):
-                samples[actor].append(self.rounded(total / count))
+                samples[actor].append(rounded(total / count))
             together.append(elapsed / count)
             overlaps.append(min(own) / max(own))
         assert count is not None
         made = self._record([count] * self._actors, samples, [0.0], min(overlaps))
         if self._actors > 1:
-            made.guards["together_s"] = self.rounded(math.fsum(together) / REPETITIONS)
+            made.guards["together_s"] = rounded(math.fsum(together) / REPETITIONS)
         return made
 
     def _repetition(self, count: int | None, *, last: bool) -> tuple[int, list[float], float]:
@@ -52,13 +53,13 @@ class _CommScopeRound(PointRound):
         seconds from the first start to the last end, all summed."""
         own, elapsed, done = [0.0] * self._actors, 0.0, 0
         while (more := self._more(count, done, elapsed)) > 0:
-            trace = self._run(more, [[1] * self._actors], verify=last and done + more == count)
+            trace = self._batches.run(more, [[1] * self._actors], verify=last and done + more == count)
             durations = trace.durations()
             for actor in range(self._actors):
                 own[actor] += math.fsum(durations[actor :: self._actors])
             elapsed += trace.span()
             done += more
-            self._each = [max(total / done, self._tick) for total in own]
+            self._batches.each_s = [max(total / done, self._batches.tick_s) for total in own]
         return done, own, elapsed
 
     @staticmethod

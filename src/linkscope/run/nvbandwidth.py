@@ -9,7 +9,8 @@ direction while the other copies twice the bytes. One process gives no interval.
 
 from linkscope.plan.facts import kind_of
 from linkscope.run.answers import Prepared
-from linkscope.run.sampler import PointRound, Sampler, Task
+from linkscope.run.batches import Task
+from linkscope.run.sampler import PointRound, Sampler, rounded
 from linkscope.runfile import Round
 from linkscope.stats import median
 
@@ -35,15 +36,15 @@ class _NvbandwidthRound(PointRound):
             for group in groups:
                 batches = [self._batch_for(group, WARM_UP), self._batch_for(group, WARM_UP + TIMED)]
                 last = number == SAMPLES - 1 and group is groups[-1]
-                trace = self._run(1, batches, verify=last)
+                trace = self._batches.run(1, batches, verify=last)
                 warm, total = ([trace.seconds(0, at, actor) for actor in range(self._actors)] for at in (0, 1))
                 for actor in group:
-                    samples[actor].append(self.rounded((total[actor] - warm[actor]) / TIMED))
+                    samples[actor].append(rounded((total[actor] - warm[actor]) / TIMED))
                 together.append((max(total) - warm[0]) / TIMED)
                 overlap = min(overlap, min(total) / max(total[actor] for actor in group))
         made = self._record([TIMED] * self._actors, samples, [0.0], overlap)
         if self._actors > 1 and len(groups) == 1:
-            made.guards["together_s"] = self.rounded(median(together))
+            made.guards["together_s"] = rounded(median(together))
         return made
 
     def _groups(self) -> list[list[int]]:

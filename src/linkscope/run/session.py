@@ -16,12 +16,21 @@ from linkscope.run.interrupt import StopFlag
 from linkscope.run.monitor import NoTally, Tally, monitor_for
 from linkscope.run.progress import Progress, Silent
 from linkscope.run.provenance import commit
+from linkscope.run.services import Services
 from linkscope.run.supervisor import Outcome, Supervisor
 from linkscope.run.table import temporary_worker
 from linkscope.run.target import Target
 from linkscope.run.worker import RequestFailed, worker_command
 from linkscope.runfile import Header, PointId, Resume, Run, RunWriter
 from linkscope.runfile.methods import current
+
+
+@dataclasses.dataclass(frozen=True)
+class Controls:
+    """How the user follows and stops a run. `stop`: the caller's flag, already entered; None: a new one."""
+
+    progress: Progress = dataclasses.field(default_factory=Silent)
+    stop: StopFlag | None = None
 
 
 def check_points(plan: Plan, facts: MachineFacts, command: Sequence[str] | None = None) -> None:
@@ -50,10 +59,9 @@ def measure(
     *,
     force: bool = False,
     command: Sequence[str] | None = None,
-    progress: Progress | None = None,
-    stop: StopFlag | None = None,
+    controls: Controls = Controls(),
 ) -> Outcome:
-    """Carries out a plan into a new run file. `stop`: the caller's flag, already entered; by default a new one."""
+    """Carries out a plan into a new run file. `command` starts a worker."""
     header = Header(
         modelled=target.modelled,
         machine=target.machine,
@@ -63,7 +71,7 @@ def measure(
         started=_now(),
     )
     with RunWriter.create(path, header, force=force) as writer:
-        return _supervised(target, plan, writer, command, progress, None, stop)
+        return _supervised(target, plan, writer, command, controls)
 
 
 def go_on(
@@ -72,11 +80,9 @@ def go_on(
     *,
     budget_s: float | None = None,
     command: Sequence[str] | None = None,
-    progress: Progress | None = None,
-    stop: StopFlag | None = None,
+    controls: Controls = Controls(),
 ) -> Outcome:
-    """Continues a run that stopped early, with its own plan. `budget_s` replaces the plan's budget; `stop` as in
-    measure().
+    """Continues a run that stopped early, with its own plan. `budget_s` replaces the plan's budget.
 
     The outcome covers the whole run, including the time of earlier sessions.
     """
@@ -85,7 +91,7 @@ def go_on(
         plan = msgspec.structs.replace(plan, budget_s=budget_s)
     resume = Resume(started=_now(), tool=_tool(target, plan, command), points_done=len(run.points))
     with RunWriter.go_on(run, resume) as writer:
-        outcome = _supervised(target, plan, writer, command, progress, run, stop)
+        outcome = _supervised(target, plan, writer, command, controls, run)
     return dataclasses.replace(outcome, wall_s=round(run.wall_s + outcome.wall_s, 3))
 
 
@@ -105,17 +111,16 @@ def _supervised(
     plan: Plan,
     writer: RunWriter,
     command: Sequence[str] | None,
-    progress: Progress | None,
-    earlier: Run | None,
-    stop: StopFlag | None,
+    controls: Controls,
+    earlier: Run | None = None,
 ) -> Outcome:
     gpus = target.pci_of_gpus
-    with contextlib.nullcontext(stop) if stop else StopFlag() as stop_asked:
-        return Supervisor(
-            target, plan, writer, command=command or worker_command(), progress=progress or Silent(),
-            monitor=monitor_for(gpus), tally=NoTally() if target.modelled else Tally(gpus),
-            stop_asked=stop_asked, earlier=earlier,
-        ).carry_out()  # fmt: skip
+    with contextlib.nullcontext(controls.stop) if controls.stop else StopFlag() as stop_asked:
+        services = Services(
+            command=command or worker_command(), progress=controls.progress, monitor=monitor_for(gpus),
+            tally=NoTally() if target.modelled else Tally(gpus), stop_asked=stop_asked,
+        )  # fmt: skip
+        return Supervisor(target, plan, writer, services, earlier).carry_out()
 
 
 def _tool(target: Target, plan: Plan, command: Sequence[str] | None) -> dict[str, Any]:

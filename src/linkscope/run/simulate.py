@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from linkscope.plan import case_of
 from linkscope.plan.facts import MachineFacts
 from linkscope.run.balance import balanced
-from linkscope.run.sampler import JOINT_BATCH_S
+from linkscope.run.recipes import JOINT_BATCH_S
 from linkscope.run.worker import RequestFailed, RunRequest, Worker, prepare_line, worker_command
 from linkscope.runfile import PointId
 

@@ -91,6 +91,7 @@ def modelled(model: "Model", seed: int) -> Target:
 def this_machine() -> Target:
     """Returns the machine on which this process runs."""
     from linkscope.machine.environment import environment
+    from linkscope.machine.limits import Transfer
     from linkscope.machine.limits import limit as limit_of
     from linkscope.machine.path_classes import classes_probed
     from linkscope.machine.probe import probe
@@ -103,10 +104,11 @@ def this_machine() -> Target:
     def limit(point: PointId) -> tuple[float, str] | None:
         if _has_no_limit(point):
             return None
-        found = limit_of(
-            machine, point.src, point.dst, point.src_memory, point.dst_memory, point.engine, point.bidirectional,
+        transfer = Transfer(
+            point.src, point.dst, point.src_memory, point.dst_memory, point.engine, point.bidirectional,
             peer={"on": True, "off": False}.get(point.param("peer")),
         )  # fmt: skip
+        found = limit_of(machine, transfer)
         return _one_sided(point, found.gbps, found.source) if found.gbps is not None else None
 
     kinds = functools.cache(lambda: classes_probed(machine))

@@ -11,7 +11,8 @@ import msgspec
 from linkscope.plan import Plan, make_plan
 from linkscope.run import Target, benchmark_table, measure, worker_command
 from linkscope.run.answers import Prepared, Trace
-from linkscope.run.sampler import Sampler, Task
+from linkscope.run.batches import Task
+from linkscope.run.sampler import Sampler
 from linkscope.run.worker import REQUEST_LIMIT_S, RunRequest, Worker
 from linkscope.runfile import Point, PointId, Round, read_run
 

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from linkscope.plan import case_of
-from linkscope.run.sampler import PointRound, Task
+from linkscope.run.batches import Task
+from linkscope.run.sampler import PointRound
 from linkscope.run.worker import Worker
 from linkscope.runfile import PointId
 from linkscope.selftest.bench import D2D, H2D, MIB, command, measured, near, plan_of, watched

@@ -9,7 +9,8 @@ from pathlib import Path
 from linkscope.plan import case_of
 from linkscope.run import Target, measure, worker_command
 from linkscope.run.answers import Trace
-from linkscope.run.sampler import EVENT_TICK_S, HOST_TICK_S, Sampler, Task
+from linkscope.run.batches import EVENT_TICK_S, HOST_TICK_S, Task
+from linkscope.run.sampler import Sampler
 from linkscope.run.target import this_machine
 from linkscope.run.worker import Worker
 from linkscope.runfile import PointId, read_run

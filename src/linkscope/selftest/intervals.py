@@ -19,7 +19,8 @@ import msgspec
 from linkscope.plan import MachineFacts, Plan, rounds_wanted
 from linkscope.run.answers import FlowFacts, Prepared, Trace
 from linkscope.run.assemble import Assembler
-from linkscope.run.sampler import Sampler, Task
+from linkscope.run.batches import Task
+from linkscope.run.sampler import Sampler
 from linkscope.run.worker import Worker
 from linkscope.runfile import Point, PointId, Round
 from linkscope.selftest.bench import D2H

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from linkscope.plan.cases import HOST_FOOTPRINT
-from linkscope.run.monitor import NoTally
-from linkscope.run.progress import Silent
+from linkscope.run.services import Services
 from linkscope.run.supervisor import Supervisor
 from linkscope.runfile import Header, RunWriter, read_run
 from linkscope.selftest.bench import D2H, H2D, KIB, MIB, command, measured, near, plan_of, watched
@@ -54,10 +53,8 @@ def _throttled(folder: Path) -> Finding:
     meddling = [{"factor": 2.0, "blocks": slow, "count": str(count)}]
     header = Header(modelled=True, machine=where.machine, environment={}, plan={}, tool={}, started="")
     with RunWriter.create(folder / "run.jsonl", header, force=True) as writer:
-        Supervisor(
-            where, plan, writer, command=command(meddling), progress=Silent(), monitor=_Throttled(slow),
-            tally=NoTally(), stop_asked=lambda: False,
-        ).carry_out()  # fmt: skip
+        services = Services(command=command(meddling), monitor=_Throttled(slow))
+        Supervisor(where, plan, writer, services).carry_out()
     point = read_run(folder / "run.jsonl").points[0]
     apart = len(point.guards.get("throttled_rounds", []))
     holds = near(point.median_s, TRUTH) and apart == len(slow) and point.status == "ok"

@@ -167,7 +167,7 @@ COMM_SCOPE = Source(
         row(
             "CS-27",
             "figure 1: traces of communication in training",
-            instead="`run --trace FILE`, `report --trace FILE`, docs/reference/trace.md; a synthetic one in examples/",
+            instead="`run --trace FILE`, `explain FILE`, docs/reference/trace.md; a synthetic one in examples/",
         ),
         # Its findings
         row(

@@ -25,6 +25,11 @@ JORDA = Source(
         ),
         row("JO-9 JO-10", "findings on CPU and GPU, and GPU to GPU", instead="tests/python/test_paper_jorda.py"),
         row("JO-11 JO-12 JO-13 JO-14 JO-15 JO-16", "findings on MPI, disks, double buffers and the network"),
-        row("JO-17", "a tuner: path, buffer size, GPU"),
+        row("JO-17", "a tuner: path and buffer size"),
+        row(
+            "JO-17",
+            "GPUs of one domain for the processes that talk most",
+            instead="`linkscope advise --talk MATRIX` (tests/python/test_placement.py)",
+        ),
     ),
 )

@@ -1,0 +1,123 @@
+/* Copies between host memory and GPUs that choose their method. C99 and later, and C++.
+ *
+ * Each function returns LS_OK or an error, whose text ls_last_error() returns. All functions may be called by several
+ * threads at once, unless stated otherwise. They leave the caller's CUDA context as it was. A stream is a CUstream or a
+ * cudaStream_t of a GPU's primary context; NULL is the legacy default stream. */
+#ifndef LINKSCOPE_H
+#define LINKSCOPE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define LS_EXPORT __attribute__((visibility("default")))
+
+typedef enum ls_status {
+  LS_OK = 0,
+  LS_USAGE = 1,     /* the call makes no sense: the caller's mistake */
+  LS_FAILED = 2,    /* a call of the driver or the system failed; the process can go on */
+  LS_LOST = 3,      /* the GPU or the process is no longer usable */
+  LS_TIMEOUT = 4,   /* a wait passed its deadline */
+  LS_MEMORY = 5,    /* an allocation was refused */
+  LS_CANCELLED = 6, /* ls_transfer_cancel ended the copy early */
+} ls_status;
+
+/* The text of this thread's latest error: what is wrong, and the cure. Valid until the thread's next call. */
+LS_EXPORT const char* ls_last_error(void);
+/* The library's version, "0.1.0". */
+LS_EXPORT const char* ls_version(void);
+/* "", or why no GPU can be used here. Copies between two ranges of host memory work all the same. */
+LS_EXPORT const char* ls_why_no_gpu(void);
+/* Frees the pinned arena, events and contexts. No copy is under way. The next call starts anew. */
+LS_EXPORT ls_status ls_close(void);
+
+/* --- one copy ----------------------------------------------------------------------------------------------------- */
+
+/* Copies in the order of the stream, as cudaMemcpyAsync does. When it returns, a pageable source may be changed, and a
+ * pageable destination holds the data. The ranges must not overlap. During a graph capture of the stream it is one copy
+ * of the driver, which the graph repeats. */
+LS_EXPORT ls_status ls_copy(void* dst, const void* src, size_t bytes, void* stream);
+/* The same where no page of the destination was touched yet: it is backed with huge pages where the kernel has them. */
+LS_EXPORT ls_status ls_copy_to_fresh(void* dst, const void* src, size_t bytes, void* stream);
+/* The name of the method that ls_copy would use; NULL after an error. */
+LS_EXPORT const char* ls_method_of(void* dst, const void* src, size_t bytes, void* stream);
+
+/* A copy that is made many times with the same memory, size and stream. Both ranges must stay allocated. */
+typedef struct ls_prepared ls_prepared;
+LS_EXPORT ls_status ls_prepare(ls_prepared** prepared, void* dst, const void* src, size_t bytes, void* stream);
+LS_EXPORT ls_status ls_run(ls_prepared* prepared);
+LS_EXPORT void ls_release(ls_prepared* prepared);
+
+/* --- many blocks -------------------------------------------------------------------------------------------------- */
+
+/* Copies `count` blocks in the order of the stream, in any order among themselves. Pageable memory is finished as by
+ * ls_copy. A kernel on few SMs moves small blocks that the GPU reaches. */
+LS_EXPORT ls_status ls_copy_blocks(void* const* dst, const void* const* src, const size_t* bytes, size_t count,
+                                   void* stream);
+
+/* --- files -------------------------------------------------------------------------------------------------------- */
+
+/* A range of a file and where it goes. */
+typedef struct ls_piece {
+  uint64_t offset, bytes;
+  void* dst;
+} ls_piece;
+
+/* Bytes by the way they were read: from the page cache, past it by O_DIRECT, or through it. */
+typedef struct ls_read_counts {
+  uint64_t cached, direct, buffered;
+} ls_read_counts;
+
+/* Called by the calling thread now and then, with the bytes so far. A result other than 0 cancels the reading. */
+typedef int (*ls_report)(uint64_t done, void* user);
+
+/* Reads pieces of a file to memory of one GPU, in the order of the stream, or to host memory. When it returns, the file may
+ * be changed, and pieces on the host hold the data. `report` and `counts` may be NULL. */
+LS_EXPORT ls_status ls_read_file(const char* path, const ls_piece* pieces, size_t count, void* stream, ls_report report,
+                                 void* user, ls_read_counts* counts);
+
+/* --- a copy in the background ------------------------------------------------------------------------------------- */
+
+typedef struct ls_transfer ls_transfer;
+/* Starts a copy after the work that is on the stream now. Later work of the stream does not wait for it. Both ranges
+ * belong to the copy until ls_transfer_wait has returned. */
+LS_EXPORT ls_status ls_transfer_start(ls_transfer** transfer, void* dst, const void* src, size_t bytes, void* stream);
+/* The bytes that are copied so far, and whether the copy has ended. */
+LS_EXPORT ls_status ls_transfer_progress(const ls_transfer* transfer, size_t* done, int* ended);
+/* Waits until all data is at the destination. Returns LS_CANCELLED if the copy ended early. */
+LS_EXPORT ls_status ls_transfer_wait(ls_transfer* transfer);
+/* Requests the end. A copy that is one call of the driver runs to its end. */
+LS_EXPORT void ls_transfer_cancel(ls_transfer* transfer);
+/* Cancels the copy if it is under way, waits for its end and frees the handle. */
+LS_EXPORT void ls_transfer_free(ls_transfer* transfer);
+
+/* --- methods ------------------------------------------------------------------------------------------------------ */
+
+/* How a method divides a copy. */
+typedef struct ls_knobs {
+  uint64_t from_bytes; /* smaller copies use another method */
+  uint32_t threads;    /* CPU threads, with the caller */
+  uint64_t chunk;      /* bytes of a chunk, at most the size of a slot of the arena (4 MiB) */
+  uint32_t depth;      /* slots of the arena for each thread */
+  uint64_t piece;      /* bytes of one call of memcpy; 0: the chunk */
+} ls_knobs;
+LS_EXPORT ls_status ls_get_knobs(const char* method, ls_knobs* knobs);
+/* No copy is under way. */
+LS_EXPORT ls_status ls_set_knobs(const char* method, const ls_knobs* knobs);
+/* How ls_copy_blocks moves blocks that the GPU reaches at both ends: "auto", "loop", "batch" or "kernel"; the thread blocks
+ * of the kernel, one an SM (0: by direction and size); and the mean size from which it uses the loop. */
+LS_EXPORT ls_status ls_set_block_method(const char* method, uint32_t sm_blocks, uint64_t loop_from);
+/* The number of copies that a method has made, without those below the smallest from_bytes. */
+LS_EXPORT ls_status ls_count(const char* method, uint64_t* count);
+/* Why the latest copy that fell back to the driver's own did so; "" if none did. Valid until the thread's next call. */
+LS_EXPORT const char* ls_latest_fallback(void);
+/* Bytes of pinned memory that the arena has allocated. Its bound is 256 MiB, or LINKSCOPE_TRANSFER_ARENA. */
+LS_EXPORT ls_status ls_arena_bytes(uint64_t* bytes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

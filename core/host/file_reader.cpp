@@ -1,0 +1,72 @@
+#include "host/file_reader.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.hpp"
+
+namespace linkscope {
+
+FileReader::FileReader(std::string path) : path_{std::move(path)}, file_{open(path_.c_str(), O_RDONLY | O_CLOEXEC)} {
+  struct stat facts{};
+  if (!file_ || fstat(file_.get(), &facts) != 0)
+    throw Error{ErrorKind::usage, path_ + " cannot be opened: " + std::strerror(errno)};
+  if (!S_ISREG(facts.st_mode)) throw Error{ErrorKind::usage, path_ + " is no regular file"};
+  size_ = static_cast<u64>(facts.st_size);
+  direct_ = Descriptor{open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT)};
+}
+
+/// The bytes that the page cache has at the start of the range.
+u64 FileReader::read_cached(std::byte* to, u64 offset, u64 bytes) const {
+  const iovec part{to, bytes};
+  const ssize_t got = preadv2(file_.get(), &part, 1, static_cast<off_t>(offset), RWF_NOWAIT);
+  return got > 0 ? static_cast<u64>(got) : 0;
+}
+
+/// False if the file system refuses such reads, or if the file ends first: then read() says so.
+bool FileReader::read_direct(std::byte* to, u64 offset, u64 bytes) const {
+  const u64 whole = (bytes + granule - 1) / granule * granule;
+  for (u64 done = 0; direct_ && done < bytes;) {
+    const ssize_t got = pread(direct_.get(), to + done, whole - done, static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    done += static_cast<u64>(got);
+    if (done < bytes && done % granule != 0) return false;
+  }
+  return static_cast<bool>(direct_);
+}
+
+void FileReader::read(std::byte* to, u64 offset, u64 bytes, ReadCounts& counts) const {
+  for (u64 done = 0; done < bytes;) {
+    const ssize_t got = pread(file_.get(), to + done, bytes - done, static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0)
+      throw Error{ErrorKind::failed,
+                  path_ + " cannot be read at byte " + std::to_string(offset + done) + ": " + std::strerror(errno)};
+    if (got == 0)
+      throw Error{ErrorKind::usage, path_ + " ends at byte " + std::to_string(offset + done) + ", and " +
+                                        std::to_string(offset + bytes) + " bytes are needed; it is truncated"};
+    done += static_cast<u64>(got);
+  }
+  counts.buffered += bytes;
+}
+
+void FileReader::read_aligned(std::byte* to, u64 offset, u64 bytes, ReadCounts& counts) const {
+  const u64 cached = read_cached(to, offset, bytes);
+  if (cached == bytes) {
+    counts.cached += bytes;
+    return;
+  }
+  // A range that is partly in the cache is read again from its last whole granule.
+  const u64 kept = cached / granule * granule;
+  counts.cached += kept;
+  if (read_direct(to + kept, offset + kept, bytes - kept)) counts.direct += bytes - kept;
+  else read(to + kept, offset + kept, bytes - kept, counts);
+}
+
+}  // namespace linkscope

@@ -1,0 +1,179 @@
+// Memory that SMs read and write in place: kernels, copies by SM, and pointer chases.
+#include <algorithm>
+#include <cmath>
+
+#include "platform/sim/lanes.hpp"
+
+namespace linkscope::sim {
+namespace {
+
+// Bytes in flight for a block of 512 threads with 16 B each: Machine::KernelCosts. Contiguous accesses request whole
+// lines. Other accesses request a sector each, or less on a link.
+constexpr double in_tile = 512 * 4, line = 128;
+
+double bytes_of_access(const Access& access) {
+  return static_cast<double>(moved_bytes(access)) / static_cast<double>(access_count(access));
+}
+
+bool in_sectors(const Access& access) { return access.stride > sector_bytes; }
+
+double request_bytes(const Access& access) { return in_sectors(access) ? access.unit : line; }
+
+/// Ratio of bytes that the memory moves to requested bytes: whole sectors.
+double taken_of_memory(const Access& access) {
+  if (access.stride < sector_bytes) return 1;
+  const auto whole = [&](u32 unit) { return (access.width + unit - 1) / unit * unit; };
+  return static_cast<double>(whole(sector_bytes)) / whole(access.unit);
+}
+
+/// Ratio of requests in a tile to those with 16 B per access, at least one: a block issues them one by one.
+double requests_in_tile(const Access& access) {
+  return std::max(1.0, bytes_of_access(access) / request_bytes(access) / (16 / line));
+}
+
+/// Adds one side of a stage's SM accesses: its memory and its path, each with the part that SMs get, and the overhead
+/// of small requests.
+void add_shared(Path& path, const Path& way, const std::vector<Link>& links, u32 first_link, double besides = 1) {
+  for (const auto& use : way.uses) {
+    const bool link = use.resource >= first_link && use.resource < first_link + links.size();
+    add_use(path, use.resource,
+            link ? use.weight * besides / links[use.resource - first_link].kernel_share : use.weight);
+  }
+  path.links.insert(path.links.end(), way.links.begin(), way.links.end());
+}
+
+}  // namespace
+
+/// Adds what the SMs of a GPU read or write, and the latency that the kernel shows.
+void Compiler::add_kernel_side(const Program& program, Node gpu, const Access& access, Stage& stage) const {
+  const Node at = node(program.regions[access.span.region].at);
+  const bool writes = access.dir == Access::Dir::write;
+  Path way;
+  if (machine_.is_gpu(at) && in_l2(program, at)) add_use(way, l2(at));
+  else add_use(way, at, machine_.is_gpu(at) ? 1 / machine_.kernel->memory_share : 1);
+  way.uses[0].weight *= taken_of_memory(access);
+  if (at != gpu) add_links(way, writes ? gpu : at, writes ? at : gpu);
+  for (auto& use : way.uses) use.weight *= sectors(access.span);
+  if (const double missing = machine_.is_gpu(at) ? 0 : out_of_reach(program, gpu); missing > 0) {
+    // Sequential accesses walk to a page once, however little of it they use; random ones once per access.
+    const double each = 1 / bytes_of_access(access), pages = static_cast<double>(access.span.bytes) /
+                                                             static_cast<double>(moved_bytes(access)) /
+                                                             translated_by_page(program.regions[access.span.region]);
+    add_use(way, walks(gpu), missing * (access.pattern == Access::Pattern::random ? each : std::min(pages, each)));
+  }
+  // A link's part for SMs applies to requests of whole lines.
+  const double packet = machine_.kernel->packet, size = request_bytes(access);
+  add_shared(stage.path, way, machine_.links, link_resource(0), (size + packet) / size * line / (line + packet));
+  // The last read needs a round trip; the last write needs one direction only.
+  stage.setup +=
+      writes ? way.latency : 2 * way.latency + (machine_.is_gpu(at) ? machine_.kernel->load : machine_.numa[at].load);
+}
+
+/// The part of host pages that SMs find untranslated when they cycle over more pages than the GPU's reach: the part
+/// that does not fit.
+double Compiler::out_of_reach(const Program& program, Node gpu) const {
+  const double reach = machine_.kernel->host_reach;
+  if (reach == 0) return 0;
+  double touched = 0;  // in bytes of ordinary pages
+  for (const auto& actor : program.actors)
+    for (const auto& step : actor.loop)
+      for (const auto& touch : touches(step)) {
+        const bool by_sm = std::holds_alternative<Kernel>(step) || !by_copy_engine(std::get<Move>(step).engine);
+        const auto& region = program.regions[touch.span.region];
+        if (node(actor.place) != gpu || !by_sm || machine_.is_gpu(node(region.at))) continue;
+        touched += static_cast<double>(touch.span.bytes) * touch.span.slices * machine_.kernel->host_page /
+                   translated_by_page(region);
+      }
+  return touched > reach ? 1 - reach / touched : 0;
+}
+
+/// Little's law: the bytes in flight of the GPU's threads over the time of a tile.
+double Compiler::kernel_cap(Node gpu, const Shape& shape, double tile, double tile_bytes) const {
+  const double sms = machine_.gpu(gpu).sms, most = 4 * sms, blocks = shape.blocks ? shape.blocks : sms;
+  const double tiles =
+      std::min(most, blocks * (shape.threads > 32 ? shape.threads / 512.0 : 1));  // a TMA copy has as many in flight
+  return tiles * tile_bytes / tile;
+}
+
+namespace {
+
+/// Rows that are no whole vectors of 16 B are copied by words, with half as many bytes in flight.
+double part_of_vector(const Kernel& kernel) {
+  const auto whole = [](const Access& access) {
+    const auto& rows = access.span.rows;
+    return (rows.bytes | rows.pitch | rows.plane_pitch | access.span.offset | access.span.stride) % 16 == 0;
+  };
+  const bool in_rows = std::any_of(kernel.traffic.begin(), kernel.traffic.end(),
+                                   [](const Access& access) { return access.span.rows.bytes > 0; });
+  return !in_rows || std::all_of(kernel.traffic.begin(), kernel.traffic.end(), whole) ? 1 : 0.5;
+}
+
+}  // namespace
+
+Kernel kernel_of(const Move& move) {
+  return {KernelId::exchange, move.shape, 0, {{move.from, Access::Dir::read}, {move.to, Access::Dir::write}}};
+}
+
+Op Compiler::copy_by_sm(const Program& program, const Actor& actor, const Move& move) const {
+  Op made = accessed(program, actor, kernel_of(move));
+  made.moves = {move};
+  return made;
+}
+
+Op Compiler::op(const Program& program, const Actor& actor, const Kernel& kernel) const {
+  if (pages_move(program.regions[kernel.traffic.front().span.region].kind)) return touch(program, actor, kernel);
+  if (traits_of(kernel.id).atomic) return atomic(program, actor, kernel);
+  if (kernel.dependent_steps > 0) return chase(program, actor, kernel);
+  return accessed(program, actor, kernel);
+}
+
+/// Memory that SMs access in place.
+Op Compiler::accessed(const Program& program, const Actor& actor, const Kernel& kernel) const {
+  const Node gpu = node(actor.place);
+  Op op;
+  op.bytes = op.chunk_bytes = moved_bytes(kernel.traffic.front());
+  Stage stage;
+  stage.by = Stage::By::threads;
+  stage.server = nobody;
+  double loads = 0, tile = 0;
+  for (const auto& access : kernel.traffic) {
+    Stage side;
+    add_kernel_side(program, gpu, access, side);
+    add_shared(stage.path, side.path, {}, 0);
+    const bool reads = access.dir == Access::Dir::read;
+    if (reads) loads = std::max(loads, side.setup);
+    else stage.setup = std::max(stage.setup, side.setup);
+    tile += requests_in_tile(access) * (reads ? machine_.kernel->read_tile : machine_.kernel->write_tile);
+  }
+  stage.setup += loads + machine_.kernel->launch;
+  // Bidirectional: half of the threads each read and write their own tiles.
+  const double ways = kernel.traffic.size() == 4 ? 2 : 1;
+  // The GPU's own memory system acknowledges stores; a kernel that only writes waits for that.
+  const double vector = bytes_of_access(kernel.traffic.front()) * part_of_vector(kernel);
+  stage.path.cap =
+      kernel_cap(gpu, kernel.shape, tile / ways + (loads > 0 ? loads : machine_.kernel->load), in_tile * vector) / ways;
+  op.stages.push_back(std::move(stage));
+  for (std::size_t side = 0; traits_of(kernel.id).in_pairs && side < kernel.traffic.size(); side += 2)
+    op.moves.push_back({kernel.traffic[side].span, kernel.traffic[side + 1].span, Engine::sm, false, kernel.shape});
+  return op;
+}
+
+/// One step at a time: both directions of the path, and the memory.
+Op Compiler::chase(const Program& program, const Actor& actor, const Kernel& kernel) const {
+  const Node at = node(program.regions[kernel.traffic.front().span.region].at), by = node(actor.place);
+  Path way;
+  if (at != by) add_links(way, at, by);
+  Op op;
+  op.bytes = op.chunk_bytes = kernel.traffic.front().width;
+  Stage stage;
+  stage.by = machine_.is_gpu(by) ? Stage::By::threads : Stage::By::thread;
+  stage.server = nobody;
+  stage.setup = 2 * way.latency + (machine_.is_gpu(at) ? machine_.kernel->load : machine_.numa[at].load);
+  if (machine_.is_gpu(by) && !machine_.is_gpu(at))
+    stage.setup += out_of_reach(program, by) * machine_.kernel->host_walk;
+  stage.path.links = way.links;
+  op.stages.push_back(std::move(stage));
+  return op;
+}
+
+}  // namespace linkscope::sim

@@ -1,0 +1,52 @@
+#include "transfer/asynchronous.hpp"
+
+#include "base/error.hpp"
+#include "gpu/context.hpp"
+
+namespace linkscope {
+
+AsynchronousCopy::AsynchronousCopy(Transfers& transfers, const CopyRequest& request)
+    : transfers_{transfers}, request_{request}, lane_{transfers.lane_of(request)} {
+  const auto& driver = transfers_.driver();
+  if (!lane_ && request_.stream)
+    throw Error{ErrorKind::usage, "an asynchronous copy needs a stream of a GPU's primary context, or stream 0"};
+  if (lane_) {
+    const CurrentContext current{driver, lane_->context};
+    stream_ = std::make_unique<Stream>(driver);
+    const Event before{driver, CU_EVENT_DISABLE_TIMING};
+    LINKSCOPE_CU(driver, cuEventRecord, before.get(), request_.stream);
+    LINKSCOPE_CU(driver, cuStreamWaitEvent, stream_->get(), before.get(), CU_EVENT_WAIT_DEFAULT);
+    request_.stream = stream_->get();
+  }
+  thread_ = std::jthread{[this] { run(); }};
+}
+
+AsynchronousCopy::~AsynchronousCopy() {
+  cancel();
+  if (thread_.joinable()) thread_.join();
+}
+
+void AsynchronousCopy::run() {
+  try {
+    std::optional<CurrentContext> current;
+    if (lane_) current.emplace(transfers_.driver(), lane_->context);
+    try {
+      transfers_.copy_large(request_, progress_);
+    } catch (const Error&) {
+      // The GPU may still read or write the caller's memory, which is the caller's own again after the end.
+      if (stream_) transfers_.driver().cuStreamSynchronize(stream_->get());
+      throw;
+    }
+    if (stream_) stream_->synchronize();
+  } catch (...) {
+    failure_ = std::current_exception();
+  }
+  ended_ = true;
+}
+
+void AsynchronousCopy::wait() {
+  if (thread_.joinable()) thread_.join();
+  if (failure_) std::rethrow_exception(failure_);
+}
+
+}  // namespace linkscope

@@ -1,0 +1,219 @@
+#include "transfer/blocks.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <numeric>
+
+#include "base/error.hpp"
+#include "gpu/context.hpp"
+#include "host/own_memory.hpp"
+#include "transfer/capture.hpp"
+#include "transfer/staged.hpp"
+
+namespace linkscope {
+namespace {
+
+using namespace literals;
+
+constexpr unsigned threads_of_block = 1024;
+constexpr u64 kernel_piece = 16_KiB;  // longer blocks are divided, so that all warps have work
+
+const void* pointer(u64 address) { return reinterpret_cast<const void*>(address); }
+
+/// Locates addresses. Most blocks of a call lie in few allocations, and a question to the driver takes 0.3 µs.
+class Locator {
+ public:
+  explicit Locator(const Driver& driver) : driver_{driver} {}
+  Location at(u64 address, u64 bytes) {
+    if (address >= start_ && address + bytes <= end_) return known_;
+    known_ = locate(driver_, pointer(address));
+    start_ = address;
+    end_ = address + bytes_from(driver_, pointer(address));
+    if (end_ < address + bytes && locate(driver_, pointer(address + bytes - 1)) != known_) return {Memory::managed, -1};
+    return known_;
+  }
+
+ private:
+  const Driver& driver_;
+  u64 start_ = 0, end_ = 0;
+  Location known_;
+};
+
+/// Blocks of at most `most` bytes that together are the given ones.
+std::vector<Block> divided(const std::vector<Block>& blocks, u64 most) {
+  std::vector<Block> pieces;
+  pieces.reserve(blocks.size());
+  for (const auto& block : blocks)
+    for (u64 at = 0; at < block.bytes; at += most)
+      pieces.push_back({block.dst + at, block.src + at, std::min<u64>(most, block.bytes - at)});
+  return pieces;
+}
+
+u64 total_bytes(const std::vector<Block>& blocks) {
+  return std::accumulate(blocks.begin(), blocks.end(), u64{0}, [](u64 sum, const Block& b) { return sum + b.bytes; });
+}
+
+/// Thread blocks of the kernel. Probes on H100 and H200: 32 fill the link with reads of 4 KiB, 16 with reads of 8 KiB and
+/// more, 8 with writes.
+unsigned shape_for(const Resources& with, u64 mean_bytes, bool to_gpu) {
+  if (with.options.blocks.sm_blocks) return with.options.blocks.sm_blocks;
+  if (!to_gpu || mean_bytes >= 16_KiB) return 8;
+  return mean_bytes >= 8_KiB ? 16 : 32;
+}
+
+void launch(const Resources& with, const Lane& lane, const std::byte* table, u64 count, unsigned blocks) {
+  auto address = reinterpret_cast<CUdeviceptr>(table);
+  std::array<void*, 2> arguments{&address, &count};
+  with.gpus.at(lane.gpu).launch(with.gpus.block_kernel(lane.gpu), blocks, threads_of_block, lane.stream,
+                                arguments.data());
+}
+
+void copy_by_kernel(const Resources& with, const std::vector<Block>& blocks, const Lane& lane) {
+  const DuringCaptures allowed{with.driver};
+  const auto pieces = divided(blocks, kernel_piece);
+  const bool to_gpu = locate(with.driver, pointer(pieces.front().dst)).memory == Memory::device;
+  const unsigned shape = shape_for(with, total_bytes(blocks) / blocks.size(), to_gpu);
+  const u64 fit = with.arena.slot_bytes() / sizeof(Block);
+  for (u64 first = 0; first < pieces.size(); first += fit) {
+    const u64 count = std::min<u64>(fit, pieces.size() - first);
+    auto lease = with.arena.take_free(1);
+    if (lease.size() == 0) throw Error{ErrorKind::memory, "the arena has no free slot for a list of blocks"};
+    Slot& slot = lease[0];
+    std::memcpy(slot.data(), pieces.data() + first, count * sizeof(Block));
+    slot.expose(lane);
+    launch(with, lane, slot.data(), count, shape);
+    slot.guard(with.driver);
+  }
+}
+
+void copy_by_batch(const Resources& with, const std::vector<Block>& blocks, const Lane& lane) {
+  std::vector<CUdeviceptr> dst, src;
+  std::vector<std::size_t> sizes;
+  for (const auto& block : blocks) {
+    dst.push_back(block.dst);
+    src.push_back(block.src);
+    sizes.push_back(block.bytes);
+  }
+  CUmemcpyAttributes how{};
+  how.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+  std::size_t from_first = 0;
+  LINKSCOPE_CU(with.driver, cuMemcpyBatchAsync, dst.data(), src.data(), sizes.data(), sizes.size(), &how, &from_first,
+               1, lane.stream);
+}
+
+void copy_by_loop(const Resources& with, const std::vector<Block>& blocks, const Lane& lane) {
+  for (const auto& block : blocks)
+    LINKSCOPE_CU(with.driver, cuMemcpyAsync, block.dst, block.src, block.bytes, lane.stream);
+}
+
+BlockMethod choose(const Resources& with, const std::vector<Block>& blocks) {
+  constexpr std::size_t few = 4;
+  const auto& knobs = with.options.blocks;
+  if (with.options.plain) return BlockMethod::loop;
+  if (knobs.method != BlockMethod::automatic) return knobs.method;
+  return blocks.size() < few || total_bytes(blocks) / blocks.size() >= knobs.loop_from ? BlockMethod::loop
+                                                                                       : BlockMethod::kernel;
+}
+
+}  // namespace
+
+BlockMethod block_method_named(std::string_view name) {
+  constexpr std::array<std::string_view, 4> names{"auto", "loop", "batch", "kernel"};
+  const auto found = std::find(names.begin(), names.end(), name);
+  if (found == names.end())
+    throw Error{ErrorKind::usage,
+                "'" + std::string{name} + "' is not a method for blocks; write auto, loop, batch or kernel"};
+  return static_cast<BlockMethod>(found - names.begin());
+}
+
+SortedBlocks sort_blocks(const Resources& with, std::span<const Block> blocks, const Lane& lane) {
+  SortedBlocks sorted;
+  Locator dst_at{with.driver}, src_at{with.driver};
+  const CUdevice own = with.gpus.at(lane.gpu).facts().handle;
+  const auto reaches = [&](const Location& one) {
+    return one.memory == Memory::pinned || (one.memory == Memory::device && one.device == own);
+  };
+  for (const auto& block : blocks) {
+    if (block.bytes == 0) continue;
+    const auto dst = dst_at.at(block.dst, block.bytes), src = src_at.at(block.src, block.bytes);
+    const bool to_gpu = src.memory == Memory::pageable && dst.memory == Memory::device && reaches(dst),
+               from_gpu = dst.memory == Memory::pageable && src.memory == Memory::device && reaches(src);
+    if (to_gpu && !can_read(pointer(block.src), block.bytes))
+      throw Error{ErrorKind::usage, "the source of a block is no memory that this process can read"};
+    if (from_gpu && !can_write(reinterpret_cast<void*>(block.dst), block.bytes))
+      throw Error{ErrorKind::usage, "the destination of a block is no memory that this process can write"};
+    (reaches(dst) && reaches(src) ? sorted.direct
+     : to_gpu                     ? sorted.to_gpu
+     : from_gpu                   ? sorted.from_gpu
+                                  : sorted.others)
+        .push_back(block);
+  }
+  return sorted;
+}
+
+void copy_direct(const Resources& with, const std::vector<Block>& blocks, const Lane& lane) {
+  if (blocks.empty()) return;
+  const CurrentContext current{with.driver, lane.context};
+  switch (choose(with, blocks)) {
+    case BlockMethod::batch:
+      return copy_by_batch(with, blocks, lane);
+    case BlockMethod::loop:
+      return copy_by_loop(with, blocks, lane);
+    case BlockMethod::automatic:
+    case BlockMethod::kernel:
+      return copy_by_kernel(with, blocks, lane);
+  }
+}
+
+void copy_packed(const Resources& with, const std::vector<Block>& blocks, const Lane& lane, bool to_gpu) {
+  if (blocks.empty()) return;
+  const auto pieces = divided(blocks, kernel_piece);
+  const unsigned shape = shape_for(with, total_bytes(blocks) / blocks.size(), to_gpu);
+  const auto& knobs = with.options.of(to_gpu ? MethodId::ring_to_gpu : MethodId::ring_to_host);
+  constexpr u64 line =
+      16;  // pieces begin at the offset within 16 bytes that their other end has: the kernel moves words
+  RingWork work;
+  for (u64 first = 0; first < pieces.size();) {
+    u64 used = 0, count = 0, bytes = 0;
+    while (first + count < pieces.size()) {
+      const u64 more = sizeof(Block) + pieces[first + count].bytes + 2 * line;
+      if (used + more > with.arena.slot_bytes()) break;
+      used += more, bytes += pieces[first + count].bytes, ++count;
+    }
+    work.chunks.push_back({first, count, bytes});
+    first += count;
+  }
+  // A slot holds the table for the kernel, then the data.
+  const auto each = [&pieces, to_gpu](std::byte* slot, Chunk chunk, auto&& visit) {
+    u64 at = reinterpret_cast<u64>(slot) + chunk.count * sizeof(Block);
+    for (u64 i = 0; i < chunk.count; ++i) {
+      const Block& piece = pieces[chunk.at + i];
+      const u64 on_gpu = to_gpu ? piece.dst : piece.src;
+      at = (at + line - 1) / line * line + on_gpu % line;
+      visit(i, piece, at);
+      at += piece.bytes;
+    }
+  };
+  const auto list = [&](std::byte* slot, Chunk chunk) {
+    auto* table = reinterpret_cast<Block*>(slot);
+    each(slot, chunk, [&](u64 i, const Block& piece, u64 at) {
+      table[i] = to_gpu ? Block{piece.dst, at, piece.bytes} : Block{at, piece.src, piece.bytes};
+    });
+  };
+  work.by_cpu = [&](std::byte* slot, Chunk chunk) {
+    each(slot, chunk, [&](u64, const Block& piece, u64 at) {
+      if (to_gpu) std::memcpy(reinterpret_cast<void*>(at), pointer(piece.src), piece.bytes);
+      else std::memcpy(reinterpret_cast<void*>(piece.dst), pointer(at), piece.bytes);
+    });
+    if (to_gpu) list(slot, chunk);
+  };
+  work.queue = [&](std::byte* slot, Chunk chunk) {
+    if (!to_gpu) list(slot, chunk);
+    launch(with, lane, slot, chunk.count, shape);
+  };
+  Progress progress;
+  run_ring(with, lane, work, knobs, to_gpu ? Towards::gpu : Towards::host, progress);
+}
+
+}  // namespace linkscope

@@ -1,0 +1,16 @@
+// The embedded device code of this room, one entry per source file and architecture. Definitions are written at build time.
+#pragma once
+#include <span>
+
+#include "gpu/code.hpp"
+
+namespace linkscope {
+
+[[nodiscard]] std::span<const DeviceCode> transfer_device_codes();
+[[nodiscard]] const char* transfer_device_code_compiler();
+[[nodiscard]] const char* transfer_device_code_hash();
+
+/// What a GPU's functions are loaded from.
+[[nodiscard]] inline CodeSet transfer_code() { return {transfer_device_codes(), transfer_device_code_compiler()}; }
+
+}  // namespace linkscope

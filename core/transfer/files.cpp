@@ -1,0 +1,90 @@
+#include "transfer/files.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <mutex>
+
+#include "base/error.hpp"
+#include "transfer/staged.hpp"
+
+namespace linkscope {
+namespace {
+
+constexpr u64 granule = FileReader::granule;
+
+u64 granule_before(u64 offset) { return offset / granule * granule; }
+
+/// Pieces of at most `most` bytes in the order of the file.
+std::vector<FilePiece> in_order(std::span<const FilePiece> pieces, u64 most) {
+  std::vector<FilePiece> ordered;
+  for (const auto& piece : pieces)
+    for (u64 at = 0; at < piece.bytes; at += most)
+      ordered.push_back({piece.offset + at, std::min(most, piece.bytes - at), static_cast<std::byte*>(piece.dst) + at});
+  std::sort(ordered.begin(), ordered.end(), [](const auto& a, const auto& b) { return a.offset < b.offset; });
+  return ordered;
+}
+
+/// Chunks of neighbouring pieces whose range of the file fits into a slot: `at` and `count` are those of the pieces.
+std::vector<Chunk> chunks_of(const std::vector<FilePiece>& pieces, u64 slot_bytes) {
+  std::vector<Chunk> chunks;
+  u64 start = 0;
+  for (u64 i = 0; i < pieces.size(); ++i) {
+    const u64 end = pieces[i].offset + pieces[i].bytes;
+    if (chunks.empty() || granule_before(end - 1) + granule - start > slot_bytes) {
+      start = granule_before(pieces[i].offset);
+      chunks.push_back({i, 0, 0});
+    }
+    ++chunks.back().count;
+    chunks.back().bytes += pieces[i].bytes;
+  }
+  return chunks;
+}
+
+}  // namespace
+
+void read_to_gpu(const Resources& with, const FileReader& file, std::span<const FilePiece> wanted, const Lane& lane,
+                 ReadCounts& counts, Progress& progress) {
+  const auto& knobs = with.options.of(MethodId::ring_to_gpu);
+  const u64 slot_bytes = std::min(knobs.chunk, with.arena.slot_bytes());
+  // A piece of a large tensor begins anywhere in a granule, and fills a slot with its first and last granule.
+  const auto pieces = in_order(wanted, slot_bytes - granule);
+  RingWork work;
+  work.chunks = chunks_of(pieces, slot_bytes);
+  work.by_cpu = [&](std::byte* slot, Chunk chunk) {
+    const auto &first = pieces[chunk.at], &last = pieces[chunk.at + chunk.count - 1];
+    const u64 start = granule_before(first.offset);
+    file.read_aligned(slot, start, last.offset + last.bytes - start, counts);
+  };
+  work.queue = [&](std::byte* slot, Chunk chunk) {
+    const u64 start = granule_before(pieces[chunk.at].offset);
+    for (u64 i = chunk.at; i < chunk.at + chunk.count; ++i)
+      LINKSCOPE_CU(with.driver, cuMemcpyHtoDAsync, reinterpret_cast<CUdeviceptr>(pieces[i].dst),
+                   slot + (pieces[i].offset - start), pieces[i].bytes, lane.stream);
+  };
+  run_ring(with, lane, work, knobs, Towards::gpu, progress);
+}
+
+void read_to_host(const Resources& with, const FileReader& file, std::span<const FilePiece> wanted, ReadCounts& counts,
+                  Progress& progress) {
+  const auto& knobs = with.options.of(MethodId::host);
+  const auto pieces = in_order(wanted, knobs.chunk);
+  std::atomic<u64> next{0};
+  std::mutex mutex;
+  std::exception_ptr failure;
+  with.movers.run(static_cast<u32>(std::clamp<u64>(pieces.size(), 1, knobs.threads)), [&](u32) {
+    try {
+      for (u64 i = next++; i < pieces.size() && !progress.cancelled; i = next++) {
+        file.read(static_cast<std::byte*>(pieces[i].dst), pieces[i].offset, pieces[i].bytes, counts);
+        progress.add(pieces[i].bytes);
+      }
+    } catch (...) {
+      const std::lock_guard lock{mutex};
+      failure = std::current_exception();
+      next = pieces.size();
+    }
+  });
+  if (failure) std::rethrow_exception(failure);
+  if (progress.cancelled) throw Cancelled{};
+}
+
+}  // namespace linkscope

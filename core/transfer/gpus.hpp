@@ -1,0 +1,35 @@
+// The GPUs as this library uses them: primary contexts, opened at first use, and the lane of a stream.
+#pragma once
+#include <mutex>
+#include <optional>
+
+#include "gpu/devices.hpp"
+#include "transfer/arena.hpp"
+#include "transfer/device_code.hpp"
+#include "transfer/location.hpp"
+
+namespace linkscope {
+
+class Gpus {
+ public:
+  explicit Gpus(const Driver& driver) : driver_{driver}, devices_{driver, transfer_code()} {}
+
+  /// Where work on a stream runs. The legacy stream is that of the current context, or of the GPU that has the memory
+  /// if no context is current. None if the stream is of a context that is not a GPU's primary one, if its order depends
+  /// on the calling thread, or if no GPU is named at all. Throws Error{usage} if the stream does not exist.
+  [[nodiscard]] std::optional<Lane> lane_of(CUstream, CUdevice memory_on);
+  /// A context in which pinned memory is freed; null if no GPU was used.
+  [[nodiscard]] CUcontext any_context();
+  [[nodiscard]] Device& at(u32 index);
+  /// The kernel that moves scattered blocks. Throws Error{failed} if this build has no code for the GPU.
+  [[nodiscard]] CUfunction block_kernel(u32 index);
+
+ private:
+  [[nodiscard]] std::optional<u32> index_of(CUdevice) const;
+  const Driver& driver_;
+  std::mutex mutex_;
+  Devices devices_;
+  std::vector<std::pair<CUcontext, u32>> known_;  // primary contexts
+};
+
+}  // namespace linkscope

@@ -1,0 +1,57 @@
+#include "transfer/location.hpp"
+
+#include <array>
+
+namespace linkscope {
+namespace {
+
+CUdeviceptr as_pointer(const void* address) { return reinterpret_cast<CUdeviceptr>(address); }
+
+}  // namespace
+
+Location locate(const Driver& driver, const void* address) {
+  if (!driver.usable() || !driver.cuPointerGetAttributes) return {};
+  u64 type = 0, managed = 0;  // the driver writes 4 bytes or fewer
+  int device = -1;
+  std::array asked{CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+                   CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
+  std::array<void*, asked.size()> answers{&type, &managed, &device};
+  LINKSCOPE_CU(driver, cuPointerGetAttributes, asked.size(), asked.data(), answers.data(), as_pointer(address));
+  if (managed) return {Memory::managed, device};
+  if (type == CU_MEMORYTYPE_DEVICE) return {Memory::device, device};
+  return {type == CU_MEMORYTYPE_HOST ? Memory::pinned : Memory::pageable, -1};
+}
+
+Location locate_all(const Driver& driver, const void* start, u64 bytes) {
+  const auto first = locate(driver, start);
+  const bool is_whole = bytes < 2 || locate(driver, static_cast<const std::byte*>(start) + bytes - 1) == first;
+  return is_whole ? first : Location{Memory::managed, -1};
+}
+
+std::string to_string(const Location& location) {
+  switch (location.memory) {
+    case Memory::pageable:
+      return "pageable memory";
+    case Memory::pinned:
+      return "pinned memory";
+    case Memory::managed:
+      return "managed memory";
+    case Memory::device:
+      return "memory of GPU " + std::to_string(location.device);
+  }
+  return "";
+}
+
+u64 bytes_from(const Driver& driver, const void* address) {
+  CUdeviceptr start = 0;
+  std::size_t size = 0;
+  std::array asked{CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+  std::array<void*, asked.size()> answers{&start, &size};
+  if (!driver.cuPointerGetAttributes ||
+      driver.cuPointerGetAttributes(asked.size(), asked.data(), answers.data(), as_pointer(address)) != CUDA_SUCCESS ||
+      start == 0)
+    return 0;
+  return start + size - as_pointer(address);
+}
+
+}  // namespace linkscope

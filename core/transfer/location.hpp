@@ -1,0 +1,32 @@
+// The kind of memory that an address names, as the driver knows it.
+#pragma once
+#include <string>
+
+#include "base/units.hpp"
+#include "gpu/driver.hpp"
+
+namespace linkscope {
+
+enum class Memory : u8 { pageable, pinned, device, managed };
+
+struct Location {
+  Memory memory = Memory::pageable;
+  CUdevice device = -1;  // kind device: the GPU that has it
+  [[nodiscard]] bool on_host() const { return memory == Memory::pageable || memory == Memory::pinned; }
+  bool operator==(const Location&) const = default;
+};
+
+/// The kind of memory at an address. All memory that the driver does not know is pageable.
+[[nodiscard]] Location locate(const Driver&, const void* address);
+
+/// The same for a range. A range whose ends differ lies in several allocations, and only the driver knows what is between
+/// them: it counts as managed.
+[[nodiscard]] Location locate_all(const Driver&, const void* start, u64 bytes);
+
+/// "pageable memory", "memory of gpu 1" (the driver's number).
+[[nodiscard]] std::string to_string(const Location&);
+
+/// The bytes between an address and the end of its allocation; 0 if the driver does not know it.
+[[nodiscard]] u64 bytes_from(const Driver&, const void* address);
+
+}  // namespace linkscope

@@ -1,0 +1,220 @@
+#include "transfer/methods.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.hpp"
+#include "gpu/context.hpp"
+#include "host/own_memory.hpp"
+#include "transfer/staged.hpp"
+
+namespace linkscope {
+namespace {
+
+using namespace literals;
+
+std::byte* bytes_at(void* start, u64 offset) { return static_cast<std::byte*>(start) + offset; }
+const std::byte* bytes_at(const void* start, u64 offset) { return static_cast<const std::byte*>(start) + offset; }
+
+void copy_in_pieces(std::byte* to, const std::byte* from, u64 bytes, u64 piece) {
+  if (piece == 0) piece = bytes;
+  for (u64 at = 0; at < bytes; at += piece) std::memcpy(to + at, from + at, std::min(piece, bytes - at));
+}
+
+/// Throws Error{usage} for pageable memory that a CPU cannot read or write: without this the process would end.
+void check_host_memory(const Copy& copy) {
+  const auto& [dst, src, bytes, stream, fresh] = copy.request;
+  if (copy.src.memory == Memory::pageable && !can_read(src, bytes))
+    throw Error{ErrorKind::usage,
+                "the source is no memory that this process can read: it was freed, belongs to another "
+                "process or GPU, or is shorter than " +
+                    bytes_text(bytes)};
+  if (copy.dst.memory == Memory::pageable && !can_write(dst, bytes))
+    throw Error{ErrorKind::usage,
+                "the destination is no memory that this process can write: it is read-only, was freed, "
+                "or is shorter than " +
+                    bytes_text(bytes)};
+}
+
+// --- through the ring --------------------------------------------------------------------------------------------------
+
+/// The chunks of a copy: later ones begin where `address` is a multiple of `granule`.
+std::vector<Chunk> divide(u64 bytes, u64 chunk, u64 address, u64 granule) {
+  std::vector<Chunk> chunks;
+  u64 size = chunk - address % std::min(granule, chunk);
+  for (u64 at = 0; at < bytes; at += size, size = chunk) {
+    size = std::min(size, bytes - at);
+    chunks.push_back({at, size, size});
+  }
+  return chunks;
+}
+
+/// Smaller chunks for a copy that has fewer than two for each thread.
+u64 chunk_for(u64 bytes, const Knobs& knobs, u64 slot_bytes) {
+  constexpr u64 smallest = 128_KiB;
+  const u64 most = std::min(knobs.chunk, slot_bytes), even = bytes / (u64{2} * knobs.threads) / smallest * smallest;
+  return std::clamp(even, std::min(smallest, most), most);
+}
+
+bool fits_ring_to_gpu(const Resources& with, const Copy& copy) {
+  return copy.lane && !copy.captured && can_ring(with) && copy.src.memory == Memory::pageable &&
+         copy.dst.memory == Memory::device && copy.request.bytes >= with.options.of(MethodId::ring_to_gpu).from_bytes;
+}
+
+void ring_to_gpu(const Resources& with, const Copy& copy, Progress& progress) {
+  const auto& request = copy.request;
+  const auto& knobs = with.options.of(MethodId::ring_to_gpu);
+  const auto dst = reinterpret_cast<CUdeviceptr>(request.dst);
+  constexpr u64 granule = 4_KiB;
+  RingWork work;
+  work.chunks = divide(request.bytes, chunk_for(request.bytes, knobs, with.arena.slot_bytes()), dst, granule);
+  work.by_cpu = [&](std::byte* slot, Chunk chunk) {
+    copy_in_pieces(slot, bytes_at(request.src, chunk.at), chunk.bytes, knobs.piece);
+  };
+  work.queue = [&](std::byte* slot, Chunk chunk) {
+    LINKSCOPE_CU(with.driver, cuMemcpyHtoDAsync, dst + chunk.at, slot, chunk.bytes, copy.lane->stream);
+  };
+  run_ring(with, *copy.lane, work, knobs, Towards::gpu, progress);
+}
+
+void ring_from_gpu(const Resources& with, const Copy& copy, const Knobs& knobs, Progress& progress) {
+  const auto& request = copy.request;
+  const auto src = reinterpret_cast<CUdeviceptr>(request.src);
+  constexpr u64 huge_page = 2_MiB;  // two threads that fault on the same page wait for each other
+  RingWork work;
+  work.chunks = divide(request.bytes, chunk_for(request.bytes, knobs, with.arena.slot_bytes()),
+                       reinterpret_cast<u64>(request.dst), huge_page);
+  work.by_cpu = [&](std::byte* slot, Chunk chunk) {
+    copy_in_pieces(bytes_at(request.dst, chunk.at), slot, chunk.bytes, knobs.piece);
+  };
+  work.queue = [&](std::byte* slot, Chunk chunk) {
+    LINKSCOPE_CU(with.driver, cuMemcpyDtoHAsync, slot, src + chunk.at, chunk.bytes, copy.lane->stream);
+  };
+  run_ring(with, *copy.lane, work, knobs, Towards::host, progress);
+}
+
+bool fits_from_gpu(const Resources& with, const Copy& copy, MethodId id) {
+  return copy.lane && !copy.captured && can_ring(with) && copy.src.memory == Memory::device &&
+         copy.dst.memory == Memory::pageable && copy.request.bytes >= with.options.of(id).from_bytes;
+}
+
+bool fits_ring_to_host(const Resources& with, const Copy& copy) {
+  return fits_from_gpu(with, copy, MethodId::ring_to_host);
+}
+
+void ring_to_host(const Resources& with, const Copy& copy, Progress& progress) {
+  ring_from_gpu(with, copy, with.options.of(MethodId::ring_to_host), progress);
+}
+
+bool fits_ring_to_fresh(const Resources& with, const Copy& copy) {
+  return fits_from_gpu(with, copy, MethodId::ring_to_fresh) &&
+         (copy.request.fresh || is_untouched(copy.request.dst, copy.request.bytes));
+}
+
+void ring_to_fresh(const Resources& with, const Copy& copy, Progress& progress) {
+  request_huge_pages(copy.request.dst, copy.request.bytes);
+  ring_from_gpu(with, copy, with.options.of(MethodId::ring_to_fresh), progress);
+}
+
+// --- on the host -------------------------------------------------------------------------------------------------------
+
+bool fits_host(const Resources& with, const Copy& copy) {
+  if (!copy.src.on_host() || !copy.dst.on_host() || copy.captured) return false;
+  return copy.lane ? copy.request.bytes >= with.options.of(MethodId::host).from_bytes : copy.request.stream == nullptr;
+}
+
+void copy_on_host(const Resources& with, const Copy& copy, Progress& progress) {
+  const auto& request = copy.request;
+  const auto& knobs = with.options.of(MethodId::host);
+  if (copy.lane) {
+    const CurrentContext current{with.driver, copy.lane->context};
+    LINKSCOPE_CU(with.driver, cuStreamSynchronize, request.stream);
+  }
+  const u64 chunk = std::min(knobs.chunk, std::max<u64>(request.bytes, 1)),
+            chunks = (request.bytes + chunk - 1) / chunk;
+  std::atomic<u64> next{0};
+  with.movers.run(static_cast<u32>(std::clamp<u64>(chunks, 1, knobs.threads)), [&](u32) {
+    for (u64 i = next++; i < chunks && !progress.cancelled; i = next++) {
+      const u64 at = i * chunk, bytes = std::min(chunk, request.bytes - at);
+      copy_in_pieces(bytes_at(request.dst, at), bytes_at(request.src, at), bytes, knobs.piece);
+      progress.add(bytes);
+    }
+  });
+  if (progress.cancelled) throw Cancelled{};
+}
+
+// --- by the driver -----------------------------------------------------------------------------------------------------
+
+bool fits_plain(const Resources&, const Copy&) { return true; }
+
+void run_plain(const Resources& with, const Copy& copy, Progress& progress) {
+  if (progress.cancelled) throw Cancelled{};
+  copy_plainly(with, copy);
+  progress.done = copy.request.bytes;
+}
+
+/// What the driver's message does not say: which copy failed, and whether a side is too short.
+std::string about(const Resources& with, const Copy& copy) {
+  const auto& request = copy.request;
+  std::string text = "a copy of " + bytes_text(request.bytes) + " from " + to_string(copy.src) + " to " +
+                     to_string(copy.dst) + " failed";
+  for (const auto& [name, start] :
+       {std::pair<const char*, const void*>{"source", request.src}, {"destination", request.dst}})
+    if (const u64 has = bytes_from(with.driver, start); has && has < request.bytes)
+      text += "; the allocation of the " + std::string{name} + " ends after " + bytes_text(has) +
+              ": pass a larger one, or copy fewer bytes";
+  return text;
+}
+
+constexpr CopyMethod methods[] = {
+    {MethodId::host, "host", "CPU threads copy between two ranges of host memory", fits_host, copy_on_host},
+    {MethodId::ring_to_gpu, "ring_to_gpu", "CPU threads fill pinned slots, from which the GPU copies", fits_ring_to_gpu,
+     ring_to_gpu},
+    {MethodId::ring_to_fresh, "ring_to_fresh",
+     "the GPU fills pinned slots; CPU threads copy to memory that they touch first, in huge pages", fits_ring_to_fresh,
+     ring_to_fresh},
+    {MethodId::ring_to_host, "ring_to_host", "the GPU fills pinned slots, from which CPU threads copy",
+     fits_ring_to_host, ring_to_host},
+    {MethodId::plain, "plain", "one call of the driver", fits_plain, run_plain},
+};
+static_assert(std::size(methods) == method_count);
+
+}  // namespace
+
+void copy_plainly(const Resources& with, const Copy& copy) {
+  const auto& [dst, src, bytes, stream, fresh] = copy.request;
+  if (!with.driver.usable())
+    throw Error{ErrorKind::usage, "a copy on a stream needs a GPU, and " + with.driver.why_not()};
+  std::optional<CurrentContext> current;
+  if (copy.lane) current.emplace(with.driver, copy.lane->context);
+  try {
+    LINKSCOPE_CU(with.driver, cuMemcpyAsync, reinterpret_cast<CUdeviceptr>(dst), reinterpret_cast<CUdeviceptr>(src),
+                 bytes, stream);
+  } catch (const Error& error) {
+    throw Error{error.kind(), about(with, copy) + " (" + error.what() + ")"};
+  }
+}
+
+std::span<const CopyMethod> copy_methods() { return methods; }
+
+const CopyMethod& method_for(const Resources& with, const Copy& copy) {
+  const auto& plain = methods[method_count - 1];
+  const auto fits = [&](const CopyMethod& method) {
+    return (!with.options.plain || method.id == MethodId::host) && method.fits(with, copy);
+  };
+  const auto found = std::find_if(std::begin(methods), std::end(methods), fits);
+  const auto& method = found == std::end(methods) ? plain : *found;
+  if (method.id != MethodId::plain) check_host_memory(copy);
+  return method;
+}
+
+const CopyMethod& method_named(const std::string& name) {
+  std::string names;
+  for (const auto& method : methods) {
+    if (name == method.name) return method;
+    names += (names.empty() ? "" : ", ") + std::string{method.name};
+  }
+  throw Error{ErrorKind::usage, "'" + name + "' is not a method of copying; write one of " + names};
+}
+
+}  // namespace linkscope

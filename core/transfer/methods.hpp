@@ -1,0 +1,56 @@
+// The ways to make one copy, as rows of a table. A copy takes the first row that fits.
+#pragma once
+#include <optional>
+#include <span>
+
+#include "transfer/arena.hpp"
+#include "transfer/gpus.hpp"
+#include "transfer/location.hpp"
+#include "transfer/movers.hpp"
+#include "transfer/options.hpp"
+#include "transfer/progress.hpp"
+
+namespace linkscope {
+
+struct CopyRequest {
+  void* dst = nullptr;
+  const void* src = nullptr;
+  u64 bytes = 0;
+  CUstream stream = nullptr;
+  bool fresh = false;  // no page of the destination was touched yet, as the caller knows
+};
+
+/// A request with the facts that decide how it is done.
+struct Copy {
+  CopyRequest request;
+  Location dst, src;
+  std::optional<Lane> lane;  // none: only the driver knows where the stream runs
+  bool captured = false;
+};
+
+/// What copies share.
+struct Resources {
+  const Driver& driver;
+  const Options& options;
+  Gpus& gpus;
+  Arena& arena;
+  Movers& movers;
+};
+
+struct CopyMethod {
+  MethodId id;
+  const char* name;
+  const char* summary;
+  bool (*fits)(const Resources&, const Copy&);
+  void (*run)(const Resources&, const Copy&, Progress&);
+};
+
+/// All methods. The last one fits every copy.
+[[nodiscard]] std::span<const CopyMethod> copy_methods();
+[[nodiscard]] const CopyMethod& method_for(const Resources&, const Copy&);
+/// Throws Error{usage} with all names.
+[[nodiscard]] const CopyMethod& method_named(const std::string& name);
+/// The driver's own copy.
+void copy_plainly(const Resources&, const Copy&);
+
+}  // namespace linkscope

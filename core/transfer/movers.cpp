@@ -1,0 +1,76 @@
+#include "transfer/movers.hpp"
+
+#include <csignal>
+
+#include <algorithm>
+
+namespace linkscope {
+namespace {
+
+/// Blocks all signals while it lives. New threads inherit this: the application's handlers run in its own threads.
+class WithoutSignals {
+ public:
+  WithoutSignals() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &callers_);
+  }
+  ~WithoutSignals() { pthread_sigmask(SIG_SETMASK, &callers_, nullptr); }
+  WithoutSignals(const WithoutSignals&) = delete;
+  WithoutSignals& operator=(const WithoutSignals&) = delete;
+
+ private:
+  sigset_t callers_{};
+};
+
+}  // namespace
+
+Movers::~Movers() {
+  {
+    const std::lock_guard lock{mutex_};
+    ends_ = true;
+  }
+  offered_.notify_all();
+}
+
+void Movers::start_threads(u32 wanted) {
+  const WithoutSignals blocked;
+  while (threads_.size() < wanted) threads_.emplace_back([this] { serve(); });
+}
+
+void Movers::run(u32 parts, const std::function<void(u32)>& work) {
+  Job job{&work, 1, parts, 0};
+  if (parts > 1) {
+    const std::lock_guard lock{mutex_};
+    try {
+      start_threads(parts - 1);
+    } catch (const std::system_error&) {
+      // The limit of threads is reached. Those that exist share the work.
+    }
+    jobs_.push_back(&job);
+  }
+  if (parts > 1) offered_.notify_all();
+  work(0);
+  if (parts <= 1) return;
+  std::unique_lock lock{mutex_};
+  std::erase(jobs_, &job);
+  left_.wait(lock, [&] { return job.running == 0; });
+}
+
+void Movers::serve() {
+  std::unique_lock lock{mutex_};
+  for (;;) {
+    offered_.wait(lock, [this] { return ends_ || !jobs_.empty(); });
+    if (ends_) return;
+    Job& job = *jobs_.front();
+    const u32 part = job.next++;
+    ++job.running;
+    if (job.next >= job.parts) jobs_.pop_front();
+    lock.unlock();
+    (*job.work)(part);
+    lock.lock();
+    if (--job.running == 0) left_.notify_all();
+  }
+}
+
+}  // namespace linkscope

@@ -1,0 +1,208 @@
+#include "transfer/transfers.hpp"
+
+#include <pthread.h>
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "gpu/context.hpp"
+#include "host/own_memory.hpp"
+#include "transfer/capture.hpp"
+#include "transfer/staged.hpp"
+
+namespace linkscope {
+namespace {
+
+std::atomic<bool> is_child_of_fork{false};
+
+void* to_pointer(u64 address) { return reinterpret_cast<void*>(address); }
+
+void watch_forks() {
+  static const int once = pthread_atfork(nullptr, nullptr, [] { is_child_of_fork = true; });
+  (void)once;
+}
+
+}  // namespace
+
+Transfers::Transfers(const Options& options)
+    : options_{options}, gpus_{driver_}, arena_{driver_, options.arena_bytes, options.slot_bytes} {
+  watch_forks();
+  find_smallest();
+}
+
+Transfers::~Transfers() {
+  const CUcontext context = gpus_.any_context();
+  if (!context) return;
+  try {
+    const CurrentContext current{driver_, context};
+    arena_.clear();
+  } catch (const Error&) {  // the driver is shutting down and has freed the memory
+  }
+}
+
+bool Transfers::is_in_child_of_fork() { return is_child_of_fork; }
+
+void Transfers::find_smallest() {
+  small_copy_ = driver_.usable() ? driver_.cuMemcpyAsync : nullptr;
+  small_ = ~u64{0};
+  for (const auto& method : copy_methods())
+    if (method.id != MethodId::plain) small_ = std::min(small_, options_.of(method.id).from_bytes);
+  if (options_.plain) small_ = ~u64{0};
+}
+
+void Transfers::set(MethodId id, const Knobs& knobs) {
+  if (knobs.threads == 0 || knobs.depth == 0 || knobs.chunk == 0)
+    throw Error{ErrorKind::usage, "a method needs at least one thread, a depth of one and chunks of one byte"};
+  options_.of(id) = knobs;
+  find_smallest();
+}
+
+Copy Transfers::look_up(const CopyRequest& request) {
+  if (request.bytes && (!request.dst || !request.src))
+    throw Error{ErrorKind::usage, std::string{"the "} + (request.dst ? "source" : "destination") + " has address 0"};
+  if (overlap(request)) throw Error{ErrorKind::usage, "source and destination overlap; copy through a third buffer"};
+  if (!driver_.usable()) return {request, {}, {}, {}, false};
+  // The parent's threads and GPUs are not here, but a copy between two ranges of host memory needs neither.
+  if (is_child_of_fork && !request.stream && can_read(request.src, request.bytes) &&
+      can_write(request.dst, request.bytes))
+    return {request, {}, {}, {}, false};
+  if (is_child_of_fork)
+    throw Error{ErrorKind::lost,
+                "CUDA does not work in a child of fork() after its parent has used it; start worker "
+                "processes with the method 'spawn' or 'forkserver'"};
+  Copy copy{request,
+            locate_all(driver_, request.dst, request.bytes),
+            locate_all(driver_, request.src, request.bytes),
+            {},
+            false};
+  copy.lane = gpus_.lane_of(request.stream, copy.dst.memory == Memory::device ? copy.dst.device : copy.src.device);
+  copy.captured = copy.lane && captured(*copy.lane);
+  return copy;
+}
+
+bool Transfers::captured(const Lane& lane) const {
+  const CurrentContext current{driver_, lane.context};
+  return is_captured(driver_, lane.stream);
+}
+
+void Transfers::copy_large(const CopyRequest& request, Progress& progress) {
+  if (request.bytes == 0) return;
+  const Copy copy = look_up(request);
+  run(method_for(resources(), copy), copy, progress);
+}
+
+void Transfers::run(const CopyMethod& method, const Copy& copy, Progress& progress) {
+  try {
+    method.run(resources(), copy, progress);
+    ++counts_[static_cast<std::size_t>(method.id)];
+    return;
+  } catch (const Cancelled&) {
+    throw;
+  } catch (const Error& error) {
+    if (method.id == MethodId::plain || error.kind() == ErrorKind::lost || error.kind() == ErrorKind::usage ||
+        !driver_.usable())
+      throw;
+    note_fallback(std::string{method.name} + ": " + error.what());
+  }
+  // The driver's copy is queued behind the chunks, so it has the last word on every byte.
+  copy_plainly(resources(), copy);
+  progress.done = copy.request.bytes;
+  ++counts_[static_cast<std::size_t>(MethodId::plain)];
+}
+
+void Transfers::note_fallback(const std::string& why) {
+  const std::lock_guard lock{mutex_};
+  fallback_ = why;
+}
+
+/// Runs a method of many blocks. If it fails, each block is a copy of its own, queued behind what the method queued.
+template <class Method>
+void Transfers::or_one_by_one(const std::vector<Block>& blocks, CUstream stream, Method method) {
+  try {
+    method();
+    return;
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::lost || error.kind() == ErrorKind::usage) throw;
+    note_fallback(std::string{"blocks: "} + error.what());
+  }
+  for (const auto& block : blocks) copy({to_pointer(block.dst), to_pointer(block.src), block.bytes, stream});
+}
+
+void Transfers::copy_blocks(std::span<const Block> blocks, CUstream stream) {
+  const auto first = std::find_if(blocks.begin(), blocks.end(), [](const Block& block) { return block.bytes > 0; });
+  if (first == blocks.end()) return;
+  const Copy copy = look_up({to_pointer(first->dst), to_pointer(first->src), first->bytes, stream});
+  SortedBlocks sorted;
+  // A graph would keep the list of blocks that is in a slot, which other copies use later.
+  if (!copy.lane || copy.captured || !can_ring(resources())) sorted.others = {blocks.begin(), blocks.end()};
+  else sorted = sort_blocks(resources(), blocks, *copy.lane);
+  or_one_by_one(sorted.direct, stream, [&] { copy_direct(resources(), sorted.direct, *copy.lane); });
+  or_one_by_one(sorted.to_gpu, stream, [&] { copy_packed(resources(), sorted.to_gpu, *copy.lane, true); });
+  or_one_by_one(sorted.from_gpu, stream, [&] { copy_packed(resources(), sorted.from_gpu, *copy.lane, false); });
+  for (const auto& block : sorted.others)
+    this->copy({to_pointer(block.dst), to_pointer(block.src), block.bytes, stream});
+}
+
+void Transfers::read(const FileReader& file, std::span<const FilePiece> pieces, CUstream stream, ReadCounts& counts,
+                     Progress& progress) {
+  std::optional<CUdevice> gpu;
+  for (const auto& piece : pieces) {
+    if (piece.bytes == 0) continue;
+    if (piece.offset > file.size() || piece.bytes > file.size() - piece.offset)
+      throw Error{ErrorKind::usage, "the file has " + std::to_string(file.size()) + " bytes, and " +
+                                        std::to_string(piece.bytes) + " from byte " + std::to_string(piece.offset) +
+                                        " are needed; it is truncated"};
+    const auto dst = locate_all(driver_, piece.dst, piece.bytes);
+    const bool on_gpu = dst.memory == Memory::device;
+    if (!on_gpu && (!dst.on_host() || !can_write(piece.dst, piece.bytes)))
+      throw Error{ErrorKind::usage, "a destination is no memory of a GPU, and none that this process can write"};
+    if (gpu && (!on_gpu || dst.device != *gpu))
+      throw Error{ErrorKind::usage, "one call reads to memory of one GPU; call it once for each GPU"};
+    if (on_gpu) gpu = dst.device;
+  }
+  if (!gpu) return read_to_host(resources(), file, pieces, counts, progress);
+  const auto lane = gpus_.lane_of(stream, *gpu);
+  if (!lane || captured(*lane) || !can_ring(resources()))
+    throw Error{ErrorKind::usage, "a file is read on a stream of a GPU's primary context that is not captured"};
+  read_to_gpu(resources(), file, pieces, *lane, counts, progress);
+}
+
+std::string Transfers::latest_fallback() const {
+  const std::lock_guard lock{mutex_};
+  return fallback_;
+}
+
+const char* Transfers::method_of(const CopyRequest& request) { return method_for(resources(), look_up(request)).name; }
+
+Transfers::Prepared Transfers::prepare(const CopyRequest& request) {
+  Prepared prepared{*this, look_up(request)};
+  const auto& [copied, dst, src, lane, captured] = prepared.copy_;
+  if (method_for(resources(), prepared.copy_).id != MethodId::plain || !driver_.usable() || !lane) return prepared;
+  if (src.on_host() && dst.memory == Memory::device)
+    prepared.direct_ = [](const Prepared& p) {
+      const auto& r = p.copy_.request;
+      return p.owner_.driver_.cuMemcpyHtoDAsync(reinterpret_cast<CUdeviceptr>(r.dst), r.src, r.bytes, r.stream);
+    };
+  else if (src.memory == Memory::device && dst.on_host())
+    prepared.direct_ = [](const Prepared& p) {
+      const auto& r = p.copy_.request;
+      return p.owner_.driver_.cuMemcpyDtoHAsync(r.dst, reinterpret_cast<CUdeviceptr>(r.src), r.bytes, r.stream);
+    };
+  else
+    prepared.direct_ = [](const Prepared& p) {
+      const auto& r = p.copy_.request;
+      return p.owner_.driver_.cuMemcpyAsync(reinterpret_cast<CUdeviceptr>(r.dst), reinterpret_cast<CUdeviceptr>(r.src),
+                                            r.bytes, r.stream);
+    };
+  return prepared;
+}
+
+void Transfers::Prepared::run_any() {
+  Progress progress;
+  if (copy_.request.bytes == 0) return;
+  Copy copy = copy_;
+  copy.captured = copy.lane && owner_.captured(*copy.lane);  // a capture may have begun
+  owner_.run(method_for(owner_.resources(), copy), copy, progress);
+}
+
+}  // namespace linkscope

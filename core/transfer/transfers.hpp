@@ -1,0 +1,105 @@
+// The library in one object: copies that choose their method.
+#pragma once
+#include <array>
+#include <atomic>
+#include <memory>
+#include <shared_mutex>
+#include <string>
+
+#include "gpu/driver.hpp"
+#include "transfer/blocks.hpp"
+#include "transfer/files.hpp"
+#include "transfer/methods.hpp"
+
+namespace linkscope {
+
+class Transfers {
+ public:
+  explicit Transfers(const Options& = Options::from_environment());
+  /// Waits for the GPUs to finish with the arena. No copy is under way.
+  ~Transfers();
+  Transfers(const Transfers&) = delete;
+  Transfers& operator=(const Transfers&) = delete;
+
+  /// Copies in the order of the stream, as cuMemcpyAsync does. On return a pageable source may be changed, and a pageable
+  /// destination holds the data. Throws Error.
+  void copy(const CopyRequest& request) {
+    if (request.bytes < small_ && copy_small(request)) return;
+    Progress progress;
+    copy_large(request, progress);
+  }
+  /// The same for a copy that another thread watches and may cancel.
+  void copy_large(const CopyRequest&, Progress&);
+
+  /// Copies many blocks in the order of the stream, in any order among themselves. Blocks must not overlap.
+  void copy_blocks(std::span<const Block>, CUstream);
+  /// Reads pieces of a file to memory of one GPU, in the order of the stream, or to host memory. On return the file may
+  /// be changed, and pieces on the host hold the data.
+  void read(const FileReader&, std::span<const FilePiece>, CUstream, ReadCounts&, Progress&);
+  void set(const BlockKnobs& knobs) { options_.blocks = knobs; }
+
+  /// A copy whose memory, size and stream are known in advance: each run makes it again.
+  class Prepared {
+   public:
+    void run() {
+      if (!direct_ || direct_(*this) != CUDA_SUCCESS) run_any();
+    }
+
+   private:
+    friend class Transfers;
+    explicit Prepared(Transfers& owner, const Copy& copy) : owner_{owner}, copy_{copy} {}
+    void run_any();
+    Transfers& owner_;
+    Copy copy_;
+    CUresult (*direct_)(const Prepared&) = nullptr;  // one call of the driver, if that is the method
+  };
+  [[nodiscard]] Prepared prepare(const CopyRequest&);
+
+  /// The name of the method that copy() would use.
+  [[nodiscard]] const char* method_of(const CopyRequest&);
+  /// The number of copies that a method has made. Copies below small_bytes() are not counted.
+  [[nodiscard]] u64 count_of(MethodId id) const { return counts_[static_cast<std::size_t>(id)]; }
+  /// Why the latest copy that had to fall back to the driver's own did so; "" if none had to.
+  [[nodiscard]] std::string latest_fallback() const;
+  [[nodiscard]] const Driver& driver() const { return driver_; }
+  [[nodiscard]] const Options& options() const { return options_; }
+  [[nodiscard]] u64 arena_bytes() const { return arena_.allocated_bytes(); }
+  /// Changes how a method divides copies. No copy is under way.
+  void set(MethodId id, const Knobs& knobs);
+  /// Whether this process is a child of fork(), in which the parent's threads and GPUs do not exist.
+  [[nodiscard]] static bool is_in_child_of_fork();
+  /// Where a copy's work runs, as Gpus::lane_of.
+  [[nodiscard]] std::optional<Lane> lane_of(const CopyRequest& request) { return look_up(request).lane; }
+
+ private:
+  [[nodiscard]] bool copy_small(const CopyRequest& request) const {
+    if (!small_copy_ || overlap(request)) return false;
+    return small_copy_(reinterpret_cast<CUdeviceptr>(request.dst), reinterpret_cast<CUdeviceptr>(request.src),
+                       request.bytes, request.stream) == CUDA_SUCCESS;
+  }
+  [[nodiscard]] static bool overlap(const CopyRequest& request) {
+    const auto dst = reinterpret_cast<u64>(request.dst), src = reinterpret_cast<u64>(request.src);
+    return (dst > src ? dst - src : src - dst) < request.bytes;
+  }
+  [[nodiscard]] Copy look_up(const CopyRequest&);
+  [[nodiscard]] bool captured(const Lane&) const;
+  void run(const CopyMethod&, const Copy&, Progress&);
+  void note_fallback(const std::string& why);
+  template <class Method>
+  void or_one_by_one(const std::vector<Block>&, CUstream, Method);
+  void find_smallest();
+  [[nodiscard]] Resources resources() { return {driver_, options_, gpus_, arena_, movers_}; }
+
+  Driver driver_;
+  Options options_;
+  Gpus gpus_;
+  Arena arena_;
+  Movers movers_;
+  u64 small_ = 0;  // below it, every method is the driver's own copy
+  decltype(Driver::cuMemcpyAsync) small_copy_ = nullptr;
+  std::array<std::atomic<u64>, method_count> counts_{};
+  mutable std::mutex mutex_;
+  std::string fallback_;
+};
+
+}  // namespace linkscope

@@ -1,0 +1,131 @@
+"""Explain the transfers of a program: what each cost, what it should cost here, and what a change is worth.
+
+linkscope explain trace.json                             a trace of PyTorch's profiler (.json, .json.gz)
+linkscope explain report.sqlite --against run.jsonl      an SQLite export of Nsight Systems, against measured copies
+linkscope explain trace.json --against h200x4            against a model: expected times are MODELLED
+linkscope explain training.trace --against run.jsonl     a list of transfers: their time by kind
+linkscope explain training.trace --against run.jsonl -o bars.svg
+
+A finding is worth the time that the program gains at most: the part of its copies beside which no kernel ran. Expected
+times are those of copies by copy engine with nothing beside them, without the driver's part.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from linkscope.cli import target
+from linkscope.cli.runs import read
+from linkscope.cli.screen import filled
+from linkscope.errors import FINE, NOT_HERE, UserError
+
+if TYPE_CHECKING:
+    from linkscope.explain import Expected, Recorded
+
+SUMMARY = "explain a profiler's trace: what each transfer should cost"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `explain`."""
+    add = parser.add_argument
+    add("trace", metavar="TRACE", help="a profiler's trace, or a list of transfers")
+    add("--against", metavar="RUN|NAME|FILE", help="a run file, or a model (default: the bundled model of its GPUs)")
+    add("-o", "--output", metavar="FILE.svg", help="draw the time of a list of transfers, a bar for each part")
+    add("--json", action="store_true", help="print JSON, with every copy")
+    target.add_force(parser)
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """`linkscope explain`."""
+    from linkscope.explain import explain, is_text_trace, read_recorded
+
+    path = Path(arguments.trace)
+    if is_text_trace(path):
+        return _listed(path, arguments)
+    if arguments.output:
+        raise UserError("-o draws a list of transfers (docs/reference/trace.md). A recorded trace has no drawing yet")
+    recorded = read_recorded(path)
+    found = explain(recorded, _expected(arguments.against, recorded))
+    from linkscope.explain.text import aligned, as_json, table, to_lines
+
+    if arguments.json:
+        print(json.dumps(as_json(found)))
+        return FINE
+    for line in to_lines(found):
+        indent = "   " if line.startswith("   ") else ""
+        print(filled(line.strip(), indent, indent + "  "))
+    print("\nTransfers, the longest groups first (median and expected: one copy):")
+    for line in aligned(table(found)):
+        print(f"  {line}")
+    return FINE
+
+
+def _expected(against: str | None, recorded: "Recorded") -> "Expected":
+    from linkscope.explain import expected_by_model, expected_by_run
+    from linkscope.machine.choose import Modelled, resolve
+    from linkscope.machine.model import places
+    from linkscope.run.simulate import simulation
+
+    against = against or _bundled(recorded)
+    if against.endswith((".jsonl", ".jsonl.gz")):
+        run = read(against)
+        name = f"{run.header.machine.get('name', '')} ({against})"
+        return expected_by_run(run.points, name, modelled=run.modelled)
+    choice = resolve(against) if against != "auto" else None
+    if not isinstance(choice, Modelled):
+        raise UserError(f"--against {against}: give a run file or a model. `linkscope run -o RUN.jsonl` makes a run")
+    with simulation() as machine:
+        numa = places(choice.model).numa
+        return expected_by_model(choice.model.to_json(), numa, recorded.copies, machine.seconds)
+
+
+def _bundled(recorded: "Recorded") -> str:
+    """The bundled model of the GPUs that the trace names."""
+    from linkscope.machine.model import bundled, load, places
+
+    used = {gpu for copy in recorded.copies for gpu in copy.gpus} | {kernel.gpu for kernel in recorded.kernels}
+    names = {recorded.gpus.get(gpu, "") for gpu in used}
+    for name in sorted(bundled()):
+        model = load(name)
+        titles = {kind.title for kind in model.gpu}
+        fits = all(any(title.removeprefix("NVIDIA ").split()[0] in gpu for title in titles) for gpu in names if gpu)
+        if fits and any(names) and used <= set(places(model).gpus):
+            return name
+    here = ", ".join(sorted(filter(None, names))) or "no GPU by name"
+    raise UserError(
+        f"the trace names {here}, of which there is no bundled model: add --against RUN.jsonl (from `linkscope run`), "
+        "or a machine file", NOT_HERE,
+    )  # fmt: skip
+
+
+def _listed(path: Path, arguments: argparse.Namespace) -> int:
+    """A list of transfers: their time by kind, from a run that measured them."""
+    from linkscope.report.figures import standalone
+    from linkscope.report.plain import replay_to_text
+    from linkscope.report.replay import bars_svg, cells, replay
+    from linkscope.trace import read_trace
+
+    if not (arguments.against or "").endswith((".jsonl", ".jsonl.gz")):
+        raise UserError(f"{path} lists transfers: add --against RUN.jsonl, from `linkscope run --trace {path}`")
+    source, output = Path(arguments.against), arguments.output
+    run = read(source)
+    bars, missing = replay(read_trace(path), run.points)
+    if missing:
+        what = f"{len(missing)} of the transfers in {path}, such as {missing[0]}"
+        raise UserError(f"{source} has no value for {what}: `run --trace {path}` measures them", NOT_HERE)
+    if arguments.json:
+        heads = ("part", "kind", "transfers", "bytes", "time", "share")
+        rows = [dict(zip(heads, row, strict=True)) for row in cells(bars)]
+        print(json.dumps({"modelled": run.modelled, "rows": rows}))
+        return FINE
+    if output is None:
+        print(replay_to_text(bars, run.modelled), end="")
+        return FINE
+    figure = Path(output)
+    if figure != target.STANDARD_OUTPUT and figure.suffix != ".svg":
+        raise UserError(f"-o {output}: the figure of a trace is an .svg file")
+    target.check_writable(figure, [source, path], force=arguments.force)
+    target.write(figure, standalone(bars_svg(bars, modelled=run.modelled)))
+    target.name_output("figure", figure)
+    return FINE

@@ -1,0 +1,75 @@
+"""Finds out what wrote a trace, reads it, and sets aside what cannot be."""
+
+import gzip
+import json
+import zlib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from linkscope.errors import UserError
+from linkscope.explain.events import Copy, Recorded
+from linkscope.explain.kineto import is_kineto, read_kineto
+from linkscope.explain.nsight import is_nsight, read_nsight
+
+_GZIP = b"\x1f\x8b"
+_LONGEST_S = 600.0  # no copy or kernel runs for longer; a clock that jumped makes such events
+_FORMATS = (
+    "It reads the JSON of PyTorch's profiler (.json, .json.gz), the SQLite export of Nsight Systems, and text traces "
+    "(docs/reference/trace.md)"
+)
+
+
+def is_text_trace(path: Path) -> bool:
+    """Whether the file is a list of transfers, in the grammar of flows, and no recording."""
+    try:
+        with open(path, "rb") as file:
+            start = file.read(4096)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+    return not start.startswith((_GZIP, b"SQLite")) and not start.lstrip().startswith(b"{")
+
+
+def read_recorded(path: Path) -> Recorded:
+    """The trace of a profiler. Raises UserError for a file of another format, and for one without any GPU event."""
+    found = read_nsight(path) if is_nsight(path) else read_kineto(_json(path), str(path))
+    if not found.copies and not found.kernels:
+        raise UserError(f"{path}: the trace has no event of a GPU. Record CUDA activities too")
+    return _possible(found)
+
+
+def _json(path: Path) -> Any:
+    try:
+        raw = path.read_bytes()
+        content = json.loads(gzip.decompress(raw) if raw.startswith(_GZIP) else raw)
+    except (OSError, EOFError, zlib.error) as error:
+        raise UserError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise UserError(f"{path}: this is not valid JSON ({error}). {_FORMATS}") from None
+    if not is_kineto(content):
+        raise UserError(f"{path}: this JSON is no trace: it has no list traceEvents. {_FORMATS}")
+    return content
+
+
+def _possible(found: Recorded) -> Recorded:
+    """The same without events that end before they start, take minutes, or overlap another copy of their stream."""
+    kept: list[Copy] = []
+    ends: dict[str, float] = {}
+    backwards = overlapping = 0
+    for copy in sorted(found.copies, key=lambda one: (one.start_s, one.end_s)):
+        if not 0 <= copy.seconds <= _LONGEST_S:
+            backwards += 1
+        elif copy.start_s < ends.get(copy.stream, copy.start_s) - 1e-6:
+            overlapping += 1
+        else:
+            ends[copy.stream] = copy.end_s
+            kept.append(copy)
+    kernels = tuple(sorted(one for one in found.kernels if 0 <= one.end_s - one.start_s <= _LONGEST_S))
+    backwards += len(found.kernels) - len(kernels)
+    said = []
+    if backwards:
+        said.append(f"{backwards} events end before they start or take minutes: the clock jumped. They are left out")
+    if overlapping:
+        said.append(f"{overlapping} copies overlap another one of their stream: the clock jumped. They are left out")
+    steps = tuple(sorted((one for one in found.steps if one.end_s > one.start_s), key=lambda one: one.start_s))
+    return replace(found, copies=tuple(kept), kernels=kernels, steps=steps, left_out=tuple(said))

@@ -1,0 +1,283 @@
+"""The C interface of liblinkscope.so (linkscope.h), one function each. Addresses, sizes and streams are numbers.
+
+A mistake of the caller raises ValueError, refused memory MemoryError, any other failure TransferError.
+"""
+
+import atexit
+import ctypes
+import functools
+import os
+import weakref
+from collections.abc import Callable, Sequence
+from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint32, c_uint64, c_void_p
+from pathlib import Path
+from typing import Any, ClassVar
+
+from linkscope.errors import NOT_HERE, UserError
+from linkscope.native.dlpack import DlpackTensor, dlpack_tensor
+
+__all__ = ["DlpackTensor", "dlpack_tensor"]
+
+_OK, _USAGE, _MEMORY, _CANCELLED = 0, 1, 5, 6
+
+
+class TransferError(RuntimeError):
+    """A copy failed: a call of the driver or of the system was refused."""
+
+
+class Cancelled(TransferError):
+    """A copy ended early because its owner cancelled it."""
+
+
+class Knobs(ctypes.Structure):
+    """How a method divides a copy (ls_knobs in linkscope.h)."""
+
+    _fields_: ClassVar[Sequence[Any]] = [
+        ("from_bytes", c_uint64),
+        ("threads", c_uint32),
+        ("chunk", c_uint64),
+        ("depth", c_uint32),
+        ("piece", c_uint64),
+    ]
+
+
+class _Piece(ctypes.Structure):
+    _fields_: ClassVar[Sequence[Any]] = [("offset", c_uint64), ("bytes", c_uint64), ("dst", c_void_p)]
+
+
+class ReadCounts(ctypes.Structure):
+    """Bytes of a file by the way they were read (ls_read_counts in linkscope.h)."""
+
+    _fields_: ClassVar[Sequence[Any]] = [("cached", c_uint64), ("direct", c_uint64), ("buffered", c_uint64)]
+
+
+_Report = ctypes.CFUNCTYPE(c_int, c_uint64, c_void_p)
+
+_RANGES = [c_void_p, c_void_p, c_size_t, c_void_p]
+_ARGUMENTS: dict[str, list[Any]] = {
+    "ls_close": [],
+    "ls_copy": _RANGES,
+    "ls_copy_to_fresh": _RANGES,
+    "ls_copy_blocks": [c_void_p, c_void_p, c_void_p, c_size_t, c_void_p],
+    "ls_read_file": [c_char_p, POINTER(_Piece), c_size_t, c_void_p, _Report, c_void_p, POINTER(ReadCounts)],
+    "ls_set_block_method": [c_char_p, c_uint32, c_uint64],
+    "ls_transfer_start": [POINTER(c_void_p), *_RANGES],
+    "ls_transfer_progress": [c_void_p, POINTER(c_size_t), POINTER(c_int)],
+    "ls_transfer_wait": [c_void_p],
+    "ls_transfer_cancel": [c_void_p],
+    "ls_transfer_free": [c_void_p],
+    "ls_prepare": [POINTER(c_void_p), *_RANGES],
+    "ls_run": [c_void_p],
+    "ls_release": [c_void_p],
+    "ls_get_knobs": [c_char_p, POINTER(Knobs)],
+    "ls_set_knobs": [c_char_p, POINTER(Knobs)],
+    "ls_count": [c_char_p, POINTER(c_uint64)],
+    "ls_arena_bytes": [POINTER(c_uint64)],
+}
+_TEXTS: dict[str, list[Any]] = {
+    "ls_last_error": [],
+    "ls_version": [],
+    "ls_why_no_gpu": [],
+    "ls_method_of": _RANGES,
+    "ls_latest_fallback": [],
+}
+_NOTHING = ("ls_transfer_cancel", "ls_transfer_free", "ls_release")
+
+
+@functools.cache
+def library() -> ctypes.CDLL:
+    """Loads the library built with this package; the path in LINKSCOPE_LIBRARY takes precedence, for tests."""
+    path = Path(os.environ.get("LINKSCOPE_LIBRARY") or Path(__file__).parent.parent / "_native" / "liblinkscope.so")
+    if not path.exists():
+        raise UserError(f"the library is not built: {path} is missing; run `make build` or `pip install .`", NOT_HERE)
+    loaded = ctypes.CDLL(str(path))
+    for name, arguments in _ARGUMENTS.items():
+        getattr(loaded, name).argtypes = arguments
+        getattr(loaded, name).restype = None if name in _NOTHING else c_int
+    for name, arguments in _TEXTS.items():
+        getattr(loaded, name).argtypes = arguments
+        getattr(loaded, name).restype = c_char_p
+    atexit.register(close)
+    return loaded
+
+
+def _check(status: int) -> None:
+    if status == _OK:
+        return
+    text = (library().ls_last_error() or b"").decode(errors="replace")
+    if status == _USAGE:
+        raise ValueError(text)
+    if status == _MEMORY:
+        raise MemoryError(text)
+    raise (Cancelled if status == _CANCELLED else TransferError)(text)
+
+
+def copy(dst: int, src: int, nbytes: int, stream: int) -> None:
+    _check(library().ls_copy(dst, src, nbytes, stream))
+
+
+def copy_to_fresh(dst: int, src: int, nbytes: int, stream: int) -> None:
+    _check(library().ls_copy_to_fresh(dst, src, nbytes, stream))
+
+
+def copy_blocks(dst: int, src: int, sizes: int, count: int, stream: int) -> None:
+    """Copies `count` blocks; the first three arguments are the addresses of arrays of 64-bit numbers."""
+    _check(library().ls_copy_blocks(dst, src, sizes, count, stream))
+
+
+def set_block_method(method: str, sm_blocks: int = 0, loop_from: int = 512 << 10) -> None:
+    """Chooses how blocks are moved that the GPU reaches: 'auto', 'loop', 'batch' or 'kernel'."""
+    _check(library().ls_set_block_method(method.encode(), sm_blocks, loop_from))
+
+
+def read_file(
+    path: os.PathLike[str],
+    pieces: Sequence[tuple[int, int, int]],
+    stream: int = 0,
+    report: Callable[[int], None] | None = None,
+) -> ReadCounts:
+    """Reads pieces (offset, bytes, address) of a file to memory of one GPU, in the order of the stream, or to the host.
+
+    `report` is called now and then with the bytes so far; what it raises ends the reading.
+    """
+    counts, raised = ReadCounts(), []
+
+    def called(done: int, _: object) -> int:
+        try:
+            if report is not None:
+                report(done)
+        except BaseException as error:
+            raised.append(error)
+        return len(raised)
+
+    callback = _Report(called) if report is not None else _Report()
+    array = (_Piece * len(pieces))(*(_Piece(*piece) for piece in pieces))
+    status = library().ls_read_file(os.fsencode(path), array, len(pieces), stream, callback, None, byref(counts))
+    if raised:
+        raise raised[0]
+    _check(status)
+    return counts
+
+
+def method_of(dst: int, src: int, nbytes: int, stream: int) -> str:
+    """Returns the name of the method that copy() would use."""
+    name = library().ls_method_of(dst, src, nbytes, stream)
+    if name is None:
+        raise ValueError((library().ls_last_error() or b"").decode(errors="replace"))
+    return str(name.decode())
+
+
+def version() -> str:
+    return str(library().ls_version().decode())
+
+
+def why_no_gpu() -> str:
+    """Returns '' or why no GPU can be used here."""
+    return str(library().ls_why_no_gpu().decode())
+
+
+def latest_fallback() -> str:
+    """Returns why the latest copy that fell back to the driver's own did so; '' if none did."""
+    return str(library().ls_latest_fallback().decode())
+
+
+def knobs(method: str) -> Knobs:
+    found = Knobs()
+    _check(library().ls_get_knobs(method.encode(), byref(found)))
+    return found
+
+
+def set_knobs(method: str, **changed: int) -> None:
+    """Changes some knobs of a method. No copy is under way."""
+    wanted = knobs(method)
+    for name, value in changed.items():
+        setattr(wanted, name, value)
+    _check(library().ls_set_knobs(method.encode(), byref(wanted)))
+
+
+def count(method: str) -> int:
+    """Returns the number of copies that a method has made."""
+    found = c_uint64()
+    _check(library().ls_count(method.encode(), byref(found)))
+    return found.value
+
+
+def arena_bytes() -> int:
+    """Returns the bytes of pinned memory that the library holds."""
+    found = c_uint64()
+    _check(library().ls_arena_bytes(byref(found)))
+    return found.value
+
+
+class _Handle:
+    """Owns a handle of the library. The owners of the memory live as long as the handle."""
+
+    _release: ClassVar[str]
+    _live: ClassVar["weakref.WeakSet[_Handle]"] = weakref.WeakSet()
+
+    def __init__(self, owners: object = None) -> None:
+        self._handle = c_void_p()
+        self._owners = owners
+        self._live.add(self)
+
+    def close(self) -> None:
+        """Frees the handle. Later calls do nothing."""
+        handle, self._handle = self._handle, c_void_p()
+        if handle:
+            getattr(library(), self._release)(handle)
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            self.close()
+
+
+class Prepared(_Handle):
+    """A copy that is made many times with the same memory, size and stream."""
+
+    _release = "ls_release"
+
+    def __init__(self, dst: int, src: int, nbytes: int, stream: int, owners: object = None) -> None:
+        super().__init__(owners)
+        _check(library().ls_prepare(byref(self._handle), dst, src, nbytes, stream))
+
+    def run(self) -> None:
+        _check(library().ls_run(self._handle))
+
+
+class Transfer(_Handle):
+    """A copy in the background. Source and destination belong to it until wait() has returned."""
+
+    _release = "ls_transfer_free"
+
+    def __init__(self, dst: int, src: int, nbytes: int, stream: int, owners: object = None) -> None:
+        super().__init__(owners)
+        self.nbytes = nbytes
+        _check(library().ls_transfer_start(byref(self._handle), dst, src, nbytes, stream))
+
+    def _progress(self) -> tuple[int, bool]:
+        done, ended = c_size_t(), c_int()
+        _check(library().ls_transfer_progress(self._handle, byref(done), byref(ended)))
+        return done.value, bool(ended.value)
+
+    @property
+    def done_bytes(self) -> int:
+        return self._progress()[0]
+
+    @property
+    def has_ended(self) -> bool:
+        return self._progress()[1]
+
+    def wait(self) -> None:
+        """Waits until all data is at the destination. Raises Cancelled if the copy ended early."""
+        _check(library().ls_transfer_wait(self._handle))
+
+    def cancel(self) -> None:
+        """Requests the end. A copy that is one call of the driver runs to its end."""
+        library().ls_transfer_cancel(self._handle)
+
+
+def close() -> None:
+    """Frees all handles and the library's memory. No copy is under way. The next call starts anew."""
+    for handle in list(_Handle._live):
+        handle.close()
+    _check(library().ls_close())

@@ -1,0 +1,285 @@
+"""Copies that choose their method: `linkscope.copy(dst, src)` and `linkscope.to_cpu(tensor)`.
+
+They take NumPy arrays, anything with the buffer protocol, `__cuda_array_interface__` or `__dlpack__`, PyTorch tensors,
+and `(address, nbytes)`. LINKSCOPE_TRANSFER=plain leaves every copy to the driver.
+"""
+
+import math
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from linkscope import native
+from linkscope.native import Cancelled, Prepared, Transfer, TransferError
+
+__all__ = [
+    "Cancelled",
+    "Prepared",
+    "Transfer",
+    "TransferError",
+    "copy",
+    "copy_blocks",
+    "prepare",
+    "start_copy",
+    "strided",
+    "to_cpu",
+]
+
+_DLPACK_HOST = (1, 3)  # kDLCPU, kDLCUDAHost
+_LEGACY_STREAM, _PER_THREAD_STREAM = 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The memory of an object."""
+
+    address: int
+    nbytes: int
+    itemsize: int  # 1: bytes, which may hold items of any type
+    orders: str  # "C", "F" or "CF": the orders in which its items lie without gaps
+    writable: bool
+    owner: Any
+    stream: int | None = None  # on which the object's owner queues work
+
+
+def copy(dst: Any, src: Any, stream: Any = None) -> None:
+    """Copies all bytes of `src` to `dst`, in the order of the stream, as cudaMemcpyAsync does.
+
+    When it returns, a pageable source may be changed, and a pageable destination holds the data. Pinned memory must
+    stay allocated until the stream has made the copy. Default stream: the current one of PyTorch for its tensors, that
+    of `__cuda_array_interface__`, or the legacy default stream.
+    """
+    to, source = _pair(dst, src)
+    number = _stream_number(stream, to, source)
+    native.copy(to.address, source.address, source.nbytes, number)
+    _record(stream, number, to, source)
+
+
+def to_cpu(array: Any) -> Any:
+    """Returns the data of a GPU array in host memory: a PyTorch tensor for a tensor, a NumPy array for others.
+
+    An array that is in host memory is returned as it is.
+    """
+    torch = _torch_of(array)
+    if torch:
+        if array.device.type == "cpu":
+            return array
+        array = array.detach().contiguous().resolve_conj().resolve_neg()
+        result = torch.empty(array.shape, dtype=array.dtype)
+    elif hasattr(array, "__cuda_array_interface__"):
+        facts = array.__cuda_array_interface__
+        result = np.empty(facts["shape"], dtype=np.dtype(facts["typestr"]))
+    else:
+        return array
+    to, source = _pair(result, array)
+    number = _stream_number(None, to, source)
+    native.copy_to_fresh(to.address, source.address, source.nbytes, number)
+    return result
+
+
+def copy_blocks(dst_pointers: Any, src_pointers: Any, sizes: Any, stream: Any = None) -> None:
+    """Copies many blocks by their addresses, in the order of the stream and in any order among themselves.
+
+    `sizes` is one size for all blocks, or one for each. All blocks must stay allocated until the stream has made the
+    copy. Small blocks are moved by one launch of a kernel on few SMs. `strided()` lists the addresses of rows.
+    """
+    to, source = _addresses(dst_pointers, "dst_pointers"), _addresses(src_pointers, "src_pointers")
+    if to.size != source.size:
+        raise ValueError(
+            f"dst_pointers names {to.size} blocks and src_pointers {source.size}; pass one of each a block"
+        )
+    lengths = np.broadcast_to(_addresses(sizes, "sizes"), to.shape if np.ndim(sizes) == 0 else np.shape(sizes))
+    if lengths.shape != to.shape:
+        raise ValueError(f"sizes has {lengths.size} values for {to.size} blocks; pass one, or one of each block")
+    dst, src, size = (np.ascontiguousarray(one) for one in (to, source, lengths))
+    number = 0 if stream is None else _stream_number(stream)
+    native.copy_blocks(dst.ctypes.data, src.ctypes.data, size.ctypes.data, to.size, number)
+
+
+def strided(start: int, stride: int, numbers: Any) -> np.ndarray:
+    """Returns the addresses of the rows with these numbers: a count, or the indices of pages."""
+    rows = np.arange(numbers) if np.ndim(numbers) == 0 else np.asarray(numbers)
+    return (start + stride * rows.astype(np.int64)).astype(np.uint64)
+
+
+def _addresses(values: Any, name: str) -> np.ndarray:
+    found = np.atleast_1d(np.asarray(values.cpu() if _torch_of(values) else values))
+    if found.ndim != 1 or (found.size and found.dtype.kind not in "iu") or (found.size and found.min() < 0):
+        raise ValueError(f"{name} is no list of numbers of at least 0; pass integers, for example tensor.data_ptr()")
+    return found.astype(np.uint64)
+
+
+def start_copy(dst: Any, src: Any, stream: Any = None) -> Transfer:
+    """Starts a copy in the background, after the work that is on the stream now.
+
+    Later work of the stream does not wait for it: `wait()` does. Neither range may be used before.
+    """
+    to, source = _pair(dst, src)
+    number = _stream_number(stream, to, source)
+    return Transfer(to.address, source.address, source.nbytes, number, owners=(dst, src))
+
+
+def prepare(dst: Any, src: Any, stream: Any = None) -> Prepared:
+    """Returns a copy that `run()` makes, as often as it is called."""
+    to, source = _pair(dst, src)
+    number = _stream_number(stream, to, source)
+    return Prepared(to.address, source.address, source.nbytes, number, owners=(dst, src))
+
+
+def _pair(dst: Any, src: Any) -> tuple[Range, Range]:
+    to, source = range_of(dst, "the destination"), range_of(src, "the source")
+    if not to.writable:
+        raise ValueError("the destination is read-only; pass a writable array")
+    if to.nbytes != source.nbytes:
+        raise ValueError(
+            f"the destination has {to.nbytes} bytes and the source has {source.nbytes}; pass ranges of one size, for "
+            "example a slice of the larger one"
+        )
+    if 1 not in (to.itemsize, source.itemsize) and to.itemsize != source.itemsize:
+        raise ValueError(
+            f"the destination has items of {to.itemsize} bytes and the source of {source.itemsize}; a copy does not "
+            "convert: convert one of them first, or view it as bytes"
+        )
+    if not set(to.orders) & set(source.orders):
+        raise ValueError(
+            "one array lies in C order and the other in Fortran order; copy one to the other's order first"
+        )
+    return to, source
+
+
+# --- the memory of an object ------------------------------------------------------------------------------------------
+
+
+def range_of(thing: Any, role: str) -> Range:
+    """Returns the memory of an object. `role` is its name in messages."""
+    if isinstance(thing, tuple):
+        return _raw_range(thing, role)
+    if _torch_of(thing):
+        return _tensor_range(thing, role)
+    if hasattr(thing, "__cuda_array_interface__"):
+        return _interface_range(thing, thing.__cuda_array_interface__, role)
+    if hasattr(thing, "__array_interface__"):
+        return _interface_range(thing, thing.__array_interface__, role)
+    try:
+        view = memoryview(thing)
+    except TypeError:
+        return _dlpack_range(thing, role)
+    return _buffer_range(view, role)
+
+
+def _raw_range(pair: tuple[Any, ...], role: str) -> Range:
+    if len(pair) != 2 or not all(isinstance(one, int) and one >= 0 for one in pair):
+        raise ValueError(f"{role} is a tuple, but not (address, nbytes) with two numbers of at least 0")
+    return Range(pair[0], pair[1], 1, "CF", True, pair)
+
+
+def _torch_of(thing: Any) -> Any:
+    """Returns torch if the object is a tensor. A program that has a tensor has imported torch, so this does not."""
+    torch = sys.modules.get("torch")
+    return torch if torch is not None and isinstance(thing, torch.Tensor) else None
+
+
+def _tensor_range(tensor: Any, role: str) -> Range:
+    if tensor.device.type not in ("cpu", "cuda"):
+        raise ValueError(f"{role} is a tensor on device '{tensor.device}'; pass one on 'cpu' or 'cuda'")
+    if tensor.layout != sys.modules["torch"].strided:
+        raise ValueError(f"{role} is a tensor with layout {tensor.layout}; pass its values and indices one by one")
+    if not tensor.is_contiguous():
+        raise ValueError(f"{role} is a tensor that is not contiguous; pass tensor.contiguous() or a contiguous slice")
+    if tensor.is_conj() or tensor.is_neg():
+        raise ValueError(f"{role} is a lazy conjugate or negative; pass tensor.resolve_conj().resolve_neg()")
+    stream = None
+    if tensor.device.type == "cuda":
+        stream = sys.modules["torch"].cuda.current_stream(tensor.device).cuda_stream
+    size = tensor.element_size()
+    return Range(tensor.data_ptr(), tensor.numel() * size, size, "C", True, tensor, stream)
+
+
+def _interface_range(thing: Any, facts: dict[str, Any], role: str) -> Range:
+    """The memory of `__array_interface__` or `__cuda_array_interface__`, which agree in these keys."""
+    kind = np.dtype(facts["typestr"])
+    if kind.hasobject:
+        raise ValueError(f"{role} holds Python objects; pass an array of numbers")
+    if facts.get("mask") is not None:
+        raise ValueError(f"{role} has a mask; pass its data and its mask one by one")
+    shape, strides = tuple(facts["shape"]), facts.get("strides")
+    orders = _orders(shape, strides, kind.itemsize)
+    if not orders:
+        raise ValueError(f"{role} is an array with gaps; pass numpy.ascontiguousarray(array) or a contiguous slice")
+    address, read_only = facts["data"]
+    # 1 and 2 name the default streams; a number beyond them is the address of a stream.
+    return Range(
+        address or 0, math.prod(shape) * kind.itemsize, kind.itemsize, orders, not read_only, thing, facts.get("stream")
+    )
+
+
+def _orders(shape: tuple[int, ...], strides: tuple[int, ...] | None, itemsize: int) -> str:
+    """The orders in which the items lie without gaps; '' if there are gaps."""
+    if strides is None or math.prod(shape) == 0:
+        return "C" if strides is None and sum(extent != 1 for extent in shape) > 1 else "CF"
+
+    def dense(axes: list[tuple[int, int]]) -> bool:
+        expected = itemsize
+        for extent, stride in axes:
+            if extent != 1 and stride != expected:
+                return False
+            expected *= extent
+        return True
+
+    axes = list(zip(shape, strides, strict=True))
+    return ("C" if dense(axes[::-1]) else "") + ("F" if dense(axes) else "")
+
+
+def _buffer_range(view: memoryview, role: str) -> Range:
+    if not view.contiguous:
+        raise ValueError(f"{role} is a buffer with gaps; pass a contiguous slice or a copy of it")
+    orders = ("C" if view.c_contiguous else "") + ("F" if view.f_contiguous else "")
+    if view.nbytes == 0:
+        return Range(0, 0, view.itemsize, orders, not view.readonly, view)
+    address = np.asarray(view).__array_interface__["data"][0]
+    return Range(address, view.nbytes, view.itemsize, orders, not view.readonly, view)
+
+
+def _dlpack_range(thing: Any, role: str) -> Range:
+    if not hasattr(thing, "__dlpack__") or not hasattr(thing, "__dlpack_device__"):
+        raise ValueError(
+            f"{role} is a {type(thing).__name__}, whose memory linkscope cannot find; pass an array, a tensor, "
+            "a buffer or (address, nbytes)"
+        )
+    on_host = thing.__dlpack_device__()[0] in _DLPACK_HOST
+    tensor = native.dlpack_tensor(thing.__dlpack__() if on_host else thing.__dlpack__(stream=_LEGACY_STREAM))
+    orders = _orders(tensor.shape, tensor.strides, tensor.itemsize)
+    if not orders:
+        raise ValueError(f"{role} is an array with gaps; pass a contiguous copy of it")
+    nbytes = math.prod(tensor.shape) * tensor.itemsize
+    return Range(tensor.address, nbytes, tensor.itemsize, orders, True, (thing, tensor))
+
+
+# --- streams ----------------------------------------------------------------------------------------------------------
+
+
+def _stream_number(stream: Any, *ranges: Range) -> int:
+    """The CUstream that the caller named, or that of an owner; 0 is the legacy default stream."""
+    if stream is None:
+        named = next((one.stream for one in ranges if one.stream is not None), 0)
+        return 0 if named == _LEGACY_STREAM else named
+    if isinstance(stream, int):
+        return stream
+    for name in ("cuda_stream", "ptr", "handle"):  # PyTorch, CuPy, Numba and cuda.core
+        number = getattr(stream, name, None)
+        if number is not None:
+            return int(getattr(number, "value", number) or 0)
+    if hasattr(stream, "__cuda_stream__"):
+        return int(stream.__cuda_stream__()[1])
+    raise ValueError(f"{stream!r} is not a CUDA stream; pass a stream of PyTorch or CuPy, or its address")
+
+
+def _record(stream: Any, number: int, *ranges: Range) -> None:
+    """Shows PyTorch's allocator that the tensors are in use on a stream that is not their current one."""
+    for one in ranges:
+        torch = _torch_of(one.owner)
+        if torch and one.stream is not None and one.stream != number:
+            used = stream if hasattr(stream, "cuda_stream") else torch.cuda.ExternalStream(number, one.owner.device)
+            one.owner.record_stream(used)

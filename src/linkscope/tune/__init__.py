@@ -1,0 +1,1 @@
+"""Finds the fastest method and settings of transfers on this machine (Jorda et al., section VI)."""

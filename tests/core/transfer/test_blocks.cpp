@@ -1,0 +1,107 @@
+// Many blocks in one call, between all kinds of memory.
+#include "transfer_testing.hpp"
+
+using namespace linkscope;
+
+namespace {
+
+/// Blocks with gaps between two memories of the same size.
+std::vector<Block> scattered(std::byte* dst, const std::byte* src, u64 space, u64 longest, u64 seed) {
+  std::mt19937_64 random{seed};
+  std::vector<Block> blocks;
+  for (u64 at = 0; at + longest + 64 < space; at += longest + 64)
+    blocks.push_back({reinterpret_cast<u64>(dst + at + random() % 64), reinterpret_cast<u64>(src + at + random() % 64),
+                      random() % 8 ? random() % (longest + 1) : 0});
+  return blocks;
+}
+
+/// Whether a copy of these blocks over zeros gives this memory.
+bool moved(const std::vector<Block>& blocks, const Bytes& source, const std::byte* src, const std::byte* dst) {
+  Bytes expected(source.size());
+  for (const auto& block : blocks)
+    std::memcpy(expected.data() + (block.dst - reinterpret_cast<u64>(dst)),
+                source.data() + (block.src - reinterpret_cast<u64>(src)), block.bytes);
+  return same(expected.data(), dst, expected.size());
+}
+
+/// Copies random blocks between two memories and checks every byte.
+void check_blocks(Transfers& transfers, const Application& with, std::byte* dst, std::byte* src, u64 space) {
+  for (const u64 longest : {u64{1}, u64{300}, u64{4096}, u64{70'000}}) {
+    CAPTURE(longest);
+    const auto source = random_bytes(space, longest);
+    std::memcpy(src, source.data(), space);
+    std::memset(dst, 0, space);
+    const auto blocks = scattered(dst, src, space, longest, longest);
+    transfers.copy_blocks(blocks, with.stream->get());
+    with.stream->synchronize();
+    CHECK(moved(blocks, source, src, dst));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("blocks arrive between all kinds of memory by every method") {
+  constexpr u64 space = 1_MiB;
+  const Application with;
+  const PinnedMemory pinned{the_driver(), space, 0};
+  Bytes pageable(space), pageable_2(space);
+  for (const auto method : {BlockMethod::automatic, BlockMethod::loop, BlockMethod::batch, BlockMethod::kernel}) {
+    CAPTURE(static_cast<int>(method));
+    Transfers transfers{small_chunks()};
+    transfers.set(BlockKnobs{method, 0, 512_KiB});
+    check_blocks(transfers, with, with.on_gpu(), pinned.data(), space);
+    check_blocks(transfers, with, pinned.data(), with.on_gpu(), space);
+    check_blocks(transfers, with, with.on_gpu(), with.on_gpu(4_MiB), space);
+    check_blocks(transfers, with, with.on_gpu(), pageable.data(), space);
+    check_blocks(transfers, with, pageable.data(), with.on_gpu(), space);
+    check_blocks(transfers, with, pageable.data(), pageable_2.data(), space);
+    CHECK(transfers.latest_fallback().empty());
+  }
+}
+
+TEST_CASE("pageable blocks may be changed when the call returns, and are complete in the other direction") {
+  const Application with;
+  Transfers transfers{small_chunks()};
+  Bytes source = random_bytes(1_MiB, 50), back(1_MiB);
+  const auto kept = source;
+  const auto there = scattered(with.on_gpu(), source.data(), 1_MiB, 3000, 51);
+  std::memset(with.on_gpu(), 0, 1_MiB);
+  transfers.copy_blocks(there, with.stream->get());
+  std::fill(source.begin(), source.end(), std::byte{0});
+  transfers.copy({back.data(), with.on_gpu(), 1_MiB, with.stream->get()});
+  CHECK(moved(there, kept, source.data(), with.on_gpu()));
+}
+
+TEST_CASE("small blocks are one launch of a kernel") {
+  const Application with;
+  Transfers transfers{small_chunks()};
+  const PinnedMemory pinned{the_driver(), 64_KiB, 0};
+  std::vector<Block> blocks;
+  for (u64 at = 0; at < 64_KiB; at += 4096)
+    blocks.push_back({reinterpret_cast<u64>(with.on_gpu(at)), reinterpret_cast<u64>(pinned.data() + at), 4096});
+  fake().fail(nullptr, 0, 0, 0);
+  transfers.copy_blocks(blocks, with.stream->get());
+  CHECK(fake().calls("cuLaunchKernel") == 1);
+  CHECK(fake().calls("cuMemcpyAsync") == 0);
+}
+
+TEST_CASE("an error in the calls for blocks leaves each block to a copy of its own") {
+  const Application with;
+  const PinnedMemory pinned{the_driver(), 1_MiB, 0};
+  Bytes pageable(1_MiB);
+  for (const char* symbol : {"cuLaunchKernel", "cuModuleLoadData", "cuModuleGetFunction", "cuEventRecord",
+                             "cuMemHostAlloc", "cuMemcpyBatchAsync"}) {
+    CAPTURE(symbol);
+    const u64 held = fake().held();
+    {
+      Transfers transfers{small_chunks()};
+      if (std::string{symbol} == "cuMemcpyBatchAsync") transfers.set(BlockKnobs{BlockMethod::batch, 0, 512_KiB});
+      const Failing failing{symbol};
+      check_blocks(transfers, with, with.on_gpu(), pinned.data(), 1_MiB);
+      check_blocks(transfers, with, with.on_gpu(), pageable.data(), 1_MiB);
+      check_blocks(transfers, with, pageable.data(), with.on_gpu(), 1_MiB);
+      CHECK(transfers.latest_fallback().find("blocks: ") == 0);
+    }
+    CHECK(fake().held() == held);
+  }
+}

@@ -1,0 +1,138 @@
+// Random copies are bit-exact and touch nothing else, by several threads at once and with errors in every call.
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+#include <thread>
+
+#include "transfer_testing.hpp"
+
+using namespace linkscope;
+
+namespace {
+
+constexpr u64 margin = 64;
+
+bool is_long() {
+  const char* mode = std::getenv("LINKSCOPE_TESTS");
+  return mode && std::string{mode} == "long";
+}
+
+/// A size from 0 B to `most`, mostly near a power of two.
+u64 random_size(std::mt19937_64& random, u64 most) {
+  const u64 exponent = random() % (1 + static_cast<u64>(std::bit_width(most)) - 1);
+  const u64 near = (u64{1} << exponent) - 1 + random() % 3;
+  return std::min(most, random() % 4 ? near : random() % (near + 1));
+}
+
+/// Whether the bytes around a copy keep their value.
+bool margins_kept(const std::byte* start, u64 offset, u64 bytes) {
+  const auto kept = [](std::byte one) { return one == std::byte{0x5A}; };
+  return std::all_of(start, start + offset, kept) &&
+         std::all_of(start + offset + bytes, start + bytes + 2 * margin, kept);
+}
+
+/// Copies random data to the GPU and back between odd addresses. Returns whether all of it arrived.
+bool round_trip(Transfers& transfers, std::byte* on_gpu, CUstream stream, std::mt19937_64& random, u64 most) {
+  const u64 bytes = random_size(random, most), from = random() % margin, at = random() % margin, to = random() % margin;
+  auto source = random_bytes(bytes + from, random());
+  const Bytes sent{source.begin() + static_cast<std::ptrdiff_t>(from), source.end()};
+  Bytes back(bytes + 2 * margin, std::byte{0x5A});
+  std::fill(on_gpu, on_gpu + bytes + 2 * margin, std::byte{0x5A});
+  transfers.copy({on_gpu + at, source.data() + from, bytes, stream});
+  std::fill(source.begin(), source.end(), std::byte{0});
+  transfers.copy({back.data() + to, on_gpu + at, bytes, stream});
+  return same(back.data() + to, sent.data(), bytes) && margins_kept(back.data(), to, bytes) &&
+         margins_kept(on_gpu, at, bytes);
+}
+
+}  // namespace
+
+TEST_CASE("random copies are bit-exact between any addresses") {
+  const Application with;
+  Transfers transfers{small_chunks()};
+  std::mt19937_64 random{20};
+  const int cases = is_long() ? 10'000 : 60;
+  int wrong = 0;
+  for (int i = 0; i < cases; ++i)
+    wrong += !round_trip(transfers, with.on_gpu(), with.stream->get(), random, i % 20 ? 4_MiB : 64_MiB);
+  CHECK(wrong == 0);
+  CHECK(transfers.latest_fallback().empty());
+  CHECK(transfers.arena_bytes() <= 8_MiB);
+}
+
+TEST_CASE("copies by several threads at once on their own streams are bit-exact") {
+  const Application with;
+  Transfers transfers{small_chunks()};
+  std::atomic<int> wrong{0};
+  {
+    std::vector<std::jthread> threads;
+    for (u64 t = 0; t < 4; ++t)
+      threads.emplace_back([&, t] {
+        with.gpu.use();
+        const Stream own{the_driver()};
+        std::mt19937_64 random{30 + t};
+        for (int i = 0; i < (is_long() ? 500 : 10); ++i)
+          wrong += !round_trip(transfers, with.on_gpu(t * 16_MiB), own.get(), random, 8_MiB);
+        own.synchronize();
+      });
+  }
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("an error in any call of the driver ends in correct data or in a clear error, and leaks nothing") {
+  const u64 held = fake().held();
+  for (const char* symbol :
+       {"cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuMemcpyAsync", "cuEventCreate", "cuEventRecord", "cuEventQuery",
+        "cuEventSynchronize", "cuMemHostAlloc", "cuMemFreeHost", "cuPointerGetAttributes", "cuStreamGetCtx",
+        "cuStreamIsCapturing", "cuThreadExchangeStreamCaptureMode", "cuCtxGetDevice", "cuCtxGetCurrent",
+        "cuCtxSetCurrent", "cuDevicePrimaryCtxRetain", "cuStreamSynchronize"}) {
+    CAPTURE(symbol);
+    for (const u64 after : {0, 1, 3, 8}) {
+      CAPTURE(after);
+      const Application with;
+      Transfers transfers{small_chunks()};
+      const auto source = random_bytes(2_MiB, after);
+      Bytes back(source.size());
+      std::string there, home;
+      {
+        const Failing failing{symbol, after};
+        there = error_of([&] { transfers.copy({with.on_gpu(), source.data(), source.size(), with.stream->get()}); });
+        home = error_of([&] { transfers.copy({back.data(), with.on_gpu(), back.size(), with.stream->get()}); });
+      }
+      with.gpu.use();
+      with.stream->synchronize();
+      CHECK((!there.empty() || same(with.on_gpu(), source.data(), source.size())));
+      CHECK((!there.empty() || !home.empty() || back == source));
+      for (const auto& error : {there, home})
+        CHECK((error.empty() || error.find("CUDA_ERROR_NOT_PERMITTED") != std::string::npos));
+      // The library works again when the calls do.
+      transfers.copy({with.on_gpu(), source.data(), source.size(), with.stream->get()});
+      transfers.copy({back.data(), with.on_gpu(), back.size(), with.stream->get()});
+      CHECK(back == source);
+    }
+    if (std::string{symbol} != "cuMemFreeHost") CHECK(fake().held() == held);
+  }
+}
+
+TEST_CASE("an error that sticks to the GPU is reported and not retried") {
+  const Application with;
+  Transfers transfers{small_chunks()};
+  const auto source = random_bytes(2_MiB, 40);
+  const Failing failing{"cuMemcpyHtoDAsync", 2, 1, CUDA_ERROR_ECC_UNCORRECTABLE};
+  const auto error =
+      error_of([&] { transfers.copy({with.on_gpu(), source.data(), source.size(), with.stream->get()}); });
+  CHECK(error.find("CUDA_ERROR_ECC_UNCORRECTABLE") != std::string::npos);
+}
+
+TEST_CASE("an arena that cannot be pinned leaves copies to the driver and says why") {
+  const Application with;
+  Transfers transfers{small_chunks()};
+  const auto source = random_bytes(2_MiB, 41);
+  {
+    const Failing failing{"cuMemHostAlloc", 0, ~0ull, CUDA_ERROR_OUT_OF_MEMORY};
+    transfers.copy({with.on_gpu(), source.data(), source.size(), with.stream->get()});
+  }
+  with.stream->synchronize();
+  CHECK(same(with.on_gpu(), source.data(), source.size()));
+  CHECK(transfers.latest_fallback().find("cuMemHostAlloc") != std::string::npos);
+}

@@ -1,0 +1,133 @@
+// Memory, streams and planned failures for the tests of core/transfer, on the fake driver with two GPUs.
+#pragma once
+#include <dlfcn.h>
+
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/units.hpp"
+#include "doctest.h"
+#include "gpu/context.hpp"
+#include "gpu/device.hpp"
+#include "gpu/graph.hpp"
+#include "gpu/memory.hpp"
+#include "gpu/stream.hpp"
+#include "transfer/transfers.hpp"
+
+namespace linkscope {
+
+using namespace literals;
+using Bytes = std::vector<std::byte>;
+
+/// The fake driver's own calls (tests/fake_cuda/control.hpp).
+struct Fake {
+  void (*fail)(const char* symbol, unsigned long long after, unsigned long long times, int error);
+  unsigned long long (*held)();
+  unsigned long long (*calls)(const char* symbol);
+};
+
+inline const Fake& fake() {
+  static const Fake found = [] {
+    void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    const auto symbol = [&]<class F>(F& target, const char* name) {
+      target = reinterpret_cast<F>(dlsym(library, name));
+      const bool is_found = target != nullptr;
+      REQUIRE_MESSAGE(is_found, name);
+    };
+    Fake made{};
+    symbol(made.fail, "fake_cuda_fail");
+    symbol(made.held, "fake_cuda_held");
+    symbol(made.calls, "fake_cuda_calls");
+    return made;
+  }();
+  return found;
+}
+
+/// Makes a symbol fail while it lives.
+struct Failing {
+  explicit Failing(const char* symbol, unsigned long long after = 0, unsigned long long times = ~0ull,
+                   CUresult error = CUDA_ERROR_NOT_PERMITTED) {
+    fake().fail(symbol, after, times, error);
+  }
+  ~Failing() { fake().fail(nullptr, 0, 0, 0); }
+};
+
+inline const Driver& the_driver() {
+  static const Driver loaded;
+  REQUIRE_MESSAGE(loaded.usable(), loaded.why_not());
+  return loaded;
+}
+
+/// Two GPUs, of which the caller uses the first; that one has memory and a stream.
+struct Application {
+  std::vector<DeviceFacts> facts = list_devices(the_driver());
+  Device gpu{the_driver(), facts.at(0), {}}, other{the_driver(), facts.at(1), {}};
+  explicit Application(u64 device_bytes = 80_MiB) {
+    gpu.use();
+    memory = {the_driver(), device_bytes};
+    stream = std::make_unique<Stream>(the_driver());
+  }
+  ~Application() {
+    gpu.use();
+    stream->synchronize();
+    stream.reset();
+    memory = {};
+    the_driver().cuCtxSetCurrent(nullptr);
+  }
+  Application(const Application&) = delete;
+  Application& operator=(const Application&) = delete;
+
+  // The fake's device memory is host memory at the same address.
+  [[nodiscard]] std::byte* on_gpu(u64 offset = 0) const {
+    return reinterpret_cast<std::byte*>(memory.address()) + offset;
+  }
+  DeviceMemory memory;
+  std::unique_ptr<Stream> stream;
+};
+
+inline Bytes random_bytes(u64 count, u64 seed) {
+  std::mt19937_64 random{seed};
+  Bytes made(count + 8);
+  for (u64 at = 0; at < count; at += 8) {
+    const u64 word = random();
+    std::memcpy(made.data() + at, &word, 8);
+  }
+  made.resize(count);
+  return made;
+}
+
+inline bool same(const void* a, const void* b, u64 bytes) { return bytes == 0 || std::memcmp(a, b, bytes) == 0; }
+
+/// The error that a call throws; "" if it throws none.
+template <class Call>
+std::string error_of(Call call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+inline CUcontext current_context() {
+  CUcontext context = nullptr;
+  LINKSCOPE_CU(the_driver(), cuCtxGetCurrent, &context);
+  return context;
+}
+
+/// Options that divide small copies too, so that a test of a few MiB has many chunks, threads and slots.
+inline Options small_chunks() {
+  Options options;
+  options.arena_bytes = 8_MiB;
+  options.slot_bytes = 256_KiB;
+  for (const auto id : {MethodId::ring_to_gpu, MethodId::ring_to_host, MethodId::ring_to_fresh})
+    options.of(id) = {64_KiB, 3, 256_KiB, 2, 48_KiB};
+  options.of(MethodId::host) = {64_KiB, 3, 100_KiB, 1, 0};
+  return options;
+}
+
+}  // namespace linkscope

@@ -1,0 +1,11 @@
+// What a test in the same process calls: settings come from the environment, which a process reads once.
+#pragma once
+
+// The symbol's calls return `error` after `after` calls that succeeded, `times` times. Null: no call fails.
+extern "C" void fake_cuda_fail(const char* symbol, unsigned long long after, unsigned long long times, int error);
+
+// The number of resources that the process holds: memory, contexts, streams, events, graphs, modules.
+extern "C" unsigned long long fake_cuda_held();
+
+// The number of calls of a symbol since the latest fake_cuda_fail.
+extern "C" unsigned long long fake_cuda_calls(const char* symbol);
