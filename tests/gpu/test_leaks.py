@@ -4,9 +4,9 @@ import os
 from pathlib import Path
 
 from fake_driver import WORKER
+from group import Group
 from on_gpus import ENVIRONMENT, FAKE, free_bytes, measured, needs, only
 from processes import children
-from worker_pipe import Pipe
 
 pytestmark = needs(1)
 
@@ -79,14 +79,16 @@ def test_repeated_points_take_no_more_memory() -> None:
             answer = pipe.ask("run", samples=1, batches=[[1] * prepared["actors"]], verify=True, timeout_s=120)
             assert answer["ok"] and answer["verdict"]["ok"], (wanted, answer)
             ran += 1
-        assert pipe.ask("release")["ok"]
         return ran
 
-    with Pipe(WORKER, ENVIRONMENT) as pipe:
-        assert pipe.ask("open", platform="cuda", timeout_s=120)["ok"]
+    def open_files() -> list[int]:
+        return [len(os.listdir(f"/proc/{pid}/fd")) for pid in (pipe.worker.pid, *pipe.peers())]
+
+    with Group(WORKER, ENVIRONMENT) as pipe:
+        assert pipe.ask("open", platform="cuda")["ok"]
         assert all_of_them() >= 8
-        free, files = free_bytes(), len(os.listdir(f"/proc/{pipe.process.pid}/fd"))
+        free, files = free_bytes(), open_files()
         all_of_them()
         for gpu, (one, other) in enumerate(zip(free, free_bytes(), strict=True)):
             assert one - other <= OF_THE_DRIVER, f"gpu {gpu}: {one} B were free after one pass, {other} B after two"
-        assert len(os.listdir(f"/proc/{pipe.process.pid}/fd")) == files
+        assert open_files() == files

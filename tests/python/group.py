@@ -11,10 +11,16 @@ from processes import children
 
 
 class Group:
-    """A worker on a fake driver that starts peers when a program needs them."""
+    """A worker that starts peers when a program needs them. Leaving the `with` block kills all of them."""
 
     def __init__(self, worker: Path, environment: dict[str, str]) -> None:
         self.worker = Worker(["/usr/bin/env", "-i", *(f"{key}={value}" for key, value in environment.items()), worker])
+
+    def __enter__(self) -> "Group":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.worker.kill()
 
     def ask(self, op: str, timeout_s: float = 10.0, **fields: Any) -> dict[str, Any]:
         try:

@@ -17,6 +17,7 @@ from group import Group
 from processes import runs
 from test_driver_kinds import MIB, by_sm, memories, run
 from test_driver_matrix import case, d2d, d2h, failure, h2d, local, opened, prepare, refusal
+from worker_pipe import Pipe
 
 pytestmark = [needs_fake, needs_worker]
 
@@ -403,3 +404,40 @@ def test_no_process_outlives_its_worker(worker):
     peer = peer_of(pipe)
     assert pipe.worker.kill()
     assert gone(peer)
+
+
+# --- requests that make no sense -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pipe():
+    with Pipe(WORKER, environment()) as opened_later:
+        yield opened_later
+
+
+def test_a_worker_says_how_many_processes_a_program_has(pipe):
+    assert pipe.ask("open", platform="cuda")["ok"]
+    answer = prepare(pipe, IPC)
+    assert answer == {"ok": True, "supported": True, "processes": 2}
+    assert "'run' before 'prepare'" in failure(pipe.ask("run", samples=1, batches=[[1]]))["message"]
+
+
+def test_requests_in_the_wrong_order_are_refused(pipe):
+    join = {"process": 0, "processes": 2, "meeting": "nobody"}
+    assert "'join' before 'open'" in failure(pipe.ask("join", **join))["message"]
+    assert pipe.ask("open", platform="cuda")["ok"]
+    alone = failure(pipe.ask("prepare", case=IPC, key="point#0", processes=2))
+    assert alone == {"kind": "usage", "message": "the processes of the program have not joined each other"}
+    for wrong, words in (
+        ({"process": 2}, "process 2 of 2 processes cannot join"),
+        ({"processes": 1000}, "process 0 of 1000 processes cannot join"),
+        ({"meeting": "x" * 200}, "is too long"),
+    ):
+        assert words in failure(pipe.ask("join", **join | wrong))["message"]
+
+
+def test_a_process_that_does_not_come_is_named(pipe):
+    assert pipe.ask("open", platform="cuda")["ok"]
+    problem = failure(pipe.ask("join", process=0, processes=3, meeting=f"alone-{os.getpid()}"))
+    assert problem == {"kind": "timeout", "message": "process 1 did not come to the meeting in time"}
+    assert run(pipe, local())["ok"]
