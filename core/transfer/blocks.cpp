@@ -24,18 +24,26 @@ const void* pointer(u64 address) { return reinterpret_cast<const void*>(address)
 /// Locates addresses. Most blocks of a call lie in few allocations, and a question to the driver takes 0.3 µs.
 class Locator {
  public:
-  explicit Locator(const Driver& driver) : driver_{driver} {}
+  /// `usable` checks memory on the host.
+  Locator(const Driver& driver, bool (*usable)(u64, u64), const char* refusal)
+      : driver_{driver}, usable_{usable}, refusal_{refusal} {}
   Location at(u64 address, u64 bytes) {
     if (address >= start_ && address + bytes <= end_) return known_;
-    known_ = locate(driver_, pointer(address));
+    known_ = locate_all(driver_, pointer(address), bytes);
     start_ = address;
-    end_ = address + bytes_from(driver_, pointer(address));
-    if (end_ < address + bytes && locate(driver_, pointer(address + bytes - 1)) != known_) return {Memory::managed, -1};
+    end_ = address + std::max(bytes, bytes_from(driver_, pointer(address)));
+    if (known_.memory != Memory::pageable) return known_;
+    // Memory of a GPU never shares a huge page of addresses with memory that the driver does not know.
+    constexpr u64 huge_page = 2_MiB;
+    end_ = std::max(end_, address / huge_page * huge_page + huge_page);
+    if (!usable_(address, bytes)) throw Error{ErrorKind::usage, refusal_};
     return known_;
   }
 
  private:
   const Driver& driver_;
+  bool (*usable_)(u64, u64);
+  const char* refusal_;
   u64 start_ = 0, end_ = 0;
   Location known_;
 };
@@ -129,7 +137,10 @@ BlockMethod block_method_named(std::string_view name) {
 
 SortedBlocks sort_blocks(const Resources& with, std::span<const Block> blocks, const Lane& lane) {
   SortedBlocks sorted;
-  Locator dst_at{with.driver}, src_at{with.driver};
+  Locator dst_at{with.driver, [](u64 address, u64 bytes) { return can_write(reinterpret_cast<void*>(address), bytes); },
+                 "the destination of a block is no memory that this process can write"};
+  Locator src_at{with.driver, [](u64 address, u64 bytes) { return can_read(pointer(address), bytes); },
+                 "the source of a block is no memory that this process can read"};
   const CUdevice own = with.gpus.at(lane.gpu).facts().handle;
   const auto reaches = [&](const Location& one) {
     return one.memory == Memory::pinned || (one.memory == Memory::device && one.device == own);
@@ -139,10 +150,6 @@ SortedBlocks sort_blocks(const Resources& with, std::span<const Block> blocks, c
     const auto dst = dst_at.at(block.dst, block.bytes), src = src_at.at(block.src, block.bytes);
     const bool to_gpu = src.memory == Memory::pageable && dst.memory == Memory::device && reaches(dst),
                from_gpu = dst.memory == Memory::pageable && src.memory == Memory::device && reaches(src);
-    if (to_gpu && !can_read(pointer(block.src), block.bytes))
-      throw Error{ErrorKind::usage, "the source of a block is no memory that this process can read"};
-    if (from_gpu && !can_write(reinterpret_cast<void*>(block.dst), block.bytes))
-      throw Error{ErrorKind::usage, "the destination of a block is no memory that this process can write"};
     (reaches(dst) && reaches(src) ? sorted.direct
      : to_gpu                     ? sorted.to_gpu
      : from_gpu                   ? sorted.from_gpu

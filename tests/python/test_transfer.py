@@ -1,6 +1,7 @@
 """linkscope.copy and its kin on host memory: objects of every kind, and requests that are refused with the cure."""
 
 import array
+import json
 import os
 import subprocess
 import sys
@@ -262,6 +263,15 @@ assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 forget(on_gpu)
 """
     assert "child of fork()" in python(code)
+
+
+def test_the_bench_compares_what_it_copies_and_writes_its_rows(tmp_path) -> None:
+    command = [sys.executable, str(ROOT / "tools" / "transfer_bench.py"), "-o", str(tmp_path / "rows.json")]
+    command += ["--largest", "4", "--repeats", "1", "--file-mib", "8", "--sections", "copies", "file"]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = json.loads((tmp_path / "rows.json").read_text())["rows"]
+    assert {"to gpu", "to warm", "to fresh", "file"} == {row["section"] for row in rows}
 
 
 def test_the_module_has_no_other_names() -> None:
