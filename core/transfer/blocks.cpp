@@ -32,7 +32,7 @@ class Locator {
     known_ = locate_all(driver_, pointer(address), bytes);
     start_ = address;
     end_ = address + std::max(bytes, bytes_from(driver_, pointer(address)));
-    if (known_.memory != Memory::pageable) return known_;
+    if (known_.memory != MemoryType::pageable) return known_;
     // Memory of a GPU never shares a huge page of addresses with memory that the driver does not know.
     constexpr u64 huge_page = 2_MiB;
     end_ = std::max(end_, address / huge_page * huge_page + huge_page);
@@ -62,25 +62,25 @@ u64 total_bytes(const std::vector<Block>& blocks) {
   return std::accumulate(blocks.begin(), blocks.end(), u64{0}, [](u64 sum, const Block& b) { return sum + b.bytes; });
 }
 
-/// Thread blocks of the kernel. Probes on H100 and H200: 32 fill the link with reads of 4 KiB, 16 with reads of 8 KiB and
-/// more, 8 with writes.
+/// Thread blocks of the kernel. Probes on H100 and H200: 32 fill the link with reads of 4 KiB, 16 with reads of 8 KiB
+/// and more, 8 with writes.
 unsigned shape_for(const Resources& with, u64 mean_bytes, bool to_gpu) {
   if (with.options.blocks.sm_blocks) return with.options.blocks.sm_blocks;
   if (!to_gpu || mean_bytes >= 16_KiB) return 8;
   return mean_bytes >= 8_KiB ? 16 : 32;
 }
 
-void launch(const Resources& with, const Lane& lane, const std::byte* table, u64 count, unsigned blocks) {
+void launch(const Resources& with, const CopyLane& lane, const std::byte* table, u64 count, unsigned blocks) {
   auto address = reinterpret_cast<CUdeviceptr>(table);
   std::array<void*, 2> arguments{&address, &count};
   with.gpus.at(lane.gpu).launch(with.gpus.block_kernel(lane.gpu), blocks, threads_of_block, lane.stream,
                                 arguments.data());
 }
 
-void copy_by_kernel(const Resources& with, const std::vector<Block>& blocks, const Lane& lane) {
+void copy_by_kernel(const Resources& with, const std::vector<Block>& blocks, const CopyLane& lane) {
   const DuringCaptures allowed{with.driver};
   const auto pieces = divided(blocks, kernel_piece);
-  const bool to_gpu = locate(with.driver, pointer(pieces.front().dst)).memory == Memory::device;
+  const bool to_gpu = locate(with.driver, pointer(pieces.front().dst)).memory == MemoryType::device;
   const unsigned shape = shape_for(with, total_bytes(blocks) / blocks.size(), to_gpu);
   const u64 fit = with.arena.slot_bytes() / sizeof(Block);
   for (u64 first = 0; first < pieces.size(); first += fit) {
@@ -95,7 +95,7 @@ void copy_by_kernel(const Resources& with, const std::vector<Block>& blocks, con
   }
 }
 
-void copy_by_batch(const Resources& with, const std::vector<Block>& blocks, const Lane& lane) {
+void copy_by_batch(const Resources& with, const std::vector<Block>& blocks, const CopyLane& lane) {
   std::vector<CUdeviceptr> dst, src;
   std::vector<std::size_t> sizes;
   for (const auto& block : blocks) {
@@ -110,7 +110,7 @@ void copy_by_batch(const Resources& with, const std::vector<Block>& blocks, cons
                1, lane.stream);
 }
 
-void copy_by_loop(const Resources& with, const std::vector<Block>& blocks, const Lane& lane) {
+void copy_by_loop(const Resources& with, const std::vector<Block>& blocks, const CopyLane& lane) {
   for (const auto& block : blocks)
     LINKSCOPE_CU(with.driver, cuMemcpyAsync, block.dst, block.src, block.bytes, lane.stream);
 }
@@ -118,7 +118,6 @@ void copy_by_loop(const Resources& with, const std::vector<Block>& blocks, const
 BlockMethod choose(const Resources& with, const std::vector<Block>& blocks) {
   constexpr std::size_t few = 4;
   const auto& knobs = with.options.blocks;
-  if (with.options.plain) return BlockMethod::loop;
   if (knobs.method != BlockMethod::automatic) return knobs.method;
   return blocks.size() < few || total_bytes(blocks) / blocks.size() >= knobs.loop_from ? BlockMethod::loop
                                                                                        : BlockMethod::kernel;
@@ -135,7 +134,7 @@ BlockMethod block_method_named(std::string_view name) {
   return static_cast<BlockMethod>(found - names.begin());
 }
 
-SortedBlocks sort_blocks(const Resources& with, std::span<const Block> blocks, const Lane& lane) {
+SortedBlocks sort_blocks(const Resources& with, std::span<const Block> blocks, const CopyLane& lane) {
   SortedBlocks sorted;
   Locator dst_at{with.driver, [](u64 address, u64 bytes) { return can_write(reinterpret_cast<void*>(address), bytes); },
                  "the destination of a block is no memory that this process can write"};
@@ -143,13 +142,13 @@ SortedBlocks sort_blocks(const Resources& with, std::span<const Block> blocks, c
                  "the source of a block is no memory that this process can read"};
   const CUdevice own = with.gpus.at(lane.gpu).facts().handle;
   const auto reaches = [&](const Location& one) {
-    return one.memory == Memory::pinned || (one.memory == Memory::device && one.device == own);
+    return one.memory == MemoryType::pinned || (one.memory == MemoryType::device && one.device == own);
   };
   for (const auto& block : blocks) {
     if (block.bytes == 0) continue;
     const auto dst = dst_at.at(block.dst, block.bytes), src = src_at.at(block.src, block.bytes);
-    const bool to_gpu = src.memory == Memory::pageable && dst.memory == Memory::device && reaches(dst),
-               from_gpu = dst.memory == Memory::pageable && src.memory == Memory::device && reaches(src);
+    const bool to_gpu = src.memory == MemoryType::pageable && dst.memory == MemoryType::device && reaches(dst),
+               from_gpu = dst.memory == MemoryType::pageable && src.memory == MemoryType::device && reaches(src);
     (reaches(dst) && reaches(src) ? sorted.direct
      : to_gpu                     ? sorted.to_gpu
      : from_gpu                   ? sorted.from_gpu
@@ -159,7 +158,7 @@ SortedBlocks sort_blocks(const Resources& with, std::span<const Block> blocks, c
   return sorted;
 }
 
-void copy_direct(const Resources& with, const std::vector<Block>& blocks, const Lane& lane) {
+void copy_direct(const Resources& with, const std::vector<Block>& blocks, const CopyLane& lane) {
   if (blocks.empty()) return;
   const CurrentContext current{with.driver, lane.context};
   switch (choose(with, blocks)) {
@@ -173,7 +172,7 @@ void copy_direct(const Resources& with, const std::vector<Block>& blocks, const 
   }
 }
 
-void copy_packed(const Resources& with, const std::vector<Block>& blocks, const Lane& lane, bool to_gpu) {
+void copy_packed(const Resources& with, const std::vector<Block>& blocks, const CopyLane& lane, bool to_gpu) {
   if (blocks.empty()) return;
   const auto pieces = divided(blocks, kernel_piece);
   const unsigned shape = shape_for(with, total_bytes(blocks) / blocks.size(), to_gpu);

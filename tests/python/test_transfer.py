@@ -169,6 +169,7 @@ assert np.array_equal(linkscope.to_cpu(on_gpu), source)
 small = np.arange(10, dtype=np.uint8)
 linkscope.copy(on_gpu[:10], small)
 assert np.array_equal(linkscope.to_cpu(on_gpu[:10]), small)
+linkscope.copy_blocks([on_gpu.address], [source.ctypes.data], [1000])
 print(*(native.count(name) for name in ("ring_to_gpu", "ring_to_host", "ring_to_fresh")), native.latest_fallback())
 """
 
@@ -253,6 +254,8 @@ def test_a_child_of_fork_copies_on_the_host_and_refuses_gpus() -> None:
 import os
 source, on_gpu = np.ones(1 << 21), Array(8 << 21)
 linkscope.copy(on_gpu, source)
+kept = linkscope.start_copy(on_gpu, source)
+kept.wait()
 child = os.fork()
 if child == 0:
     linkscope.copy(np.zeros(1 << 21), source)
