@@ -74,8 +74,8 @@ typedef struct ls_read_counts {
 /* Called by the calling thread now and then, with the bytes so far. A result other than 0 cancels the reading. */
 typedef int (*ls_report)(uint64_t done, void* user);
 
-/* Reads pieces of a file to memory of one GPU, in the order of the stream, or to host memory. When it returns, the file may
- * be changed, and pieces on the host hold the data. `report` and `counts` may be NULL. */
+/* Reads pieces of a file to memory of one GPU, in the order of the stream, or to host memory. When it returns, the file
+ * may be changed, and pieces on the host hold the data. `report` and `counts` may be NULL. */
 LS_EXPORT ls_status ls_read_file(const char* path, const ls_piece* pieces, size_t count, void* stream, ls_report report,
                                  void* user, ls_read_counts* counts);
 
@@ -107,8 +107,8 @@ typedef struct ls_knobs {
 LS_EXPORT ls_status ls_get_knobs(const char* method, ls_knobs* knobs);
 /* No copy is under way. */
 LS_EXPORT ls_status ls_set_knobs(const char* method, const ls_knobs* knobs);
-/* How ls_copy_blocks moves blocks that the GPU reaches at both ends: "auto", "loop", "batch" or "kernel"; the thread blocks
- * of the kernel, one an SM (0: by direction and size); and the mean size from which it uses the loop. */
+/* How ls_copy_blocks moves blocks that the GPU reaches at both ends: "auto", "loop", "batch" or "kernel"; the thread
+ * blocks of the kernel, one an SM (0: by direction and size); and the mean size from which "auto" uses the loop. */
 LS_EXPORT ls_status ls_set_block_method(const char* method, uint32_t sm_blocks, uint64_t loop_from);
 /* The number of copies that a method has made, without those below the smallest from_bytes. */
 LS_EXPORT ls_status ls_count(const char* method, uint64_t* count);

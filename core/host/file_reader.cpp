@@ -21,10 +21,11 @@ FileReader::FileReader(std::string path) : path_{std::move(path)}, file_{open(pa
   direct_ = Descriptor{open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT)};
 }
 
-/// The bytes that the page cache has at the start of the range.
-u64 FileReader::read_cached(std::byte* to, u64 offset, u64 bytes) const {
+/// The bytes that the page cache has at the start of the range; none if the file system does not say, as tmpfs.
+std::optional<u64> FileReader::read_cached(std::byte* to, u64 offset, u64 bytes) const {
   const iovec part{to, bytes};
   const ssize_t got = preadv2(file_.get(), &part, 1, static_cast<off_t>(offset), RWF_NOWAIT);
+  if (got < 0 && errno != EAGAIN) return {};
   return got > 0 ? static_cast<u64>(got) : 0;
 }
 
@@ -57,13 +58,14 @@ void FileReader::read(std::byte* to, u64 offset, u64 bytes, ReadCounts& counts) 
 }
 
 void FileReader::read_aligned(std::byte* to, u64 offset, u64 bytes, ReadCounts& counts) const {
-  const u64 cached = read_cached(to, offset, bytes);
-  if (cached == bytes) {
+  const auto cached = read_cached(to, offset, bytes);
+  if (!cached) return read(to, offset, bytes, counts);
+  if (*cached == bytes) {
     counts.cached += bytes;
     return;
   }
   // A range that is partly in the cache is read again from its last whole granule.
-  const u64 kept = cached / granule * granule;
+  const u64 kept = *cached / granule * granule;
   counts.cached += kept;
   if (read_direct(to + kept, offset + kept, bytes - kept)) counts.direct += bytes - kept;
   else read(to + kept, offset + kept, bytes - kept, counts);

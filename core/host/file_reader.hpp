@@ -1,6 +1,7 @@
 // Reads a file by several threads at once: from the page cache where it is there, else past it.
 #pragma once
 #include <atomic>
+#include <optional>
 #include <string>
 
 #include "base/units.hpp"
@@ -29,7 +30,7 @@ class FileReader {
   void read_aligned(std::byte* to, u64 offset, u64 bytes, ReadCounts&) const;
 
  private:
-  [[nodiscard]] u64 read_cached(std::byte* to, u64 offset, u64 bytes) const;
+  [[nodiscard]] std::optional<u64> read_cached(std::byte* to, u64 offset, u64 bytes) const;
   [[nodiscard]] bool read_direct(std::byte* to, u64 offset, u64 bytes) const;
   std::string path_;
   Descriptor file_, direct_;

@@ -55,7 +55,7 @@ u64 Arena::allocated_bytes() const {
   return entries_.size() * slot_bytes_;
 }
 
-Arena::Lease Arena::take(u32 wanted, const Lane& lane) {
+Arena::Lease Arena::take(u32 wanted, const CopyLane& lane) {
   const std::lock_guard lock{mutex_};
   std::vector<Slot*> taken;
   taken.reserve(wanted);
@@ -99,7 +99,7 @@ void Arena::add_ready(std::vector<Slot*>& taken, u32 wanted) {
   }
 }
 
-void Arena::add_waiting(std::vector<Slot*>& taken, u32 wanted, const Lane& lane) {
+void Arena::add_waiting(std::vector<Slot*>& taken, u32 wanted, const CopyLane& lane) {
   for (auto& entry : entries_) {
     if (taken.size() >= wanted) return;
     if (entry.leased || !entry.slot->waits_for(lane)) continue;

@@ -12,11 +12,11 @@
 namespace linkscope {
 
 /// Where the GPU's part of a copy is queued. The context is that of the GPU with this index (Devices).
-struct Lane {
+struct CopyLane {
   u32 gpu = 0;
   CUcontext context = nullptr;
   CUstream stream = nullptr;
-  bool operator==(const Lane&) const = default;
+  bool operator==(const CopyLane&) const = default;
 };
 
 /// A piece of pinned memory. After hold(), an event guards it until the GPU has read or written it.
@@ -26,14 +26,14 @@ class Slot {
 
   [[nodiscard]] std::byte* data() const { return data_; }
   /// Must precede the call that queues work of the GPU on the slot: until guard(), nothing shows when that work ends.
-  void expose(const Lane& lane) { lane_ = lane, exposed_ = true; }
+  void expose(const CopyLane& lane) { lane_ = lane, exposed_ = true; }
   /// Records the event behind the queued work. The lane's context is current.
   void guard(const Driver&);
   /// Whether the GPU has finished with it. Throws if the driver reports an error.
   [[nodiscard]] bool is_free(const Driver&);
   [[nodiscard]] bool is_exposed() const { return exposed_; }
   /// Whether only earlier work of this lane delays it.
-  [[nodiscard]] bool waits_for(const Lane& lane) const { return !exposed_ && lane_ == lane; }
+  [[nodiscard]] bool waits_for(const CopyLane& lane) const { return !exposed_ && lane_ == lane; }
   /// Makes an exposed slot usable again by waiting for all work of its lane. Returns false if the driver cannot wait.
   bool recover(const Driver&);
   /// Waits for the GPU, without reporting errors.
@@ -43,7 +43,7 @@ class Slot {
   std::byte* data_;
   std::vector<std::unique_ptr<Event>> events_;  // by GPU, because an event belongs to a context; made at first use
   const Event* pending_ = nullptr;
-  Lane lane_;  // of the last use
+  CopyLane lane_;  // of the last use
   bool exposed_ = false;
 };
 
@@ -79,7 +79,7 @@ class Arena {
 
   /// Up to `wanted` slots, free ones first. The others wait only for earlier work of the same lane: a copy must not
   /// wait for another stream, which may itself wait for this one. The lane's context is current.
-  [[nodiscard]] Lease take(u32 wanted, const Lane& lane);
+  [[nodiscard]] Lease take(u32 wanted, const CopyLane& lane);
   /// Up to `wanted` slots that are free now.
   [[nodiscard]] Lease take_free(u32 wanted);
 
@@ -90,7 +90,7 @@ class Arena {
   };
   void add_ready(std::vector<Slot*>& taken, u32 wanted);
   void grow(std::vector<Slot*>& taken, u32 wanted);
-  void add_waiting(std::vector<Slot*>& taken, u32 wanted, const Lane& lane);
+  void add_waiting(std::vector<Slot*>& taken, u32 wanted, const CopyLane& lane);
   [[nodiscard]] Slot* one_more(std::vector<Slot*>& taken);
   void give_back(const std::vector<Slot*>& slots);
 

@@ -29,7 +29,7 @@ class AsynchronousCopy {
   Transfers& transfers_;
   CopyRequest request_;
   Progress progress_;
-  std::optional<Lane> lane_;  // of the request's stream
+  std::optional<CopyLane> lane_;  // of the request's stream
   std::unique_ptr<Stream> stream_;
   std::atomic<bool> ended_{false};
   std::exception_ptr failure_;

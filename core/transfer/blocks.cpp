@@ -24,18 +24,26 @@ const void* pointer(u64 address) { return reinterpret_cast<const void*>(address)
 /// Locates addresses. Most blocks of a call lie in few allocations, and a question to the driver takes 0.3 µs.
 class Locator {
  public:
-  explicit Locator(const Driver& driver) : driver_{driver} {}
+  /// `usable` checks memory on the host.
+  Locator(const Driver& driver, bool (*usable)(u64, u64), const char* refusal)
+      : driver_{driver}, usable_{usable}, refusal_{refusal} {}
   Location at(u64 address, u64 bytes) {
     if (address >= start_ && address + bytes <= end_) return known_;
-    known_ = locate(driver_, pointer(address));
+    known_ = locate_all(driver_, pointer(address), bytes);
     start_ = address;
-    end_ = address + bytes_from(driver_, pointer(address));
-    if (end_ < address + bytes && locate(driver_, pointer(address + bytes - 1)) != known_) return {Memory::managed, -1};
+    end_ = address + std::max(bytes, bytes_from(driver_, pointer(address)));
+    if (known_.memory != MemoryType::pageable) return known_;
+    // Memory of a GPU never shares a huge page of addresses with memory that the driver does not know.
+    constexpr u64 huge_page = 2_MiB;
+    end_ = std::max(end_, address / huge_page * huge_page + huge_page);
+    if (!usable_(address, bytes)) throw Error{ErrorKind::usage, refusal_};
     return known_;
   }
 
  private:
   const Driver& driver_;
+  bool (*usable_)(u64, u64);
+  const char* refusal_;
   u64 start_ = 0, end_ = 0;
   Location known_;
 };
@@ -54,25 +62,25 @@ u64 total_bytes(const std::vector<Block>& blocks) {
   return std::accumulate(blocks.begin(), blocks.end(), u64{0}, [](u64 sum, const Block& b) { return sum + b.bytes; });
 }
 
-/// Thread blocks of the kernel. Probes on H100 and H200: 32 fill the link with reads of 4 KiB, 16 with reads of 8 KiB and
-/// more, 8 with writes.
+/// Thread blocks of the kernel. Probes on H100 and H200: 32 fill the link with reads of 4 KiB, 16 with reads of 8 KiB
+/// and more, 8 with writes.
 unsigned shape_for(const Resources& with, u64 mean_bytes, bool to_gpu) {
   if (with.options.blocks.sm_blocks) return with.options.blocks.sm_blocks;
   if (!to_gpu || mean_bytes >= 16_KiB) return 8;
   return mean_bytes >= 8_KiB ? 16 : 32;
 }
 
-void launch(const Resources& with, const Lane& lane, const std::byte* table, u64 count, unsigned blocks) {
+void launch(const Resources& with, const CopyLane& lane, const std::byte* table, u64 count, unsigned blocks) {
   auto address = reinterpret_cast<CUdeviceptr>(table);
   std::array<void*, 2> arguments{&address, &count};
   with.gpus.at(lane.gpu).launch(with.gpus.block_kernel(lane.gpu), blocks, threads_of_block, lane.stream,
                                 arguments.data());
 }
 
-void copy_by_kernel(const Resources& with, const std::vector<Block>& blocks, const Lane& lane) {
+void copy_by_kernel(const Resources& with, const std::vector<Block>& blocks, const CopyLane& lane) {
   const DuringCaptures allowed{with.driver};
   const auto pieces = divided(blocks, kernel_piece);
-  const bool to_gpu = locate(with.driver, pointer(pieces.front().dst)).memory == Memory::device;
+  const bool to_gpu = locate(with.driver, pointer(pieces.front().dst)).memory == MemoryType::device;
   const unsigned shape = shape_for(with, total_bytes(blocks) / blocks.size(), to_gpu);
   const u64 fit = with.arena.slot_bytes() / sizeof(Block);
   for (u64 first = 0; first < pieces.size(); first += fit) {
@@ -87,7 +95,7 @@ void copy_by_kernel(const Resources& with, const std::vector<Block>& blocks, con
   }
 }
 
-void copy_by_batch(const Resources& with, const std::vector<Block>& blocks, const Lane& lane) {
+void copy_by_batch(const Resources& with, const std::vector<Block>& blocks, const CopyLane& lane) {
   std::vector<CUdeviceptr> dst, src;
   std::vector<std::size_t> sizes;
   for (const auto& block : blocks) {
@@ -102,7 +110,7 @@ void copy_by_batch(const Resources& with, const std::vector<Block>& blocks, cons
                1, lane.stream);
 }
 
-void copy_by_loop(const Resources& with, const std::vector<Block>& blocks, const Lane& lane) {
+void copy_by_loop(const Resources& with, const std::vector<Block>& blocks, const CopyLane& lane) {
   for (const auto& block : blocks)
     LINKSCOPE_CU(with.driver, cuMemcpyAsync, block.dst, block.src, block.bytes, lane.stream);
 }
@@ -110,7 +118,6 @@ void copy_by_loop(const Resources& with, const std::vector<Block>& blocks, const
 BlockMethod choose(const Resources& with, const std::vector<Block>& blocks) {
   constexpr std::size_t few = 4;
   const auto& knobs = with.options.blocks;
-  if (with.options.plain) return BlockMethod::loop;
   if (knobs.method != BlockMethod::automatic) return knobs.method;
   return blocks.size() < few || total_bytes(blocks) / blocks.size() >= knobs.loop_from ? BlockMethod::loop
                                                                                        : BlockMethod::kernel;
@@ -127,22 +134,21 @@ BlockMethod block_method_named(std::string_view name) {
   return static_cast<BlockMethod>(found - names.begin());
 }
 
-SortedBlocks sort_blocks(const Resources& with, std::span<const Block> blocks, const Lane& lane) {
+SortedBlocks sort_blocks(const Resources& with, std::span<const Block> blocks, const CopyLane& lane) {
   SortedBlocks sorted;
-  Locator dst_at{with.driver}, src_at{with.driver};
+  Locator dst_at{with.driver, [](u64 address, u64 bytes) { return can_write(reinterpret_cast<void*>(address), bytes); },
+                 "the destination of a block is no memory that this process can write"};
+  Locator src_at{with.driver, [](u64 address, u64 bytes) { return can_read(pointer(address), bytes); },
+                 "the source of a block is no memory that this process can read"};
   const CUdevice own = with.gpus.at(lane.gpu).facts().handle;
   const auto reaches = [&](const Location& one) {
-    return one.memory == Memory::pinned || (one.memory == Memory::device && one.device == own);
+    return one.memory == MemoryType::pinned || (one.memory == MemoryType::device && one.device == own);
   };
   for (const auto& block : blocks) {
     if (block.bytes == 0) continue;
     const auto dst = dst_at.at(block.dst, block.bytes), src = src_at.at(block.src, block.bytes);
-    const bool to_gpu = src.memory == Memory::pageable && dst.memory == Memory::device && reaches(dst),
-               from_gpu = dst.memory == Memory::pageable && src.memory == Memory::device && reaches(src);
-    if (to_gpu && !can_read(pointer(block.src), block.bytes))
-      throw Error{ErrorKind::usage, "the source of a block is no memory that this process can read"};
-    if (from_gpu && !can_write(reinterpret_cast<void*>(block.dst), block.bytes))
-      throw Error{ErrorKind::usage, "the destination of a block is no memory that this process can write"};
+    const bool to_gpu = src.memory == MemoryType::pageable && dst.memory == MemoryType::device && reaches(dst),
+               from_gpu = dst.memory == MemoryType::pageable && src.memory == MemoryType::device && reaches(src);
     (reaches(dst) && reaches(src) ? sorted.direct
      : to_gpu                     ? sorted.to_gpu
      : from_gpu                   ? sorted.from_gpu
@@ -152,7 +158,7 @@ SortedBlocks sort_blocks(const Resources& with, std::span<const Block> blocks, c
   return sorted;
 }
 
-void copy_direct(const Resources& with, const std::vector<Block>& blocks, const Lane& lane) {
+void copy_direct(const Resources& with, const std::vector<Block>& blocks, const CopyLane& lane) {
   if (blocks.empty()) return;
   const CurrentContext current{with.driver, lane.context};
   switch (choose(with, blocks)) {
@@ -166,7 +172,7 @@ void copy_direct(const Resources& with, const std::vector<Block>& blocks, const 
   }
 }
 
-void copy_packed(const Resources& with, const std::vector<Block>& blocks, const Lane& lane, bool to_gpu) {
+void copy_packed(const Resources& with, const std::vector<Block>& blocks, const CopyLane& lane, bool to_gpu) {
   if (blocks.empty()) return;
   const auto pieces = divided(blocks, kernel_piece);
   const unsigned shape = shape_for(with, total_bytes(blocks) / blocks.size(), to_gpu);

@@ -22,11 +22,12 @@ struct SortedBlocks {
 [[nodiscard]] BlockMethod block_method_named(std::string_view name);
 
 /// The lane's GPU is the one that must reach the memory. Throws Error{usage} for pageable memory that cannot be used.
-[[nodiscard]] SortedBlocks sort_blocks(const Resources&, std::span<const Block>, const Lane&);
+[[nodiscard]] SortedBlocks sort_blocks(const Resources&, std::span<const Block>, const CopyLane&);
 
 /// Queues the blocks that the GPU reaches.
-void copy_direct(const Resources&, const std::vector<Block>&, const Lane&);
-/// Packs blocks in pinned slots, which a kernel scatters; or the other direction. Pageable memory is finished as by copy().
-void copy_packed(const Resources&, const std::vector<Block>&, const Lane&, bool to_gpu);
+void copy_direct(const Resources&, const std::vector<Block>&, const CopyLane&);
+/// Packs blocks in pinned slots, which a kernel scatters; or the other direction. Pageable memory is finished as by
+/// copy().
+void copy_packed(const Resources&, const std::vector<Block>&, const CopyLane&, bool to_gpu);
 
 }  // namespace linkscope

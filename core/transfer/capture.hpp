@@ -4,8 +4,9 @@
 
 namespace linkscope {
 
-/// Lets this thread query events and pin memory while another stream of the process is captured. The driver refuses such
-/// calls during a capture of mode "global", because they could belong to the captured work; those of this library don't.
+/// Lets this thread query events and pin memory while another stream of the process is captured. The driver refuses
+/// such calls during a capture of mode "global", because they could belong to the captured work; those of this library
+/// don't.
 class DuringCaptures {
  public:
   explicit DuringCaptures(const Driver& driver) : driver_{driver} {

@@ -1,4 +1,4 @@
-// The embedded device code of this room, one entry per source file and architecture. Definitions are written at build time.
+// The embedded device code of this room, one entry per source file and architecture. It is written at build time.
 #pragma once
 #include <span>
 

@@ -42,7 +42,7 @@ std::vector<Chunk> chunks_of(const std::vector<FilePiece>& pieces, u64 slot_byte
 
 }  // namespace
 
-void read_to_gpu(const Resources& with, const FileReader& file, std::span<const FilePiece> wanted, const Lane& lane,
+void read_to_gpu(const Resources& with, const FileReader& file, std::span<const FilePiece> wanted, const CopyLane& lane,
                  ReadCounts& counts, Progress& progress) {
   const auto& knobs = with.options.of(MethodId::ring_to_gpu);
   const u64 slot_bytes = std::min(knobs.chunk, with.arena.slot_bytes());

@@ -13,7 +13,8 @@ struct FilePiece {
 };
 
 /// Reads pieces into pinned slots, from which the lane's GPU copies. Returns when all is queued.
-void read_to_gpu(const Resources&, const FileReader&, std::span<const FilePiece>, const Lane&, ReadCounts&, Progress&);
+void read_to_gpu(const Resources&, const FileReader&, std::span<const FilePiece>, const CopyLane&, ReadCounts&,
+                 Progress&);
 /// Reads pieces into host memory.
 void read_to_host(const Resources&, const FileReader&, std::span<const FilePiece>, ReadCounts&, Progress&);
 

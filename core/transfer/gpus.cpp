@@ -14,7 +14,7 @@ std::optional<u32> Gpus::index_of(CUdevice device) const {
   return static_cast<u32>(found - facts.begin());
 }
 
-std::optional<Lane> Gpus::lane_of(CUstream stream, CUdevice memory_on) {
+std::optional<CopyLane> Gpus::lane_of(CUstream stream, CUdevice memory_on) {
   CUcontext context = nullptr;
   const bool legacy = stream == nullptr || stream == CU_STREAM_LEGACY;
   if (stream == CU_STREAM_PER_THREAD) return {};  // the helper threads have streams of their own
@@ -29,7 +29,7 @@ std::optional<Lane> Gpus::lane_of(CUstream stream, CUdevice memory_on) {
   }
   const std::lock_guard lock{mutex_};
   for (const auto& [known, gpu] : known_)
-    if (known == context) return Lane{gpu, context, stream};
+    if (known == context) return CopyLane{gpu, context, stream};
   CUdevice device = memory_on;
   if (context) {
     const CurrentContext current{driver_, context};
@@ -41,7 +41,7 @@ std::optional<Lane> Gpus::lane_of(CUstream stream, CUdevice memory_on) {
   if (std::find(known_.begin(), known_.end(), std::pair{opened.context(), *index}) == known_.end())
     known_.emplace_back(opened.context(), *index);
   if (context && opened.context() != context) return {};
-  return Lane{*index, opened.context(), stream};
+  return CopyLane{*index, opened.context(), stream};
 }
 
 CUcontext Gpus::any_context() {

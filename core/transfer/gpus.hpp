@@ -17,7 +17,7 @@ class Gpus {
   /// Where work on a stream runs. The legacy stream is that of the current context, or of the GPU that has the memory
   /// if no context is current. None if the stream is of a context that is not a GPU's primary one, if its order depends
   /// on the calling thread, or if no GPU is named at all. Throws Error{usage} if the stream does not exist.
-  [[nodiscard]] std::optional<Lane> lane_of(CUstream, CUdevice memory_on);
+  [[nodiscard]] std::optional<CopyLane> lane_of(CUstream, CUdevice memory_on);
   /// A context in which pinned memory is freed; null if no GPU was used.
   [[nodiscard]] CUcontext any_context();
   [[nodiscard]] Device& at(u32 index);

@@ -17,26 +17,26 @@ Location locate(const Driver& driver, const void* address) {
                    CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
   std::array<void*, asked.size()> answers{&type, &managed, &device};
   LINKSCOPE_CU(driver, cuPointerGetAttributes, asked.size(), asked.data(), answers.data(), as_pointer(address));
-  if (managed) return {Memory::managed, device};
-  if (type == CU_MEMORYTYPE_DEVICE) return {Memory::device, device};
-  return {type == CU_MEMORYTYPE_HOST ? Memory::pinned : Memory::pageable, -1};
+  if (managed) return {MemoryType::managed, device};
+  if (type == CU_MEMORYTYPE_DEVICE) return {MemoryType::device, device};
+  return {type == CU_MEMORYTYPE_HOST ? MemoryType::pinned : MemoryType::pageable, -1};
 }
 
 Location locate_all(const Driver& driver, const void* start, u64 bytes) {
   const auto first = locate(driver, start);
   const bool is_whole = bytes < 2 || locate(driver, static_cast<const std::byte*>(start) + bytes - 1) == first;
-  return is_whole ? first : Location{Memory::managed, -1};
+  return is_whole ? first : Location{MemoryType::managed, -1};
 }
 
 std::string to_string(const Location& location) {
   switch (location.memory) {
-    case Memory::pageable:
+    case MemoryType::pageable:
       return "pageable memory";
-    case Memory::pinned:
+    case MemoryType::pinned:
       return "pinned memory";
-    case Memory::managed:
+    case MemoryType::managed:
       return "managed memory";
-    case Memory::device:
+    case MemoryType::device:
       return "memory of GPU " + std::to_string(location.device);
   }
   return "";

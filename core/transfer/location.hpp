@@ -7,20 +7,20 @@
 
 namespace linkscope {
 
-enum class Memory : u8 { pageable, pinned, device, managed };
+enum class MemoryType : u8 { pageable, pinned, device, managed };
 
 struct Location {
-  Memory memory = Memory::pageable;
+  MemoryType memory = MemoryType::pageable;
   CUdevice device = -1;  // kind device: the GPU that has it
-  [[nodiscard]] bool on_host() const { return memory == Memory::pageable || memory == Memory::pinned; }
+  [[nodiscard]] bool on_host() const { return memory == MemoryType::pageable || memory == MemoryType::pinned; }
   bool operator==(const Location&) const = default;
 };
 
 /// The kind of memory at an address. All memory that the driver does not know is pageable.
 [[nodiscard]] Location locate(const Driver&, const void* address);
 
-/// The same for a range. A range whose ends differ lies in several allocations, and only the driver knows what is between
-/// them: it counts as managed.
+/// The same for a range. A range whose ends differ lies in several allocations, and only the driver knows what is
+/// between them: it counts as managed.
 [[nodiscard]] Location locate_all(const Driver&, const void* start, u64 bytes);
 
 /// "pageable memory", "memory of gpu 1" (the driver's number).

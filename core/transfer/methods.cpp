@@ -22,21 +22,21 @@ void copy_in_pieces(std::byte* to, const std::byte* from, u64 bytes, u64 piece) 
 }
 
 /// Throws Error{usage} for pageable memory that a CPU cannot read or write: without this the process would end.
-void check_host_memory(const Copy& copy) {
+void check_host_memory(const PlannedCopy& copy) {
   const auto& [dst, src, bytes, stream, fresh] = copy.request;
-  if (copy.src.memory == Memory::pageable && !can_read(src, bytes))
+  if (copy.src.memory == MemoryType::pageable && !can_read(src, bytes))
     throw Error{ErrorKind::usage,
                 "the source is no memory that this process can read: it was freed, belongs to another "
                 "process or GPU, or is shorter than " +
                     bytes_text(bytes)};
-  if (copy.dst.memory == Memory::pageable && !can_write(dst, bytes))
+  if (copy.dst.memory == MemoryType::pageable && !can_write(dst, bytes))
     throw Error{ErrorKind::usage,
                 "the destination is no memory that this process can write: it is read-only, was freed, "
                 "or is shorter than " +
                     bytes_text(bytes)};
 }
 
-// --- through the ring --------------------------------------------------------------------------------------------------
+// --- through the ring ------------------------------------------------------------------------------------------------
 
 /// The chunks of a copy: later ones begin where `address` is a multiple of `granule`.
 std::vector<Chunk> divide(u64 bytes, u64 chunk, u64 address, u64 granule) {
@@ -56,12 +56,13 @@ u64 chunk_for(u64 bytes, const Knobs& knobs, u64 slot_bytes) {
   return std::clamp(even, std::min(smallest, most), most);
 }
 
-bool fits_ring_to_gpu(const Resources& with, const Copy& copy) {
-  return copy.lane && !copy.captured && can_ring(with) && copy.src.memory == Memory::pageable &&
-         copy.dst.memory == Memory::device && copy.request.bytes >= with.options.of(MethodId::ring_to_gpu).from_bytes;
+bool fits_ring_to_gpu(const Resources& with, const PlannedCopy& copy) {
+  return copy.lane && !copy.captured && can_ring(with) && copy.src.memory == MemoryType::pageable &&
+         copy.dst.memory == MemoryType::device &&
+         copy.request.bytes >= with.options.of(MethodId::ring_to_gpu).from_bytes;
 }
 
-void ring_to_gpu(const Resources& with, const Copy& copy, Progress& progress) {
+void ring_to_gpu(const Resources& with, const PlannedCopy& copy, Progress& progress) {
   const auto& request = copy.request;
   const auto& knobs = with.options.of(MethodId::ring_to_gpu);
   const auto dst = reinterpret_cast<CUdeviceptr>(request.dst);
@@ -77,7 +78,7 @@ void ring_to_gpu(const Resources& with, const Copy& copy, Progress& progress) {
   run_ring(with, *copy.lane, work, knobs, Towards::gpu, progress);
 }
 
-void ring_from_gpu(const Resources& with, const Copy& copy, const Knobs& knobs, Progress& progress) {
+void ring_from_gpu(const Resources& with, const PlannedCopy& copy, const Knobs& knobs, Progress& progress) {
   const auto& request = copy.request;
   const auto src = reinterpret_cast<CUdeviceptr>(request.src);
   constexpr u64 huge_page = 2_MiB;  // two threads that fault on the same page wait for each other
@@ -93,37 +94,37 @@ void ring_from_gpu(const Resources& with, const Copy& copy, const Knobs& knobs, 
   run_ring(with, *copy.lane, work, knobs, Towards::host, progress);
 }
 
-bool fits_from_gpu(const Resources& with, const Copy& copy, MethodId id) {
-  return copy.lane && !copy.captured && can_ring(with) && copy.src.memory == Memory::device &&
-         copy.dst.memory == Memory::pageable && copy.request.bytes >= with.options.of(id).from_bytes;
+bool fits_from_gpu(const Resources& with, const PlannedCopy& copy, MethodId id) {
+  return copy.lane && !copy.captured && can_ring(with) && copy.src.memory == MemoryType::device &&
+         copy.dst.memory == MemoryType::pageable && copy.request.bytes >= with.options.of(id).from_bytes;
 }
 
-bool fits_ring_to_host(const Resources& with, const Copy& copy) {
+bool fits_ring_to_host(const Resources& with, const PlannedCopy& copy) {
   return fits_from_gpu(with, copy, MethodId::ring_to_host);
 }
 
-void ring_to_host(const Resources& with, const Copy& copy, Progress& progress) {
+void ring_to_host(const Resources& with, const PlannedCopy& copy, Progress& progress) {
   ring_from_gpu(with, copy, with.options.of(MethodId::ring_to_host), progress);
 }
 
-bool fits_ring_to_fresh(const Resources& with, const Copy& copy) {
+bool fits_ring_to_fresh(const Resources& with, const PlannedCopy& copy) {
   return fits_from_gpu(with, copy, MethodId::ring_to_fresh) &&
          (copy.request.fresh || is_untouched(copy.request.dst, copy.request.bytes));
 }
 
-void ring_to_fresh(const Resources& with, const Copy& copy, Progress& progress) {
+void ring_to_fresh(const Resources& with, const PlannedCopy& copy, Progress& progress) {
   request_huge_pages(copy.request.dst, copy.request.bytes);
   ring_from_gpu(with, copy, with.options.of(MethodId::ring_to_fresh), progress);
 }
 
-// --- on the host -------------------------------------------------------------------------------------------------------
+// --- on the host -----------------------------------------------------------------------------------------------------
 
-bool fits_host(const Resources& with, const Copy& copy) {
+bool fits_host(const Resources& with, const PlannedCopy& copy) {
   if (!copy.src.on_host() || !copy.dst.on_host() || copy.captured) return false;
   return copy.lane ? copy.request.bytes >= with.options.of(MethodId::host).from_bytes : copy.request.stream == nullptr;
 }
 
-void copy_on_host(const Resources& with, const Copy& copy, Progress& progress) {
+void copy_on_host(const Resources& with, const PlannedCopy& copy, Progress& progress) {
   const auto& request = copy.request;
   const auto& knobs = with.options.of(MethodId::host);
   if (copy.lane) {
@@ -143,18 +144,18 @@ void copy_on_host(const Resources& with, const Copy& copy, Progress& progress) {
   if (progress.cancelled) throw Cancelled{};
 }
 
-// --- by the driver -----------------------------------------------------------------------------------------------------
+// --- by the driver ---------------------------------------------------------------------------------------------------
 
-bool fits_plain(const Resources&, const Copy&) { return true; }
+bool fits_plain(const Resources&, const PlannedCopy&) { return true; }
 
-void run_plain(const Resources& with, const Copy& copy, Progress& progress) {
+void run_plain(const Resources& with, const PlannedCopy& copy, Progress& progress) {
   if (progress.cancelled) throw Cancelled{};
   copy_plainly(with, copy);
   progress.done = copy.request.bytes;
 }
 
 /// What the driver's message does not say: which copy failed, and whether a side is too short.
-std::string about(const Resources& with, const Copy& copy) {
+std::string about(const Resources& with, const PlannedCopy& copy) {
   const auto& request = copy.request;
   std::string text = "a copy of " + bytes_text(request.bytes) + " from " + to_string(copy.src) + " to " +
                      to_string(copy.dst) + " failed";
@@ -181,7 +182,7 @@ static_assert(std::size(methods) == method_count);
 
 }  // namespace
 
-void copy_plainly(const Resources& with, const Copy& copy) {
+void copy_plainly(const Resources& with, const PlannedCopy& copy) {
   const auto& [dst, src, bytes, stream, fresh] = copy.request;
   if (!with.driver.usable())
     throw Error{ErrorKind::usage, "a copy on a stream needs a GPU, and " + with.driver.why_not()};
@@ -197,7 +198,7 @@ void copy_plainly(const Resources& with, const Copy& copy) {
 
 std::span<const CopyMethod> copy_methods() { return methods; }
 
-const CopyMethod& method_for(const Resources& with, const Copy& copy) {
+const CopyMethod& method_for(const Resources& with, const PlannedCopy& copy) {
   const auto& plain = methods[method_count - 1];
   const auto fits = [&](const CopyMethod& method) {
     return (!with.options.plain || method.id == MethodId::host) && method.fits(with, copy);

@@ -21,10 +21,10 @@ struct CopyRequest {
 };
 
 /// A request with the facts that decide how it is done.
-struct Copy {
+struct PlannedCopy {
   CopyRequest request;
   Location dst, src;
-  std::optional<Lane> lane;  // none: only the driver knows where the stream runs
+  std::optional<CopyLane> lane;  // none: only the driver knows where the stream runs
   bool captured = false;
 };
 
@@ -41,16 +41,16 @@ struct CopyMethod {
   MethodId id;
   const char* name;
   const char* summary;
-  bool (*fits)(const Resources&, const Copy&);
-  void (*run)(const Resources&, const Copy&, Progress&);
+  bool (*fits)(const Resources&, const PlannedCopy&);
+  void (*run)(const Resources&, const PlannedCopy&, Progress&);
 };
 
 /// All methods. The last one fits every copy.
 [[nodiscard]] std::span<const CopyMethod> copy_methods();
-[[nodiscard]] const CopyMethod& method_for(const Resources&, const Copy&);
+[[nodiscard]] const CopyMethod& method_for(const Resources&, const PlannedCopy&);
 /// Throws Error{usage} with all names.
 [[nodiscard]] const CopyMethod& method_named(const std::string& name);
 /// The driver's own copy.
-void copy_plainly(const Resources&, const Copy&);
+void copy_plainly(const Resources&, const PlannedCopy&);
 
 }  // namespace linkscope

@@ -12,7 +12,7 @@
 namespace linkscope {
 
 /// What the threads of one copy share.
-struct Ring::State {
+struct SlotRing::State {
   const RingWork& work;
   Progress& progress;
   std::atomic<u64> next{0};
@@ -57,7 +57,7 @@ constexpr std::chrono::nanoseconds attentive = 200us, forever = std::chrono::nan
 }  // namespace
 
 /// Waits for the GPU. Returns false after `most`, or if the copy stops because another thread failed.
-bool Ring::wait(State& state, Slot& slot, std::chrono::nanoseconds most) const {
+bool SlotRing::wait(State& state, Slot& slot, std::chrono::nanoseconds most) const {
   const auto begin = std::chrono::steady_clock::now();
   while (!slot.is_free(driver_)) {
     if (state.progress.cancelled) throw Cancelled{};
@@ -70,7 +70,7 @@ bool Ring::wait(State& state, Slot& slot, std::chrono::nanoseconds most) const {
 }
 
 /// The slot for a thread's next chunk; null if the copy stops.
-Slot* Ring::free_slot(State& state) const {
+Slot* SlotRing::free_slot(State& state) const {
   Slot* slot = state.take_slot();
   if (wait(state, *slot, attentive)) return slot;
   // The stream has other work to do first. With more slots, the caller need not wait for that work.
@@ -81,13 +81,13 @@ Slot* Ring::free_slot(State& state) const {
   return wait(state, *slot, forever) ? slot : nullptr;
 }
 
-void Ring::queue(State& state, Slot& slot, Chunk chunk) const {
+void SlotRing::queue(State& state, Slot& slot, Chunk chunk) const {
   slot.expose(lane_);
   state.work.queue(slot.data(), chunk);
   slot.guard(driver_);
 }
 
-void Ring::fill_part(State& state) const {
+void SlotRing::fill_part(State& state) const {
   for (Chunk chunk; state.take(chunk);) {
     Slot* slot = free_slot(state);
     if (!slot) return;
@@ -98,7 +98,7 @@ void Ring::fill_part(State& state) const {
   }
 }
 
-void Ring::empty_part(State& state) const {
+void SlotRing::empty_part(State& state) const {
   struct Queued {
     Slot* slot;
     Chunk chunk;
@@ -122,7 +122,8 @@ void Ring::empty_part(State& state) const {
   }
 }
 
-void Ring::run(const RingWork& work, Movers& movers, Progress& progress, void (Ring::*part_of)(State&) const) const {
+void SlotRing::run(const RingWork& work, Movers& movers, Progress& progress,
+                   void (SlotRing::*part_of)(State&) const) const {
   State state{work, progress, {}, {}, {}, {}, {}};
   for (std::size_t i = 0; i < lease_.size(); ++i) state.slots.push_back(&lease_[i]);
   movers.run(parts_, [&](u32) {
@@ -137,12 +138,12 @@ void Ring::run(const RingWork& work, Movers& movers, Progress& progress, void (R
   if (state.failure) std::rethrow_exception(state.failure);
 }
 
-void Ring::to_gpu(const RingWork& work, Movers& movers, Progress& progress) const {
-  run(work, movers, progress, &Ring::fill_part);
+void SlotRing::to_gpu(const RingWork& work, Movers& movers, Progress& progress) const {
+  run(work, movers, progress, &SlotRing::fill_part);
 }
 
-void Ring::to_host(const RingWork& work, Movers& movers, Progress& progress) const {
-  run(work, movers, progress, &Ring::empty_part);
+void SlotRing::to_host(const RingWork& work, Movers& movers, Progress& progress) const {
+  run(work, movers, progress, &SlotRing::empty_part);
 }
 
 }  // namespace linkscope

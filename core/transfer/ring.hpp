@@ -24,10 +24,10 @@ struct RingWork {
   std::function<void(std::byte* slot, Chunk)> queue;   // queues the GPU's part on the lane
 };
 
-class Ring {
+class SlotRing {
  public:
   /// `parts` threads use the slots of the lease in turn; at most as many threads as slots.
-  Ring(const Driver& driver, const Lane& lane, Arena::Lease& lease, u32 parts)
+  SlotRing(const Driver& driver, const CopyLane& lane, Arena::Lease& lease, u32 parts)
       : driver_{driver}, lane_{lane}, lease_{lease}, parts_{parts} {}
 
   /// CPUs fill the slots. Returns when the GPU's part of every chunk is queued, and not when it is done.
@@ -37,7 +37,7 @@ class Ring {
 
  private:
   struct State;
-  void run(const RingWork&, Movers&, Progress&, void (Ring::*part_of)(State&) const) const;
+  void run(const RingWork&, Movers&, Progress&, void (SlotRing::*part_of)(State&) const) const;
   void fill_part(State&) const;
   void empty_part(State&) const;
   void queue(State&, Slot&, Chunk) const;
@@ -45,7 +45,7 @@ class Ring {
   [[nodiscard]] bool wait(State&, Slot&, std::chrono::nanoseconds most) const;
 
   const Driver& driver_;
-  Lane lane_;
+  CopyLane lane_;
   Arena::Lease& lease_;
   u32 parts_;
 };

@@ -10,7 +10,7 @@ namespace linkscope {
 
 bool can_ring(const Resources& with) { return with.driver.cuEventQuery && with.driver.cuEventSynchronize; }
 
-void run_ring(const Resources& with, const Lane& lane, const RingWork& work, const Knobs& knobs, Towards towards,
+void run_ring(const Resources& with, const CopyLane& lane, const RingWork& work, const Knobs& knobs, Towards towards,
               Progress& progress) {
   const CurrentContext current{with.driver, lane.context};
   const DuringCaptures allowed{with.driver};
@@ -19,7 +19,7 @@ void run_ring(const Resources& with, const Lane& lane, const RingWork& work, con
   if (lease.size() < std::min<u64>(chunks, 2))
     throw Error{ErrorKind::memory, "the arena of " + bytes_text(with.options.arena_bytes) +
                                        " has no free slots; raise LINKSCOPE_TRANSFER_ARENA"};
-  const Ring ring{with.driver, lane, lease, static_cast<u32>(std::min<u64>(parts, lease.size()))};
+  const SlotRing ring{with.driver, lane, lease, static_cast<u32>(std::min<u64>(parts, lease.size()))};
   if (towards == Towards::gpu) ring.to_gpu(work, with.movers, progress);
   else ring.to_host(work, with.movers, progress);
 }

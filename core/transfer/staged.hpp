@@ -11,6 +11,6 @@ namespace linkscope {
 enum class Towards : u8 { gpu, host };
 
 /// Throws Error{memory} if the arena has fewer than two slots for two chunks.
-void run_ring(const Resources&, const Lane&, const RingWork&, const Knobs&, Towards, Progress&);
+void run_ring(const Resources&, const CopyLane&, const RingWork&, const Knobs&, Towards, Progress&);
 
 }  // namespace linkscope

@@ -57,7 +57,7 @@ void Transfers::set(MethodId id, const Knobs& knobs) {
   find_smallest();
 }
 
-Copy Transfers::look_up(const CopyRequest& request) {
+PlannedCopy Transfers::look_up(const CopyRequest& request) {
   if (request.bytes && (!request.dst || !request.src))
     throw Error{ErrorKind::usage, std::string{"the "} + (request.dst ? "source" : "destination") + " has address 0"};
   if (overlap(request)) throw Error{ErrorKind::usage, "source and destination overlap; copy through a third buffer"};
@@ -70,28 +70,28 @@ Copy Transfers::look_up(const CopyRequest& request) {
     throw Error{ErrorKind::lost,
                 "CUDA does not work in a child of fork() after its parent has used it; start worker "
                 "processes with the method 'spawn' or 'forkserver'"};
-  Copy copy{request,
-            locate_all(driver_, request.dst, request.bytes),
-            locate_all(driver_, request.src, request.bytes),
-            {},
-            false};
-  copy.lane = gpus_.lane_of(request.stream, copy.dst.memory == Memory::device ? copy.dst.device : copy.src.device);
+  PlannedCopy copy{request,
+                   locate_all(driver_, request.dst, request.bytes),
+                   locate_all(driver_, request.src, request.bytes),
+                   {},
+                   false};
+  copy.lane = gpus_.lane_of(request.stream, copy.dst.memory == MemoryType::device ? copy.dst.device : copy.src.device);
   copy.captured = copy.lane && captured(*copy.lane);
   return copy;
 }
 
-bool Transfers::captured(const Lane& lane) const {
+bool Transfers::captured(const CopyLane& lane) const {
   const CurrentContext current{driver_, lane.context};
   return is_captured(driver_, lane.stream);
 }
 
 void Transfers::copy_large(const CopyRequest& request, Progress& progress) {
   if (request.bytes == 0) return;
-  const Copy copy = look_up(request);
+  const PlannedCopy copy = look_up(request);
   run(method_for(resources(), copy), copy, progress);
 }
 
-void Transfers::run(const CopyMethod& method, const Copy& copy, Progress& progress) {
+void Transfers::run(const CopyMethod& method, const PlannedCopy& copy, Progress& progress) {
   try {
     method.run(resources(), copy, progress);
     ++counts_[static_cast<std::size_t>(method.id)];
@@ -131,10 +131,11 @@ void Transfers::or_one_by_one(const std::vector<Block>& blocks, CUstream stream,
 void Transfers::copy_blocks(std::span<const Block> blocks, CUstream stream) {
   const auto first = std::find_if(blocks.begin(), blocks.end(), [](const Block& block) { return block.bytes > 0; });
   if (first == blocks.end()) return;
-  const Copy copy = look_up({to_pointer(first->dst), to_pointer(first->src), first->bytes, stream});
+  const PlannedCopy copy = look_up({to_pointer(first->dst), to_pointer(first->src), first->bytes, stream});
   SortedBlocks sorted;
   // A graph would keep the list of blocks that is in a slot, which other copies use later.
-  if (!copy.lane || copy.captured || !can_ring(resources())) sorted.others = {blocks.begin(), blocks.end()};
+  if (options_.plain || !copy.lane || copy.captured || !can_ring(resources()))
+    sorted.others = {blocks.begin(), blocks.end()};
   else sorted = sort_blocks(resources(), blocks, *copy.lane);
   or_one_by_one(sorted.direct, stream, [&] { copy_direct(resources(), sorted.direct, *copy.lane); });
   or_one_by_one(sorted.to_gpu, stream, [&] { copy_packed(resources(), sorted.to_gpu, *copy.lane, true); });
@@ -153,7 +154,7 @@ void Transfers::read(const FileReader& file, std::span<const FilePiece> pieces, 
                                         std::to_string(piece.bytes) + " from byte " + std::to_string(piece.offset) +
                                         " are needed; it is truncated"};
     const auto dst = locate_all(driver_, piece.dst, piece.bytes);
-    const bool on_gpu = dst.memory == Memory::device;
+    const bool on_gpu = dst.memory == MemoryType::device;
     if (!on_gpu && (!dst.on_host() || !can_write(piece.dst, piece.bytes)))
       throw Error{ErrorKind::usage, "a destination is no memory of a GPU, and none that this process can write"};
     if (gpu && (!on_gpu || dst.device != *gpu))
@@ -178,12 +179,12 @@ Transfers::Prepared Transfers::prepare(const CopyRequest& request) {
   Prepared prepared{*this, look_up(request)};
   const auto& [copied, dst, src, lane, captured] = prepared.copy_;
   if (method_for(resources(), prepared.copy_).id != MethodId::plain || !driver_.usable() || !lane) return prepared;
-  if (src.on_host() && dst.memory == Memory::device)
+  if (src.on_host() && dst.memory == MemoryType::device)
     prepared.direct_ = [](const Prepared& p) {
       const auto& r = p.copy_.request;
       return p.owner_.driver_.cuMemcpyHtoDAsync(reinterpret_cast<CUdeviceptr>(r.dst), r.src, r.bytes, r.stream);
     };
-  else if (src.memory == Memory::device && dst.on_host())
+  else if (src.memory == MemoryType::device && dst.on_host())
     prepared.direct_ = [](const Prepared& p) {
       const auto& r = p.copy_.request;
       return p.owner_.driver_.cuMemcpyDtoHAsync(r.dst, reinterpret_cast<CUdeviceptr>(r.src), r.bytes, r.stream);
@@ -200,7 +201,7 @@ Transfers::Prepared Transfers::prepare(const CopyRequest& request) {
 void Transfers::Prepared::run_any() {
   Progress progress;
   if (copy_.request.bytes == 0) return;
-  Copy copy = copy_;
+  PlannedCopy copy = copy_;
   copy.captured = copy.lane && owner_.captured(*copy.lane);  // a capture may have begun
   owner_.run(method_for(owner_.resources(), copy), copy, progress);
 }

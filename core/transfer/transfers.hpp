@@ -21,8 +21,8 @@ class Transfers {
   Transfers(const Transfers&) = delete;
   Transfers& operator=(const Transfers&) = delete;
 
-  /// Copies in the order of the stream, as cuMemcpyAsync does. On return a pageable source may be changed, and a pageable
-  /// destination holds the data. Throws Error.
+  /// Copies in the order of the stream, as cuMemcpyAsync does. On return a pageable source may be changed, and a
+  /// pageable destination holds the data. Throws Error.
   void copy(const CopyRequest& request) {
     if (request.bytes < small_ && copy_small(request)) return;
     Progress progress;
@@ -47,10 +47,10 @@ class Transfers {
 
    private:
     friend class Transfers;
-    explicit Prepared(Transfers& owner, const Copy& copy) : owner_{owner}, copy_{copy} {}
+    explicit Prepared(Transfers& owner, const PlannedCopy& copy) : owner_{owner}, copy_{copy} {}
     void run_any();
     Transfers& owner_;
-    Copy copy_;
+    PlannedCopy copy_;
     CUresult (*direct_)(const Prepared&) = nullptr;  // one call of the driver, if that is the method
   };
   [[nodiscard]] Prepared prepare(const CopyRequest&);
@@ -69,7 +69,7 @@ class Transfers {
   /// Whether this process is a child of fork(), in which the parent's threads and GPUs do not exist.
   [[nodiscard]] static bool is_in_child_of_fork();
   /// Where a copy's work runs, as Gpus::lane_of.
-  [[nodiscard]] std::optional<Lane> lane_of(const CopyRequest& request) { return look_up(request).lane; }
+  [[nodiscard]] std::optional<CopyLane> lane_of(const CopyRequest& request) { return look_up(request).lane; }
 
  private:
   [[nodiscard]] bool copy_small(const CopyRequest& request) const {
@@ -81,9 +81,9 @@ class Transfers {
     const auto dst = reinterpret_cast<u64>(request.dst), src = reinterpret_cast<u64>(request.src);
     return (dst > src ? dst - src : src - dst) < request.bytes;
   }
-  [[nodiscard]] Copy look_up(const CopyRequest&);
-  [[nodiscard]] bool captured(const Lane&) const;
-  void run(const CopyMethod&, const Copy&, Progress&);
+  [[nodiscard]] PlannedCopy look_up(const CopyRequest&);
+  [[nodiscard]] bool captured(const CopyLane&) const;
+  void run(const CopyMethod&, const PlannedCopy&, Progress&);
   void note_fallback(const std::string& why);
   template <class Method>
   void or_one_by_one(const std::vector<Block>&, CUstream, Method);

@@ -106,9 +106,8 @@ CUresult stream_wait_value_32(CUstream handle, CUdeviceptr word, cuuint32_t valu
   if ((flags & ~(how | CU_STREAM_WAIT_VALUE_FLUSH)) || word % sizeof value != 0 || !find(word, sizeof value))
     return CUDA_ERROR_INVALID_VALUE;
   stream->submit([=] {
-    const auto* now = reinterpret_cast<volatile unsigned*>(word);
-    while (!satisfied(*now, value, flags & how) && lost() == CUDA_SUCCESS) std::this_thread::yield();
-    std::atomic_thread_fence(std::memory_order_seq_cst);
+    const std::atomic_ref<unsigned> now{*reinterpret_cast<unsigned*>(word)};
+    while (!satisfied(now, value, flags & how) && lost() == CUDA_SUCCESS) std::this_thread::yield();
   });
   return CUDA_SUCCESS;
 }

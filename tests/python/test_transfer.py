@@ -1,6 +1,7 @@
 """linkscope.copy and its kin on host memory: objects of every kind, and requests that are refused with the cure."""
 
 import array
+import json
 import os
 import subprocess
 import sys
@@ -168,6 +169,7 @@ assert np.array_equal(linkscope.to_cpu(on_gpu), source)
 small = np.arange(10, dtype=np.uint8)
 linkscope.copy(on_gpu[:10], small)
 assert np.array_equal(linkscope.to_cpu(on_gpu[:10]), small)
+linkscope.copy_blocks([on_gpu.address], [source.ctypes.data], [1000])
 print(*(native.count(name) for name in ("ring_to_gpu", "ring_to_host", "ring_to_fresh")), native.latest_fallback())
 """
 
@@ -252,6 +254,8 @@ def test_a_child_of_fork_copies_on_the_host_and_refuses_gpus() -> None:
 import os
 source, on_gpu = np.ones(1 << 21), Array(8 << 21)
 linkscope.copy(on_gpu, source)
+kept = linkscope.start_copy(on_gpu, source)
+kept.wait()
 child = os.fork()
 if child == 0:
     linkscope.copy(np.zeros(1 << 21), source)
@@ -262,6 +266,15 @@ assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 forget(on_gpu)
 """
     assert "child of fork()" in python(code)
+
+
+def test_the_bench_compares_what_it_copies_and_writes_its_rows(tmp_path) -> None:
+    command = [sys.executable, str(ROOT / "tools" / "transfer_bench.py"), "-o", str(tmp_path / "rows.json")]
+    command += ["--largest", "4", "--repeats", "1", "--file-mib", "8", "--sections", "copies", "file"]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = json.loads((tmp_path / "rows.json").read_text())["rows"]
+    assert {"to gpu", "to warm", "to fresh", "file"} == {row["section"] for row in rows}
 
 
 def test_the_module_has_no_other_names() -> None:

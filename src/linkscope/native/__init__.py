@@ -218,12 +218,14 @@ class _Handle:
     def __init__(self, owners: object = None) -> None:
         self._handle = c_void_p()
         self._owners = owners
+        self._process = os.getpid()
         self._live.add(self)
 
     def close(self) -> None:
         """Frees the handle. Later calls do nothing."""
         handle, self._handle = self._handle, c_void_p()
-        if handle:
+        # A child of fork() has the handle, but not the thread that works on it.
+        if handle and self._process == os.getpid():
             getattr(library(), self._release)(handle)
 
     def __del__(self) -> None:

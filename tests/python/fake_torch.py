@@ -1,0 +1,81 @@
+"""The part of PyTorch that linkscope.transfer uses, for tests on machines without PyTorch: import it before a copy.
+
+A tensor on "cpu" is a NumPy array; one on "cuda" is memory of the fake driver's first GPU.
+"""
+
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+uses: list[tuple[int, int]] = []  # (address of a tensor, stream), one for each record_stream
+current = SimpleNamespace(cuda_stream=0)
+
+
+class Tensor:
+    def __init__(self, array: np.ndarray, device: str = "cpu", owner: Any = None) -> None:
+        self.array, self.device, self.owner = array, SimpleNamespace(type=device.split(":")[0]), owner
+        self.layout, self.dtype, self.shape = "strided", array.dtype, array.shape
+        self.is_lazy = False
+
+    def is_contiguous(self) -> bool:
+        return self.array.flags.c_contiguous
+
+    def is_conj(self) -> bool:
+        return self.is_lazy
+
+    def is_neg(self) -> bool:
+        return False
+
+    def element_size(self) -> int:
+        return self.array.itemsize
+
+    def numel(self) -> int:
+        return self.array.size
+
+    def data_ptr(self) -> int:
+        return int(self.array.ctypes.data)
+
+    def same(self) -> "Tensor":
+        return self
+
+    detach = contiguous = resolve_conj = resolve_neg = same
+
+    def numpy(self) -> np.ndarray:
+        return self.array
+
+    def record_stream(self, stream: Any) -> None:
+        uses.append((self.data_ptr(), stream.cuda_stream))
+
+    def __getitem__(self, part: Any) -> "Tensor":
+        return Tensor(self.array[part], self.device.type, self.owner)
+
+    def view(self, dtype: Any) -> "Tensor":
+        return Tensor(self.array.view(dtype), self.device.type, self.owner)
+
+    def reshape(self, shape: Any) -> "Tensor":
+        return Tensor(self.array.reshape(shape), self.device.type, self.owner)
+
+
+def empty(shape: Any, dtype: Any, device: str = "cpu") -> Tensor:
+    if device == "cpu":
+        return Tensor(np.empty(shape, dtype))
+    from ctypes import c_char
+
+    from fake_gpu import Array
+
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    owner = Array(max(size, 1))
+    flat = np.frombuffer((c_char * size).from_address(owner.address), np.uint8) if size else np.empty(0, np.uint8)
+    return Tensor(flat.view(dtype).reshape(shape), device, owner)
+
+
+module: Any = ModuleType("torch")
+module.Tensor, module.empty, module.strided = Tensor, empty, "strided"
+module.cuda = SimpleNamespace(
+    current_stream=lambda device: current, ExternalStream=lambda number, device: SimpleNamespace(cuda_stream=number)
+)
+for name in ("uint8", "float32", "float16", "float64", "int64"):
+    setattr(module, name, np.dtype(name))
+sys.modules["torch"] = module

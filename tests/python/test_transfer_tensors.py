@@ -1,0 +1,77 @@
+"""Tensors of PyTorch as linkscope.copy sees them, by a stand-in for PyTorch (fake_torch.py)."""
+
+import pytest
+
+from test_transfer import LIBRARY, python
+
+pytestmark = pytest.mark.skipif(not LIBRARY.is_file(), reason=f"{LIBRARY} is not built; 'make build' builds it")
+
+TORCH = """
+import fake_torch
+from fake_torch import Tensor, current, empty, uses
+host = Tensor(np.random.default_rng(1).standard_normal((600, 1000)))
+on_gpu = empty((600, 1000), "float64", "cuda:0")
+"""
+
+
+def test_tensors_go_to_a_gpu_and_back_on_their_current_stream() -> None:
+    code = """
+current.cuda_stream = STREAM
+linkscope.copy(on_gpu, host)
+back = linkscope.to_cpu(on_gpu)
+assert isinstance(back, Tensor) and back.shape == host.shape and back.dtype == host.dtype
+assert np.array_equal(back.array, host.array) and linkscope.to_cpu(host) is host
+linkscope.copy(on_gpu, host.array)
+assert uses == []
+print(native.count("ring_to_gpu"), native.latest_fallback())
+"""
+    assert python(TORCH + code).strip() == "2"
+
+
+def test_the_allocator_learns_of_a_stream_that_is_not_current() -> None:
+    code = """
+linkscope.copy(on_gpu, host, stream=STREAM)
+assert uses == [(on_gpu.data_ptr(), STREAM)]
+"""
+    python(TORCH + code)
+
+
+@pytest.mark.parametrize(
+    ("tensor", "message"),
+    [
+        ("Tensor(host.array[:, ::2])", "not contiguous; pass tensor.contiguous()"),
+        ("Tensor(host.array, 'meta')", "pass one on 'cpu' or 'cuda'"),
+        ("Tensor(host.array); wrong.layout = 'sparse_coo'", "layout sparse_coo"),
+        ("Tensor(host.array); wrong.is_lazy = True", "resolve_conj"),
+    ],
+)
+def test_tensors_that_are_no_plain_memory_are_refused_with_the_cure(tensor, message) -> None:
+    code = f"wrong = {tensor}\ntry: linkscope.copy(on_gpu, wrong)\nexcept ValueError as e: print(e)"
+    assert message in python(TORCH + code)
+
+
+def test_a_model_is_loaded_as_tensors_of_a_gpu(tmp_path) -> None:
+    code = f"""
+import test_safetensors
+from pathlib import Path
+path, sums = Path({str(tmp_path / "a")!r}), {{}}
+expected = test_safetensors.model(path)
+tensors = linkscope.load_safetensors(path, "cuda:0", checksums=sums)
+driver.ok("cuStreamSynchronize", c_void_p())
+for name, one in expected.items():
+    assert tensors[name].device.type == "cuda" and np.array_equal(tensors[name].array, one), name
+assert sums.keys() == expected.keys()
+"""
+    python(TORCH + code)
+
+
+def test_a_model_needs_pytorch_for_a_device(tmp_path) -> None:
+    code = f"""
+import sys, test_safetensors
+from pathlib import Path
+sys.modules["torch"] = None
+test_safetensors.model(Path({str(tmp_path / "a")!r}))
+try: linkscope.load_safetensors({str(tmp_path / "a")!r}, "cuda")
+except ValueError as e: print(e)
+"""
+    assert "PyTorch is not installed" in python(code)

@@ -1,0 +1,394 @@
+"""Measures liblinkscope.so against the driver's own copies on the first GPU, side by side.
+
+Prints a table and writes JSON (-o FILE). Every method's data is compared once. Needs `make build` and a GPU; PyTorch
+adds its own copies as rows. The section `sweep` searches for good knobs (about a minute).
+"""
+
+import argparse
+import ctypes
+import importlib.util
+import itertools
+import json
+import mmap
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from ctypes import c_size_t, c_uint64, c_void_p
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests" / "python")]
+
+from driver_by_ctypes import Driver, Gpu  # noqa: E402
+from linkscope import native, transfer  # noqa: E402
+
+SECTIONS = ["copies", "torch", "small", "blocks", "file", "sweep"]
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+
+# Times the calls alone, without Python: one line a size with nanoseconds of the driver's call and of ls_run.
+SMALL = r"""
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <vector>
+#include <cuda.h>
+#include <cudaTypedefs.h>
+#include <dlfcn.h>
+#include "linkscope.h"
+namespace bench {  // whose names hide the functions of cuda.h
+void* driver = dlopen("libcuda.so.1", RTLD_NOW);
+template <class F> F get(const char* name, int version) {
+  void* found = nullptr;
+  ((PFN_cuGetProcAddress_v12000)dlsym(driver, "cuGetProcAddress_v2"))(name, &found, version, 0, nullptr);
+  return (F)found;
+}
+#define GET(name, version) const auto name = get<PFN_##name##_v##version>(#name, version)
+GET(cuInit, 2000);
+GET(cuDeviceGet, 2000);
+GET(cuDevicePrimaryCtxRetain, 7000);
+GET(cuCtxSetCurrent, 4000);
+GET(cuMemAlloc, 3020);
+GET(cuMemHostAlloc, 2020);
+GET(cuStreamCreate, 2000);
+GET(cuStreamSynchronize, 2000);
+GET(cuMemcpyHtoDAsync, 3020);
+template <class Call> double ns(Call call, CUstream stream) {
+  std::vector<double> rounds;
+  for (int round = 0; round < 200; ++round) {
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < 100; ++i) call();
+    rounds.push_back(std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begin).count() / 100);
+    cuStreamSynchronize(stream);
+  }
+  std::nth_element(rounds.begin(), rounds.begin() + 100, rounds.end());
+  return rounds[100];
+}
+int run() {
+  CUdevice device; CUcontext context; CUdeviceptr gpu; CUstream stream; void* host;
+  cuInit(0); cuDeviceGet(&device, 0); cuDevicePrimaryCtxRetain(&context, device); cuCtxSetCurrent(context);
+  cuMemAlloc(&gpu, 1 << 20); cuMemHostAlloc(&host, 1 << 20, 0); cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+  for (size_t bytes = 1; bytes <= 1 << 18; bytes *= 4) {
+    ls_prepared* prepared = nullptr;
+    if (ls_prepare(&prepared, (void*)gpu, host, bytes, stream)) return puts(ls_last_error()), 1;
+    double plain = 1e9, run = 1e9, copy = 1e9;
+    for (int repeat = 0; repeat < 3; ++repeat) {
+      plain = std::min(plain, ns([&] { cuMemcpyHtoDAsync(gpu, host, bytes, stream); }, stream));
+      run = std::min(run, ns([&] { ls_run(prepared); }, stream));
+      copy = std::min(copy, ns([&] { ls_copy((void*)gpu, host, bytes, stream); }, stream));
+    }
+    printf("%zu %.1f %.1f %.1f\n", bytes, plain, run, copy);
+    ls_release(prepared);
+  }
+  return 0;
+}
+}
+int main() { return bench::run(); }
+"""
+
+
+class Bench:
+    """The GPU, and the rows that were measured."""
+
+    def __init__(self, repeats: int) -> None:
+        self.driver = Driver()
+        self.gpu = Gpu(self.driver, ROOT / "build" / "run" / "device_code")
+        self.stream = self.gpu.stream()
+        self.repeats, self.rows = repeats, []
+
+    def sync(self) -> None:
+        self.driver.ok("cuStreamSynchronize", self.stream)
+
+    def free(self, pointer: c_uint64) -> None:
+        self.driver.ok("cuMemFree", pointer)
+
+    def seconds(self, call: Callable[[], None], before: Callable[[], None] | None = None) -> list[float]:
+        """Times of a call and the end of its copy; the first one is not counted."""
+        times = []
+        for _ in range(self.repeats + 1):
+            if before:
+                before()
+            begin = time.perf_counter()
+            call()
+            self.sync()
+            times.append(time.perf_counter() - begin)
+        return times[1:]
+
+    def add(self, section: str, name: str, nbytes: int, times: list[float], **facts: Any) -> None:
+        middle = statistics.median(times)
+        row = {"section": section, "method": name, "bytes": nbytes, "seconds": times, "gbps": nbytes / middle / 1e9}
+        self.rows.append(row | facts)
+        extra = " ".join(f"{key}={value}" for key, value in facts.items())
+        print(
+            f"{section:14} {name:28} {size(nbytes):>9} {middle * 1e6:12.1f} us {row['gbps']:7.2f} GB/s  {extra}",
+            flush=True,
+        )
+
+
+def size(nbytes: int) -> str:
+    for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
+        if nbytes >= unit:
+            return f"{nbytes / unit:g} {name}"
+    return f"{nbytes} B"
+
+
+def cpu_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def expect(same: bool, what: str) -> None:
+    if not same:
+        sys.exit(f"WRONG DATA: {what}")
+
+
+def whole_copies(bench: Bench, sizes: list[int]) -> None:
+    """Pageable memory to the GPU and back, against the driver and against pinned memory."""
+    ok, stream, number = bench.driver.ok, bench.stream, bench.stream.value
+    for nbytes in sizes:
+        device, count = bench.gpu.memory(nbytes), c_size_t(nbytes)
+        host = np.random.default_rng(1).integers(0, 1 << 62, nbytes // 8)
+        back = np.ones_like(host)
+        source, target = host.ctypes.data, back.ctypes.data
+        to_gpu = partial(native.copy, device.value, source, nbytes, number)
+        to_warm = partial(native.copy, target, device.value, nbytes, number)
+        htod = partial(ok, "cuMemcpyHtoDAsync", device, c_void_p(source), count, stream)
+        dtoh = partial(ok, "cuMemcpyDtoHAsync", c_void_p(target), device, count, stream)
+        for section, plain, ours in (("to gpu", htod, to_gpu), ("to warm", dtoh, to_warm)):
+            bench.add(section, "driver, pageable", nbytes, bench.seconds(plain))
+            before = cpu_seconds()
+            times = bench.seconds(ours)
+            cost = (cpu_seconds() - before) / (bench.repeats + 1) / nbytes * 1e9
+            bench.add(
+                section, "linkscope", nbytes, times, core_s_per_gb=round(cost, 3), fallback=native.latest_fallback()
+            )
+        expect(bool(np.array_equal(host, back)), "pageable memory to the GPU and back")
+        fresh_copies(bench, device, nbytes, host)
+        if nbytes <= GIB:
+            pinned = bench.gpu.pinned(nbytes)
+            there = partial(ok, "cuMemcpyHtoDAsync", device, pinned, count, stream)
+            home = partial(ok, "cuMemcpyDtoHAsync", pinned, device, count, stream)
+            bench.add("to gpu", "driver, pinned", nbytes, bench.seconds(there))
+            bench.add("to warm", "driver, pinned", nbytes, bench.seconds(home))
+            ok("cuMemFreeHost", pinned)
+        bench.free(device)
+
+
+class Fresh:
+    """Memory that nobody has touched; renew() replaces it."""
+
+    def __init__(self, nbytes: int) -> None:
+        self.nbytes = nbytes
+        self.renew()
+
+    def renew(self) -> None:
+        self.held = mmap.mmap(-1, self.nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+    @property
+    def address(self) -> int:
+        return np.frombuffer(self.held, np.uint8).ctypes.data
+
+
+def fresh_copies(bench: Bench, device: c_uint64, nbytes: int, expected: np.ndarray) -> None:
+    """The GPU to memory that nobody has touched."""
+    fresh = Fresh(nbytes)
+
+    def plain() -> None:
+        bench.driver.ok("cuMemcpyDtoHAsync", c_void_p(fresh.address), device, c_size_t(nbytes), bench.stream)
+
+    def ours() -> None:
+        native.copy_to_fresh(fresh.address, device.value, nbytes, bench.stream.value)
+
+    bench.add("to fresh", "driver, pageable", nbytes, bench.seconds(plain, fresh.renew))
+    bench.add("to fresh", "linkscope", nbytes, bench.seconds(ours, fresh.renew))
+    expect(bool(np.array_equal(np.frombuffer(fresh.held, np.int64), expected)), "the GPU to fresh memory")
+
+
+def torch_copies(bench: Bench, sizes: list[int]) -> None:
+    if importlib.util.find_spec("torch") is None:
+        print("torch          not installed, so its rows are missing")
+        return
+    import torch
+
+    import linkscope
+
+    def synchronized(call: Callable[..., Any], *arguments: Any) -> Any:
+        result = call(*arguments)
+        torch.cuda.synchronize()
+        return result
+
+    for nbytes in sizes:
+        host = torch.randint(0, 1 << 30, (nbytes // 8,))
+        on_gpu = host.cuda()
+        there = torch.empty_like(on_gpu)
+        calls = {
+            ".to('cuda')": partial(synchronized, host.to, "cuda"),
+            "linkscope.copy": partial(synchronized, linkscope.copy, there, host),
+            ".cpu()": on_gpu.cpu,
+            "linkscope.to_cpu": partial(linkscope.to_cpu, on_gpu),
+        }
+        for name, call in calls.items():
+            bench.add("torch", name, nbytes, bench.seconds(call))
+        expect(torch.equal(there, on_gpu) and torch.equal(linkscope.to_cpu(on_gpu), host), "tensors")
+
+
+def blocks(bench: Bench) -> None:
+    """Scattered blocks between pinned memory and the GPU, in a random order of the GPU's pages."""
+    driver, number = bench.driver, bench.stream.value
+    for block, count in ((4 * KIB, 1000), (4 * KIB, 8192), (16 * KIB, 4096), (24 * KIB, 2048), (64 * KIB, 1024)):
+        space, gap = 2 * block * count, 2 * block
+        device, host = bench.gpu.memory(space), bench.gpu.pinned(space)
+        pages = np.random.default_rng(3).permutation(count)
+        on_gpu = transfer.strided(device.value, gap, pages)
+        on_host = transfer.strided(ctypes.addressof(host), gap, count)
+        words = np.frombuffer(host, np.uint8).reshape(count, gap)
+        sent = np.random.default_rng(4).integers(0, 255, (count, block), dtype=np.uint8)
+        shapes = [("auto", 0), ("loop", 0), ("batch", 0), *(("kernel", sms) for sms in (4, 8, 12, 16, 32, 64))]
+        for method, sms in shapes:
+            native.set_block_method(method, sms)
+            name = f"{method} {sms}" if sms else method
+            words[:] = 0
+            words[:, :block] = sent
+            there = partial(transfer.copy_blocks, on_gpu, on_host, block, number)
+            home = partial(transfer.copy_blocks, on_host, on_gpu, block, number)
+            bench.add(f"{count} x {size(block)}", f"{name}, to gpu", block * count, bench.seconds(there))
+            words[:] = 0
+            bench.add(f"{count} x {size(block)}", f"{name}, to host", block * count, bench.seconds(home))
+            expect(bool(np.array_equal(words[:, :block], sent)) and not words[:, block:].any(), f"blocks by {name}")
+        native.set_block_method("auto")
+        pageable = np.ascontiguousarray(words)
+        rows = transfer.strided(pageable.ctypes.data, gap, count)
+        packed = partial(transfer.copy_blocks, on_gpu, rows, block, number)
+        unpacked = partial(transfer.copy_blocks, rows, on_gpu, block, number)
+        bench.add(f"{count} x {size(block)}", "pageable, to gpu", block * count, bench.seconds(packed))
+        bench.add(f"{count} x {size(block)}", "pageable, to host", block * count, bench.seconds(unpacked))
+        expect(bool(np.array_equal(pageable[:, :block], sent)), "pageable blocks")
+        bench.free(device)
+        driver.ok("cuMemFreeHost", host)
+    if fallback := native.latest_fallback():
+        print(f"blocks         FALLBACK: {fallback}")
+
+
+def files(bench: Bench, nbytes: int) -> None:
+    """A file to the GPU: from tmpfs, from the page cache, and cold."""
+    device = bench.gpu.memory(nbytes)
+    data = np.random.default_rng(5).integers(0, 1 << 62, nbytes // 8)
+    for name, folder in (("tmpfs", "/dev/shm"), ("page cache", tempfile.gettempdir())):
+        if shutil.disk_usage(folder).free < nbytes + GIB:
+            print(f"file           {folder} has no room for {size(nbytes)}")
+            continue
+        with tempfile.NamedTemporaryFile(dir=folder) as file:
+            data.tofile(file.name)
+            os.fsync(file.fileno())
+            read = partial(native.read_file, Path(file.name), [(0, nbytes, device.value)], bench.stream.value)
+            evict = partial(os.posix_fadvise, file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            for state, before in ((name, None), ("cold", evict)) if name != "tmpfs" else ((name, None),):
+                times = bench.seconds(read, before)
+                if before:
+                    before()
+                counts = read()
+                by = {key: round(getattr(counts, key) / GIB, 2) for key in ("cached", "direct", "buffered")}
+                bench.add("file", f"linkscope, {state}", nbytes, times, gib=by)
+            bench.sync()
+            back = np.zeros_like(data)
+            native.copy(back.ctypes.data, device.value, nbytes, bench.stream.value)
+            expect(bool(np.array_equal(back, data)), f"a file in {folder}")
+    bench.free(device)
+
+
+def small_copies(bench: Bench) -> None:
+    """The cost of one call from C++, without Python."""
+    headers = next(ROOT.glob(".venv/lib/python3*/site-packages/nvidia/cu13/include"), None)
+    library = Path(os.environ.get("LINKSCOPE_LIBRARY") or ROOT / "src" / "linkscope" / "_native" / "liblinkscope.so")
+    if headers is None:
+        print("small          cuda.h was not found")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        source, program = Path(folder, "small.cpp"), Path(folder, "small")
+        source.write_text(SMALL)
+        build = ["g++", "-O2", f"-I{headers}", f"-I{ROOT / 'core' / 'capi'}", str(source), str(library), "-ldl"]
+        subprocess.run([*build, f"-Wl,-rpath,{library.parent}", "-o", str(program)], check=True)
+        lines = subprocess.run([str(program)], check=True, capture_output=True, text=True).stdout.splitlines()
+    for line in lines:
+        nbytes, plain, run, copy = map(float, line.split())
+        bench.rows.append(
+            {"section": "small", "bytes": int(nbytes), "driver_ns": plain, "run_ns": run, "copy_ns": copy}
+        )
+        print(
+            f"small          {size(int(nbytes)):>8}: driver {plain:.1f} ns, ls_run {run:.1f} ns, ls_copy {copy:.1f} ns"
+        )
+
+
+def knob_sets(method: str) -> Iterator[dict[str, int]]:
+    cpus = len(os.sched_getaffinity(0))
+    threads = [count for count in (2, 4, 6, 8, 12, 16) if count <= cpus] or [cpus]
+    pieces = (64 * KIB, 256 * KIB, 0) if method == "ring_to_gpu" else (256 * KIB, 0)
+    for values in itertools.product(threads, (512 * KIB, MIB, 2 * MIB, 4 * MIB), (1, 2, 3), pieces):
+        yield dict(zip(("threads", "chunk", "depth", "piece"), values, strict=True))
+
+
+def sweep(bench: Bench, nbytes: int) -> None:
+    """All combinations of knobs at one size; prints the five fastest of each method."""
+    device, host, number = bench.gpu.memory(nbytes), np.ones(nbytes, np.uint8), bench.stream.value
+    bench.repeats = 3
+    for method in ("ring_to_gpu", "ring_to_host", "ring_to_fresh"):
+        kept = native.knobs(method)
+        found = []
+        fresh = Fresh(nbytes)
+        calls: dict[str, Callable[[], None]] = {
+            "ring_to_gpu": partial(native.copy, device.value, host.ctypes.data, nbytes, number),
+            "ring_to_host": partial(native.copy, host.ctypes.data, device.value, nbytes, number),
+            "ring_to_fresh": lambda at=fresh: native.copy_to_fresh(at.address, device.value, nbytes, number),
+        }
+        for knobs in knob_sets(method):
+            native.set_knobs(method, **knobs)
+            times = bench.seconds(calls[method], fresh.renew if method == "ring_to_fresh" else None)
+            row = {"section": "sweep", "method": method, "bytes": nbytes, "seconds": times, **knobs}
+            row["gbps"] = nbytes / statistics.median(times) / 1e9
+            found.append(row)
+        native.set_knobs(method, threads=kept.threads, chunk=kept.chunk, depth=kept.depth, piece=kept.piece)
+        bench.rows += found
+        for row in sorted(found, key=lambda one: -one["gbps"])[:5]:
+            knobs = {key: row[key] for key in ("threads", "chunk", "depth", "piece")}
+            print(f"sweep          {method:28} {size(nbytes):>9} {row['gbps']:7.2f} GB/s  {knobs}", flush=True)
+    bench.free(device)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-o", "--output", type=Path, default=Path("transfer-bench.json"))
+    parser.add_argument("--largest", type=int, default=4096, help="MiB of the largest copy")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--file-mib", type=int, default=4096)
+    parser.add_argument("--sections", nargs="+", choices=SECTIONS, default=SECTIONS)
+    parser.add_argument("--sweep-mib", type=int, default=512)
+    args = parser.parse_args()
+    bench = Bench(args.repeats)
+    sizes = [mib * MIB for mib in (1, 4, 16, 64, 256, 1024, 4096) if mib <= args.largest]
+    sections: dict[str, Callable[[], None]] = {
+        "copies": partial(whole_copies, bench, sizes),
+        "torch": partial(torch_copies, bench, [one for one in sizes if 64 * MIB <= one <= GIB]),
+        "small": partial(small_copies, bench),
+        "blocks": partial(blocks, bench),
+        "file": partial(files, bench, args.file_mib * MIB),
+        "sweep": partial(sweep, bench, args.sweep_mib * MIB),
+    }
+    for name in args.sections:
+        sections[name]()
+    facts = {"cpus": len(os.sched_getaffinity(0)), "driver": bench.driver.version.value, "version": native.version()}
+    args.output.write_text(json.dumps(facts | {"rows": bench.rows}))
+    print(f"arena {native.arena_bytes() / MIB:g} MiB; wrote {args.output}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
