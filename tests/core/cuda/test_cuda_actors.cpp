@@ -148,7 +148,7 @@ TEST_CASE("steps that are no ops, and ops out of reach, are refused with a reaso
   refused(program, "whole words");
   program = block_posts_to_cpu_proxy(512, 4);
   program.actors[0].process = 1;
-  refused(program, "a second process");
+  refused(program, "cannot be opened by process 1");
 }
 
 TEST_CASE("all actors run to a common end, with rates in each interval") {
