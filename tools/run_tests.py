@@ -39,7 +39,8 @@ def main() -> int:
     # fixtures are made once per file.
     workers = ["-n", str(len(os.sched_getaffinity(0)) + 1), "--dist", "loadfile", "--durations=25"]
     builds = ["dev", "asan", "tsan"] if os.environ.get("LINKSCOPE_TESTS") == "long" else ["dev"]
-    programs = [f"build/{build}/tests/core/{name}" for build in builds for name in ("core-tests", "gpu-tests", "transfer-tests")]
+    names = ("core-tests", "gpu-tests", "transfer-tests")
+    programs = [f"build/{build}/tests/core/{name}" for build in builds for name in names]
     core_commands = " && ".join(f"{program} --no-colors" for program in programs)
     with tempfile.TemporaryFile("w+") as core_output:
         core_tests = start(["sh", "-c", core_commands], core_output)
