@@ -100,7 +100,7 @@ LS_EXPORT void ls_transfer_free(ls_transfer* transfer);
 typedef struct ls_knobs {
   uint64_t from_bytes; /* smaller copies use another method */
   uint32_t threads;    /* CPU threads, with the caller */
-  uint64_t chunk;      /* bytes of a chunk, at most the size of a slot of the arena (4 MiB) */
+  uint64_t chunk;      /* bytes of the largest chunk, at most a slot of the arena (4 MiB); short copies have smaller ones */
   uint32_t depth;      /* slots of the arena for each thread */
   uint64_t piece;      /* bytes of one call of memcpy; 0: the chunk */
 } ls_knobs;

@@ -115,6 +115,26 @@ void copy_by_loop(const Resources& with, const std::vector<Block>& blocks, const
     LINKSCOPE_CU(with.driver, cuMemcpyAsync, block.dst, block.src, block.bytes, lane.stream);
 }
 
+// A packed piece begins at the offset within 16 bytes that its other end has, so that the kernel moves whole words.
+constexpr u64 line = 16;
+
+/// Chunks of pieces that fit into `room` with their entries of the table.
+std::vector<Chunk> packed(const std::vector<Block>& pieces, u64 room) {
+  std::vector<Chunk> chunks;
+  u64 used = room;
+  for (u64 i = 0; i < pieces.size(); ++i) {
+    const u64 more = sizeof(Block) + pieces[i].bytes + 2 * line;
+    if (used + more > room) {
+      chunks.push_back({i, 0, 0});
+      used = 0;
+    }
+    used += more;
+    ++chunks.back().count;
+    chunks.back().bytes += pieces[i].bytes;
+  }
+  return chunks;
+}
+
 BlockMethod choose(const Resources& with, const std::vector<Block>& blocks) {
   constexpr std::size_t few = 4;
   const auto& knobs = with.options.blocks;
@@ -177,19 +197,9 @@ void copy_packed(const Resources& with, const std::vector<Block>& blocks, const 
   const auto pieces = divided(blocks, kernel_piece);
   const unsigned shape = shape_for(with, total_bytes(blocks) / blocks.size(), to_gpu);
   const auto& knobs = with.options.of(to_gpu ? MethodId::ring_to_gpu : MethodId::ring_to_host);
-  constexpr u64 line =
-      16;  // pieces begin at the offset within 16 bytes that their other end has: the kernel moves words
+  const u64 slot_bytes = with.arena.slot_bytes(), even = total_bytes(blocks) / (u64{2} * knobs.threads);
   RingWork work;
-  for (u64 first = 0; first < pieces.size();) {
-    u64 used = 0, count = 0, bytes = 0;
-    while (first + count < pieces.size()) {
-      const u64 more = sizeof(Block) + pieces[first + count].bytes + 2 * line;
-      if (used + more > with.arena.slot_bytes()) break;
-      used += more, bytes += pieces[first + count].bytes, ++count;
-    }
-    work.chunks.push_back({first, count, bytes});
-    first += count;
-  }
+  work.chunks = packed(pieces, std::clamp(even, std::min(2 * kernel_piece, slot_bytes), slot_bytes));
   // A slot holds the table for the kernel, then the data.
   const auto each = [&pieces, to_gpu](std::byte* slot, Chunk chunk, auto&& visit) {
     u64 at = reinterpret_cast<u64>(slot) + chunk.count * sizeof(Block);

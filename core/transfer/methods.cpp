@@ -13,6 +13,9 @@ namespace {
 
 using namespace literals;
 
+constexpr u64 smallest_chunk = 128_KiB;
+constexpr u64 huge_page = 2_MiB;  // two threads that fault on the same page wait for each other
+
 std::byte* bytes_at(void* start, u64 offset) { return static_cast<std::byte*>(start) + offset; }
 const std::byte* bytes_at(const void* start, u64 offset) { return static_cast<const std::byte*>(start) + offset; }
 
@@ -49,10 +52,9 @@ std::vector<Chunk> divide(u64 bytes, u64 chunk, u64 address, u64 granule) {
   return chunks;
 }
 
-/// Smaller chunks for a copy that has fewer than two for each thread.
-u64 chunk_for(u64 bytes, const Knobs& knobs, u64 slot_bytes) {
-  constexpr u64 smallest = 128_KiB;
-  const u64 most = std::min(knobs.chunk, slot_bytes), even = bytes / (u64{2} * knobs.threads) / smallest * smallest;
+/// The GPU waits for the first chunk, and the caller for the last one: both are short in a short copy.
+u64 chunk_for(u64 bytes, const Knobs& knobs, u64 slot_bytes, u64 smallest) {
+  const u64 most = std::min(knobs.chunk, slot_bytes), even = bytes / (u64{8} * knobs.threads) / smallest * smallest;
   return std::clamp(even, std::min(smallest, most), most);
 }
 
@@ -68,7 +70,8 @@ void ring_to_gpu(const Resources& with, const PlannedCopy& copy, Progress& progr
   const auto dst = reinterpret_cast<CUdeviceptr>(request.dst);
   constexpr u64 granule = 4_KiB;
   RingWork work;
-  work.chunks = divide(request.bytes, chunk_for(request.bytes, knobs, with.arena.slot_bytes()), dst, granule);
+  work.chunks =
+      divide(request.bytes, chunk_for(request.bytes, knobs, with.arena.slot_bytes(), smallest_chunk), dst, granule);
   work.by_cpu = [&](std::byte* slot, Chunk chunk) {
     copy_in_pieces(slot, bytes_at(request.src, chunk.at), chunk.bytes, knobs.piece);
   };
@@ -78,12 +81,12 @@ void ring_to_gpu(const Resources& with, const PlannedCopy& copy, Progress& progr
   run_ring(with, *copy.lane, work, knobs, Towards::gpu, progress);
 }
 
-void ring_from_gpu(const Resources& with, const PlannedCopy& copy, const Knobs& knobs, Progress& progress) {
+void ring_from_gpu(const Resources& with, const PlannedCopy& copy, const Knobs& knobs, u64 smallest,
+                   Progress& progress) {
   const auto& request = copy.request;
   const auto src = reinterpret_cast<CUdeviceptr>(request.src);
-  constexpr u64 huge_page = 2_MiB;  // two threads that fault on the same page wait for each other
   RingWork work;
-  work.chunks = divide(request.bytes, chunk_for(request.bytes, knobs, with.arena.slot_bytes()),
+  work.chunks = divide(request.bytes, chunk_for(request.bytes, knobs, with.arena.slot_bytes(), smallest),
                        reinterpret_cast<u64>(request.dst), huge_page);
   work.by_cpu = [&](std::byte* slot, Chunk chunk) {
     copy_in_pieces(bytes_at(request.dst, chunk.at), slot, chunk.bytes, knobs.piece);
@@ -104,7 +107,7 @@ bool fits_ring_to_host(const Resources& with, const PlannedCopy& copy) {
 }
 
 void ring_to_host(const Resources& with, const PlannedCopy& copy, Progress& progress) {
-  ring_from_gpu(with, copy, with.options.of(MethodId::ring_to_host), progress);
+  ring_from_gpu(with, copy, with.options.of(MethodId::ring_to_host), smallest_chunk, progress);
 }
 
 bool fits_ring_to_fresh(const Resources& with, const PlannedCopy& copy) {
@@ -114,7 +117,7 @@ bool fits_ring_to_fresh(const Resources& with, const PlannedCopy& copy) {
 
 void ring_to_fresh(const Resources& with, const PlannedCopy& copy, Progress& progress) {
   request_huge_pages(copy.request.dst, copy.request.bytes);
-  ring_from_gpu(with, copy, with.options.of(MethodId::ring_to_fresh), progress);
+  ring_from_gpu(with, copy, with.options.of(MethodId::ring_to_fresh), huge_page, progress);
 }
 
 // --- on the host -----------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ inline constexpr std::size_t method_count = 5;
 struct Knobs {
   u64 from_bytes = 0;  // smaller copies are not for this method
   u32 threads = 1;     // CPU threads, with the caller
-  u64 chunk = 0;       // bytes of a chunk; smaller where there would be fewer chunks than slots
+  u64 chunk = 0;       // bytes of the largest chunk; short copies have smaller ones
   u32 depth = 1;       // slots of a thread
   u64 piece = 0;       // bytes of one call of memcpy; 0: the chunk
 };
