@@ -1,6 +1,6 @@
 // What actors that wait for each other do: a table of ops that GPU blocks, CPU threads and the simulation's lanes
 // interpret by the same code. Each actor brings its Memory: how it copies, loads and stores, how it sets a word so that
-// whoever sees the word sees all earlier stores, and how it waits for one. Compiled by g++ and by NVRTC, so nothing but
+// an actor that sees the word sees all earlier stores, and how it waits for one. Compiled by g++ and by NVRTC, so nothing but
 // the language is used here.
 #pragma once
 
