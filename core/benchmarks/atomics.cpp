@@ -17,7 +17,7 @@ Program build_rate(const Case& c) {
                 0,
                 {{{0, 0, c.bytes, stride, slices}, Access::Dir::write, pattern, sizeof(u64)}},
                 scope_of(c)};
-  return one_sided(c, c.dst, c.dst_memory, c.src, Content::zero, stride * slices, std::move(kernel));
+  return one_sided(c, {c.dst, c.dst_memory, stride * slices, Content::zero}, c.src, std::move(kernel));
 }
 
 Program build_latency(const Case& c) {
@@ -27,7 +27,7 @@ Program build_latency(const Case& c) {
                 1,
                 {{{0, 0, sizeof(u64), 0, 1}, Access::Dir::write, Access::Pattern::same, sizeof(u64)}},
                 scope_of(c)};
-  Program program = one_sided(c, c.dst, c.dst_memory, c.src, Content::zero, line, std::move(kernel));
+  Program program = one_sided(c, {c.dst, c.dst_memory, line, Content::zero}, c.src, std::move(kernel));
   program.cache = CacheState::hot;  // with one word, all later steps add to the first
   return program;
 }

@@ -189,18 +189,17 @@ Program one_copy(const Case& c, const Copy& copy) {
   return program;
 }
 
-Program one_sided(const Case& c, const Place& at, MemKind memory, const Place& by, Content content, u64 region_bytes,
-                  Kernel kernel) {
+Program one_sided(const Case& c, const Region& region, const Place& by, Kernel kernel) {
   Program program;
   program.peer = c.src.kind == PlaceKind::gpu && c.dst.kind == PlaceKind::gpu && c.src != c.dst;
-  program.regions.push_back(completed(c, {at, memory, region_bytes, content}));
+  program.regions.push_back(completed(c, region));
   Actor actor;
   actor.place = by;
   if (by.kind == PlaceKind::numa) {
     actor.kind = ActorKind::cpu_thread;
     actor.clock = Clock::host;
-  } else if (at.kind == PlaceKind::numa) {
-    actor.cpu = at;
+  } else if (region.at.kind == PlaceKind::numa) {
+    actor.cpu = region.at;
   }
   actor.loop.emplace_back(std::move(kernel));
   program.actors.push_back(std::move(actor));

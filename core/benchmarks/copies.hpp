@@ -63,9 +63,8 @@ void let_idle(Program&, const Case&);
 [[nodiscard]] u32 slice_count(u64 bytes, u64 footprint_bytes, Engine engine);
 [[nodiscard]] u64 slice_stride(u64 bytes);
 
-/// A region at `at`, and one actor at `by` (a stream or a CPU thread) whose loop is `kernel`.
-[[nodiscard]] Program one_sided(const Case&, const Place& at, MemKind memory, const Place& by, Content content,
-                                u64 region_bytes, Kernel kernel);
+/// A region, and one actor at `by` (a stream or a CPU thread) whose loop is `kernel`.
+[[nodiscard]] Program one_sided(const Case&, const Region&, const Place& by, Kernel kernel);
 
 /// Rows that `memory_kinds` repeats with other memory.
 [[nodiscard]] std::vector<Benchmark> kernel_copies();

@@ -18,7 +18,7 @@ void add_touch(Program& program, const Case& c, const Place& home, const Place& 
   const bool all = c.param("touch", "page") == "all" || c.param("advice", "none") != "none";
   if (all && on_cpu) kernel.traffic = {{span, dir, Access::Pattern::linear, sizeof(u64)}};
   else if (all) kernel = {dir == Access::Dir::write ? KernelId::write : KernelId::read, {0, 512}, 0, {{span, dir}}};
-  add_migration(program, c, home, by, by, Content::pattern, c.bytes, std::move(kernel), 1);
+  add_migration(program, c, {.home = home, .to = by, .by = by, .bytes = c.bytes}, std::move(kernel));
 }
 
 Program build(const Case& c) { return migrations(c, add_touch); }

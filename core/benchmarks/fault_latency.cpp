@@ -21,7 +21,7 @@ Program build(const Case& c) {
                 1,
                 {{{0, 0, sizeof(u64), apart, steps}, Access::Dir::read, Access::Pattern::chase, 8}}};
   Program program = managed_program(c);
-  add_migration(program, c, c.src, c.dst, c.dst, Content::chain, apart * steps, std::move(kernel), steps);
+  add_migration(program, c, {c.src, c.dst, c.dst, apart * steps, Content::chain, steps}, std::move(kernel));
   return program;
 }
 

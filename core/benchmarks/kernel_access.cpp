@@ -38,8 +38,8 @@ Program unidirectional(const Case& c, Access::Dir dir) {
   if (!reads && c.dst.kind == PlaceKind::gpu && c.src != c.dst) access.unit = peer_write_bytes;
   Kernel kernel{reads ? KernelId::read : KernelId::write, kernel_shape(c), 0, {access}};
   const u64 bytes = access.span.stride * access.span.slices;
-  Program program = reads ? one_sided(c, c.src, c.src_memory, c.dst, Content::pattern, bytes, std::move(kernel))
-                          : one_sided(c, c.dst, c.dst_memory, c.src, Content::poison, bytes, std::move(kernel));
+  Program program = reads ? one_sided(c, {c.src, c.src_memory, bytes, Content::pattern}, c.dst, std::move(kernel))
+                          : one_sided(c, {c.dst, c.dst_memory, bytes, Content::poison}, c.src, std::move(kernel));
   program.flows[0].bytes = asked_bytes(access);
   program.cache = empty_program(c).cache;
   return program;

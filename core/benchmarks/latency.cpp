@@ -15,7 +15,7 @@ Program build(const Case& c) {
     kernel.shape.blocks = 0;
     kernel.sm = static_cast<u32>(std::stoul(sm));
   }
-  Program program = one_sided(c, c.src, c.src_memory, c.dst, Content::chain, bytes, std::move(kernel));
+  Program program = one_sided(c, {c.src, c.src_memory, bytes, Content::chain}, c.dst, std::move(kernel));
   program.cache = c.param("cache", "cold") == "cold" ? CacheState::cold : CacheState::hot;
   return program;
 }

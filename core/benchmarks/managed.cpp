@@ -33,8 +33,8 @@ std::optional<Advice> advice_of(const std::string& text, const Place& home, cons
 
 }  // namespace
 
-void add_migration(Program& program, const Case& c, const Place& home, const Place& to, const Place& by,
-                   Content content, u64 bytes, Step step, u32 iterations) {
+void add_migration(Program& program, const Case& c, const Migration& pages, Step step) {
+  const auto& [home, to, by, bytes, content, iterations] = pages;
   Program one;
   one.regions.push_back({home, c.src_memory, bytes, content});
   one.regions.back().advice = advice_of(c.param("advice", "none"), home, to);

@@ -18,10 +18,15 @@ inline const std::vector<std::pair<MemKind, MemKind>> moving_memory{{MemKind::ma
 /// The advice for the pages, and the one of `home` and `to` that it names.
 [[nodiscard]] Param advice_param();
 
-/// Adds a managed region of `bytes` at home, an actor whose loop is `step` (on region 0; it is given the new one), and
-/// the flow. Pages return home before every sample, so at most `iterations` of the loop find them there.
-void add_migration(Program&, const Case&, const Place& home, const Place& to, const Place& by, Content, u64 bytes,
-                   Step step, u32 iterations);
+/// Pages that move from their home. They return before every sample, so at most `iterations` of a loop find them there.
+struct Migration {
+  Place home, to, by;  // `by`: who moves them
+  u64 bytes = 0;
+  Content content = Content::pattern;
+  u32 iterations = 1;
+};
+/// Adds a region of pages at home, an actor whose loop is `step` (on region 0; it is given the new one), and the flow.
+void add_migration(Program&, const Case&, const Migration&, Step step);
 
 /// A program with the migration that `add` adds from the case's source to its destination, and back if it is
 /// bidirectional.

@@ -13,7 +13,7 @@ void add_prefetch(Program& program, const Case& c, const Place& home, const Plac
   // Only the batch call discards and prefetches together, so one range is a batch of one.
   Prefetch step{{0, 0, c.bytes, c.bytes, 1}, to, count, discard == "no" ? no : discard == "before" ? before : with};
   if (step.discard == with && step.ranges == 0) step.ranges = 1;
-  add_migration(program, c, home, to, stream, Content::pattern, c.bytes, step, 1);
+  add_migration(program, c, {.home = home, .to = to, .by = stream, .bytes = c.bytes}, step);
 }
 
 Program build(const Case& c) { return migrations(c, add_prefetch); }

@@ -140,16 +140,18 @@ ls_status ls_copy_blocks(void* const* dst, const void* const* src, const size_t*
   });
 }
 
-ls_status ls_read_file(const char* path, const ls_piece* pieces, size_t count, void* stream, ls_report report,
-                       void* user, ls_read_counts* counts) {
+ls_status ls_read_file(const char* path, const ls_piece* pieces, size_t count, void* stream, ls_watch* watch) {
   return guarded([&] {
     std::vector<FilePiece> wanted(count);
     for (size_t i = 0; i < count; ++i) wanted[i] = {pieces[i].offset, pieces[i].bytes, pieces[i].dst};
     ReadCounts by;
     Progress progress;
-    if (report) progress.report = [&](u64 done) { progress.cancelled = progress.cancelled || report(done, user) != 0; };
+    if (watch && watch->report)
+      progress.report = [&](u64 done) {
+        progress.cancelled = progress.cancelled || watch->report(done, watch->user) != 0;
+      };
     transfers().read(FileReader{path}, wanted, static_cast<CUstream>(stream), by, progress);
-    if (counts) *counts = {by.cached, by.direct, by.buffered};
+    if (watch) watch->counts = {by.cached, by.direct, by.buffered};
   });
 }
 

@@ -74,10 +74,16 @@ typedef struct ls_read_counts {
 /* Called by the calling thread now and then, with the bytes so far. A result other than 0 cancels the reading. */
 typedef int (*ls_report)(uint64_t done, void* user);
 
+/* What the caller wants to know of a reading: `report` is called with `user`, unless it is NULL; `counts` is a result. */
+typedef struct ls_watch {
+  ls_report report;
+  void* user;
+  ls_read_counts counts;
+} ls_watch;
+
 /* Reads pieces of a file to memory of one GPU, in the order of the stream, or to host memory. When it returns, the file
- * may be changed, and pieces on the host hold the data. `report` and `counts` may be NULL. */
-LS_EXPORT ls_status ls_read_file(const char* path, const ls_piece* pieces, size_t count, void* stream, ls_report report,
-                                 void* user, ls_read_counts* counts);
+ * may be changed, and pieces on the host hold the data. `watch` may be NULL. */
+LS_EXPORT ls_status ls_read_file(const char* path, const ls_piece* pieces, size_t count, void* stream, ls_watch* watch);
 
 /* --- a copy in the background ------------------------------------------------------------------------------------- */
 
@@ -100,9 +106,9 @@ LS_EXPORT void ls_transfer_free(ls_transfer* transfer);
 typedef struct ls_knobs {
   uint64_t from_bytes; /* smaller copies use another method */
   uint32_t threads;    /* CPU threads, with the caller */
-  uint64_t chunk;      /* bytes of the largest chunk, at most a slot of the arena (4 MiB); short copies have smaller ones */
-  uint32_t depth;      /* slots of the arena for each thread */
-  uint64_t piece;      /* bytes of one call of memcpy; 0: the chunk */
+  uint64_t chunk; /* bytes of the largest chunk, at most a slot of the arena (4 MiB); short copies have smaller ones */
+  uint32_t depth; /* slots of the arena for each thread */
+  uint64_t piece; /* bytes of one call of memcpy; 0: the chunk */
 } ls_knobs;
 LS_EXPORT ls_status ls_get_knobs(const char* method, ls_knobs* knobs);
 /* No copy is under way. */

@@ -44,6 +44,14 @@ auto again_after_signals(Call call) {
   return result;
 }
 
+/// The same for reading. A process that ends before it has read everything resets the connection, which is reported once,
+/// before its last words.
+template <class Call>
+auto again_after_reset(Call call) {
+  const auto result = again_after_signals(call);
+  return result < 0 && errno == ECONNRESET ? again_after_signals(call) : result;
+}
+
 /// Waits until a socket can be read; false after the deadline.
 bool readable(int socket, const Deadline& deadline) {
   pollfd wanted{socket, POLLIN, 0};
@@ -231,7 +239,7 @@ void Peers::receive(u32 from, const Room& room, const char* what, Seconds patien
   char message[longest_message];
   Envelope envelope{message, 1, message + 1, sizeof message - 1};
   const ssize_t taken =
-      again_after_signals([&] { return recvmsg(sockets_[from].get(), &envelope.header, MSG_CMSG_CLOEXEC); });
+      again_after_reset([&] { return recvmsg(sockets_[from].get(), &envelope.header, MSG_CMSG_CLOEXEC); });
   if (taken <= 0) gone(from, what);
   Descriptor came = envelope.enclosed();
   throw_failure(message, static_cast<std::size_t>(taken), relayed_);
@@ -268,7 +276,7 @@ void Peers::check_alive() {
     if (other == process_ || poll(&wanted, 1, 0) <= 0) continue;
     char message[longest_message];  // its last words
     for (;;) {
-      const ssize_t taken = recv(wanted.fd, message, sizeof message, MSG_DONTWAIT);
+      const ssize_t taken = again_after_reset([&] { return recv(wanted.fd, message, sizeof message, MSG_DONTWAIT); });
       if (taken <= 0) gone(other, "it to do its part");
       throw_failure(message, static_cast<std::size_t>(taken), relayed_);
     }

@@ -17,6 +17,7 @@ WRONG, MISSING = 2, 3
 # The command line, its exit code, and words that the sentence must hold. Files are those of `folder` below.
 MISTAKES = [
     ("rnu", WRONG, "did you mean run?"),
+    ("explain nosuch.json", WRONG, "nosuch.json"),
     ("help rum", WRONG, "did you mean run?"),
     ("run --machine h200x9", WRONG, "did you mean h200x"),
     ("run --machine nosuch.toml", WRONG, "nosuch.toml"),

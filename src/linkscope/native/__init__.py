@@ -53,13 +53,20 @@ class ReadCounts(ctypes.Structure):
 
 _Report = ctypes.CFUNCTYPE(c_int, c_uint64, c_void_p)
 
+
+class _Watch(ctypes.Structure):
+    """What the caller of ls_read_file wants to know (ls_watch in linkscope.h)."""
+
+    _fields_: ClassVar[Sequence[Any]] = [("report", _Report), ("user", c_void_p), ("counts", ReadCounts)]
+
+
 _RANGES = [c_void_p, c_void_p, c_size_t, c_void_p]
 _ARGUMENTS: dict[str, list[Any]] = {
     "ls_close": [],
     "ls_copy": _RANGES,
     "ls_copy_to_fresh": _RANGES,
     "ls_copy_blocks": [c_void_p, c_void_p, c_void_p, c_size_t, c_void_p],
-    "ls_read_file": [c_char_p, POINTER(_Piece), c_size_t, c_void_p, _Report, c_void_p, POINTER(ReadCounts)],
+    "ls_read_file": [c_char_p, POINTER(_Piece), c_size_t, c_void_p, POINTER(_Watch)],
     "ls_set_block_method": [c_char_p, c_uint32, c_uint64],
     "ls_transfer_start": [POINTER(c_void_p), *_RANGES],
     "ls_transfer_progress": [c_void_p, POINTER(c_size_t), POINTER(c_int)],
@@ -140,7 +147,7 @@ def read_file(
 
     `report` is called now and then with the bytes so far; what it raises ends the reading.
     """
-    counts, raised = ReadCounts(), []
+    raised: list[BaseException] = []
 
     def called(done: int, _: object) -> int:
         try:
@@ -150,12 +157,13 @@ def read_file(
             raised.append(error)
         return len(raised)
 
-    callback = _Report(called) if report is not None else _Report()
+    watch = _Watch(report=_Report(called) if report is not None else _Report())
     array = (_Piece * len(pieces))(*(_Piece(*piece) for piece in pieces))
-    status = library().ls_read_file(os.fsencode(path), array, len(pieces), stream, callback, None, byref(counts))
+    status = library().ls_read_file(os.fsencode(path), array, len(pieces), stream, byref(watch))
     if raised:
         raise raised[0]
     _check(status)
+    counts: ReadCounts = watch.counts
     return counts
 
 

@@ -27,6 +27,11 @@ CHANGES = (
         "2026-11-23T06:00:00+00:00",
         "the first single operations of a request do not count, and links between GPUs are woken",
     ),
+    Change(
+        ("allocation",),
+        "2026-11-25T15:20:00+00:00",
+        "freeing memory that was exported as a descriptor closes the descriptor too, so the memory is really freed",
+    ),
 )
 
 
