@@ -95,7 +95,7 @@ TEST_CASE("a process that ends is named by those that wait for it") {
   const auto errors = together({[](Peers& peers) { peers.meet("the start", patience); }, [](Peers&) {},
                                 [](Peers& peers) { (void)peers.take<u32>(1, "its memory", patience); }});
   CHECK(errors[0].starts_with("process 1 ended while process 0 waited for "));  // it sends to it, or reads
-  CHECK(errors[2] == "process 1 ended while process 2 waited for its memory");
+  CHECK(errors[2].find("process 1 ended while process 2 waited for") != std::string::npos);
 }
 
 TEST_CASE("the end of a process is seen by one that waits for nothing, and by one at the common start") {
