@@ -219,16 +219,16 @@ void Peers::gone(u32 other, const char* what) {
   throw Error{ErrorKind::lost, named(other) + " ended while " + named(process_) + " waited for " + what};
 }
 
-void Peers::send(u32 to, std::string_view bytes, int descriptor) {
+void Peers::send(u32 to, std::string_view bytes, int descriptor, const char* what) {
   auto tag = Tag::value;
   Envelope envelope{&tag, sizeof tag, const_cast<char*>(bytes.data()), bytes.size()};
   envelope.enclose(descriptor);
   const auto sent = again_after_signals([&] { return sendmsg(sockets_[to].get(), &envelope.header, MSG_NOSIGNAL); });
   if (sent == static_cast<ssize_t>(bytes.size() + 1)) return;
   const bool full = errno == EAGAIN;
-  check_alive();  // throws the reason if the other left one
+  check_alive(what);  // throws the reason if the other left one
   if (full) throw Error{ErrorKind::timeout, named(to) + " does not read its messages"};
-  gone(to, "it to read a message");
+  gone(to, what);
 }
 
 void Peers::receive(u32 from, const Room& room, const char* what, Seconds patience) {
@@ -252,7 +252,7 @@ void Peers::receive(u32 from, const Room& room, const char* what, Seconds patien
 
 void Peers::meet(const char* what, Seconds patience) {
   for (u32 other = 0; other < processes(); ++other)
-    if (other != process_) give(other, process_);
+    if (other != process_) give(other, process_, -1, what);
   for (u32 other = 0; other < processes(); ++other)
     if (other != process_) (void)take<u32>(other, what, patience);
 }
@@ -270,14 +270,14 @@ void Peers::start_together() {
   }
 }
 
-void Peers::check_alive() {
+void Peers::check_alive(const char* what) {
   for (u32 other = 0; other < processes(); ++other) {
     pollfd wanted{sockets_[other].get(), POLLRDHUP, 0};
     if (other == process_ || poll(&wanted, 1, 0) <= 0) continue;
     char message[longest_message];  // its last words
     for (;;) {
       const ssize_t taken = again_after_reset([&] { return recv(wanted.fd, message, sizeof message, MSG_DONTWAIT); });
-      if (taken <= 0) gone(other, "it to do its part");
+      if (taken <= 0) gone(other, what);
       throw_failure(message, static_cast<std::size_t>(taken), relayed_);
     }
   }

@@ -30,9 +30,9 @@ class Peers {
 
   /// Sends a value, with a descriptor unless that is negative.
   template <class T>
-  void give(u32 to, const T& value, int descriptor = -1) {
+  void give(u32 to, const T& value, int descriptor = -1, const char* what = "it to read a message") {
     static_assert(std::is_trivially_copyable_v<T>);
-    send(to, {reinterpret_cast<const char*>(&value), sizeof value}, descriptor);
+    send(to, {reinterpret_cast<const char*>(&value), sizeof value}, descriptor, what);
   }
   /// Receives a value that the other process gave, and the descriptor that came with it.
   template <class T>
@@ -46,7 +46,7 @@ class Peers {
   void meet(const char* what, Seconds patience);
   /// After meet(): returns in all processes at the same time, within the time of a cache miss.
   void start_together();
-  void check_alive();
+  void check_alive(const char* what = "it to do its part");
 
   /// Tells the others why this process failed, and leaves the meeting.
   void fail(const Error&);
@@ -62,7 +62,7 @@ class Peers {
   void connect_to(u32 other, const std::string& meeting);
   void admit_others(int listener);
   void share_start();
-  void send(u32 to, std::string_view bytes, int descriptor);
+  void send(u32 to, std::string_view bytes, int descriptor, const char* what);
   void receive(u32 from, const Room&, const char* what, Seconds patience);
   [[noreturn]] void gone(u32 other, const char* what);
 

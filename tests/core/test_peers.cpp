@@ -94,8 +94,8 @@ TEST_CASE("no process starts before all have come, any number of times") {
 TEST_CASE("a process that ends is named by those that wait for it") {
   const auto errors = together({[](Peers& peers) { peers.meet("the start", patience); }, [](Peers&) {},
                                 [](Peers& peers) { (void)peers.take<u32>(1, "its memory", patience); }});
-  CHECK(errors[0].starts_with("process 1 ended while process 0 waited for "));  // it sends to it, or reads
-  CHECK(errors[2].find("process 1 ended while process 2 waited for") != std::string::npos);
+  CHECK(errors[0] == "process 1 ended while process 0 waited for the start");
+  CHECK(errors[2] == "process 1 ended while process 2 waited for its memory");
 }
 
 TEST_CASE("the end of a process is seen by one that waits for nothing, and by one at the common start") {
@@ -120,7 +120,11 @@ TEST_CASE("the error of a process reaches all others with its kind and its numbe
                                     throw;
                                   }
                                 },
-                                fails, [](Peers& peers) { (void)peers.take<u32>(0, "its memory", patience); }});
+                                fails,
+                                [](Peers& peers) {
+                                  // Process 0 may give its arrival before it hears of the error.
+                                  for (int i = 0; i < 2; ++i) (void)peers.take<u32>(0, "its memory", patience);
+                                }});
   CHECK(errors[0] == "process 1: no memory left");
   CHECK(kind == ErrorKind::memory);
   CHECK(errors[2] == "process 1: no memory left");
