@@ -212,7 +212,7 @@ def test_events_of_a_clock_that_jumped_are_left_out_and_said(tmp_path, capsys):
     read = read_recorded(written(tmp_path, content))
     assert len(read.copies) == 4 and len(read.left_out) == 2
     assert main(["explain", str(written(tmp_path, content))]) == 0
-    assert "WARNING: 1 copies overlap another one of their stream" in capsys.readouterr().out
+    assert "WARNING: 1 copy left out, since the clock jumped" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

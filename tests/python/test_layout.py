@@ -44,14 +44,13 @@ PYTHON = {
     "compare": COMMON | {"runfile", "stats", "model"},
     "advise": COMMON | {"runfile", "stats", "model"},
     "explain": COMMON | {"runfile"},
-    "tune": COMMON | {"stats"},
     "native": {"errors"},
     "transfer": {"errors", "native"},
     "safetensors": {"errors", "native", "transfer"},
     "check": COMMON | {"machine", "runfile", "stats", "plan", "run", "model", "compare"},
     "cli": COMMON
     | {"machine", "runfile", "stats", "trace", "plan", "run", "selftest", "report", "compare", "advise", "model"}
-    | {"check", "explain", "tune"},
+    | {"check", "explain"},
 }
 
 

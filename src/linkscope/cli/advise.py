@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--bytes", metavar="SIZE", help="size of the transfer, such as 48MiB")
     add("--memory", metavar="KIND", default="", help="only with this kind of host memory, such as pageable")
     add("--alone", action="store_true", help="a single copy with its wait, instead of batched copies")
-    add("--talk", metavar="MATRIX", help="place processes by the bytes that each sends to each other one")
+    add("--talk", metavar="MATRIX", help="place processes on GPUs by a matrix of the bytes they send")
     add("-o", "--output", metavar="FILE", help="write an Open MPI rank file (with --talk)")
     add("--json", action="store_true", help="print JSON")
     target.add_force(parser)

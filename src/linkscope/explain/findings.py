@@ -1,7 +1,7 @@
 """What a trace shows: each finding with the seconds of the program that it is worth.
 
-A shorter copy gains only the time in which no kernel ran beside it, so each worth is limited by that time. Worths of
-different findings are of different copies, or of different parts of them, and may be added.
+A shorter copy gains only the time in which no kernel ran beside it, so each worth is limited by that time. No two
+findings count the same time, so their gains may be added.
 """
 
 from collections.abc import Iterable, Sequence

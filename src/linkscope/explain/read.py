@@ -68,8 +68,15 @@ def _possible(found: Recorded) -> Recorded:
     backwards += len(found.kernels) - len(kernels)
     said = []
     if backwards:
-        said.append(f"{backwards} events end before they start or take minutes: the clock jumped. They are left out")
+        said.append(f"{_count(backwards, 'event')} left out, since the clock jumped: end before start, or minutes later")
+        )
     if overlapping:
-        said.append(f"{overlapping} copies overlap another one of their stream: the clock jumped. They are left out")
+        what = _count(overlapping, "copy", "copies")
+        said.append(f"{what} left out, since the clock jumped: another copy of the stream was running")
+        )
     steps = tuple(sorted((one for one in found.steps if one.end_s > one.start_s), key=lambda one: one.start_s))
     return replace(found, copies=tuple(kept), kernels=kernels, steps=steps, left_out=tuple(said))
+
+
+def _count(number: int, one: str, several: str = "") -> str:
+    return f"{number} {one if number == 1 else several or one + 's'}"

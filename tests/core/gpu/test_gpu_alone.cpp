@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "base/units.hpp"
 #include "doctest.h"
+#include "error_of.hpp"
 #include "gpu/context.hpp"
 #include "gpu/device.hpp"
 #include "gpu/driver.hpp"
@@ -40,17 +41,6 @@ struct TwoGpus {
   TwoGpus() { callers.use(); }
   ~TwoGpus() { driver().cuCtxSetCurrent(nullptr); }
 };
-
-/// The text of the error that a call throws; "" if it throws none.
-template <class Call>
-std::string error_of(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
 
 }  // namespace
 

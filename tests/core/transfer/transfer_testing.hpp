@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "base/units.hpp"
 #include "doctest.h"
+#include "error_of.hpp"
 #include "gpu/context.hpp"
 #include "gpu/device.hpp"
 #include "gpu/graph.hpp"
@@ -101,17 +102,6 @@ inline Bytes random_bytes(u64 count, u64 seed) {
 }
 
 inline bool same(const void* a, const void* b, u64 bytes) { return bytes == 0 || std::memcmp(a, b, bytes) == 0; }
-
-/// The error that a call throws; "" if it throws none.
-template <class Call>
-std::string error_of(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
 
 inline CUcontext current_context() {
   CUcontext context = nullptr;

@@ -1,1 +1,0 @@
-"""Finds the fastest method and settings of transfers on this machine (Jorda et al., section VI)."""
