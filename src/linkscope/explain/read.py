@@ -68,15 +68,14 @@ def _possible(found: Recorded) -> Recorded:
     backwards += len(found.kernels) - len(kernels)
     said = []
     if backwards:
-        said.append(f"{_count(backwards, 'event')} left out, since the clock jumped: end before start, or minutes later")
-        )
+        what = _count(backwards, "event", "events")
+        said.append(f"{what} left out, since the clock jumped: end before start, or minutes later")
     if overlapping:
         what = _count(overlapping, "copy", "copies")
         said.append(f"{what} left out, since the clock jumped: another copy of the stream was running")
-        )
     steps = tuple(sorted((one for one in found.steps if one.end_s > one.start_s), key=lambda one: one.start_s))
     return replace(found, copies=tuple(kept), kernels=kernels, steps=steps, left_out=tuple(said))
 
 
-def _count(number: int, one: str, several: str = "") -> str:
-    return f"{number} {one if number == 1 else several or one + 's'}"
+def _count(number: int, one: str, several: str) -> str:
+    return f"{number} {one if number == 1 else several}"
