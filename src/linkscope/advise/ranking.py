@@ -13,7 +13,7 @@ from linkscope.model.memory_costs import Kind
 
 ASSUMED_ERROR = 0.03  # of a time without an interval: the largest median error that `linkscope model --check` accepts
 _USUAL_MEMORY = ("pageable", "pinned")  # of a program whose author stated nothing, the first that is known
-_NO_METHOD = ("bidirectional", "clock")  # parameters that do not distinguish methods
+_NO_METHOD = ("bidirectional",)  # parameters that do not distinguish methods
 _COPIES = ("h2h", "h2d", "d2h", "d2d", "local", "pieces")
 
 
@@ -80,7 +80,7 @@ def present(listed: Sequence[Candidate], memory: str) -> Candidate | None:
     kinds = {kind for one in listed for kind in one.host_kinds}
     wanted = memory or next((kind for kind in _USUAL_MEMORY if kind in kinds), "")
     fitting = [one for one in listed if not one.host_kinds or wanted in one.host_kinds]
-    simple = [(order, one) for one in fitting if (order := _simplicity(one.method)) is not None]
+    simple = [(order, one) for one in fitting if (order := _simplicity(one, wanted)) is not None]
     return min(simple, key=lambda pair: (pair[0], pair[1].time.value))[1] if simple else None
 
 
@@ -108,13 +108,15 @@ def _key(one: TransferMethod) -> Method:
     return one.curve.method.without(_NO_METHOD)
 
 
-def _simplicity(method: Method) -> tuple[int, bool] | None:
+def _simplicity(one: Candidate, memory: str) -> tuple[int, int, bool] | None:
     """The order of methods by what a programmer tries first; None for a method that takes more than one call."""
-    params, family = dict(method.params), method.family
+    params, family = dict(one.method.params), one.method.family
+    usual = ("device", "managed", *_USUAL_MEMORY, memory)
+    unusual = sum(kind not in usual for kind in (family.src_memory, family.dst_memory))
     if family.benchmark in _COPIES and family.engine in ("ce", "cpu"):
-        return 0, params.get("peer") == "on" or params.get("call") == "peer"
+        return 0, unusual, params.get("peer") == "on" or params.get("call") == "peer"
     simple = ("demand", "read", "write")
-    return (1 + simple.index(family.benchmark), False) if family.benchmark in simple else None
+    return (1 + simple.index(family.benchmark), unusual, False) if family.benchmark in simple else None
 
 
 def _total(once: Once, time: Estimate, copies: int) -> Estimate | None:

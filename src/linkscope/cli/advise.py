@@ -91,6 +91,8 @@ def _refuse_contradictions(arguments: argparse.Namespace) -> None:
     if arguments.alone and (arguments.pieces or arguments.others):
         option = "--pieces" if arguments.pieces else "--with"
         raise UserError(f"--alone is the time of a single copy, and {option} needs many: leave one of them out")
+    if arguments.pieces and arguments.others:
+        raise UserError("--pieces and --with: the times of pieces beside other transfers are unknown. Leave one out")
 
 
 def _placed(arguments: argparse.Namespace) -> int:

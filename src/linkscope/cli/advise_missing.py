@@ -41,8 +41,13 @@ def refuse_with_run(asked: "Question", run: "Run", *, has_model: bool) -> NoRetu
 
 
 def _refuse_together(asked: "Question", run: "Run", *, has_model: bool) -> NoReturn:
-    from linkscope.flow import text_of
+    from linkscope.flow import text_of, wrong
 
+    places = run.header.machine.get("places")
+    for other in asked.others:
+        for part, place in (("src", other.src), ("dst", other.dst)):
+            if places and place not in places:
+                raise wrong(other, part, f"the machine of the run has {', '.join(places)}", NOT_HERE)
     what = f"{asked.src} -> {asked.dst} of {format_bytes(asked.bytes)} beside {text_of(asked.others)}"
     if has_model:
         raise UserError(f"{run.path} did not measure {what}, and the model cannot run them at once", NOT_HERE)

@@ -1,6 +1,7 @@
 """`linkscope advise --src --dst --bytes`: the methods of one transfer, from a run, from a model, or from both."""
 
 import argparse
+import dataclasses
 import itertools
 import json
 from collections.abc import Sequence
@@ -9,7 +10,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from linkscope.cli import options
 from linkscope.cli.runs import read, refuse_without_values
-from linkscope.errors import FINE, NOT_HERE, UserError
+from linkscope.errors import FINE, NOT_HERE, UserError, suggestion
+from linkscope.flow import MEMORIES
 from linkscope.units import format_bytes
 
 if TYPE_CHECKING:
@@ -89,6 +91,10 @@ def _question(arguments: argparse.Namespace) -> "Question":
     if arguments.reuse is not None:
         reuse = options.whole("--reuse", arguments.reuse, least=1, most=_MOST_COPIES)
     piece = options.size("--pieces", arguments.pieces) if arguments.pieces is not None else None
+    known = MEMORIES["numa"]
+    if arguments.memory and arguments.memory not in known:
+        meant = suggestion(arguments.memory, known)
+        raise UserError(f"--memory {arguments.memory}: this is no host memory{meant}. Write {', '.join(known)}")
     if piece and piece > size:
         raise UserError(f"--pieces {arguments.pieces} is larger than --bytes {arguments.bytes}: name a smaller piece")
     if piece and size % piece:
@@ -125,12 +131,11 @@ def _answer(asked: "Question", run: "Run | None", model: "Model | None") -> Answ
     from linkscope.advise.transfer_text import unlisted
 
     measured = _methods(run.points, asked, beside=True) if run is not None else []
-    foretold = _foretold(asked, model) if model is not None else _Foretold([], [], [])
+    foretold = _foretold(asked, model, measured) if model is not None else _Foretold([], [], [])
     listed = candidates(measured, foretold.methods)
     if not listed:
         _refuse(asked, run, model)
-    if run is not None:
-        _refuse_unknown_memory(asked, run)
+    _refuse_absent_memory(asked, run, listed)
     costs = OnceCosts([run.points if run is not None else [], foretold.once])
     now = present(listed, asked.memory)
     found = ranked(listed, now, asked, costs)
@@ -162,7 +167,8 @@ class _Foretold:
     unlisted: list[tuple[int, str]]
 
 
-def _foretold(asked: "Question", model: "Model") -> _Foretold:
+def _foretold(asked: "Question", model: "Model", measured: "Sequence[TransferMethod]") -> _Foretold:
+    """What the model says of its usual methods and of the measured ones."""
     from linkscope.advise.predicted import is_predictable, predicted_points
     from linkscope.cli.predict import refuse_unknown
     from linkscope.plan import check_written
@@ -174,6 +180,8 @@ def _foretold(asked: "Question", model: "Model") -> _Foretold:
     content, others = model.to_json(), _points_of_others(asked, model)
     foretelling = Foretelling(model, asked.src, asked.dst)
     points = foretelling.of_pieces(asked.pieces, asked.piece) if asked.piece else foretelling.methods(asked.bytes)
+    if not asked.piece and not asked.others:
+        points = list(dict.fromkeys([*points, *(_id_at(one, asked.bytes) for one in measured)]))
     wanted = [point for point in points if _has_mode(point, alone=asked.alone)]
     known = [point for point in wanted if is_predictable(content, point)]
     seconds = foretelling.seconds_beside(known, others) if others else foretelling.seconds(known)
@@ -185,6 +193,12 @@ def _foretold(asked: "Question", model: "Model") -> _Foretold:
         (len(known) - len(seconds), f"{name} has no steady rate for such methods" if others else f"not on {name}"),
     ]
     return _Foretold(methods, predicted_points(content, foretelling.seconds(once)), [one for one in unlisted if one[0]])
+
+
+def _id_at(one: "TransferMethod", size: int) -> "PointId":
+    from linkscope.runfile import PointId
+
+    return dataclasses.replace(PointId.parse(one.points[0].id), bytes=size)
 
 
 def _points_of_others(asked: "Question", model: "Model") -> "list[PointId]":
@@ -219,8 +233,8 @@ def _notes(
     in_pageable = now is not None and "pageable" in now.host_kinds and asked.piece is None
     if in_pageable and asked.bytes >= _LIBRARY_FROM and {"gpu", "numa"} == set(_kinds(asked)):
         notes.append(
-            "linkscope.copy(dst, src) copies pageable memory through a pinned ring filled by CPU threads; "
-            "it is not in this list"
+            "linkscope.copy(dst, src) moves pageable memory through a pinned ring that CPU threads fill; no time of "
+            "that method is known here"
         )
     return notes
 
@@ -231,16 +245,17 @@ def _kinds(asked: "Question") -> tuple[str, str]:
     return kind_of(asked.src), kind_of(asked.dst)
 
 
-def _refuse_unknown_memory(asked: "Question", run: "Run") -> None:
+def _refuse_absent_memory(asked: "Question", run: "Run | None", listed: "Sequence[Candidate]") -> None:
+    """Raises UserError if neither the run nor the model has the memory on this path."""
     from linkscope.advise import kinds
 
-    known = kinds(run.points, asked.src, asked.dst)
+    of_run = kinds(run.points, asked.src, asked.dst) if run is not None else []
+    known = sorted({*of_run, *(kind for one in listed for kind in one.host_kinds)})
     if asked.memory and asked.memory not in known:
         known_text = f"; it has {', '.join(known)}" if known else ": neither end is on the host"
-        raise UserError(
-            f"{run.path} has no transfer from {asked.src} to {asked.dst} with {asked.memory} memory{known_text}",
-            NOT_HERE,
-        )
+        where = str(run.path) if run is not None else "the model"
+        path = f"{where} has no transfer from {asked.src} to {asked.dst}"
+        raise UserError(f"{path} with {asked.memory} memory{known_text}", NOT_HERE)
 
 
 def _refuse_without_costs(asked: "Question", run: "Run | None", found: "list[Ranked]") -> NoReturn:

@@ -121,7 +121,7 @@ def other_transfers(text: str) -> list[Transfer]:
         if flow.times > _MOST_TIMES:
             raise wrong(flow, "times", f"at most x{_MOST_TIMES} transfers of one flow")
         if flow.option("mode") == "single":
-            raise wrong(flow, "mode=", "predict has rates of batched copies only")
+            raise wrong(flow, "mode=", "predictions are of batched copies only")
         found += [replace(flow, times=1)] * flow.times
     return found
 

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from linkscope.machine.model import Model
 
 _ONCE = ("allocation", "graph")  # operations of what a transfer costs once
+# Parameters whose values a program chooses among. Of the others, such as threads of a kernel, the default counts.
+_CHOICES = ("access", "call", "initiator", "mode", "pages", "peer", "streams")
+_USUAL_OF_GPU = ("device", "managed", "system")  # the others serve sharing, and copies of them take as long
 _OF_PIECES = {"pieces": "piece", "strided": "row"}  # the parameter with the size of a piece
 
 
@@ -27,13 +30,24 @@ class Foretelling:
     def __init__(self, model: "Model", src: str, dst: str) -> None:
         self._model, self._src, self._dst = model, src, dst
         self._table = benchmark_table()
-        self._all = points_of(SUITES["full"], modelled(model, seed=1).facts, self._table)
+        facts = modelled(model, seed=1).facts
+        self._gpus = facts.of_kind("gpu")
+        self._all = points_of(SUITES["full"], facts, self._table)
         self._here = [point for point in self._all if (point.src, point.dst) == (src, dst)]
 
     def methods(self, size: int) -> list[PointId]:
-        """The unidirectional operations of suite `full` on the path, at this size."""
+        """The unidirectional operations of suite `full` on the path, at this size, with usual parameters."""
         found = (point for point in self._here if point.bytes and point.benchmark not in _OF_PIECES)
-        return list(dict.fromkeys(dataclasses.replace(point, bytes=size) for point in found if not point.bidirectional))
+        sized = [dataclasses.replace(point, bytes=size) for point in found if not point.bidirectional]
+        return list(dict.fromkeys(filter(self._is_usual, sized)))
+
+    def _is_usual(self, point: PointId) -> bool:
+        ends = ((point.src, point.src_memory), (point.dst, point.dst_memory))
+        if any(kind_of(place) == "gpu" and memory not in _USUAL_OF_GPU for place, memory in ends):
+            return False
+        rows = [row for row in self._table if (row.name, row.engine) == (point.benchmark, point.engine)]
+        defaults = {param.name: param.values[0] for row in rows for param in row.params}
+        return all(name in _CHOICES or value == defaults[name] for name, value in point.params)
 
     def of_pieces(self, count: int, piece: int) -> list[PointId]:
         """The operations on `count` pieces, with the sizes of pieces next to `piece` that a point can have."""
@@ -52,7 +66,8 @@ class Foretelling:
         Suites have them on one path. A model can run them on any.
         """
         host = next((place for place in (self._src, self._dst) if kind_of(place) == "numa"), None)
-        gpu = next((place for place in (self._src, self._dst) if kind_of(place) == "gpu"), None)
+        gpus = [place for place in (self._src, self._dst) if kind_of(place) == "gpu"]
+        gpu = next(iter([*gpus, *self._gpus]), None)
         places = {"numa": host, "gpu": gpu}
         found: dict[PointId, None] = {}
         for point in self._all:
