@@ -25,7 +25,7 @@ def print_answer(found: "Answer", written: str | None) -> None:
     """Prints the answer. `written`: the run file as the user wrote it."""
     if found.run is not None:
         print(title(found.run, written))
-    if found.model is not None and (found.run is None or not found.run.modelled):
+    if found.model is not None:
         print(f"{_MODELLED} {found.model.machine.name}" + (": the predicted times" if found.run is not None else ""))
     print(filled(_subject(found), "", "  "))
     shown = _shown(found)
