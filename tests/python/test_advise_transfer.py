@@ -292,6 +292,26 @@ def test_pageable_copies_of_a_mebibyte_point_to_the_library(tmp_path, capsys):
     assert notes["512KiB"] == [] and notes["1MiB"][0].startswith("linkscope.copy(dst, src) moves pageable memory")
 
 
+def staged(threads: int, chunk: str, seconds: float, ends: str = "numa:0.pageable->gpu:0.device") -> Point:
+    return point(f"staged/ce/{ends}/{MIB}?chunk={chunk}&slots=2&threads={threads}", seconds)
+
+
+def test_staged_copies_occur_once_with_their_best_knobs_and_are_made_by_the_library(tmp_path, capsys):
+    points = [staged(1, "1MiB", 90 * US), staged(8, "256KiB", 25 * US), staged(8, "64KiB", 30 * US)]
+    found = answer(tmp_path, capsys, [*points, h2d("pageable", MIB, 100 * US)])
+    best, plain = found["ways"]
+    assert best["seconds"] == pytest.approx(25 * US) and best["params"]["threads"] == "8" and plain["present"]
+    assert (best["language"], best["code"]) == ("Python", "linkscope.copy(dst, src)  # C: ls_copy")
+    assert {"2 pinned slots of 256KiB", "CPU threads: 8"} <= set(best["needs"]) and found["notes"] == []
+    assert best["pays_off"]["from"] == 1  # the data stays in its memory
+
+
+def test_a_relay_between_gpus_has_its_code(tmp_path, capsys):
+    relay = staged(1, "1MiB", 90 * US, "gpu:0.device->gpu:1.device")
+    (one,) = answer(tmp_path, capsys, [relay], src="gpu:0", dst="gpu:1")["ways"]
+    assert one["language"] == "C++" and "i = (i + 1) % 2" in one["code"]
+
+
 # --- bad input ---
 
 

@@ -29,12 +29,13 @@ _CALL = {
 }
 _ACCESS = {"read": "a kernel that reads the source in place", "write": "a kernel that writes the destination in place"}
 _BLOCKS = "one kernel that copies all pieces (linkscope.copy_blocks)"
-_OF_PIECES = {
+_OTHER = {
     ("pieces", "ce"): "cudaMemcpyAsync for each piece",
     ("pieces", "graph"): "cudaGraphLaunch of a graph with a memcpy node for each piece",
     ("pieces", "sm"): _BLOCKS,
     ("strided", "ce"): "cudaMemcpy2DAsync",
     ("strided", "sm"): _BLOCKS,
+    ("staged", "ce"): "linkscope.copy, through pinned slots",
 }
 
 
@@ -43,8 +44,8 @@ def call_text(method: Method, src: str, dst: str) -> str:
     family, params = method.family, dict(method.params)
     if family.benchmark == "demand":
         return f"an access to {ALLOCATION.get(family.dst_memory, family.dst_memory)}, without a prefetch"
-    of_pieces = _OF_PIECES.get((family.benchmark, family.engine))
-    call = of_pieces or _ACCESS.get(family.benchmark) or _CALL.get(family.engine, "")
+    other = _OTHER.get((family.benchmark, family.engine))
+    call = other or _ACCESS.get(family.benchmark) or _CALL.get(family.engine, "")
     if not call:
         call = "cudaMemcpyPeerAsync" if params.get("call") == "peer" else "cudaMemcpyAsync"
     memories = []

@@ -1,16 +1,18 @@
 """The methods that a run measured for one transfer, the fastest first."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from linkscope.model.cliffs import breaks
-from linkscope.model.curves import Curve, Estimate, curves, time_of
+from linkscope.model.curves import Curve, Estimate, Method, curves, time_of
 from linkscope.runfile import Point
 
 _MOVES = ("h2h", "h2d", "d2h", "d2d", "local", "split", "read", "write", "demand", "prefetch")
 _QUEUED = ("read", "write")  # measured batched only
 # Parameters of points that need special data or access patterns.
 _SPECIAL = ("stride", "order", "width", "cache", "discard", "ranges", "advice")
+STAGED = "staged"  # copies through pinned slots
+_KNOBS = ("chunk", "slots", "threads")  # of staged copies, which a tuner chooses
 FAR = 16  # largest ratio of two sizes between which a time is interpolated
 
 
@@ -26,7 +28,7 @@ class TransferMethod:
 def transfer_methods(
     points: Iterable[Point], src: str, dst: str, size: int, *, alone: bool = False
 ) -> list[TransferMethod]:
-    """Unidirectional methods from one place to another, the fastest first.
+    """Unidirectional methods from one place to another, the fastest first. Staged copies occur with their best knobs.
 
     `alone` takes single operations instead of batched ones.
     """
@@ -35,7 +37,7 @@ def transfer_methods(
         of = at(curve.measured, size)
         if of:
             found.append(TransferMethod(curve, *of))
-    return sorted(found, key=lambda method: method.time.value)
+    return list(_best_knobs(sorted(found, key=lambda method: method.time.value)))
 
 
 def kinds(points: Iterable[Point], src: str, dst: str) -> list[str]:
@@ -97,6 +99,18 @@ def host_kinds(of: Point) -> list[str]:
     return [kind for place, kind in ends if "numa:" in place]
 
 
+def _best_knobs(fastest_first: Iterable[TransferMethod]) -> Iterator[TransferMethod]:
+    seen: set[Method] = set()
+    for one in fastest_first:
+        method = one.curve.method
+        if method.family.benchmark == STAGED:
+            if method.without(_KNOBS) in seen:
+                continue
+            seen.add(method.without(_KNOBS))
+        yield one
+
+
 def _is_on_path(point: Point, src: str, dst: str) -> bool:
     of_few_blocks = point.params.get("blocks", "").isdecimal()
-    return (point.src, point.dst) == (src, dst) and plain(point) and not of_few_blocks
+    staged = point.benchmark == STAGED and not point.bidirectional
+    return (point.src, point.dst) == (src, dst) and (plain(point) or staged) and not of_few_blocks

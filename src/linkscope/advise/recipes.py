@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 
 from linkscope.advise.calls import ALLOCATION
+from linkscope.advise.methods import STAGED
 from linkscope.advise.question import Question
 from linkscope.flow import kind_of
 from linkscope.model.curves import Method
 
 _PREPARE = {
-    "pageable": "{p} = malloc(bytes);  // once",
-    "system": "{p} = malloc(bytes);  // once",
+    "pageable": "{p} = static_cast<char*>(malloc(bytes));  // once",
+    "system": "{p} = static_cast<char*>(malloc(bytes));  // once",
     "pinned": "cudaMallocHost(&{p}, bytes);  // once",
     "mapped": "cudaHostAlloc(&{p}, bytes, cudaHostAllocMapped);  // once",
     "wc": "cudaHostAlloc(&{p}, bytes, cudaHostAllocWriteCombined);  // once; the CPU only writes it",
@@ -17,14 +18,15 @@ _PREPARE = {
     "registered_hugepage": "madvise({p}, bytes, MADV_HUGEPAGE);  // once, before the first touch\n"
     "cudaHostRegister({p}, bytes, cudaHostRegisterDefault);  // once",
     "hugepage": "madvise({p}, bytes, MADV_HUGEPAGE);  // once, before the first touch",
-    "shm": "{p} = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);  // once\n"
+    "shm": "{p} = static_cast<char*>(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));  // once\n"
     "cudaHostRegister({p}, bytes, cudaHostRegisterDefault);  // once",
     "managed": "cudaMallocManaged(&{p}, bytes);  // once",
     "pool": "cudaMallocAsync(&{p}, bytes, stream);  // once",
 }
 _HUGE = ("hugepage", "registered_hugepage")
 _POOL_OF_PAGES = """\
-{p} = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);  // once"""
+const int how = MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB;
+{p} = static_cast<char*>(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, how, -1, 0));  // once"""
 _BY_DRIVER = "// {p} comes from these calls of the CUDA driver API, once"
 _KERNEL = """\
 __global__ void copy(int4* dst, const int4* src, size_t n) {{
@@ -48,10 +50,10 @@ cudaGraphInstantiate(&ready, graph, 0);  // once
 cudaGraphLaunch(ready, stream);"""
 _LOOP = "for (size_t i = 0; i < count; ++i) cudaMemcpyAsync(dst[i], src[i], {piece}, cudaMemcpyDefault, stream);"
 _BATCH = """\
-cudaMemcpyAttributes how{{}};
-how.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
+cudaMemcpyAttributes in_order{{}};
+in_order.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
 size_t first = 0;
-cudaMemcpyBatchAsync({arguments}, &how, &first, 1, stream);  // CUDA 13"""
+cudaMemcpyBatchAsync({arguments}, &in_order, &first, 1, stream);  // CUDA 13"""
 _SPLIT = """\
 for (size_t i = 0; i < {streams}; ++i)
   cudaMemcpyAsync(dst + i * bytes / {streams}, src + i * bytes / {streams}, bytes / {streams}, cudaMemcpyDefault,
@@ -64,6 +66,17 @@ _IN_PLACE = {
     "read": "kernel<<<blocks, threads, 0, stream>>>(src);  // reads src where it is, and copies nothing",
     "write": "kernel<<<blocks, threads, 0, stream>>>(dst);  // writes dst where it is, and copies nothing",
 }
+_COPY = "linkscope.copy(dst, src)  # C: ls_copy"
+_RELAY = """\
+for (size_t at = 0, i = 0; at < bytes; at += chunk, i = (i + 1) % {slots}) {{
+  const size_t size = std::min(chunk, bytes - at);
+  cudaStreamWaitEvent(from, emptied[i]);
+  cudaMemcpyAsync(slot[i], src + at, size, cudaMemcpyDefault, from);
+  cudaEventRecord(filled[i], from);
+  cudaStreamWaitEvent(to, filled[i]);
+  cudaMemcpyAsync(dst + at, slot[i], size, cudaMemcpyDefault, to);
+  cudaEventRecord(emptied[i], to);
+}}"""
 _BLOCKS = "linkscope.copy_blocks(dst_pointers, src_pointers, {piece}, stream)  # C: ls_copy_blocks"
 
 
@@ -88,6 +101,8 @@ def recipe(method: Method, asked: Question, *, several_nodes: bool) -> Recipe:
     family = method.family
     memory = tuple(_memory(method, asked).items())
     needs = tuple(_needs(method, asked, several_nodes=several_nodes))
+    if family.benchmark == STAGED and "numa" in (kind_of(asked.src), kind_of(asked.dst)):
+        return Recipe(memory, needs, "Python", _COPY)
     if family.engine == "sm" and family.benchmark in ("pieces", "strided"):
         return Recipe(memory, needs, "Python", _BLOCKS.format(piece=asked.piece))
     return Recipe(memory, needs, "C++", _call(method, asked))
@@ -125,7 +140,10 @@ def _needs(method: Method, asked: Question, *, several_nodes: bool) -> list[str]
     between_gpus = kind_of(asked.src) == kind_of(asked.dst) == "gpu" and asked.src != asked.dst
     if between_gpus and (params.get("peer") == "on" or family.engine in ("sm", "tma")):
         needs.append("peer access: cudaDeviceCanAccessPeer")
-    if "threads" in params and family.engine in ("cpu", "fault"):
+    if family.benchmark == STAGED:
+        needs.append(f"{params.get('slots', '2')} pinned slots of {params.get('chunk', '1MiB')}")
+        needs += ["the library of linkscope, which chooses its own slots"] if nodes else []
+    if "threads" in params and (family.engine in ("cpu", "fault") or family.benchmark == STAGED):
         needs.append(f"CPU threads: {params['threads']}")
     return [*needs, *_of_engine(method)]
 
@@ -160,6 +178,8 @@ def _call(method: Method, asked: Question) -> str:
         return _PREFETCH.format(kind=place, number=number)
     if family.benchmark == "strided":
         return _STRIDED.format(piece=asked.piece)
+    if family.benchmark == STAGED:
+        return _RELAY.format(slots=params.get("slots", "2"))
     if family.benchmark == "split":
         return _SPLIT.format(streams=params.get("streams", "2"))
     call = _of_copies(family.engine, asked)

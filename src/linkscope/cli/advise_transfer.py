@@ -73,7 +73,8 @@ def one_transfer(arguments: argparse.Namespace) -> int:
     model = modelled(arguments.machine) if arguments.machine else None
     if run is not None:
         refuse_without_values(run)
-        model = model or _model_in(run)
+        if asked.others and model is None:
+            model = _model_in(run)
     found = _answer(asked, run, model)
     if arguments.json:
         print(json.dumps(advise_transfer_json.as_json(found, arguments.run)))
@@ -219,6 +220,8 @@ def _has_mode(point: "PointId", *, alone: bool) -> bool:
 def _notes(
     asked: "Question", run: "Run | None", model: "Model | None", found: "list[Ranked]", now: "Candidate | None"
 ) -> list[str]:
+    from linkscope.advise.methods import STAGED
+
     notes = []
     predicted = any(one.candidate.measured is None for one in found)
     if asked.others and run is not None and predicted:
@@ -230,7 +233,8 @@ def _notes(
         what = "a call for each piece" if asked.piece else "a plain copy"
         what += f" of {asked.memory} memory" if asked.memory else ""
         notes.append(f"no gains: {what}, the present method, is not among the methods")
-    in_pageable = now is not None and "pageable" in now.host_kinds and asked.piece is None
+    is_staged = any(one.candidate.method.family.benchmark == STAGED for one in found)
+    in_pageable = not is_staged and now is not None and "pageable" in now.host_kinds and asked.piece is None
     if in_pageable and asked.bytes >= _LIBRARY_FROM and {"gpu", "numa"} == set(_kinds(asked)):
         notes.append(
             "linkscope.copy(dst, src) moves pageable memory through a pinned ring that CPU threads fill; no time of "

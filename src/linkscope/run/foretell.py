@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _ONCE = ("allocation", "graph")  # operations of what a transfer costs once
 # Parameters whose values a program chooses among. Of the others, such as threads of a kernel, the default counts.
-_CHOICES = ("access", "call", "initiator", "mode", "pages", "peer", "streams")
+_CHOICES = ("access", "call", "chunk", "initiator", "mode", "pages", "peer", "slots", "streams")
 _USUAL_OF_GPU = ("device", "managed", "system")  # the others serve sharing, and copies of them take as long
 _OF_PIECES = {"pieces": "piece", "strided": "row"}  # the parameter with the size of a piece
 
@@ -47,7 +47,8 @@ class Foretelling:
             return False
         rows = [row for row in self._table if (row.name, row.engine) == (point.benchmark, point.engine)]
         defaults = {param.name: param.values[0] for row in rows for param in row.params}
-        return all(name in _CHOICES or value == defaults[name] for name, value in point.params)
+        chosen = (*_CHOICES, "threads") if "slots" in defaults else _CHOICES  # of the CPU, which fill slots
+        return all(name in chosen or value == defaults[name] for name, value in point.params)
 
     def of_pieces(self, count: int, piece: int) -> list[PointId]:
         """The operations on `count` pieces, with the sizes of pieces next to `piece` that a point can have."""
