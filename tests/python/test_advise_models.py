@@ -50,10 +50,10 @@ def test_beside_others_a_transfer_has_its_share_of_the_link(capsys) -> None:
     assert shared["pays_off"] is not None  # allocating costs the same beside others
 
 
-def test_faults_have_no_steady_rate_beside_others(capsys) -> None:
+def test_faults_have_no_steady_state_beside_others(capsys) -> None:
     found = advised(capsys, "--bytes", "16MiB", "--with", "numa:0 -> gpu:1")
     assert {one["benchmark"] for one in found["ways"]}.isdisjoint(("demand", "prefetch"))
-    assert any("no steady rate" in one["reason"] for one in found["not_listed"])
+    assert any("no steady state" in one["reason"] for one in found["not_listed"])
 
 
 @pytest.mark.parametrize("dst", ["gpu:0", "gpu:3"])

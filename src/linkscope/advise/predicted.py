@@ -9,13 +9,17 @@ from linkscope.runfile import Point, PointId
 LEVEL = 0.9  # a machine file states the error that 90 % of its points do not exceed
 
 
-def predicted_points(content: Content, seconds: Mapping[PointId, float], others: Sequence[PointId] = ()) -> list[Point]:
-    """A point for each simulated time, as if a run had measured it. `others`: what ran at the same time.
+def predicted_points(
+    content: Content, seconds: Mapping[PointId, float | str], others: Sequence[PointId] = ()
+) -> list[Point]:
+    """A point for each simulated time, as if a run had measured it; none for a reason. `others`: what ran besides.
 
     Its interval is the error that 90 % of the points of its kind do not exceed, where the file states one.
     """
     found = []
     for point, value in seconds.items():
+        if isinstance(value, str):
+            continue
         known = deviation(content, [[one] for one in (point, *others)], bidirectional=False)
         error = float(known[1]["ninety"]) if known else None
         ends = None if error is None else (value / (1 + error), value * (1 + error))

@@ -28,6 +28,10 @@ _POOL_OF_PAGES = """\
 const int how = MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB;
 {p} = static_cast<char*>(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, how, -1, 0));  // once"""
 _BY_DRIVER = "// {p} comes from these calls of the CUDA driver API, once"
+_OF_MEMORY = {
+    "pool": "driver 460 (CUDA 11.2) or newer",
+    "system": "a GPU that reaches pageable memory, by HMM or ATS",
+}
 _KERNEL = """\
 __global__ void copy(int4* dst, const int4* src, size_t n) {{
   const size_t step = size_t(gridDim.x) * blockDim.x;
@@ -54,6 +58,7 @@ cudaMemcpyAttributes in_order{{}};
 in_order.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
 size_t first = 0;
 cudaMemcpyBatchAsync({arguments}, &in_order, &first, 1, stream);  // CUDA 13"""
+_BATCH_OF_ONE = "void* to = dst;\nconst void* from = src;\n" + _BATCH.format(arguments="&to, &from, &bytes, 1")
 _SPLIT = """\
 for (size_t i = 0; i < {streams}; ++i)
   cudaMemcpyAsync(dst + i * bytes / {streams}, src + i * bytes / {streams}, bytes / {streams}, cudaMemcpyDefault,
@@ -116,6 +121,8 @@ def _memory(method: Method, asked: Question) -> dict[str, str]:
     for name, place, memory in (("src", asked.src, family.src_memory), ("dst", asked.dst, family.dst_memory)):
         if kind_of(place) == "gpu" and memory == "device":
             continue
+        if family.benchmark == "pieces":
+            name = "memory"  # in which the pieces lie; src and dst are lists of pointers
         known = kind_of(place) == "numa" and memory == asked.memory
         lines = "" if known else _prepared(memory, name, dict(method.params).get("pages", ""))
         found.setdefault(ALLOCATION.get(memory, f"{memory} memory"), lines)
@@ -132,6 +139,7 @@ def _prepared(memory: str, name: str, pages: str) -> str:
 
 def _needs(method: Method, asked: Question, *, several_nodes: bool) -> list[str]:
     family, params, needs = method.family, dict(method.params), list[str]()
+    needs += [_OF_MEMORY[kind] for kind in (family.src_memory, family.dst_memory) if kind in _OF_MEMORY]
     nodes = dict.fromkeys(place for place in (asked.src, asked.dst) if kind_of(place) == "numa")
     if several_nodes:
         for node in nodes:
@@ -145,14 +153,16 @@ def _needs(method: Method, asked: Question, *, several_nodes: bool) -> list[str]
         needs += ["the library of linkscope, which chooses its own slots"] if nodes else []
     if "threads" in params and (family.engine in ("cpu", "fault") or family.benchmark == STAGED):
         needs.append(f"CPU threads: {params['threads']}")
-    return [*needs, *_of_engine(method)]
+    return list(dict.fromkeys([*needs, *_of_engine(method)]))
 
 
 def _of_engine(method: Method) -> list[str]:
     """What the engine needs of driver, GPU and data."""
     engine, benchmark = method.family.engine, method.family.benchmark
     if engine == "batch":
-        return ["driver 570 (CUDA 12.8) or newer; as written below, driver 580 (CUDA 13)"]
+        return ["driver 570 (CUDA 12.8) or newer; as written here, driver 580 (CUDA 13)"]
+    if engine == "prefetch":
+        return ["as written here, driver 580 (CUDA 13)"]
     if engine == "tma":
         return ["compute capability 9.0 or newer", "multiprocessors, which other kernels then lack"]
     if benchmark == "strided":
@@ -163,7 +173,7 @@ def _of_engine(method: Method) -> list[str]:
         return ["multiprocessors, which other kernels then lack", "addresses that are multiples of 16 B"]
     if benchmark == "split":
         return [f"{dict(method.params).get('streams', '2')} streams"]
-    return ["the same addresses in every launch"] if engine == "graph" else []
+    return ["the same addresses in every launch", "driver 525 (CUDA 12) or newer"] if engine == "graph" else []
 
 
 def _call(method: Method, asked: Question) -> str:
@@ -196,6 +206,6 @@ def _of_copies(engine: str, asked: Question) -> str:
     if engine == "graph":
         return _GRAPH.format(copies=copies)
     if engine == "batch":
-        return _BATCH.format(arguments="dst, src, sizes, count" if asked.piece else "&dst, &src, &bytes, 1")
+        return _BATCH.format(arguments="dst, src, sizes, count") if asked.piece else _BATCH_OF_ONE
     other = {"sm": _KERNEL.format(), "tma": _TMA, "cpu": "memcpy(dst, src, bytes);"}
     return other.get(engine, copies)

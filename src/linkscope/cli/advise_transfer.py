@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 import itertools
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
@@ -185,15 +186,13 @@ def _foretold(asked: "Question", model: "Model", measured: "Sequence[TransferMet
         points = list(dict.fromkeys([*points, *(_id_at(one, asked.bytes) for one in measured)]))
     wanted = [point for point in points if _has_mode(point, alone=asked.alone)]
     known = [point for point in wanted if is_predictable(content, point)]
-    seconds = foretelling.seconds_beside(known, others) if others else foretelling.seconds(known)
-    once = [point for point in foretelling.once() if is_predictable(content, point)]
-    methods = _methods(predicted_points(content, seconds, others), asked, beside=False)
-    name = model.machine.name
-    unlisted = [
-        (len(wanted) - len(known), f"{name} was fitted without such measurements"),
-        (len(known) - len(seconds), f"{name} has no steady rate for such methods" if others else f"not on {name}"),
-    ]
-    return _Foretold(methods, predicted_points(content, foretelling.seconds(once)), [one for one in unlisted if one[0]])
+    found = foretelling.seconds_beside(known, others) if others else foretelling.seconds(known)
+    once = foretelling.seconds(point for point in foretelling.once() if is_predictable(content, point))
+    methods = _methods(predicted_points(content, found, others), asked, beside=False)
+    reasons = Counter(str(reason) for reason in found.values() if isinstance(reason, str))
+    reasons[f"{model.machine.name} was fitted without such measurements"] = len(wanted) - len(known)
+    unlisted = [(count, reason) for reason, count in reasons.most_common() if count]
+    return _Foretold(methods, predicted_points(content, once), unlisted)
 
 
 def _id_at(one: "TransferMethod", size: int) -> "PointId":

@@ -78,20 +78,23 @@ class Foretelling:
                 found[dataclasses.replace(point, src=src, dst=dst)] = None
         return list(found)
 
-    def seconds(self, points: Iterable[PointId]) -> dict[PointId, float]:
-        """The seconds of one operation of each point that the model can run: of all its flows, which end together."""
+    def seconds(self, points: Iterable[PointId]) -> dict[PointId, float | str]:
+        """The seconds of one operation of each point, whose flows end together, or why the model cannot run it."""
         listed = list(points)
         with simulation() as machine:
             found = machine.seconds(self._model.to_json(), listed)
-        return {point: max(times) for point, times in zip(listed, found, strict=True) if not isinstance(times, str)}
+        return {
+            point: times if isinstance(times, str) else max(times) for point, times in zip(listed, found, strict=True)
+        }
 
-    def seconds_beside(self, points: Iterable[PointId], others: Sequence[PointId]) -> dict[PointId, float]:
-        """The same while all others run. Without the operations that have no steady state, such as page faults."""
-        found = {}
+    def seconds_beside(self, points: Iterable[PointId], others: Sequence[PointId]) -> dict[PointId, float | str]:
+        """The same while all others run. Operations without a steady state, such as page faults, have a reason."""
+        found: dict[PointId, float | str] = {}
         for point in points:
             try:
                 flows = steady_rates(self._model, [point, *others])
-            except UserError:
+            except UserError as problem:
+                found[point] = str(problem)
                 continue
             own = flows[: len(flows) - len(others)]  # each of the others is one flow
             found[point] = max(flow.seconds for flow in own)
