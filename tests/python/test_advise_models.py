@@ -9,6 +9,7 @@ from linkscope.advise.predicted import is_predictable, predicted_points
 from linkscope.cli.main import main
 from linkscope.runfile import PointId
 from test_advise import MIB, h2d, saved
+from test_advise_transfer import beside
 from test_sim_machines import pytestmark
 
 __all__ = ["pytestmark"]
@@ -102,8 +103,13 @@ def test_measured_and_predicted_times_stand_side_by_side(tmp_path: Path, capsys)
 def test_flows_that_the_run_did_not_measure_are_predicted_and_a_note_says_so(tmp_path: Path, capsys) -> None:
     path = str(saved(tmp_path, [h2d("pinned", 64 * MIB, 1.3e-3)]))
     found = advised(capsys, path, "--bytes", "64MiB", "--with", "numa:0 -> gpu:1")
-    assert "did not measure all these transfers at once: h200x4 predicts their times" in found["notes"][0]
+    assert "measured no method beside these transfers: h200x4 predicts the others" in found["notes"][0]
     assert all(one["measured"] is None for one in found["ways"])
+    path = str(saved(tmp_path, [h2d("pinned", MIB, 2e-5), beside()]))
+    found = advised(capsys, path, "--bytes", "1MiB", "--with", "numa:0 -> gpu:1")
+    assert f"measured 1 of {len(found['ways'])} methods" in found["notes"][0]
+    assert way(found, "h2d", "ce")["measured"] and way(found, "h2d", "ce")["predicted"]
+    assert way(found, "h2d", "sm")["measured"] is None
 
 
 def test_the_model_of_a_simulated_run_predicts_what_the_run_lacks(tmp_path: Path, capsys) -> None:
@@ -147,6 +153,7 @@ def test_a_fitted_file_predicts_only_what_its_run_measured(ends: str, known: boo
     (["--dst", "gpu:9"], 3, "h200x4 has no gpu:9"),
     (["--dst", "gpus"], 2, "--dst gpus: this is not a place"),
     (["--memory", "wc", "--dst", "gpu:1"], 3, "the model has no transfer from numa:0 to gpu:1 with wc memory; it has"),
+    (["--dst", "numa:0", "--pieces", "4KiB"], 3, "h200x4 knows no pieces of 4 KiB from numa:0 to numa:0"),
     (["--with", "numa:0 -> gpu:9"], 3, "h200x4 has no gpu:9"),
     (["--with", "numa:0 -> gpu:1 64Mb"], 2, "^^^^ not a size; write 64MB or 64MiB"),
 ])  # fmt: skip

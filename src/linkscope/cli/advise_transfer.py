@@ -107,9 +107,7 @@ def _question(arguments: argparse.Namespace) -> "Question":
     if piece == size:
         raise UserError(f"--pieces {arguments.pieces}: one piece is an ordinary copy. Leave out --pieces")
     others = tuple(itertools.chain(*map(other_transfers, arguments.others)))
-    return Question(
-        arguments.src, arguments.dst, size, arguments.memory, arguments.alone, reuse, piece, others
-    )  # fmt: skip
+    return Question(arguments.src, arguments.dst, size, arguments.memory, arguments.alone, reuse, piece, others)
 
 
 def _model_in(run: "Run") -> "Model | None":
@@ -136,7 +134,7 @@ def _answer(asked: "Question", run: "Run | None", model: "Model | None") -> Answ
     foretold = _foretold(asked, model, measured) if model is not None else _Foretold([], [], [])
     listed = candidates(measured, foretold.methods)
     if not listed:
-        _refuse(asked, run, model)
+        _refuse(asked, run, model, foretold.unlisted)
     _refuse_absent_memory(asked, run, listed)
     costs = OnceCosts([run.points if run is not None else [], foretold.once])
     now = present(listed, asked.memory)
@@ -154,7 +152,7 @@ def _methods(points: "Sequence[Point]", asked: "Question", *, beside: bool) -> "
     from linkscope.advise.together import methods_together
 
     if asked.others and beside:
-        return [] if asked.piece else methods_together(points, asked)
+        return methods_together(points, asked)
     if asked.piece:
         return piece_methods(points, asked.src, asked.dst, asked.bytes, asked.piece)
     return transfer_methods(points, asked.src, asked.dst, asked.bytes, alone=asked.alone)
@@ -222,12 +220,11 @@ def _notes(
     from linkscope.advise.methods import STAGED
 
     notes = []
-    predicted = any(one.candidate.measured is None for one in found)
+    predicted = sum(one.candidate.measured is None for one in found)
     if asked.others and run is not None and predicted:
         assert model is not None  # it predicted a method
-        notes.append(
-            f"{run.path} did not measure all these transfers at once: {model.machine.name} predicts their times"
-        )
+        what = f"{len(found) - predicted} of {len(found)} methods" if predicted < len(found) else "no method"
+        notes.append(f"{run.path} measured {what} beside these transfers: {model.machine.name} predicts the others")
     if now is None:
         what = "a call for each piece" if asked.piece else "a plain copy"
         what += f" of {asked.memory} memory" if asked.memory else ""
@@ -272,12 +269,13 @@ def _refuse_without_costs(asked: "Question", run: "Run | None", found: "list[Ran
     raise UserError(f"--reuse {asked.reuse}: {run.path} lacks {named}. {cure}", NOT_HERE)
 
 
-def _refuse(asked: "Question", run: "Run | None", model: "Model | None") -> NoReturn:
+def _refuse(asked: "Question", run: "Run | None", model: "Model | None", reasons: list[tuple[int, str]]) -> NoReturn:
     """Raises UserError: what the run or the model lacks, and how to measure it."""
     from linkscope.cli.advise_missing import refuse_with_run
 
     if run is not None:
         refuse_with_run(asked, run, has_model=model is not None)
     assert model is not None
-    what = f"pieces of {format_bytes(asked.piece)}" if asked.piece else "copies"
-    raise UserError(f"{model.machine.name} cannot run {what} from {asked.src} to {asked.dst} so", NOT_HERE)
+    what = f"pieces of {format_bytes(asked.piece)}" if asked.piece else "transfers"
+    why = f": {reasons[0][1]}" if reasons else ""
+    raise UserError(f"{model.machine.name} knows no {what} from {asked.src} to {asked.dst}{why}", NOT_HERE)

@@ -162,7 +162,7 @@ def _print_legend(found: "Answer", shown: "Sequence[Ranked]", rows: Sequence[tup
         one.once.missing for one in shown if one.once.missing and (found.asked.reuse or not one.pays)
     )
     if missing:
-        lines.append(f"not known, so without a break-even: {', '.join(missing)}")
+        lines.append(f"methods without a break-even need costs that are not known: {', '.join(missing)}")
     if any(_sign_between(one, found.asked.bytes) for one in shown):
         how = ", or proportional to the number of pieces" if found.asked.piece else ""
         lines.append(f"{_INTERPOLATED} interpolated between the two neighbouring sizes{how}")
