@@ -121,7 +121,7 @@ POINTED = [
     ("numa:0.pinned -> gpu:0 64Mb x2", "64Mb", "not a size; write 64MB or 64MiB"),
     ("gemm gpu:0 8192", "gemm gpu:0 8192", "this is not a transfer: write it like numa:1 -> gpu:1"),
     ("numa:0 -> gpu:0 x65", "x65", "at most x64 transfers of one flow"),
-    ("numa:0 -> gpu:0 single", "single", "predict has rates of batched copies only"),
+    ("numa:0 -> gpu:0 single", "single", "predictions are of batched copies only"),
     ("numa:0 -> gpu:0 by fault", "fault", "predict knows only ce, sm, tma here"),
     ("numa:0.wc -> gpu:0", "wc", "predict knows only pinned, pageable, registered here"),
     ("gpu:0 -> gpu:1.pool", "pool", "predict knows only device here"),

@@ -2,7 +2,7 @@
 
 from linkscope.model.curves import Method
 
-_ALLOCATION = {
+ALLOCATION = {
     "pinned": "cudaMallocHost memory",
     "mapped": "cudaHostAlloc memory with cudaHostAllocMapped",
     "wc": "cudaHostAlloc memory with cudaHostAllocWriteCombined",
@@ -28,21 +28,31 @@ _CALL = {
     "prefetch": "cudaMemPrefetchAsync",
 }
 _ACCESS = {"read": "a kernel that reads the source in place", "write": "a kernel that writes the destination in place"}
+_BLOCKS = "one kernel that copies all pieces (linkscope.copy_blocks)"
+_OTHER = {
+    ("pieces", "ce"): "cudaMemcpyAsync for each piece",
+    ("pieces", "graph"): "cudaGraphLaunch of a graph with a memcpy node for each piece",
+    ("pieces", "sm"): _BLOCKS,
+    ("strided", "ce"): "cudaMemcpy2DAsync",
+    ("strided", "sm"): _BLOCKS,
+    ("staged", "ce"): "linkscope.copy, through pinned slots",
+}
 
 
 def call_text(method: Method, src: str, dst: str) -> str:
     """'cudaMemcpyAsync from cudaMallocHost memory': the call, and the memory at an end that is not plain GPU memory."""
     family, params = method.family, dict(method.params)
     if family.benchmark == "demand":
-        return f"an access to {_ALLOCATION.get(family.dst_memory, family.dst_memory)}, without a prefetch"
-    call = _ACCESS.get(family.benchmark) or _CALL.get(family.engine, "")
+        return f"an access to {ALLOCATION.get(family.dst_memory, family.dst_memory)}, without a prefetch"
+    other = _OTHER.get((family.benchmark, family.engine))
+    call = other or _ACCESS.get(family.benchmark) or _CALL.get(family.engine, "")
     if not call:
         call = "cudaMemcpyPeerAsync" if params.get("call") == "peer" else "cudaMemcpyAsync"
     memories = []
     for word, place, memory in (("from", src, family.src_memory), ("to", dst, family.dst_memory)):
         ordinary = "gpu:" in place and memory == "device"
-        if not ordinary and memory in _ALLOCATION:
-            memories.append((word, _ALLOCATION[memory]))
+        if not ordinary and memory in ALLOCATION:
+            memories.append((word, ALLOCATION[memory]))
     if len(memories) == 2 and memories[0][1] == memories[1][1]:
         memories = [("of", memories[0][1])]
     text = " ".join([call, *(f"{word} {memory}" for word, memory in memories)])

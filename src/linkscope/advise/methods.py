@@ -1,17 +1,19 @@
 """The methods that a run measured for one transfer, the fastest first."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from linkscope.model.cliffs import breaks
-from linkscope.model.curves import Curve, Estimate, curves, time_of
+from linkscope.model.curves import Curve, Estimate, Method, curves, time_of
 from linkscope.runfile import Point
 
 _MOVES = ("h2h", "h2d", "d2h", "d2d", "local", "split", "read", "write", "demand", "prefetch")
 _QUEUED = ("read", "write")  # measured batched only
 # Parameters of points that need special data or access patterns.
 _SPECIAL = ("stride", "order", "width", "cache", "discard", "ranges", "advice")
-_FAR = 16  # largest ratio of two sizes between which a time is interpolated
+STAGED = "staged"  # copies through pinned slots
+_KNOBS = ("chunk", "slots", "threads")  # of staged copies, which a tuner chooses
+FAR = 16  # largest ratio of two sizes between which a time is interpolated
 
 
 @dataclass(frozen=True)
@@ -24,32 +26,32 @@ class TransferMethod:
 
 
 def transfer_methods(
-    points: Iterable[Point], src: str, dst: str, size: int, *, memory: str = "", alone: bool = False
+    points: Iterable[Point], src: str, dst: str, size: int, *, alone: bool = False
 ) -> list[TransferMethod]:
-    """Unidirectional methods from one place to another, the fastest first.
+    """Unidirectional methods from one place to another, the fastest first. Staged copies occur with their best knobs.
 
-    `memory` keeps methods with this kind of host memory. `alone` takes single operations instead of batched ones.
+    `alone` takes single operations instead of batched ones.
     """
     found = []
-    for curve in _of_mode(points, src, dst, memory, alone):
+    for curve in _of_mode(points, src, dst, alone):
         of = at(curve.measured, size)
         if of:
             found.append(TransferMethod(curve, *of))
-    return sorted(found, key=lambda method: method.time.value)
+    return list(_best_knobs(sorted(found, key=lambda method: method.time.value)))
 
 
 def kinds(points: Iterable[Point], src: str, dst: str) -> list[str]:
     """The kinds of host memory of the methods from one place to another."""
-    return sorted({kind for point in points if _is_on_path(point, src, dst, "") for kind in _host_kinds(point)})
+    return sorted({kind for point in points if _is_on_path(point, src, dst) for kind in host_kinds(point)})
 
 
-def sizes(points: Iterable[Point], src: str, dst: str, *, memory: str = "", alone: bool = False) -> list[int]:
+def sizes(points: Iterable[Point], src: str, dst: str, *, alone: bool = False) -> list[int]:
     """The measured sizes of these methods, in bytes."""
-    return sorted({point.bytes for curve in _of_mode(points, src, dst, memory, alone) for point in curve.measured})
+    return sorted({point.bytes for curve in _of_mode(points, src, dst, alone) for point in curve.measured})
 
 
-def _of_mode(points: Iterable[Point], src: str, dst: str, memory: str, alone: bool) -> list[Curve]:
-    listed = [point for point in points if _is_on_path(point, src, dst, memory)]
+def _of_mode(points: Iterable[Point], src: str, dst: str, alone: bool) -> list[Curve]:
+    listed = [point for point in points if _is_on_path(point, src, dst)]
     if alone:
         return [of for of in curves(p for p in listed if p.benchmark not in _QUEUED) if of.mode != "batched"]
     return [of for of in curves(listed) if of.mode != "single"]
@@ -66,18 +68,24 @@ def at(measured: Sequence[Point], size: int) -> tuple[Estimate, tuple[Point, ...
         return None if time is None else (time, (exact,))
     below = max((point for point in measured if 0 < point.bytes < size), key=lambda point: point.bytes, default=None)
     above = min((point for point in measured if point.bytes > size), key=lambda point: point.bytes, default=None)
-    if below is None or above is None or above.bytes > _FAR * below.bytes:
+    if below is None or above is None or above.bytes > FAR * below.bytes:
         return None
     low, high = time_of(below), time_of(above)
     if low is None or high is None or above.bytes in breaks(measured):
         return None
     part = (size - below.bytes) / (above.bytes - below.bytes)
+    return between(low, high, part), (below, above)
 
-    def between(one: float | None, other: float | None) -> float | None:
+
+def between(low: Estimate, high: Estimate, part: float) -> Estimate:
+    """The time at a part of the way from one time to another. It has an interval if both have one."""
+
+    def on_line(one: float | None, other: float | None) -> float | None:
         return None if one is None or other is None else one + part * (other - one)
 
-    value = low.value + part * (high.value - low.value)
-    return Estimate(value, between(low.low, high.low), between(low.high, high.high)), (below, above)
+    return Estimate(
+        low.value + part * (high.value - low.value), on_line(low.low, high.low), on_line(low.high, high.high)
+    )
 
 
 def plain(point: Point) -> bool:
@@ -85,12 +93,24 @@ def plain(point: Point) -> bool:
     return point.benchmark in _MOVES and not point.bidirectional and not any(name in point.params for name in _SPECIAL)
 
 
-def _is_on_path(point: Point, src: str, dst: str, memory: str) -> bool:
-    if (point.src, point.dst) != (src, dst) or not plain(point) or point.params.get("blocks", "").isdecimal():
-        return False
-    return not memory or memory in _host_kinds(point)
-
-
-def _host_kinds(point: Point) -> list[str]:
-    ends = ((point.src, point.src_memory), (point.dst, point.dst_memory))
+def host_kinds(of: Point) -> list[str]:
+    """The kinds of host memory at the ends of a point."""
+    ends = ((of.src, of.src_memory), (of.dst, of.dst_memory))
     return [kind for place, kind in ends if "numa:" in place]
+
+
+def _best_knobs(fastest_first: Iterable[TransferMethod]) -> Iterator[TransferMethod]:
+    seen: set[Method] = set()
+    for one in fastest_first:
+        method = one.curve.method
+        if method.family.benchmark == STAGED:
+            if method.without(_KNOBS) in seen:
+                continue
+            seen.add(method.without(_KNOBS))
+        yield one
+
+
+def _is_on_path(point: Point, src: str, dst: str) -> bool:
+    of_few_blocks = point.params.get("blocks", "").isdecimal()
+    staged = point.benchmark == STAGED and not point.bidirectional
+    return (point.src, point.dst) == (src, dst) and (plain(point) or staged) and not of_few_blocks

@@ -1,6 +1,5 @@
 """The methods of one transfer as text: names, ties, and the methods that a list of single copies lacks."""
 
-import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -28,28 +27,11 @@ def names(found: Sequence[TransferMethod], *, alone: bool) -> list[str]:
     return [method_text(method if counts[short := method.without(("after",))] > 1 else short) for method in full]
 
 
-def tie_text(found: Sequence[TransferMethod]) -> str:
-    """'registered and pinned memory are equally fast (...)' if the times of the first methods and that of the fastest
-    lie within each other's intervals; otherwise ''."""
-    tied = [*found[:1], *itertools.takewhile(lambda one: _alike(found[0], one), found[1:])]
-    if len(tied) < 2:
-        return ""
-    families = [one.curve.method.family for one in tied]
-    others = {(one.benchmark, one.engine, two.curve.method.params) for one, two in zip(families, tied, strict=True)}
-    ends = [[one.src_memory for one in families], [one.dst_memory for one in families]]
-    differing = [end for end in ends if len(set(end)) > 1]
-    within = "their times lie within each other's intervals"
-    if len(others) == 1 and len(differing) == 1:
-        *most, last = differing[0]
-        return f"{', '.join(most)} and {last} memory are equally fast ({within})"
-    return f"the first {len(tied)} methods are equally fast ({within})"
-
-
-def unlisted(points: Iterable[Point], src: str, dst: str, size: int, memory: str) -> list[tuple[int, str]]:
+def unlisted(points: Iterable[Point], src: str, dst: str, size: int) -> list[tuple[int, str]]:
     """The methods with a time of batched copies and none of a single copy at this size: their number and the reason."""
     listed = list(points)
-    single = {_plain(one) for one in transfer_methods(listed, src, dst, size, memory=memory, alone=True)}
-    batched = {_plain(one) for one in transfer_methods(listed, src, dst, size, memory=memory)}
+    single = {_plain(one) for one in transfer_methods(listed, src, dst, size, alone=True)}
+    batched = {_plain(one) for one in transfer_methods(listed, src, dst, size)}
     reasons = Counter(_reason(listed, method, src, dst, size) for method in batched - single)
     return [(count, reason) for reason, count in sorted(reasons.items(), key=lambda pair: (-pair[1], pair[0]))]
 
@@ -57,14 +39,6 @@ def unlisted(points: Iterable[Point], src: str, dst: str, size: int, memory: str
 def unlisted_text(count: int, reason: str) -> str:
     """'3 methods are not listed: not measured as single copies above 16 MiB'."""
     return f"{count_text(count, 'method')} {'is' if count == 1 else 'are'} not listed: {reason}"
-
-
-def _alike(one: TransferMethod, other: TransferMethod) -> bool:
-    return _contains(one, other.time.value) and _contains(other, one.time.value)
-
-
-def _contains(one: TransferMethod, value: float) -> bool:
-    return one.time.low is not None and one.time.high is not None and one.time.low <= value <= one.time.high
 
 
 def _plain(one: TransferMethod) -> Method:

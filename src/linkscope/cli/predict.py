@@ -68,15 +68,18 @@ def main(arguments: argparse.Namespace) -> int:
         raise UserError(
             f"--machine {arguments.machine}: predict needs a model; `linkscope list machines` lists the bundled models"
         )
-    transfers = [Transfer(arguments.src, None, arguments.dst, None), *itertools.chain(*map(_others, arguments.others))]
+    transfers = [
+        Transfer(arguments.src, None, arguments.dst, None),
+        *itertools.chain(*map(other_transfers, arguments.others)),
+    ]
     if arguments.bidirectional:
         transfers += list(map(_opposite, transfers))
-    _refuse_unknown(choice.model, [(one.src, one.dst) for one in transfers])
-    parts = [_points(arguments, choice.model, one, size) for one in transfers]
+    refuse_unknown(choice.model, [(one.src, one.dst) for one in transfers])
+    parts = [points_of_transfer(arguments, choice.model, one, size) for one in transfers]
     points = [point for part in parts for point in part]
     _refuse_unused(arguments, points)
     _refuse_mixed_access(transfers, points)
-    _refuse_unmeasured(choice.model, arguments.machine, points)
+    refuse_unmeasured(choice.model, arguments.machine, points)
     found = steady_rates(choice.model, points)
     flows = [_summed(part, found) for part in parts]
     accuracy = deviation(choice.model.to_json(), parts, bidirectional=arguments.bidirectional and not arguments.others)
@@ -109,7 +112,7 @@ def _accuracy_text(accuracy: tuple[str, dict[str, Any]] | None) -> str:
     )
 
 
-def _others(text: str) -> list[Transfer]:
+def other_transfers(text: str) -> list[Transfer]:
     """The transfers of a --with, each as often as its count says."""
     found = []
     for flow in parse_flows(text, "--with"):
@@ -118,7 +121,7 @@ def _others(text: str) -> list[Transfer]:
         if flow.times > _MOST_TIMES:
             raise wrong(flow, "times", f"at most x{_MOST_TIMES} transfers of one flow")
         if flow.option("mode") == "single":
-            raise wrong(flow, "mode=", "predict has rates of batched copies only")
+            raise wrong(flow, "mode=", "predictions are of batched copies only")
         found += [replace(flow, times=1)] * flow.times
     return found
 
@@ -128,7 +131,7 @@ def _opposite(flow: Transfer) -> Transfer:
     return replace(swapped, src_memory=flow.dst_memory, dst_memory=flow.src_memory)
 
 
-def _refuse_unknown(model: "Model", ends: list[tuple[str, str]]) -> None:
+def refuse_unknown(model: "Model", ends: list[tuple[str, str]]) -> None:
     from linkscope.machine.model import places
     from linkscope.plan.facts import kind_of
 
@@ -168,7 +171,7 @@ def _refuse_mixed_access(transfers: list[Transfer], points: "list[PointId]") -> 
         raise wrong(one, "peer=", "other transfers between GPUs differ: state peer for all of them, or use --peer")
 
 
-def _refuse_unmeasured(model: "Model", name: str, points: "list[PointId]") -> None:
+def refuse_unmeasured(model: "Model", name: str, points: "list[PointId]") -> None:
     """Refuses paths and methods that the run of a fitted file did not measure."""
     from linkscope.model.known import unmeasured
 
@@ -186,7 +189,7 @@ def _refuse_unmeasured(model: "Model", name: str, points: "list[PointId]") -> No
         raise UserError(f"{point.src} -> {point.dst}: {name} was fitted without {missing}; {cure}", NOT_HERE)
 
 
-def _points(arguments: argparse.Namespace, model: "Model", flow: Transfer, size: int) -> "list[PointId]":
+def points_of_transfer(arguments: argparse.Namespace, model: "Model", flow: Transfer, size: int) -> "list[PointId]":
     """The transfer as points: one, or one per thread between host memories. The options hold for what the flow does not
     state."""
     from linkscope.runfile import PointId

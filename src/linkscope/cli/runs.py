@@ -2,7 +2,9 @@
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from linkscope.errors import UserError
 
 if TYPE_CHECKING:
     from linkscope.runfile import Run
@@ -16,3 +18,21 @@ def read(path: str | os.PathLike[str], *, rounds: bool = False) -> "Run":
     for warning in run.warnings:
         print(f"linkscope: warning: {warning}", file=sys.stderr)
     return run
+
+
+def refuse_without_values(run: "Run") -> None:
+    """Raises UserError if no point of the run has a value."""
+    if not any(point.median_s is not None for point in run.points):
+        raise UserError(f"{run.path} has no point with a value. Measure again")
+
+
+def title(run: "Run", written: str | None) -> str:
+    """The machine, and the run file as the user wrote it."""
+    mark = "MODELLED " if run.modelled else ""
+    source = f", measured {run.header.started} ({written})" if written else ""
+    return f"{mark}{run.header.machine.get('name', '')}{source}"
+
+
+def identity(run: "Run", written: str | None) -> dict[str, Any]:
+    """The same for JSON."""
+    return {"run": written, "machine": run.header.machine.get("name"), "modelled": run.modelled}

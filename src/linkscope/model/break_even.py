@@ -82,7 +82,7 @@ def choices(points: Iterable[Point]) -> list[Choice]:
             options = {
                 kind: Choice(path, side, str(kind), size, (cost,), Amount(time, (point,)))
                 for kind, point in sorted(of_kind.items())
-                if (cost := _cost(costs, path, side, kind, size)) and (time := time_of(point))
+                if (cost := cost_at(costs, path, side, kind, size)) and (time := time_of(point))
             }
             staged = _staged(options, within.get((path, size))) if side == "host" else []
             found += [_against_others(one, options) for one in (*options.values(), *staged)]
@@ -173,7 +173,7 @@ def _within_hosts(points: Iterable[Point]) -> dict[tuple[Path, int], Amount]:
     return found
 
 
-def _cost(costs: MemoryCosts, path: Path, side: Side, kind: Kind, size: int) -> MemoryCost | None:
+def cost_at(costs: MemoryCosts, path: Path, side: Side, kind: Kind, size: int) -> MemoryCost | None:
     """The cost of a kind: for host memory in the context of the path's GPU if that was measured, otherwise on the
     host."""
     host, gpu = (path.dst, path.src) if path.src.rpartition("/")[2].startswith("gpu") else (path.src, path.dst)

@@ -1,0 +1,29 @@
+"""One transfer that advice is asked for."""
+
+from dataclasses import dataclass
+
+from linkscope.flow import Transfer
+
+
+@dataclass(frozen=True)
+class Question:
+    """A transfer of `bytes` from `src` to `dst`.
+
+    `memory`: the kind of host memory that holds the data now; '' if it was not stated. `alone`: a single copy with its
+    wait. `reuse`: the number of copies of the same memory; None if it was not stated. `piece`: the size of scattered
+    pieces; None for one range. `others`: the transfers that run at the same time.
+    """
+
+    src: str
+    dst: str
+    bytes: int
+    memory: str = ""
+    alone: bool = False
+    reuse: int | None = None
+    piece: int | None = None
+    others: tuple[Transfer, ...] = ()
+
+    @property
+    def pieces(self) -> int:
+        """The number of pieces; 1 for one range."""
+        return self.bytes // self.piece if self.piece else 1

@@ -1,0 +1,194 @@
+"""The answer on one transfer as text: a table by rank, then what each method needs and the code that does it."""
+
+import dataclasses
+import textwrap
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from linkscope.cli.runs import title
+from linkscope.cli.screen import filled
+from linkscope.units import format_bytes, format_rate, format_seconds, format_seconds_interval, with_interval
+
+if TYPE_CHECKING:
+    from linkscope.advise.methods import TransferMethod
+    from linkscope.advise.ranking import Ranked
+    from linkscope.advise.recipes import Recipe
+    from linkscope.cli.advise_transfer import Answer
+    from linkscope.model.curves import Estimate
+
+_MOST_METHODS = 12
+_INTERPOLATED = "*"  # "~" marks values that missed their precision
+_MODELLED = "MODELLED"
+
+
+def print_answer(found: "Answer", written: str | None) -> None:
+    """Prints the answer. `written`: the run file as the user wrote it."""
+    if found.run is not None:
+        print(title(found.run, written))
+    if found.model is not None:
+        print(f"{_MODELLED} {found.model.machine.name}" + (": the predicted times" if found.run is not None else ""))
+    print(filled(_subject(found), "", "  "))
+    shown = _shown(found)
+    rows = _columns(found, shown)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for rank, name, *others in rows:
+        cells = [cell.rjust(width) for cell, width in zip(others, widths[2:], strict=True)]
+        print("  " + "  ".join([rank.rjust(widths[0]), name.ljust(widths[1]), *cells]).rstrip())
+    if len(found.methods) > len(shown):
+        print(f"  and {len(found.methods) - len(shown)} more methods; --json lists all")
+    _print_legend(found, shown, rows)
+    _print_recipes(found, shown)
+
+
+def _shown(found: "Answer") -> "list[Ranked]":
+    """The first methods, with the present one."""
+    first = found.methods[:_MOST_METHODS]
+    if any(one.is_present for one in first):
+        return first
+    return first[: _MOST_METHODS - 1] + [one for one in found.methods[_MOST_METHODS - 1 :] if one.is_present]
+
+
+def _subject(found: "Answer") -> str:
+    asked = found.asked
+    size = format_bytes(asked.bytes)
+    if asked.piece:
+        size = f"{size} in {asked.pieces} pieces of {format_bytes(asked.piece)}"
+    mode = "single copies" if asked.alone else "batched copies"
+    beside = f", beside {'; '.join(map(str, asked.others))}" if asked.others else ""
+    reuse = f", {asked.reuse} copies of the same memory" if asked.reuse else ""
+    return f"{asked.src} -> {asked.dst}, {size}, {mode}{reuse}{beside}, fastest first:"
+
+
+def _columns(found: "Answer", shown: "Sequence[Ranked]") -> list[tuple[str, ...]]:
+    """The head and the rows of the table."""
+    from linkscope.advise.transfer_text import names
+
+    listed = names([one.candidate.reading for one in shown], alone=found.asked.alone)
+    named = [name + _sign_between(one, found.asked.bytes) for name, one in zip(listed, shown, strict=True)]
+    columns = [
+        ("rank", *(str(one.rank) if one.rank else "-" for one in shown)),
+        ("method", *named),
+    ]
+    if any(one.candidate.measured for one in shown):
+        columns.append(("time [95 % CI]", *(_measured_cell(one.candidate.measured) for one in shown)))
+    if any(one.candidate.predicted for one in shown):
+        columns.append(("predicted", *(_predicted_cell(one.candidate.predicted) for one in shown)))
+    if found.asked.reuse:
+        columns += _reuse_columns(found.asked.reuse, shown)
+    else:
+        columns.append(("rate", *(format_rate(found.asked.bytes / one.candidate.time.value / 1e9) for one in shown)))
+    columns.append(("gain", *(_gain_cell(one) for one in shown)))
+    columns.append(("pays off", *(_pays_cell(one) for one in shown)))
+    return list(zip(*columns, strict=True))
+
+
+def _reuse_columns(copies: int, shown: "Sequence[Ranked]") -> list[tuple[str, ...]]:
+    return [
+        ("once", *(_plain_cell(one.once.time) for one in shown)),
+        (f"{copies} copies", *(_time_cell(one.total) for one in shown)),
+        ("per copy", *(format_seconds(one.total.value / copies) if one.total else "-" for one in shown)),
+    ]
+
+
+def _sign_between(one: "Ranked", size: int) -> str:
+    """The mark of a time that no point has: between sizes, or of another number of pieces."""
+    measured = one.candidate.measured
+    return "" if measured is None or [point.bytes for point in measured.points] == [size] else f" {_INTERPOLATED}"
+
+
+def _measured_cell(one: "TransferMethod | None") -> str:
+    from linkscope.report.trust import inherited, sign_of
+
+    if one is None:
+        return "-"
+    sign = sign_of(one.points) or sign_of(filter(inherited, one.points))
+    return sign + _time_cell(one.time)
+
+
+def _predicted_cell(one: "TransferMethod | None") -> str:
+    return "-" if one is None else _time_cell(one.time)
+
+
+def _time_cell(time: "Estimate | None") -> str:
+    return "-" if time is None else format_seconds_interval(time.value, time.low, time.high)
+
+
+def _plain_cell(time: "Estimate | None") -> str:
+    return "-" if time is None else format_seconds(time.value) if time.value else "0"
+
+
+def _gain_cell(one: "Ranked") -> str:
+    if one.is_present:
+        return "present"
+    if one.gain is None:
+        return "-"
+    number, interval = with_interval(one.gain.value, one.gain.low, one.gain.high)
+    return f"×{number} {interval}".rstrip()
+
+
+def _pays_cell(one: "Ranked") -> str:
+    from linkscope.report.break_even import break_even_text
+
+    return "" if one.is_present else break_even_text(one.pays) if one.pays else "-"
+
+
+def _print_legend(found: "Answer", shown: "Sequence[Ranked]", rows: Sequence[tuple[str, ...]]) -> None:
+    from linkscope.advise.calls import call_text
+    from linkscope.advise.ranking import ASSUMED_ERROR
+    from linkscope.advise.transfer_text import unlisted_text
+    from linkscope.report.glossary import terms_in
+    from linkscope.report.trust import signs_mean
+    from linkscope.units import format_fraction
+
+    lines = []
+    if found.methods:
+        fastest = found.methods[0].candidate.reading.curve.method
+        lines.append(f"fastest: {call_text(fastest, found.asked.src, found.asked.dst)}")
+    lines += [unlisted_text(count, reason) for count, reason in found.unlisted]
+    if found.asked.alone and found.unlisted:
+        lines.append("without --alone, batched copies of all methods are compared")
+    lines += found.notes
+    if any(one.pays for one in shown):
+        lines.append(
+            "pays off: from how many copies on the method is faster than the present one, with what both cost once"
+        )
+    if len({one.rank for one in shown}) < len(shown):
+        lines.append("methods share a rank where no interval shows that one of them is faster")
+    if any(None in (one.candidate.time.low, one.candidate.time.high) for one in shown):
+        lines.append(f"times without an interval count as +-{format_fraction(ASSUMED_ERROR)} in the ranks")
+    if any(one.candidate.predicted and one.candidate.predicted.time.low is not None for one in shown):
+        lines.append("predicted: the interval is the error that 90 % of the model's points do not exceed")
+    missing = dict.fromkeys(
+        one.once.missing for one in shown if one.once.missing and (found.asked.reuse or not one.pays)
+    )
+    if missing:
+        lines.append(f"methods without a break-even need costs that are not known: {', '.join(missing)}")
+    if any(_sign_between(one, found.asked.bytes) for one in shown):
+        how = ", or proportional to the number of pieces" if found.asked.piece else ""
+        lines.append(f"{_INTERPOLATED} interpolated between the two neighbouring sizes{how}")
+    lines += signs_mean(" ".join(" ".join(row[2:4]) for row in rows))
+    lines += [f"{term}: {meaning}" for term, meaning in terms_in(" ".join(row[1] for row in rows))]
+    for line in lines:
+        print(filled(line, "  ", "    "))
+
+
+def _print_recipes(found: "Answer", shown: "Sequence[Ranked]") -> None:
+    """Prints needs and code: first those of each memory, then those that methods have in common."""
+    from linkscope.advise.recipes import recipe
+    from linkscope.advise.transfer_text import names
+
+    listed = names([one.candidate.reading for one in shown], alone=found.asked.alone)
+    recipes = [recipe(one.candidate.method, found.asked, several_nodes=found.several_nodes) for one in shown]
+    print("\nWhat the methods need, and their code:")
+    for what, lines in dict.fromkeys(part for how in recipes for part in how.memory):
+        print(f"  {what}:" + ("" if lines else " it holds the data now"))
+        if lines:
+            print(textwrap.indent(lines, "    "))
+    groups: dict[Recipe, list[str]] = {}
+    for how, name in zip(recipes, listed, strict=True):
+        groups.setdefault(dataclasses.replace(how, memory=()), []).append(name)
+    for how, of_recipe in groups.items():
+        print(filled("; ".join(of_recipe), "  ", "    "))
+        if how.needs:
+            print(filled(f"needs: {'; '.join(how.needs)}", "    ", "      "))
+        print(textwrap.indent(how.call, "    "))

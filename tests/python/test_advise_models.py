@@ -1,0 +1,177 @@
+"""`linkscope advise` on machine files: rates of links, costs that add up, and predictions beside measured times."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from linkscope.advise.predicted import is_predictable, predicted_points
+from linkscope.cli.main import main
+from linkscope.runfile import PointId
+from test_advise import MIB, h2d, saved
+from test_advise_transfer import beside
+from test_sim_machines import pytestmark
+
+__all__ = ["pytestmark"]
+
+
+def advised(capsys, *words: str, machine: str = "h200x4", src: str = "numa:0", dst: str = "gpu:0") -> dict:
+    capsys.readouterr()
+    source = ["--machine", machine] if machine else []
+    assert main(["advise", *source, "--src", src, "--dst", dst, *words, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def way(found: dict, benchmark: str, engine: str, memory: str = "pinned") -> dict:
+    wanted = (benchmark, engine, {memory, "device"})
+    return next(
+        one
+        for one in found["ways"]
+        if (one["benchmark"], one["engine"], {one["src_memory"], one["dst_memory"]}) == wanted
+    )
+
+
+def test_a_modelled_method_is_predicted_and_not_measured(capsys) -> None:
+    """The link carries 55.5 GB/s (test_predict.py)."""
+    found = advised(capsys, "--bytes", "1GiB")
+    pinned = way(found, "h2d", "ce")
+    assert found["modelled"] and found["model"] == "h200x4" and found["run"] is None
+    assert pinned["gbps"] == pytest.approx(55.5, rel=0.01) and pinned["rank"] == 1
+    assert pinned["measured"] is None and pinned["points"] == []
+    assert pinned["predicted"] == {"seconds": pinned["seconds"], "interval_s": None}
+    assert way(found, "h2d", "ce", "registered")["rank"] == 1  # as fast in the model
+    assert way(found, "h2d", "ce", "pageable")["present"]
+
+
+def test_beside_others_a_transfer_has_its_share_of_the_link(capsys) -> None:
+    """The host gives 182 GB/s to four GPUs together."""
+    others = ["--with", "numa:0 -> gpu:1; numa:0 -> gpu:2", "--with", "numa:0 -> gpu:3"]
+    shared = way(advised(capsys, "--bytes", "512MiB", *others), "h2d", "ce")
+    assert shared["gbps"] == pytest.approx(182 / 4, rel=0.01)
+    assert shared["pays_off"] is not None  # allocating costs the same beside others
+
+
+def test_faults_have_no_steady_state_beside_others(capsys) -> None:
+    found = advised(capsys, "--bytes", "16MiB", "--with", "numa:0 -> gpu:1")
+    assert {one["benchmark"] for one in found["ways"]}.isdisjoint(("demand", "prefetch"))
+    assert any("no steady state" in one["reason"] for one in found["not_listed"])
+
+
+@pytest.mark.parametrize("dst", ["gpu:0", "gpu:3"])
+def test_the_total_is_what_is_paid_once_and_every_copy(capsys, dst: str) -> None:
+    found = advised(capsys, "--bytes", "64MiB", "--memory", "pageable", "--reuse", "20", dst=dst)
+    for memory in ("pageable", "pinned", "registered"):
+        one = way(found, "h2d", "ce", memory)
+        assert one["total_s"] == pytest.approx(one["once_s"] + 20 * one["seconds"])
+        assert one["once_s"] == pytest.approx(sum(part["seconds"] for part in one["once"])) and one["once_s"] > 0
+    pinned, pageable = way(found, "h2d", "ce"), way(found, "h2d", "ce", "pageable")
+    extra, gain = pinned["once_s"] - pageable["once_s"], pageable["seconds"] - pinned["seconds"]
+    first = pinned["pays_off"]["from"]
+    assert first * gain > extra and (first == 1 or (first - 1) * gain <= extra)
+
+
+def test_a_loop_over_pieces_costs_its_calls_and_one_kernel_does_not(capsys) -> None:
+    some, more = (advised(capsys, "--bytes", str(count * 4096), "--pieces", "4KiB") for count in (1000, 2000))
+    loop = way(some, "pieces", "ce")
+    assert loop["present"] and way(more, "pieces", "ce")["seconds"] == pytest.approx(2 * loop["seconds"], rel=0.01)
+    assert 4096000 / way(some, "pieces", "sm")["seconds"] > 0.8 * 55.5e9 > 10 * 4096000 / loop["seconds"]
+    assert way(some, "strided", "ce")["rank"] == 1
+
+
+def test_pieces_of_a_size_that_no_point_has_lie_between_the_neighbours(capsys) -> None:
+    def seconds(piece: int) -> float:
+        return way(advised(capsys, "--bytes", str(1000 * piece), "--pieces", str(piece)), "pieces", "ce")["seconds"]
+
+    small, between, large = map(seconds, (512, 2304, 4096))
+    assert between == pytest.approx((small + large) / 2)
+
+
+def test_measured_and_predicted_times_stand_side_by_side(tmp_path: Path, capsys) -> None:
+    path = str(saved(tmp_path, [h2d("pinned", 64 * MIB, 1.3e-3), h2d("pageable", 64 * MIB, 9e-3)]))
+    words = [path, "--bytes", "64MiB"]
+    found = advised(capsys, *words)
+    pinned, kernel = way(found, "h2d", "ce"), way(found, "h2d", "sm")
+    assert pinned["measured"]["seconds"] == pinned["seconds"] == pytest.approx(1.3e-3)
+    assert pinned["predicted"]["seconds"] == pytest.approx(64 * MIB / 55.5e9, rel=0.01)
+    assert kernel["measured"] is None and kernel["points"] == [] and kernel["ci95_s"] is None
+    capsys.readouterr()
+    assert main(["advise", path, "--machine", "h200x4", "--src", "numa:0", "--dst", "gpu:0", "--bytes", "64MiB"]) == 0
+    text = capsys.readouterr().out
+    assert "MODELLED h200x4: the predicted times" in text and "predicted" in text and "time [95 % CI]" in text
+
+
+def test_flows_that_the_run_did_not_measure_are_predicted_and_a_note_says_so(tmp_path: Path, capsys) -> None:
+    path = str(saved(tmp_path, [h2d("pinned", 64 * MIB, 1.3e-3)]))
+    found = advised(capsys, path, "--bytes", "64MiB", "--with", "numa:0 -> gpu:1")
+    assert "measured no method beside these transfers: h200x4 predicts the others" in found["notes"][0]
+    assert all(one["measured"] is None for one in found["ways"])
+    path = str(saved(tmp_path, [h2d("pinned", MIB, 2e-5), beside()]))
+    found = advised(capsys, path, "--bytes", "1MiB", "--with", "numa:0 -> gpu:1")
+    assert f"measured 1 of {len(found['ways'])} methods" in found["notes"][0]
+    assert way(found, "h2d", "ce")["measured"] and way(found, "h2d", "ce")["predicted"]
+    assert way(found, "h2d", "sm")["measured"] is None
+
+
+def test_the_model_of_a_simulated_run_predicts_what_the_run_lacks(tmp_path: Path, capsys) -> None:
+    path = str(tmp_path / "run.jsonl")
+    only = f"h2d/ce/numa:0.pinned->gpu:0.device/{16 * MIB}?*kernel*false*batched*"
+    words = ["--only", only, "--rounds", "3", "--precision", "5%", "-o", path, "--json"]
+    assert main(["run", "--machine", "h200x4", *words]) == 0
+    found = advised(capsys, path, "--bytes", "16MiB", "--with", "numa:0 -> gpu:1", machine="")
+    assert found["model"] == "h200x4" and way(found, "h2d", "ce")["predicted"]
+
+
+# --- the accuracy of a fitted file ---
+
+FITTED = {
+    "machine": {"measured": ["numa:0 -> gpu:0"]},
+    "deviation": {"h2d by ce, pinned -> device": {"points": 9, "median": 0.02, "ninety": 0.25, "held_out": False}},
+}
+
+
+def test_the_interval_of_a_prediction_is_the_stated_error() -> None:
+    point = PointId.parse(f"h2d/ce/numa:0.pinned->gpu:0.device/{MIB}?bidirectional=false&mode=batched")
+    (made,) = predicted_points(FITTED, {point: 1e-3})
+    assert made.median_s == 1e-3 and made.ci95_s == pytest.approx((0.8e-3, 1.25e-3)) and made.ci_level == 0.9
+    (made,) = predicted_points({"machine": {}}, {point: 1e-3})
+    assert made.ci95_s is None
+
+
+@pytest.mark.parametrize(
+    ("ends", "known"),
+    [("numa:0.pinned->gpu:0", True), ("numa:0.pinned->gpu:1", False), ("numa:0.wc->gpu:0", False)],
+)
+def test_a_fitted_file_predicts_only_what_its_run_measured(ends: str, known: bool) -> None:
+    point = PointId.parse(f"h2d/ce/{ends}.device/{MIB}?bidirectional=false&mode=batched")
+    assert is_predictable(FITTED, point) is known and is_predictable({"machine": {}}, point)
+
+
+# --- bad input ---
+
+
+@pytest.mark.parametrize(("words", "code", "sentence"), [
+    (["--dst", "gpu:9"], 3, "h200x4 has no gpu:9"),
+    (["--dst", "gpus"], 2, "--dst gpus: this is not a place"),
+    (["--memory", "wc", "--dst", "gpu:1"], 3, "the model has no transfer from numa:0 to gpu:1 with wc memory; it has"),
+    (["--dst", "numa:0", "--pieces", "4KiB"], 3, "h200x4 knows no pieces of 4 KiB from numa:0 to numa:0"),
+    (["--with", "numa:0 -> gpu:9"], 3, "h200x4 has no gpu:9"),
+    (["--with", "numa:0 -> gpu:1 64Mb"], 2, "^^^^ not a size; write 64MB or 64MiB"),
+])  # fmt: skip
+def test_a_bad_question_to_a_model_gets_the_reason(capsys, words, code, sentence) -> None:
+    start = ["advise", "--machine", "h200x4", "--src", "numa:0", "--dst", "gpu:0", "--bytes", "1MiB"]
+    assert main([*start, *words]) == code
+    assert sentence in capsys.readouterr().err
+
+
+def test_a_model_without_costs_of_memory_refuses_reuse(capsys) -> None:
+    words = ["--machine", "ac922", "--src", "numa:0", "--dst", "gpu:0", "--bytes", "1MiB", "--reuse", "3"]
+    assert main(["advise", *words]) == 3
+    assert "--reuse 3: the model lacks the cost of" in capsys.readouterr().err
+
+
+def test_a_model_needs_a_transfer_and_placement_needs_one_machine(tmp_path: Path, capsys) -> None:
+    assert main(["advise", "--machine", "h200x4"]) == 2
+    assert "--machine needs one transfer" in capsys.readouterr().err
+    path = str(saved(tmp_path, [h2d("pinned", MIB, 2e-5)]))
+    assert main(["advise", path, "--machine", "h200x4", "--talk", "matrix.txt"]) == 2
+    assert "--talk needs the costs of one machine" in capsys.readouterr().err
