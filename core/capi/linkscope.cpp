@@ -179,15 +179,16 @@ void ls_transfer_free(ls_transfer* transfer) { delete transfer; }
 
 ls_status ls_get_knobs(const char* method, ls_knobs* knobs) {
   return guarded([&] {
-    const auto& [from_bytes, threads, chunk, depth, piece] = transfers().options().of(method_named(method).id);
-    *knobs = {from_bytes, threads, chunk, depth, piece};
+    const auto& [from_bytes, threads, chunk, depth, piece, sm_blocks] = transfers().options().of(method_named(method).id);
+    *knobs = {from_bytes, threads, chunk, depth, piece, sm_blocks};
   });
 }
 
 ls_status ls_set_knobs(const char* method, const ls_knobs* knobs) {
   return guarded([&] {
     transfers().set(method_named(method).id,
-                    {knobs->from_bytes, knobs->threads, knobs->chunk, knobs->depth, knobs->piece});
+                    {knobs->from_bytes, knobs->threads, knobs->chunk, knobs->depth, knobs->piece,
+                     knobs->sm_blocks});
   });
 }
 

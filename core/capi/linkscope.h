@@ -109,6 +109,7 @@ typedef struct ls_knobs {
   uint64_t chunk; /* bytes of the largest chunk, at most a slot of the arena (4 MiB); short copies have smaller ones */
   uint32_t depth; /* slots of the arena for each thread */
   uint64_t piece; /* bytes of one call of memcpy; 0: the chunk */
+  uint32_t sm_blocks; /* thread blocks of a kernel that moves the chunks, one an SM; 0: the copy engine does */
 } ls_knobs;
 LS_EXPORT ls_status ls_get_knobs(const char* method, ls_knobs* knobs);
 /* No copy is under way. */

@@ -54,6 +54,11 @@ CUfunction Gpus::block_kernel(u32 index) {
   return devices_.at(index).function("copy_blocks", "linkscope_copy_blocks");
 }
 
+CUfunction Gpus::pump_kernel(u32 index) {
+  const std::lock_guard lock{mutex_};
+  return devices_.at(index).function("pump", "linkscope_pump");
+}
+
 Device& Gpus::at(u32 index) {
   const std::lock_guard lock{mutex_};
   return devices_.at(index);

@@ -23,6 +23,8 @@ class Gpus {
   [[nodiscard]] Device& at(u32 index);
   /// The kernel that moves scattered blocks. Throws Error{failed} if this build has no code for the GPU.
   [[nodiscard]] CUfunction block_kernel(u32 index);
+  /// The kernel of a pump (pump.hpp), likewise.
+  [[nodiscard]] CUfunction pump_kernel(u32 index);
 
  private:
   [[nodiscard]] std::optional<u32> index_of(CUdevice) const;

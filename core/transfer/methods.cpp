@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "gpu/context.hpp"
 #include "host/own_memory.hpp"
+#include "transfer/pump.hpp"
 #include "transfer/staged.hpp"
 
 namespace linkscope {
@@ -68,6 +69,10 @@ void ring_to_gpu(const Resources& with, const PlannedCopy& copy, Progress& progr
   const auto& request = copy.request;
   const auto& knobs = with.options.of(MethodId::ring_to_gpu);
   const auto dst = reinterpret_cast<CUdeviceptr>(request.dst);
+  if (knobs.sm_blocks) {
+    auto* host = static_cast<std::byte*>(const_cast<void*>(request.src));
+    return run_pump(with, *copy.lane, {dst, host, request.bytes}, knobs, Towards::gpu, progress);
+  }
   constexpr u64 granule = 4_KiB;
   RingWork work;
   work.chunks =
@@ -85,6 +90,9 @@ void ring_from_gpu(const Resources& with, const PlannedCopy& copy, const Knobs& 
                    Progress& progress) {
   const auto& request = copy.request;
   const auto src = reinterpret_cast<CUdeviceptr>(request.src);
+  if (knobs.sm_blocks)
+    return run_pump(with, *copy.lane, {src, static_cast<std::byte*>(request.dst), request.bytes}, knobs, Towards::host,
+                    progress);
   RingWork work;
   work.chunks = divide(request.bytes, chunk_for(request.bytes, knobs, with.arena.slot_bytes(), smallest),
                        reinterpret_cast<u64>(request.dst), huge_page);

@@ -18,7 +18,10 @@ struct Knobs {
   u64 chunk = 0;       // bytes of the largest chunk; short copies have smaller ones
   u32 depth = 1;       // slots of a thread
   u64 piece = 0;       // bytes of one call of memcpy; 0: the chunk
+  u32 sm_blocks = 0;   // thread blocks of a kernel that moves the chunks, one an SM; 0: the copy engine does
 };
+
+enum class Towards : u8 { gpu, host };
 
 /// How blocks are moved that a GPU reaches at both ends.
 enum class BlockMethod : u8 { automatic, loop, batch, kernel };

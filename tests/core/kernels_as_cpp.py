@@ -3,8 +3,8 @@
     asm volatile("st.global.v2.u64 [%0], {%1, %2};" ::"l"(to), "l"(x), "l"(y));  ->  ptx_st_global_v2_u64(to, x, y);
 
 The arguments are the operands and literal numbers in the order of the instruction's text, so that a test finds swapped
-operands. An instruction that tests/core/emulated_gpu.hpp lacks fails to compile. Shared memory becomes static. Other
-code stays the same.
+operands. An instruction that tests/core/emulated_gpu.hpp lacks fails to compile. Shared memory becomes static. A header
+with asm statements is inserted. Other code stays the same.
 """
 
 import re
@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 STATEMENT = "asm volatile("
+CORE = Path(__file__).parents[2] / "core"
 
 
 def closing(text: str, start: int) -> int:
@@ -58,11 +59,19 @@ def converted(text: str) -> str:
     return re.sub(r"__shared__ (alignas\(\d+\) )?", r"\1static ", done.replace("#pragma unroll", ""))
 
 
+def with_device_headers(text: str) -> str:
+    def insert(line: re.Match[str]) -> str:
+        header = (CORE / line[1]).read_text()
+        return header.replace("#pragma once\n", "") if STATEMENT in header else line[0]
+
+    return re.sub(r'^#include "([^"]+)"$', insert, text, flags=re.M)
+
+
 def main() -> None:
     out = Path(sys.argv[1])
     out.mkdir(parents=True, exist_ok=True)
     for source in map(Path, sys.argv[2:]):
-        (out / f"{source.stem}.inc").write_text(converted(source.read_text()))
+        (out / f"{source.stem}.inc").write_text(converted(with_device_headers(source.read_text())))
 
 
 if __name__ == "__main__":

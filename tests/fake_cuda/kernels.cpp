@@ -22,6 +22,7 @@
 #include "program/row_order.hpp"
 #include "settings.hpp"
 #include "transfer/block.hpp"
+#include "transfer/pump_task.hpp"
 
 namespace fake {
 namespace {
@@ -80,6 +81,34 @@ CUresult copy_blocks(CUcontext context, const linkscope_block* table, u64 count)
     const auto status = copy(context, reinterpret_cast<char*>(table[i].dst),
                              reinterpret_cast<const char*>(table[i].src), table[i].bytes);
     if (status != CUDA_SUCCESS) return status;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult pump(CUcontext context, linkscope_pump_task task, unsigned to_gpu) {
+  if (!reachable(context, reinterpret_cast<void*>(task.device), task.bytes) ||
+      !reachable(context, reinterpret_cast<void*>(task.ring), task.slots * task.stride) ||
+      !reachable(context, reinterpret_cast<void*>(task.filled), task.slots * task.word_gap))
+    return CUDA_ERROR_ILLEGAL_ADDRESS;
+  const auto word = [](u64 address) { return std::atomic_ref{*reinterpret_cast<u64*>(address)}; };
+  const auto waits = [&](u64 address, u64 value) {
+    const auto start = std::chrono::steady_clock::now();
+    while (!linkscope::has_come(word(address).load(), value) && word(task.given_up).load() == 0 &&
+           std::chrono::steady_clock::now() - start < std::chrono::nanoseconds{task.timeout_ns})
+      std::this_thread::yield();
+    if (linkscope::has_come(word(address).load(), value)) return true;
+    word(task.given_up).store(1);
+    return false;
+  };
+  for (u64 i = 0; i < task.chunks; ++i) {
+    const u64 gap = i % task.slots * task.word_gap, bytes = std::min(task.chunk, task.bytes - i * task.chunk);
+    auto* device = reinterpret_cast<char*>(task.device + i * task.chunk);
+    auto* ring = reinterpret_cast<char*>(task.ring + i % task.slots * task.stride);
+    if (!(to_gpu ? waits(task.filled + gap, i + 1) : waits(task.emptied + gap, i + 1 - task.slots))) return CUDA_SUCCESS;
+    if (const auto status = to_gpu ? copy(context, device, ring, bytes) : copy(context, ring, device, bytes);
+        status != CUDA_SUCCESS)
+      return status;
+    word((to_gpu ? task.emptied : task.filled) + gap).store(i + 1);
   }
   return CUDA_SUCCESS;
 }
@@ -349,6 +378,7 @@ const Prepare* find_kernel(const std::string& name) {
       {"linkscope_copy_tma", by_types(copy)},
       {"linkscope_copy_rows", by_types(copy_rows)},
       {"linkscope_copy_blocks", by_types(copy_blocks)},
+      {"linkscope_pump", by_types(pump)},
       {"linkscope_exchange", by_types(exchange)},
       {"linkscope_read", by_types(read)},
       {"linkscope_write", by_types(write)},

@@ -38,6 +38,7 @@ class Knobs(ctypes.Structure):
         ("chunk", c_uint64),
         ("depth", c_uint32),
         ("piece", c_uint64),
+        ("sm_blocks", c_uint32),
     ]
 
 

@@ -1,7 +1,7 @@
 // A block that performs a table of ops (base/actor_ops.hpp): its first thread sets words and waits for others, and all
-// of its threads copy, load and store. If the other side never answers, the block gives up after a time-out. Before
-// compute capability 7.0, volatile accesses and fences replace release and acquire.
+// of its threads copy, load and store. If the other side never answers, the block gives up after a time-out.
 #include "base/actor_ops.hpp"
+#include "base/block_words.hpp"
 #include "base/pattern.hpp"
 
 typedef unsigned long long u64;
@@ -19,48 +19,10 @@ static __device__ __forceinline__ void store_pair(u64 at, u64 x, u64 y) {
   asm volatile("st.global.cs.v2.u64 [%0], {%1, %2};" ::"l"(reinterpret_cast<char*>(at)), "l"(x), "l"(y) : "memory");
 }
 
-// The block's threads arrive together. A block of one thread has nobody to wait for.
-static __device__ __forceinline__ void join_block() {
-  if (blockDim.x > 1) __syncthreads();
-}
-
 // Spans are multiples of 8 bytes and aligned to 16; the first thread handles a last word.
-struct BlockMemory {
+struct BlockMemory : BlockWords {
   static constexpr unsigned in_flight = 4;  // vectors of 16 bytes of a thread
   u64 sum;                                  // of what this thread loaded
-
-  static __device__ __forceinline__ u64 now_ns() {
-    u64 t;
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
-    return t;
-  }
-
-  static __device__ __forceinline__ u64 acquire(u64 word) {
-    u64 value;
-#if __CUDA_ARCH__ >= 700
-    asm volatile("ld.acquire.sys.global.u64 %0, [%1];"
-                 : "=l"(value)
-                 : "l"(reinterpret_cast<const u64*>(word))
-                 : "memory");
-#else
-    value = *reinterpret_cast<const volatile u64*>(word);
-    __threadfence_system();
-#endif
-    return value;
-  }
-
-  // The barrier orders the other threads' stores before the release, which is cumulative from compute capability 7.0.
-  static __device__ __forceinline__ void set(u64 word, u64 value) {
-#if __CUDA_ARCH__ >= 700
-    join_block();
-    if (threadIdx.x == 0)
-      asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(reinterpret_cast<u64*>(word)), "l"(value) : "memory");
-#else
-    __threadfence_system();
-    join_block();
-    if (threadIdx.x == 0) *reinterpret_cast<volatile u64*>(word) = value;
-#endif
-  }
 
   __device__ __forceinline__ bool wait(u64 word, u64 value, u64 timeout_ns) {
     const bool there = threadIdx.x != 0 || linkscope::poll(*this, word, value, timeout_ns);
@@ -125,7 +87,7 @@ extern "C" __global__ void __launch_bounds__(1024)
   if (threadIdx.x == 0)
     for (unsigned op = 0; op < table.count; ++op) ops[op] = table.ops[op];
   join_block();
-  BlockMemory memory{0};
+  BlockMemory memory{{}, 0};
   const u64 in_vain = linkscope::perform_all(ops, table.count, first, count, memory);
   if (memory.sum) atomicAdd(result, memory.sum);
   if (in_vain && threadIdx.x == 0) result[1] = in_vain;

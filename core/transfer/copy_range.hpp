@@ -1,0 +1,33 @@
+// How the threads of a warp or a block copy one range, as device code.
+#pragma once
+
+/// Moves words at neighbouring addresses by neighbouring lanes, with eight loads of each lane in flight.
+template <class Word>
+static __device__ __forceinline__ void copy_words(char* to, const char* from, unsigned long long words, unsigned lane,
+                                                  unsigned lanes) {
+  constexpr unsigned in_flight = 8;
+  const Word* source = reinterpret_cast<const Word*>(from);
+  Word* target = reinterpret_cast<Word*>(to);
+  unsigned long long i = lane;
+  for (; i + (in_flight - 1) * lanes < words; i += in_flight * lanes) {
+    Word held[in_flight];
+#pragma unroll
+    for (unsigned k = 0; k < in_flight; ++k) held[k] = source[i + k * lanes];
+#pragma unroll
+    for (unsigned k = 0; k < in_flight; ++k) target[i + k * lanes] = held[k];
+  }
+  for (; i < words; i += lanes) target[i] = source[i];
+}
+
+/// Moves a range whose ends have the same offset within a word: bytes up to the first whole word, words, bytes.
+template <class Word>
+static __device__ __forceinline__ void copy_range(char* to, const char* from, unsigned long long bytes, unsigned lane,
+                                                  unsigned lanes) {
+  const unsigned long long before = (sizeof(Word) - reinterpret_cast<unsigned long long>(to) % sizeof(Word)) %
+                                    sizeof(Word),
+                           head = before < bytes ? before : bytes, words = (bytes - head) / sizeof(Word),
+                           done = head + words * sizeof(Word);
+  copy_words<char>(to, from, head, lane, lanes);
+  copy_words<Word>(to + head, from + head, words, lane, lanes);
+  copy_words<char>(to + done, from + done, bytes - done, lane, lanes);
+}
