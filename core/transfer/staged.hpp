@@ -8,8 +8,6 @@ namespace linkscope {
 /// Whether the driver has the calls that guard slots.
 [[nodiscard]] bool can_ring(const Resources&);
 
-enum class Towards : u8 { gpu, host };
-
 /// Throws Error{memory} if the arena has fewer than two slots for two chunks.
 void run_ring(const Resources&, const CopyLane&, const RingWork&, const Knobs&, Towards, Progress&);
 
