@@ -253,8 +253,10 @@ def blocks(bench: Bench) -> None:
         words = np.frombuffer(host, np.uint8).reshape(count, gap)
         sent = np.random.default_rng(4).integers(0, 255, (count, block), dtype=np.uint8)
         shapes = [("auto", 0), ("loop", 0), ("batch", 0), *(("kernel", sms) for sms in (4, 8, 12, 16, 32, 64))]
+        chosen = {to_gpu: native.block_knobs(to_gpu, block) for to_gpu in (True, False)}
         for method, sms in shapes:
-            native.set_block_method(method, sms)
+            for to_gpu, (usual, usual_sms) in chosen.items():
+                native.set_block_knobs(to_gpu, block, usual if method == "auto" else method, sms or usual_sms)
             name = f"{method} {sms}" if sms else method
             words[:] = 0
             words[:, :block] = sent
@@ -264,7 +266,8 @@ def blocks(bench: Bench) -> None:
             words[:] = 0
             bench.add(f"{count} x {size(block)}", f"{name}, to host", block * count, bench.seconds(home))
             expect(bool(np.array_equal(words[:, :block], sent)) and not words[:, block:].any(), f"blocks by {name}")
-        native.set_block_method("auto")
+        for to_gpu, usual_knobs in chosen.items():
+            native.set_block_knobs(to_gpu, block, *usual_knobs)
         pageable = np.ascontiguousarray(words)
         rows = transfer.strided(pageable.ctypes.data, gap, count)
         packed = partial(transfer.copy_blocks, on_gpu, rows, block, number)
@@ -341,7 +344,7 @@ def sweep(bench: Bench, nbytes: int) -> None:
     device, host, number = bench.gpu.memory(nbytes), np.ones(nbytes, np.uint8), bench.stream.value
     bench.repeats = 3
     for method in ("ring_to_gpu", "ring_to_host", "ring_to_fresh"):
-        kept = native.knobs(method)
+        kept = native.knobs(method, nbytes)
         found = []
         fresh = Fresh(nbytes)
         calls: dict[str, Callable[[], None]] = {
@@ -350,12 +353,12 @@ def sweep(bench: Bench, nbytes: int) -> None:
             "ring_to_fresh": lambda at=fresh: native.copy_to_fresh(at.address, device.value, nbytes, number),
         }
         for knobs in knob_sets(method):
-            native.set_knobs(method, **knobs)
+            native.set_knobs(method, nbytes, **knobs)
             times = bench.seconds(calls[method], fresh.renew if method == "ring_to_fresh" else None)
             row = {"section": "sweep", "method": method, "bytes": nbytes, "seconds": times, **knobs}
             row["gbps"] = nbytes / statistics.median(times) / 1e9
             found.append(row)
-        native.set_knobs(method, threads=kept.threads, chunk=kept.chunk, depth=kept.depth, piece=kept.piece)
+        native.set_knobs(method, nbytes, threads=kept.threads, chunk=kept.chunk, depth=kept.depth, piece=kept.piece)
         bench.rows += found
         for row in sorted(found, key=lambda one: -one["gbps"])[:5]:
             knobs = {key: row[key] for key in ("threads", "chunk", "depth", "piece")}

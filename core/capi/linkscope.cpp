@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "transfer/asynchronous.hpp"
 #include "transfer/transfers.hpp"
+#include "transfer/trial.hpp"
 
 using namespace linkscope;
 
@@ -19,9 +20,13 @@ struct ls_transfer {
   AsynchronousCopy copy;
 };
 
+struct ls_trial {
+  Trial trial;
+};
+
 namespace {
 
-thread_local std::string last_error, returned_text;
+thread_local std::string last_error, returned_text, other_text;
 
 /// The library's state, made at the first call. It is never destroyed at the end of the process, when the driver may
 /// already have ended: ls_close destroys it.
@@ -81,6 +86,8 @@ ls_status guarded(Call call) {
     return failed(LS_FAILED, error.what());
   }
 }
+
+Towards direction(int to_gpu) { return to_gpu ? Towards::gpu : Towards::host; }
 
 CopyRequest request(void* dst, const void* src, size_t bytes, void* stream) {
   return {dst, src, bytes, static_cast<CUstream>(stream), false};
@@ -155,10 +162,6 @@ ls_status ls_read_file(const char* path, const ls_piece* pieces, size_t count, v
   });
 }
 
-ls_status ls_set_block_method(const char* method, uint32_t sm_blocks, uint64_t loop_from) {
-  return guarded([&] { transfers().set(BlockKnobs{block_method_named(method), sm_blocks, loop_from}); });
-}
-
 ls_status ls_transfer_start(ls_transfer** transfer, void* dst, const void* src, size_t bytes, void* stream) {
   return guarded([&] { *transfer = new ls_transfer{{transfers(), request(dst, src, bytes, stream)}}; });
 }
@@ -177,19 +180,41 @@ void ls_transfer_cancel(ls_transfer* transfer) { transfer->copy.cancel(); }
 
 void ls_transfer_free(ls_transfer* transfer) { delete transfer; }
 
-ls_status ls_get_knobs(const char* method, ls_knobs* knobs) {
+const uint64_t* ls_size_classes(size_t* count) {
+  *count = size_classes.size();
+  return size_classes.data();
+}
+
+const uint64_t* ls_block_classes(size_t* count) {
+  *count = block_classes.size();
+  return block_classes.data();
+}
+
+ls_status ls_get_knobs(const char* method, size_t bytes, ls_knobs* knobs) {
   return guarded([&] {
-    const auto& [from_bytes, threads, chunk, depth, piece, sm_blocks] = transfers().options().of(method_named(method).id);
-    *knobs = {from_bytes, threads, chunk, depth, piece, sm_blocks};
+    const auto& of = transfers().options().of(method_named(method).id, bytes);
+    *knobs = {of.plain, of.threads, of.chunk, of.depth, of.chunks_each, of.piece, of.sm_blocks, of.sm_chunk};
   });
 }
 
-ls_status ls_set_knobs(const char* method, const ls_knobs* knobs) {
+ls_status ls_set_knobs(const char* method, size_t bytes, const ls_knobs* knobs) {
   return guarded([&] {
-    transfers().set(method_named(method).id,
-                    {knobs->from_bytes, knobs->threads, knobs->chunk, knobs->depth, knobs->piece,
-                     knobs->sm_blocks});
+    const auto& [plain, threads, chunk, depth, chunks_each, piece, sm_blocks, sm_chunk] = *knobs;
+    transfers().set(method_named(method).id, bytes,
+                    {plain != 0, threads, chunk, depth, chunks_each, piece, sm_blocks, sm_chunk});
   });
+}
+
+ls_status ls_get_block_knobs(int to_gpu, size_t mean_bytes, const char** method, uint32_t* sm_blocks) {
+  return guarded([&] {
+    const auto& of = transfers().options().of(direction(to_gpu), mean_bytes);
+    *method = to_string(of.method);
+    *sm_blocks = of.sm_blocks;
+  });
+}
+
+ls_status ls_set_block_knobs(int to_gpu, size_t mean_bytes, const char* method, uint32_t sm_blocks) {
+  return guarded([&] { transfers().set(direction(to_gpu), mean_bytes, {block_method_named(method), sm_blocks}); });
 }
 
 ls_status ls_count(const char* method, uint64_t* count) {
@@ -203,4 +228,43 @@ const char* ls_latest_fallback() {
 
 ls_status ls_arena_bytes(uint64_t* bytes) {
   return guarded([&] { *bytes = transfers().arena_bytes(); });
+}
+
+const char* ls_fingerprint() {
+  const auto status = guarded([] { returned_text = transfers().fingerprint(); });
+  return status == LS_OK ? returned_text.c_str() : last_error.c_str();
+}
+
+ls_status ls_tuning(const char** file, const char** note) {
+  return guarded([&] {
+    const auto tuning = transfers().tuning();
+    returned_text = tuning.file;
+    other_text = tuning.note;
+    *file = returned_text.c_str();
+    *note = other_text.c_str();
+  });
+}
+
+ls_status ls_save_tuning(const char* path, const char** written) {
+  return guarded([&] {
+    returned_text = transfers().save_tuning(path ? path : "", LINKSCOPE_VERSION);
+    *written = returned_text.c_str();
+  });
+}
+
+ls_status ls_trial_open(ls_trial** trial, uint32_t gpu, size_t bytes) {
+  return guarded([&] { *trial = new ls_trial{{transfers(), gpu, bytes}}; });
+}
+
+void ls_trial_close(ls_trial* trial) { delete trial; }
+
+ls_status ls_trial_copy(ls_trial* trial, const char* method, ls_way way, size_t bytes, uint32_t repeats,
+                        double* seconds) {
+  return guarded(
+      [&] { *seconds = trial->trial.copy(method_named(method).id, static_cast<Trial::Way>(way), bytes, repeats); });
+}
+
+ls_status ls_trial_blocks(ls_trial* trial, int to_gpu, size_t block_bytes, size_t count, uint32_t repeats,
+                          double* seconds) {
+  return guarded([&] { *seconds = trial->trial.blocks(direction(to_gpu), block_bytes, count, repeats); });
 }

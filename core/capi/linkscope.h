@@ -102,27 +102,61 @@ LS_EXPORT void ls_transfer_free(ls_transfer* transfer);
 
 /* --- methods ------------------------------------------------------------------------------------------------------ */
 
-/* How a method divides a copy. */
+/* How a method divides copies of one size class. */
 typedef struct ls_knobs {
-  uint64_t from_bytes; /* smaller copies use another method */
-  uint32_t threads;    /* CPU threads, with the caller */
-  uint64_t chunk; /* bytes of the largest chunk, at most a slot of the arena (4 MiB); short copies have smaller ones */
-  uint32_t depth; /* slots of the arena for each thread */
-  uint64_t piece; /* bytes of one call of memcpy; 0: the chunk */
-  uint32_t sm_blocks; /* thread blocks of a kernel that moves the chunks, one an SM; 0: the copy engine does */
+  uint32_t plain;       /* not 0: copies of the class are one call of the driver */
+  uint32_t threads;     /* CPU threads, with the caller */
+  uint64_t chunk;       /* bytes of the largest chunk, at most a slot of the arena (4 MiB) */
+  uint32_t depth;       /* slots of the arena for each thread */
+  uint32_t chunks_each; /* chunks of each thread, at least: short copies have shorter chunks */
+  uint64_t piece;       /* bytes of one call of memcpy; 0: the chunk */
+  uint32_t sm_blocks;   /* thread blocks, one an SM, of a kernel that moves whole copies; 0: the copy engine does */
+  uint64_t sm_chunk;    /* bytes of a chunk of that kernel */
 } ls_knobs;
-LS_EXPORT ls_status ls_get_knobs(const char* method, ls_knobs* knobs);
+/* The first size of each class, for copies and for the mean size of blocks. A class ends where the next one begins. */
+LS_EXPORT const uint64_t* ls_size_classes(size_t* count);
+LS_EXPORT const uint64_t* ls_block_classes(size_t* count);
+/* The knobs of the class that has `bytes`. */
+LS_EXPORT ls_status ls_get_knobs(const char* method, size_t bytes, ls_knobs* knobs);
 /* No copy is under way. */
-LS_EXPORT ls_status ls_set_knobs(const char* method, const ls_knobs* knobs);
-/* How ls_copy_blocks moves blocks that the GPU reaches at both ends: "auto", "loop", "batch" or "kernel"; the thread
- * blocks of the kernel, one an SM (0: by direction and size); and the mean size from which "auto" uses the loop. */
-LS_EXPORT ls_status ls_set_block_method(const char* method, uint32_t sm_blocks, uint64_t loop_from);
+LS_EXPORT ls_status ls_set_knobs(const char* method, size_t bytes, const ls_knobs* knobs);
+/* How ls_copy_blocks moves blocks that the GPU reaches at both ends: "loop", "batch" or "kernel", and the thread blocks
+ * of the kernel, one an SM. `to_gpu` is 0 for blocks that go to the host. Fewer than four blocks are always a loop. */
+LS_EXPORT ls_status ls_get_block_knobs(int to_gpu, size_t mean_bytes, const char** method, uint32_t* sm_blocks);
+LS_EXPORT ls_status ls_set_block_knobs(int to_gpu, size_t mean_bytes, const char* method, uint32_t sm_blocks);
 /* The number of copies that a method has made, without those below the smallest from_bytes. */
 LS_EXPORT ls_status ls_count(const char* method, uint64_t* count);
 /* Why the latest copy that fell back to the driver's own did so; "" if none did. Valid until the thread's next call. */
 LS_EXPORT const char* ls_latest_fallback(void);
 /* Bytes of pinned memory that the arena has allocated. Its bound is 256 MiB, or LINKSCOPE_TRANSFER_ARENA. */
 LS_EXPORT ls_status ls_arena_bytes(uint64_t* bytes);
+
+/* --- tuning ------------------------------------------------------------------------------------------------------- */
+
+/* What the best knobs depend on: GPUs, driver, CPU, CPUs of this process and methods. Valid until the thread's next
+ * call, as the texts below. */
+LS_EXPORT const char* ls_fingerprint(void);
+/* The file that the library read its knobs from, "" without one; and when it was made, or why there is none, and which
+ * classes left it because plain copies were faster. The file is the one of this machine in $XDG_CACHE_HOME/linkscope or
+ * ~/.cache/linkscope, or LINKSCOPE_TRANSFER_TUNING; "none" there reads no file. */
+LS_EXPORT ls_status ls_tuning(const char** file, const char** note);
+/* Writes the present knobs to `path`, or to the file of this machine if it is NULL. `written` is the path. */
+LS_EXPORT ls_status ls_save_tuning(const char* path, const char** written);
+
+/* Times copies on one GPU, with `bytes` of device, pinned and pageable memory of its own. One thread at a time. */
+typedef struct ls_trial ls_trial;
+typedef enum ls_way {
+  LS_CHOSEN = 0, /* by the method with its present knobs */
+  LS_PLAIN = 1,  /* by one call of the driver */
+  LS_PINNED = 2, /* the same from or to pinned memory */
+} ls_way;
+LS_EXPORT ls_status ls_trial_open(ls_trial** trial, uint32_t gpu, size_t bytes);
+LS_EXPORT void ls_trial_close(ls_trial* trial);
+/* The median seconds of `repeats` copies, each with its end. */
+LS_EXPORT ls_status ls_trial_copy(ls_trial* trial, const char* method, ls_way way, size_t bytes, uint32_t repeats,
+                                  double* seconds);
+LS_EXPORT ls_status ls_trial_blocks(ls_trial* trial, int to_gpu, size_t block_bytes, size_t count, uint32_t repeats,
+                                    double* seconds);
 
 #ifdef __cplusplus
 }

@@ -73,6 +73,7 @@ namespace linkscope {
   X(cuCtxGetDevice, 2000)                     \
   X(cuPointerGetAttributes, 7000)             \
   X(cuStreamGetCtx, 9020)                     \
+  X(cuStreamQuery, 2000)                      \
   X(cuStreamIsCapturing, 10000)               \
   X(cuThreadExchangeStreamCaptureMode, 10010) \
   X(cuEventQuery, 2000)                       \

@@ -62,13 +62,7 @@ u64 total_bytes(const std::vector<Block>& blocks) {
   return std::accumulate(blocks.begin(), blocks.end(), u64{0}, [](u64 sum, const Block& b) { return sum + b.bytes; });
 }
 
-/// Thread blocks of the kernel. Probes on H100 and H200: 32 fill the link with reads of 4 KiB, 16 with reads of 8 KiB
-/// and more, 8 with writes.
-unsigned shape_for(const Resources& with, u64 mean_bytes, bool to_gpu) {
-  if (with.options.blocks.sm_blocks) return with.options.blocks.sm_blocks;
-  if (!to_gpu || mean_bytes >= 16_KiB) return 8;
-  return mean_bytes >= 8_KiB ? 16 : 32;
-}
+u64 mean_bytes(const std::vector<Block>& blocks) { return total_bytes(blocks) / blocks.size(); }
 
 void launch(const Resources& with, const CopyLane& lane, const std::byte* table, u64 count, unsigned blocks) {
   auto address = reinterpret_cast<CUdeviceptr>(table);
@@ -77,11 +71,16 @@ void launch(const Resources& with, const CopyLane& lane, const std::byte* table,
                                 arguments.data());
 }
 
+/// The GPU reads what it does not write: blocks within its memory count as towards the GPU.
+Towards direction(const Resources& with, const std::vector<Block>& blocks) {
+  const auto dst = locate(with.driver, pointer(blocks.front().dst));
+  return dst.memory == MemoryType::device ? Towards::gpu : Towards::host;
+}
+
 void copy_by_kernel(const Resources& with, const std::vector<Block>& blocks, const CopyLane& lane) {
   const DuringCaptures allowed{with.driver};
   const auto pieces = divided(blocks, kernel_piece);
-  const bool to_gpu = locate(with.driver, pointer(pieces.front().dst)).memory == MemoryType::device;
-  const unsigned shape = shape_for(with, total_bytes(blocks) / blocks.size(), to_gpu);
+  const unsigned shape = with.options.of(direction(with, blocks), mean_bytes(blocks)).sm_blocks;
   const u64 fit = with.arena.slot_bytes() / sizeof(Block);
   for (u64 first = 0; first < pieces.size(); first += fit) {
     const u64 count = std::min<u64>(fit, pieces.size() - first);
@@ -137,22 +136,22 @@ std::vector<Chunk> packed(const std::vector<Block>& pieces, u64 room) {
 
 BlockMethod choose(const Resources& with, const std::vector<Block>& blocks) {
   constexpr std::size_t few = 4;
-  const auto& knobs = with.options.blocks;
-  if (knobs.method != BlockMethod::automatic) return knobs.method;
-  return blocks.size() < few || total_bytes(blocks) / blocks.size() >= knobs.loop_from ? BlockMethod::loop
-                                                                                       : BlockMethod::kernel;
+  return blocks.size() < few ? BlockMethod::loop : with.options.of(direction(with, blocks), mean_bytes(blocks)).method;
 }
+
+constexpr std::array<std::string_view, 3> block_method_names{"loop", "batch", "kernel"};
 
 }  // namespace
 
 BlockMethod block_method_named(std::string_view name) {
-  constexpr std::array<std::string_view, 4> names{"auto", "loop", "batch", "kernel"};
-  const auto found = std::find(names.begin(), names.end(), name);
-  if (found == names.end())
+  const auto found = std::find(block_method_names.begin(), block_method_names.end(), name);
+  if (found == block_method_names.end())
     throw Error{ErrorKind::usage,
-                "'" + std::string{name} + "' is not a method for blocks; write auto, loop, batch or kernel"};
-  return static_cast<BlockMethod>(found - names.begin());
+                "'" + std::string{name} + "' is not a method for blocks; write loop, batch or kernel"};
+  return static_cast<BlockMethod>(found - block_method_names.begin());
 }
+
+const char* to_string(BlockMethod method) { return block_method_names[static_cast<std::size_t>(method)].data(); }
 
 SortedBlocks sort_blocks(const Resources& with, std::span<const Block> blocks, const CopyLane& lane) {
   SortedBlocks sorted;
@@ -186,7 +185,6 @@ void copy_direct(const Resources& with, const std::vector<Block>& blocks, const 
       return copy_by_batch(with, blocks, lane);
     case BlockMethod::loop:
       return copy_by_loop(with, blocks, lane);
-    case BlockMethod::automatic:
     case BlockMethod::kernel:
       return copy_by_kernel(with, blocks, lane);
   }
@@ -195,8 +193,8 @@ void copy_direct(const Resources& with, const std::vector<Block>& blocks, const 
 void copy_packed(const Resources& with, const std::vector<Block>& blocks, const CopyLane& lane, bool to_gpu) {
   if (blocks.empty()) return;
   const auto pieces = divided(blocks, kernel_piece);
-  const unsigned shape = shape_for(with, total_bytes(blocks) / blocks.size(), to_gpu);
-  const auto& knobs = with.options.of(to_gpu ? MethodId::ring_to_gpu : MethodId::ring_to_host);
+  const unsigned shape = with.options.of(to_gpu ? Towards::gpu : Towards::host, mean_bytes(blocks)).sm_blocks;
+  const auto& knobs = with.options.of(to_gpu ? MethodId::ring_to_gpu : MethodId::ring_to_host, total_bytes(blocks));
   const u64 slot_bytes = with.arena.slot_bytes(), even = total_bytes(blocks) / (u64{2} * knobs.threads);
   RingWork work;
   work.chunks = packed(pieces, std::clamp(even, std::min(2 * kernel_piece, slot_bytes), slot_bytes));

@@ -23,8 +23,8 @@ static __device__ __forceinline__ void copy_words(char* to, const char* from, un
 template <class Word>
 static __device__ __forceinline__ void copy_range(char* to, const char* from, unsigned long long bytes, unsigned lane,
                                                   unsigned lanes) {
-  const unsigned long long before = (sizeof(Word) - reinterpret_cast<unsigned long long>(to) % sizeof(Word)) %
-                                    sizeof(Word),
+  const unsigned long long before =
+                               (sizeof(Word) - reinterpret_cast<unsigned long long>(to) % sizeof(Word)) % sizeof(Word),
                            head = before < bytes ? before : bytes, words = (bytes - head) / sizeof(Word),
                            done = head + words * sizeof(Word);
   copy_words<char>(to, from, head, lane, lanes);

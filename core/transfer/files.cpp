@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 #include <mutex>
+#include <numeric>
 
 #include "base/error.hpp"
 #include "transfer/staged.hpp"
@@ -22,6 +23,11 @@ std::vector<FilePiece> in_order(std::span<const FilePiece> pieces, u64 most) {
       ordered.push_back({piece.offset + at, std::min(most, piece.bytes - at), static_cast<std::byte*>(piece.dst) + at});
   std::sort(ordered.begin(), ordered.end(), [](const auto& a, const auto& b) { return a.offset < b.offset; });
   return ordered;
+}
+
+u64 total_bytes(std::span<const FilePiece> pieces) {
+  return std::accumulate(pieces.begin(), pieces.end(), u64{0},
+                         [](u64 sum, const FilePiece& one) { return sum + one.bytes; });
 }
 
 /// Chunks of neighbouring pieces whose range of the file fits into a slot: `at` and `count` are those of the pieces.
@@ -44,7 +50,7 @@ std::vector<Chunk> chunks_of(const std::vector<FilePiece>& pieces, u64 slot_byte
 
 void read_to_gpu(const Resources& with, const FileReader& file, std::span<const FilePiece> wanted, const CopyLane& lane,
                  ReadCounts& counts, Progress& progress) {
-  const auto& knobs = with.options.of(MethodId::ring_to_gpu);
+  const auto& knobs = with.options.of(MethodId::ring_to_gpu, total_bytes(wanted));
   const u64 slot_bytes = std::min(knobs.chunk, with.arena.slot_bytes());
   // A piece of a large tensor begins anywhere in a granule, and fills a slot with its first and last granule.
   const auto pieces = in_order(wanted, slot_bytes - granule);
@@ -66,7 +72,7 @@ void read_to_gpu(const Resources& with, const FileReader& file, std::span<const 
 
 void read_to_host(const Resources& with, const FileReader& file, std::span<const FilePiece> wanted, ReadCounts& counts,
                   Progress& progress) {
-  const auto& knobs = with.options.of(MethodId::host);
+  const auto& knobs = with.options.of(MethodId::host, total_bytes(wanted));
   const auto pieces = in_order(wanted, knobs.chunk);
   std::atomic<u64> next{0};
   std::mutex mutex;

@@ -21,6 +21,7 @@ class Gpus {
   /// A context in which pinned memory is freed; null if no GPU was used.
   [[nodiscard]] CUcontext any_context();
   [[nodiscard]] Device& at(u32 index);
+  [[nodiscard]] const std::vector<DeviceFacts>& facts() const { return devices_.facts(); }
   /// The kernel that moves scattered blocks. Throws Error{failed} if this build has no code for the GPU.
   [[nodiscard]] CUfunction block_kernel(u32 index);
   /// The kernel of a pump (pump.hpp), likewise.

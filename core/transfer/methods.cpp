@@ -55,19 +55,19 @@ std::vector<Chunk> divide(u64 bytes, u64 chunk, u64 address, u64 granule) {
 
 /// The GPU waits for the first chunk, and the caller for the last one: both are short in a short copy.
 u64 chunk_for(u64 bytes, const Knobs& knobs, u64 slot_bytes, u64 smallest) {
-  const u64 most = std::min(knobs.chunk, slot_bytes), even = bytes / (u64{8} * knobs.threads) / smallest * smallest;
+  const u64 most = std::min(knobs.chunk, slot_bytes),
+            even = bytes / (u64{knobs.chunks_each} * knobs.threads) / smallest * smallest;
   return std::clamp(even, std::min(smallest, most), most);
 }
 
 bool fits_ring_to_gpu(const Resources& with, const PlannedCopy& copy) {
   return copy.lane && !copy.captured && can_ring(with) && copy.src.memory == MemoryType::pageable &&
-         copy.dst.memory == MemoryType::device &&
-         copy.request.bytes >= with.options.of(MethodId::ring_to_gpu).from_bytes;
+         copy.dst.memory == MemoryType::device && with.options.uses(MethodId::ring_to_gpu, copy.request.bytes);
 }
 
 void ring_to_gpu(const Resources& with, const PlannedCopy& copy, Progress& progress) {
   const auto& request = copy.request;
-  const auto& knobs = with.options.of(MethodId::ring_to_gpu);
+  const auto& knobs = with.options.of(MethodId::ring_to_gpu, request.bytes);
   const auto dst = reinterpret_cast<CUdeviceptr>(request.dst);
   if (knobs.sm_blocks) {
     auto* host = static_cast<std::byte*>(const_cast<void*>(request.src));
@@ -107,7 +107,7 @@ void ring_from_gpu(const Resources& with, const PlannedCopy& copy, const Knobs& 
 
 bool fits_from_gpu(const Resources& with, const PlannedCopy& copy, MethodId id) {
   return copy.lane && !copy.captured && can_ring(with) && copy.src.memory == MemoryType::device &&
-         copy.dst.memory == MemoryType::pageable && copy.request.bytes >= with.options.of(id).from_bytes;
+         copy.dst.memory == MemoryType::pageable && with.options.uses(id, copy.request.bytes);
 }
 
 bool fits_ring_to_host(const Resources& with, const PlannedCopy& copy) {
@@ -115,7 +115,7 @@ bool fits_ring_to_host(const Resources& with, const PlannedCopy& copy) {
 }
 
 void ring_to_host(const Resources& with, const PlannedCopy& copy, Progress& progress) {
-  ring_from_gpu(with, copy, with.options.of(MethodId::ring_to_host), smallest_chunk, progress);
+  ring_from_gpu(with, copy, with.options.of(MethodId::ring_to_host, copy.request.bytes), smallest_chunk, progress);
 }
 
 bool fits_ring_to_fresh(const Resources& with, const PlannedCopy& copy) {
@@ -125,19 +125,19 @@ bool fits_ring_to_fresh(const Resources& with, const PlannedCopy& copy) {
 
 void ring_to_fresh(const Resources& with, const PlannedCopy& copy, Progress& progress) {
   request_huge_pages(copy.request.dst, copy.request.bytes);
-  ring_from_gpu(with, copy, with.options.of(MethodId::ring_to_fresh), huge_page, progress);
+  ring_from_gpu(with, copy, with.options.of(MethodId::ring_to_fresh, copy.request.bytes), huge_page, progress);
 }
 
 // --- on the host -----------------------------------------------------------------------------------------------------
 
 bool fits_host(const Resources& with, const PlannedCopy& copy) {
   if (!copy.src.on_host() || !copy.dst.on_host() || copy.captured) return false;
-  return copy.lane ? copy.request.bytes >= with.options.of(MethodId::host).from_bytes : copy.request.stream == nullptr;
+  return copy.lane ? with.options.uses(MethodId::host, copy.request.bytes) : copy.request.stream == nullptr;
 }
 
 void copy_on_host(const Resources& with, const PlannedCopy& copy, Progress& progress) {
   const auto& request = copy.request;
-  const auto& knobs = with.options.of(MethodId::host);
+  const auto& knobs = with.options.of(MethodId::host, request.bytes);
   if (copy.lane) {
     const CurrentContext current{with.driver, copy.lane->context};
     LINKSCOPE_CU(with.driver, cuStreamSynchronize, request.stream);

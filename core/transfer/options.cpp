@@ -18,6 +18,8 @@ using namespace literals;
               std::string{variable} + "='" + std::string{value} + "' is not " + wanted + "; correct it or unset it"};
 }
 
+constexpr u32 most_blocks = 1024;  // of a kernel
+
 }  // namespace
 
 Options::Options() {
@@ -26,10 +28,51 @@ Options::Options() {
   const u32 cpus = usable_cpus(), few = std::min(cpus, 8u), many = std::min(cpus, 16u);
   // memcpy bypasses the caches from about 1 MiB. Smaller pieces keep the ring in the last-level cache, from which the
   // GPU reads faster than from memory.
-  of(MethodId::ring_to_gpu) = {1_MiB, few, 4_MiB, 2, 256_KiB};
-  of(MethodId::ring_to_host) = {1_MiB, many, 4_MiB, 2, 0};
-  of(MethodId::ring_to_fresh) = {4_MiB, many, 4_MiB, 2, 0};
-  of(MethodId::host) = {4_MiB, many, 4_MiB, 1, 0};
+  set_all(MethodId::ring_to_gpu, {false, few, 4_MiB, 2, 8, 256_KiB}, 1_MiB);
+  set_all(MethodId::ring_to_host, {false, many, 4_MiB, 2, 8, 0}, 1_MiB);
+  set_all(MethodId::ring_to_fresh, {false, many, 4_MiB, 2, 8, 0}, 4_MiB);
+  set_all(MethodId::host, {false, many, 4_MiB, 1, 8, 0}, 4_MiB);
+  // Probes on H100: a call of the driver takes 8 us here, so a kernel moves the short chunks of copies below 256 MiB faster.
+  for (const u64 start : size_classes)
+    if (start >= 1_MiB && start < 256_MiB) {
+      for (const auto id : {MethodId::ring_to_gpu, MethodId::ring_to_host}) of(id, start).threads = std::min(cpus, 12u);
+      of(MethodId::ring_to_gpu, start).sm_blocks = 16;
+      of(MethodId::ring_to_gpu, start).sm_chunk = 64_KiB;
+      of(MethodId::ring_to_host, start).sm_blocks = 8;
+      of(MethodId::ring_to_host, start).sm_chunk = 128_KiB;
+    }
+  // Probes on the same GPUs: 32 thread blocks fill the link with reads of 4 KiB, 16 with reads of 8 KiB and more, 8 with
+  // writes. From 512 KiB the copy engine alone fills the link.
+  for (const u64 mean : block_classes) {
+    const auto method = mean >= 512_KiB ? BlockMethod::loop : BlockMethod::kernel;
+    of(Towards::gpu, mean) = {method, mean >= 16_KiB ? 8u : mean >= 8_KiB ? 16u : 32u};
+    of(Towards::host, mean) = {method, 8};
+  }
+}
+
+void Options::set_all(MethodId id, Knobs all, u64 from_bytes) {
+  for (const u64 start : size_classes) {
+    all.plain = start < from_bytes;
+    of(id, start) = all;
+  }
+}
+
+void check(const Knobs& knobs) {
+  constexpr u32 most_threads = 1024, most_depth = 1024;
+  constexpr u64 least_piece = 4_KiB;
+  if (knobs.threads == 0 || knobs.threads > most_threads || knobs.depth == 0 || knobs.depth > most_depth)
+    throw Error{ErrorKind::usage, "a method has 1 to 1024 threads and a depth of 1 to 1024"};
+  if (knobs.chunk == 0 || knobs.chunks_each == 0)
+    throw Error{ErrorKind::usage, "a method has chunks of at least 1 byte, and at least one for each thread"};
+  if (knobs.sm_blocks > most_blocks || (knobs.sm_blocks && knobs.sm_chunk < least_piece))
+    throw Error{ErrorKind::usage, "the kernel has at most 1024 thread blocks and chunks of at least 4 KiB"};
+  if (knobs.piece && knobs.piece < least_piece)
+    throw Error{ErrorKind::usage, "a piece has at least 4 KiB; 0 stands for the whole chunk"};
+}
+
+void check(const BlockKnobs& knobs) {
+  if (knobs.sm_blocks == 0 || knobs.sm_blocks > most_blocks)
+    throw Error{ErrorKind::usage, "the kernel has 1 to 1024 thread blocks"};
 }
 
 Options Options::from_environment() {
@@ -45,6 +88,8 @@ Options Options::from_environment() {
     const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), options.arena_bytes);
     if (status != std::errc{} || end != text.data() + text.size()) refuse(arena, text, "a number of bytes");
   }
+  const char* tuning = std::getenv("LINKSCOPE_TRANSFER_TUNING");
+  options.tuning = tuning && *tuning ? tuning : "auto";
   return options;
 }
 

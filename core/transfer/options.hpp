@@ -1,5 +1,6 @@
-// Settings of the library: what a method of copying needs to know, and the bounds of the whole.
+// Settings of the library: which method copies of a size use and how, and the bounds of the whole.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <string>
 
@@ -11,41 +12,81 @@ namespace linkscope {
 enum class MethodId : u8 { host, ring_to_gpu, ring_to_fresh, ring_to_host, plain };
 inline constexpr std::size_t method_count = 5;
 
-/// How a method divides a copy.
+/// The first size of each size class; a class ends where the next one begins. Smaller copies are always plain.
+inline constexpr std::array<u64, 7> size_classes{u64{64} << 10, u64{256} << 10, u64{1} << 20,  u64{4} << 20,
+                                                 u64{16} << 20, u64{64} << 20,  u64{256} << 20};
+/// The same for the mean size of many blocks.
+inline constexpr std::array<u64, 8> block_classes{0,         u64{1} << 10, u64{4} << 10, u64{8} << 10, u64{16} << 10,
+                                                  64u << 10, 256u << 10,   512u << 10};
+
+/// The class of a size. Sizes below the first class have its number.
+template <std::size_t count>
+[[nodiscard]] constexpr std::size_t class_of(const std::array<u64, count>& starts, u64 bytes) {
+  const auto* next = std::upper_bound(starts.begin(), starts.end(), bytes);
+  return next == starts.begin() ? 0 : static_cast<std::size_t>(next - starts.begin() - 1);
+}
+
+/// How a method divides copies of one size class. All values are valid also if the copies are plain: reading files and
+/// packing blocks use them.
 struct Knobs {
-  u64 from_bytes = 0;  // smaller copies are not for this method
-  u32 threads = 1;     // CPU threads, with the caller
-  u64 chunk = 0;       // bytes of the largest chunk; short copies have smaller ones
-  u32 depth = 1;       // slots of a thread
-  u64 piece = 0;       // bytes of one call of memcpy; 0: the chunk
-  u32 sm_blocks = 0;   // thread blocks of a kernel that moves the chunks, one an SM; 0: the copy engine does
+  bool plain = true;    // copies are one call of the driver
+  u32 threads = 1;      // CPU threads, with the caller
+  u64 chunk = 1;        // bytes of the largest chunk
+  u32 depth = 1;        // slots of a thread
+  u32 chunks_each = 8;  // chunks of a thread, at least: short copies have shorter chunks
+  u64 piece = 0;        // bytes of one call of memcpy; 0: the chunk
+  u32 sm_blocks = 0;    // thread blocks, one an SM, of a kernel that moves whole copies; 0: the copy engine does
+  u64 sm_chunk = 1;     // bytes of a chunk of that kernel
+  bool operator==(const Knobs&) const = default;
+};
+
+/// How blocks are moved that a GPU reaches at both ends.
+enum class BlockMethod : u8 { loop, batch, kernel };
+
+struct BlockKnobs {
+  BlockMethod method = BlockMethod::kernel;
+  u32 sm_blocks = 8;  // thread blocks of the kernel, one an SM
+  bool operator==(const BlockKnobs&) const = default;
 };
 
 enum class Towards : u8 { gpu, host };
-
-/// How blocks are moved that a GPU reaches at both ends.
-enum class BlockMethod : u8 { automatic, loop, batch, kernel };
-
-struct BlockKnobs {
-  BlockMethod method = BlockMethod::automatic;
-  u32 sm_blocks = 0;               // thread blocks of the kernel, one an SM; 0: by direction and size
-  u64 loop_from = u64{512} << 10;  // the copy engine alone fills the link with blocks of this size
-};
 
 struct Options {
   bool plain = false;  // every copy is one call of the driver
   u64 arena_bytes = u64{256} << 20;
   u64 slot_bytes = u64{4} << 20;
-  std::array<Knobs, method_count> knobs;
-  BlockKnobs blocks;
+  std::string tuning = "none";  // "auto": the file of this machine; "none"; or a path
+  std::array<std::array<Knobs, size_classes.size()>, method_count> knobs;
+  std::array<std::array<BlockKnobs, block_classes.size()>, 2> blocks;  // by Towards
 
   /// Sensible values before any tuning, for the number of CPUs that this process may use.
   Options();
-  /// The same with LINKSCOPE_TRANSFER=plain|auto and LINKSCOPE_TRANSFER_ARENA=BYTES. Throws Error{usage}.
+  /// The same with LINKSCOPE_TRANSFER=plain|auto, LINKSCOPE_TRANSFER_ARENA=BYTES and
+  /// LINKSCOPE_TRANSFER_TUNING=FILE|none. Throws Error{usage}.
   [[nodiscard]] static Options from_environment();
 
-  [[nodiscard]] const Knobs& of(MethodId id) const { return knobs[static_cast<std::size_t>(id)]; }
-  [[nodiscard]] Knobs& of(MethodId id) { return knobs[static_cast<std::size_t>(id)]; }
+  /// The same knobs for all sizes; copies below `from_bytes` are plain.
+  void set_all(MethodId, Knobs, u64 from_bytes);
+  [[nodiscard]] const Knobs& of(MethodId id, u64 bytes) const {
+    return knobs[static_cast<std::size_t>(id)][class_of(size_classes, bytes)];
+  }
+  [[nodiscard]] Knobs& of(MethodId id, u64 bytes) {
+    return knobs[static_cast<std::size_t>(id)][class_of(size_classes, bytes)];
+  }
+  /// Whether copies of this size use the method and not the driver.
+  [[nodiscard]] bool uses(MethodId id, u64 bytes) const {
+    return bytes >= size_classes.front() && !of(id, bytes).plain;
+  }
+  [[nodiscard]] const BlockKnobs& of(Towards towards, u64 mean_bytes) const {
+    return blocks[static_cast<std::size_t>(towards)][class_of(block_classes, mean_bytes)];
+  }
+  [[nodiscard]] BlockKnobs& of(Towards towards, u64 mean_bytes) {
+    return blocks[static_cast<std::size_t>(towards)][class_of(block_classes, mean_bytes)];
+  }
 };
+
+/// Throws Error{usage} for knobs that no copy can have.
+void check(const Knobs&);
+void check(const BlockKnobs&);
 
 }  // namespace linkscope

@@ -33,8 +33,18 @@ linkscope_pump_task task_in(std::byte* memory, u64 memory_bytes, const PumpedCop
             slots = (memory_bytes - 2 * cache_line) / per_slot;
   const u64 start = reinterpret_cast<u64>(memory), words = start + cache_line,
             ring = words + slots * 2 * cache_line + copy.device % line;
-  return {copy.device, copy.bytes, chunk, (copy.bytes + chunk - 1) / chunk,   ring,  stride,
-          slots,       words,      words + cache_line, 2 * cache_line, start, timeout_ns};
+  return {copy.device,
+          copy.bytes,
+          chunk,
+          (copy.bytes + chunk - 1) / chunk,
+          ring,
+          stride,
+          slots,
+          words,
+          words + cache_line,
+          2 * cache_line,
+          start,
+          timeout_ns};
 }
 
 /// What the threads of one copy share.
@@ -118,7 +128,7 @@ void run_pump(const Resources& with, const CopyLane& lane, const PumpedCopy& cop
   auto lease = with.arena.take_free(1);
   if (lease.size() == 0) throw Error{ErrorKind::memory, "the arena has no free slot for the ring of a copy"};
   Slot& slot = lease[0];
-  const u64 most = with.arena.slot_bytes() / 4, chunk = std::clamp(knobs.chunk / line * line, line, most);
+  const u64 most = with.arena.slot_bytes() / 4, chunk = std::clamp(knobs.sm_chunk / line * line, line, most);
   const auto task = task_in(slot.data(), with.arena.slot_bytes(), copy, chunk);
   std::memset(slot.data(), 0, cache_line + task.slots * task.word_gap);
   slot.expose(lane);

@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "base/error.hpp"
 #include "gpu/context.hpp"
@@ -22,11 +23,19 @@ void watch_forks() {
   (void)once;
 }
 
+/// Whether a stream has no earlier work. A plain copy behind other work would wait for it, which the application may not
+/// expect.
+bool is_idle(const Driver& driver, CUstream stream) {
+  return driver.cuStreamQuery && driver.cuStreamQuery(stream) == CUDA_SUCCESS;
+}
+
 }  // namespace
 
 Transfers::Transfers(const Options& options)
     : options_{options}, gpus_{driver_}, arena_{driver_, options.arena_bytes, options.slot_bytes} {
   watch_forks();
+  if (driver_.usable()) tuning_ = load_tuning(options_, fingerprint());
+  else tuning_.note = driver_.why_not();
   find_smallest();
 }
 
@@ -46,15 +55,32 @@ void Transfers::find_smallest() {
   small_copy_ = driver_.usable() ? driver_.cuMemcpyAsync : nullptr;
   small_ = ~u64{0};
   for (const auto& method : copy_methods())
-    if (method.id != MethodId::plain) small_ = std::min(small_, options_.of(method.id).from_bytes);
+    for (const u64 start : size_classes)
+      if (method.id != MethodId::plain && options_.uses(method.id, start)) small_ = std::min(small_, start);
   if (options_.plain) small_ = ~u64{0};
 }
 
-void Transfers::set(MethodId id, const Knobs& knobs) {
-  if (knobs.threads == 0 || knobs.depth == 0 || knobs.chunk == 0)
-    throw Error{ErrorKind::usage, "a method needs at least one thread, a depth of one and chunks of one byte"};
-  options_.of(id) = knobs;
+void Transfers::set(MethodId id, u64 bytes, const Knobs& knobs) {
+  check(knobs);
+  options_.of(id, bytes) = knobs;
   find_smallest();
+}
+
+void Transfers::set(Towards towards, u64 mean_bytes, const BlockKnobs& knobs) {
+  check(knobs);
+  options_.of(towards, mean_bytes) = knobs;
+}
+
+Tuning Transfers::tuning() const {
+  Tuning known = tuning_;
+  if (const auto plain = checks_.text(); !plain.empty()) known.note += "; " + plain;
+  return known;
+}
+
+std::string Transfers::save_tuning(const std::string& path, const std::string& version) const {
+  const std::string machine = fingerprint(), file = path.empty() ? tuning_path(machine) : path;
+  write_tuning(options_, file, machine, version);
+  return file;
 }
 
 PlannedCopy Transfers::look_up(const CopyRequest& request) {
@@ -88,7 +114,29 @@ bool Transfers::captured(const CopyLane& lane) const {
 void Transfers::copy_large(const CopyRequest& request, Progress& progress) {
   if (request.bytes == 0) return;
   const PlannedCopy copy = look_up(request);
-  run(method_for(resources(), copy), copy, progress);
+  const auto& method = choose(copy);
+  // Only what was tuned is checked: without a file the first copies of a process must not pay for a check.
+  if (tuning_.file.empty() || method.id == MethodId::plain || method.id == MethodId::host) run(method, copy, progress);
+  else run_timed(method, copy, progress);
+}
+
+const CopyMethod& Transfers::choose(const PlannedCopy& copy) {
+  const auto& method = method_for(resources(), copy);
+  return checks_.prefers_plain(method.id, copy.request.bytes) ? copy_methods().back() : method;
+}
+
+void Transfers::run_timed(const CopyMethod& method, const PlannedCopy& copy, Progress& progress) {
+  using Kind = PlainChecks::Kind;
+  const u64 bytes = copy.request.bytes;
+  const auto kind = checks_.next(method.id, bytes);
+  if (kind == Kind::none) return run(method, copy, progress);
+  const CurrentContext current{driver_, copy.lane->context};
+  const DuringCaptures allowed{driver_};
+  if (!is_idle(driver_, copy.lane->stream)) return run(method, copy, progress);
+  const auto begin = std::chrono::steady_clock::now();
+  run(kind == Kind::plain ? copy_methods().back() : method, copy, progress);
+  LINKSCOPE_CU(driver_, cuStreamSynchronize, copy.lane->stream);
+  checks_.add(method.id, bytes, kind, Seconds{std::chrono::steady_clock::now() - begin}.count());
 }
 
 void Transfers::run(const CopyMethod& method, const PlannedCopy& copy, Progress& progress) {
@@ -113,6 +161,7 @@ void Transfers::run(const CopyMethod& method, const PlannedCopy& copy, Progress&
 void Transfers::note_fallback(const std::string& why) {
   const std::lock_guard lock{mutex_};
   fallback_ = why;
+  ++fallbacks_;
 }
 
 /// Runs a method of many blocks. If it fails, each block is a copy of its own, queued behind what the method queued.
@@ -173,12 +222,12 @@ std::string Transfers::latest_fallback() const {
   return fallback_;
 }
 
-const char* Transfers::method_of(const CopyRequest& request) { return method_for(resources(), look_up(request)).name; }
+const char* Transfers::method_of(const CopyRequest& request) { return choose(look_up(request)).name; }
 
 Transfers::Prepared Transfers::prepare(const CopyRequest& request) {
   Prepared prepared{*this, look_up(request)};
   const auto& [copied, dst, src, lane, captured] = prepared.copy_;
-  if (method_for(resources(), prepared.copy_).id != MethodId::plain || !driver_.usable() || !lane) return prepared;
+  if (choose(prepared.copy_).id != MethodId::plain || !driver_.usable() || !lane) return prepared;
   if (src.on_host() && dst.memory == MemoryType::device)
     prepared.direct_ = [](const Prepared& p) {
       const auto& r = p.copy_.request;
@@ -203,7 +252,7 @@ void Transfers::Prepared::run_any() {
   if (copy_.request.bytes == 0) return;
   PlannedCopy copy = copy_;
   copy.captured = copy.lane && owner_.captured(*copy.lane);  // a capture may have begun
-  owner_.run(method_for(owner_.resources(), copy), copy, progress);
+  owner_.run(owner_.choose(copy), copy, progress);
 }
 
 }  // namespace linkscope

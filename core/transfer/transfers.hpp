@@ -8,8 +8,10 @@
 
 #include "gpu/driver.hpp"
 #include "transfer/blocks.hpp"
+#include "transfer/checks.hpp"
 #include "transfer/files.hpp"
 #include "transfer/methods.hpp"
+#include "transfer/tuning.hpp"
 
 namespace linkscope {
 
@@ -36,7 +38,6 @@ class Transfers {
   /// Reads pieces of a file to memory of one GPU, in the order of the stream, or to host memory. On return the file may
   /// be changed, and pieces on the host hold the data.
   void read(const FileReader&, std::span<const FilePiece>, CUstream, ReadCounts&, Progress&);
-  void set(const BlockKnobs& knobs) { options_.blocks = knobs; }
 
   /// A copy whose memory, size and stream are known in advance: each run makes it again.
   class Prepared {
@@ -64,8 +65,20 @@ class Transfers {
   [[nodiscard]] const Driver& driver() const { return driver_; }
   [[nodiscard]] const Options& options() const { return options_; }
   [[nodiscard]] u64 arena_bytes() const { return arena_.allocated_bytes(); }
-  /// Changes how a method divides copies. No copy is under way.
-  void set(MethodId id, const Knobs& knobs);
+  /// How often a method failed and the driver's own copies replaced it.
+  [[nodiscard]] u64 fallbacks() const { return fallbacks_; }
+  /// Changes how a method divides copies of the size class that has `bytes`. No copy is under way.
+  void set(MethodId id, u64 bytes, const Knobs& knobs);
+  void set(Towards, u64 mean_bytes, const BlockKnobs& knobs);
+
+  /// The fingerprint of this machine, and the tuning file in use with the classes that left it.
+  [[nodiscard]] std::string fingerprint() const { return linkscope::fingerprint(driver_, gpus_.facts()); }
+  [[nodiscard]] Tuning tuning() const;
+  /// Writes the present knobs to a file ("": that of this machine) and returns its path. Throws Error{failed}.
+  std::string save_tuning(const std::string& path, const std::string& version) const;
+
+  [[nodiscard]] const std::vector<DeviceFacts>& gpu_facts() const { return gpus_.facts(); }
+  [[nodiscard]] Device& gpu(u32 index) { return gpus_.at(index); }
   /// Whether this process is a child of fork(), in which the parent's threads and GPUs do not exist.
   [[nodiscard]] static bool is_in_child_of_fork();
   /// Where a copy's work runs, as Gpus::lane_of.
@@ -83,6 +96,8 @@ class Transfers {
   }
   [[nodiscard]] PlannedCopy look_up(const CopyRequest&);
   [[nodiscard]] bool captured(const CopyLane&) const;
+  [[nodiscard]] const CopyMethod& choose(const PlannedCopy&);
+  void run_timed(const CopyMethod&, const PlannedCopy&, Progress&);
   void run(const CopyMethod&, const PlannedCopy&, Progress&);
   void note_fallback(const std::string& why);
   template <class Method>
@@ -100,6 +115,9 @@ class Transfers {
   std::array<std::atomic<u64>, method_count> counts_{};
   mutable std::mutex mutex_;
   std::string fallback_;
+  std::atomic<u64> fallbacks_{0};
+  Tuning tuning_;
+  PlainChecks checks_;
 };
 
 }  // namespace linkscope

@@ -104,7 +104,8 @@ CUresult pump(CUcontext context, linkscope_pump_task task, unsigned to_gpu) {
     const u64 gap = i % task.slots * task.word_gap, bytes = std::min(task.chunk, task.bytes - i * task.chunk);
     auto* device = reinterpret_cast<char*>(task.device + i * task.chunk);
     auto* ring = reinterpret_cast<char*>(task.ring + i % task.slots * task.stride);
-    if (!(to_gpu ? waits(task.filled + gap, i + 1) : waits(task.emptied + gap, i + 1 - task.slots))) return CUDA_SUCCESS;
+    if (!(to_gpu ? waits(task.filled + gap, i + 1) : waits(task.emptied + gap, i + 1 - task.slots)))
+      return CUDA_SUCCESS;
     if (const auto status = to_gpu ? copy(context, device, ring, bytes) : copy(context, ring, device, bytes);
         status != CUDA_SUCCESS)
       return status;

@@ -45,12 +45,13 @@ PYTHON = {
     "advise": COMMON | {"runfile", "stats", "model"},
     "explain": COMMON | {"runfile"},
     "native": {"errors"},
+    "tune": COMMON | {"stats", "native"},
     "transfer": {"errors", "native"},
     "safetensors": {"errors", "native", "transfer"},
     "check": COMMON | {"machine", "runfile", "stats", "plan", "run", "model", "compare"},
     "cli": COMMON
     | {"machine", "runfile", "stats", "trace", "plan", "run", "selftest", "report", "compare", "advise", "model"}
-    | {"check", "explain"},
+    | {"check", "explain", "tune"},
 }
 
 

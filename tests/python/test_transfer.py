@@ -139,7 +139,7 @@ def test_the_library_starts_anew_after_close() -> None:
 
 def test_an_unknown_method_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ValueError, match="write one of host, ring_to_gpu"):
-        native.knobs("fastest")
+        native.knobs("fastest", 1 << 20)
 
 
 def python(code: str, library: str = "driver", **settings: str | int) -> str:

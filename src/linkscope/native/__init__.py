@@ -9,7 +9,7 @@ import functools
 import os
 import weakref
 from collections.abc import Callable, Sequence
-from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, byref, c_char_p, c_double, c_int, c_size_t, c_uint32, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -30,15 +30,17 @@ class Cancelled(TransferError):
 
 
 class Knobs(ctypes.Structure):
-    """How a method divides a copy (ls_knobs in linkscope.h)."""
+    """How a method divides copies of one size class (ls_knobs in linkscope.h)."""
 
     _fields_: ClassVar[Sequence[Any]] = [
-        ("from_bytes", c_uint64),
+        ("plain", c_uint32),
         ("threads", c_uint32),
         ("chunk", c_uint64),
         ("depth", c_uint32),
+        ("chunks_each", c_uint32),
         ("piece", c_uint64),
         ("sm_blocks", c_uint32),
+        ("sm_chunk", c_uint64),
     ]
 
 
@@ -68,7 +70,6 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "ls_copy_to_fresh": _RANGES,
     "ls_copy_blocks": [c_void_p, c_void_p, c_void_p, c_size_t, c_void_p],
     "ls_read_file": [c_char_p, POINTER(_Piece), c_size_t, c_void_p, POINTER(_Watch)],
-    "ls_set_block_method": [c_char_p, c_uint32, c_uint64],
     "ls_transfer_start": [POINTER(c_void_p), *_RANGES],
     "ls_transfer_progress": [c_void_p, POINTER(c_size_t), POINTER(c_int)],
     "ls_transfer_wait": [c_void_p],
@@ -77,10 +78,18 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "ls_prepare": [POINTER(c_void_p), *_RANGES],
     "ls_run": [c_void_p],
     "ls_release": [c_void_p],
-    "ls_get_knobs": [c_char_p, POINTER(Knobs)],
-    "ls_set_knobs": [c_char_p, POINTER(Knobs)],
+    "ls_get_knobs": [c_char_p, c_size_t, POINTER(Knobs)],
+    "ls_set_knobs": [c_char_p, c_size_t, POINTER(Knobs)],
+    "ls_get_block_knobs": [c_int, c_size_t, POINTER(c_char_p), POINTER(c_uint32)],
+    "ls_set_block_knobs": [c_int, c_size_t, c_char_p, c_uint32],
     "ls_count": [c_char_p, POINTER(c_uint64)],
     "ls_arena_bytes": [POINTER(c_uint64)],
+    "ls_tuning": [POINTER(c_char_p), POINTER(c_char_p)],
+    "ls_save_tuning": [c_char_p, POINTER(c_char_p)],
+    "ls_trial_open": [POINTER(c_void_p), c_uint32, c_size_t],
+    "ls_trial_close": [c_void_p],
+    "ls_trial_copy": [c_void_p, c_char_p, c_int, c_size_t, c_uint32, POINTER(c_double)],
+    "ls_trial_blocks": [c_void_p, c_int, c_size_t, c_size_t, c_uint32, POINTER(c_double)],
 }
 _TEXTS: dict[str, list[Any]] = {
     "ls_last_error": [],
@@ -88,8 +97,10 @@ _TEXTS: dict[str, list[Any]] = {
     "ls_why_no_gpu": [],
     "ls_method_of": _RANGES,
     "ls_latest_fallback": [],
+    "ls_fingerprint": [],
 }
-_NOTHING = ("ls_transfer_cancel", "ls_transfer_free", "ls_release")
+_CLASSES = ("ls_size_classes", "ls_block_classes")
+_NOTHING = ("ls_transfer_cancel", "ls_transfer_free", "ls_release", "ls_trial_close")
 
 
 @functools.cache
@@ -105,6 +116,9 @@ def library() -> ctypes.CDLL:
     for name, arguments in _TEXTS.items():
         getattr(loaded, name).argtypes = arguments
         getattr(loaded, name).restype = c_char_p
+    for name in _CLASSES:
+        getattr(loaded, name).argtypes = [POINTER(c_size_t)]
+        getattr(loaded, name).restype = POINTER(c_uint64)
     atexit.register(close)
     return loaded
 
@@ -131,11 +145,6 @@ def copy_to_fresh(dst: int, src: int, nbytes: int, stream: int) -> None:
 def copy_blocks(dst: int, src: int, sizes: int, count: int, stream: int) -> None:
     """Copies `count` blocks; the first three arguments are the addresses of arrays of 64-bit numbers."""
     _check(library().ls_copy_blocks(dst, src, sizes, count, stream))
-
-
-def set_block_method(method: str, sm_blocks: int = 0, loop_from: int = 512 << 10) -> None:
-    """Chooses how blocks are moved that the GPU reaches: 'auto', 'loop', 'batch' or 'kernel'."""
-    _check(library().ls_set_block_method(method.encode(), sm_blocks, loop_from))
 
 
 def read_file(
@@ -190,18 +199,47 @@ def latest_fallback() -> str:
     return str(library().ls_latest_fallback().decode())
 
 
-def knobs(method: str) -> Knobs:
+def knobs(method: str, nbytes: int) -> Knobs:
+    """Returns the knobs of the size class that has `nbytes`."""
     found = Knobs()
-    _check(library().ls_get_knobs(method.encode(), byref(found)))
+    _check(library().ls_get_knobs(method.encode(), nbytes, byref(found)))
     return found
 
 
-def set_knobs(method: str, **changed: int) -> None:
-    """Changes some knobs of a method. No copy is under way."""
-    wanted = knobs(method)
+def set_knobs(method: str, nbytes: int, **changed: int) -> None:
+    """Changes some knobs of the size class that has `nbytes`. No copy is under way."""
+    wanted = knobs(method, nbytes)
     for name, value in changed.items():
         setattr(wanted, name, value)
-    _check(library().ls_set_knobs(method.encode(), byref(wanted)))
+    _check(library().ls_set_knobs(method.encode(), nbytes, byref(wanted)))
+
+
+def block_knobs(to_gpu: bool, mean_bytes: int) -> tuple[str, int]:
+    """Returns how blocks of this mean size are moved: 'loop', 'batch' or 'kernel', and the kernel's thread blocks."""
+    method, sm_blocks = c_char_p(), c_uint32()
+    _check(library().ls_get_block_knobs(to_gpu, mean_bytes, byref(method), byref(sm_blocks)))
+    return (method.value or b"").decode(), sm_blocks.value
+
+
+def set_block_knobs(to_gpu: bool, mean_bytes: int, method: str, sm_blocks: int) -> None:
+    """Chooses how blocks of this mean size are moved between memories that the GPU reaches."""
+    _check(library().ls_set_block_knobs(to_gpu, mean_bytes, method.encode(), sm_blocks))
+
+
+def _classes(name: str) -> tuple[int, ...]:
+    count = c_size_t()
+    starts = getattr(library(), name)(byref(count))
+    return tuple(starts[: count.value])
+
+
+def size_classes() -> tuple[int, ...]:
+    """Returns the first size of each class of copies."""
+    return _classes("ls_size_classes")
+
+
+def block_classes() -> tuple[int, ...]:
+    """Returns the first mean size of each class of blocks."""
+    return _classes("ls_block_classes")
 
 
 def count(method: str) -> int:
@@ -216,6 +254,25 @@ def arena_bytes() -> int:
     found = c_uint64()
     _check(library().ls_arena_bytes(byref(found)))
     return found.value
+
+
+def fingerprint() -> str:
+    """Returns what the best knobs depend on, in one line."""
+    return str(library().ls_fingerprint().decode(errors="replace"))
+
+
+def tuning() -> tuple[str, str]:
+    """Returns the tuning file in use ('': none), and when it was made or why there is none."""
+    file, note = c_char_p(), c_char_p()
+    _check(library().ls_tuning(byref(file), byref(note)))
+    return os.fsdecode(file.value or b""), (note.value or b"").decode(errors="replace")
+
+
+def save_tuning(path: str | None = None) -> str:
+    """Writes the present knobs to a file, by default that of this machine, and returns its path."""
+    written = c_char_p()
+    _check(library().ls_save_tuning(None if path is None else os.fsencode(path), byref(written)))
+    return os.fsdecode(written.value or b"")
 
 
 class _Handle:
@@ -285,6 +342,29 @@ class Transfer(_Handle):
     def cancel(self) -> None:
         """Requests the end. A copy that is one call of the driver runs to its end."""
         library().ls_transfer_cancel(self._handle)
+
+
+class Trial(_Handle):
+    """Times copies on one GPU with memory of its own."""
+
+    _release = "ls_trial_close"
+    CHOSEN, PLAIN, PINNED = 0, 1, 2  # by the method, by the driver, by the driver with pinned memory
+
+    def __init__(self, gpu: int, nbytes: int) -> None:
+        super().__init__()
+        _check(library().ls_trial_open(byref(self._handle), gpu, nbytes))
+
+    def copy(self, method: str, way: int, nbytes: int, repeats: int) -> float:
+        """Returns the median seconds of a copy."""
+        seconds = c_double()
+        _check(library().ls_trial_copy(self._handle, method.encode(), way, nbytes, repeats, byref(seconds)))
+        return seconds.value
+
+    def blocks(self, to_gpu: bool, block_bytes: int, count: int, repeats: int) -> float:
+        """Returns the median seconds of a call for `count` blocks."""
+        seconds = c_double()
+        _check(library().ls_trial_blocks(self._handle, to_gpu, block_bytes, count, repeats, byref(seconds)))
+        return seconds.value
 
 
 def close() -> None:

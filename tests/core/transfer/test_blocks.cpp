@@ -24,6 +24,11 @@ bool moved(const std::vector<Block>& blocks, const Bytes& source, const std::byt
   return same(expected.data(), dst, expected.size());
 }
 
+void set_all_blocks(Transfers& transfers, const BlockKnobs& knobs) {
+  for (const auto towards : {Towards::gpu, Towards::host})
+    for (const u64 mean : block_classes) transfers.set(towards, mean, knobs);
+}
+
 /// Copies random blocks between two memories and checks every byte.
 void check_blocks(Transfers& transfers, const Application& with, std::byte* dst, std::byte* src, u64 space) {
   for (const u64 longest : {u64{1}, u64{300}, u64{4096}, u64{70'000}}) {
@@ -45,10 +50,10 @@ TEST_CASE("blocks arrive between all kinds of memory by every method") {
   const Application with;
   const PinnedMemory pinned{the_driver(), space, 0};
   Bytes pageable(space), pageable_2(space);
-  for (const auto method : {BlockMethod::automatic, BlockMethod::loop, BlockMethod::batch, BlockMethod::kernel}) {
+  for (const auto method : {BlockMethod::loop, BlockMethod::batch, BlockMethod::kernel}) {
     CAPTURE(static_cast<int>(method));
     Transfers transfers{small_chunks()};
-    transfers.set(BlockKnobs{method, 0, 512_KiB});
+    set_all_blocks(transfers, {method, 8});
     check_blocks(transfers, with, with.on_gpu(), pinned.data(), space);
     check_blocks(transfers, with, pinned.data(), with.on_gpu(), space);
     check_blocks(transfers, with, with.on_gpu(), with.on_gpu(4_MiB), space);
@@ -95,7 +100,7 @@ TEST_CASE("an error in the calls for blocks leaves each block to a copy of its o
     const u64 held = fake().held();
     {
       Transfers transfers{small_chunks()};
-      if (std::string{symbol} == "cuMemcpyBatchAsync") transfers.set(BlockKnobs{BlockMethod::batch, 0, 512_KiB});
+      if (std::string{symbol} == "cuMemcpyBatchAsync") set_all_blocks(transfers, {BlockMethod::batch, 8});
       const Failing failing{symbol};
       check_blocks(transfers, with, with.on_gpu(), pinned.data(), 1_MiB);
       check_blocks(transfers, with, with.on_gpu(), pageable.data(), 1_MiB);

@@ -49,66 +49,95 @@ bool round_trip(Transfers& transfers, std::byte* on_gpu, CUstream stream, std::m
 
 TEST_CASE("random copies are bit-exact between any addresses") {
   const Application with;
-  Transfers transfers{small_chunks()};
-  std::mt19937_64 random{20};
-  const int cases = is_long() ? 10'000 : 60;
-  int wrong = 0;
-  for (int i = 0; i < cases; ++i)
-    wrong += !round_trip(transfers, with.on_gpu(), with.stream->get(), random, i % 20 ? 4_MiB : 64_MiB);
-  CHECK(wrong == 0);
-  CHECK(transfers.latest_fallback().empty());
-  CHECK(transfers.arena_bytes() <= 8_MiB);
+  for (const auto& options : {small_chunks(), small_chunks_by_kernel()}) {
+    Transfers transfers{options};
+    std::mt19937_64 random{20};
+    const int cases = is_long() ? 10'000 : 60;
+    int wrong = 0;
+    for (int i = 0; i < cases; ++i)
+      wrong += !round_trip(transfers, with.on_gpu(), with.stream->get(), random, i % 20 ? 4_MiB : 64_MiB);
+    CHECK(wrong == 0);
+    CHECK(transfers.latest_fallback().empty());
+    CHECK(transfers.arena_bytes() <= 8_MiB);
+  }
 }
 
 TEST_CASE("copies by several threads at once on their own streams are bit-exact") {
   const Application with;
-  Transfers transfers{small_chunks()};
-  std::atomic<int> wrong{0};
-  {
-    std::vector<std::jthread> threads;
-    for (u64 t = 0; t < 4; ++t)
-      threads.emplace_back([&, t] {
-        with.gpu.use();
-        const Stream own{the_driver()};
-        std::mt19937_64 random{30 + t};
-        for (int i = 0; i < (is_long() ? 500 : 10); ++i)
-          wrong += !round_trip(transfers, with.on_gpu(t * 16_MiB), own.get(), random, 8_MiB);
-        own.synchronize();
-      });
+  for (const auto& options : {small_chunks(), small_chunks_by_kernel()}) {
+    Transfers transfers{options};
+    std::atomic<int> wrong{0};
+    {
+      std::vector<std::jthread> threads;
+      for (u64 t = 0; t < 4; ++t)
+        threads.emplace_back([&, t] {
+          with.gpu.use();
+          const Stream own{the_driver()};
+          std::mt19937_64 random{30 + t};
+          for (int i = 0; i < (is_long() ? 500 : 10); ++i)
+            wrong += !round_trip(transfers, with.on_gpu(t * 16_MiB), own.get(), random, 8_MiB);
+          own.synchronize();
+        });
+    }
+    CHECK(wrong == 0);
   }
-  CHECK(wrong == 0);
 }
+
+namespace {
+
+/// Copies to the GPU and back while calls of one function fail, from its call `after` on, and once more when it works.
+void copy_while_failing(const Options& options, const char* symbol, u64 after) {
+  const Application with;
+  Transfers transfers{options};
+  const auto source = random_bytes(2_MiB, after);
+  Bytes back(source.size());
+  std::string there, home;
+  {
+    const Failing failing{symbol, after};
+    there = error_of([&] { transfers.copy({with.on_gpu(), source.data(), source.size(), with.stream->get()}); });
+    home = error_of([&] { transfers.copy({back.data(), with.on_gpu(), back.size(), with.stream->get()}); });
+  }
+  with.gpu.use();
+  with.stream->synchronize();
+  CHECK((!there.empty() || same(with.on_gpu(), source.data(), source.size())));
+  CHECK((!there.empty() || !home.empty() || back == source));
+  for (const auto& error : {there, home})
+    CHECK((error.empty() || error.find("CUDA_ERROR_NOT_PERMITTED") != std::string::npos));
+  transfers.copy({with.on_gpu(), source.data(), source.size(), with.stream->get()});
+  transfers.copy({back.data(), with.on_gpu(), back.size(), with.stream->get()});
+  CHECK(back == source);
+}
+
+}  // namespace
 
 TEST_CASE("an error in any call of the driver ends in correct data or in a clear error, and leaks nothing") {
   const u64 held = fake().held();
-  for (const char* symbol :
-       {"cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuMemcpyAsync", "cuEventCreate", "cuEventRecord", "cuEventQuery",
-        "cuEventSynchronize", "cuMemHostAlloc", "cuMemFreeHost", "cuPointerGetAttributes", "cuStreamGetCtx",
-        "cuStreamIsCapturing", "cuThreadExchangeStreamCaptureMode", "cuCtxGetDevice", "cuCtxGetCurrent",
-        "cuCtxSetCurrent", "cuDevicePrimaryCtxRetain", "cuStreamSynchronize"}) {
+  for (const char* symbol : {"cuMemcpyHtoDAsync",
+                             "cuMemcpyDtoHAsync",
+                             "cuMemcpyAsync",
+                             "cuEventCreate",
+                             "cuEventRecord",
+                             "cuEventQuery",
+                             "cuEventSynchronize",
+                             "cuMemHostAlloc",
+                             "cuMemFreeHost",
+                             "cuPointerGetAttributes",
+                             "cuStreamGetCtx",
+                             "cuStreamIsCapturing",
+                             "cuThreadExchangeStreamCaptureMode",
+                             "cuCtxGetDevice",
+                             "cuCtxGetCurrent",
+                             "cuCtxSetCurrent",
+                             "cuDevicePrimaryCtxRetain",
+                             "cuStreamSynchronize",
+                             "cuLaunchKernel",
+                             "cuModuleLoadData",
+                             "cuModuleGetFunction"}) {
     CAPTURE(symbol);
     for (const u64 after : {0, 1, 3, 8}) {
       CAPTURE(after);
-      const Application with;
-      Transfers transfers{small_chunks()};
-      const auto source = random_bytes(2_MiB, after);
-      Bytes back(source.size());
-      std::string there, home;
-      {
-        const Failing failing{symbol, after};
-        there = error_of([&] { transfers.copy({with.on_gpu(), source.data(), source.size(), with.stream->get()}); });
-        home = error_of([&] { transfers.copy({back.data(), with.on_gpu(), back.size(), with.stream->get()}); });
-      }
-      with.gpu.use();
-      with.stream->synchronize();
-      CHECK((!there.empty() || same(with.on_gpu(), source.data(), source.size())));
-      CHECK((!there.empty() || !home.empty() || back == source));
-      for (const auto& error : {there, home})
-        CHECK((error.empty() || error.find("CUDA_ERROR_NOT_PERMITTED") != std::string::npos));
-      // The library works again when the calls do.
-      transfers.copy({with.on_gpu(), source.data(), source.size(), with.stream->get()});
-      transfers.copy({back.data(), with.on_gpu(), back.size(), with.stream->get()});
-      CHECK(back == source);
+      copy_while_failing(small_chunks(), symbol, after);
+      copy_while_failing(small_chunks_by_kernel(), symbol, after);
     }
     if (std::string{symbol} != "cuMemFreeHost") CHECK(fake().held() == held);
   }

@@ -115,8 +115,16 @@ inline Options small_chunks() {
   options.arena_bytes = 8_MiB;
   options.slot_bytes = 256_KiB;
   for (const auto id : {MethodId::ring_to_gpu, MethodId::ring_to_host, MethodId::ring_to_fresh})
-    options.of(id) = {64_KiB, 3, 256_KiB, 2, 48_KiB};
-  options.of(MethodId::host) = {64_KiB, 3, 100_KiB, 1, 0};
+    options.set_all(id, {false, 3, 256_KiB, 2, 8, 48_KiB}, 64_KiB);
+  options.set_all(MethodId::host, {false, 3, 100_KiB, 1, 8, 0}, 64_KiB);
+  return options;
+}
+
+/// The same, but a kernel moves the chunks, of which no more than five are in the ring.
+inline Options small_chunks_by_kernel() {
+  Options options = small_chunks();
+  for (const auto id : {MethodId::ring_to_gpu, MethodId::ring_to_host})
+    options.set_all(id, {false, 3, 256_KiB, 2, 8, 16_KiB, 2, 48_KiB}, 64_KiB);
   return options;
 }
 

@@ -1,0 +1,139 @@
+#include "transfer/trial.hpp"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+#include <random>
+
+#include "base/error.hpp"
+#include "gpu/context.hpp"
+
+namespace linkscope {
+namespace {
+
+/// Memory whose pages nobody has touched.
+class Untouched {
+ public:
+  explicit Untouched(u64 bytes)
+      : bytes_{bytes}, start_{mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)} {
+    if (start_ == MAP_FAILED) throw Error{ErrorKind::memory, "the host has no " + bytes_text(bytes) + " left"};
+  }
+  ~Untouched() { munmap(start_, bytes_); }
+  Untouched(const Untouched&) = delete;
+  Untouched& operator=(const Untouched&) = delete;
+  [[nodiscard]] void* start() const { return start_; }
+
+ private:
+  u64 bytes_;
+  void* start_;
+};
+
+Device& gpu_of(Transfers& transfers, u32 gpu) {
+  const auto& driver = transfers.driver();
+  if (!driver.usable()) throw Error{ErrorKind::unsupported, driver.why_not()};
+  if (const auto count = transfers.gpu_facts().size(); gpu >= count)
+    throw Error{ErrorKind::usage,
+                "gpu:" + std::to_string(gpu) + " is not here; this process sees " + std::to_string(count) + " GPUs"};
+  return transfers.gpu(gpu);
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace
+
+Trial::Trial(Transfers& transfers, u32 gpu, u64 bytes)
+    : transfers_{transfers}, gpu_{gpu_of(transfers, gpu)}, bytes_{bytes} {
+  const auto& driver = transfers_.driver();
+  const CurrentContext current{driver, gpu_.context()};
+  stream_ = std::make_unique<Stream>(driver);
+  on_gpu_ = {driver, bytes};
+  pinned_ = {driver, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP};
+  pageable_.assign(bytes, std::byte{1});
+}
+
+Trial::~Trial() {
+  try {
+    const CurrentContext current{transfers_.driver(), gpu_.context()};
+    transfers_.driver().cuStreamSynchronize(stream_->get());
+    stream_.reset();
+    on_gpu_.free();
+    pinned_.free();
+  } catch (const Error&) {  // the driver is shutting down and has freed the memory
+  }
+}
+
+void Trial::require(u64 bytes) const {
+  if (bytes == 0 || bytes > bytes_)
+    throw Error{ErrorKind::usage, "a trial of " + bytes_text(bytes_) + " cannot copy " + bytes_text(bytes)};
+}
+
+/// The caches must not hold the data of a copy from the copy before.
+u64 Trial::next_offset(u64 bytes) {
+  if (offset_ + bytes > bytes_) offset_ = 0;
+  const u64 at = offset_;
+  offset_ += bytes;
+  return at;
+}
+
+template <class Call>
+double Trial::timed(Call call) {
+  const auto before = transfers_.fallbacks();
+  const auto begin = std::chrono::steady_clock::now();
+  call();
+  stream_->synchronize();
+  const Seconds taken = std::chrono::steady_clock::now() - begin;
+  if (transfers_.fallbacks() != before) throw Error{ErrorKind::failed, transfers_.latest_fallback()};
+  return taken.count();
+}
+
+double Trial::copy(MethodId id, Way way, u64 bytes, u32 repeats) {
+  require(bytes);
+  const auto& driver = transfers_.driver();
+  const CurrentContext current{driver, gpu_.context()};
+  std::vector<double> seconds;
+  for (u32 i = 0; i < std::max(repeats, 1u); ++i) {
+    const u64 at = next_offset(bytes);
+    std::optional<Untouched> fresh;
+    if (id == MethodId::ring_to_fresh && way != Way::pinned) fresh.emplace(bytes);
+    void* host = fresh ? fresh->start() : way == Way::pinned ? pinned_.data() + at : pageable_.data() + at;
+    void* device = reinterpret_cast<void*>(on_gpu_.address() + at);
+    CopyRequest request{device, host, bytes, stream_->get(), false};
+    if (id != MethodId::ring_to_gpu) request = {host, device, bytes, stream_->get(), fresh.has_value()};
+    seconds.push_back(timed([&] {
+      if (way == Way::chosen) return transfers_.copy(request);
+      LINKSCOPE_CU(driver, cuMemcpyAsync, reinterpret_cast<CUdeviceptr>(request.dst),
+                   reinterpret_cast<CUdeviceptr>(request.src), bytes, request.stream);
+    }));
+  }
+  return median(std::move(seconds));
+}
+
+double Trial::blocks(Towards towards, u64 block_bytes, u64 count, u32 repeats) {
+  if (count == 0 || block_bytes > bytes_ / count) require(0);
+  require(block_bytes * count);
+  const auto& driver = transfers_.driver();
+  const CurrentContext current{driver, gpu_.context()};
+  std::vector<u64> pages(count);
+  std::iota(pages.begin(), pages.end(), u64{0});
+  std::shuffle(pages.begin(), pages.end(), std::mt19937_64{block_bytes});
+  std::vector<double> seconds;
+  for (u32 i = 0; i < std::max(repeats, 1u); ++i) {
+    const u64 at = next_offset(block_bytes * count);
+    std::vector<Block> blocks(count);
+    for (u64 block = 0; block < count; ++block) {
+      const u64 host = reinterpret_cast<u64>(pinned_.data() + at) + block * block_bytes,
+                device = on_gpu_.address() + at + pages[block] * block_bytes;
+      blocks[block] = towards == Towards::gpu ? Block{device, host, block_bytes} : Block{host, device, block_bytes};
+    }
+    seconds.push_back(timed([&] { transfers_.copy_blocks(blocks, stream_->get()); }));
+  }
+  return median(std::move(seconds));
+}
+
+}  // namespace linkscope

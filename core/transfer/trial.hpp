@@ -1,0 +1,42 @@
+// Times copies with memory of its own, for `linkscope tune`.
+#pragma once
+#include "gpu/memory.hpp"
+#include "gpu/stream.hpp"
+#include "transfer/transfers.hpp"
+
+namespace linkscope {
+
+class Trial {
+ public:
+  /// How a copy is made: with the method's present knobs, by the driver, or by the driver from or to pinned memory.
+  enum class Way : u8 { chosen, plain, pinned };
+
+  /// Allocates `bytes` on the GPU, pageable and pinned, over which copies rotate. Throws Error{usage} for a GPU that is
+  /// not here, and Error{memory}.
+  Trial(Transfers&, u32 gpu, u64 bytes);
+  ~Trial();
+  Trial(const Trial&) = delete;
+  Trial& operator=(const Trial&) = delete;
+
+  /// The median seconds of `repeats` copies on an idle stream, each with its end. Throws Error{failed} if the method
+  /// fell back to plain copies.
+  [[nodiscard]] double copy(MethodId, Way, u64 bytes, u32 repeats);
+  /// The same for `count` blocks between pinned memory, in order, and pages of the GPU in a random order.
+  [[nodiscard]] double blocks(Towards, u64 block_bytes, u64 count, u32 repeats);
+
+ private:
+  [[nodiscard]] u64 next_offset(u64 bytes);
+  template <class Call>
+  [[nodiscard]] double timed(Call call);
+  void require(u64 bytes) const;
+
+  Transfers& transfers_;
+  Device& gpu_;
+  u64 bytes_, offset_ = 0;
+  std::unique_ptr<Stream> stream_;
+  DeviceMemory on_gpu_;
+  PinnedMemory pinned_;
+  std::vector<std::byte> pageable_;
+};
+
+}  // namespace linkscope

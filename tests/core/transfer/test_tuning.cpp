@@ -1,0 +1,223 @@
+// Knobs by size class, the file that keeps them, and checks against the driver's own copies.
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "transfer/checks.hpp"
+#include "transfer/trial.hpp"
+#include "transfer_testing.hpp"
+
+using namespace linkscope;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// A file that is removed at the end.
+struct TuningFile {
+  explicit TuningFile(const char* name)
+      : path{(fs::temp_directory_path() / (std::to_string(getpid()) + "-" + name)).string()} {}
+  ~TuningFile() { fs::remove(path); }
+  TuningFile(const TuningFile&) = delete;
+  TuningFile& operator=(const TuningFile&) = delete;
+  [[nodiscard]] std::string text() const {
+    std::ostringstream text;
+    text << std::ifstream{path}.rdbuf();
+    return text.str();
+  }
+  /// Replaces the first `old` in the file.
+  void change(const std::string& old, const std::string& by) const {
+    std::string now = text();
+    const auto at = now.find(old);
+    REQUIRE(at != std::string::npos);
+    std::ofstream{path} << now.replace(at, old.size(), by);
+  }
+  std::string path;
+};
+
+Options reading(const std::string& path) {
+  Options options = small_chunks();
+  options.tuning = path;
+  return options;
+}
+
+constexpr auto to_gpu = MethodId::ring_to_gpu;
+constexpr Knobs tuned{false, 2, 128_KiB, 3, 1, 64_KiB};
+
+/// Writes a file with one changed class.
+void write_with(const TuningFile& file, const Knobs& knobs, u64 bytes = 1_MiB) {
+  Transfers transfers{small_chunks()};
+  transfers.set(to_gpu, bytes, knobs);
+  transfers.set(Towards::host, 4_KiB, {BlockMethod::batch, 5});
+  CHECK(transfers.save_tuning(file.path, "1.2.3") == file.path);
+}
+
+}  // namespace
+
+TEST_CASE("a size belongs to the class whose first size is the largest that is not larger") {
+  CHECK(class_of(size_classes, 1) == 0);
+  CHECK(class_of(size_classes, 64_KiB) == 0);
+  CHECK(class_of(size_classes, 256_KiB - 1) == 0);
+  CHECK(class_of(size_classes, 256_KiB) == 1);
+  CHECK(class_of(size_classes, 4096_MiB) == size_classes.size() - 1);
+}
+
+TEST_CASE("a class that chooses plain copies plainly, and its neighbours do not") {
+  const Application with;
+  Transfers transfers{small_chunks()};
+  Knobs plain = transfers.options().of(to_gpu, 1_MiB);
+  plain.plain = true;
+  transfers.set(to_gpu, 1_MiB, plain);
+  const auto source = random_bytes(5_MiB, 60);
+  for (const u64 bytes : {u64{512_KiB}, u64{2_MiB}, u64{5_MiB}})
+    transfers.copy({with.on_gpu(), source.data(), bytes, with.stream->get()});
+  with.stream->synchronize();
+  CHECK(same(with.on_gpu(), source.data(), source.size()));
+  CHECK(transfers.count_of(to_gpu) == 2);
+  CHECK(transfers.count_of(MethodId::plain) == 1);
+}
+
+TEST_CASE("knobs that no copy can have are refused") {
+  Transfers transfers{small_chunks()};
+  const auto refused = [&](const Knobs& knobs) {
+    return !error_of([&] { transfers.set(to_gpu, 1_MiB, knobs); }).empty();
+  };
+  CHECK(refused({false, 0, 1_MiB, 1, 1, 0}));
+  CHECK(refused({false, 1, 0, 1, 1, 0}));
+  CHECK(refused({false, 1, 1_MiB, 0, 1, 0}));
+  CHECK(refused({false, 1, 1_MiB, 1, 0, 0}));
+  CHECK(refused({false, 1, 1_MiB, 1, 1, 100}));
+  CHECK_FALSE(refused(tuned));
+}
+
+TEST_CASE("a tuning file gives the knobs back that were written") {
+  const TuningFile file{"round-trip"};
+  write_with(file, tuned);
+  const Transfers read{reading(file.path)};
+  CHECK(read.tuning().file == file.path);
+  CHECK(read.tuning().note.find("by linkscope 1.2.3") != std::string::npos);
+  CHECK(read.options().of(to_gpu, 1_MiB) == tuned);
+  CHECK(read.options().of(to_gpu, 4_MiB) == small_chunks().of(to_gpu, 4_MiB));
+  CHECK(read.options().of(Towards::host, 5_KiB) == BlockKnobs{BlockMethod::batch, 5});
+}
+
+TEST_CASE("a damaged, stale or foreign file changes nothing and is named with its line") {
+  const struct {
+    const char *old, *by, *expected;
+  } cases[] = {
+      {"format 1", "format 2", ":1: another format"},
+      {"linkscope transfer", "something else", ":1: not a tuning file"},
+      {"driver ", "driver 1", ":2: made for another machine"},
+      {"made: ", "", ":3: 'made: ' is missing"},
+      {" threads 2", " threads 0", "1 to 1024 threads"},
+      {" threads 2", " threads -2", "'-2' is not a number"},
+      {" threads 2", " threads 99999999999", "'threads' is too large"},
+      {" chunk ", " lump ", "'chunk' is missing"},
+      {" sm_chunk 1\n", "\n", "the line is too short"},
+      {" sm_chunk 1\n", " sm_chunk 1 more\n", "'more' is too much"},
+      {" sm_blocks 0", " sm_blocks 2", "chunks of at least 4 KiB"},
+      {"ring_to_gpu from 65536", "ring_to_gpu from 65537", "65537 is not the first size of a class"},
+      {"copies ring_to_gpu", "copies ring_to_mars", "'ring_to_mars' is not a method"},
+      {" ring threads", " string threads", "'string' is not plain or ring"},
+      {"blocks to_gpu", "blocks to_mars", "'to_mars' is not a direction"},
+      {"batch", "bunch", "'bunch' is not a method for blocks"},
+      {"copies", "copy", "'copy' is not copies or blocks"},
+      {"end\n", "", "the file ends too early"},
+  };
+  for (const auto& [old, by, expected] : cases) {
+    CAPTURE(expected);
+    const TuningFile file{"damaged"};
+    write_with(file, tuned);
+    file.change(old, by);
+    const Transfers read{reading(file.path)};
+    CHECK(read.tuning().file.empty());
+    CHECK(read.tuning().note.find(file.path) == 0);
+    CHECK(read.tuning().note.find(expected) != std::string::npos);
+    CHECK(read.tuning().note.find("linkscope tune") != std::string::npos);
+    CHECK(read.options().knobs == small_chunks().knobs);
+  }
+}
+
+TEST_CASE("a path that is no tuning file is ignored with a reason") {
+  CHECK(Transfers{reading("/nowhere/at all")}.tuning().note.find("does not exist") != std::string::npos);
+  CHECK(Transfers{reading("/tmp")}.tuning().note.find("is not a tuning file") != std::string::npos);
+  CHECK(Transfers{small_chunks()}.tuning().file.empty());
+}
+
+TEST_CASE("a file that cannot be written is named") {
+  const Transfers transfers{small_chunks()};
+  CHECK(error_of([&] { (void)transfers.save_tuning("/proc/nowhere/file", "1"); }).find("cannot be written") !=
+        std::string::npos);
+}
+
+TEST_CASE("plain copies that win three checks in a row replace the method, and a lost check starts anew") {
+  using Kind = PlainChecks::Kind;
+  PlainChecks checks;
+  const auto check = [&](double plain_s, double method_s) {
+    checks.add(to_gpu, 1_MiB, Kind::plain, plain_s);
+    checks.add(to_gpu, 1_MiB, Kind::method, method_s);
+  };
+  check(1e-3, 2e-3);
+  check(1e-3, 2e-3);
+  check(2e-3, 1e-3);
+  check(1e-3, 2e-3);
+  check(1e-3, 2e-3);
+  CHECK_FALSE(checks.prefers_plain(to_gpu, 1_MiB));
+  CHECK(checks.text().empty());
+  check(1e-3, 2e-3);
+  CHECK(checks.prefers_plain(to_gpu, 2_MiB));
+  CHECK_FALSE(checks.prefers_plain(to_gpu, 4_MiB));
+  CHECK_FALSE(checks.prefers_plain(MethodId::ring_to_host, 1_MiB));
+  CHECK(checks.text().find("ring_to_gpu from 1 MiB are plain") != std::string::npos);
+}
+
+TEST_CASE("two of 256 copies of a class are timed") {
+  using Kind = PlainChecks::Kind;
+  PlainChecks checks;
+  std::vector<u64> plain, method;
+  for (u64 i = 0; i < 2 * PlainChecks::every; ++i) {
+    const auto kind = checks.next(to_gpu, 1_MiB);
+    if (kind == Kind::plain) plain.push_back(i);
+    if (kind == Kind::method) method.push_back(i);
+  }
+  CHECK(plain == std::vector<u64>{1, 257});
+  CHECK(method == std::vector<u64>{2, 258});
+}
+
+TEST_CASE("with a tuning file the second copy of a class is plain, and without one no copy is") {
+  const TuningFile file{"checked"};
+  write_with(file, tuned);
+  const Application with;
+  const auto source = random_bytes(1_MiB, 61);
+  for (const bool checked : {true, false}) {
+    Transfers transfers{reading(checked ? file.path : "none")};
+    for (int i = 0; i < 4; ++i) {
+      transfers.copy({with.on_gpu(), source.data(), source.size(), with.stream->get()});
+      with.stream->synchronize();
+    }
+    CHECK(transfers.count_of(MethodId::plain) == (checked ? 1 : 0));
+    CHECK(transfers.count_of(to_gpu) == (checked ? 3 : 4));
+    CHECK(same(with.on_gpu(), source.data(), source.size()));
+  }
+}
+
+TEST_CASE("a trial times each way of each path, and frees what it allocated") {
+  const u64 held = fake().held();
+  {
+    Transfers transfers{small_chunks()};
+    Trial trial{transfers, 1, 4_MiB};
+    for (const auto id : {to_gpu, MethodId::ring_to_host, MethodId::ring_to_fresh}) {
+      for (const auto way : {Trial::Way::chosen, Trial::Way::plain, Trial::Way::pinned})
+        CHECK(trial.copy(id, way, 1_MiB, 2) > 0);
+      CHECK(transfers.count_of(id) == 2);
+    }
+    CHECK(trial.blocks(Towards::gpu, 4_KiB, 100, 1) > 0);
+    CHECK(trial.blocks(Towards::host, 4_KiB, 100, 1) > 0);
+    CHECK(error_of([&] { (void)trial.copy(to_gpu, Trial::Way::plain, 5_MiB, 1); }).find("cannot copy") !=
+          std::string::npos);
+    CHECK(error_of([&] { (void)trial.blocks(Towards::gpu, ~u64{0}, 2, 1); }).find("cannot copy") != std::string::npos);
+    CHECK(error_of([&] { const Trial none{transfers, 7, 1_MiB}; }).find("gpu:7 is not here") != std::string::npos);
+    const Failing failing{"cuLaunchKernel"};
+    CHECK(error_of([&] { (void)trial.blocks(Towards::gpu, 4_KiB, 100, 1); }).find("blocks: ") == 0);
+  }
+  CHECK(fake().held() == held);
+}
