@@ -124,6 +124,8 @@ def arguments(example: Example) -> list[str]:
         words = [f"made-{word}" if word in new else word for word in words]
     if words[0] == "check" and "--machine" not in words:
         words += ["--machine", "h200x1"]
+    if words[0] == "tune":
+        words += [] if "--plan-only" in words else ["--plan-only"]
     if words[0] != "run":
         return words
     words += [] if "--machine" in words else ["--machine", "h200x2"]
@@ -144,7 +146,7 @@ def run_example(example: Example, folder: pathlib.Path) -> str:
         [sys.executable, "-m", "linkscope", *words], cwd=folder, capture_output=True, text=True, timeout=600,
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, stdin=subprocess.DEVNULL,
     )  # fmt: skip
-    fine = {"compare": {0, 1}, "doctor": {0, 1}, "model": {0, 1}, "check": {0, 1, 5}}.get(words[0], {0})
+    fine = {"compare": {0, 1}, "doctor": {0, 1}, "model": {0, 1}, "check": {0, 1, 5}, "tune": {0, 3}}.get(words[0], {0})
     if PARTS.intersection(words):
         fine |= {3}  # the substitute run may lack data that a part of the report needs
     return "" if done.returncode in fine else f"{example}\n    exit code {done.returncode}: {done.stderr.strip()}"

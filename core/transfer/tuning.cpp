@@ -52,17 +52,19 @@ std::string hexadecimal(u64 number) {
   return text.str();
 }
 
-/// The words of one line, read one by one. Each function throws std::string, the problem.
+[[noreturn]] void refuse(const std::string& problem) { throw Error{ErrorKind::usage, problem}; }
+
+/// The words of one line, read one by one. Each function throws Error{usage}, the problem.
 class Words {
  public:
   explicit Words(const std::string& line) : line_{line} {}
   std::string next() {
     std::string word;
-    if (!(line_ >> word)) throw std::string{"the line is too short"};
+    if (!(line_ >> word)) refuse("the line is too short");
     return word;
   }
   u64 number(const std::string& name) {
-    if (next() != name) throw std::string{"'" + name + "' is missing"};
+    if (next() != name) refuse("'" + name + "' is missing");
     return number();
   }
   u64 number() {
@@ -70,17 +72,17 @@ class Words {
     constexpr std::size_t most_digits = 18;
     if (word.empty() || word.size() > most_digits ||
         !std::all_of(word.begin(), word.end(), [](char letter) { return letter >= '0' && letter <= '9'; }))
-      throw std::string{"'" + word + "' is not a number"};
+      refuse("'" + word + "' is not a number");
     return std::stoull(word);
   }
   u32 small(const std::string& name) {
     const u64 wide = number(name);
-    if (wide > ~u32{0}) throw std::string{"'" + name + "' is too large"};
+    if (wide > ~u32{0}) refuse("'" + name + "' is too large");
     return static_cast<u32>(wide);
   }
   void end() {
     std::string word;
-    if (line_ >> word) throw std::string{"'" + word + "' is too much"};
+    if (line_ >> word) refuse("'" + word + "' is too much");
   }
 
  private:
@@ -90,7 +92,7 @@ class Words {
 template <std::size_t count>
 u64 class_start(const std::array<u64, count>& starts, u64 bytes) {
   if (std::find(starts.begin(), starts.end(), bytes) == starts.end())
-    throw std::string{std::to_string(bytes) + " is not the first size of a class"};
+    refuse(std::to_string(bytes) + " is not the first size of a class");
   return bytes;
 }
 
@@ -98,10 +100,10 @@ void read_copies(Words& words, Options& options) {
   const std::string name = words.next();
   const auto* id =
       std::find_if(tuned_methods.begin(), tuned_methods.end(), [&](MethodId one) { return name == name_of(one); });
-  if (id == tuned_methods.end()) throw std::string{"'" + name + "' is not a method"};
+  if (id == tuned_methods.end()) refuse("'" + name + "' is not a method");
   Knobs& knobs = options.of(*id, class_start(size_classes, words.number("from")));
   const std::string method = words.next();
-  if (method != "plain" && method != "ring") throw std::string{"'" + method + "' is not plain or ring"};
+  if (method != "plain" && method != "ring") refuse("'" + method + "' is not plain or ring");
   knobs = {method == "plain",          words.small("threads"), words.number("chunk"),    words.small("depth"),
            words.small("chunks_each"), words.number("piece"),  words.small("sm_blocks"), words.number("sm_chunk")};
   check(knobs);
@@ -111,7 +113,7 @@ void read_blocks(Words& words, Options& options) {
   const std::string name = words.next();
   const auto* towards =
       std::find_if(directions.begin(), directions.end(), [&](Towards one) { return name == name_of(one); });
-  if (towards == directions.end()) throw std::string{"'" + name + "' is not a direction"};
+  if (towards == directions.end()) refuse("'" + name + "' is not a direction");
   BlockKnobs& knobs = options.of(*towards, class_start(block_classes, words.number("from")));
   const auto method = block_method_named(words.next());
   knobs = {method, words.small("sm_blocks")};
@@ -120,30 +122,29 @@ void read_blocks(Words& words, Options& options) {
 
 /// The rest of a line after its first word.
 std::string after(const std::string& line, const char* word) {
-  if (!line.starts_with(word)) throw std::string{"'"} + word + "' is missing";
+  if (!line.starts_with(word)) refuse(std::string{"'"} + word + "' is missing");
   return line.substr(std::string_view{word}.size());
 }
 
-/// Changes the options and returns when and by what the file was made. Throws std::string or Error, the problem.
+/// Changes the options and returns when and by what the file was made. Throws Error{usage}, the problem.
 std::string read_lines(std::istream& file, Options& options, const std::string& expected, u64& number) {
   const auto next = [&] {
     std::string line;
     ++number;
-    if (!std::getline(file, line)) throw std::string{"the file ends too early"};
+    if (!std::getline(file, line)) refuse("the file ends too early");
     return line;
   };
   if (const auto line = next(); line != first_line)
-    throw std::string{line.starts_with("linkscope transfer tuning") ? "another format than this version's"
-                                                                    : "not a tuning file"};
+    refuse(line.starts_with("linkscope transfer tuning") ? "another format than this version's" : "not a tuning file");
   if (const auto found = after(next(), fingerprint_word); found != expected)
-    throw std::string{"made for another machine or version (" + found + ")"};
+    refuse("made for another machine or version (" + found + ")");
   const std::string made = after(next(), made_word);
   for (auto line = next(); line != last_line; line = next()) {
     Words words{line};
     const std::string kind = words.next();
     if (kind == "copies") read_copies(words, options);
     else if (kind == "blocks") read_blocks(words, options);
-    else throw std::string{"'" + kind + "' is not copies or blocks"};
+    else refuse("'" + kind + "' is not copies or blocks");
     words.end();
   }
   return made;
@@ -163,10 +164,8 @@ Tuning load_file(Options& options, const std::string& path, const std::string& e
   u64 line = 0;
   try {
     const std::string made = read_lines(file, changed, expected, line);
-    options = changed;
+    options = std::move(changed);
     return {path, "made " + made};
-  } catch (const std::string& problem) {
-    return {"", ignored(path, line, problem)};
   } catch (const Error& problem) {
     return {"", ignored(path, line, problem.what())};
   }

@@ -51,7 +51,7 @@ PYTHON = {
     "check": COMMON | {"machine", "runfile", "stats", "plan", "run", "model", "compare"},
     "cli": COMMON
     | {"machine", "runfile", "stats", "trace", "plan", "run", "selftest", "report", "compare", "advise", "model"}
-    | {"check", "explain", "tune"},
+    | {"check", "explain", "tune", "native"},
 }
 
 

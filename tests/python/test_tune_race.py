@@ -14,7 +14,7 @@ def never() -> bool:
 
 
 def noisy(times, seed, scatter=0.03, drift=0.0):
-    """Laps whose times scatter, and drift from call to call; one of ten is three times as long."""
+    """Laps whose times scatter, and drift from call to call; one of ten is an outlier of 3 ×."""
     noise, calls = random.Random(seed), itertools.count()
 
     def lap(one):

@@ -30,6 +30,7 @@ VERBS = (
     "compare",
     "model",
     "advise",
+    "tune",
     "explain",
     "export",
 )

@@ -1,0 +1,221 @@
+"""Find the fastest way to copy on this machine, and keep it for linkscope.copy and the C library.
+
+linkscope tune                      all paths of the first GPU, at most two minutes
+linkscope tune --paths to-gpu,to-warm --budget 30s
+linkscope tune --plan-only          what would be measured
+
+For each path and size class, likely settings race against each other and against plain copies; a class in which plain
+copies are not slower keeps plain copies. Paths: to-gpu (pageable memory to the GPU), to-warm (the GPU to pageable
+memory), to-fresh (the GPU to memory that nobody has touched), blocks-to-gpu and blocks-from-gpu (many scattered blocks,
+pinned memory). The result is a text file in $XDG_CACHE_HOME/linkscope or ~/.cache/linkscope, which the library loads on
+a machine with the same GPUs, driver and CPUs. LINKSCOPE_TRANSFER_TUNING=FILE|none chooses another file or none.
+
+Exit codes: 0 the file is written; 1 copies fail; 3 no GPU; 4 stopped early, with the classes so far in the file.
+"""
+
+import argparse
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from linkscope.cli import options
+from linkscope.errors import FINE, NOT_HERE, SOMETHING_FAILED, STOPPED_EARLY, UserError, suggestion
+from linkscope.units import (
+    format_bytes,
+    format_fraction,
+    format_rate,
+    format_seconds,
+    parse_duration,
+    with_interval,
+)
+
+if TYPE_CHECKING:
+    from linkscope.tune import Candidate, Job, Row
+
+SUMMARY = "find the fastest way to copy for linkscope.copy"
+_BUDGET, _LARGEST = "120s", "512MiB"
+_SMALLEST = 64 << 10
+_MOST_GPUS = 1024
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `tune`."""
+    add = parser.add_argument
+    add("--budget", metavar="TIME", default=_BUDGET, help=f"longest time to measure (default {_BUDGET})")
+    add("--gpu", metavar="N", default="0", help="the GPU that is measured, in PCI bus order (default 0)")
+    add("--paths", metavar="PATHS", help="paths, separated by commas (default: all)")
+    add(
+        "--largest",
+        metavar="SIZE",
+        default=_LARGEST,
+        help=f"largest copy, and memory of each kind that the measurement uses (default {_LARGEST})",
+    )
+    add("-o", "--output", metavar="FILE", help="the file to write, in place of that of this machine")
+    add("--plan-only", action="store_true", help="print what would be measured")
+    add("--json", action="store_true", help="print JSON")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """`linkscope tune`."""
+    budget_s = parse_duration(arguments.budget)
+    if budget_s is None or budget_s <= 0:
+        raise UserError(f"--budget {arguments.budget}: a time is more than zero, like 120s")
+    gpu = options.whole("--gpu", arguments.gpu, least=0, most=_MOST_GPUS)
+    largest = options.size("--largest", arguments.largest)
+    if largest < _SMALLEST:
+        raise UserError(f"--largest {arguments.largest}: smaller copies than 64 KiB are always plain")
+
+    from linkscope import native
+    from linkscope.tune import make_jobs
+
+    paths = _paths(arguments.paths)
+    _use_defaults()
+    if reason := native.why_no_gpu():
+        raise UserError(f"no GPU to tune: {reason}", NOT_HERE)
+    jobs = make_jobs(paths, native.size_classes(), native.block_classes(), largest)
+    if arguments.plan_only:
+        _print_plan(jobs, budget_s, as_json=arguments.json)
+        return FINE
+    return _tune(arguments, jobs, budget_s, gpu)
+
+
+def _paths(text: str | None) -> list[str]:
+    from linkscope.tune import PATHS
+
+    if text is None:
+        return list(PATHS)
+    for name in (chosen := text.split(",")):
+        if name not in PATHS:
+            raise UserError(f"--paths: '{name}' is not a path{suggestion(name, PATHS)}; paths: {', '.join(PATHS)}")
+    return list(dict.fromkeys(chosen))
+
+
+def _use_defaults() -> None:
+    """Starts the library without an earlier tuning, whose classes would be checked during the measurement."""
+    from linkscope import native
+
+    if os.environ.get("LINKSCOPE_TRANSFER") == "plain":
+        raise UserError("LINKSCOPE_TRANSFER=plain leaves every copy to the driver: unset it to tune")
+    os.environ["LINKSCOPE_TRANSFER_TUNING"] = "none"
+    native.close()
+    try:
+        native.tuning()
+    except ValueError as error:  # of another variable
+        raise UserError(str(error)) from None
+
+
+def _print_plan(jobs: "list[Job]", budget_s: float, *, as_json: bool) -> None:
+    if as_json:
+        listed = [
+            {"path": one.path, "from_bytes": one.from_bytes, "bytes": one.nbytes, "count": one.count} for one in jobs
+        ]
+        print(json.dumps({"budget_s": budget_s, "classes": listed}))
+        return
+    for job in jobs:
+        print(f"{job.path:<16} from {format_bytes(job.from_bytes):>8}: {_size(job)}")
+    print(f"{len(jobs)} classes in at most {format_seconds(budget_s)}")
+
+
+def _tune(arguments: argparse.Namespace, jobs: "list[Job]", budget_s: float, gpu: int) -> int:
+    from linkscope import native
+    from linkscope.run import StopFlag
+    from linkscope.tune import Failure, LibraryBench, tune
+
+    rows: list[Row] = []
+    largest = max(job.total_bytes for job in jobs)
+    try:
+        with StopFlag(last=True) as stop, _opened(LibraryBench, gpu, largest) as bench:
+            for row in tune(bench, jobs, budget_s, stop):
+                rows.append(row)
+                print(f"{len(rows)} of {len(jobs)}: {_line(row)}", file=sys.stderr, flush=True)
+            stopped = stop()
+    except Failure as failure:
+        raise UserError(f"copies on gpu:{gpu} fail: {failure}", SOMETHING_FAILED) from None
+    try:
+        file = native.save_tuning(arguments.output)
+    except native.TransferError as error:
+        raise UserError(str(error)) from None
+    if arguments.json:
+        facts = {"file": file, "fingerprint": native.fingerprint(), "gpu": gpu, "complete": len(rows) == len(jobs)}
+        print(json.dumps(facts | {"classes": [_as_json(row) for row in rows]}))
+    else:
+        _print_table(rows)
+        missing = len(jobs) - len(rows)
+        more = f"; {missing} classes were not reached and keep their defaults" if missing else ""
+        print(f"tuning: {file} ({len(rows)} of {len(jobs)} classes{more})")
+    return STOPPED_EARLY if stopped else FINE
+
+
+def _opened(bench: Any, gpu: int, nbytes: int) -> Any:
+    try:
+        return bench(gpu, nbytes)
+    except ValueError as error:
+        raise UserError(f"--gpu {gpu}: {error}", NOT_HERE) from None
+    except MemoryError as error:
+        raise UserError(f"{error}: free memory, or choose a smaller --largest", SOMETHING_FAILED) from None
+
+
+def _size(job: "Job") -> str:
+    return f"{job.count} × {format_bytes(job.nbytes)}" if job.is_blocks else format_bytes(job.nbytes)
+
+
+def _knobs(choice: "Candidate") -> str:
+    """'8 threads, 2 MiB × 2, pieces of 256 KiB'."""
+    from linkscope.tune import BlockMove
+
+    if choice is None:
+        return "plain"
+    if isinstance(choice, BlockMove):
+        return f"kernel, {choice.sm_blocks} SMs" if choice.method == "kernel" else choice.method
+    pieces = f", pieces of {format_bytes(choice.piece)}" if choice.piece else ""
+    return f"{choice.threads} threads, {format_bytes(choice.chunk)} × {choice.depth}{pieces}"
+
+
+def _rates(row: "Row") -> tuple[float, float]:
+    total = row.job.total_bytes / 1e9
+    return total / row.plain_s, total / row.tuned_s
+
+
+def _gain(row: "Row") -> str:
+    if row.gain is None:
+        return "1"
+    return " ".join(with_interval(row.ratio, row.gain.low, row.gain.high))
+
+
+def _line(row: "Row") -> str:
+    _, tuned = _rates(row)
+    gain = f", {_gain(row)} times plain" if row.gain else ""
+    return f"{row.job.path} {_size(row.job)}: {format_rate(tuned)}{gain} ({_knobs(row.choice)})"
+
+
+def _print_table(rows: "list[Row]") -> None:
+    """Rates in GB/s. The share is that of one pinned copy of as many bytes."""
+    form = "{:<15} {:>14} {:>7} {:>7}  {:<19} {:>6}  {}"
+    print(form.format("path", "size", "plain", "tuned", "gain [95 % CI]", "pinned", "knobs"))
+    print(form.format("", "", "GB/s", "GB/s", "", "share", ""))
+    for row in sorted(rows, key=lambda one: (one.job.path, one.job.nbytes)):
+        plain, tuned = (f"{rate:.3g}" for rate in _rates(row))
+        print(
+            form.format(
+                row.job.path, _size(row.job), plain, tuned, _gain(row), format_fraction(row.share), _knobs(row.choice)
+            )
+        )
+
+
+def _as_json(row: "Row") -> dict[str, object]:
+    plain, tuned = _rates(row)
+    chosen = {"method": "plain"} if row.choice is None else {"method": row.job.method} | row.choice.as_dict()
+    return {
+        "path": row.job.path,
+        "from_bytes": row.job.from_bytes,
+        "bytes": row.job.nbytes,
+        "count": row.job.count,
+        "plain_gbps": plain,
+        "tuned_gbps": tuned,
+        "gain": row.ratio,
+        "gain_ci95": [row.gain.low, row.gain.high] if row.gain else None,
+        "share_of_pinned": row.share,
+        "knobs": chosen,
+        "tried": row.tried,
+    }

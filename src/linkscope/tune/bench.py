@@ -1,0 +1,137 @@
+"""What the tuner measures: copies of one class, made plainly or with given knobs."""
+
+import os
+from dataclasses import dataclass
+from typing import Protocol
+
+from linkscope import native
+
+
+class Failure(Exception):
+    """The machine cannot make a copy in this way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """Knobs of a copy through the ring of pinned slots (`ls_knobs` in linkscope.h)."""
+
+    threads: int
+    chunk: int
+    depth: int = 2
+    piece: int = 0
+    chunks_each: int = 1
+
+    def cost(self) -> tuple[int, int]:
+        """What the copy takes from others: CPUs, then pinned memory."""
+        return self.threads, self.threads * self.depth * self.chunk
+
+    def as_dict(self) -> dict[str, int]:
+        names = ("threads", "chunk", "depth", "piece", "chunks_each")
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True, slots=True)
+class BlockMove:
+    """How many blocks are moved: a loop of copies, one batch call, or a kernel with thread blocks on as many SMs."""
+
+    method: str
+    sm_blocks: int
+
+    def cost(self) -> tuple[int, int]:
+        """What the copy takes from others: SMs."""
+        return (self.sm_blocks if self.method == "kernel" else 0), 0
+
+    def as_dict(self) -> dict[str, object]:
+        return {"method": self.method, "sm_blocks": self.sm_blocks}
+
+
+class Bench(Protocol):
+    """Measures. All times are the median seconds of `repeats` copies. Raises Failure."""
+
+    cpus: int
+    slots: int  # of pinned memory, for threads times depth
+
+    def default(self, method: str, nbytes: int) -> Ring: ...
+
+    def default_blocks(self, to_gpu: bool, mean_bytes: int) -> BlockMove: ...
+
+    def copy(self, method: str, ring: Ring | None, nbytes: int, repeats: int) -> float:
+        """Times a copy through the ring, or with None by one call of the driver."""
+
+    def pinned(self, method: str, nbytes: int, repeats: int) -> float:
+        """Times the driver's copy from or to pinned memory."""
+
+    def blocks(self, to_gpu: bool, move: BlockMove, mean_bytes: int, count: int) -> float: ...
+
+    def choose(self, method: str, nbytes: int, ring: Ring | None) -> None:
+        """Keeps a result for the class of this size; None: plain copies."""
+
+    def reset(self, method: str, nbytes: int) -> None:
+        """Takes the class of this size back to its knobs before tuning."""
+
+    def choose_blocks(self, to_gpu: bool, mean_bytes: int, move: BlockMove) -> None: ...
+
+
+class LibraryBench:
+    """Measures the transfer library of this process on one GPU. Frees its memory at the end of a `with`."""
+
+    def __init__(self, gpu: int, nbytes: int) -> None:
+        self.cpus = len(os.sched_getaffinity(0))
+        self.slots = 64  # 256 MiB of 4 MiB each
+        self._before: dict[tuple[str, int], native.Knobs] = {}
+        self._trial = native.Trial(gpu, nbytes)
+
+    def __enter__(self) -> "LibraryBench":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._trial.close()
+
+    def default(self, method: str, nbytes: int) -> Ring:
+        of = self._known(method, nbytes)
+        return Ring(of.threads, of.chunk, of.depth, of.piece, of.chunks_each)
+
+    def _known(self, method: str, nbytes: int) -> native.Knobs:
+        """The knobs of the class before tuning."""
+        start = max((one for one in native.size_classes() if one <= nbytes), default=0)
+        return self._before.setdefault((method, start), native.knobs(method, nbytes))
+
+    def default_blocks(self, to_gpu: bool, mean_bytes: int) -> BlockMove:
+        return BlockMove(*native.block_knobs(to_gpu, mean_bytes))
+
+    def copy(self, method: str, ring: Ring | None, nbytes: int, repeats: int) -> float:
+        if ring is None:
+            return self._copy(method, native.Trial.PLAIN, nbytes, repeats)
+        self.choose(method, nbytes, ring)
+        return self._copy(method, native.Trial.CHOSEN, nbytes, repeats)
+
+    def pinned(self, method: str, nbytes: int, repeats: int) -> float:
+        return self._copy(method, native.Trial.PINNED, nbytes, repeats)
+
+    def _copy(self, method: str, way: int, nbytes: int, repeats: int) -> float:
+        try:
+            return self._trial.copy(method, way, nbytes, repeats)
+        except (native.TransferError, MemoryError, ValueError) as error:
+            raise Failure(str(error)) from error
+
+    def blocks(self, to_gpu: bool, move: BlockMove, mean_bytes: int, count: int) -> float:
+        self.choose_blocks(to_gpu, mean_bytes, move)
+        try:
+            return self._trial.blocks(to_gpu, mean_bytes, count, 1)
+        except (native.TransferError, MemoryError, ValueError) as error:
+            raise Failure(str(error)) from error
+
+    def choose(self, method: str, nbytes: int, ring: Ring | None) -> None:
+        self._known(method, nbytes)
+        if ring is None:
+            self.reset(method, nbytes)  # its other knobs also read files and pack blocks
+            native.set_knobs(method, nbytes, plain=1)
+        else:
+            native.set_knobs(method, nbytes, plain=0, **ring.as_dict())
+
+    def reset(self, method: str, nbytes: int) -> None:
+        of = self._known(method, nbytes)
+        native.set_knobs(method, nbytes, plain=of.plain, **self.default(method, nbytes).as_dict())
+
+    def choose_blocks(self, to_gpu: bool, mean_bytes: int, move: BlockMove) -> None:
+        native.set_block_knobs(to_gpu, mean_bytes, move.method, move.sm_blocks)

@@ -1,0 +1,92 @@
+"""A simple model of a copy through the ring: it orders the candidates, and the race decides."""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from linkscope.tune.bench import Bench, Ring
+
+_KIB, _MIB = 1 << 10, 1 << 20
+THREADS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+CHUNKS = tuple(64 * _KIB << power for power in range(7))  # to 4 MiB, a slot of the arena
+DEPTHS = (1, 2, 3, 4)
+PIECES = (0, 64 * _KIB, 256 * _KIB, _MIB)
+_REPEATS = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """What the time of a copy consists of; rates in bytes per second."""
+
+    thread_rate: float  # of one CPU thread
+    link_rate: float
+    chunk_s: float  # of a thread, for each chunk
+    wake_s: float  # of the caller, for each further thread
+    start_s: float  # of a copy
+
+    def seconds(self, nbytes: int, ring: Ring) -> float:
+        """The predicted time: one chunk through the empty ring, then the others at the rate of the slower part."""
+        chunk = max(min(ring.chunk, nbytes // (ring.threads * ring.chunks_each)), 1)
+        threads = min(ring.threads, -(-nbytes // chunk))
+        fill, drain = chunk / self.thread_rate + self.chunk_s, chunk / self.link_rate
+        cycle = fill + (drain if ring.depth == 1 else 0.0)  # with one slot a thread waits for the GPU
+        rate = min(threads * chunk / cycle, self.link_rate)
+        return self.start_s + self.wake_s * (threads - 1) + fill + drain + (nbytes - chunk) / rate
+
+
+def measure_prior(bench: Bench, method: str, largest: int) -> Prior:
+    """Measures the parameters of a path in less than a second. Raises Failure if the ring does not work."""
+    small, large = min(64 * _KIB, largest), min(32 * _MIB, largest)
+    work, chunk = min(8 * _MIB, largest), min(_MIB, largest)
+
+    def slope(short_s: float, long_s: float, amount: float) -> float:
+        return max(long_s - short_s, 1e-9) / max(amount, 1)
+
+    start_s = bench.pinned(method, small, _REPEATS)
+    link_rate = 1 / slope(start_s, bench.pinned(method, large, _REPEATS), large - small)
+    bench.copy(method, Ring(1, chunk), work, 1)  # allocates the slots
+    alone_s = bench.copy(method, Ring(1, chunk), work, _REPEATS)
+    thread_rate = 1 / slope(start_s, alone_s, work)
+    finer_s = bench.copy(method, Ring(1, max(chunk // 16, 1)), work, _REPEATS)
+    chunk_s = max(finer_s - alone_s, 0.0) / max(15 * work / chunk, 1)
+    threads = min(bench.cpus, 8)
+    several = Ring(threads, small)
+    bench.copy(method, several, small * threads, 1)  # starts the threads
+    several_s = bench.copy(method, several, small * threads, _REPEATS) if threads > 1 else start_s
+    without = Prior(thread_rate, link_rate, chunk_s, 0.0, start_s).seconds(small * threads, several)
+    return Prior(thread_rate, link_rate, chunk_s, max(several_s - without, 0.0) / max(threads - 1, 1), start_s)
+
+
+def first_candidates(prior: Prior, bench: Bench, default: Ring, nbytes: int, most: int) -> list[Ring]:
+    """The default and the candidates with the shortest predicted times."""
+    grid = [
+        Ring(threads, chunk, default.depth, default.piece)
+        for threads, chunk in itertools.product(THREADS, CHUNKS)
+        if threads <= bench.cpus and threads * chunk <= nbytes and threads * default.depth <= bench.slots
+    ]
+    ordered = sorted(grid, key=lambda ring: (prior.seconds(nbytes, ring), ring.cost()))
+    return list(dict.fromkeys([default, *ordered[:most]]))
+
+
+def neighbours(ring: Ring, bench: Bench, nbytes: int) -> Iterator[Ring]:
+    """The candidates that differ in one knob by one step."""
+    depth, piece, each = ring.depth, ring.piece, ring.chunks_each
+    for threads in _beside(THREADS, ring.threads):
+        if threads <= bench.cpus and threads * depth <= bench.slots:
+            yield Ring(threads, ring.chunk, depth, piece, each)
+    for chunk in _beside(CHUNKS, ring.chunk):
+        if chunk <= nbytes:
+            yield Ring(ring.threads, chunk, depth, piece, each)
+    for other in _beside(DEPTHS, depth):
+        if ring.threads * other <= bench.slots:
+            yield Ring(ring.threads, ring.chunk, other, piece, each)
+    for other in PIECES:
+        if other != piece and other < ring.chunk:
+            yield Ring(ring.threads, ring.chunk, depth, other, each)
+    if each != 1:
+        yield Ring(ring.threads, ring.chunk, depth, piece)
+
+
+def _beside(steps: tuple[int, ...], value: int) -> list[int]:
+    """The next smaller and the next larger step."""
+    return [one for one in steps if one < value][-1:] + [one for one in steps if one > value][:1]

@@ -1,0 +1,226 @@
+"""Tunes one class after the other: a race of likely candidates, then a search around its leader, then a comparison
+with plain copies."""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from linkscope.stats import Interval, median
+from linkscope.stats.ratios import student_interval
+from linkscope.tune.bench import Bench, BlockMove, Failure, Ring
+from linkscope.tune.jobs import Job
+from linkscope.tune.prior import Prior, first_candidates, measure_prior, neighbours
+from linkscope.tune.race import MARGIN, Winner, race
+
+Candidate = Ring | BlockMove | None  # None: plain copies
+Lap = Callable[[Candidate], float]
+
+_SM_BLOCKS = (2, 4, 8, 12, 16, 24, 32, 48, 64)
+_FIRST_CANDIDATES, _MOST_STEPS = 8, 6
+_COMPARED, _COMPARED_AT_LEAST = 8, 3  # laps with plain copies at the end
+_LAP_S, _MOST_REPEATS = 0.5e-3, 15  # a lap of short copies has several
+_HOPELESS = 1.5  # if the ring takes this many times as long as plain copies, its neighbours are not tried
+_SHARE_OF_BUDGET = 0.95  # the last class ends its laps with plain copies after its time is up
+_FAILED_S = 60.0  # of a lap that failed after others worked
+
+
+@dataclass(frozen=True)
+class Row:
+    """The result of a job. `choice`: None for plain copies. `gain`: the ratio of the times, plain to tuned, with its
+    95 % interval; None if plain copies are chosen."""
+
+    job: Job
+    choice: Candidate
+    plain_s: float
+    tuned_s: float
+    pinned_s: float
+    gain: Interval | None
+    tried: int = 0
+
+    @property
+    def ratio(self) -> float:
+        """The gain: the centre of its interval; 1 for plain copies."""
+        return math.sqrt(self.gain.low * self.gain.high) if self.gain else 1.0
+
+    @property
+    def share(self) -> float:
+        """The share of the rate of one pinned copy of as many bytes."""
+        return self.pinned_s / self.tuned_s
+
+
+@dataclass
+class _Clock:
+    """The time and the wish to stop."""
+
+    now: Callable[[], float]
+    stop: Callable[[], bool]
+    deadline: float = math.inf
+
+    def is_over(self) -> bool:
+        return self.stop() or self.now() >= self.deadline
+
+
+@dataclass
+class _Search:
+    """A job with what was tried."""
+
+    job: Job
+    lap: Lap
+    plain: Candidate
+    clock: _Clock
+    tried: set[Candidate] = field(default_factory=set)
+
+    def race(self, candidates: Sequence[Candidate]) -> Winner[Candidate] | None:
+        """A race of those that work, with plain copies; None if no other works or there is no time."""
+        working = [self.plain]
+        for one in candidates:
+            if one in self.tried or self.clock.is_over():
+                working += [one] if one in self.tried and one != self.plain else []
+                continue
+            self.tried.add(one)
+            try:
+                self.lap(one)  # allocates slots and starts threads
+            except Failure:
+                continue
+            working.append(one)
+        working = list(dict.fromkeys(working))
+        if len(working) < 2:
+            return None
+        return race(working, self.timed, self.clock.is_over, keep=self.plain)
+
+    def timed(self, one: Candidate) -> float:
+        try:
+            return self.lap(one)
+        except Failure:
+            return _FAILED_S
+
+    def leader(self, winner: Winner[Candidate]) -> Candidate:
+        """The candidate with the lowest cost of those that are as fast as the fastest, without plain copies."""
+        others = {one: seconds for one, seconds in winner.seconds.items() if one != self.plain}
+        left = {one: s for one, s in others.items() if len(winner.logs[one]) == winner.laps}
+        fastest = min((left or others).values())
+        near = [one for one, s in (left or others).items() if s <= fastest * (1 + MARGIN)]
+        return min(near, key=lambda one: one.cost() if one else (0, 0))
+
+
+def tune(
+    bench: Bench,
+    jobs: Sequence[Job],
+    budget_s: float,
+    stop: Callable[[], bool] = lambda: False,
+    now: Callable[[], float] = time.monotonic,
+) -> Iterator[Row]:
+    """Tunes the classes of the jobs; each result is chosen in the library before it is yielded.
+
+    Ends when all are tuned, when `stop` returns true, or when the budget is spent. Classes that were not reached keep
+    their knobs. Raises Failure if not even plain copies work.
+    """
+    end, priors = now() + _SHARE_OF_BUDGET * budget_s, dict[str, Prior | None]()
+    largest = max((job.total_bytes for job in jobs), default=1)
+    for number, job in enumerate(jobs):
+        clock = _Clock(now, stop, now() + (end - now()) / (len(jobs) - number))
+        if stop() or now() >= end:
+            return
+        if not job.is_blocks and job.method not in priors:
+            priors[job.method] = _prior(bench, job, largest)
+        row = _blocks(bench, job, clock) if job.is_blocks else _copies(bench, job, priors[job.method], clock)
+        if row is not None:
+            yield row
+
+
+def _prior(bench: Bench, job: Job, largest: int) -> Prior | None:
+    """The model of a path; None if the ring does not work."""
+    try:
+        return measure_prior(bench, job.method, largest)
+    except Failure:
+        return None
+    finally:
+        for size in (1 << power for power in range(largest.bit_length())):
+            bench.reset(job.method, size)
+
+
+def _copies(bench: Bench, job: Job, prior: Prior | None, clock: _Clock) -> Row | None:
+    plain_s = bench.copy(job.method, None, job.nbytes, 1)
+    repeats = max(1, min(_MOST_REPEATS, round(_LAP_S / max(plain_s, 1e-9))))
+
+    def lap(one: Candidate) -> float:
+        assert not isinstance(one, BlockMove)
+        return bench.copy(job.method, one, job.nbytes, repeats)
+
+    search, leader = _Search(job, lap, None, clock, {None}), None
+    default = bench.default(job.method, job.nbytes)
+    if prior is not None:
+        leader = _found(search, bench, first_candidates(prior, bench, default, job.nbytes, _FIRST_CANDIDATES))
+    row = _compared(search, leader, lambda: bench.pinned(job.method, job.nbytes, repeats))
+    if row is None:
+        bench.reset(job.method, job.nbytes)
+    else:
+        bench.choose(job.method, job.nbytes, leader if row.choice is not None else None)
+    return row
+
+
+def _found(search: _Search, bench: Bench, first: Sequence[Ring]) -> Ring | None:
+    """The best ring: of a race of the first candidates, then of races with the neighbours of its leader."""
+    total = search.clock.deadline
+    search.clock.deadline = (search.clock.now() + total) / 2
+    winner = search.race(first)
+    search.clock.deadline = total
+    if winner is None:
+        return None
+    leader = search.leader(winner)
+    if winner.seconds[leader] > _HOPELESS * winner.seconds[search.plain]:
+        return leader if isinstance(leader, Ring) else None
+    for _ in range(_MOST_STEPS):
+        assert isinstance(leader, Ring)
+        near = [one for one in neighbours(leader, bench, search.job.nbytes) if one not in search.tried]
+        winner = search.race([leader, *near]) if near and not search.clock.is_over() else None
+        if winner is None or (better := search.leader(winner)) == leader:
+            break
+        leader = better
+    return leader if isinstance(leader, Ring) else None
+
+
+def _compared(search: _Search, leader: Candidate, pinned: Callable[[], float]) -> Row | None:
+    """Compares the leader with plain copies in turns. None if the user stops before there is an interval."""
+    candidates = [search.plain] if leader is None else [search.plain, leader]
+    logs: dict[Candidate, list[float]] = {one: [] for one in candidates}
+    pinned_s = []
+    for number in range(_COMPARED):
+        if number >= _COMPARED_AT_LEAST and search.clock.is_over():
+            break
+        if search.clock.stop() and number < _COMPARED_AT_LEAST:
+            return None
+        for one in candidates:
+            logs[one].append(search.timed(one))
+        pinned_s.append(pinned())
+    middle = {one: median(times) for one, times in logs.items()}
+    ratios = [plain / ours for plain, ours in zip(logs[search.plain], logs[leader or search.plain], strict=True)]
+    gain = student_interval(ratios) if leader is not None and leader != search.plain else None
+    if gain is None or gain.low <= 1:
+        plain_s = middle[search.plain]
+        return Row(search.job, search.plain, plain_s, plain_s, median(pinned_s), None, len(search.tried))
+    return Row(search.job, leader, middle[search.plain], middle[leader], median(pinned_s), gain, len(search.tried))
+
+
+def _blocks(bench: Bench, job: Job, clock: _Clock) -> Row | None:
+    """Blocks have few candidates, so one race decides. Plain copies are a loop."""
+    default = bench.default_blocks(job.to_gpu, job.nbytes)
+    plain = BlockMove("loop", default.sm_blocks)
+
+    def lap(one: Candidate) -> float:
+        assert isinstance(one, BlockMove)
+        return bench.blocks(job.to_gpu, one, job.nbytes, job.count)
+
+    lap(plain)
+    search = _Search(job, lap, plain, clock, {plain})
+    kernels = [BlockMove("kernel", blocks) for blocks in dict.fromkeys([default.sm_blocks, *_SM_BLOCKS])]
+    total, clock.deadline = clock.deadline, (clock.now() + 2 * clock.deadline) / 3
+    winner = search.race([*kernels, BlockMove("batch", default.sm_blocks)])
+    clock.deadline = total
+    leader = search.leader(winner) if winner is not None else None
+    row = _compared(search, leader, lambda: bench.pinned(job.method, job.total_bytes, 1))
+    chosen = row.choice if row is not None else default
+    assert isinstance(chosen, BlockMove)
+    bench.choose_blocks(job.to_gpu, job.nbytes, chosen)
+    return row

@@ -1,0 +1,260 @@
+"""The tuner finds the settings of a simulated machine, and writes what the library then uses."""
+
+import json
+import math
+import os
+import random
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from fake_driver import ROOT, environment, needs_fake
+from linkscope.tune import BlockMove, Failure, Job, Ring, make_jobs, tune
+from linkscope.tune.prior import Prior, first_candidates, measure_prior
+
+KIB, MIB = 1 << 10, 1 << 20
+LIBRARY = ROOT / "src" / "linkscope" / "_native" / "liblinkscope.so"
+needs_library = pytest.mark.skipif(not LIBRARY.is_file(), reason=f"{LIBRARY} is not built; 'make build' builds it")
+SIZES, BLOCKS = (64 * KIB, MIB, 64 * MIB), (0, 4 * KIB, 512 * KIB)
+
+
+class SimulatedBench:
+    """A machine in virtual time whose copies take what `truth` says, with noise."""
+
+    cpus, slots = 16, 64
+
+    def __init__(self, truth: Prior, plain_rate: float, scatter: float = 0.03, fails: bool = False) -> None:
+        self.truth, self.plain_rate, self.scatter, self.fails = truth, plain_rate, scatter, fails
+        self.clock, self.noise = 0.0, random.Random(1)
+        self.chosen: dict[object, object] = {}
+
+    def now(self) -> float:
+        return self.clock
+
+    def _timed(self, seconds: float, repeats: int = 1) -> float:
+        seconds *= math.exp(self.noise.gauss(0, self.scatter))
+        self.clock += seconds * repeats
+        return seconds
+
+    def default(self, method: str, nbytes: int) -> Ring:
+        return Ring(8, 4 * MIB, 2, 256 * KIB, 8)
+
+    def default_blocks(self, to_gpu: bool, mean_bytes: int) -> BlockMove:
+        return BlockMove("kernel", 8)
+
+    def true_s(self, nbytes: int, ring: Ring | None) -> float:
+        if ring is None:
+            return self.truth.start_s + nbytes / self.plain_rate
+        return self.truth.seconds(nbytes, ring) * (1.2 if ring.piece == 0 else 1.0)
+
+    def copy(self, method: str, ring: Ring | None, nbytes: int, repeats: int) -> float:
+        if ring is not None and self.fails:
+            raise Failure("no slots")
+        return self._timed(self.true_s(nbytes, ring), repeats)
+
+    def pinned(self, method: str, nbytes: int, repeats: int) -> float:
+        return self._timed(self.truth.start_s + nbytes / self.truth.link_rate, repeats)
+
+    def true_blocks_s(self, move: BlockMove, mean_bytes: int, count: int) -> float:
+        if move.method == "loop":
+            return count * max(1.6e-6, mean_bytes / self.truth.link_rate)
+        rate = self.truth.link_rate * (0.1 if move.method == "batch" else 0.95 * min(move.sm_blocks / 12, 1))
+        return 10e-6 + count * mean_bytes / rate
+
+    def blocks(self, to_gpu: bool, move: BlockMove, mean_bytes: int, count: int) -> float:
+        if move.method == "batch" and self.fails:
+            raise Failure("no such call")
+        return self._timed(self.true_blocks_s(move, mean_bytes, count))
+
+    def choose(self, method: str, nbytes: int, ring: Ring | None) -> None:
+        self.chosen[method, nbytes] = ring
+
+    def reset(self, method: str, nbytes: int) -> None:
+        self.chosen.pop((method, nbytes), None)
+
+    def choose_blocks(self, to_gpu: bool, mean_bytes: int, move: BlockMove) -> None:
+        self.chosen[to_gpu, mean_bytes] = move
+
+
+HOSTS = {
+    "fast CPUs": Prior(12e9, 55e9, 3e-6, 2e-6, 8e-6),
+    "slow CPUs": Prior(4e9, 55e9, 5e-6, 10e-6, 10e-6),
+}
+
+
+def best_s(bench: SimulatedBench, nbytes: int) -> float:
+    """The shortest time of any ring on a fine grid."""
+    threads, chunks = range(1, bench.cpus + 1), [64 * KIB << power for power in range(7)]
+    grid = [Ring(t, c, d, 64 * KIB) for t in threads for c in chunks for d in (1, 2, 3) if t * c <= nbytes]
+    return min([bench.true_s(nbytes, ring) for ring in grid])
+
+
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("nbytes", [2 * MIB, 32 * MIB, 512 * MIB])
+def test_the_chosen_ring_is_within_six_percent_of_the_best_of_a_fine_grid(host, nbytes) -> None:
+    bench = SimulatedBench(HOSTS[host], 6.5e9)
+    (row,) = tune(bench, [Job("to-gpu", nbytes // 2, nbytes)], 4.0, now=bench.now)
+    assert isinstance(row.choice, Ring) and bench.chosen["ring_to_gpu", nbytes] == row.choice
+    assert bench.true_s(nbytes, row.choice) <= 1.06 * best_s(bench, nbytes)
+    true_gain = bench.true_s(nbytes, None) / bench.true_s(nbytes, row.choice)
+    assert row.gain is not None and row.gain.low > 1 and row.ratio == pytest.approx(true_gain, rel=0.1)
+
+
+def test_a_class_in_which_plain_copies_are_as_fast_is_plain() -> None:
+    bench = SimulatedBench(HOSTS["slow CPUs"], 60e9)
+    (row,) = tune(bench, [Job("to-warm", 64 * KIB, 128 * KIB)], 4.0, now=bench.now)
+    assert row.choice is None and row.gain is None and bench.chosen["ring_to_host", 128 * KIB] is None
+
+
+def test_a_machine_whose_ring_fails_keeps_plain_copies() -> None:
+    bench = SimulatedBench(HOSTS["fast CPUs"], 6e9, fails=True)
+    rows = list(tune(bench, [Job("to-gpu", MIB, 2 * MIB), Job("blocks-to-gpu", 0, 256, 8192)], 4.0, now=bench.now))
+    assert rows[0].choice is None and isinstance(rows[1].choice, BlockMove) and rows[1].choice.method == "kernel"
+
+
+@pytest.mark.parametrize(("mean", "method"), [(256, "kernel"), (4 * KIB, "kernel"), (512 * KIB, "loop")])
+def test_blocks_move_by_the_fastest_method_on_the_fewest_sms(mean, method) -> None:
+    bench = SimulatedBench(HOSTS["fast CPUs"], 6e9, scatter=0.01)
+    count = min(8192, 64 * MIB // mean)
+    (row,) = tune(bench, [Job("blocks-to-gpu", mean, mean, count)], 4.0, now=bench.now)
+    assert isinstance(row.choice, BlockMove) and row.choice.method == method
+    assert method == "loop" or 12 <= row.choice.sm_blocks <= 16
+    assert bench.chosen[True, mean] == row.choice
+
+
+def test_the_budget_holds_and_classes_that_were_not_reached_are_left_out() -> None:
+    bench = SimulatedBench(HOSTS["fast CPUs"], 1e9)
+    jobs = make_jobs(["to-gpu", "to-fresh"], (MIB, 64 * MIB, 256 * MIB), (), 512 * MIB)
+    rows = list(tune(bench, jobs, 1.0, now=bench.now))
+    assert 0 < len(rows) < len(jobs) and bench.clock < 4  # the last class ends its laps with plain copies of 0.5 s
+
+
+def test_a_stop_leaves_the_class_under_way_as_it_was() -> None:
+    bench = SimulatedBench(HOSTS["fast CPUs"], 6e9)
+    jobs = [Job("to-gpu", MIB, 2 * MIB), Job("to-gpu", 64 * MIB, 128 * MIB)]
+    rows = tune(bench, jobs, 10.0, lambda: len(bench.chosen) > 0, bench.now)
+    assert [row.job for row in rows] == jobs[:1]
+    assert list(bench.chosen) == [("ring_to_gpu", 2 * MIB)]
+
+
+def test_the_model_recovers_the_parameters_of_the_machine() -> None:
+    truth = HOSTS["fast CPUs"]
+    bench = SimulatedBench(truth, 6e9, scatter=0.0)
+    found = measure_prior(bench, "ring_to_gpu", 512 * MIB)
+    assert found.link_rate == pytest.approx(truth.link_rate, rel=0.01)
+    assert 0.5 < found.thread_rate / truth.thread_rate < 1.1
+    likely = first_candidates(found, bench, bench.default("ring_to_gpu", 32 * MIB), 32 * MIB, 8)
+    assert likely[0] == bench.default("ring_to_gpu", 32 * MIB) and len(likely) == 9
+
+
+def test_jobs_cover_every_class_up_to_the_largest_size() -> None:
+    jobs = make_jobs(["to-gpu", "blocks-to-gpu"], SIZES, BLOCKS, 64 * MIB)
+    assert [(one.from_bytes, one.nbytes) for one in jobs if not one.is_blocks] == [
+        (64 * KIB, 128 * KIB), (MIB, 2 * MIB), (64 * MIB, 64 * MIB),
+    ]  # fmt: skip
+    assert [(one.nbytes, one.count) for one in jobs if one.is_blocks] == [
+        (256, 8192),
+        (4 * KIB, 8192),
+        (512 * KIB, 128),
+    ]
+    assert max(one.total_bytes for one in jobs) <= 64 * MIB
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "linkscope", "tune", *words]
+
+
+def linkscope_tune(*words: str, library: str = "driver", **settings: str) -> subprocess.CompletedProcess[str]:
+    env = environment(library) | {"PYTHONPATH": str(ROOT / "src")} | settings
+    return subprocess.run(command(*words), env=env, capture_output=True, text=True, timeout=120)
+
+
+@needs_fake
+@needs_library
+def test_the_command_tunes_every_path_and_the_library_loads_the_file(tmp_path) -> None:
+    home = {"XDG_CACHE_HOME": str(tmp_path)}
+    done = linkscope_tune("--budget", "6s", "--largest", "256KiB", "--json", **home)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert {row["path"] for row in found["classes"]} <= {
+        "to-gpu", "to-warm", "to-fresh", "blocks-to-gpu", "blocks-from-gpu",
+    }  # fmt: skip
+    assert found["classes"] and os.path.dirname(found["file"]) == str(tmp_path / "linkscope")
+    code = "from linkscope import native; print(*native.tuning(), native.fingerprint(), sep='\\n')"
+    env = environment() | {"PYTHONPATH": str(ROOT / "src")} | home
+    read = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
+    file, note, fingerprint = read.stdout.splitlines()
+    assert file == found["file"] and "by linkscope" in note and fingerprint == found["fingerprint"]
+
+
+@needs_fake
+@needs_library
+def test_the_table_shows_gains_and_names_the_file(tmp_path) -> None:
+    file = tmp_path / "mine.tuning"
+    done = linkscope_tune("--budget", "3s", "--largest", "128KiB", "--paths", "to-warm", "-o", str(file))
+    assert done.returncode == 0, done.stderr
+    assert "gain [95 % CI]" in done.stdout and f"tuning: {file}" in done.stdout and "1 of 1: to-warm" in done.stderr
+    assert file.read_text().startswith("linkscope transfer tuning, format 1\nfingerprint: ")
+
+
+@needs_fake
+@needs_library
+def test_ctrl_c_keeps_the_classes_so_far(tmp_path) -> None:
+    file = tmp_path / "mine.tuning"
+    words = command("--budget", "100s", "--largest", "64MiB", "-o", str(file))
+    env = environment() | {"PYTHONPATH": str(ROOT / "src")}
+    running = subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert running.stderr is not None and running.stderr.readline().startswith("1 of ")
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=100)
+    assert running.returncode == 4, err
+    assert "were not reached" in out and file.read_text().endswith("end\n")
+
+
+@needs_fake
+@needs_library
+def test_the_plan_lists_the_classes_and_measures_nothing(tmp_path) -> None:
+    done = linkscope_tune("--plan-only", "--paths", "to-gpu,blocks-to-gpu", XDG_CACHE_HOME=str(tmp_path))
+    assert done.returncode == 0 and "15 classes in at most 2 min" in done.stdout and not list(tmp_path.iterdir())
+    listed = json.loads(linkscope_tune("--plan-only", "--json", "--paths", "to-fresh").stdout)
+    assert [one["from_bytes"] for one in listed["classes"]][:2] == [64 * KIB, 256 * KIB]
+
+
+@needs_fake
+@needs_library
+@pytest.mark.parametrize(
+    ("words", "settings", "code", "message"),
+    [
+        (["--budget", "0s"], {}, 2, "a time is more than zero"),
+        (["--budget", "soon"], {}, 2, "a time is more than zero"),
+        (["--gpu", "x"], {}, 2, "--gpu x: it is a whole number"),
+        (["--gpu", "9"], {}, 3, "gpu:9 is not here"),
+        (["--largest", "1KiB"], {}, 2, "always plain"),
+        ([], {"FAKE_CUDA_MEMORY": "1000000"}, 1, "choose a smaller --largest"),
+        (["--paths", "to-gpus"], {}, 2, "did you mean to-gpu?"),
+        ([], {"LINKSCOPE_TRANSFER": "plain"}, 2, "unset it to tune"),
+        ([], {"LINKSCOPE_TRANSFER": "slow"}, 2, "'plain' or 'auto'"),
+        ([], {"FAKE_CUDA_GPUS": "0"}, 3, "no GPU to tune"),
+        (
+            ["--largest", "64KiB", "--budget", "1s", "--paths", "to-gpu", "-o", "/proc/no/file"],
+            {},
+            2,
+            "cannot be written",
+        ),
+        (["--largest", "64KiB"], {"FAKE_CUDA_REFUSE": "cuMemcpyAsync"}, 1, "copies on gpu:0 fail"),
+    ],
+)
+def test_bad_input_has_a_sentence_and_an_exit_code(words, settings, code, message) -> None:
+    done = linkscope_tune(*words, **settings)
+    assert done.returncode == code and message in done.stderr and "Traceback" not in done.stderr, done.stderr
+
+
+@needs_library
+def test_without_a_driver_there_is_no_gpu_to_tune() -> None:
+    done = linkscope_tune(library="broken")
+    assert done.returncode == 3 and "no GPU to tune" in done.stderr
