@@ -1,7 +1,7 @@
 """What the tuner measures: copies of one class, made plainly or with given knobs."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Protocol
 
 from linkscope import native
@@ -13,21 +13,23 @@ class Failure(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Ring:
-    """Knobs of a copy through the ring of pinned slots (`ls_knobs` in linkscope.h)."""
+    """Knobs of a copy through the ring of pinned slots (`ls_knobs` in linkscope.h). With `sm_blocks`, a kernel moves
+    chunks of `sm_chunk` bytes in place of the copy engine."""
 
     threads: int
     chunk: int
     depth: int = 2
     piece: int = 0
     chunks_each: int = 1
+    sm_blocks: int = 0
+    sm_chunk: int = 1
 
-    def cost(self) -> tuple[int, int]:
-        """What the copy takes from others: CPUs, then pinned memory."""
-        return self.threads, self.threads * self.depth * self.chunk
+    def cost(self) -> tuple[int, int, int]:
+        """What the copy takes from others: CPUs, SMs, then pinned memory."""
+        return self.threads, self.sm_blocks, self.threads * self.depth * self.chunk
 
     def as_dict(self) -> dict[str, int]:
-        names = ("threads", "chunk", "depth", "piece", "chunks_each")
-        return {name: getattr(self, name) for name in names}
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +39,9 @@ class BlockMove:
     method: str
     sm_blocks: int
 
-    def cost(self) -> tuple[int, int]:
+    def cost(self) -> tuple[int, int, int]:
         """What the copy takes from others: SMs."""
-        return (self.sm_blocks if self.method == "kernel" else 0), 0
+        return 0, (self.sm_blocks if self.method == "kernel" else 0), 0
 
     def as_dict(self) -> dict[str, object]:
         return {"method": self.method, "sm_blocks": self.sm_blocks}
@@ -89,7 +91,7 @@ class LibraryBench:
 
     def default(self, method: str, nbytes: int) -> Ring:
         of = self._known(method, nbytes)
-        return Ring(of.threads, of.chunk, of.depth, of.piece, of.chunks_each)
+        return Ring(**{field.name: getattr(of, field.name) for field in fields(Ring)})
 
     def _known(self, method: str, nbytes: int) -> native.Knobs:
         """The knobs of the class before tuning."""

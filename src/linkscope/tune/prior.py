@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from linkscope.tune.bench import Bench, Ring
 
@@ -11,6 +11,8 @@ THREADS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 CHUNKS = tuple(64 * _KIB << power for power in range(7))  # to 4 MiB, a slot of the arena
 DEPTHS = (1, 2, 3, 4)
 PIECES = (0, 64 * _KIB, 256 * _KIB, _MIB)
+SM_BLOCKS = (4, 8, 16, 32)
+SM_CHUNKS = (32 * _KIB, 64 * _KIB, 128 * _KIB, 256 * _KIB)
 _REPEATS = 7
 
 
@@ -26,9 +28,11 @@ class Prior:
 
     def seconds(self, nbytes: int, ring: Ring) -> float:
         """The predicted time: one chunk through the empty ring, then the others at the rate of the slower part."""
-        chunk = max(min(ring.chunk, nbytes // (ring.threads * ring.chunks_each)), 1)
+        chunk, chunk_s = max(min(ring.chunk, nbytes // (ring.threads * ring.chunks_each)), 1), self.chunk_s
+        if ring.sm_blocks:  # one launch replaces a call of the driver for each chunk
+            chunk, chunk_s = min(ring.sm_chunk, nbytes), 0.0
         threads = min(ring.threads, -(-nbytes // chunk))
-        fill, drain = chunk / self.thread_rate + self.chunk_s, chunk / self.link_rate
+        fill, drain = chunk / self.thread_rate + chunk_s, chunk / self.link_rate
         cycle = fill + (drain if ring.depth == 1 else 0.0)  # with one slot a thread waits for the GPU
         rate = min(threads * chunk / cycle, self.link_rate)
         return self.start_s + self.wake_s * (threads - 1) + fill + drain + (nbytes - chunk) / rate
@@ -58,18 +62,31 @@ def measure_prior(bench: Bench, method: str, largest: int) -> Prior:
 
 
 def first_candidates(prior: Prior, bench: Bench, default: Ring, nbytes: int, most: int) -> list[Ring]:
-    """The default and the candidates with the shortest predicted times."""
-    grid = [
+    """The default and the candidates with the shortest predicted times, as many by copy engine as by kernel."""
+    by_engine = [
         Ring(threads, chunk, default.depth, default.piece)
         for threads, chunk in itertools.product(THREADS, CHUNKS)
         if threads <= bench.cpus and threads * chunk <= nbytes and threads * default.depth <= bench.slots
     ]
-    ordered = sorted(grid, key=lambda ring: (prior.seconds(nbytes, ring), ring.cost()))
-    return list(dict.fromkeys([default, *ordered[:most]]))
+    by_kernel = [
+        replace(default, threads=threads, sm_blocks=blocks, sm_chunk=chunk)
+        for threads, blocks, chunk in itertools.product(THREADS, SM_BLOCKS[1:], SM_CHUNKS[1:3])
+        if threads <= bench.cpus and threads * chunk <= nbytes
+    ]
+
+    def best(grid: list[Ring]) -> list[Ring]:
+        return sorted(grid, key=lambda ring: (prior.seconds(nbytes, ring), ring.cost()))[: most // 2]
+
+    return list(dict.fromkeys([default, *best(by_engine), *best(by_kernel)]))
 
 
 def neighbours(ring: Ring, bench: Bench, nbytes: int) -> Iterator[Ring]:
     """The candidates that differ in one knob by one step."""
+    if ring.sm_blocks:
+        yield from (replace(ring, threads=one) for one in _beside(THREADS, ring.threads) if one <= bench.cpus)
+        yield from (replace(ring, sm_blocks=one) for one in _beside(SM_BLOCKS, ring.sm_blocks))
+        yield from (replace(ring, sm_chunk=one) for one in _beside(SM_CHUNKS, ring.sm_chunk) if one <= nbytes)
+        return
     depth, piece, each = ring.depth, ring.piece, ring.chunks_each
     for threads in _beside(THREADS, ring.threads):
         if threads <= bench.cpus and threads * depth <= bench.slots:

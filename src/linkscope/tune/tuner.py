@@ -101,7 +101,7 @@ class _Search:
         left = {one: s for one, s in others.items() if len(winner.logs[one]) == winner.laps}
         fastest = min((left or others).values())
         near = [one for one, s in (left or others).items() if s <= fastest * (1 + MARGIN)]
-        return min(near, key=lambda one: one.cost() if one else (0, 0))
+        return min(near, key=lambda one: one.cost() if one else (0, 0, 0))
 
 
 def tune(
