@@ -2,7 +2,7 @@
 // (kernels/pump.cu) see it. CPU threads are at the other side of the ring.
 #pragma once
 
-/// Addresses and counts. Chunk i is the bytes from i * chunk on, and passes through slot i % slots of the ring. Each slot has
+/// Addresses and counts. Chunk i begins at byte i * chunk and passes through slot i % slots of the ring. Each slot has
 /// two words of 8 bytes: `filled` is i + 1 when chunk i is in the slot, and `emptied` when it has left it.
 struct linkscope_pump_task {
   unsigned long long device, bytes, chunk, chunks;

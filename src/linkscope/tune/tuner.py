@@ -20,7 +20,7 @@ _SM_BLOCKS = (2, 4, 8, 12, 16, 24, 32, 48, 64)
 _FIRST_CANDIDATES, _MOST_STEPS = 8, 6
 _COMPARED, _COMPARED_AT_LEAST = 8, 3  # laps with plain copies at the end
 _LAP_S, _MOST_REPEATS = 0.5e-3, 15  # a lap of short copies has several
-_HOPELESS = 1.5  # if the ring takes this many times as long as plain copies, its neighbours are not tried
+_HOPELESS = 1.5  # a ring whose time over that of plain copies is larger has neighbours that are not tried
 _SHARE_OF_BUDGET = 0.95  # the last class ends its laps with plain copies after its time is up
 _FAILED_S = 60.0  # of a lap that failed after others worked
 
