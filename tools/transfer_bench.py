@@ -1,13 +1,12 @@
 """Measures liblinkscope.so against the driver's own copies on the first GPU, side by side.
 
 Prints a table and writes JSON (-o FILE). Every method's data is compared once. Needs `make build` and a GPU; PyTorch
-adds its own copies as rows. The section `sweep` searches for good knobs (about a minute).
+adds its own copies as rows. `linkscope tune` searches for good knobs.
 """
 
 import argparse
 import ctypes
 import importlib.util
-import itertools
 import json
 import mmap
 import os
@@ -18,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from ctypes import c_size_t, c_uint64, c_void_p
 from functools import partial
 from pathlib import Path
@@ -32,7 +31,7 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests" / "python")]
 from driver_by_ctypes import Driver, Gpu  # noqa: E402
 from linkscope import native, transfer  # noqa: E402
 
-SECTIONS = ["copies", "torch", "small", "blocks", "file", "sweep"]
+SECTIONS = ["copies", "torch", "small", "blocks", "file"]
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 # Times the calls alone, without Python: one line a size with nanoseconds of the driver's call and of ls_run.
@@ -331,41 +330,6 @@ def small_copies(bench: Bench) -> None:
         )
 
 
-def knob_sets(method: str) -> Iterator[dict[str, int]]:
-    cpus = len(os.sched_getaffinity(0))
-    threads = [count for count in (2, 4, 6, 8, 12, 16) if count <= cpus] or [cpus]
-    pieces = (64 * KIB, 256 * KIB, 0) if method == "ring_to_gpu" else (256 * KIB, 0)
-    for values in itertools.product(threads, (512 * KIB, MIB, 2 * MIB, 4 * MIB), (1, 2, 3), pieces):
-        yield dict(zip(("threads", "chunk", "depth", "piece"), values, strict=True))
-
-
-def sweep(bench: Bench, nbytes: int) -> None:
-    """All combinations of knobs at one size; prints the five fastest of each method."""
-    device, host, number = bench.gpu.memory(nbytes), np.ones(nbytes, np.uint8), bench.stream.value
-    bench.repeats = 3
-    for method in ("ring_to_gpu", "ring_to_host", "ring_to_fresh"):
-        kept = native.knobs(method, nbytes)
-        found = []
-        fresh = Fresh(nbytes)
-        calls: dict[str, Callable[[], None]] = {
-            "ring_to_gpu": partial(native.copy, device.value, host.ctypes.data, nbytes, number),
-            "ring_to_host": partial(native.copy, host.ctypes.data, device.value, nbytes, number),
-            "ring_to_fresh": lambda at=fresh: native.copy_to_fresh(at.address, device.value, nbytes, number),
-        }
-        for knobs in knob_sets(method):
-            native.set_knobs(method, nbytes, **knobs)
-            times = bench.seconds(calls[method], fresh.renew if method == "ring_to_fresh" else None)
-            row = {"section": "sweep", "method": method, "bytes": nbytes, "seconds": times, **knobs}
-            row["gbps"] = nbytes / statistics.median(times) / 1e9
-            found.append(row)
-        native.set_knobs(method, nbytes, threads=kept.threads, chunk=kept.chunk, depth=kept.depth, piece=kept.piece)
-        bench.rows += found
-        for row in sorted(found, key=lambda one: -one["gbps"])[:5]:
-            knobs = {key: row[key] for key in ("threads", "chunk", "depth", "piece")}
-            print(f"sweep          {method:28} {size(nbytes):>9} {row['gbps']:7.2f} GB/s  {knobs}", flush=True)
-    bench.free(device)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output", type=Path, default=Path("transfer-bench.json"))
@@ -373,7 +337,6 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--file-mib", type=int, default=4096)
     parser.add_argument("--sections", nargs="+", choices=SECTIONS, default=SECTIONS)
-    parser.add_argument("--sweep-mib", type=int, default=512)
     args = parser.parse_args()
     bench = Bench(args.repeats)
     sizes = [mib * MIB for mib in (1, 4, 16, 64, 256, 1024, 4096) if mib <= args.largest]
@@ -383,7 +346,6 @@ def main() -> int:
         "small": partial(small_copies, bench),
         "blocks": partial(blocks, bench),
         "file": partial(files, bench, args.file_mib * MIB),
-        "sweep": partial(sweep, bench, args.sweep_mib * MIB),
     }
     for name in args.sections:
         sections[name]()
