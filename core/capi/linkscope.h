@@ -124,7 +124,7 @@ LS_EXPORT ls_status ls_set_knobs(const char* method, size_t bytes, const ls_knob
  * of the kernel, one an SM. `to_gpu` is 0 for blocks that go to the host. Fewer than four blocks are always a loop. */
 LS_EXPORT ls_status ls_get_block_knobs(int to_gpu, size_t mean_bytes, const char** method, uint32_t* sm_blocks);
 LS_EXPORT ls_status ls_set_block_knobs(int to_gpu, size_t mean_bytes, const char* method, uint32_t sm_blocks);
-/* The number of copies that a method has made, without those below the smallest from_bytes. */
+/* The number of copies that a method has made, without those below the smallest class that is not plain. */
 LS_EXPORT ls_status ls_count(const char* method, uint64_t* count);
 /* Why the latest copy that fell back to the driver's own did so; "" if none did. Valid until the thread's next call. */
 LS_EXPORT const char* ls_latest_fallback(void);

@@ -7,6 +7,7 @@
 namespace linkscope {
 
 PlainChecks::Kind PlainChecks::next(MethodId id, u64 bytes) {
+  if (bytes > most_bytes) return Kind::none;
   switch (entry(id, bytes).copies.fetch_add(1, std::memory_order_relaxed) % every) {
     case first:
       return Kind::plain;

@@ -17,6 +17,8 @@ class PlainChecks {
   /// Three checks in a row decide. The first copy of a class pins memory, so the first check is the second copy.
   static constexpr u64 every = 256, first = 1;
   static constexpr std::size_t deciding = 3;
+  /// A plain copy of more bytes takes longer than an application should wait for a check (0.2 s at 5 GB/s).
+  static constexpr u64 most_bytes = u64{1} << 30;
 
   [[nodiscard]] Kind next(MethodId, u64 bytes);
   /// The result of a timed copy. A check is a plain copy and then one by the method.

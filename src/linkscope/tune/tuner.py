@@ -1,6 +1,7 @@
 """Tunes one class after the other: a race of likely candidates, then a search around its leader, then a comparison
 with plain copies."""
 
+import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +21,7 @@ _SM_BLOCKS = (2, 4, 8, 12, 16, 24, 32, 48, 64)
 _FIRST_CANDIDATES, _MOST_STEPS = 8, 6
 _COMPARED, _COMPARED_AT_LEAST = 8, 3  # laps with plain copies at the end
 _LAP_S, _MOST_REPEATS = 0.5e-3, 15  # a lap of short copies has several
+_FIRST_S = 10e-3  # a first copy that takes longer needs no second one
 _HOPELESS = 1.5  # a ring whose time over that of plain copies is larger has neighbours that are not tried
 _SHARE_OF_BUDGET = 0.95  # the last class ends its laps with plain copies after its time is up
 _FAILED_S = 60.0  # of a lap that failed after others worked
@@ -75,16 +77,13 @@ class _Search:
         """A race of those that work, with plain copies; None if no other works or there is no time."""
         working = [self.plain]
         for one in candidates:
-            if one in self.tried or self.clock.is_over():
-                working += [one] if one in self.tried and one != self.plain else []
-                continue
-            self.tried.add(one)
-            try:
-                self.lap(one)  # allocates slots and starts threads
-            except Failure:
-                continue
-            working.append(one)
-        working = list(dict.fromkeys(working))
+            if one in self.tried:
+                working.append(one)
+            elif not self.clock.is_over():
+                self.tried.add(one)
+                with contextlib.suppress(Failure):
+                    self.lap(one)  # allocates slots and starts threads
+                    working.append(one)
         if len(working) < 2:
             return None
         return race(working, self.timed, self.clock.is_over, keep=self.plain)
@@ -95,12 +94,13 @@ class _Search:
         except Failure:
             return _FAILED_S
 
-    def leader(self, winner: Winner[Candidate]) -> Candidate:
-        """The candidate with the lowest cost of those that are as fast as the fastest, without plain copies."""
-        others = {one: seconds for one, seconds in winner.seconds.items() if one != self.plain}
-        left = {one: s for one, s in others.items() if len(winner.logs[one]) == winner.laps}
-        fastest = min((left or others).values())
-        near = [one for one, s in (left or others).items() if s <= fastest * (1 + MARGIN)]
+    def leader(self, winner: Winner[Candidate], margin: float = 0.0) -> Candidate:
+        """The fastest candidate without plain copies; with a margin, the one with the lowest cost of those that are as
+        fast."""
+        others = [one for one in winner.seconds if one != self.plain]
+        left = [one for one in others if len(winner.logs[one]) == winner.laps] or others
+        enough = min(winner.seconds[one] for one in left) * (1 + margin)
+        near = [one for one in left if winner.seconds[one] <= enough]
         return min(near, key=lambda one: one.cost() if one else (0, 0, 0))
 
 
@@ -141,7 +141,8 @@ def _prior(bench: Bench, job: Job, largest: int) -> Prior | None:
 
 
 def _copies(bench: Bench, job: Job, prior: Prior | None, clock: _Clock) -> Row | None:
-    plain_s = bench.copy(job.method, None, job.nbytes, 1)
+    if (plain_s := bench.copy(job.method, None, job.nbytes, 1)) < _FIRST_S:  # the first copy of a size is slow
+        plain_s = bench.copy(job.method, None, job.nbytes, 3)
     repeats = max(1, min(_MOST_REPEATS, round(_LAP_S / max(plain_s, 1e-9))))
 
     def lap(one: Candidate) -> float:
@@ -169,16 +170,17 @@ def _found(search: _Search, bench: Bench, first: Sequence[Ring]) -> Ring | None:
     if winner is None:
         return None
     leader = search.leader(winner)
-    if winner.seconds[leader] > _HOPELESS * winner.seconds[search.plain]:
-        return leader if isinstance(leader, Ring) else None
-    for _ in range(_MOST_STEPS):
+    for _ in range(_MOST_STEPS if winner.seconds[leader] <= _HOPELESS * winner.seconds[search.plain] else 0):
         assert isinstance(leader, Ring)
         near = [one for one in neighbours(leader, bench, search.job.nbytes) if one not in search.tried]
-        winner = search.race([leader, *near]) if near and not search.clock.is_over() else None
-        if winner is None or (better := search.leader(winner)) == leader:
+        if not near or search.clock.is_over() or (further := search.race([leader, *near])) is None:
             break
-        leader = better
-    return leader if isinstance(leader, Ring) else None
+        winner, before = further, leader
+        if (leader := search.leader(winner)) == before:
+            break
+    # Only the end prefers the lower cost: a margin at each step would add up.
+    chosen = search.leader(winner, MARGIN)
+    return chosen if isinstance(chosen, Ring) else None
 
 
 def _compared(search: _Search, leader: Candidate, pinned: Callable[[], float]) -> Row | None:
@@ -218,7 +220,7 @@ def _blocks(bench: Bench, job: Job, clock: _Clock) -> Row | None:
     total, clock.deadline = clock.deadline, (clock.now() + 2 * clock.deadline) / 3
     winner = search.race([*kernels, BlockMove("batch", default.sm_blocks)])
     clock.deadline = total
-    leader = search.leader(winner) if winner is not None else None
+    leader = search.leader(winner, MARGIN) if winner is not None else None
     row = _compared(search, leader, lambda: bench.pinned(job.method, job.total_bytes, 1))
     chosen = row.choice if row is not None else default
     assert isinstance(chosen, BlockMove)

@@ -170,9 +170,10 @@ TEST_CASE("plain copies that win three checks in a row replace the method, and a
   CHECK(checks.text().find("ring_to_gpu from 1 MiB are plain") != std::string::npos);
 }
 
-TEST_CASE("two of 256 copies of a class are timed") {
+TEST_CASE("two of 256 copies of a class are timed, and no copy of more than 1 GiB") {
   using Kind = PlainChecks::Kind;
   PlainChecks checks;
+  for (int i = 0; i < 4; ++i) CHECK(checks.next(to_gpu, PlainChecks::most_bytes + 1) == Kind::none);
   std::vector<u64> plain, method;
   for (u64 i = 0; i < 2 * PlainChecks::every; ++i) {
     const auto kind = checks.next(to_gpu, 1_MiB);
