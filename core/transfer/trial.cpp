@@ -94,6 +94,8 @@ double Trial::timed(Call call) {
 
 double Trial::copy(MethodId id, Way way, u64 bytes, u32 repeats) {
   require(bytes);
+  if (id == MethodId::host || id == MethodId::plain)
+    throw Error{ErrorKind::usage, "a trial copies by ring_to_gpu, ring_to_host or ring_to_fresh"};
   const auto& driver = transfers_.driver();
   const CurrentContext current{driver, gpu_.context()};
   std::vector<double> seconds;

@@ -79,7 +79,7 @@ class SimulatedBench:
 
 
 class UnmodelledBench(SimulatedBench):
-    """A machine that the tuner's model does not describe: threads disturb each other, and small chunks waste the link."""
+    """A machine unlike the tuner's model: threads disturb each other, and small chunks waste the link."""
 
     def true_s(self, nbytes: int, ring: Ring | None) -> float:
         if ring is None:

@@ -22,7 +22,7 @@ _FIRST_CANDIDATES, _MOST_STEPS = 8, 6
 _COMPARED, _COMPARED_AT_LEAST = 8, 3  # laps with plain copies at the end
 _LAP_S, _MOST_REPEATS = 0.5e-3, 15  # a lap of short copies has several
 _FIRST_S = 10e-3  # a first copy that takes longer needs no second one
-_HOPELESS = 1.5  # a ring whose time over that of plain copies is larger has neighbours that are not tried
+_HOPELESS = 1.5  # ratio of the times, ring to plain, from which neighbours of the ring are not tried
 _SHARE_OF_BUDGET = 0.95  # the last class ends its laps with plain copies after its time is up
 _FAILED_S = 60.0  # of a lap that failed after others worked
 

@@ -215,6 +215,8 @@ TEST_CASE("a trial times each way of each path, and frees what it allocated") {
     CHECK(trial.blocks(Towards::host, 4_KiB, 100, 1) > 0);
     CHECK(error_of([&] { (void)trial.copy(to_gpu, Trial::Way::plain, 5_MiB, 1); }).find("cannot copy") !=
           std::string::npos);
+    CHECK(error_of([&] { (void)trial.copy(MethodId::host, Trial::Way::plain, 4096, 1); }).find("a trial copies by") ==
+          0);
     CHECK(error_of([&] { (void)trial.blocks(Towards::gpu, ~u64{0}, 2, 1); }).find("cannot copy") != std::string::npos);
     CHECK(error_of([&] { const Trial none{transfers, 7, 1_MiB}; }).find("gpu:7 is not here") != std::string::npos);
     const Failing failing{"cuLaunchKernel"};
