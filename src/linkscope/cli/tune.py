@@ -161,7 +161,7 @@ def _size(job: "Job") -> str:
 
 
 def _knobs(choice: "Candidate") -> str:
-    """'8 threads, 2 MiB × 2, pieces of 256 KiB'."""
+    """'8 threads, 2 MiB × 2, pieces of 256 KiB', or '12 threads, kernel on 16 SMs, 64 KiB'."""
     from linkscope.tune import BlockMove
 
     if choice is None:
@@ -169,6 +169,8 @@ def _knobs(choice: "Candidate") -> str:
     if isinstance(choice, BlockMove):
         return f"kernel, {choice.sm_blocks} SMs" if choice.method == "kernel" else choice.method
     pieces = f", pieces of {format_bytes(choice.piece)}" if choice.piece else ""
+    if choice.sm_blocks:
+        return f"{choice.threads} threads, kernel on {choice.sm_blocks} SMs, {format_bytes(choice.sm_chunk)}"
     return f"{choice.threads} threads, {format_bytes(choice.chunk)} × {choice.depth}{pieces}"
 
 
