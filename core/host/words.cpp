@@ -1,5 +1,6 @@
 #include "host/words.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -24,7 +25,16 @@ void CpuMemory::set(Word word, Word value) { std::atomic_ref{word_at(word)}.stor
 void CpuMemory::fence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 
 void CpuMemory::copy(Word to, Word from, Word bytes) {
-  std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+  const auto copy_range = [&](Word begin, Word end) {
+    std::memcpy(reinterpret_cast<void*>(to + begin), reinterpret_cast<const void*>(from + begin), end - begin);
+  };
+  if (!crew) return copy_range(0, bytes);
+  constexpr Word page = 4096;  // no two threads write one cache line
+  const Word part = (bytes / crew->size() + page - 1) / page * page;
+  crew->run([&](u32 thread) {
+    copy_range(std::min(bytes, thread * part),
+               thread + 1 == crew->size() ? bytes : std::min(bytes, (thread + 1) * part));
+  });
 }
 
 void CpuMemory::load(Word from, Word bytes) {
@@ -36,11 +46,8 @@ void CpuMemory::store(Word to, Word bytes, Word seed, Word first_index) {
     word_at(to + i * sizeof(u64)) = linkscope_pattern_word(seed, first_index + i);
 }
 
-WaitedInVain perform_on_cpu(std::span<const ActorOp> ops, u64 first, u64 count, u64& sum) {
-  CpuMemory memory;
-  const auto in_vain = perform_all(ops.data(), static_cast<unsigned>(ops.size()), first, count, memory);
-  sum += memory.sum;
-  return in_vain;
+WaitedInVain perform_on_cpu(std::span<const ActorOp> ops, u64 first, u64 count, CpuMemory& memory) {
+  return perform_all(ops.data(), static_cast<unsigned>(ops.size()), first, count, memory);
 }
 
 }  // namespace linkscope

@@ -4,24 +4,26 @@
 
 #include "base/actor_ops.hpp"
 #include "base/units.hpp"
+#include "host/crew.hpp"
 
 namespace linkscope {
 
 /// The CPU's memory. Addresses are those of this process.
 struct CpuMemory {
-  u64 sum = 0;  // of all that was loaded
+  u64 sum = 0;           // of all that was loaded
+  Crew* crew = nullptr;  // shares the copies; null: this thread makes them
 
   [[nodiscard]] static Word acquire(Word word);
   [[nodiscard]] static Word now_ns();
   static void set(Word word, Word value);
   [[nodiscard]] bool wait(Word word, Word value, Word timeout_ns) { return poll(*this, word, value, timeout_ns); }
   static void fence();
-  static void copy(Word to, Word from, Word bytes);
+  void copy(Word to, Word from, Word bytes);
   void load(Word from, Word bytes);
   static void store(Word to, Word bytes, Word seed, Word first_index);
 };
 
-/// `count` iterations from `first`; adds what it loads to `sum`.
-[[nodiscard]] WaitedInVain perform_on_cpu(std::span<const ActorOp>, u64 first, u64 count, u64& sum);
+/// `count` iterations from `first`.
+[[nodiscard]] WaitedInVain perform_on_cpu(std::span<const ActorOp>, u64 first, u64 count, CpuMemory&);
 
 }  // namespace linkscope

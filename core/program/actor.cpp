@@ -29,6 +29,13 @@ std::string why_no_access(const Kernel& kernel) {
 
 }  // namespace
 
+bool in_step(const Program& program) {
+  return program.actors.size() > 1 && std::all_of(program.actors.begin(), program.actors.end(), [](const Actor& actor) {
+           return std::any_of(actor.loop.begin(), actor.loop.end(),
+                              [](const Step& step) { return std::holds_alternative<Wait>(step); });
+         });
+}
+
 bool exchanges_words(const Actor& actor) { return std::any_of(actor.loop.begin(), actor.loop.end(), is_word); }
 
 bool performs_ops(const Actor& actor) {

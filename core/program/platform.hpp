@@ -26,6 +26,12 @@ struct Support {
          " SMs, numbered from 0";
 }
 
+/// The reason why the CPUs of a node cannot share a copy.
+[[nodiscard]] inline std::string why_no_cpus(const Place& node, u32 threads, u64 cpus) {
+  return std::to_string(threads) + " threads share the copy, and " + to_string(node) + " has " + std::to_string(cpus) +
+         " CPUs";
+}
+
 /// Wall time spent since a program was prepared, by purpose. All zero on a model.
 struct Spent {
   Seconds memory{0};      // allocate, place and fill memory

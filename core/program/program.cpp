@@ -234,13 +234,6 @@ void shift_regions(Step& step, u32 by) {
 
 }  // namespace
 
-bool in_step(const Program& program) {
-  return program.actors.size() > 1 && std::all_of(program.actors.begin(), program.actors.end(), [](const Actor& actor) {
-           return std::any_of(actor.loop.begin(), actor.loop.end(),
-                              [](const Step& step) { return std::holds_alternative<Wait>(step); });
-         });
-}
-
 u64 access_count(const Access& access) {
   const u64 bytes = access.span.bytes;
   if (access.stride == 0) return (bytes + access.width - 1) / access.width;
@@ -388,9 +381,10 @@ Program together(const std::vector<Program>& programs) {
   std::optional<bool> peer;
   for (const auto& program : programs) {
     if (program.cache != programs.front().cache || program.held_by != programs.front().held_by ||
-        program.idle != programs.front().idle)
+        program.idle != programs.front().idle || program.passes != programs.front().passes)
       wrong("together",
-            "the programs ask for different caches, for streams held in different ways, or for other idle gaps");
+            "the programs ask for different caches, for streams held in different ways, for other idle gaps, or for "
+            "other numbers of passes");
     if (between_gpus(program)) {
       if (peer && *peer != program.peer) wrong("together", "one wants peer access between GPUs and one wants none");
       peer = program.peer;
@@ -413,6 +407,7 @@ Program together(const std::vector<Program>& programs) {
   all.cache = programs.empty() ? CacheState::cold : programs.front().cache;
   all.held_by = programs.empty() ? HeldBy::kernel : programs.front().held_by;
   all.idle = programs.empty() ? Seconds{0} : programs.front().idle;
+  all.passes = programs.empty() ? 1 : programs.front().passes;
   return all;
 }
 
@@ -421,6 +416,8 @@ void validate(const Program& program) {
   if (program.idle < Seconds{0} || program.idle > longest_idle)
     wrong("idle", std::to_string(program.idle.count()) + " s: an idle gap lies between 0 s and " +
                       std::to_string(longest_idle.count()) + " s");
+  if (program.passes == 0 || (program.passes > 1 && !in_step(program)))
+    wrong("passes", std::to_string(program.passes) + " passes an iteration need actors that all wait for each other");
   if (program.idle > Seconds{0} && program.most_iterations != 1)
     wrong("idle", "only a single iteration can follow an idle gap");
   for (std::size_t i = 0; i < program.actors.size(); ++i) {

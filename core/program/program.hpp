@@ -89,7 +89,8 @@ struct Span {
 }
 
 /// Launch shape of a kernel. 0 blocks: one block per SM, so that several kernels can run concurrently. 0 threads: not a
-/// kernel. For CPU threads, `all_cpus` means one thread per CPU of the node.
+/// kernel. For CPU threads, `all_cpus` means one thread per CPU of the node. A CPU thread's copy of several threads is
+/// divided among them.
 struct Shape {
   u32 blocks = 0, threads = 0;
 };
@@ -103,7 +104,7 @@ struct Move {
   Engine engine = Engine::ce;
   // Between GPUs: use cuMemcpyPeerAsync, which names both contexts, instead of cuMemcpyDtoDAsync.
   bool peer_call = false;
-  Shape shape{};            // launch shape for engines sm and tma
+  Shape shape{};            // launch shape for engines sm and tma; the threads that share a copy for engine cpu
   bool row_by_row = false;  // true: one copy per row; false: one 2D or 3D copy
   // The GPU whose stream or SMs copy, if not the actor's own. The copy starts after the actor's earlier steps, and the
   // actor's later steps wait for the copy.
@@ -227,7 +228,8 @@ struct Touch {
 };
 [[nodiscard]] std::vector<Touch> touches(const Step&);
 
-/// A stream, CPU thread or GPU block that executes steps in order. A sample runs `once` (untimed), then starts all actors together,
+/// A stream, CPU thread or GPU block that executes steps in order. The host thread that drives a stream waits for the
+/// words of its loop before it queues the steps behind them, and sets a word when the copies before it are done. A sample runs `once` (untimed), then starts all actors together,
 /// then runs `loop` for the number of iterations in the batch. The platform stamps the start of the first and the end of
 /// the last iteration with `clock`.
 struct Actor {
@@ -269,6 +271,9 @@ struct Program {
   // Upper bound of iterations in a sample, set by the state that `once` restores or by the depth of a stream's queue.
   // 0: no bound.
   u32 most_iterations = 0;
+  // Passes through the loop of every actor in one iteration. A transfer in chunks is a pass per chunk: spans rotate, and
+  // words count, with passes. More than one only in programs whose actors all wait for each other.
+  u32 passes = 1;
   // Idle time before a sample. A program with idle time has one iteration per sample.
   Seconds idle{0};
 };

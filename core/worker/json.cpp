@@ -58,7 +58,7 @@ u32 slices_of(const Program& program) {
   for (const auto& actor : program.actors)
     for (const auto& step : actor.loop)
       for (const auto& touch : touches(step)) slices = std::max(slices, touch.span.slices);
-  return slices;
+  return (slices + program.passes - 1) / program.passes;
 }
 
 }  // namespace
@@ -159,11 +159,9 @@ Json to_json(const Program& program) {
                      {"dst_memory", to_string(flow.dst_memory)},
                      {"bytes", flow.bytes},
                      {"role", flow.measured ? "measured" : "background"}});
-  return {{"actors", program.actors.size()},
-          {"flows", std::move(flows)},
-          {"slices", slices_of(program)},
-          {"most_iterations", program.most_iterations},
-          {"program", to_text(program)}};
+  return {{"actors", program.actors.size()}, {"flows", std::move(flows)},
+          {"slices", slices_of(program)},    {"most_iterations", program.most_iterations},
+          {"in_step", in_step(program)},     {"program", to_text(program)}};
 }
 
 Json to_json(const DriverFacts& facts) {

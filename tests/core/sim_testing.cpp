@@ -90,6 +90,8 @@ Case default_case(const Benchmark& row) {
   for (const u32 other : {0u, 1u, 2u})
     if (gpu(other) != c.src && gpu(other) != c.dst && (c.src.index == all_places || c.dst.index == all_places))
       c.others.push_back(gpu(other));
+  for (auto* end : {&c.src, &c.dst})
+    if (end->kind == PlaceKind::disk) end->path = "0";
   std::tie(c.src_memory, c.dst_memory) = row.memories.front();
   const bool in_parts = row.name == "pieces" || row.name == "strided";  // the largest part is 64 KiB
   c.bytes = !row.sized ? 0 : in_parts ? 128_KiB : 4_KiB;

@@ -76,7 +76,8 @@ void add_steps(Traffic& traffic, const Machine& machine, const Program& program,
       continue;
     }
     if (const auto* set = std::get_if<Set>(&step))
-      add(traffic, machine.route(actor.place, at(set->word)), times * set->word.bytes);
+      add(traffic, machine.route(actor.kind == ActorKind::stream ? *actor.cpu : actor.place, at(set->word)),
+          times * set->word.bytes);
     if (const auto* call = std::get_if<Call>(&step); call && call->to)
       add(traffic, machine.route(at(*call->span), at(*call->to)), times * call->to->bytes);
     if (!std::holds_alternative<Move>(step)) continue;  // the number of polls is not fixed
@@ -168,6 +169,7 @@ std::string text(const Traffic& traffic) {
 
 std::vector<Place> places(const Machine& machine, PlaceKind kind) {
   std::vector<Place> all;
+  if (kind == PlaceKind::disk) return all;  // these machines have none
   for (u32 i = 0; i < (kind == PlaceKind::numa ? machine.nodes : machine.gpus); ++i)
     all.push_back(kind == PlaceKind::numa ? numa(i) : gpu(i));
   return all;
@@ -177,6 +179,7 @@ std::vector<Place> places(const Machine& machine, PlaceKind kind) {
 u64 fitting(const Benchmark& row, u64 bytes) {
   constexpr u64 parts = 2 * 65536;  // two of the largest pieces
   if (row.name == "halo") return std::bit_floor(bytes);
+  if (row.name == "staged") return std::bit_ceil(bytes);  // whole chunks
   return row.name == "pieces" || row.name == "strided" ? (bytes + parts - 1) / parts * parts : bytes;
 }
 
@@ -262,13 +265,15 @@ TEST_CASE("the traffic that programs state is what the simulation counts on the 
               c.params.contains("stride") && (c.params.at("stride") != "none" || c.params.at("order") != "linear");
           for (std::size_t actor = 0; actor < batch.size(); ++actor)
             if (managed) add_pages(steps, machine, program, program.actors[actor], samples);
-            else add_steps(steps, machine, program, program.actors[actor], u64{samples} * batch[actor]);
+            else
+              add_steps(steps, machine, program, program.actors[actor], u64{samples} * batch[actor] * program.passes);
           for (const auto& flow : program.flows)
             add_flow(flows, machine, program, flow, u64{samples} * batch[flow.actor]);
           const auto session = sim->prepare(program, "traffic#0");
           for (const auto& [name, carried] : sim->run(*session, {samples, {batch}, false}).links) found[name] = carried;
           CHECK(text(found) == text(steps));
-          if (row.sized && !managed && !has_gaps) CHECK(text(found) == text(flows));
+          const bool by_ring = c.params.contains("ring");  // a flow does not state where its ring is
+          if (row.sized && !managed && !has_gaps && !by_ring) CHECK(text(found) == text(flows));
           if (!found.empty()) counted.insert(family);
         }
   }
@@ -277,6 +282,7 @@ TEST_CASE("the traffic that programs state is what the simulation counts on the 
     const auto family =
         std::string{row.name} + " by " + to_string(row.engine) + " from " + std::string{to_string(row.src)};
     CAPTURE(family);
+    if (row.src == PlaceKind::disk || row.dst == PlaceKind::disk) continue;  // no disk here
     const bool within = row.relation == Relation::same,
                unmapped = row.name == "latency" && row.engine == Engine::cpu && row.src == PlaceKind::gpu;
     const bool one_node = row.name == "latency" && row.engine == Engine::cpu;  // ac922 lacks the latency of loads

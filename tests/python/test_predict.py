@@ -59,7 +59,7 @@ def test_a_flow_is_predicted_while_all_others_run() -> None:
                 stamps += [0.0, (first - alone) * 4 + alone, 0.0, float(second), 0.0, 1e6 * third]
             return Trace(1, len(batches), 3, "virtual", stamps=stamps)
 
-    assert _concurrent_s(Together(), [1.0, 1.0, 1.0], 0) == pytest.approx(4.0)  # type: ignore[arg-type]
+    assert _concurrent_s(Together(), [1.0, 1.0, 1.0], [range(at, at + 1) for at in range(3)], 0) == pytest.approx(4.0)  # type: ignore[arg-type]
 
 
 def test_a_small_transfer_is_predicted_together_with_a_large_one(capsys) -> None:
@@ -155,7 +155,7 @@ WRONG = [
     (["--machine", "nowhere", "--src", "numa:0", "--dst", "gpu:0"], 2, "no machine 'nowhere'"),
     (["--machine", "auto", "--src", "numa:0", "--dst", "gpu:0"], 2, "needs a model"),
     (["--machine", "ac922", "--src", "nic:0", "--dst", "gpu:0"], 2, "nic:0"),
-    (["--machine", "jorda-a", "--src", "numa:0", "--dst", "disk:0"], 3, "no benchmark moves data from or to a disk"),
+    (["--machine", "jorda-a", "--src", "numa:0", "--dst", "disk:0"], 3, "benchmarks copy files from and to GPUs only"),
     (["--machine", "jorda-a", "--src", "numa:0", "--dst", "disk:1"], 3, "jorda-a has no disk:1"),
     (["--machine", "h200x4", "--src", "gpu:all", "--dst", "numa:0"], 2, "gpu:all stands for several places"),
     (["--machine", "klenk-ib", "--src", "numa:0", "--dst", "gpu:0"], 3, "but host:0/numa:0, "),

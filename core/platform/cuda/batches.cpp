@@ -16,7 +16,7 @@ bool chases(const Kernel& kernel) {
 
 }  // namespace
 
-u32 whole_footprint(const Actor& actor) {
+u32 whole_footprint(const Program& program, const Actor& actor) {
   u64 most = 1;
   for (const auto& step : actor.loop) {
     const auto* kernel = std::get_if<Kernel>(&step);
@@ -24,14 +24,14 @@ u32 whole_footprint(const Actor& actor) {
       most =
           std::max<u64>(most, kernel && chases(*kernel) ? touch.span.bytes / linkscope_chain_line : touch.span.slices);
   }
-  return static_cast<u32>(most);
+  return static_cast<u32>((most + program.passes - 1) / program.passes);
 }
 
 std::vector<u32> rehearsal_batch(const Program& program, bool all_memory) {
   std::vector<u32> batch;
   u32 exchanging = 1;
   for (const auto& actor : program.actors) {
-    batch.push_back(all_memory ? whole_footprint(actor) : 1);
+    batch.push_back(all_memory ? whole_footprint(program, actor) : 1);
     if (exchanges_words(actor)) exchanging = std::max(exchanging, batch.back());
   }
   for (std::size_t a = 0; a < batch.size(); ++a)

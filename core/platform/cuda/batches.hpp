@@ -7,7 +7,7 @@
 namespace linkscope {
 
 /// The number of iterations that access everything an actor accesses.
-[[nodiscard]] u32 whole_footprint(const Actor&);
+[[nodiscard]] u32 whole_footprint(const Program&, const Actor&);
 /// One iteration of each actor, or as many as access all of its memory. Actors that exchange words have one count.
 [[nodiscard]] std::vector<u32> rehearsal_batch(const Program&, bool all_memory);
 /// The batch, or the part of it that accesses all memory once.

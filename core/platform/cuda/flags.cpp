@@ -5,6 +5,8 @@
 #include <variant>
 
 #include "base/error.hpp"
+#include "host/topology.hpp"
+#include "host/words.hpp"
 #include "platform/cuda/kernel_executors.hpp"
 #include "platform/cuda/verification.hpp"
 #include "program/origin.hpp"
@@ -39,6 +41,14 @@ std::string why_no_data(const Program& program, const Actor& actor, const Span& 
   return aligned || !on_gpu(actor.kind) ? "" : "a GPU block's spans begin at multiples of 16 B here";
 }
 
+/// The largest number of threads that share a copy of the loop.
+u32 threads_of_copies(const Actor& actor) {
+  u32 threads = 1;
+  for (const auto& step : actor.loop)
+    if (const auto* move = std::get_if<Move>(&step)) threads = std::max(threads, move->shape.threads);
+  return threads;
+}
+
 bool loads(const Step& step) {
   const auto* kernel = std::get_if<Kernel>(&step);
   return kernel && traits_of(kernel->id).proof == Proof::sum && kernel->traffic.front().dir == Access::Dir::read;
@@ -51,6 +61,9 @@ std::string why_no_ops(const Program& program, const Actor& actor) {
     return "a loop of ops has at most " + std::to_string(most_actor_ops) + " steps here";
   if (std::count_if(actor.loop.begin(), actor.loop.end(), loads) > 1)
     return "one step of a loop of ops reads here, because one sum proves what was read";
+  if (actor.kind == ActorKind::cpu_thread)
+    if (const auto cpus = host_nodes().at(actor.place.index).cpus.size(); threads_of_copies(actor) > cpus)
+      return why_no_cpus(actor.place, threads_of_copies(actor), cpus);
   for (const auto& step : actor.loop) {
     if (auto why = why_no_op(actor, step); !why.empty()) return why;
     const bool word = std::holds_alternative<Set>(step) || std::holds_alternative<Wait>(step);
@@ -130,7 +143,9 @@ class Table {
 
 // --- words that do not arrive ---------------------------------------------------------------------------------------
 
-[[noreturn]] void gave_up(const CudaSession& session, const Actor& actor, const Wait& wait, u64 value) {
+}  // namespace
+
+void throw_in_vain(const CudaSession& session, const Actor& actor, const Wait& wait, u64 value) {
   const auto& region = session.program.regions[wait.word.region];
   throw Error{ErrorKind::timeout, to_string(actor.place) + " waited " + std::to_string(wait.timeout.count()) +
                                       " s for a word in " + to_string(region.at) + "." + to_string(region.kind) +
@@ -138,10 +153,12 @@ class Table {
                                       ": the value that the other side sets does not arrive"};
 }
 
+namespace {
+
 [[noreturn]] void gave_up(const CudaSession& session, const Actor& actor, WaitedInVain in_vain) {
   const u64 iteration = (in_vain - 1) / actor.loop.size();
   const auto& wait = std::get<Wait>(actor.loop[(in_vain - 1) % actor.loop.size()]);
-  gave_up(session, actor, wait, wait.value + iteration * wait.step);
+  throw_in_vain(session, actor, wait, wait.value + iteration * wait.step);
 }
 
 }  // namespace
@@ -162,17 +179,21 @@ void prepare_ops(const CudaSession& session, ActorState& state) {
   Table table{session, state};
   for (const auto& step : state.actor->loop) std::visit(table, step);
   state.ops = table.ops();
+  if (const u32 threads = threads_of_copies(*state.actor); !state.stream && threads > 1)
+    state.crew = std::make_unique<Crew>(state.node, threads);
 }
 
-void perform_ops(const CudaSession& session, ActorState& state, u32 iterations) {
+void perform_ops(const CudaSession& session, ActorState& state, u64 passes) {
   const u64 first = state.iteration;
-  state.iteration += iterations;
-  if (iterations == 0) return;
+  state.iteration += passes;
+  if (passes == 0) return;
   const Actor& actor = *state.actor;
   if (state.stream)
-    return queue_block(*state.device, state.stream->get(), {state.ops, first, iterations, actor.threads, state.result});
-  if (const auto in_vain = perform_on_cpu({state.ops.ops, state.ops.count}, first, iterations, state.sum))
-    gave_up(session, actor, in_vain);
+    return queue_block(*state.device, state.stream->get(), {state.ops, first, passes, actor.threads, state.result});
+  CpuMemory memory{0, state.crew.get()};
+  const auto in_vain = perform_on_cpu({state.ops.ops, state.ops.count}, first, passes, memory);
+  state.sum += memory.sum;
+  if (in_vain) gave_up(session, actor, in_vain);
 }
 
 void check_waits(const CudaSession& session) {

@@ -24,9 +24,11 @@ void queue_block(Device&, CUstream, const BlockLaunch&);
 
 /// Builds the table of an actor's ops, when all memory has its address.
 void prepare_ops(const CudaSession&, ActorState&);
-/// Queues (GPU blocks, as one launch) or performs (CPU threads) that many iterations. Throws Error{timeout} if a CPU
+/// Queues (GPU blocks, as one launch) or performs (CPU threads) that many passes through the loop. Throws Error{timeout} if a CPU
 /// thread gave up.
-void perform_ops(const CudaSession&, ActorState&, u32 iterations);
+void perform_ops(const CudaSession&, ActorState&, u64 passes);
+/// Throws Error{timeout}: an actor did not see a value.
+[[noreturn]] void throw_in_vain(const CudaSession&, const Actor&, const Wait&, u64 value);
 /// Throws Error{timeout} if a GPU's block gave up waiting since its result was reset.
 void check_waits(const CudaSession&);
 /// Adds the comparison of a word with the value that it was set to last, and of what was copied, written or read.

@@ -173,7 +173,7 @@ void CudaSession::settle_caches(const std::vector<u32>& batch) {
         } else if (on_host(buffer) && footprint < 3 * host_cache) {
           // Memory that only a GPU reads is flushed once: reading brings nothing back into a CPU's cache, writing may.
           const bool by_cpu = !actors[a].stream || is_pageable(buffer.kind());
-          if (writes || by_cpu) flush_slices(buffer, span, actors[a].iteration, batch[a]);
+          if (writes || by_cpu) flush_slices(buffer, span, actors[a].iteration, u64{batch[a]} * program.passes);
           else if (flushed_.insert(span.region).second) flush_slices(buffer, span, 0, span.slices);
         }
         if (!on_host(buffer) && footprint < 3 * l2(*buffer.device())) gpus.insert(buffer.device());

@@ -72,6 +72,7 @@ struct Helper {
   std::unique_ptr<Event> before, after;
 };
 class Caller;
+class DueWords;
 
 /// An actor with what it needs to run.
 struct ActorState {
@@ -95,6 +96,7 @@ struct ActorState {
   std::map<u32, std::unique_ptr<CopyGraph>> graphs;  // by batch
   Pieces pieces;                                     // of the next batch
   std::shared_ptr<Caller> caller;                    // of a CPU thread whose loop consists of calls
+  std::shared_ptr<DueWords> due;                     // of a stream that exchanges words
   ActorOps ops{};                                    // of its loop, if it performs ops
 };
 

@@ -7,6 +7,7 @@
 #include "gpu/device_work.hpp"
 #include "platform/cuda/caller.hpp"
 #include "platform/cuda/calls.hpp"
+#include "platform/cuda/driven.hpp"
 #include "platform/cuda/flags.hpp"
 #include "platform/cuda/kernel_executors.hpp"
 #include "platform/cuda/library_calls.hpp"
@@ -110,6 +111,7 @@ class PrefetchRunner final : public StepRunner {
 
 std::unique_ptr<StepRunner> runner_of(const Actor& actor, const Step& step) {
   if (performs_ops(actor)) return std::make_unique<OpRunner>(step);
+  if (is_driven(actor) && !std::holds_alternative<Move>(step)) return word_runner(actor, step);
   if (const auto* move = std::get_if<Move>(&step)) return std::make_unique<MoveRunner>(actor, *move);
   if (const auto* kernel = std::get_if<Kernel>(&step)) return std::make_unique<KernelRunner>(*kernel);
   if (const auto* call = std::get_if<Opaque>(&step)) return library_runner(*call);
@@ -119,7 +121,13 @@ std::unique_ptr<StepRunner> runner_of(const Actor& actor, const Step& step) {
 
 // --- a loop ---------------------------------------------------------------------------------------------------------
 
-void perform_ops_of(CudaSession& session, ActorState& state, u32 count) { perform_ops(session, state, count); }
+void perform_ops_of(CudaSession& session, ActorState& state, u32 count) {
+  perform_ops(session, state, u64{count} * session.program.passes);
+}
+
+void drive_stream(CudaSession& session, ActorState& state, u32 count) {
+  drive(session, state, u64{count} * session.program.passes);
+}
 
 void make_calls(CudaSession&, ActorState& state, u32 count) {
   state.caller->make(state.iteration, count);
@@ -147,6 +155,7 @@ void run_each(CudaSession& session, ActorState& state, u32 count) {
 ActorState::Loop loop_of(const ActorState& state) {
   const auto* kernel = std::get_if<Kernel>(&state.actor->loop.front());
   if (performs_ops(*state.actor)) return perform_ops_of;
+  if (is_driven(*state.actor)) return drive_stream;
   if (state.caller) return make_calls;
   if (kernel && kernel->dependent_steps > 0) return take_dependent_steps;
   return made_together(*state.actor) ? copy_together : run_each;
@@ -164,6 +173,7 @@ void choose_executors(CudaSession& session) {
   for (auto& state : session.actors) {
     for (const auto& step : state.actor->loop) state.steps.push_back(runner_of(*state.actor, step));
     state.loop = loop_of(state);
+    if (is_driven(*state.actor)) state.due = std::make_shared<DueWords>(session.driver, *state.stream);
     prepare_ops(session, state);
   }
 }

@@ -8,6 +8,7 @@
 #include "platform/cuda/allocation.hpp"
 #include "platform/cuda/caller.hpp"
 #include "platform/cuda/calls.hpp"
+#include "platform/cuda/driven.hpp"
 #include "platform/cuda/flags.hpp"
 #include "platform/cuda/library_calls.hpp"
 #include "platform/cuda/managed.hpp"
@@ -157,7 +158,11 @@ std::string Offer::why_no_actor(const Program& program, const Actor& actor) cons
   if (auto why = why_no_other_process(program, actor); !why.empty()) return why;
   if (performs_ops(actor)) return why_no_ops(program, actor);
   if (makes_calls(actor)) return why_no_calls(program, actor);
+  if (is_driven(actor))
+    if (auto why = why_not_driven(program, actor); !why.empty()) return why;
   for (const auto& step : actor.loop) {
+    const bool word = std::holds_alternative<Set>(step) || std::holds_alternative<Wait>(step);
+    if (word && is_driven(actor)) continue;
     const auto* kernel = std::get_if<Kernel>(&step);
     if (auto why = kernel ? why_no_traffic(*kernel) : ""; !why.empty()) return why;
     if (auto why = why_no_managed_step(driver_, program, actor, step); !why.empty()) return why;
@@ -175,7 +180,7 @@ std::string Offer::why_no_actor(const Program& program, const Actor& actor) cons
       continue;
     }
     const auto* move = std::get_if<Move>(&step);
-    if (!move) return "streams copy and run kernels here: GPU blocks and CPU threads set words and wait for them";
+    if (!move) return "a stream orders its own work: fences are of GPU blocks and CPU threads";
     const bool by_gpu = by_copy_engine(move->engine) || move->engine == Engine::sm || move->engine == Engine::tma;
     if (on_gpu(actor.kind) ? !by_gpu : move->engine != Engine::cpu)
       return std::string{to_string(move->engine)} + " copies cannot be run here yet";

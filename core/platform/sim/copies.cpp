@@ -41,7 +41,7 @@ void Compiler::copy_by_cpu(const Program& program, const Actor& actor, const Mov
                        .path = memcpy_path(program, host, from, node(target.at), memcpy_rate(host, op.bytes)),
                        .setup = machine_.costs.cpu_copy});
   auto& cap = op.stages[0].path.cap;
-  cap = std::min({cap, cpu_cap(source, false), cpu_cap(target, true)});
+  cap = std::min({cap, cpu_cap(source, false), cpu_cap(target, true)}) * std::max(1u, move.shape.threads);
   // In a row of copies the first loads of each overlap with the bytes of those before.
   op.lead = std::max(0.0, first_load(program, host, from) - static_cast<double>(op.bytes) / cap);
 }
@@ -107,16 +107,16 @@ void Compiler::copy_from_gpu(const Program& program, const Actor& actor, const M
   op.stages.push_back(pageable_memcpy(program, actor, move, from_device, op));
 }
 
-/// Straight from the disk into memory (GPUDirect Storage, O_DIRECT), by one call for each iteration.
-Op Compiler::read_file(const Program& program, const Move& move) const {
-  const Node to = node(program.regions[move.to.region].at);
+/// Straight from the disk into memory or back (GPUDirect Storage, O_DIRECT), by one call for each iteration.
+Op Compiler::move_file(const Program& program, const Move& move) const {
+  const Region &source = program.regions[move.from.region], &target = program.regions[move.to.region];
   Op op;
   op.bytes = op.chunk_bytes = move.from.bytes;
   op.moves = {move};
   Stage stage;
   stage.by = Stage::By::call;
-  add_links(stage.path, node(program.regions[move.from.region].at), to);
-  add_use(stage.path, to);
+  add_links(stage.path, node(source.at), node(target.at));
+  add_use(stage.path, node(source.at.kind == PlaceKind::disk ? target.at : source.at));
   stage.setup = machine_.costs.call;
   op.stages.push_back(std::move(stage));
   return op;
@@ -124,7 +124,7 @@ Op Compiler::read_file(const Program& program, const Move& move) const {
 
 Op Compiler::op(const Program& program, const Actor& actor, const Move& move) const {
   if (move.engine == Engine::sm || move.engine == Engine::tma) return copy_by_sm(program, actor, move);
-  if (move.engine == Engine::file) return read_file(program, move);
+  if (move.engine == Engine::file) return move_file(program, move);
   const Node from = node(program.regions[move.from.region].at), to = node(program.regions[move.to.region].at);
   Op op;
   op.bytes = op.chunk_bytes = move.from.bytes;

@@ -18,7 +18,7 @@ void Simulation::sample(const Duration& lasts, std::span<const Factors> factors,
   for (u32 lane = 0; lane < lanes_.size(); ++lane) {
     auto& running = running_[lane];
     stamps[lane] = {running.start, running.end};
-    running.marks->end(running.end, running.iteration);
+    running.marks->end(running.end, running.iteration / passes_);
   }
   until_.reset();
 }
@@ -28,7 +28,8 @@ void Simulation::sample(const Duration& lasts, std::span<const Factors> factors,
 bool Simulation::goes_on(u32 lane) {
   auto& running = running_[lane];
   if (!until_) return running.iteration < running.iterations;
-  running.marks->add(now_, running.iteration);
+  if (running.iteration % passes_ != 0) return true;
+  running.marks->add(now_, running.iteration / passes_);
   const bool early = now_ < *until_;
   if (!lanes_[lane].exchanges) return early;
   if (early) common_ = std::max(common_, running.iteration);

@@ -5,18 +5,23 @@
 
 namespace linkscope::sim {
 
+/// The processor that sets and awaits an actor's words: a stream's host thread does it.
+Node Compiler::at_words(const Actor& actor) const {
+  return actor.kind == ActorKind::gpu_block ? node(actor.place) : host_of(actor);
+}
+
 Support Compiler::supports_flag(const Program& program, const Actor& actor, const Span& word) const {
   const auto& region = program.regions[word.region];
   if (region.at.kind == PlaceKind::disk) return Support::no("no words are set in files");
-  const Node at = node(region.at), by = node(actor.place);
+  const Node at = node(region.at), by = at_words(actor);
   if (region.kind == MemKind::managed)
     return Support::no("the model's managed memory is touched and prefetched: no words are set in it yet");
   if (region.at.host != actor.place.host)
     return Support::no(to_string(region.at) + " is on another host than " + to_string(actor.place));
-  if (actor.kind == ActorKind::cpu_thread && machine_.is_gpu(at))
+  if (!machine_.is_gpu(by) && machine_.is_gpu(at))
     return Support::no("a CPU has no loads from and stores to the memory of " + to_string(region.at) +
                        ": it is not mapped for the host");
-  if (on_gpu(actor.kind) && is_pageable(region.kind))
+  if (machine_.is_gpu(by) && is_pageable(region.kind))
     return Support::no("a GPU's threads do not reach pageable memory");
   if (machine_.is_gpu(at) && at != by && !machine_.peer(at, by))
     return Support::no("there is no peer access between " + to_string(region.at) + " and " + to_string(actor.place) +
@@ -31,7 +36,7 @@ Support Compiler::supports_flag(const Program& program, const Actor& actor, cons
 
 /// The word that an actor sets or waits for, and its distance.
 Flag Compiler::flag(const Program& program, const Actor& actor, const Span& word) const {
-  const Node at = node(program.regions[word.region].at), by = node(actor.place);
+  const Node at = node(program.regions[word.region].at), by = at_words(actor);
   Path way;
   if (at != by) add_links(way, by, at);
   Flag flag;
@@ -43,11 +48,13 @@ Flag Compiler::flag(const Program& program, const Actor& actor, const Span& word
 }
 
 Op Compiler::op(const Program& program, const Actor& actor, const Set& set) const {
-  const Node at = node(program.regions[set.word.region].at), by = node(actor.place);
+  const Node at = node(program.regions[set.word.region].at), by = at_words(actor);
   Op op;
   op.bytes = op.chunk_bytes = set.word.bytes;
   Stage stage;
   stage.by = machine_.is_gpu(by) ? Stage::By::threads : Stage::By::thread;
+  // The host thread of a stream first sees that the copies before are done.
+  if (actor.kind == ActorKind::stream) stage.setup = machine_.costs.sync;
   if (at != by) stage.path.links = *routes_.between(by, at);
   op.stages.push_back(std::move(stage));
   op.flag = flag(program, actor, set.word);
@@ -61,7 +68,7 @@ Op Compiler::op(const Program& program, const Actor& actor, const Wait& wait) co
   const auto& region = program.regions[wait.word.region];
   Op op;
   Stage stage;
-  stage.by = machine_.is_gpu(node(actor.place)) ? Stage::By::threads : Stage::By::thread;
+  stage.by = machine_.is_gpu(at_words(actor)) ? Stage::By::threads : Stage::By::thread;
   op.stages.push_back(std::move(stage));
   op.flag = flag(program, actor, wait.word);
   op.flag->op.kind = OpKind::wait;

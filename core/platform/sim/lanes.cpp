@@ -88,6 +88,8 @@ std::vector<Op> Compiler::ops(const Program& program, const Actor& actor, const 
     const auto* move = std::get_if<Move>(&step);
     const Place& place = move && move->by ? *move->by : actor.place;
     made.push_back(op(program, actor, step));
+    // Its host thread queues a copy when the words before it have come.
+    if (move && actor.kind == ActorKind::stream && exchanges_words(actor)) made.back().call += machine_.costs.call;
     if (place != actor.place) {
       made.back().elsewhere = true;
       made.back().start += 2 * machine_.costs.stream_wait.value_or(0);  // in both directions
@@ -111,8 +113,8 @@ void Compiler::time(const Program& program, const Actor& actor, Lane& lane) cons
   lane.held = program.held_by != HeldBy::nothing;
   // A block's loop is one launch.
   const bool by_calls = !lane.waits && actor.kind != ActorKind::gpu_block;
-  lane.called = on_gpu(actor.kind) && by_calls;
   lane.exchanges = exchanges_words(actor);
+  lane.called = on_gpu(actor.kind) && by_calls && !lane.exchanges;
   lane.by_event = on_gpu(actor.kind) && actor.clock == Clock::event && !(lane.waits && lane.held);
   if (lane.by_event) {
     lane.closing = costs.event;
@@ -120,7 +122,7 @@ void Compiler::time(const Program& program, const Actor& actor, Lane& lane) cons
     lane.queues = !lane.held && by_calls;
   } else if (on_gpu(actor.kind)) {
     lane.closing = costs.sync + costs.host_stamp;
-    lane.queues = by_calls;
+    lane.queues = by_calls && !lane.exchanges;
   } else {
     lane.closing = costs.host_stamp;
   }
@@ -137,6 +139,7 @@ std::string Compiler::route(const Actor& actor, const Lane& lane) const {
 Lanes Compiler::compile(const Program& program) const {
   Lanes all;
   all.processes = processes(program);
+  all.passes = program.passes;
   for (const auto& actor : program.actors) {
     Lane lane;
     lane.process = actor.process;

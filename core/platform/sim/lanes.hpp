@@ -140,6 +140,7 @@ struct Lane {
 struct Lanes {
   std::vector<Lane> lanes;
   u32 tracks = 0, stages = 0, processes = 1;
+  u32 passes = 1;  // of an iteration
 
   /// The GPUs, by index, that several processes use.
   [[nodiscard]] std::vector<u32> shared_gpus() const;
@@ -194,7 +195,7 @@ class Compiler {
   // Copies (copies.cpp).
   [[nodiscard]] Op op(const Program&, const Actor&, const Move&) const;
   [[nodiscard]] Stage pageable_memcpy(const Program&, const Actor&, const Move&, Direction, Op&) const;
-  [[nodiscard]] Op read_file(const Program&, const Move&) const;
+  [[nodiscard]] Op move_file(const Program&, const Move&) const;
   void copy_by_cpu(const Program&, const Actor&, const Move&, Op&) const;
   void copy_within(Node gpu, Op&) const;
   void copy_between_gpus(const Program&, const Actor&, const Move&, Op&) const;
@@ -230,6 +231,7 @@ class Compiler {
   [[nodiscard]] Op op(const Program&, const Actor&, const Wait&) const;
   [[nodiscard]] Op fence(const Program&, const Actor&) const;
   [[nodiscard]] Flag flag(const Program&, const Actor&, const Span& word) const;
+  [[nodiscard]] Node at_words(const Actor&) const;
   [[nodiscard]] Op atomic(const Program&, const Actor&, const Kernel&) const;
   [[nodiscard]] Op accessed(const Program&, const Actor&, const Kernel&) const;
   [[nodiscard]] bool mapped(const Program&, const Actor&, const Kernel&) const;

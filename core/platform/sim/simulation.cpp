@@ -33,6 +33,7 @@ Simulation::Simulation(const Machine& machine, const Servers& servers, std::vect
                        const Lanes& lanes, sim::Memory& memory)
     : machine_{machine},
       lanes_{lanes.lanes},
+      passes_{lanes.passes},
       memory_{memory},
       fluid_{std::move(capacities)},
       running_(lanes.lanes.size()),
@@ -78,7 +79,7 @@ void Simulation::sample(std::span<const u32> iterations, std::span<const Factors
   };
   double before = 0;
   for (u32 lane = 0; lane < lanes_.size(); ++lane) {
-    begin(lane, lanes_[lane].loop, iterations[lane], before);
+    begin(lane, lanes_[lane].loop, iterations[lane] * passes_, before);
     if (!lanes_[lane].by_event || lanes_[lane].held) continue;
     const double call = machine_.costs.call * pace(lane);
     if (lanes_[lane].waits) run_to_end();

@@ -75,6 +75,7 @@ class Simulation {
 
   const Machine& machine_;
   const std::vector<Lane>& lanes_;
+  const u32 passes_;  // of an iteration
   sim::Memory& memory_;
   Fluid fluid_;
   std::vector<Server> servers_;

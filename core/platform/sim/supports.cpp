@@ -107,7 +107,7 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Ste
   if (auto support = supports_pieces(program, actor, move); !support) return support;
   if (move.engine == Engine::file) return supports_file(program, actor, move);
   for (const auto* region : {&source, &target})
-    if (region->at.kind == PlaceKind::disk) return Support::no("files are read by engine file");
+    if (region->at.kind == PlaceKind::disk) return Support::no("files are read and written by engine file");
   if (move.engine == Engine::cpu) {
     if (actor.kind != ActorKind::cpu_thread)
       return Support::no(std::string{"a "} + to_string(actor.kind) + " does not copy with the CPU");
@@ -117,6 +117,8 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Ste
                          " does not say how fast a CPU copies write-combined memory: its file has no [memory]");
     if (!routes_.between(from, by) || !routes_.between(by, to))
       return Support::no("no route leads from " + to_string(actor.place) + " to " + pair);
+    if (const u32 cpus = machine_.numa[by].cpus; move.shape.threads > std::max(1u, cpus))
+      return Support::no(why_no_cpus(actor.place, move.shape.threads, cpus));
     return {};
   }
   constexpr double tma_capability = 9.0;
@@ -140,13 +142,13 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Ste
   return {};
 }
 
-/// A CPU thread reads a file into memory.
+/// A CPU thread reads a file into memory, or writes it.
 Support Compiler::supports_file(const Program& program, const Actor& actor, const Move& move) const {
-  if (actor.kind != ActorKind::cpu_thread) return Support::no("files are read by CPU threads");
-  if (program.regions[move.from.region].at.kind != PlaceKind::disk ||
-      program.regions[move.to.region].at.kind == PlaceKind::disk)
-    return Support::no("the model's files are read into memory, and not written yet");
-  if (in_rows(move).count > 1) return Support::no("the model's files are read in one piece");
+  if (actor.kind != ActorKind::cpu_thread) return Support::no("files are read and written by CPU threads");
+  const auto in_file = [&](const Span& span) { return program.regions[span.region].at.kind == PlaceKind::disk; };
+  if (in_file(move.from) == in_file(move.to))
+    return Support::no("one end of a file's copy is a file, and one is memory");
+  if (in_rows(move).count > 1) return Support::no("the model's files are read and written in one piece");
   return {};
 }
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 SUMMARY = "predict the rate of transfers on a modelled machine"
 _HOST_MEMORY = ("pinned", "pageable", "registered")
 _ENGINES = ("ce", "sm", "tma")
+_FILE_CHUNK = 1 << 20
 _PATHS_NAMED = 6
 _MOST_TIMES = 64
 
@@ -136,13 +137,11 @@ def refuse_unknown(model: "Model", ends: list[tuple[str, str]]) -> None:
     from linkscope.plan.facts import kind_of
 
     there = places(model)
-    known = (*there.numa, *there.gpus)
+    known = (*there.numa, *there.gpus, *there.disks)
     for src, dst in ends:
         for place in (src, dst):
             if place in known:
                 continue
-            if place in there.disks:
-                raise UserError(f"{src} -> {dst}: no benchmark moves data from or to a disk yet", NOT_HERE)
             if place.endswith(":all"):
                 raise UserError(f"{place} stands for several places: name one, and the others by --with")
             name = model.machine.name
@@ -151,6 +150,8 @@ def refuse_unknown(model: "Model", ends: list[tuple[str, str]]) -> None:
                     f"{place}: this is not a place of a transfer. {name} has {', '.join(known)}; host memory is numa:0"
                 )
             raise UserError(f"{src} -> {dst}: {name} has no {place}, but {', '.join(known)}", NOT_HERE)
+        if "disk" in (kinds := (kind_of(src), kind_of(dst))) and "gpu" not in kinds:
+            raise UserError(f"{src} -> {dst}: benchmarks copy files from and to GPUs only", NOT_HERE)
 
 
 def _refuse_unused(arguments: argparse.Namespace, points: "list[PointId]") -> None:
@@ -200,6 +201,8 @@ def points_of_transfer(arguments: argparse.Namespace, model: "Model", flow: Tran
     if options.whole("--threads", arguments.threads, least=1, most=MOST_THREADS) > 1:
         raise UserError("--threads applies to copies between host memories: one thread queues other transfers")
     engine = _stated(flow, "engine", flow.engine, _ENGINES) or arguments.engine
+    if "disk" in flow.kinds:
+        return [_file_point(arguments, model, flow, size)]
     if flow.kinds == ("gpu", "gpu"):
         for part, memory in (("src_memory", flow.src_memory), ("dst_memory", flow.dst_memory)):
             _stated(flow, part, memory, ("device",))
@@ -218,6 +221,26 @@ def points_of_transfer(arguments: argparse.Namespace, model: "Model", flow: Tran
     host = _host_memory(arguments, flow, "dst_memory", flow.dst_memory, engine)
     _stated(flow, "src_memory", flow.src_memory, ("device",))
     return [PointId("d2h", engine, src, "device", dst, host, size)]
+
+
+def _file_point(arguments: argparse.Namespace, model: "Model", flow: Transfer, size: int) -> "PointId":
+    """A copy of a file from or to a GPU through two pinned slots on the GPU's NUMA node."""
+    from linkscope.machine.model import places
+    from linkscope.runfile import PointId
+
+    _stated(flow, "engine", flow.engine, ("file",))
+    if arguments.engine != "ce":
+        raise UserError(f"--engine {arguments.engine}: CPU threads read and write files; leave it out")
+    memories = ["file" if kind == "disk" else "device" for kind in flow.kinds]
+    _stated(flow, "src_memory", flow.src_memory, (memories[0],))
+    _stated(flow, "dst_memory", flow.dst_memory, (memories[1],))
+    if size >= _FILE_CHUNK and size % _FILE_CHUNK:
+        raise UserError(
+            f"{flow.src} -> {flow.dst}: files are copied in chunks of 1 MiB; {size} B are no multiple of it"
+        )
+    ring = places(model).gpu_numa[flow.dst if flow.kinds[0] == "disk" else flow.src]
+    params = (("bidirectional", "false"), ("chunk", "1MiB"), ("mode", "batched"), ("ring", ring), ("slots", "2"))
+    return PointId("file_copies", "file", flow.src, memories[0], flow.dst, memories[1], size, params)
 
 
 def _host_points(arguments: argparse.Namespace, model: "Model", flow: Transfer, size: int) -> "list[PointId]":

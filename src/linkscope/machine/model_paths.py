@@ -133,6 +133,8 @@ def limit_finder(model: Model) -> Callable[[str, str, bool, bool], PathLimit | N
 
     @functools.cache
     def limit(src: str, dst: str, peer: bool, managed: bool) -> PathLimit | None:
+        if {src, dst} & {*known.disks} and (src, dst) in ways:
+            return _limit(model, ways[src, dst], src, dst)
         if src == dst or src not in known.gpus or dst not in known.gpus:
             return everywhere.get((src, dst))
         over_nvlink = all(link.link.kind == "nvlink" for link in ways[src, dst])
@@ -148,6 +150,8 @@ def _limit(model: Model, way: list[DirectedLink], src: str, dst: str) -> PathLim
     ]
     for place in dict.fromkeys((src, dst)):
         memory = _memory(model, place)
+        if memory is None:
+            continue
         both = src == dst
         text = f"the memory of {place}, {memory.v:g} GB/s ({memory.source()})"
         candidates.append(PathLimit(memory.v / 2 if both else memory.v, text + (", read and written" if both else "")))
@@ -158,8 +162,9 @@ def _link_text(link: DirectedLink) -> str:
     return f"{link.name} ({link.link.kind}{f' x{link.link.lanes}' if link.link.lanes > 1 else ''})"
 
 
-def _memory(model: Model, place: str) -> Quantity:
+def _memory(model: Model, place: str) -> Quantity | None:
+    """The rate of a memory; None for a disk, whose link has its rate."""
     for numa in model.numa:
         if place in numa.places:
             return numa.dram_gbps
-    return next(gpu.memory_gbps for gpu in model.gpu if place in gpu.places())
+    return next((gpu.memory_gbps for gpu in model.gpu if place in gpu.places()), None)

@@ -44,7 +44,7 @@ class Calibration:
         if not self._recipe.has_bytes:
             return self._steps()
         if actors > 1:
-            return self._double_until_linear(self._balance_ends())
+            return self._double_until_linear(self._equal_counts() if self._recipe.in_step else self._balance_ends())
         return self._double_until_linear(self._grow_by_host_clock(few))
 
     def ratio(self, batch: list[int]) -> int:
@@ -101,6 +101,11 @@ class Calibration:
         shares_even_s = min(size.joint_count * longest, JOINT_MOST_S)
         return max(size.batch_s, shares_even_s, min(LEAST_COUNT * longest, LEAST_COUNT_S))
 
+    def _equal_counts(self) -> list[int]:
+        batches, most = self._batches, self._recipe.limits.count
+        count = math.ceil(self._least_s() / max(batches.each_s))
+        return [max(1, min(count, most // batches.actors))] * batches.actors
+
     def _balance_ends(self) -> list[int]:
         """Returns a batch in which all flows end at nearly the same time; equal counts if these do.
 
@@ -109,7 +114,7 @@ class Calibration:
         """
         batches, most, least = self._batches, self._recipe.limits.count, self._least_s()
         repeats = self._recipe.size.repeats  # small differences would need long batches
-        batch = equal = [min(math.ceil(least / max(batches.each_s)), most // batches.actors)] * batches.actors
+        batch = equal = self._equal_counts()
         tried: dict[tuple[int, ...], float] = {}
         rates: list[float] = []
         while tuple(batch) not in tried and len(tried) < MOST_TRIES:

@@ -76,6 +76,7 @@ class Recipe:
     limits: EngineLimits
     has_bytes: bool  # otherwise the operations are steps of a latency
     most_iterations: int
+    in_step: bool  # all actors do the same number of operations
     single: bool  # a sample is one operation
     settles: bool  # the first samples of a request do not count
     waking: int  # operations before the first sample; 0: none
@@ -94,6 +95,7 @@ def recipe_of(point: PointId, prepared: Prepared) -> Recipe:
         limits=_limits(point.engine, prepared.slices),
         has_bytes=point.bytes > 0,
         most_iterations=most,
+        in_step=prepared.in_step,
         single=single,
         settles=does_settle,
         waking=waking(point) if does_settle else 0,

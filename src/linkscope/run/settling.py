@@ -24,7 +24,7 @@ def settles(point: PointId) -> bool:
 def waking(point: PointId) -> int:
     """Returns the number of copies in one batch before the timed ones, to keep a link between GPUs awake. 0: no such
     link, or one copy is enough."""
-    if pages_move(point) or point.src == point.dst or point.param("peer") == "off":
+    if pages_move(point) or point.src == point.dst or point.through_host:
         return 0
     if point.param("piece"):  # one operation is already many copies
         return 0

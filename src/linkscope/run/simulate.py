@@ -37,6 +37,7 @@ class _Case(NamedTuple):
     line: bytes
     actors: int
     most_iterations: int
+    in_step: bool
 
 
 class Simulation:
@@ -91,12 +92,12 @@ class Simulation:
             return str(problem)
         if prepared.supported:
             line = prepare_line(case, f"{point}#0")
-            self._cases[point] = _Case(line, prepared.actors, prepared.most_iterations)
+            self._cases[point] = _Case(line, prepared.actors, prepared.most_iterations, prepared.in_step)
         return prepared.reason
 
     def _counts(self, point: PointId) -> _Counts:
         """Returns the operations of each actor in the shorter and in the longer batch."""
-        _, actors, most = self._cases[point]
+        _, actors, most, _ = self._cases[point]
         if point.param("mode") == "single" or most == 1:
             return [0] * actors, [1] * actors
         if point.bytes == 0:
@@ -108,7 +109,7 @@ class Simulation:
     def _balanced(self, point: PointId, found: _Found) -> _Counts | None:
         """Returns batches that end together if the flows of the first ones did not."""
         (count, *_), _ = self._counts(point)
-        if isinstance(found, str) or count == 0 or len(found.each) == 1:
+        if isinstance(found, str) or count == 0 or len(found.each) == 1 or self._cases[point].in_step:
             return None
         if min(found.each) >= _TOGETHER * max(found.each):
             return None
@@ -165,4 +166,5 @@ def _facts(machine: dict[str, Any]) -> MachineFacts:
     for gpu in machine.get("gpu", []):
         for places in gpu["at"].values():
             caches |= dict.fromkeys(places, int(gpu["l2_mib"] * 2**20))
-    return MachineFacts(machine["machine"]["name"], True, tuple(caches), caches)
+    disks = [place for disk in machine.get("disk", []) for place in disk["places"]]
+    return MachineFacts(machine["machine"]["name"], True, (*caches, *disks), caches)

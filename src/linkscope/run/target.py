@@ -78,11 +78,11 @@ def modelled(model: "Model", seed: int) -> Target:
         if _has_no_limit(point):
             return None
         managed = "managed" in (point.src_memory, point.dst_memory)
-        found = limit_between(point.src, point.dst, point.param("peer") != "off", managed)
+        found = limit_between(point.src, point.dst, not point.through_host, managed)
         return _one_sided(point, found.gbps, found.derivation) if found else None
 
     kinds = functools.cache(lambda: classes_modelled(model))
-    here = (*known.numa, *known.gpus)
+    here = (*known.numa, *known.gpus, *known.disks)
     facts = MachineFacts(model.machine.name, True, here, dict(known.cache_bytes), kinds, known.sms)
     machine = {"name": model.machine.name, "title": model.machine.title, "places": list(facts.places), "model": content}
     return Target(facts, {"platform": "sim", "machine": content, "seed": seed}, limit, machine)
@@ -106,7 +106,7 @@ def this_machine() -> Target:
             return None
         transfer = Transfer(
             point.src, point.dst, point.src_memory, point.dst_memory, point.engine, point.bidirectional,
-            peer={"on": True, "off": False}.get(point.param("peer")),
+            peer=False if point.through_host else {"on": True}.get(point.param("peer")),
         )  # fmt: skip
         found = limit_of(machine, transfer)
         return _one_sided(point, found.gbps, found.source) if found.gbps is not None else None

@@ -61,6 +61,11 @@ class PointId:
         """Source and destination of every path in the id: its own path, then those of `with`."""
         return ((self.src, self.dst), *read_paths(self.param("with")))
 
+    @property
+    def through_host(self) -> bool:
+        """Whether a path between GPUs goes through host memory: without peer access, or through a ring there."""
+        return self.param("peer") == "off" or self.param("ring") != ""
+
     @staticmethod
     @functools.lru_cache(maxsize=_CACHED_IDS)
     def parse(text: str) -> "PointId":

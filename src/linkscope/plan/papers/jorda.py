@@ -12,11 +12,20 @@ JORDA = Source(
         row("JO-1", "CPU and GPU, bidirectional", "h2d/ce/numa.pinned->gpu.device?bidirectional=true"),
         row("JO-2", "GPU to GPU by CUDA, unidirectional", "d2d/ce/gpu.device->gpu.device?peer=*"),
         row("JO-2", "GPU to GPU by CUDA, bidirectional", "d2d/ce/gpu.device->gpu.device?peer=*&bidirectional=true"),
-        row("JO-2", "GPU to GPU through a double buffer on the host"),
+        row("JO-2", "GPU to GPU through a double buffer on the host", "staged/ce/gpu.device->other.device?slots=2"),
         row("JO-3", "GPU to GPU between MPI processes of one node"),
         row("JO-4", "between nodes"),
-        row("JO-5", "disk and GPU"),
-        row("JO-6", "staged: whole, and double-buffered"),
+        row(
+            "JO-5",
+            "disk and GPU",
+            instead="on models with a disk: `linkscope run file_copies --machine jorda-a`",
+        ),
+        row(
+            "JO-6",
+            "staged: whole, and double-buffered",
+            "staged/ce/numa.pageable->gpu.device?chunk=whole,1MiB&slots=1,2",
+            "staged/ce/gpu.device->numa.pageable?chunk=whole,1MiB&slots=1,2",
+        ),
         row("JO-7", "percent of the best bandwidth at each size", instead="`linkscope report`: percent of the peak"),
         row(
             "JO-8",
@@ -24,7 +33,8 @@ JORDA = Source(
             instead="machines/jorda-a.toml, machines/jorda-b.toml and machines/jorda-c.toml",
         ),
         row("JO-9 JO-10", "findings on CPU and GPU, and GPU to GPU", instead="tests/python/test_paper_jorda.py"),
-        row("JO-11 JO-12 JO-13 JO-14 JO-15 JO-16", "findings on MPI, disks, double buffers and the network"),
+        row("JO-12 JO-13 JO-14", "findings on disks and double buffers", instead="docs/notes/jorda-on-models.md"),
+        row("JO-11 JO-15 JO-16", "findings on MPI and the network"),
         row("JO-17", "a tuner: path and buffer size"),
         row(
             "JO-17",

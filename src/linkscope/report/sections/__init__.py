@@ -21,6 +21,7 @@ from linkscope.report.sections import (
     rates_by_group,
     shared,
     terms,
+    tuning,
 )
 from linkscope.runfile import Run
 
@@ -33,6 +34,7 @@ SECTIONS: list[tuple[Make, Output]] = [
     (rates_by_group.copies, Output.TERMINAL),
     (rates_by_group.latencies, Output.TERMINAL),
     (blocks.section, Output.PAGE | Output.MARKDOWN),
+    (tuning.section, Output.ALL),
     (joint.section, Output.ALL),
     (shared.section, Output.ALL),
     (rates_by_group.others, Output.TERMINAL),

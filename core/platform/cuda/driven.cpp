@@ -1,0 +1,141 @@
+#include "platform/cuda/driven.hpp"
+
+#include <variant>
+
+#include "base/error.hpp"
+#include "host/words.hpp"
+#include "platform/cuda/flags.hpp"
+#include "platform/cuda/verification.hpp"
+
+namespace linkscope {
+namespace {
+
+Word address_of(const CudaSession& session, const Span& word, u64 iteration) {
+  return reinterpret_cast<Word>(session.buffers[word.region]->host()) + word.offset_at(iteration);
+}
+
+/// The words of a host thread that sets those which are due whenever it looks for another.
+struct DrivingMemory {
+  DueWords& due;
+
+  [[nodiscard]] Word acquire(Word word) const {
+    due.set_ready();
+    return CpuMemory::acquire(word);
+  }
+  [[nodiscard]] static Word now_ns() { return CpuMemory::now_ns(); }
+};
+
+class WaitRunner final : public StepRunner {
+ public:
+  WaitRunner(const Actor& actor, const Wait& wait) : actor_{actor}, wait_{wait} {}
+
+  void run(CudaSession& session, ActorState& state, u64) override {
+    DrivingMemory memory{*state.due};
+    const u64 value = wait_.value + state.iteration * wait_.step;
+    const auto timeout_ns = static_cast<Word>(wait_.timeout.count() * 1e9);
+    if (!poll(memory, address_of(session, wait_.word, state.iteration), value, timeout_ns))
+      throw_in_vain(session, actor_, wait_, value);
+  }
+
+ private:
+  const Actor& actor_;
+  const Wait& wait_;
+};
+
+class SetRunner final : public StepRunner {
+ public:
+  explicit SetRunner(const Step& step) : step_{step}, set_{std::get<Set>(step)} {}
+
+  void run(CudaSession& session, ActorState& state, u64) override {
+    state.due->add(address_of(session, set_.word, state.iteration), set_.value + state.iteration * set_.step);
+  }
+  void add_checks(const CudaSession& session, const ActorState& state, Checks& checks) const override {
+    check_op(session, state, step_, checks);
+  }
+
+ private:
+  const Step& step_;
+  const Set& set_;
+};
+
+}  // namespace
+
+bool is_driven(const Actor& actor) { return actor.kind == ActorKind::stream && exchanges_words(actor); }
+
+std::string why_not_driven(const Program& program, const Actor& actor) {
+  if (actor.clock != Clock::host)
+    return "a stream that exchanges words is driven by its host thread here, so only the host's clock times it";
+  for (const auto& step : actor.loop) {
+    const auto* move = std::get_if<Move>(&step);
+    const bool word = std::holds_alternative<Set>(step) || std::holds_alternative<Wait>(step);
+    if (!word && !(move && move->engine == Engine::ce && !move->by))
+      return "a stream that exchanges words makes copies by its own copy engine between them here";
+    for (const auto& touch : touches(step)) {
+      const auto& region = program.regions[touch.span.region];
+      if (word && (traits_of(region.kind).holder != Holder::host || region.content != Content::zero))
+        return "a stream's host thread exchanges words in host memory that begins at zero here";
+      if (!word && is_pageable(region.kind))
+        return "the driver copies pageable memory on the host, which would keep a stream's host thread from its words";
+    }
+  }
+  return "";
+}
+
+void DueWords::add(Word word, Word value) {
+  Due due{nullptr, word, value};
+  if (spare_.empty()) {
+    due.done = std::make_unique<Event>(driver_, CU_EVENT_DISABLE_TIMING);
+  } else {
+    due.done = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  LINKSCOPE_CU(driver_, cuEventRecord, due.done->get(), stream_.get());
+  due_.push_back(std::move(due));
+}
+
+void DueWords::set_first() {
+  CpuMemory::set(due_.front().word, due_.front().value);
+  spare_.push_back(std::move(due_.front().done));
+  due_.pop_front();
+}
+
+void DueWords::set_ready() {
+  while (!due_.empty()) {
+    const CUresult status = driver_.cuEventQuery(due_.front().done->get());
+    if (status == CUDA_ERROR_NOT_READY) return;
+    driver_.check(status, "cuEventQuery");
+    set_first();
+  }
+}
+
+void DueWords::set_all() {
+  while (!due_.empty()) set_ready();
+}
+
+void DueWords::drop() {
+  driver_.cuStreamSynchronize(stream_.get());
+  while (!due_.empty()) {
+    spare_.push_back(std::move(due_.front().done));
+    due_.pop_front();
+  }
+}
+
+std::unique_ptr<StepRunner> word_runner(const Actor& actor, const Step& step) {
+  if (const auto* wait = std::get_if<Wait>(&step)) return std::make_unique<WaitRunner>(actor, *wait);
+  return std::make_unique<SetRunner>(step);
+}
+
+void drive(CudaSession& session, ActorState& state, u64 passes) {
+  try {
+    for (u64 pass = 0; pass < passes; ++pass) {
+      for (const auto& step : state.steps) step->run(session, state, 1);
+      ++state.iteration;
+    }
+    state.due->set_all();
+  } catch (...) {
+    state.due->drop();  // queued copies may still write
+    throw;
+  }
+}
+
+}  // namespace linkscope

@@ -1,0 +1,93 @@
+"""What tuning gains: at each size of a path, the best measured method against the plain copy and the peak."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from linkscope.model.curves import Estimate, natural
+from linkscope.model.text import param_text
+from linkscope.runfile import Point
+
+_PLAIN = ("h2d", "d2h", "d2d", "local")  # by a copy engine
+_TUNED = ("staged", "split", "pieces")
+# Parameters of points that compare other things than methods.
+_OTHER_QUESTIONS = ("bidirectional", "cache", "clock", "cpu", "idle_gap_s", "initiator", "after", "call")
+_UNNAMED = ("mode", "peer", "piece", *_OTHER_QUESTIONS)
+
+
+@dataclass(frozen=True)
+class TuningRow:
+    """One size of one path. `plain` and `best` are rates in GB/s. `shows`: the intervals of both are apart."""
+
+    where: str
+    bytes: int
+    plain: Estimate
+    best: Estimate
+    method: str
+    peak: float | None
+    ids: tuple[str, ...]
+    shows: bool
+
+    @property
+    def gain(self) -> float:
+        """The speed-up of the best method over the plain copy."""
+        return self.best.value / self.plain.value
+
+    @property
+    def share(self) -> float | None:
+        """The best rate as a fraction of the peak."""
+        return self.best.value / self.peak if self.peak else None
+
+
+def tuning_rows(points: Iterable[Point]) -> list[TuningRow]:
+    """A row for each size of a path that has a plain copy and a staged, split or scattered one, by path and size."""
+    situations: dict[tuple[str, int], list[Point]] = {}
+    for point in points:
+        if _counts(point):
+            situations.setdefault((_where(point), point.bytes), []).append(point)
+    rows = [row for (where, size), of in situations.items() if (row := _row(where, size, of)) is not None]
+    return sorted(rows, key=lambda row: (natural(row.where), row.bytes))
+
+
+def _counts(point: Point) -> bool:
+    if point.gbps is None or point.bytes == 0 or point.status not in ("ok", "missed_precision"):
+        return False
+    if point.benchmark not in (*_PLAIN, *_TUNED) or point.params.get("mode", "batched") != "batched":
+        return False
+    usual = {"initiator": "src", "after": "kernel", "call": "memcpy", "bidirectional": "false"}
+    return all(point.params.get(name, usual.get(name)) == usual.get(name) for name in _OTHER_QUESTIONS)
+
+
+def _where(point: Point) -> str:
+    """'numa:0 pageable -> gpu:0 device', with the piece of scattered copies and the absence of peer access."""
+    piece = f", pieces of {point.params['piece']} B" if "piece" in point.params else ""
+    through = ", without peer access" if "ring" in point.params or point.params.get("peer") == "off" else ""
+    return f"{point.src} {point.src_memory} -> {point.dst} {point.dst_memory}{piece}{through}"
+
+
+def _row(where: str, size: int, points: list[Point]) -> TuningRow | None:
+    plain = next((point for point in points if _is_plain(point)), None)
+    if plain is None or not any(point.benchmark in _TUNED and point is not plain for point in points):
+        return None
+    best = max(points, key=lambda point: point.gbps or 0.0)
+    rates = (_rate(plain), _rate(best))
+    shows = best is not plain and (rates[0].high or rates[0].value) < (rates[1].low or rates[1].value)
+    ids = (plain.id,) if best is plain else (plain.id, best.id)
+    return TuningRow(where, size, *rates, _method(best), best.limit_gbps, ids, shows)
+
+
+def _is_plain(point: Point) -> bool:
+    return point.engine == "ce" and point.benchmark in (*_PLAIN, "pieces")
+
+
+def _method(point: Point) -> str:
+    if _is_plain(point):
+        return "plain copy"
+    named = [param_text(name, value) for name, value in sorted(point.params.items()) if name not in _UNNAMED]
+    return f"{point.benchmark} by {point.engine}" + (f" ({', '.join(named)})" if named else "")
+
+
+def _rate(point: Point) -> Estimate:
+    assert point.gbps is not None
+    low, high = point.ci95_s or (None, None)
+    moved = point.bytes / 1e9
+    return Estimate(point.gbps, moved / high if high else None, moved / low if low else None)

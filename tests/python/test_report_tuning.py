@@ -1,0 +1,89 @@
+"""The section "What tuning gains here": at each size the best method against the plain copy and the peak."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from linkscope.report.tuning import tuning_rows
+from linkscope.runfile import Point
+from test_cli import linkscope
+
+MIB = 1 << 20
+
+
+def point(id: str, gbps: float, *, width: float = 0.01, **more: object) -> Point:
+    head, _, params = id.partition("?")
+    benchmark, engine, ends, size = head.split("/")
+    (src, src_memory), (dst, dst_memory) = (end.split(".") for end in ends.split("->"))
+    seconds = int(size) / gbps / 1e9
+    facts = {
+        "id": id, "status": "ok", "benchmark": benchmark, "engine": engine, "src": src, "dst": dst,
+        "src_memory": src_memory, "dst_memory": dst_memory, "bytes": int(size), "bidirectional": False,
+        "params": dict(pair.split("=") for pair in params.split("&")), "median_s": seconds, "gbps": gbps,
+        "ci95_s": (seconds * (1 - width), seconds * (1 + width)), "limit_gbps": 58.0, "precision_target": 0.01,
+    }  # fmt: skip
+    return Point(**(facts | more))
+
+
+PATH = "numa:0.pageable->gpu:0.device"
+PLAIN = f"h2d/ce/{PATH}/{{}}?mode=batched&after=kernel&bidirectional=false"
+STAGED = f"staged/ce/{PATH}/{{}}?mode=batched&bidirectional=false&chunk={{}}&slots=2&threads=8"
+
+
+def test_the_best_method_of_each_size_is_compared_with_the_plain_copy_and_the_peak() -> None:
+    points = [
+        point(PLAIN.format(MIB), 10.0),
+        point(STAGED.format(MIB, "1MiB"), 8.0),
+        point(PLAIN.format(64 * MIB), 10.0),
+        point(STAGED.format(64 * MIB, "1MiB"), 37.0),
+        point(STAGED.format(64 * MIB, "4MiB"), 50.0),
+    ]
+    small, large = tuning_rows(points)
+    assert (small.bytes, small.method, small.gain, small.shows) == (MIB, "plain copy", 1.0, False)
+    assert (large.where, large.bytes) == ("numa:0 pageable -> gpu:0 device", 64 * MIB)
+    assert large.method == "staged by ce (chunk 4MiB, slots 2, threads 8)"
+    assert large.gain == pytest.approx(5.0) and large.share == pytest.approx(50 / 58) and large.shows
+    assert large.ids == (points[2].id, points[4].id)
+
+
+def test_a_gain_within_the_intervals_is_none() -> None:
+    points = [point(PLAIN.format(MIB), 10.0, width=0.05), point(STAGED.format(MIB, "1MiB"), 10.5, width=0.05)]
+    (row,) = tuning_rows(points)
+    assert not row.shows
+
+
+def test_single_and_bidirectional_copies_and_sizes_without_a_tuned_copy_are_left_out() -> None:
+    staged = STAGED.format(MIB, "1MiB")
+    assert not tuning_rows([point(PLAIN.format(MIB), 10.0)])
+    assert not tuning_rows([point(staged, 10.0)])
+    assert not tuning_rows([point(PLAIN.format(MIB), 10.0), point(staged.replace("batched", "single"), 12.0)])
+    assert not tuning_rows([point(PLAIN.format(MIB), 10.0), point(staged.replace("false", "true"), 12.0)])
+    assert not tuning_rows([point(PLAIN.format(MIB), 10.0), point(staged, 12.0, status="failed")])
+
+
+def test_staged_copies_between_gpus_are_compared_with_copies_without_peer_access() -> None:
+    ends = "gpu:0.device->gpu:1.device"
+    points = [
+        point(f"d2d/ce/{ends}/{MIB}?mode=batched&peer=on&initiator=src", 300.0),
+        point(f"d2d/ce/{ends}/{MIB}?mode=batched&peer=off&initiator=src", 20.0),
+        point(f"staged/ce/{ends}/{MIB}?mode=batched&bidirectional=false&chunk=1MiB&ring=numa:0&slots=2", 40.0),
+    ]
+    (row,) = tuning_rows(points)
+    assert row.where.endswith("gpu:1 device, without peer access") and row.gain == pytest.approx(2.0)
+
+
+def test_the_section_is_on_the_page_in_the_terminal_and_in_markdown(tmp_path: Path) -> None:
+    run, page, text = tmp_path / "run.jsonl", tmp_path / "run.html", tmp_path / "run.md"
+    plain = "h2d/ce/numa:0.pageable*/67108864*bidirectional=false*mode=batched*"
+    staged = "staged/ce/numa:0.pageable*/67108864*bidirectional=false*chunk=4MiB*mode=batched*threads=8*"
+    only = ("--only", plain, "--only", staged)
+    made = linkscope("run", "--machine", "h200x1", "--suite", "full", *only, "--rounds", "6", "-o", str(run), "-q")
+    assert made.returncode == 0, made.stderr
+    points = [one for one in map(json.loads, run.read_text().splitlines()) if one["record"] == "point"]
+    assert all(one["verified"] for one in points)
+    assert linkscope("report", str(run), "-o", str(page)).returncode == 0
+    assert "What tuning gains here" in page.read_text()
+    assert "What tuning gains here" in linkscope("report", str(run), "--summary=full").stdout
+    assert linkscope("report", str(run), "--markdown", str(text)).returncode == 0
+    assert "| staged by ce (chunk 4MiB, slots 2, threads 8) |" in text.read_text()
