@@ -3,8 +3,8 @@
 Usage: python tools/loader_bench.py [--gib 8] [--repeats 3] [--folder FOLDER] [-o FILE]
 
 Known are safetensors, fastsafetensors, Run:ai's model streamer and InstantTensor. The file is in the page cache. Each
-loader ends with all tensors in memory of their own, not in a buffer that is used again. The tensors of each are compared
-once with what was written. Needs PyTorch. Prints a table and writes JSON.
+loader ends with all tensors in memory of their own, not in a buffer that is used again. They are compared once with the
+file. Needs PyTorch. Prints a table and writes JSON.
 """
 
 import argparse
