@@ -1,6 +1,6 @@
 // Jorda et al. (JO-2, JO-5, JO-6): copies through pinned memory in chunks, also from and to files. One actor fills the
-// slots of a ring and another one empties them, so that both legs overlap if there are at least two. A whole transfer in
-// one chunk is staging without overlap.
+// slots of a ring and another one empties them, so that both legs overlap if there are at least two. A whole transfer
+// in one chunk is staging without overlap.
 #include <algorithm>
 #include <array>
 
