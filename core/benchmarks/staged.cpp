@@ -1,5 +1,6 @@
-// Jorda et al. (JO-2, JO-5, JO-6): copies through pinned memory in chunks, also from and to files. One actor fills the slots of a ring and another one
-// empties them, so that both legs overlap from two slots on. A whole transfer in one chunk is staging without overlap.
+// Jorda et al. (JO-2, JO-5, JO-6): copies through pinned memory in chunks, also from and to files. One actor fills the
+// slots of a ring and another one empties them, so that both legs overlap if there are at least two. A whole transfer
+// in one chunk is staging without overlap.
 #include <algorithm>
 #include <array>
 
@@ -136,7 +137,9 @@ std::vector<Benchmark> staged_copies() {
   using enum PlaceKind;
   using enum MemKind;
   const std::vector<Param> of_ring{
-      mode_param(), chunk_param(), {"slots", {"2", "1", "3", "4", "8"}, "pinned slots: from two on both legs overlap"}};
+      mode_param(),
+      chunk_param(),
+      {"slots", {"2", "1", "3", "4", "8"}, "pinned slots: with at least two, both legs overlap"}};
   std::vector<Benchmark> rows;
   const auto add = [&](std::string_view summary, PlaceKind src, PlaceKind dst,
                        std::vector<std::pair<MemKind, MemKind>> memories, std::vector<Param> more) {
