@@ -18,6 +18,7 @@ WRONG, MISSING = 2, 3
 MISTAKES = [
     ("rnu", WRONG, "did you mean run?"),
     ("explain nosuch.json", WRONG, "nosuch.json"),
+    ("tune --paths nowhere", WRONG, "'nowhere' is not a path"),
     ("help rum", WRONG, "did you mean run?"),
     ("run --machine h200x9", WRONG, "did you mean h200x"),
     ("run --machine nosuch.toml", WRONG, "nosuch.toml"),
