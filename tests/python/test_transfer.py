@@ -185,6 +185,7 @@ on_gpu, pages = Array(host.size), np.random.default_rng(2).permutation(256)
 base = host.__array_interface__["data"][0]
 to = transfer.strided(on_gpu.address, 4096, 256)
 linkscope.copy_blocks(to, transfer.strided(base, 4096, pages), 4096, stream=STREAM)
+driver.ok("cuStreamSynchronize", c_void_p(STREAM))  # to_cpu uses the legacy stream, which does not wait for this one
 assert np.array_equal(linkscope.to_cpu(on_gpu), host.reshape(256, 4096)[pages].ravel())
 linkscope.copy_blocks([base, base + 100], [on_gpu.address] * 2, [10, 20])
 expected = host.reshape(256, 4096)[pages[0]]
