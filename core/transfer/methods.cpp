@@ -20,11 +20,6 @@ constexpr u64 huge_page = 2_MiB;  // two threads that fault on the same page wai
 std::byte* bytes_at(void* start, u64 offset) { return static_cast<std::byte*>(start) + offset; }
 const std::byte* bytes_at(const void* start, u64 offset) { return static_cast<const std::byte*>(start) + offset; }
 
-void copy_in_pieces(std::byte* to, const std::byte* from, u64 bytes, u64 piece) {
-  if (piece == 0) piece = bytes;
-  for (u64 at = 0; at < bytes; at += piece) std::memcpy(to + at, from + at, std::min(piece, bytes - at));
-}
-
 /// Throws Error{usage} for pageable memory that a CPU cannot read or write: without this the process would end.
 void check_host_memory(const PlannedCopy& copy) {
   const auto& [dst, src, bytes, stream, fresh] = copy.request;
@@ -192,6 +187,11 @@ constexpr CopyMethod methods[] = {
 static_assert(std::size(methods) == method_count);
 
 }  // namespace
+
+void copy_in_pieces(std::byte* to, const std::byte* from, u64 bytes, u64 piece) {
+  if (piece == 0) piece = bytes;
+  for (u64 at = 0; at < bytes; at += piece) std::memcpy(to + at, from + at, std::min(piece, bytes - at));
+}
 
 void copy_plainly(const Resources& with, const PlannedCopy& copy) {
   const auto& [dst, src, bytes, stream, fresh] = copy.request;

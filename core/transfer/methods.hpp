@@ -50,6 +50,8 @@ struct CopyMethod {
 [[nodiscard]] const CopyMethod& method_for(const Resources&, const PlannedCopy&);
 /// Throws Error{usage} with all names.
 [[nodiscard]] const CopyMethod& method_named(const std::string& name);
+/// memcpy of at most `piece` bytes at a time; 0: of all.
+void copy_in_pieces(std::byte* to, const std::byte* from, u64 bytes, u64 piece);
 /// The driver's own copy.
 void copy_plainly(const Resources&, const PlannedCopy&);
 

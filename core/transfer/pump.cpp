@@ -88,10 +88,6 @@ struct Pumping {
   }
 };
 
-void copy_in_pieces(std::byte* to, const std::byte* from, u64 bytes, u64 piece) {
-  for (u64 at = 0; at < bytes; at += piece) std::memcpy(to + at, from + at, std::min(piece, bytes - at));
-}
-
 /// One thread's part: the next chunk that nobody has taken, until there is none.
 void move_chunks(Pumping& all, Towards towards) {
   const auto& task = all.task;
@@ -134,7 +130,7 @@ void run_pump(const Resources& with, const CopyLane& lane, const PumpedCopy& cop
   slot.expose(lane);
   launch(with, lane, task, static_cast<unsigned>(std::min<u64>(knobs.sm_blocks, task.chunks)), towards);
   slot.guard(with.driver);
-  Pumping all{with.driver, copy, task, slot, knobs.piece ? knobs.piece : chunk, progress, {}, {}, {}};
+  Pumping all{with.driver, copy, task, slot, knobs.piece, progress, {}, {}, {}};
   with.movers.run(static_cast<u32>(std::min<u64>(knobs.threads, task.chunks)), [&](u32) {
     try {
       move_chunks(all, towards);

@@ -96,12 +96,16 @@ u64 class_start(const std::array<u64, count>& starts, u64 bytes) {
   return bytes;
 }
 
+template <class T, std::size_t count>
+T named(const std::array<T, count>& all, const std::string& name, const char* what) {
+  const auto found = std::find_if(all.begin(), all.end(), [&](T one) { return name == name_of(one); });
+  if (found == all.end()) refuse("'" + name + "' is not " + what);
+  return *found;
+}
+
 void read_copies(Words& words, Options& options) {
-  const std::string name = words.next();
-  const auto* id =
-      std::find_if(tuned_methods.begin(), tuned_methods.end(), [&](MethodId one) { return name == name_of(one); });
-  if (id == tuned_methods.end()) refuse("'" + name + "' is not a method");
-  Knobs& knobs = options.of(*id, class_start(size_classes, words.number("from")));
+  const MethodId id = named(tuned_methods, words.next(), "a method");
+  Knobs& knobs = options.of(id, class_start(size_classes, words.number("from")));
   const std::string method = words.next();
   if (method != "plain" && method != "ring") refuse("'" + method + "' is not plain or ring");
   knobs = {method == "plain",          words.small("threads"), words.number("chunk"),    words.small("depth"),
@@ -110,11 +114,8 @@ void read_copies(Words& words, Options& options) {
 }
 
 void read_blocks(Words& words, Options& options) {
-  const std::string name = words.next();
-  const auto* towards =
-      std::find_if(directions.begin(), directions.end(), [&](Towards one) { return name == name_of(one); });
-  if (towards == directions.end()) refuse("'" + name + "' is not a direction");
-  BlockKnobs& knobs = options.of(*towards, class_start(block_classes, words.number("from")));
+  const Towards towards = named(directions, words.next(), "a direction");
+  BlockKnobs& knobs = options.of(towards, class_start(block_classes, words.number("from")));
   const auto method = block_method_named(words.next());
   knobs = {method, words.small("sm_blocks")};
   check(knobs);

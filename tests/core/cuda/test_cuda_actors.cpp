@@ -2,21 +2,13 @@
 // and its library.
 #include <chrono>
 
-#include "base/error.hpp"
-#include "doctest.h"
+#include "cuda_testing.hpp"
 #include "gpu/cublas.hpp"
-#include "platform/cuda/cuda_platform.hpp"
 
 using namespace linkscope;
 using namespace linkscope::literals;
 
 namespace {
-
-CudaPlatform& platform() {
-  static const auto made = make_cuda();
-  REQUIRE_MESSAGE(made->facts().present, made->facts().why_not);
-  return *made;
-}
 
 constexpr u64 word = sizeof(u64), line = 256;
 

@@ -1,20 +1,11 @@
 // Staged copies on the cuda platform, with the fake driver (tests/fake_cuda): host threads drive the streams.
-#include <doctest.h>
-
-#include "base/error.hpp"
 #include "benchmarks/case.hpp"
-#include "platform/cuda/cuda_platform.hpp"
+#include "cuda_testing.hpp"
 
 using namespace linkscope;
 using namespace linkscope::literals;
 
 namespace {
-
-CudaPlatform& platform() {
-  static const auto made = make_cuda();
-  REQUIRE_MESSAGE(made->facts().present, made->facts().why_not);
-  return *made;
-}
 
 Program staged(const char* src, MemKind src_memory, const char* dst, MemKind dst_memory,
                std::map<std::string, std::string> params) {
