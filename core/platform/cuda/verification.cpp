@@ -84,7 +84,7 @@ void check_slices(const CudaSession& session, const Span& from, const Span& to, 
   add_wrong(verdict, found.wrong_words * 8, session, to, to.offset + found.first_word * 8);
 }
 
-/// The result of the last iteration that wrote each slice of `to`, where `from` rotates over another number of slices.
+/// The result of the last iteration that wrote each slice of `to`, where the two spans begin anew at different times.
 void check_last_writes(const CudaSession& session, const Span& from, const Span& to, u64 seed, u64 iterations,
                        Verdict& verdict) {
   const auto at = [](Span span, u64 iteration) {
@@ -102,7 +102,7 @@ void check_written(const CudaSession& session, const Span& from, const Span& to,
                    Verdict& verdict) {
   const u64 slices = std::min<u64>(iterations, to.slices);
   if (slices == 0) return;
-  if (from.slices != to.slices && iterations > to.slices)
+  if (from.slices != to.slices && iterations > std::min(from.slices, to.slices))
     return check_last_writes(session, from, to, seed, iterations, verdict);
   const bool gapless = to.stride == to.bytes && from.stride == from.bytes && in_rows(Move{from, to}).count == 1;
   if (gapless) check_range(session, to, slices * to.bytes, seed, from.offset, verdict);
