@@ -7,40 +7,49 @@ import sys
 
 import pytest
 
+from campaign import sample
 from fake_driver import ROOT, environment, needs_fake, needs_worker
 
 pytestmark = [needs_fake, needs_worker]
 
 
-def outcome(file: str, **settings: int) -> tuple[str, str]:
-    """The last line of pytest's output, and all of it."""
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rs", str(ROOT / "tests" / "gpu" / file)]
+def outcome(files: str, **settings: int) -> tuple[str, str]:
+    """The last line of pytest's output, and all of it. `files`: names of files and options of pytest."""
+    found = [str(ROOT / "tests" / "gpu" / word) if word.endswith(".py") else word for word in files.split()]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rs", *found]
     variables = environment(**settings) | {"PYTHONPATH": os.environ["PYTHONPATH"]}
     done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=900)
     return done.stdout.strip().splitlines()[-1], done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("file", ["test_shared.py", "test_copies.py", "test_leaks.py", "test_driver.py"])
-def test_gpu_tests_pass_on_two_fake_gpus(file) -> None:
-    last, everything = outcome(file, CUDA_GPUS=2)
+# A few of each file, and `make test-long` runs all: each measures whole runs.
+@pytest.mark.parametrize(
+    "files",
+    [
+        sample("test_shared.py -k another_gpu", "test_shared.py"),
+        sample("test_copies.py -k written-pinned", "test_copies.py"),
+        sample("test_leaks.py -k repeated", "test_leaks.py"),
+        "test_driver.py",
+    ],
+)
+def test_gpu_tests_pass_on_two_fake_gpus(files) -> None:
+    last, everything = outcome(files, CUDA_GPUS=2)
     assert re.search(r"^\d+ passed", last) and "failed" not in last and "skipped" not in last, everything
 
 
 @pytest.mark.parametrize(
-    "gpus, file, words",
+    "gpus, files, words",
     [
-        (0, "test_leaks.py", "it needs 1 GPUs; here are 0"),
-        (0, "test_run.py", "it needs 1 GPUs; here are 0"),
-        (0, "test_driver.py", "it needs 1 GPUs; here are 0"),
-        (1, "test_shared.py", "it needs 2 GPUs; here are 1"),
+        (0, "test_leaks.py test_run.py test_driver.py", "it needs 1 GPUs; here are 0"),
+        (1, "test_shared.py -k another_gpu", "it needs 2 GPUs; here are 1"),
     ],
 )
-def test_gpu_tests_skip_with_the_reason(gpus, file, words) -> None:
-    last, everything = outcome(file, CUDA_GPUS=gpus)
+def test_gpu_tests_skip_with_the_reason(gpus, files, words) -> None:
+    last, everything = outcome(files, CUDA_GPUS=gpus)
     assert "skipped" in last and "failed" not in last and "error" not in last and words in everything, everything
 
 
 def test_gpu_tests_of_shared_memory_skip_with_the_drivers_reason() -> None:
-    last, everything = outcome("test_shared.py", CUDA_GPUS=2, CUDA_NO_POSIX_FD=1)
+    last, everything = outcome("test_shared.py -k ping_pong", CUDA_GPUS=2, CUDA_NO_POSIX_FD=1)
     assert "failed" not in last and "passed" in last, everything
     assert "HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED is 0" in everything

@@ -1,4 +1,4 @@
-"""`kill -9` of the command or its worker at 50 random moments of runs on a simulated machine loses no record.
+"""`kill -9` of the command or its worker at 20 (50) random moments of runs on a simulated machine loses no record.
 
 Moments are counted in records, so they cover the run on a computer of any speed. The exact time between two records is
 random. A killed run is resumed until it ends.
@@ -17,12 +17,13 @@ from pathlib import Path
 
 import pytest
 
+from campaign import sample
 from linkscope.errors import UserError
 from linkscope.runfile import Point, Run, read_run
 from processes import children, runs
 
 WORKER = Path(__file__).resolve().parents[2] / "src" / "linkscope" / "_native" / "linkscope-worker"
-KILLS = 25  # of the command; workers get the same number
+KILLS = sample(10, 25)  # of the command; workers get the same number
 AT_ONCE = 5  # approximate number of kills in one run
 PLAN = ["--machine", "ac922", "--suite", "standard", "--seed", "7", "--only", "d2h/*gpu:1*numa:0*"]
 PLAN += ["--only", "d2d/*gpu:0.device->gpu:2*peer=off"]
