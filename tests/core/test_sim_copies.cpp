@@ -73,7 +73,7 @@ TEST_CASE("the parts of a split copy use the copy engine one after the other, ea
     check_us(first / 4,
              (turns == "copy" ? 2 : 1) * (0.5 + 2 + 50));         // by stream: all of the first, then all of the second
     const auto [one, other] = times_per_part("gpu:0", "device");  // within a GPU always copy by copy
-    CHECK(one == doctest::Approx(other));
+    CHECK(one == about(other));
   }
 }
 
