@@ -7,9 +7,14 @@
 #include <vector>
 
 #include "benchmarks/case.hpp"
+#include "doctest.h"
 #include "platform/sim/sim.hpp"
 
 namespace linkscope::testing {
+
+/// A value within a part of itself, `epsilon`. The error that doctest's own Approx allows is this part of 1 + value, and
+/// any time in seconds is within that.
+[[nodiscard]] inline doctest::Approx about(double value) { return doctest::Approx(value).scale(0); }
 
 /// machines/NAME.toml as JSON, in the form that the worker receives.
 [[nodiscard]] nlohmann::json bundled(const std::string& name);

@@ -48,7 +48,7 @@ TEST_CASE("each phase of each memory kind costs the sum of its calls, pages and 
                          std::map<std::string, std::string> more = {}) {
     CAPTURE(kind);
     CAPTURE(phase);
-    CHECK(cost(machine, allocation(kind, phase, size, std::move(more))) == doctest::Approx(expected).epsilon(1e-6));
+    CHECK(cost(machine, allocation(kind, phase, size, std::move(more))) == about(expected).epsilon(1e-6));
   };
   constexpr double mib = 1 << 20;
   takes("pageable", "allocate", "1MiB", 2 * us);
@@ -87,9 +87,9 @@ TEST_CASE("each phase of each memory kind costs the sum of its calls, pages and 
 TEST_CASE("a pool reuses freed memory in the same time for any size") {
   const auto machine = with_memory();
   for (const char* size : {"4KiB", "64MiB"})
-    CHECK(cost(machine, allocation("pool", "allocate", size)) == doctest::Approx(6 * us));
-  CHECK(cost(machine, allocation("pool", "grow", "64MiB")) == doctest::Approx((6 + 20 + 32 * 8) * us));
-  CHECK(cost(machine, allocation("pool", "free", "64MiB")) == doctest::Approx(6 * us));
+    CHECK(cost(machine, allocation("pool", "allocate", size)) == about(6 * us));
+  CHECK(cost(machine, allocation("pool", "grow", "64MiB")) == about((6 + 20 + 32 * 8) * us));
+  CHECK(cost(machine, allocation("pool", "free", "64MiB")) == about(6 * us));
 }
 
 TEST_CASE("write-combined memory is slow for reads by a CPU, but not for a copy engine") {
@@ -100,10 +100,9 @@ TEST_CASE("write-combined memory is slow for reads by a CPU, but not for a copy 
     return 1_MiB / slope(*platform, build_program(copy_case(benchmark, src, src_memory, dst, dst_memory, 1_MiB))) *
            1e-9;
   };
-  CHECK(rate("h2h", "numa:0", "wc", "numa:0", "pageable") == doctest::Approx(0.25).epsilon(0.01));
-  CHECK(rate("h2h", "numa:0", "pageable", "numa:0", "wc") == doctest::Approx(3).epsilon(0.01));
-  CHECK(rate("h2d", "numa:0", "wc", "gpu:0", "device") ==
-        doctest::Approx(rate("h2d", "numa:0", "pinned", "gpu:0", "device")));
+  CHECK(rate("h2h", "numa:0", "wc", "numa:0", "pageable") == about(0.25).epsilon(0.01));
+  CHECK(rate("h2h", "numa:0", "pageable", "numa:0", "wc") == about(3).epsilon(0.01));
+  CHECK(rate("h2d", "numa:0", "wc", "gpu:0", "device") == about(rate("h2d", "numa:0", "pinned", "gpu:0", "device")));
 }
 
 TEST_CASE(
@@ -115,17 +114,15 @@ TEST_CASE(
   };
   for (const char* kind : {"pool", "vmm", "ipc", "posix_fd"}) {
     CHECK(takes("h2d", "numa:0", "pinned", "gpu:0", kind) ==
-          doctest::Approx(takes("h2d", "numa:0", "pinned", "gpu:0", "device")));
-    CHECK(takes("d2d", "gpu:0", kind, "gpu:1", kind) ==
-          doctest::Approx(takes("d2d", "gpu:0", "device", "gpu:1", "device")));
-    CHECK(takes("local", "gpu:0", kind, "gpu:0", kind) ==
-          doctest::Approx(takes("local", "gpu:0", "device", "gpu:0", "device")));
+          about(takes("h2d", "numa:0", "pinned", "gpu:0", "device")));
+    CHECK(takes("d2d", "gpu:0", kind, "gpu:1", kind) == about(takes("d2d", "gpu:0", "device", "gpu:1", "device")));
+    CHECK(takes("local", "gpu:0", kind, "gpu:0", kind) == about(takes("local", "gpu:0", "device", "gpu:0", "device")));
   }
   const double pageable = takes("h2d", "numa:0", "pageable", "gpu:0", "device"),
                pinned = takes("h2d", "numa:0", "pinned", "gpu:0", "device");
-  CHECK(takes("h2d", "numa:0", "hugepage", "gpu:0", "device") == doctest::Approx(pageable));
-  CHECK(takes("h2d", "numa:0", "registered_hugepage", "gpu:0", "device") == doctest::Approx(pinned));
-  CHECK(takes("h2d", "numa:0", "shm", "gpu:0", "device") == doctest::Approx(pinned));
+  CHECK(takes("h2d", "numa:0", "hugepage", "gpu:0", "device") == about(pageable));
+  CHECK(takes("h2d", "numa:0", "registered_hugepage", "gpu:0", "device") == about(pinned));
+  CHECK(takes("h2d", "numa:0", "shm", "gpu:0", "device") == about(pinned));
   CHECK(pageable > 1.5 * pinned);
 }
 

@@ -60,7 +60,7 @@ double concurrent_gbps(Platform& sim, bool in, bool out) {
 }
 
 void near(double found, double expected, double tolerance = 0.01) {
-  CHECK(found == doctest::Approx(expected).epsilon(tolerance));
+  CHECK(found == about(expected).epsilon(tolerance));
 }
 
 }  // namespace
@@ -146,9 +146,9 @@ TEST_CASE("h200x4: the rate of large copies (results/h200x4-standard-a, GB/s; co
   near(h200.gbps("d2d", gpu, other, {{"peer", "off"}}), 38.48, 0.03);
   near(h200.gbps("d2d", gpu, other, {{"peer", "off"}, {"bidirectional", "true"}}), 64.5, 0.05);
   near(h200.us("d2d", gpu, other, 8, {{"peer", "off"}}), 16.5, 0.1);
-  CHECK(concurrent_gbps(*h200.sim, true, false) == doctest::Approx(181.9).epsilon(0.01));
-  CHECK(concurrent_gbps(*h200.sim, false, true) == doctest::Approx(150.1).epsilon(0.01));
-  CHECK(concurrent_gbps(*h200.sim, true, true) == doctest::Approx(188.2).epsilon(0.01));
+  CHECK(concurrent_gbps(*h200.sim, true, false) == about(181.9).epsilon(0.01));
+  CHECK(concurrent_gbps(*h200.sim, false, true) == about(150.1).epsilon(0.01));
+  CHECK(concurrent_gbps(*h200.sim, true, true) == about(188.2).epsilon(0.01));
 }
 
 TEST_CASE("with noise, the median of rounds has the same rate") {
@@ -160,7 +160,7 @@ TEST_CASE("with noise, the median of rounds has the same rate") {
       for (int round = 0; round < 7; ++round) rounds.push_back(slope(*sim, program, 2, "p#" + std::to_string(round)));
       std::sort(rounds.begin(), rounds.end());
       const double rate = name == "ac922" ? 72e9 : 55.5e9, setup = name == "ac922" ? 2.3e-6 : 2.45e-6;
-      CHECK(rounds[3] == doctest::Approx(setup + static_cast<double>(bytes) / rate).epsilon(0.01));
+      CHECK(rounds[3] == about(setup + static_cast<double>(bytes) / rate).epsilon(0.01));
     }
   }
 }

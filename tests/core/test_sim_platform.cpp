@@ -104,8 +104,8 @@ TEST_CASE("a run returns a stamp for every sample, batch and actor") {
   const auto trace = sim->run(*session, {3, {{0, 0}, {4, 4}, {8, 0}}, true});
   CHECK(trace.stamps.size() == 3 * 3 * 2);
   CHECK(trace.timing == "virtual");
-  CHECK(trace.at(1, 0, 1).exit_s - trace.at(1, 0, 1).enter_s == doctest::Approx(1e-6));
-  CHECK(trace.at(2, 2, 1).exit_s - trace.at(2, 2, 1).enter_s == doctest::Approx(1e-6));  // the actor had no iterations
+  CHECK(trace.at(1, 0, 1).exit_s - trace.at(1, 0, 1).enter_s == about(1e-6));
+  CHECK(trace.at(2, 2, 1).exit_s - trace.at(2, 2, 1).enter_s == about(1e-6));  // the actor had no iterations
   CHECK(trace.at(2, 2, 0).exit_s > trace.at(2, 1, 0).exit_s);
   CHECK(trace.notes.at(0) == std::pair<std::string, std::string>{"route a0", "bus numa:0->gpu:0"});
   CHECK_THROWS_AS((void)sim->run(*session, {1, {{1}}, false}), Error);
@@ -147,14 +147,14 @@ TEST_CASE("each level of noise has the spread that the machine file states") {
     const auto session = sim->prepare(h2d(8), "p#" + std::to_string(round));
     const auto samples = durations(sim->run(*session, {20, {{1}}, false}));
     rounds.push_back(samples[0]);
-    if (round == 0) CHECK(spread(samples) == doctest::Approx(0.002).epsilon(0.5));
+    if (round == 0) CHECK(spread(samples) == about(0.002).epsilon(0.5));
   }
-  CHECK(spread(rounds) == doctest::Approx(0.03).epsilon(0.15));
+  CHECK(spread(rounds) == about(0.03).epsilon(0.15));
 
   machine["noise"] = {{"machine", {{"compute", 0.05}}}};
   std::vector<double> machines;
   for (u64 seed = 0; seed < 200; ++seed) machines.push_back(time_of(*make_sim(machine, seed), h2d(8), 1));
-  CHECK(spread(machines) == doctest::Approx(0.05).epsilon(0.2));
+  CHECK(spread(machines) == about(0.05).epsilon(0.2));
   const auto sibling = make_sim(machine, 3);
   CHECK(time_of(*sibling, h2d(8), 1, "a#0") == time_of(*sibling, h2d(8), 1, "b#1"));
 }
@@ -169,10 +169,10 @@ TEST_CASE("event stamps are multiples of the tick, and samples start at differen
   const auto trace = sim->run(*session, {400, {{0}}, false});
   for (const auto& stamp : trace.stamps) {
     const double ticks = stamp.enter_s / 32e-9;
-    CHECK(ticks == doctest::Approx(std::round(ticks)).epsilon(1e-9));
+    CHECK(ticks == about(std::round(ticks)).epsilon(1e-9));
     sum += stamp.exit_s - stamp.enter_s;
   }
-  CHECK(sum / 400 == doctest::Approx(1.25e-6).epsilon(0.005));  // 39 and 40 ticks in the right ratio
+  CHECK(sum / 400 == about(1.25e-6).epsilon(0.005));  // 39 and 40 ticks in the right ratio
 }
 
 TEST_CASE("verification accepts correct copies of any size") {

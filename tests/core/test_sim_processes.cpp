@@ -49,7 +49,7 @@ std::vector<double> ends(const nlohmann::json& machine, const Program& program, 
 
 void check_all_us(const std::vector<double>& found, const std::vector<double>& expected) {
   REQUIRE(found.size() == expected.size());
-  for (std::size_t i = 0; i < found.size(); ++i) CHECK(found[i] == doctest::Approx(expected[i]).epsilon(1e-6));
+  for (std::size_t i = 0; i < found.size(); ++i) CHECK(found[i] == about(expected[i]).epsilon(1e-6));
 }
 
 std::string why_not(const nlohmann::json& machine, const Program& program) {
@@ -69,7 +69,7 @@ TEST_CASE(
   // Slice longer than all copies: one process after the other.
   check_all_us(ends(slices(10, 10'000), two, {4, 4}), {4 * copy + events, 8 * copy + 10 + events});
   const auto sim = make_sim(slices(10, 150), 1);
-  CHECK(slope(*sim, two) * 1e6 == doctest::Approx(2 * copy + 10));
+  CHECK(slope(*sim, two) * 1e6 == about(2 * copy + 10));
 }
 
 TEST_CASE("three processes use the GPU in round-robin order") {
@@ -126,15 +126,15 @@ TEST_CASE("pageable copies of two processes overlap; those of one process take t
     return slope(*make_sim(machine, 1), program) * 1e6 / 10;
   };
   const double one_process = chunks(toy(), pageable("gpu:0"));
-  CHECK(one_process == doctest::Approx(27.6).epsilon(0.05));
+  CHECK(one_process == about(27.6).epsilon(0.05));
   for (const std::string other : {"gpu:0", "gpu:1"}) {
     const auto machine = slices(0, 0);
-    CHECK(chunks(machine, together({pageable("gpu:0"), pageable(other)})) == doctest::Approx(2 * 25.6).epsilon(0.05));
-    CHECK(chunks(machine, processes({pageable("gpu:0"), pageable(other)})) == doctest::Approx(27.6).epsilon(0.05));
+    CHECK(chunks(machine, together({pageable("gpu:0"), pageable(other)})) == about(2 * 25.6).epsilon(0.05));
+    CHECK(chunks(machine, processes({pageable("gpu:0"), pageable(other)})) == about(27.6).epsilon(0.05));
   }
   // Each chunk uses the GPU for 0.5 + 2 + 10.24 us plus a context switch, and this becomes the bottleneck.
   CHECK(chunks(slices(10, 0), processes({pageable("gpu:0"), pageable("gpu:0")})) ==
-        doctest::Approx(2 * (12.74 + 10)).epsilon(0.05));
+        about(2 * (12.74 + 10)).epsilon(0.05));
 }
 
 TEST_CASE("staged copies of two processes in opposite directions take turns on both GPUs, and all bytes arrive") {
@@ -160,7 +160,7 @@ TEST_CASE(
   for (const u32 tasks : {2u, 3u, 4u}) {
     const double each = slope(*sim, processes(std::vector<Program>(tasks, one)));
     CHECK(each > tasks * one_process);
-    CHECK(each == doctest::Approx(tasks * (one_process + 25e-6)).epsilon(1e-3));
+    CHECK(each == about(tasks * (one_process + 25e-6)).epsilon(1e-3));
   }
 }
 
@@ -185,4 +185,19 @@ TEST_CASE("combinations of processes that the model lacks are refused with the r
   const auto local =
       build_program(copy_case("local", "gpu:1", "device", "gpu:1", "device", megabyte, {{"after", "wait"}}));
   CHECK(why_not(toy(), processes({staged, local})).find("several processes use gpu:1") != std::string::npos);
+}
+
+TEST_CASE("the drivers' rings of all processes take part of the last-level cache") {
+  auto machine = toy();  // a ring has 300 KiB
+  machine["numa"][0]["llc_mib"] = 1;
+  machine["numa"][0]["llc_gbps"] = 20;
+  const auto hot = [](const char* numa) {
+    auto c = copy_case("h2h", numa, "pageable", numa, "pinned", 256_KiB, {{"cache", "hot"}});
+    c.footprint_bytes = c.bytes;
+    return build_program(c);
+  };
+  const auto sim = make_sim(machine, 1);
+  const double bytes = 256_KiB;
+  CHECK(slope(*sim, hot("numa:0")) * 1e6 == about(0.1 + bytes / 20e3));
+  CHECK(slope(*sim, processes({hot("numa:0"), hot("numa:1")})) * 1e6 == about(0.1 + bytes / 5e3));
 }

@@ -172,16 +172,16 @@ TEST_CASE("a GEMM runs beside copies, takes its stated time, and leaves them wha
   auto alone = both;
   alone.actors.pop_back();
   alone.flows.clear();
-  CHECK(slope(*sim, alone) == doctest::Approx(0.002).epsilon(0.01));
+  CHECK(slope(*sim, alone) == about(0.002).epsilon(0.01));
   // With little to compute, its accesses bound it: 12 MiB at the 500 GB/s that threads get here.
   auto bound = alone;
   std::get<Opaque>(bound.actors[0].loop[0]).takes = Seconds{0};
   CHECK(slope(*sim, bound) > 12 * 1048576 / 500e9);
   const auto session = sim->prepare(both, "gemm#0");
   const auto trace = sim->run(*session, {1, {}, true, Duration{Seconds{0.1}, Seconds{0.01}}});
-  CHECK(trace.series[0].marks.back().iterations == doctest::Approx(50).epsilon(0.03));
+  CHECK(trace.series[0].marks.back().iterations == about(50).epsilon(0.03));
   for (const u64 moved : trace.series[1].interval_bytes)
-    CHECK(static_cast<double>(moved) / 0.01 == doctest::Approx(10e9).epsilon(0.01));
+    CHECK(static_cast<double>(moved) / 0.01 == about(10e9).epsilon(0.01));
   // The GEMM's threads need 12.6 GB/s of a memory of 16 GB/s, because they get half of its rate; the copy gets the rest.
   machine["gpu"][0]["memory_gbps"] = 16;
   const auto narrow = make_sim(machine, 1);
@@ -189,7 +189,7 @@ TEST_CASE("a GEMM runs beside copies, takes its stated time, and leaves them wha
   const auto contended = narrow->run(*beside, {1, {}, true, Duration{Seconds{0.1}, Seconds{0.01}}});
   // The last copy ends after the last GEMM, so its share of the last interval is larger.
   for (const u64 moved : contended.series[1].interval_bytes)
-    CHECK(static_cast<double>(moved) / 0.01 == doctest::Approx(3.4e9).epsilon(0.15));
+    CHECK(static_cast<double>(moved) / 0.01 == about(3.4e9).epsilon(0.15));
 }
 
 TEST_CASE("a library call without traffic is refused") {
@@ -210,7 +210,7 @@ TEST_CASE("a staged copy with two buffers overlaps its halves, with one buffer i
 TEST_CASE("four GPU blocks pass chunks around a ring, and every step has the time of a put") {
   const auto sim = make_sim(exact(bundled("h200x4")), 1);
   const double few = run_on(*sim, allreduce_ring(4, 256_KiB), 6), many = run_on(*sim, allreduce_ring(4, 256_KiB), 60);
-  CHECK(many / few == doctest::Approx(10).epsilon(0.1));
+  CHECK(many / few == about(10).epsilon(0.1));
 }
 
 TEST_CASE("a file goes into a GPU at the rate of its disk") {
