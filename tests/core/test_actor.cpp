@@ -90,6 +90,12 @@ TEST_CASE("ops of a block need no launch, and a fence takes the way to its farth
   CHECK(bare * 1e6 == about(1).epsilon(0.05));
 }
 
+TEST_CASE("a fence waits for stores, and not for loads over the same link") {
+  const auto sim = make_sim(toy(), 1);
+  const Move get{{1, 0, 64}, {0, 0, 64}, Engine::sm};
+  CHECK(slope(*sim, of_block({get, Fence{}})) * 1e6 == about(slope(*sim, of_block({get})) * 1e6));
+}
+
 TEST_CASE("a block with few threads copies more slowly than the link, in proportion to its threads") {
   const auto sim = make_sim(toy(), 1);
   const double few = slope(*sim, of_block({put(1_MiB)}, 16)), more = slope(*sim, of_block({put(1_MiB)}, 32));

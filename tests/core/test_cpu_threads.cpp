@@ -9,6 +9,7 @@
 #include "host/topology.hpp"
 #include "platform/cuda/cuda_platform.hpp"
 #include "platform/cuda/session.hpp"
+#include "platform/cuda/verification.hpp"
 #include "program/chain.hpp"
 #include "sim_testing.hpp"
 
@@ -197,4 +198,15 @@ TEST_CASE(
         CHECK(flushes_of_a_line(buffer->host(), c.footprint_bytes) == std::pair<u64, u64>{times, times});
     }
   }
+}
+
+TEST_CASE("of two verdicts the first that is wrong names its first wrong byte, and both count") {
+  const Verdict right{true, 8, 0, ""}, one{false, 8, 2, "one"}, other{false, 8, 4, "other"};
+  CHECK(both(right, other).first_wrong == "other");
+  CHECK(both(one, right).first_wrong == "one");
+  const auto wrong = both(one, other);
+  CHECK(wrong.first_wrong == "one");
+  CHECK_FALSE(wrong.ok);
+  CHECK(wrong.checked_bytes == 16);
+  CHECK(wrong.wrong_bytes == 6);
 }

@@ -43,6 +43,15 @@ TEST_CASE("a small copy to the GPU is inline in the command: latency, set-up, by
   check_us(single(*sim, h2d("pinned", "gpu:0", 512)), 0.5 + 1 + 0.512);
 }
 
+TEST_CASE("a pushed copy between GPUs of no more bytes than an inline copy has a set-up of its own") {
+  auto machine = toy();
+  machine["copy"]["small_peer_us"] = 1.5;
+  const auto sim = make_sim(machine, 1);
+  check_us(slope(*sim, d2d(1024)), 0.25 + 1.5 + 1024 / 40e3);
+  check_us(slope(*sim, d2d(1032)), 0.25 + 2.75 + 1032 / 40e3);
+  check_us(slope(*sim, d2d(1024, {{"initiator", "dst"}})), 0.25 + 2.75 + 1024 / 40e3);
+}
+
 TEST_CASE("a larger copy costs latency, set-up and bytes; a single copy after a kernel adds the change of channel") {
   const auto sim = make_sim(toy(), 1);
   check_us(slope(*sim, h2d("pinned", "gpu:0", megabyte)), 0.5 + 2 + 100);
@@ -296,6 +305,12 @@ TEST_CASE("memcpy bypasses the caches from 3/4 of the last-level cache; a single
   check_us(slope(*sim, copy("numa:0", 40)), 0.1 + 0.008);
   check_us(single(*sim, copy("numa:0", 40)), 0.1 + 0.1);  // the bytes follow immediately
   check_us(single(*sim, copy("numa:0", 5000)), 0.1 + 1);
+}
+
+TEST_CASE("a single copy by a thread of another node waits for its first load to cross the link and return") {
+  auto program = build_program(copy_case("h2h", "numa:0", "pageable", "numa:0", "pinned", 40));
+  program.actors[0].place = numa(1);
+  check_us(single(*make_sim(toy(), 1), program), 0.1 + 0.1 + 2 * 0.25);
 }
 
 TEST_CASE("with the host's clock, a stream waits for slow calls") {

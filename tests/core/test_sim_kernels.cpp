@@ -86,6 +86,17 @@ TEST_CASE("pages beyond the reach of a GPU's TLB wait for page-table walks, one 
   check_us(slope(*sim, by_sm("latency", "numa:0", "gpu:0", 0)), 1.1 + missing * 3.2768);
 }
 
+TEST_CASE("pages that another GPU reads take nothing of a GPU's reach") {
+  auto machine = toy();
+  machine["kernel"]["host_reach_mib"] = 4e6 / (1 << 20);  // the four slices of 1 MB that each GPU reads
+  machine["kernel"]["host_page_kib"] = 4;
+  machine["kernel"]["host_walk_us"] = 3.2768;
+  const auto sim = make_sim(machine, 1);
+  const auto one = by_sm("read", "numa:0", "gpu:0", megabyte), other = by_sm("read", "numa:1", "gpu:1", megabyte);
+  check_us(slope(*sim, one), 2 + 1.1 + 1000 / 5.0);
+  check_us(slope(*sim, together({one, other})), 2 + 1.1 + 1000 / 5.0);
+}
+
 TEST_CASE("a bidirectional kernel has a link for each direction") {
   const auto sim = make_sim(toy(), 1);
   check_us(slope(*sim, by_sm("exchange", "numa:0", "gpu:0", megabyte)), 2 + 1.1 + 0.5 + 1000 / 5.0);

@@ -186,3 +186,18 @@ TEST_CASE("combinations of processes that the model lacks are refused with the r
       build_program(copy_case("local", "gpu:1", "device", "gpu:1", "device", megabyte, {{"after", "wait"}}));
   CHECK(why_not(toy(), processes({staged, local})).find("several processes use gpu:1") != std::string::npos);
 }
+
+TEST_CASE("the drivers' rings of all processes take part of the last-level cache") {
+  auto machine = toy();  // a ring has 300 KiB
+  machine["numa"][0]["llc_mib"] = 1;
+  machine["numa"][0]["llc_gbps"] = 20;
+  const auto hot = [](const char* numa) {
+    auto c = copy_case("h2h", numa, "pageable", numa, "pinned", 256_KiB, {{"cache", "hot"}});
+    c.footprint_bytes = c.bytes;
+    return build_program(c);
+  };
+  const auto sim = make_sim(machine, 1);
+  const double bytes = 256_KiB;
+  CHECK(slope(*sim, hot("numa:0")) * 1e6 == about(0.1 + bytes / 20e3));
+  CHECK(slope(*sim, processes({hot("numa:0"), hot("numa:1")})) * 1e6 == about(0.1 + bytes / 5e3));
+}

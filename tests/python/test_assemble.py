@@ -183,6 +183,7 @@ def test_peaks_of_a_model_follow_the_peer_setting() -> None:
     on, off = (target.limit(PointId.parse(near.format(peer))) for peer in ("on", "off"))
     assert on is not None and off is not None and target.limit(PointId.parse(ends.format("off"))) is not None
     assert models.limit_through_host(models.load("ac922"), "gpu:0", "gpu:1").derivation == off[1] != on[1]
+    assert target.limit(PointId.parse("staged/ce/gpu:0.device->gpu:1.device/8?ring=numa:0")) == off
 
 
 def test_peaks_of_this_machine_receive_peer_and_direction(monkeypatch) -> None:

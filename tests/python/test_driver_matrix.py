@@ -367,6 +367,12 @@ def test_blocking_launches_are_timed_without_a_gate(worker):
     assert answer["timing"] == "events" and "CUDA_LAUNCH_BLOCKING" in answer["notes"]["timing"]
 
 
+@pytest.mark.parametrize("value", ["0", ""])
+def test_a_setting_that_blocks_nothing_keeps_the_gate(worker, value):
+    pipe, _ = opened(worker, extra={"CUDA_LAUNCH_BLOCKING": value})
+    assert works(pipe, h2d())["timing"] == "gate"
+
+
 def test_streams_without_a_gate_are_timed_by_events(worker):
     pipe, _ = opened(worker)
     for wanted in (h2d(), h2d("pageable"), d2d(), access("read", "numa:0", "gpu:0")):

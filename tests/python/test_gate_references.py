@@ -224,6 +224,10 @@ def test_error_counters_that_cannot_be_read_are_named_and_judge_nothing() -> Non
     made.points[0].guards |= {gpu: {"pcie": "gen5 x16"} for gpu in ("gpu:0", "gpu:1")}
     made.header.environment["gpus"] = states
     assert unread(made) == []
+    without = linked(0, 0)  # GPUs without NVLinks have no counters of NVLinks
+    without.points.extend(made.points)
+    without.header.environment["gpus"] = [state | {"nvlink_errors": "hidden"} for state in states]
+    assert unread(without) == []
     for state in states:
         state["ecc_uncorrected"] = "hidden"
     states[1]["nvlink_errors"] = "hidden"

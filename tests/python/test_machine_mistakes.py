@@ -86,6 +86,12 @@ LISTED = {
         "there is no numa:7",
         "there are numa:0",
     ),
+    "a route that turns back": (
+        GOOD + ROUTE.format("gpu:1", '"numa:1", "numa:0", "numa:1"'),
+        "[[route]]",
+        "it passes numa:0 twice",
+        "name every place on the way once",
+    ),
     "shares in a circle": (
         GOOD + SHARE.format("a", '["b"]') + SHARE.format("b", '["a"]'),
         'links = ["b"]',

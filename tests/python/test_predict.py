@@ -5,6 +5,7 @@ import json
 import pytest
 
 from linkscope.cli.main import main
+from linkscope.machine.model import bundled
 from linkscope.run.answers import Trace
 from linkscope.run.steady import _concurrent_s
 from test_sim_machines import pytestmark
@@ -34,6 +35,14 @@ def test_one_transfer_has_the_rate_of_its_slowest_link(capsys, machine: str, src
     (flow,) = predicted(capsys, "--machine", machine, "--src", src, "--dst", dst, "--bytes", "1GiB")
     assert (flow["src"], flow["dst"], flow["bytes"]) == (src, dst, 1 << 30)
     assert flow["gbps"] == pytest.approx(gbps, rel=0.01)
+
+
+def test_a_prediction_is_of_the_machine_without_its_planted_faults(tmp_path, capsys) -> None:
+    fault = '[[fault]]\nkind = "slow"\nlinks = ["pcie numa:0->gpu:1"]\nfactor = 0.5\n'
+    faulty = tmp_path / "faulty.toml"
+    faulty.write_text(f"{bundled()['h200x4'].read_text()}\n{fault}")
+    (flow,) = predicted(capsys, "--machine", str(faulty), "--src", "numa:0", "--dst", "gpu:1", "--bytes", "1GiB")
+    assert flow["gbps"] == pytest.approx(55.5, rel=0.01)
 
 
 def rates(capsys, *words: str) -> list[float]:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import machine_fakes as fakes
 from fake_driver import environment, needs_fake
@@ -19,6 +20,8 @@ from linkscope.machine import nvml as nvml_door
 from linkscope.machine.choose import Modelled, Probed, Saved, resolve
 from linkscope.machine.host import pci_max_payload
 from linkscope.machine.nvml_facts import NvmlReading, normal_pci, read_nvml
+from linkscope.machine.pairs import pairs_of
+from linkscope.machine.path_classes import classes_probed
 from linkscope.machine.probe import probe
 from linkscope.machine.saved import Reading, load_saved, read_machine, saved_text
 from linkscope.machine.sketch import ranges
@@ -144,6 +147,23 @@ def test_direct_links_between_gpus_are_found(monkeypatch):
     machine = h200(monkeypatch, remote="gpu")
     assert [machine.pair(0, dst).nvlinks for dst in (1, 2, 3)] == [6, 6, 6]
     assert machine.pair(0, 1).nvlink_gbps == pytest.approx(6 * 26.562)
+
+
+def test_the_rate_of_a_pair_is_unknown_if_that_of_one_of_its_links_is(monkeypatch):
+    gpus = list(h200(monkeypatch, remote="gpu").gpus)
+    links = [replace(link, gbps=None) if link.index == 0 else link for link in gpus[0].nvlinks]
+    (other,) = {link.remote_gpu for link in links if link.gbps is None}
+    gpus[0] = replace(gpus[0], nvlinks=tuple(links))
+    pairs = {pair.dst: pair for pair in pairs_of(gpus, [], None, []) if pair.src == 0}
+    assert [pair.nvlinks for pair in pairs.values()] == [6, 6, 6]
+    assert [dst for dst, pair in pairs.items() if pair.nvlink_gbps is None] == [other]
+
+
+def test_a_gpu_that_has_fewer_lanes_than_it_can_have_is_in_a_class_of_its_own(monkeypatch):
+    machine = h200(monkeypatch, answers={"nvmlDeviceGetCurrPcieLinkWidth": lambda gpu: 8 if gpu == 2 else 16})
+    kinds = classes_probed(machine)
+    whole, other, narrow = (kinds["numa:0", f"gpu:{gpu}"] for gpu in (0, 1, 2))
+    assert whole == other != narrow and narrow.endswith("PCIe 5.0 x16 at x8")
 
 
 def test_links_with_hidden_remote_ends_give_an_upper_bound(monkeypatch):

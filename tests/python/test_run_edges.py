@@ -503,12 +503,8 @@ def test_a_worker_that_does_not_start_is_started_three_times(tmp_path, monkeypat
     assert found.status == "failed" and "not yet" in (found.reason or "")
 
 
-def test_a_renewed_record_still_says_why_the_point_got_no_more_rounds() -> None:
-    made = with_early_stops(deviation=0.001)
-    rounds = [round_of(number, [2e-6 * (1 + 0.001 * number)]) for number in range(3)]
-    before = made.point(ONE, rounds, "the budget left no time")
-    assert (before.status, before.guards["stopped"]) == ("ok", "the budget left no time")
-    before.ci95_s = (1e-6, 3e-6)  # by the noise that was known then
+def renewed(made: Any, before: Point, rounds: list[Any]) -> list[Point]:
+    """The records that are written when later rounds of other points have shown more of the noise."""
     ledger = Ledger(plan(ONE), facts())
     ledger.states[ONE].rounds = rounds
     ledger.finish(before)
@@ -516,5 +512,26 @@ def test_a_renewed_record_still_says_why_the_point_got_no_more_rounds() -> None:
     noise = SimpleNamespace(refresh=lambda: None, rounds=3)
     records = Records(plan(ONE), ledger, made, Budget(None, modelled=True), noise, SimpleNamespace(write=stored.append))
     assert records.renew()
-    (renewed,) = stored
-    assert renewed.ci95_s != before.ci95_s and renewed.guards["stopped"] == "the budget left no time"
+    return stored
+
+
+def test_a_renewed_record_still_says_why_the_point_got_no_more_rounds() -> None:
+    made = with_early_stops(deviation=0.001)
+    rounds = [round_of(number, [2e-6 * (1 + 0.001 * number)]) for number in range(3)]
+    before = made.point(ONE, rounds, "the budget left no time")
+    assert (before.status, before.guards["stopped"]) == ("ok", "the budget left no time")
+    before.ci95_s = (1e-6, 3e-6)  # by the noise that was known then
+    (after,) = renewed(made, before, rounds)
+    assert after.ci95_s != before.ci95_s and after.guards["stopped"] == "the budget left no time"
+
+
+@pytest.mark.parametrize(("moved", "records"), [(0.06, 0), (0.14, 1)], ids=["less than a tenth", "more than a tenth"])
+def test_a_record_is_renewed_if_an_end_of_its_interval_moves_by_a_tenth_of_the_half_width(moved, records) -> None:
+    made = with_early_stops(deviation=0.001)
+    rounds = [round_of(number, [2e-6 * (1 + 0.001 * number)]) for number in range(3)]
+    before = made.point(ONE, rounds)
+    assert before.ci95_s is not None
+    low, high = before.ci95_s
+    half_width = (high - low) / 2 / (1 - moved / 2)  # of the interval before, whose lower end was lower
+    before.ci95_s = (high - 2 * half_width, high)
+    assert len(renewed(made, before, rounds)) == records

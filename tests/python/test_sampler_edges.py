@@ -8,9 +8,9 @@ import pytest
 
 from fakes import H2D, facts, plan, round_record
 from linkscope.plan import MachineFacts, footprint
-from linkscope.run.answers import Prepared, Trace
+from linkscope.run.answers import FlowFacts, Prepared, Trace
 from linkscope.run.assemble import Assembler
-from linkscope.run.batches import Task
+from linkscope.run.batches import Batches, Task
 from linkscope.run.calibrate import LEAST_PART
 from linkscope.run.recipes import LEAST_BATCH_S
 from linkscope.run.sampler import Sampler
@@ -562,3 +562,10 @@ def test_slopes_that_differ_by_less_than_their_noise_do_not_count_as_a_nonlinear
             return Trace(samples, len(batches), 1, "gate", stamps=stamps)
 
     assert "nonlinear" not in measured(Scattered(), 8, "false").guards
+
+
+@pytest.mark.parametrize("each_s", [(3e-3, 1e-3), (1e-3, 3e-3)], ids=["the first is slower", "the second is slower"])
+def test_an_actor_of_two_flows_is_expected_to_take_as_long_as_its_slower_flow(each_s) -> None:
+    flow = FlowFacts(0, "gpu:0", "gpu:1", "device", "device", 8, "measured")
+    task = Task(PointId.parse(H2D.format(8, "true", "batched")), 1, earlier([4], *each_s))
+    assert Batches(Timed(lambda _: 1e-3), task, [flow, flow], 1).each_s == [3e-3]

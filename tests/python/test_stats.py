@@ -17,6 +17,7 @@ from linkscope.stats import (
     trend,
     variance_split,
 )
+from linkscope.stats.modes import LEAST_POINTS, is_regular
 
 samples = st.lists(st.floats(1e-9, 1e3), min_size=1, max_size=40)
 
@@ -94,6 +95,9 @@ def test_the_variance_split_has_a_known_answer() -> None:
     # Kalibera and Jones 6.2 by hand: variances within 2, 2; means 2, 6; S2^2 = 8; T2^2 = 8 - 2/2 = 7.
     split = variance_split([[1.0, 3.0], [5.0, 7.0]])
     assert split is not None and (split.within, split.between) == (2.0, 7.0)
+    # Rounds of two and one: variance within 2; means 10, 20; S2^2 = 50; the mean of 1/2 and 1/1 is 3/4: T2^2 = 48.5.
+    uneven = variance_split([[9.0, 11.0], [20.0]])
+    assert uneven is not None and (uneven.within, uneven.between) == (2.0, 48.5)
     assert variance_split([[1.0, 2.0]]) is None
     assert variance_split([[1.0], [2.0]]) is None
 
@@ -148,3 +152,8 @@ def test_without_a_trend_the_test_statistic_is_standard_normal() -> None:
     found = [trend([[chance.random() for _ in range(6)] for _ in range(6)]) for _ in range(4000)]
     assert 0.035 < sum(abs(z) > 1.96 for z in found) / len(found) < 0.065
     assert not any(abs(z) > 4.5 for z in found)
+
+
+def test_each_round_of_a_point_belongs_to_one_triple_of_the_search_for_modes() -> None:
+    even = [1.0, 2.0, 3.0, 2.0]  # four rounds have one triple, so twelve points are enough and eleven are not
+    assert is_regular([even] * LEAST_POINTS) and not is_regular([even] * (LEAST_POINTS - 1))

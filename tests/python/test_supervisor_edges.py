@@ -19,8 +19,10 @@ from linkscope.run.assemble import Assembler
 from linkscope.run.batches import Task
 from linkscope.run.interrupt import StopFlag
 from linkscope.run.monitor import State, _summary
+from linkscope.run.passes import Passes
 from linkscope.run.progress import Silent
 from linkscope.run.sampler import Sampler
+from linkscope.run.services import Services
 from linkscope.run.states import Ledger
 from linkscope.run.worker import Worker
 from linkscope.runfile import Point, PointId, Round, RunWriter, read_run
@@ -234,6 +236,16 @@ def test_with_a_budget_extra_rounds_go_to_the_cheapest_points_first(tmp_path) ->
     assert all(len(run.rounds[id]) == 9 for id in (ONE, MIB))
     extra = [line for line in path.read_text().splitlines() if '"record":"round"' in line][12:]
     assert [ONE in line for line in extra] == [True, False] * 3
+
+
+@pytest.mark.parametrize(("behind", "kept"), [(0, True), (1, False)])
+def test_only_a_pass_of_extra_rounds_alone_keeps_the_order_of_the_planner(behind: int, kept: bool) -> None:
+    made = plan(suite="quick", rounds=3, budget_s=60.0)
+    ids = list(made.points)
+    due = dict.fromkeys(ids, 3) | {ids[-1]: 3 - behind}
+    passes = Passes(target(), made, Ledger(made, facts()).states, Services(FAKE_WORKER))
+    order = passes.begin(due, opened=False)
+    assert sorted(order) == sorted(ids) and (order == ids) is kept
 
 
 def test_a_resumed_run_knows_the_cost_of_a_round(tmp_path) -> None:

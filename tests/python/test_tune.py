@@ -153,6 +153,13 @@ def test_the_budget_holds_and_classes_that_were_not_reached_are_left_out() -> No
     assert 0 < len(rows) < len(jobs) and bench.clock < 4  # the last class ends its laps with plain copies of 0.5 s
 
 
+def test_the_search_around_the_leader_has_the_second_half_of_the_time_of_a_class() -> None:
+    """The first race has nine rings and plain copies. Scatter leaves it undecided until its time is up."""
+    bench = UnmodelledBench(HOSTS["fast CPUs"], 6.5e9, scatter=0.3)
+    (row,) = tune(bench, [Job("to-gpu", 64 * MIB, 128 * MIB)], 1.0, now=bench.now)
+    assert row.tried > 10 and bench.clock > 0.9
+
+
 def test_a_stop_leaves_the_class_under_way_as_it_was() -> None:
     bench = SimulatedBench(HOSTS["fast CPUs"], 6e9)
     jobs = [Job("to-gpu", MIB, 2 * MIB), Job("to-gpu", 64 * MIB, 128 * MIB)]

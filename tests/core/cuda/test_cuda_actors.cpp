@@ -123,6 +123,13 @@ TEST_CASE("an actor that waits for what nobody sets gives up, and says what it w
                        Error);
 }
 
+TEST_CASE("an actor that gives up in a later iteration names the value of that iteration") {
+  Program p;
+  p.regions = {{numa(0), MemKind::pinned, line, Content::zero}};
+  p.actors = {thread({Set{{0, 0, word}, 1, 1}}), thread({Wait{{0, 0, word}, 1, 2, Seconds{0.05}}})};
+  CHECK_THROWS_WITH_AS(run(p, {1, {{4, 4}}, false}), doctest::Contains("to become 5:"), Error);
+}
+
 TEST_CASE("steps that are no ops, and ops out of reach, are refused with a reason") {
   const auto refused = [](const Program& program, const char* words) {
     CHECK(platform().supports(program).why_not.find(words) != std::string::npos);

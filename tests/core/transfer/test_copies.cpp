@@ -2,9 +2,11 @@
 #include <sys/mman.h>
 
 #include <chrono>
+#include <set>
 #include <thread>
 
 #include "transfer/asynchronous.hpp"
+#include "transfer/ring.hpp"
 #include "transfer_testing.hpp"
 
 using namespace linkscope;
@@ -126,6 +128,32 @@ TEST_CASE("a copy does not wait for another stream that holds all slots") {
   }
   with.stream->synchronize();
   CHECK(same(with.on_gpu(), first.data(), first.size()));
+}
+
+TEST_CASE("slots that the stream delayed are used again, those that were used the longest time ago first") {
+  const Application with;
+  constexpr u64 slot_bytes = 64_KiB;
+  Arena arena{the_driver(), 16 * slot_bytes, slot_bytes};
+  const CopyLane lane{0, current_context(), with.stream->get()};
+  Gate gate{with};
+  auto lease = arena.take(2, lane);
+  std::vector<std::byte*> used;
+  RingWork work;
+  for (u64 i = 0; i < 6; ++i) work.chunks.push_back({i, 1, slot_bytes});
+  work.by_cpu = [](std::byte*, Chunk) {};
+  work.queue = [&](std::byte* slot, Chunk) {
+    used.push_back(slot);
+    if (used.size() < 4) return;
+    gate.open();
+    with.stream->synchronize();
+  };
+  Movers movers;
+  Progress progress;
+  SlotRing{the_driver(), lane, lease, 1}.to_gpu(work, movers, progress);
+  REQUIRE(used.size() == 6);
+  CHECK(std::set<std::byte*>{used.begin(), used.begin() + 4}.size() == 4);  // the stream delays the first four chunks
+  CHECK(used[4] == used[0]);
+  CHECK(used[5] == used[2]);
 }
 
 TEST_CASE("copies of one stream keep their order with the application's own work") {

@@ -146,6 +146,22 @@ TEST_CASE("an error of the driver ends the reading and leaks nothing") {
   CHECK(fake().held() == held);
 }
 
+TEST_CASE("a reading that was cancelled says so, and not that the data is there") {
+  const Application with;
+  const auto data = random_bytes(3_MiB, 64);
+  const TemporaryFile file{data};
+  const FileReader reader{file.path.string()};
+  Transfers transfers{small_chunks()};
+  Bytes host(data.size());
+  for (auto* dst : {with.on_gpu(), host.data()}) {
+    ReadCounts counts;
+    Progress progress;
+    progress.cancelled = true;
+    const std::vector<FilePiece> all{{0, data.size(), dst}};
+    CHECK_THROWS_AS(transfers.read(reader, all, with.stream->get(), counts, progress), Cancelled);
+  }
+}
+
 TEST_CASE("files that cannot be read are refused with the reason") {
   CHECK(error_of([] { FileReader{"/nonexistent"}; }).find("No such file") != std::string::npos);
   CHECK(error_of([] { FileReader{"/tmp"}; }).find("no regular file") != std::string::npos);

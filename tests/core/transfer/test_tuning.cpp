@@ -111,6 +111,7 @@ TEST_CASE("a damaged, stale or foreign file changes nothing and is named with it
       {" threads 2", " threads 0", "1 to 1024 threads"},
       {" threads 2", " threads -2", "'-2' is not a number"},
       {" threads 2", " threads 99999999999", "'threads' is too large"},
+      {" threads 2", " threads 99999999999999999999", "'99999999999999999999' is not a number"},
       {" chunk ", " lump ", "'chunk' is missing"},
       {" sm_chunk 1\n", "\n", "the line is too short"},
       {" sm_chunk 1\n", " sm_chunk 1 more\n", "'more' is too much"},
@@ -135,6 +136,19 @@ TEST_CASE("a damaged, stale or foreign file changes nothing and is named with it
     CHECK(read.tuning().note.find("linkscope tune") != std::string::npos);
     CHECK(read.options().knobs == small_chunks().knobs);
   }
+}
+
+TEST_CASE("the size of the arena comes from the environment, and text that is no number of bytes is refused") {
+  constexpr const char* arena = "LINKSCOPE_TRANSFER_ARENA";
+  setenv(arena, "12345678", 1);
+  CHECK(Options::from_environment().arena_bytes == 12'345'678);
+  for (const char* wrong : {"64MB", "64 ", "-1", "many", "99999999999999999999"}) {
+    setenv(arena, wrong, 1);
+    CHECK(error_of([] { (void)Options::from_environment(); }) ==
+          std::string{arena} + "='" + wrong + "' is not a number of bytes; correct it or unset it");
+  }
+  unsetenv(arena);
+  CHECK(Options::from_environment().arena_bytes == Options{}.arena_bytes);
 }
 
 TEST_CASE("a path that is no tuning file is ignored with a reason") {
