@@ -1,4 +1,4 @@
-"""Loads safetensors files: the header is checked, then threads read the data through the pinned ring to the GPU."""
+"""Loads and saves safetensors files: the data goes from the file through the pinned ring to the GPU, and back."""
 
 import importlib
 import json
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from linkscope import native, transfer
+from linkscope.native import WriteCounts
 
 _LENGTH_BYTES = 8
 _LONGEST_HEADER = 100_000_000  # bytes, the bound of the format's own library
@@ -79,6 +80,75 @@ def load_safetensors(
     if checksums is not None:
         checksums |= {name: _checksum(tensor) for name, tensor in loaded.items()}
     return loaded
+
+
+def save_safetensors(
+    tensors: dict[str, Any],
+    path: str | os.PathLike[str],
+    metadata: dict[str, str] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    checksums: dict[str, int] | None = None,
+    durable: bool = True,
+) -> WriteCounts:
+    """Saves a checkpoint: arrays and tensors by name, those of GPUs without a copy of them in host memory.
+
+    Tensors are saved after the work that is on their current streams. A temporary file gets the name when it is
+    complete: after an error, an earlier file is as it was. `durable`: returns when the data is on the disk.
+    `progress` and `checksums` are as for load_safetensors(); a checksum needs one tensor at a time in host memory.
+    Returns the bytes that were written past the page cache and through it.
+    """
+    header: dict[str, Any] = {"__metadata__": metadata} if metadata else {}
+    sources, end = list[tuple[int, int, int]](), 0
+    for one in sorted((_saved(*item) for item in tensors.items()), key=_Saved.order):
+        nbytes = one.memory.nbytes
+        header[one.name] = {"dtype": one.dtype, "shape": one.shape, "data_offsets": [end, end + nbytes]}
+        sources.append((one.memory.address, nbytes, one.stream))
+        end += nbytes
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % _LENGTH_BYTES)
+    start = np.frombuffer(len(text).to_bytes(_LENGTH_BYTES, "little") + text, np.uint8)
+    whole = start.size + end
+    report = None if progress is None else lambda done: progress(done, whole)
+    counts = native.save_file(path, [(start.ctypes.data, start.size, 0), *sources], durable, report)
+    if checksums is not None:
+        checksums |= {name: _checksum(tensor) for name, tensor in tensors.items()}
+    return counts
+
+
+def _saved(name: str, tensor: Any) -> "_Saved":
+    where = f"tensor '{name}'"
+    if not isinstance(name, str) or name == "__metadata__":
+        raise ValueError(f"{name!r} cannot be the name of a tensor; use another text")
+    if hasattr(tensor, "shape") and hasattr(tensor, "dtype"):
+        shape, type_name = tensor.shape, str(tensor.dtype).removeprefix("torch.")
+    elif facts := getattr(tensor, "__cuda_array_interface__", None):
+        shape, type_name = facts["shape"], str(np.dtype(facts["typestr"]))
+    else:
+        raise ValueError(f"{where} is a {type(tensor).__name__}; pass an array or a tensor")
+    memory = transfer.range_of(tensor, where)
+    if "C" not in memory.orders:
+        raise ValueError(f"{where} lies in Fortran order; pass numpy.ascontiguousarray(array)")
+    found = [dtype for dtype, (_, *names) in _TYPES.items() if type_name in names]
+    if not found:
+        raise ValueError(
+            f"{where} has the type {type_name}, which the format lacks; convert it to one of {', '.join(_TYPES)}"
+        )
+    return _Saved(name, found[0], list(shape), memory, transfer.stream_of(memory))
+
+
+@dataclass(frozen=True, slots=True)
+class _Saved:
+    """A tensor that goes to a file."""
+
+    name: str
+    dtype: str
+    shape: list[int]
+    memory: transfer.Range
+    stream: int
+
+    def order(self) -> tuple[int, str, int, str]:
+        """Large items first, so that all are aligned; then by GPU and stream, because each change costs a pass."""
+        return -_TYPES[self.dtype][0], str(getattr(self.memory.owner, "device", "")), self.stream, self.name
 
 
 # --- the header -------------------------------------------------------------------------------------------------------
