@@ -26,7 +26,7 @@ std::string target_of(const std::string& path) {
 
 }  // namespace
 
-FileWriter::FileWriter(std::string path, u64 bytes) : path_{target_of(path)}, size_{bytes} {
+FileWriter::FileWriter(const std::string& path, u64 bytes) : path_{target_of(path)}, size_{bytes} {
   static std::atomic<u64> made{0};
   struct stat old{};
   const bool exists = stat(path_.c_str(), &old) == 0;

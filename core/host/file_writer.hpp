@@ -21,7 +21,7 @@ class FileWriter {
 
   /// Makes a temporary file beside `path` and reserves its space. Throws Error{usage} if the directory or an existing
   /// file cannot be written, Error{failed} if the disk has no room.
-  FileWriter(std::string path, u64 bytes);
+  FileWriter(const std::string& path, u64 bytes);
   /// Removes the temporary file, unless commit() has returned.
   ~FileWriter();
   FileWriter(const FileWriter&) = delete;

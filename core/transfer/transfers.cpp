@@ -224,6 +224,8 @@ void Transfers::save(const std::string& path, std::span<const FileSource> source
   FileWriter file{path, bytes};
   try {
     write(file, sources, counts, progress);
+    if (progress.report) progress.report(bytes);  // other threads may have written all
+    if (progress.cancelled) throw Cancelled{};
     file.commit(durable);
   } catch (const Cancelled&) {
     throw Cancelled{"the saving was cancelled; the file is as it was before"};

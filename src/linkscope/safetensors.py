@@ -5,6 +5,7 @@ import json
 import math
 import os
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,26 +60,32 @@ def load_safetensors(
     device: Any = None,
     progress: Callable[[int, int], None] | None = None,
     checksums: dict[str, int] | None = None,
+    counts: dict[str, int] | None = None,
 ) -> dict[str, Any]:
     """Returns the tensors of files by name.
 
     `device` is None for NumPy arrays, or a device of PyTorch ("cpu", "cuda", "cuda:1") for its tensors. The tensors of
     a file share one allocation. `progress(done_bytes, all_bytes)` is called now and then; what it raises ends the
     loading. `checksums`, a dictionary, receives the CRC-32 of each tensor, computed from the data at its destination.
+    `counts`, a dictionary, receives the bytes by the way they were read, with the names that read_file() returns.
     """
     files = [Path(paths)] if isinstance(paths, str | os.PathLike) else [Path(path) for path in paths]
     headers = [(path, read_header(path)) for path in files]
     _refuse_duplicates(headers)
-    loaded: dict[str, Any] = {}
+    loaded, counted = dict[str, Any](), Counter[str]()
     whole, done = sum(entry.nbytes for _, entries in headers for entry in entries), 0
     for path, entries in headers:
         report = None if progress is None else lambda now, before=done: progress(before + now, whole)
-        loaded |= _load_file(path, entries, device, report)
+        tensors, read = _load_file(path, entries, device, report)
+        loaded |= tensors
+        counted.update(read)
         done += sum(entry.nbytes for entry in entries)
     if progress is not None:
         progress(done, whole)
     if checksums is not None:
         checksums |= {name: _checksum(tensor) for name, tensor in loaded.items()}
+    if counts is not None:
+        counts |= counted
     return loaded
 
 
@@ -240,7 +247,10 @@ def _refuse_duplicates(headers: list[tuple[Path, list[Entry]]]) -> None:
 # --- the data ---------------------------------------------------------------------------------------------------------
 
 
-def _load_file(path: Path, entries: list[Entry], device: Any, report: Callable[[int], None] | None) -> dict[str, Any]:
+def _load_file(
+    path: Path, entries: list[Entry], device: Any, report: Callable[[int], None] | None
+) -> tuple[dict[str, Any], dict[str, int]]:
+    """The tensors of a file, and the bytes by the way they were read."""
     places, end = {}, 0
     for entry in sorted(entries, key=lambda one: one.offset):
         places[entry.name] = end
@@ -250,8 +260,8 @@ def _load_file(path: Path, entries: list[Entry], device: Any, report: Callable[[
     tensors = {entry.name: make(entry, buffer, places[entry.name]) for entry in entries}
     to = transfer.range_of(buffer, "the buffer")
     pieces = [(entry.offset, entry.nbytes, to.address + places[entry.name]) for entry in entries if entry.nbytes]
-    native.read_file(path, pieces, to.stream or 0, report)
-    return tensors
+    read = native.read_file(path, pieces, to.stream or 0, report)
+    return tensors, {name: getattr(read, name) for name in ("cached", "direct", "buffered", "uring")}
 
 
 def _make_array(entry: Entry, buffer: np.ndarray, at: int) -> np.ndarray:

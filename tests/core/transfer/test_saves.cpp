@@ -249,12 +249,17 @@ TEST_CASE("a cancelled saving leaves the file as it was") {
   for (const bool on_gpu : {true, false}) {
     WriteCounts counts;
     Progress progress;
-    progress.cancelled = true;
+    u64 reported = 0;
+    progress.report = [&](u64 done) {
+      reported = done;
+      progress.cancelled = done == data.size();  // even the last report can cancel
+    };
     const auto error = error_of([&] {
       transfers.save(folder.file(), {{{on_gpu ? with.on_gpu() : data.data(), data.size(), with.stream->get()}}}, false,
                      counts, progress);
     });
     CHECK(error == "the saving was cancelled; the file is as it was before");
+    CHECK(reported == data.size());
     CHECK(folder.count() == 0);
   }
 }
