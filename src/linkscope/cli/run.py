@@ -50,7 +50,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--memory", metavar="KIND", help="only with this kind of memory at either end, such as pinned; several: a,b")
     add("--sizes", metavar="SIZES", help="these sizes: 4KiB:1GiB (powers of two), 777KiB, 64MB; several: a,b")
     add("--machine", metavar="auto|NAME|FILE", help="this machine (auto, the default), a bundled model, a machine file")
-    add("--directory", metavar="DIR", help="copies of files too (file_copies): nameless files of this directory's disk")
+    add(
+        "--directory",
+        metavar="DIR",
+        help="also measure copies of files (file_copies) in this directory; no file is left there",
+    )
     add("--suite", metavar="NAME", help="quick, standard (the default), full, …: `linkscope list suites`")
     add(
         "--only",
