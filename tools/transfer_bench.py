@@ -28,10 +28,12 @@ import numpy as np
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests" / "python")]
 
+from file_bench import cold_files, saved_files  # noqa: E402
+
 from driver_by_ctypes import Driver, Gpu  # noqa: E402
 from linkscope import native, transfer  # noqa: E402
 
-SECTIONS = ["copies", "torch", "small", "blocks", "file"]
+SECTIONS = ["copies", "torch", "small", "blocks", "file", "cold", "save"]
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 # Times the calls alone, without Python: one line a size with nanoseconds of the driver's call and of ls_run.
@@ -110,6 +112,11 @@ class Bench:
     def free(self, pointer: c_uint64) -> None:
         self.driver.ok("cuMemFree", pointer)
 
+    @staticmethod
+    def expect(same: bool, what: str) -> None:
+        if not same:
+            sys.exit(f"WRONG DATA: {what}")
+
     def seconds(self, call: Callable[[], None], before: Callable[[], None] | None = None) -> list[float]:
         """Times of a call and the end of its copy; the first one is not counted."""
         times = []
@@ -145,11 +152,6 @@ def cpu_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def expect(same: bool, what: str) -> None:
-    if not same:
-        sys.exit(f"WRONG DATA: {what}")
-
-
 def whole_copies(bench: Bench, sizes: list[int]) -> None:
     """Pageable memory to the GPU and back, against the driver and against pinned memory."""
     ok, stream, number = bench.driver.ok, bench.stream, bench.stream.value
@@ -170,7 +172,7 @@ def whole_copies(bench: Bench, sizes: list[int]) -> None:
             bench.add(
                 section, "linkscope", nbytes, times, core_s_per_gb=round(cost, 3), fallback=native.latest_fallback()
             )
-        expect(bool(np.array_equal(host, back)), "pageable memory to the GPU and back")
+        bench.expect(bool(np.array_equal(host, back)), "pageable memory to the GPU and back")
         fresh_copies(bench, device, nbytes, host)
         if nbytes <= GIB:
             pinned = bench.gpu.pinned(nbytes)
@@ -209,7 +211,7 @@ def fresh_copies(bench: Bench, device: c_uint64, nbytes: int, expected: np.ndarr
 
     bench.add("to fresh", "driver, pageable", nbytes, bench.seconds(plain, fresh.renew))
     bench.add("to fresh", "linkscope", nbytes, bench.seconds(ours, fresh.renew))
-    expect(bool(np.array_equal(np.frombuffer(fresh.held, np.int64), expected)), "the GPU to fresh memory")
+    bench.expect(bool(np.array_equal(np.frombuffer(fresh.held, np.int64), expected)), "the GPU to fresh memory")
 
 
 def torch_copies(bench: Bench, sizes: list[int]) -> None:
@@ -237,7 +239,7 @@ def torch_copies(bench: Bench, sizes: list[int]) -> None:
         }
         for name, call in calls.items():
             bench.add("torch", name, nbytes, bench.seconds(call))
-        expect(torch.equal(there, on_gpu) and torch.equal(linkscope.to_cpu(on_gpu), host), "tensors")
+        bench.expect(torch.equal(there, on_gpu) and torch.equal(linkscope.to_cpu(on_gpu), host), "tensors")
 
 
 def blocks(bench: Bench) -> None:
@@ -264,7 +266,9 @@ def blocks(bench: Bench) -> None:
             bench.add(f"{count} x {size(block)}", f"{name}, to gpu", block * count, bench.seconds(there))
             words[:] = 0
             bench.add(f"{count} x {size(block)}", f"{name}, to host", block * count, bench.seconds(home))
-            expect(bool(np.array_equal(words[:, :block], sent)) and not words[:, block:].any(), f"blocks by {name}")
+            bench.expect(
+                bool(np.array_equal(words[:, :block], sent)) and not words[:, block:].any(), f"blocks by {name}"
+            )
         for to_gpu, usual_knobs in chosen.items():
             native.set_block_knobs(to_gpu, block, *usual_knobs)
         pageable = np.ascontiguousarray(words)
@@ -273,7 +277,7 @@ def blocks(bench: Bench) -> None:
         unpacked = partial(transfer.copy_blocks, rows, on_gpu, block, number)
         bench.add(f"{count} x {size(block)}", "pageable, to gpu", block * count, bench.seconds(packed))
         bench.add(f"{count} x {size(block)}", "pageable, to host", block * count, bench.seconds(unpacked))
-        expect(bool(np.array_equal(pageable[:, :block], sent)), "pageable blocks")
+        bench.expect(bool(np.array_equal(pageable[:, :block], sent)), "pageable blocks")
         bench.free(device)
         driver.ok("cuMemFreeHost", host)
     if fallback := native.latest_fallback():
@@ -281,7 +285,7 @@ def blocks(bench: Bench) -> None:
 
 
 def files(bench: Bench, nbytes: int) -> None:
-    """A file to the GPU: from tmpfs, from the page cache, and cold."""
+    """A file to the GPU: from tmpfs, and from the page cache."""
     device = bench.gpu.memory(nbytes)
     data = np.random.default_rng(5).integers(0, 1 << 62, nbytes // 8)
     for name, folder in (("tmpfs", "/dev/shm"), ("page cache", tempfile.gettempdir())):
@@ -292,18 +296,14 @@ def files(bench: Bench, nbytes: int) -> None:
             data.tofile(file.name)
             os.fsync(file.fileno())
             read = partial(native.read_file, Path(file.name), [(0, nbytes, device.value)], bench.stream.value)
-            evict = partial(os.posix_fadvise, file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-            for state, before in ((name, None), ("cold", evict)) if name != "tmpfs" else ((name, None),):
-                times = bench.seconds(read, before)
-                if before:
-                    before()
-                counts = read()
-                by = {key: round(getattr(counts, key) / GIB, 2) for key in ("cached", "direct", "buffered")}
-                bench.add("file", f"linkscope, {state}", nbytes, times, gib=by)
+            times = bench.seconds(read)
+            counts = read()
+            by = {key: round(getattr(counts, key) / GIB, 2) for key in ("cached", "direct", "buffered")}
+            bench.add("file", f"linkscope, {name}", nbytes, times, gib=by)
             bench.sync()
             back = np.zeros_like(data)
             native.copy(back.ctypes.data, device.value, nbytes, bench.stream.value)
-            expect(bool(np.array_equal(back, data)), f"a file in {folder}")
+            bench.expect(bool(np.array_equal(back, data)), f"a file in {folder}")
     bench.free(device)
 
 
@@ -336,6 +336,7 @@ def main() -> int:
     parser.add_argument("--largest", type=int, default=4096, help="MiB of the largest copy")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--file-mib", type=int, default=4096)
+    parser.add_argument("--folder", default=tempfile.gettempdir(), help="of the files of sections cold and save")
     parser.add_argument("--sections", nargs="+", choices=SECTIONS, default=SECTIONS)
     args = parser.parse_args()
     bench = Bench(args.repeats)
@@ -346,6 +347,8 @@ def main() -> int:
         "small": partial(small_copies, bench),
         "blocks": partial(blocks, bench),
         "file": partial(files, bench, args.file_mib * MIB),
+        "cold": partial(cold_files, bench, args.folder, args.file_mib * MIB),
+        "save": partial(saved_files, bench, args.folder, args.file_mib * MIB),
     }
     for name in args.sections:
         sections[name]()

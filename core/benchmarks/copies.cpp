@@ -71,6 +71,15 @@ Param cache_param() {
           default_in_id};
 }
 
+Param file_cache_param() {
+  constexpr bool default_in_id = false;
+  return {"cache",
+          {"cold", "hot"},
+          "cold: the file has left the page cache, and is read and written past it (O_DIRECT); hot: through the page "
+          "cache, which holds it",
+          default_in_id};
+}
+
 Param l2_param() {
   constexpr bool default_in_id = false;
   return {"cache",

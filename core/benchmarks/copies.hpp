@@ -40,6 +40,9 @@ void let_idle(Program&, const Case&);
 /// For copies from and to host memory: the state of CPU caches.
 [[nodiscard]] Param cache_param();
 
+/// For copies of files: whether the page cache has them.
+[[nodiscard]] Param file_cache_param();
+
 /// For SM accesses to GPU memory: the state of the L2.
 [[nodiscard]] Param l2_param();
 

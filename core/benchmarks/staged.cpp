@@ -147,6 +147,7 @@ std::vector<Benchmark> staged_copies() {
     params.insert(params.end(), more.begin(), more.end());
     params.push_back(bidirectional_param());
     const bool of_file = src == disk || dst == disk;
+    if (of_file) params.push_back(file_cache_param());
     rows.push_back({of_file ? "file_copies" : "staged", summary,
                     of_file ? "Jorda et al., disks" : "Jorda et al. (JO-2, JO-6)", of_file ? Engine::file : Engine::ce,
                     src, dst, src == dst ? Relation::different : Relation::any, std::move(memories), std::move(params),

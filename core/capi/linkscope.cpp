@@ -89,6 +89,13 @@ ls_status guarded(Call call) {
 
 Towards direction(int to_gpu) { return to_gpu ? Towards::gpu : Towards::host; }
 
+/// Passes the progress on to the caller's function, which may cancel.
+template <class Watch>
+void report_to(Watch& watch, Progress& progress) {
+  if (!watch.report) return;
+  progress.report = [&](u64 done) { progress.cancelled = progress.cancelled || watch.report(done, watch.user) != 0; };
+}
+
 CopyRequest request(void* dst, const void* src, size_t bytes, void* stream) {
   return {dst, src, bytes, static_cast<CUstream>(stream), false};
 }
@@ -153,12 +160,22 @@ ls_status ls_read_file(const char* path, const ls_piece* pieces, size_t count, v
     for (size_t i = 0; i < count; ++i) wanted[i] = {pieces[i].offset, pieces[i].bytes, pieces[i].dst};
     ReadCounts by;
     Progress progress;
-    if (watch && watch->report)
-      progress.report = [&](u64 done) {
-        progress.cancelled = progress.cancelled || watch->report(done, watch->user) != 0;
-      };
+    if (watch) report_to(*watch, progress);
     transfers().read(FileReader{path}, wanted, static_cast<CUstream>(stream), by, progress);
-    if (watch) watch->counts = {by.cached, by.direct, by.buffered};
+    if (watch) watch->counts = {by.cached, by.direct, by.buffered, by.uring, by.uring_refused};
+  });
+}
+
+ls_status ls_save_file(const char* path, const ls_source* sources, size_t count, ls_saving* saving) {
+  return guarded([&] {
+    std::vector<FileSource> wanted(count);
+    for (size_t i = 0; i < count; ++i)
+      wanted[i] = {sources[i].src, sources[i].bytes, static_cast<CUstream>(sources[i].stream)};
+    WriteCounts by;
+    Progress progress;
+    if (saving) report_to(*saving, progress), saving->counts = {0, 0};
+    transfers().save(path, wanted, saving && saving->durable, by, progress);
+    if (saving) saving->counts = {by.direct, by.buffered};
   });
 }
 

@@ -66,9 +66,11 @@ typedef struct ls_piece {
   void* dst;
 } ls_piece;
 
-/* Bytes by the way they were read: from the page cache, past it by O_DIRECT, or through it. */
+/* Bytes by the way they were read: from the page cache, past it by O_DIRECT, or through it. `uring`: those of `direct`
+ * that io_uring read; threads with pread read the others. `uring_refused`: the errno if the kernel refused io_uring. */
 typedef struct ls_read_counts {
-  uint64_t cached, direct, buffered;
+  uint64_t cached, direct, buffered, uring;
+  int32_t uring_refused;
 } ls_read_counts;
 
 /* Called by the calling thread now and then, with the bytes so far. A result other than 0 cancels the reading. */
@@ -84,6 +86,31 @@ typedef struct ls_watch {
 /* Reads pieces of a file to memory of one GPU, in the order of the stream, or to host memory. When it returns, the file
  * may be changed, and pieces on the host hold the data. `watch` may be NULL. */
 LS_EXPORT ls_status ls_read_file(const char* path, const ls_piece* pieces, size_t count, void* stream, ls_watch* watch);
+
+/* What follows the source before it in a file. `stream`: after whose work a GPU's memory is read. */
+typedef struct ls_source {
+  const void* src;
+  uint64_t bytes;
+  void* stream;
+} ls_source;
+
+/* Bytes by the way they were written: past the page cache by O_DIRECT, or through it. */
+typedef struct ls_write_counts {
+  uint64_t direct, buffered;
+} ls_write_counts;
+
+/* What the caller wants of a saving: `report` as for reading; `durable` other than 0: return when the data is on the
+ * disk; `counts` is a result, whose sum is the file's size, or 0 after an error. */
+typedef struct ls_saving {
+  ls_report report;
+  void* user;
+  int durable;
+  ls_write_counts counts;
+} ls_saving;
+
+/* Replaces a file by memory of GPUs and of the host, one source behind the other. The data goes to a temporary file
+ * beside it, which then gets the name: after an error, the file is as it was. `saving` may be NULL. */
+LS_EXPORT ls_status ls_save_file(const char* path, const ls_source* sources, size_t count, ls_saving* saving);
 
 /* --- a copy in the background ------------------------------------------------------------------------------------- */
 

@@ -1,12 +1,15 @@
 #include "host/file_reader.hpp"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <vector>
 
 #include "base/error.hpp"
 
@@ -19,6 +22,21 @@ FileReader::FileReader(std::string path) : path_{std::move(path)}, file_{open(pa
   if (!S_ISREG(facts.st_mode)) throw Error{ErrorKind::usage, path_ + " is no regular file"};
   size_ = static_cast<u64>(facts.st_size);
   direct_ = Descriptor{open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT)};
+  void* mapped = size_ ? mmap(nullptr, size_, PROT_READ, MAP_SHARED, file_.get(), 0) : MAP_FAILED;
+  if (mapped != MAP_FAILED) mapped_ = static_cast<std::byte*>(mapped);
+}
+
+FileReader::~FileReader() {
+  if (mapped_) munmap(mapped_, size_);
+}
+
+bool FileReader::is_cached(u64 offset, u64 bytes) const {
+  const u64 page = static_cast<u64>(sysconf(_SC_PAGESIZE)), first = offset / page * page;
+  const u64 end = std::min(offset + bytes, size_);
+  if (!mapped_ || first >= end) return true;
+  std::vector<unsigned char> pages((end - first + page - 1) / page);
+  if (mincore(mapped_ + first, end - first, pages.data()) != 0) return true;
+  return std::all_of(pages.begin(), pages.end(), [](unsigned char state) { return state & 1; });
 }
 
 /// The bytes that the page cache has at the start of the range; none if the file system does not say, as tmpfs.
@@ -67,8 +85,12 @@ void FileReader::read_aligned(std::byte* to, u64 offset, u64 bytes, ReadCounts& 
   // A range that is partly in the cache is read again from its last whole granule.
   const u64 kept = *cached / granule * granule;
   counts.cached += kept;
-  if (read_direct(to + kept, offset + kept, bytes - kept)) counts.direct += bytes - kept;
-  else read(to + kept, offset + kept, bytes - kept, counts);
+  read_cold(to + kept, offset + kept, bytes - kept, counts);
+}
+
+void FileReader::read_cold(std::byte* to, u64 offset, u64 bytes, ReadCounts& counts) const {
+  if (read_direct(to, offset, bytes)) counts.direct += bytes;
+  else read(to, offset, bytes, counts);
 }
 
 }  // namespace linkscope

@@ -1,16 +1,40 @@
 #include "host/words.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <string>
 
+#include "base/error.hpp"
 #include "base/pattern.hpp"
 
 namespace linkscope {
 namespace {
 
 u64& word_at(Word address) { return *reinterpret_cast<u64*>(address); }
+
+const FileMemory* file_at(std::span<const FileMemory> files, Word address) {
+  const auto found =
+      std::find_if(files.begin(), files.end(), [&](const FileMemory& one) { return address - one.start < one.bytes; });
+  return found == files.end() ? nullptr : &*found;
+}
+
+/// Calls `move` with an offset and the rest until all is moved.
+template <class Move>
+void move_all(Word bytes, const char* what, Move move) {
+  for (Word done = 0; done < bytes;) {
+    const ssize_t moved = move(done, bytes - done);
+    if (moved < 0 && errno == EINTR) continue;
+    if (moved <= 0)
+      throw Error{ErrorKind::failed,
+                  std::string{"a file cannot be "} + what + ": " + std::strerror(moved ? errno : EIO)};
+    done += static_cast<Word>(moved);
+  }
+}
 
 }  // namespace
 
@@ -25,6 +49,16 @@ void CpuMemory::set(Word word, Word value) { std::atomic_ref{word_at(word)}.stor
 void CpuMemory::fence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 
 void CpuMemory::copy(Word to, Word from, Word bytes) {
+  if (const auto* source = file_at(files, from))
+    return move_all(bytes, "read", [&](Word done, Word rest) {
+      return pread(source->file, reinterpret_cast<void*>(to + done), rest,
+                   static_cast<off_t>(from - source->start + done));
+    });
+  if (const auto* target = file_at(files, to))
+    return move_all(bytes, "written", [&](Word done, Word rest) {
+      return pwrite(target->file, reinterpret_cast<const void*>(from + done), rest,
+                    static_cast<off_t>(to - target->start + done));
+    });
   const auto copy_range = [&](Word begin, Word end) {
     std::memcpy(reinterpret_cast<void*>(to + begin), reinterpret_cast<const void*>(from + begin), end - begin);
   };

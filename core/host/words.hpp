@@ -8,16 +8,24 @@
 
 namespace linkscope {
 
+/// Memory that stands for a file: copies from and to it are read from the file and written to it.
+struct FileMemory {
+  Word start = 0, bytes = 0;
+  int file = -1;
+};
+
 /// The CPU's memory. Addresses are those of this process.
 struct CpuMemory {
   u64 sum = 0;           // of all that was loaded
   Crew* crew = nullptr;  // shares the copies; null: this thread makes them
+  std::span<const FileMemory> files;
 
   [[nodiscard]] static Word acquire(Word word);
   [[nodiscard]] static Word now_ns();
   static void set(Word word, Word value);
   [[nodiscard]] bool wait(Word word, Word value, Word timeout_ns) { return poll(*this, word, value, timeout_ns); }
   static void fence();
+  /// Throws Error{failed} if a file cannot be read or written.
   void copy(Word to, Word from, Word bytes);
   void load(Word from, Word bytes);
   static void store(Word to, Word bytes, Word seed, Word first_index);

@@ -9,7 +9,8 @@ namespace {
 bool is_word(const Step& step) { return std::holds_alternative<Set>(step) || std::holds_alternative<Wait>(step); }
 
 std::string why_no_copy(const Actor& actor, const Move& move) {
-  const Engine own = actor.kind == ActorKind::cpu_thread ? Engine::cpu : Engine::sm;
+  const bool by_cpu = actor.kind == ActorKind::cpu_thread;
+  const Engine own = !by_cpu ? Engine::sm : move.engine == Engine::file ? Engine::file : Engine::cpu;
   const auto who = std::string{to_string(actor.kind)};
   if (move.engine != own)
     return "a " + who + " that performs ops copies by engine " + to_string(own) + ", and not by " +

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/error.hpp"
+#include "transfer/disk_reads.hpp"
 #include "transfer/staged.hpp"
 
 namespace linkscope {
@@ -54,20 +55,34 @@ void read_to_gpu(const Resources& with, const FileReader& file, std::span<const 
   const u64 slot_bytes = std::min(knobs.chunk, with.arena.slot_bytes());
   // A piece of a large tensor begins anywhere in a granule, and fills a slot with its first and last granule.
   const auto pieces = in_order(wanted, slot_bytes - granule);
-  RingWork work;
-  work.chunks = chunks_of(pieces, slot_bytes);
-  work.by_cpu = [&](std::byte* slot, Chunk chunk) {
-    const auto &first = pieces[chunk.at], &last = pieces[chunk.at + chunk.count - 1];
-    const u64 start = granule_before(first.offset);
-    file.read_aligned(slot, start, last.offset + last.bytes - start, counts);
+  const auto range_of = [&](Chunk chunk) {
+    const auto& last = pieces[chunk.at + chunk.count - 1];
+    const u64 start = granule_before(pieces[chunk.at].offset);
+    return FileRange{start, last.offset + last.bytes - start};
   };
-  work.queue = [&](std::byte* slot, Chunk chunk) {
+  const auto queue = [&](std::byte* slot, Chunk chunk) {
     const u64 start = granule_before(pieces[chunk.at].offset);
     for (u64 i = chunk.at; i < chunk.at + chunk.count; ++i)
       LINKSCOPE_CU(with.driver, cuMemcpyHtoDAsync, reinterpret_cast<CUdeviceptr>(pieces[i].dst),
                    slot + (pieces[i].offset - start), pieces[i].bytes, lane.stream);
   };
-  run_ring(with, lane, work, knobs, Towards::gpu, progress);
+  auto chunks = chunks_of(pieces, slot_bytes);
+  const auto first_cached = std::stable_partition(chunks.begin(), chunks.end(), [&](Chunk chunk) {
+    const auto [offset, bytes] = range_of(chunk);
+    return !file.is_cached(offset, bytes);
+  });
+  const auto with_threads = [&](auto begin, auto end, auto read) {
+    if (begin == end) return;
+    const auto fill = [&](std::byte* slot, Chunk chunk) {
+      const auto [offset, bytes] = range_of(chunk);
+      (file.*read)(slot, offset, bytes, counts);
+    };
+    run_ring(with, lane, {{begin, end}, fill, queue}, knobs, Towards::gpu, progress);
+  };
+  if (chunks.begin() != first_cached &&
+      !read_by_uring(with, {file, {chunks.begin(), first_cached}, range_of, queue}, lane, counts, progress))
+    with_threads(chunks.begin(), first_cached, &FileReader::read_cold);
+  with_threads(first_cached, chunks.end(), &FileReader::read_aligned);
 }
 
 void read_to_host(const Resources& with, const FileReader& file, std::span<const FilePiece> wanted, ReadCounts& counts,

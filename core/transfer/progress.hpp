@@ -12,7 +12,8 @@ namespace linkscope {
 /// Thrown where a copy ends early because its owner cancelled it.
 class Cancelled : public Error {
  public:
-  Cancelled() : Error{ErrorKind::failed, "the copy was cancelled; its destination holds a part of the data"} {}
+  explicit Cancelled(const char* text = "the copy was cancelled; its destination holds a part of the data")
+      : Error{ErrorKind::failed, text} {}
 };
 
 struct Progress {

@@ -217,6 +217,57 @@ void Transfers::read(const FileReader& file, std::span<const FilePiece> pieces, 
   read_to_gpu(resources(), file, pieces, *lane, counts, progress);
 }
 
+void Transfers::save(const std::string& path, std::span<const FileSource> sources, bool durable, WriteCounts& counts,
+                     Progress& progress) {
+  u64 bytes = 0;
+  for (const auto& source : sources) bytes += source.bytes;
+  FileWriter file{path, bytes};
+  try {
+    write(file, sources, counts, progress);
+    if (progress.report) progress.report(bytes);  // other threads may have written all
+    if (progress.cancelled) throw Cancelled{};
+    file.commit(durable);
+  } catch (const Cancelled&) {
+    throw Cancelled{"the saving was cancelled; the file is as it was before"};
+  } catch (const Error& error) {
+    throw Error{error.kind(), std::string{error.what()} + "; " + std::to_string(counts.direct + counts.buffered) +
+                                  " of " + std::to_string(bytes) + " bytes were written, and are removed"};
+  }
+}
+
+void Transfers::write(const FileWriter& file, std::span<const FileSource> sources, WriteCounts& counts,
+                      Progress& progress) {
+  // Parts of one GPU and stream, with those of the host between them, make one pass of the ring.
+  std::vector<FilePart> parts;
+  std::optional<CUdevice> gpu;
+  CUstream stream = nullptr;
+  const auto pass = [&] {
+    if (parts.empty()) return;
+    if (!gpu) return write_from_host(resources(), file, parts, counts, progress);
+    const auto lane = gpus_.lane_of(stream, *gpu);
+    if (!lane || captured(*lane) || !can_ring(resources()))
+      throw Error{ErrorKind::usage, "a GPU's memory is saved on a stream of its primary context that is not captured"};
+    write_from_gpu(resources(), file, parts, *lane, counts, progress);
+  };
+  u64 offset = 0;
+  for (const auto& source : sources) {
+    if (source.bytes == 0) continue;
+    const auto from = locate_all(driver_, source.src, source.bytes);
+    const bool on_gpu = from.memory == MemoryType::device;
+    if (!on_gpu && (!from.on_host() || !can_read(source.src, source.bytes)))
+      throw Error{ErrorKind::usage, "a source is no memory of a GPU, and none that this process can read"};
+    if (on_gpu && gpu && (from.device != *gpu || source.stream != stream)) {
+      pass();
+      parts.clear();
+      gpu.reset();
+    }
+    if (on_gpu) gpu = from.device, stream = source.stream;
+    parts.push_back({offset, source.bytes, static_cast<const std::byte*>(source.src), on_gpu});
+    offset += source.bytes;
+  }
+  pass();
+}
+
 std::string Transfers::latest_fallback() const {
   const std::lock_guard lock{mutex_};
   return fallback_;

@@ -11,6 +11,7 @@
 #include "transfer/checks.hpp"
 #include "transfer/files.hpp"
 #include "transfer/methods.hpp"
+#include "transfer/saves.hpp"
 #include "transfer/tuning.hpp"
 
 namespace linkscope {
@@ -38,6 +39,9 @@ class Transfers {
   /// Reads pieces of a file to memory of one GPU, in the order of the stream, or to host memory. On return the file may
   /// be changed, and pieces on the host hold the data.
   void read(const FileReader&, std::span<const FilePiece>, CUstream, ReadCounts&, Progress&);
+  /// Replaces the file `path` by the sources, one behind the other. After an error the file is as it was. `durable`:
+  /// returns when the data is on the disk.
+  void save(const std::string& path, std::span<const FileSource>, bool durable, WriteCounts&, Progress&);
 
   /// A copy whose memory, size and stream are known in advance: each run makes it again.
   class Prepared {
@@ -100,6 +104,7 @@ class Transfers {
   void run_timed(const CopyMethod&, const PlannedCopy&, Progress&);
   void run(const CopyMethod&, const PlannedCopy&, Progress&);
   void note_fallback(const std::string& why);
+  void write(const FileWriter&, std::span<const FileSource>, WriteCounts&, Progress&);
   template <class Method>
   void or_one_by_one(const std::vector<Block>&, CUstream, Method);
   void find_smallest();

@@ -11,6 +11,9 @@ _LAZY = {
     "copy_blocks": "transfer",
     "load_safetensors": "safetensors",
     "prepare": "transfer",
+    "read_file": "transfer",
+    "save_file": "transfer",
+    "save_safetensors": "safetensors",
     "start_copy": "transfer",
     "to_cpu": "transfer",
 }

@@ -1,10 +1,11 @@
-"""Loads safetensors files: the header is checked, then threads read the data through the pinned ring to the GPU."""
+"""Loads and saves safetensors files: the data goes from the file through the pinned ring to the GPU, and back."""
 
 import importlib
 import json
 import math
 import os
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from linkscope import native, transfer
+from linkscope.native import WriteCounts
 
 _LENGTH_BYTES = 8
 _LONGEST_HEADER = 100_000_000  # bytes, the bound of the format's own library
@@ -58,27 +60,102 @@ def load_safetensors(
     device: Any = None,
     progress: Callable[[int, int], None] | None = None,
     checksums: dict[str, int] | None = None,
+    counts: dict[str, int] | None = None,
 ) -> dict[str, Any]:
     """Returns the tensors of files by name.
 
     `device` is None for NumPy arrays, or a device of PyTorch ("cpu", "cuda", "cuda:1") for its tensors. The tensors of
     a file share one allocation. `progress(done_bytes, all_bytes)` is called now and then; what it raises ends the
     loading. `checksums`, a dictionary, receives the CRC-32 of each tensor, computed from the data at its destination.
+    `counts`, a dictionary, receives the bytes by the way they were read, with the names that read_file() returns.
     """
     files = [Path(paths)] if isinstance(paths, str | os.PathLike) else [Path(path) for path in paths]
     headers = [(path, read_header(path)) for path in files]
     _refuse_duplicates(headers)
-    loaded: dict[str, Any] = {}
+    loaded, counted = dict[str, Any](), Counter[str]()
     whole, done = sum(entry.nbytes for _, entries in headers for entry in entries), 0
     for path, entries in headers:
         report = None if progress is None else lambda now, before=done: progress(before + now, whole)
-        loaded |= _load_file(path, entries, device, report)
+        tensors, read = _load_file(path, entries, device, report)
+        loaded |= tensors
+        counted.update(read)
         done += sum(entry.nbytes for entry in entries)
     if progress is not None:
         progress(done, whole)
     if checksums is not None:
         checksums |= {name: _checksum(tensor) for name, tensor in loaded.items()}
+    if counts is not None:
+        counts |= counted
     return loaded
+
+
+def save_safetensors(
+    tensors: dict[str, Any],
+    path: str | os.PathLike[str],
+    metadata: dict[str, str] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    checksums: dict[str, int] | None = None,
+    durable: bool = True,
+) -> WriteCounts:
+    """Saves a checkpoint: arrays and tensors by name, those of GPUs without a copy of them in host memory.
+
+    Tensors are saved after the work that is on their current streams. A temporary file gets the name when it is
+    complete: after an error, an earlier file is as it was. `durable`: returns when the data is on the disk.
+    `progress` and `checksums` are as for load_safetensors(); a checksum needs one tensor at a time in host memory.
+    Returns the bytes that were written past the page cache and through it.
+    """
+    header: dict[str, Any] = {"__metadata__": metadata} if metadata else {}
+    sources, end = list[tuple[int, int, int]](), 0
+    for one in sorted((_saved(*item) for item in tensors.items()), key=_Saved.order):
+        nbytes = one.memory.nbytes
+        header[one.name] = {"dtype": one.dtype, "shape": one.shape, "data_offsets": [end, end + nbytes]}
+        sources.append((one.memory.address, nbytes, one.stream))
+        end += nbytes
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % _LENGTH_BYTES)
+    start = np.frombuffer(len(text).to_bytes(_LENGTH_BYTES, "little") + text, np.uint8)
+    whole = start.size + end
+    report = None if progress is None else lambda done: progress(done, whole)
+    counts = native.save_file(path, [(start.ctypes.data, start.size, 0), *sources], durable, report)
+    if checksums is not None:
+        checksums |= {name: _checksum(tensor) for name, tensor in tensors.items()}
+    return counts
+
+
+def _saved(name: str, tensor: Any) -> "_Saved":
+    where = f"tensor '{name}'"
+    if not isinstance(name, str) or name == "__metadata__":
+        raise ValueError(f"{name!r} cannot be the name of a tensor; use another text")
+    if hasattr(tensor, "shape") and hasattr(tensor, "dtype"):
+        shape, type_name = tensor.shape, str(tensor.dtype).removeprefix("torch.")
+    elif facts := getattr(tensor, "__cuda_array_interface__", None):
+        shape, type_name = facts["shape"], str(np.dtype(facts["typestr"]))
+    else:
+        raise ValueError(f"{where} is a {type(tensor).__name__}; pass an array or a tensor")
+    memory = transfer.range_of(tensor, where)
+    if "C" not in memory.orders:
+        raise ValueError(f"{where} lies in Fortran order; pass numpy.ascontiguousarray(array)")
+    found = [dtype for dtype, (_, *names) in _TYPES.items() if type_name in names]
+    if not found:
+        raise ValueError(
+            f"{where} has the type {type_name}, which the format lacks; convert it to one of {', '.join(_TYPES)}"
+        )
+    return _Saved(name, found[0], list(shape), memory, transfer.stream_of(memory))
+
+
+@dataclass(frozen=True, slots=True)
+class _Saved:
+    """A tensor that goes to a file."""
+
+    name: str
+    dtype: str
+    shape: list[int]
+    memory: transfer.Range
+    stream: int
+
+    def order(self) -> tuple[int, str, int, str]:
+        """Large items first, so that all are aligned; then by GPU and stream, because each change costs a pass."""
+        return -_TYPES[self.dtype][0], str(getattr(self.memory.owner, "device", "")), self.stream, self.name
 
 
 # --- the header -------------------------------------------------------------------------------------------------------
@@ -170,7 +247,10 @@ def _refuse_duplicates(headers: list[tuple[Path, list[Entry]]]) -> None:
 # --- the data ---------------------------------------------------------------------------------------------------------
 
 
-def _load_file(path: Path, entries: list[Entry], device: Any, report: Callable[[int], None] | None) -> dict[str, Any]:
+def _load_file(
+    path: Path, entries: list[Entry], device: Any, report: Callable[[int], None] | None
+) -> tuple[dict[str, Any], dict[str, int]]:
+    """The tensors of a file, and the bytes by the way they were read."""
     places, end = {}, 0
     for entry in sorted(entries, key=lambda one: one.offset):
         places[entry.name] = end
@@ -180,8 +260,8 @@ def _load_file(path: Path, entries: list[Entry], device: Any, report: Callable[[
     tensors = {entry.name: make(entry, buffer, places[entry.name]) for entry in entries}
     to = transfer.range_of(buffer, "the buffer")
     pieces = [(entry.offset, entry.nbytes, to.address + places[entry.name]) for entry in entries if entry.nbytes]
-    native.read_file(path, pieces, to.stream or 0, report)
-    return tensors
+    read = native.read_file(path, pieces, to.stream or 0, report)
+    return tensors, {name: getattr(read, name) for name in ("cached", "direct", "buffered", "uring")}
 
 
 def _make_array(entry: Entry, buffer: np.ndarray, at: int) -> np.ndarray:

@@ -1,10 +1,11 @@
-"""Copies that choose their method: `linkscope.copy(dst, src)` and `linkscope.to_cpu(tensor)`.
+"""Copies that choose their method: `linkscope.copy(dst, src)`, `linkscope.to_cpu(tensor)`, and those of files.
 
 They take NumPy arrays, anything with the buffer protocol, `__cuda_array_interface__` or `__dlpack__`, PyTorch tensors,
 and `(address, nbytes)`. LINKSCOPE_TRANSFER=plain leaves every copy to the driver.
 """
 
 import math
+import os
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -12,16 +13,20 @@ from typing import Any
 import numpy as np
 
 from linkscope import native
-from linkscope.native import Cancelled, Prepared, Transfer, TransferError
+from linkscope.native import Cancelled, Prepared, ReadCounts, Transfer, TransferError, WriteCounts
 
 __all__ = [
     "Cancelled",
     "Prepared",
+    "ReadCounts",
     "Transfer",
     "TransferError",
+    "WriteCounts",
     "copy",
     "copy_blocks",
     "prepare",
+    "read_file",
+    "save_file",
     "start_copy",
     "strided",
     "to_cpu",
@@ -126,6 +131,38 @@ def prepare(dst: Any, src: Any, stream: Any = None) -> Prepared:
     to, source = _pair(dst, src)
     number = _stream_number(stream, to, source)
     return Prepared(to.address, source.address, source.nbytes, number, owners=(dst, src))
+
+
+def read_file(path: str | os.PathLike[str], dst: Any, offset: int = 0, stream: Any = None) -> ReadCounts:
+    """Reads as many bytes as `dst` has, from `offset` of a file, in the order of the stream.
+
+    When it returns, the file may be changed, and an array on the host holds the data. Returns the bytes that came from
+    the page cache (`cached`), from the disk past it (`direct`; io_uring read `uring` of them, threads the others) and
+    through it (`buffered`). Raises ValueError if the file is shorter.
+    """
+    to = range_of(dst, "the destination")
+    if not to.writable:
+        raise ValueError("the destination is read-only; pass a writable array")
+    number = _stream_number(stream, to)
+    counts = native.read_file(path, [(offset, to.nbytes, to.address)], number)
+    _record(stream, number, to)
+    return counts
+
+
+def save_file(path: str | os.PathLike[str], src: Any, stream: Any = None, durable: bool = False) -> WriteCounts:
+    """Replaces a file by the bytes of `src`, after the work that is on the stream now.
+
+    A temporary file gets the name when it is complete: after an error, the file is as it was. `durable`: returns when
+    the data is on the disk. Returns the bytes that were written past the page cache (`direct`) and through it
+    (`buffered`). Raises ValueError for a path that cannot be written, TransferError for a full disk.
+    """
+    source = range_of(src, "the source")
+    return native.save_file(path, [(source.address, source.nbytes, _stream_number(stream, source))], durable)
+
+
+def stream_of(one: Range) -> int:
+    """Returns the stream on which the owner of a memory queues work."""
+    return _stream_number(None, one)
 
 
 def _pair(dst: Any, src: Any) -> tuple[Range, Range]:

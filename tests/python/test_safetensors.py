@@ -48,10 +48,14 @@ def model(path: Path, seed: int = 1, prefix: str = "") -> dict[str, np.ndarray]:
 def test_arrays_of_several_files_are_exact(tmp_path) -> None:
     expected = model(tmp_path / "a") | model(tmp_path / "b", 2, "second.")
     seen: list[tuple[int, int]] = []
-    sums: dict[str, int] = {}
+    sums, counts = dict[str, int](), dict[str, int]()
     loaded = linkscope.load_safetensors(
-        [tmp_path / "a", str(tmp_path / "b")], progress=lambda done, whole: seen.append((done, whole)), checksums=sums
+        [tmp_path / "a", str(tmp_path / "b")],
+        progress=lambda done, whole: seen.append((done, whole)),
+        checksums=sums,
+        counts=counts,
     )
+    assert counts == {"cached": 0, "direct": 0, "buffered": sum(one.nbytes for one in expected.values()), "uring": 0}
     assert loaded.keys() == expected.keys()
     for name, one in expected.items():
         assert loaded[name].dtype == one.dtype and np.array_equal(loaded[name], one)

@@ -142,7 +142,9 @@ void Allocation::allocate() {
       address_ = reinterpret_cast<CUdeviceptr>(pages_.data());
       return;
     case MemKind::file:
-      throw Error{ErrorKind::usage, std::string{to_string(region_.kind)} + " memory cannot be allocated here"};
+      file_ = ScratchFile{region_.at.path, bytes_};
+      host_ = file_.data();
+      return;
     default:
       break;
   }
@@ -233,6 +235,10 @@ void Allocation::give_back() {
     case MemKind::vmm:
       unmap();
       return physical_.release();
+    case MemKind::file:
+      host_ = nullptr;
+      file_ = ScratchFile{};
+      return;
     default:
       break;
   }

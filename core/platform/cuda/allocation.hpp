@@ -12,6 +12,7 @@
 #include "gpu/memory.hpp"
 #include "gpu/vmm.hpp"
 #include "host/pages.hpp"
+#include "host/scratch_file.hpp"
 #include "host/shared_pages.hpp"
 #include "program/program.hpp"
 
@@ -58,6 +59,8 @@ class Allocation {
   [[nodiscard]] CUdeviceptr address() const { return address_; }
   [[nodiscard]] u64 size() const { return bytes_; }
   [[nodiscard]] bool in_use() const { return touched_; }
+  /// The file of memory in files.
+  [[nodiscard]] const ScratchFile& file() const { return file_; }
   /// Page sizes as text for memory in huge pages; "" otherwise.
   [[nodiscard]] std::string page_size() const;
 
@@ -92,6 +95,7 @@ class Allocation {
   bool own_;
   Share share_;
   SharedPages shared_pages_;
+  ScratchFile file_;
   std::unique_ptr<IpcOpened> opened_;
   DeviceMemory memory_;
   PinnedMemory pinned_memory_;

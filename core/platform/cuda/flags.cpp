@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "host/topology.hpp"
 #include "host/words.hpp"
+#include "platform/cuda/files.hpp"
 #include "platform/cuda/kernel_executors.hpp"
 #include "platform/cuda/verification.hpp"
 #include "program/origin.hpp"
@@ -66,6 +67,8 @@ std::string why_no_ops(const Program& program, const Actor& actor) {
       return why_no_cpus(actor.place, threads_of_copies(actor), cpus);
   for (const auto& step : actor.loop) {
     if (auto why = why_no_op(actor, step); !why.empty()) return why;
+    if (const auto* move = std::get_if<Move>(&step))
+      if (auto why = why_no_file_copy(program, actor, *move); !why.empty()) return why;
     const bool word = std::holds_alternative<Set>(step) || std::holds_alternative<Wait>(step);
     for (const auto& touch : touches(step))
       if (auto why = word ? why_no_word(program, actor, touch.span) : why_no_data(program, actor, touch.span);
@@ -179,6 +182,7 @@ void prepare_ops(const CudaSession& session, ActorState& state) {
   Table table{session, state};
   for (const auto& step : state.actor->loop) std::visit(table, step);
   state.ops = table.ops();
+  state.files = files_of(session, *state.actor);
   if (const u32 threads = threads_of_copies(*state.actor); !state.stream && threads > 1)
     state.crew = std::make_unique<Crew>(state.node, threads);
 }
@@ -190,7 +194,7 @@ void perform_ops(const CudaSession& session, ActorState& state, u64 passes) {
   const Actor& actor = *state.actor;
   if (state.stream)
     return queue_block(*state.device, state.stream->get(), {state.ops, first, passes, actor.threads, state.result});
-  CpuMemory memory{0, state.crew.get()};
+  CpuMemory memory{0, state.crew.get(), state.files};
   const auto in_vain = perform_on_cpu({state.ops.ops, state.ops.count}, first, passes, memory);
   state.sum += memory.sum;
   if (in_vain) gave_up(session, actor, in_vain);

@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "platform/cuda/calls.hpp"
+#include "platform/cuda/files.hpp"
 #include "platform/cuda/managed.hpp"
 #include "platform/cuda/sharing.hpp"
 #include "platform/cuda/supports.hpp"
@@ -44,7 +45,7 @@ void place_buffers(CudaSession& session, Devices& devices) {
     if (!buffer || pages_move(region.kind)) continue;
     if (session.acts && session.program.peer && traits_of(region.kind).granted_to_peers)
       for (const u32 index : gpus_of(session.program)) buffer->memory().grant(devices.at(index));
-    if (!buffer->host()) continue;
+    if (!buffer->host() || region.kind == MemKind::file) continue;
     if (const auto size = buffer->memory().page_size(); !size.empty())
       session.notes.emplace_back("page size " + to_string(region.at) + "." + to_string(region.kind), size);
     const auto found = page_nodes(buffer->host(), region.bytes);
@@ -66,6 +67,7 @@ void fill_buffers(CudaSession& session) {
       else buffer->expect_pattern(seed);
     }
     if (!fills) continue;
+    if (region.kind == MemKind::file) prepare_file(session, *buffer, region);
     if (region.content == Content::zero) buffer->fill_with(std::byte{0}, region.bytes);
     if (region.content == Content::chain && !pages_move(region.kind)) buffer->fill_with_chain(region.bytes);
   }

@@ -166,7 +166,9 @@ void CudaSession::settle_caches(const std::vector<u32>& batch) {
         // A footprint of three caches evicts itself; a smaller one is flushed, but only what the batch will access.
         const u64 footprint =
             span.slices * (span.rows.bytes ? span.bytes : span.stride);  // memory between rows evicts nothing
-        if (on_host(buffer) && once_only(program.cache)) {
+        if (buffer.kind() == MemKind::file) {
+          buffer.memory().file().evict();
+        } else if (on_host(buffer) && once_only(program.cache)) {
           std::byte* start = buffer.host() + span.offset;
           if (program.cache == CacheState::written) write_again(start, footprint);
           else dirty_in_another_core(start, footprint, program.regions[span.region].at.index);

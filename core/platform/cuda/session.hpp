@@ -17,6 +17,7 @@
 #include "gpu/stream.hpp"
 #include "host/crew.hpp"
 #include "host/peers.hpp"
+#include "host/words.hpp"
 #include "platform/cuda/buffers.hpp"
 #include "platform/cuda/step_runner.hpp"
 #include "program/platform.hpp"
@@ -98,6 +99,7 @@ struct ActorState {
   std::shared_ptr<Caller> caller;                    // of a CPU thread whose loop consists of calls
   std::shared_ptr<DueWords> due;                     // of a stream that exchanges words
   ActorOps ops{};                                    // of its loop, if it performs ops
+  std::vector<FileMemory> files;                     // that its ops read and write
 };
 
 enum class Timing { gate, events, host };

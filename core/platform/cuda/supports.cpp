@@ -4,6 +4,7 @@
 
 #include "base/error.hpp"
 #include "host/dirty.hpp"
+#include "host/scratch_file.hpp"
 #include "host/topology.hpp"
 #include "platform/cuda/allocation.hpp"
 #include "platform/cuda/caller.hpp"
@@ -67,6 +68,8 @@ std::string Offer::why_no_place(const Place& place) const {
       return here("NUMA nodes", host_nodes().size());
     case PlaceKind::gpu:
       return facts_.present ? here("GPUs", facts_.gpus.size()) : to_string(place) + " is not here: " + facts_.why_not;
+    case PlaceKind::disk:
+      return "";  // why_no_region()
     default:
       return to_string(place) + ": memory at such a place cannot be measured here";
   }
@@ -75,6 +78,9 @@ std::string Offer::why_no_place(const Place& place) const {
 std::string Offer::why_no_region(const Region& region) const {
   if (auto why = why_no_place(region.at); !why.empty()) return why;
   const auto& traits = traits_of(region.kind);
+  if ((region.at.kind == PlaceKind::disk) != (traits.holder == Holder::disk))
+    return to_string(region.at) + " holds no " + to_string(region.kind) +
+           " memory; a disk holds files, and no others do";
   switch (traits.holder) {
     case Holder::gpu:
       return why_no_gpu_memory(region);
@@ -83,7 +89,7 @@ std::string Offer::why_no_region(const Region& region) const {
     case Holder::host:
       return why_no_host_memory(region);
     case Holder::disk:
-      return "memory in files cannot be measured here yet";
+      return why_no_scratch_file(region.at.path, region.bytes);
   }
   return "";
 }

@@ -21,6 +21,7 @@ Support Compiler::supports(const Program& program) const {
     if (region.at.kind == PlaceKind::disk) {
       if (region.kind != MemKind::file)
         return Support::no(place + " holds files, and no " + to_string(region.kind) + " memory");
+      if (program.cache != CacheState::cold) return Support::no("the model's hosts have no page cache: files are cold");
       continue;  // the model's disks are never full
     }
     if (region.kind == MemKind::system)

@@ -13,6 +13,7 @@ requested is not on this machine; 4 stopped early (--resume continues).
 
 import argparse
 import contextlib
+import dataclasses
 import datetime
 import gc
 import itertools
@@ -49,6 +50,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--memory", metavar="KIND", help="only with this kind of memory at either end, such as pinned; several: a,b")
     add("--sizes", metavar="SIZES", help="these sizes: 4KiB:1GiB (powers of two), 777KiB, 64MB; several: a,b")
     add("--machine", metavar="auto|NAME|FILE", help="this machine (auto, the default), a bundled model, a machine file")
+    add(
+        "--directory",
+        metavar="DIR",
+        help="also measure copies of files (file_copies) in this directory; no file is left there",
+    )
     add("--suite", metavar="NAME", help="quick, standard (the default), full, …: `linkscope list suites`")
     add(
         "--only",
@@ -131,8 +137,8 @@ def _streamed(arguments: argparse.Namespace, path: Path) -> "Iterator[None]":
 
 def _resume(arguments: argparse.Namespace, budget_s: float | None) -> int:
     fixed = (
-        "benchmarks", "src", "dst", "memory", "sizes", "machine", "suite", "only", "trace", "precision", "rounds",
-        "rule", "contexts", "seed", "plan_only", "output", "force",
+        "benchmarks", "src", "dst", "memory", "sizes", "machine", "directory", "suite", "only", "trace", "precision",
+        "rounds", "rule", "contexts", "seed", "plan_only", "output", "force",
     )  # fmt: skip
     for name in fixed:
         if getattr(arguments, name):
@@ -193,6 +199,8 @@ def _plan(arguments: argparse.Namespace, budget_s: float | None) -> tuple["Plan"
     from linkscope.run.target import choose
 
     target = choose(arguments.machine or "auto", seed)
+    if arguments.directory:
+        target = _with_directory(target, arguments.directory)
     if alike_contexts and target.facts.modelled:
         raise UserError(f"--contexts alike: {target.facts.name} is a model, which has no contexts; leave it out")
     suite = arguments.suite or "standard"
@@ -205,11 +213,24 @@ def _plan(arguments: argparse.Namespace, budget_s: float | None) -> tuple["Plan"
         precision=precision, budget_s=budget_s, rounds=rounds, seed=seed, rule=rule,
         alike_contexts=alike_contexts,
     )  # fmt: skip
+    if arguments.directory and not any("disk:" in point for point in plan.points):
+        raise UserError(f"--directory {arguments.directory}: no copy of a file is chosen; add file_copies")
     check_points(plan, target.facts)
     if plan.classes and not chosen:
         plan = structs.replace(plan, budget_s=budget_of_its_own(plan, target.facts))
     check_budget(plan, target.facts)
     return plan, target
+
+
+def _with_directory(target: "Target", directory: str) -> "Target":
+    """The machine with the disk that holds a directory."""
+    if target.facts.modelled:
+        raise UserError(f"--directory {directory}: {target.facts.name} is a model, whose disks have no directories")
+    path = os.path.abspath(directory)
+    if not os.path.isdir(path) or not os.access(path, os.W_OK | os.X_OK):
+        raise UserError(f"--directory {directory}: this is no directory in which files can be made", NOT_HERE)
+    facts = dataclasses.replace(target.facts, places=(*target.facts.places, f"disk:{path}"))
+    return dataclasses.replace(target, facts=facts)
 
 
 def _selection(arguments: argparse.Namespace) -> "Selection":

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from linkscope.flow import kind_of
 from linkscope.model.check import costs_of, curves_of
 from linkscope.model.curves import Estimate, Path
 from linkscope.model.known import family_of
@@ -50,7 +51,7 @@ def methods_text(observations: Iterable[Observation]) -> list[str]:
 
 def _ends(point: PointId) -> str:
     """'host to GPU'."""
-    kinds = [place.rpartition("/")[2].partition(":")[0] for place in (point.src, point.dst)]
+    kinds = [kind_of(place) for place in (point.src, point.dst)]
     src, dst = (_KINDS.get(kind, kind) for kind in kinds)
     return f"within a {dst}" if point.src == point.dst else f"{src} to {dst}"
 

@@ -4,6 +4,7 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from linkscope.flow import kind_of
 from linkscope.model.curves import Path, measured_flows
 from linkscope.runfile import Flow, Point, PointId
 from linkscope.stats import median
@@ -82,4 +83,4 @@ def _plain(points: Iterable[Point]) -> Iterable[tuple[Point, list[Flow]]]:
 
 def _usual(flow: Flow) -> bool:
     ends = ((flow.src, flow.src_memory), (flow.dst, flow.dst_memory))
-    return all(_MEMORIES.get(place.rpartition("/")[2].partition(":")[0]) == memory for place, memory in ends)
+    return all(_MEMORIES.get(kind_of(place)) == memory for place, memory in ends)

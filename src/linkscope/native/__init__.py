@@ -9,7 +9,7 @@ import functools
 import os
 import weakref
 from collections.abc import Callable, Sequence
-from ctypes import POINTER, byref, c_char_p, c_double, c_int, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, byref, c_char_p, c_double, c_int, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -51,7 +51,13 @@ class _Piece(ctypes.Structure):
 class ReadCounts(ctypes.Structure):
     """Bytes of a file by the way they were read (ls_read_counts in linkscope.h)."""
 
-    _fields_: ClassVar[Sequence[Any]] = [("cached", c_uint64), ("direct", c_uint64), ("buffered", c_uint64)]
+    _fields_: ClassVar[Sequence[Any]] = [
+        ("cached", c_uint64),
+        ("direct", c_uint64),
+        ("buffered", c_uint64),
+        ("uring", c_uint64),
+        ("uring_refused", c_int32),
+    ]
 
 
 _Report = ctypes.CFUNCTYPE(c_int, c_uint64, c_void_p)
@@ -63,6 +69,27 @@ class _Watch(ctypes.Structure):
     _fields_: ClassVar[Sequence[Any]] = [("report", _Report), ("user", c_void_p), ("counts", ReadCounts)]
 
 
+class _Source(ctypes.Structure):
+    _fields_: ClassVar[Sequence[Any]] = [("src", c_void_p), ("bytes", c_uint64), ("stream", c_void_p)]
+
+
+class WriteCounts(ctypes.Structure):
+    """Bytes of a file by the way they were written (ls_write_counts in linkscope.h)."""
+
+    _fields_: ClassVar[Sequence[Any]] = [("direct", c_uint64), ("buffered", c_uint64)]
+
+
+class _Saving(ctypes.Structure):
+    """What the caller of ls_save_file wants (ls_saving in linkscope.h)."""
+
+    _fields_: ClassVar[Sequence[Any]] = [
+        ("report", _Report),
+        ("user", c_void_p),
+        ("durable", c_int),
+        ("counts", WriteCounts),
+    ]
+
+
 _RANGES = [c_void_p, c_void_p, c_size_t, c_void_p]
 _ARGUMENTS: dict[str, list[Any]] = {
     "ls_close": [],
@@ -70,6 +97,7 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "ls_copy_to_fresh": _RANGES,
     "ls_copy_blocks": [c_void_p, c_void_p, c_void_p, c_size_t, c_void_p],
     "ls_read_file": [c_char_p, POINTER(_Piece), c_size_t, c_void_p, POINTER(_Watch)],
+    "ls_save_file": [c_char_p, POINTER(_Source), c_size_t, POINTER(_Saving)],
     "ls_transfer_start": [POINTER(c_void_p), *_RANGES],
     "ls_transfer_progress": [c_void_p, POINTER(c_size_t), POINTER(c_int)],
     "ls_transfer_wait": [c_void_p],
@@ -148,7 +176,7 @@ def copy_blocks(dst: int, src: int, sizes: int, count: int, stream: int) -> None
 
 
 def read_file(
-    path: os.PathLike[str],
+    path: str | os.PathLike[str],
     pieces: Sequence[tuple[int, int, int]],
     stream: int = 0,
     report: Callable[[int], None] | None = None,
@@ -157,24 +185,48 @@ def read_file(
 
     `report` is called now and then with the bytes so far; what it raises ends the reading.
     """
-    raised: list[BaseException] = []
-
-    def called(done: int, _: object) -> int:
-        try:
-            if report is not None:
-                report(done)
-        except BaseException as error:
-            raised.append(error)
-        return len(raised)
-
-    watch = _Watch(report=_Report(called) if report is not None else _Report())
+    called = _Reported(report)
+    watch = _Watch(report=called.function)
     array = (_Piece * len(pieces))(*(_Piece(*piece) for piece in pieces))
-    status = library().ls_read_file(os.fsencode(path), array, len(pieces), stream, byref(watch))
-    if raised:
-        raise raised[0]
-    _check(status)
+    called.check(library().ls_read_file(os.fsencode(path), array, len(pieces), stream, byref(watch)))
     counts: ReadCounts = watch.counts
     return counts
+
+
+def save_file(
+    path: str | os.PathLike[str],
+    sources: Sequence[tuple[int, int, int]],
+    durable: bool = False,
+    report: Callable[[int], None] | None = None,
+) -> WriteCounts:
+    """Replaces a file by sources (address, bytes, stream), one behind the other. `report` as for read_file()."""
+    called = _Reported(report)
+    saving = _Saving(report=called.function, durable=durable)
+    array = (_Source * len(sources))(*(_Source(*source) for source in sources))
+    called.check(library().ls_save_file(os.fsencode(path), array, len(sources), byref(saving)))
+    counts: WriteCounts = saving.counts
+    return counts
+
+
+class _Reported:
+    """A function of the caller that the library calls with the bytes so far. What it raises ends the call."""
+
+    def __init__(self, report: Callable[[int], None] | None) -> None:
+        self._report, self._raised = report, list[BaseException]()
+        self.function = _Report(self._called) if report is not None else _Report()
+
+    def _called(self, done: int, _: object) -> int:
+        try:
+            if self._report is not None:
+                self._report(done)
+        except BaseException as error:
+            self._raised.append(error)
+        return len(self._raised)
+
+    def check(self, status: int) -> None:
+        if self._raised:
+            raise self._raised[0]
+        _check(status)
 
 
 def method_of(dst: int, src: int, nbytes: int, stream: int) -> str:

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterable, Iterator
 
-from linkscope.plan.facts import MachineFacts, all_gpus
+from linkscope.plan.facts import MachineFacts, all_gpus, host_of
 from linkscope.plan.suites import Rule, Suite
 from linkscope.plan.table import Benchmark
 from linkscope.runfile import PointId
@@ -71,9 +71,8 @@ def _in_id(row: Benchmark, values: Iterable[str]) -> tuple[tuple[str, str], ...]
 
 def _has_nodes(machine: MachineFacts, src: str, params: Iterable[tuple[str, str]]) -> bool:
     """Returns whether the NUMA nodes in the parameters exist on the source's host."""
-    host, slash, _ = src.rpartition("/")
-    nodes = machine.of_kind("numa")
-    return all(f"{host}{slash}{value}" in nodes for _, value in params if value.startswith("numa:"))
+    host, nodes = host_of(src), machine.of_kind("numa")
+    return all((f"{host}/{value}" if host else value) in nodes for _, value in params if value.startswith("numa:"))
 
 
 def _has_sm(machine: MachineFacts, gpu: str, params: Iterable[tuple[str, str]]) -> bool:

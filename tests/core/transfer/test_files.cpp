@@ -1,12 +1,18 @@
 // Files that go to a GPU or to host memory: exact pieces, and errors of the system's calls.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdarg>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 
 #include "host/file_reader.hpp"
+#include "host/uring.hpp"
 #include "transfer_testing.hpp"
 
 using namespace linkscope;
@@ -15,7 +21,10 @@ namespace {
 
 /// What the system's calls for reading do in place of reading.
 struct Injected {
-  std::atomic<int> pread_error{0}, nowait_error{0};
+  std::atomic<int> pread_error{0}, nowait_error{0}, uring_error{0};
+  std::atomic<bool> nothing_cached{false};
+  std::atomic<std::int64_t> moved{-1};  // by each read of io_uring, if not below 0; -errno ends it with an error
+  std::atomic<std::int64_t> moved_error{0};
   std::atomic<u64> pread_after{0}, most{~u64{0}};
   std::atomic<u64> preads{0};
 } injected;
@@ -29,7 +38,9 @@ struct TemporaryFile {
   }
   ~TemporaryFile() {
     std::filesystem::remove(path);
-    injected.pread_error = injected.nowait_error = 0;
+    injected.pread_error = injected.nowait_error = injected.uring_error = 0;
+    injected.nothing_cached = false;
+    injected.moved = -1, injected.moved_error = 0;
     injected.pread_after = injected.preads = 0;
     injected.most = ~u64{0};
   }
@@ -51,6 +62,42 @@ std::vector<FilePiece> random_pieces(u64 file_bytes, std::byte* dst, u64 longest
   }
 }
 
+/// Whether the kernel and the file system have what cold files are read by.
+bool has_uring(const FileReader& file) {
+  int refused = 0;
+  return Uring::open(1, refused) && file.direct() >= 0;
+}
+
+/// Reads a whole file to the GPU, checks the data and returns the counts by `counts`, and the first error.
+std::string read_whole(const Application& with, const FileReader& file, const Bytes& data, ReadCounts& counts) {
+  Transfers transfers{small_chunks()};
+  Progress progress;
+  std::memset(with.on_gpu(), 0, data.size());
+  return error_of([&] {
+    transfers.read(file, {{{0, data.size(), with.on_gpu()}}}, with.stream->get(), counts, progress);
+    with.stream->synchronize();
+    CHECK(same(with.on_gpu(), data.data(), data.size()));
+    CHECK(progress.done == data.size());
+  });
+}
+
+u64 cached_pages(const std::filesystem::path& path) {
+  const Descriptor file{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  const u64 bytes = std::filesystem::file_size(path);
+  void* mapped = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file.get(), 0);
+  std::vector<unsigned char> pages((bytes + 4095) / 4096);
+  REQUIRE(mincore(mapped, bytes, pages.data()) == 0);
+  munmap(mapped, bytes);
+  return static_cast<u64>(std::count_if(pages.begin(), pages.end(), [](unsigned char state) { return state & 1; }));
+}
+
+/// Writes the file to its disk, and removes it from the page cache.
+void evict(const std::filesystem::path& path) {
+  const Descriptor file{open(path.c_str(), O_RDWR | O_CLOEXEC)};
+  REQUIRE(fdatasync(file.get()) == 0);
+  REQUIRE(posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED) == 0);
+}
+
 bool arrived(const std::vector<FilePiece>& pieces, const Bytes& data) {
   return std::all_of(pieces.begin(), pieces.end(),
                      [&](const FilePiece& piece) { return same(piece.dst, data.data() + piece.offset, piece.bytes); });
@@ -60,8 +107,8 @@ bool arrived(const std::vector<FilePiece>& pieces, const Bytes& data) {
 std::string read_all(const Application& with, const FileReader& file, const Bytes& data, u64 longest) {
   Transfers transfers{small_chunks()};
   Bytes host(2 * data.size());
-  ReadCounts counts;
   return error_of([&] {
+    ReadCounts counts;
     for (auto* dst : {with.on_gpu(), host.data()}) {
       Progress progress;
       const auto pieces = random_pieces(data.size(), dst, longest, longest);
@@ -89,6 +136,34 @@ ssize_t __wrap_preadv2(int file, const iovec* parts, int count, off_t offset, in
   errno = injected.nowait_error;
   return -1;
 }
+int __real_mincore(void*, size_t, unsigned char*);
+int __wrap_mincore(void* start, size_t bytes, unsigned char* pages) {
+  if (!injected.nothing_cached) return __real_mincore(start, bytes, pages);
+  std::memset(pages, 0, (bytes + 4095) / 4096);
+  return 0;
+}
+long __real_syscall(long number, ...);
+long __wrap_syscall(long number, ...) {
+  long arguments[6];
+  va_list rest;
+  va_start(rest, number);
+  for (long& argument : arguments) argument = va_arg(rest, long);
+  va_end(rest);
+  if (number == __NR_io_uring_setup && injected.uring_error) {
+    errno = injected.uring_error;
+    return -1;
+  }
+  return __real_syscall(number, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4], arguments[5]);
+}
+// linkscope::Uring::wait(Seconds)
+using Ended = std::optional<Uring::Done>;
+Ended __real__ZN9linkscope5Uring4waitENSt6chrono8durationIdSt5ratioILl1ELl1EEEE(Uring*, Seconds);
+Ended __wrap__ZN9linkscope5Uring4waitENSt6chrono8durationIdSt5ratioILl1ELl1EEEE(Uring* ring, Seconds patience) {
+  auto done = __real__ZN9linkscope5Uring4waitENSt6chrono8durationIdSt5ratioILl1ELl1EEEE(ring, patience);
+  if (done && injected.moved >= 0) done->moved = std::min<std::int64_t>(done->moved, injected.moved);
+  if (done && injected.moved_error) done->moved = -injected.moved_error;
+  return done;
+}
 }
 
 TEST_CASE("pieces of a file are exact on a GPU and on the host") {
@@ -100,6 +175,121 @@ TEST_CASE("pieces of a file are exact on a GPU and on the host") {
     CAPTURE(longest);
     CHECK(read_all(with, reader, data, longest).empty());
   }
+}
+
+TEST_CASE("pieces that are not cached are exact, also where io_uring is refused") {
+  const Application with;
+  const auto data = random_bytes(5_MiB + 77, 64);
+  const TemporaryFile file{data};
+  const FileReader reader{file.path.string()};
+  injected.nothing_cached = true;
+  for (const int refused : {0, EPERM, ENOSYS}) {
+    injected.uring_error = refused;
+    for (const u64 longest : {u64{5000}, u64{300'000}, u64{3'000'000}})
+      CHECK(read_all(with, reader, data, longest).empty());
+    ReadCounts counts;
+    CHECK(read_whole(with, reader, data, counts).empty());
+    if (refused) {
+      CHECK(counts.uring_refused == refused);
+      CHECK(counts.uring == 0);
+    } else if (has_uring(reader)) {
+      CHECK(counts.uring == data.size());
+      CHECK(counts.direct == counts.uring);
+    }
+    CHECK(counts.cached + counts.direct + counts.buffered == data.size());
+  }
+}
+
+TEST_CASE("reads of io_uring that fail or are short are made again, and an error of the disk is reported") {
+  const Application with;
+  const auto data = random_bytes(3_MiB + 500, 65);
+  const TemporaryFile file{data};
+  const FileReader reader{file.path.string()};
+  const u64 held = fake().held();
+  injected.nothing_cached = true;
+  for (const std::int64_t moved : {0, 100, 4096, 100'000}) {
+    injected.moved = moved;
+    ReadCounts counts;
+    CHECK(read_whole(with, reader, data, counts).empty());
+    CHECK(counts.direct + counts.buffered == data.size());
+  }
+  injected.moved = -1;
+  for (const int error : {EINVAL, EFAULT, EINTR}) {
+    injected.moved_error = error;
+    ReadCounts counts;
+    CHECK(read_whole(with, reader, data, counts).empty());
+    CHECK(counts.uring == 0);
+  }
+  injected.moved_error = injected.pread_error = EIO;
+  ReadCounts counts;
+  CHECK(read_whole(with, reader, data, counts).find("cannot be read at byte") != std::string::npos);
+  CHECK(fake().held() == held);
+}
+
+TEST_CASE("an error of the driver or a cancellation ends reads of io_uring, and leaks nothing") {
+  const Application with;
+  const auto data = random_bytes(3_MiB, 66);
+  const TemporaryFile file{data};
+  const FileReader reader{file.path.string()};
+  const u64 held = fake().held();
+  injected.nothing_cached = true;
+  for (const char* symbol : {"cuMemcpyHtoDAsync", "cuEventRecord"}) {
+    const Failing failing{symbol, 2};
+    ReadCounts counts;
+    CHECK(read_whole(with, reader, data, counts).find("NOT_PERMITTED") != std::string::npos);
+  }
+  for (const u64 after : {u64{0}, 1_MiB}) {
+    Transfers transfers{small_chunks()};
+    ReadCounts counts;
+    Progress progress;
+    progress.cancelled = after == 0;
+    progress.report = [&](u64 done) { progress.cancelled = done >= after; };
+    CHECK_THROWS_AS(transfers.read(reader, {{{0, data.size(), with.on_gpu()}}}, with.stream->get(), counts, progress),
+                    Cancelled);
+    with.stream->synchronize();
+  }
+  ReadCounts counts;
+  CHECK(read_whole(with, reader, data, counts).empty());
+  CHECK(fake().held() == held);
+}
+
+TEST_CASE("a file that was cut after it was opened is an error that says so, with and without io_uring") {
+  const Application with;
+  const auto data = random_bytes(2_MiB, 67);
+  for (const int refused : {0, EPERM}) {
+    const TemporaryFile file{data};
+    const FileReader reader{file.path.string()};
+    injected.nothing_cached = true;
+    injected.uring_error = refused;
+    std::filesystem::resize_file(file.path, 1'000'000);
+    ReadCounts counts;
+    CHECK(read_whole(with, reader, data, counts).find("it is truncated") != std::string::npos);
+  }
+}
+
+TEST_CASE("reading a cold file leaves it out of the page cache, and a cached file is read from there") {
+  const Application with;
+  const auto data = random_bytes(4_MiB + 10, 68);
+  const TemporaryFile file{data};
+  const FileReader reader{file.path.string()};
+  ReadCounts warm;
+  CHECK(read_whole(with, reader, data, warm).empty());
+  CHECK(warm.cached == data.size());
+  evict(file.path);
+  if (reader.direct() < 0 || cached_pages(file.path) > 0) return;  // a file system in memory
+  ReadCounts cold;
+  CHECK(read_whole(with, reader, data, cold).empty());
+  CHECK(cold.direct == data.size());
+  CHECK(cached_pages(file.path) == 0);
+  // One part is brought back: it alone comes from the cache.
+  Bytes part(1_MiB);
+  const Descriptor again{open(file.path.c_str(), O_RDONLY | O_CLOEXEC)};
+  REQUIRE(posix_fadvise(again.get(), 0, 0, POSIX_FADV_RANDOM) == 0);
+  REQUIRE(pread(again.get(), part.data(), part.size(), 1_MiB) == static_cast<ssize_t>(part.size()));
+  ReadCounts mixed;
+  CHECK(read_whole(with, reader, data, mixed).empty());
+  CHECK(mixed.cached >= 512_KiB);
+  CHECK(mixed.direct >= 2_MiB);
 }
 
 TEST_CASE("pieces are exact if nothing is cached, if the system does not say, and if reads are short") {

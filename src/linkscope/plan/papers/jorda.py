@@ -18,7 +18,7 @@ JORDA = Source(
         row(
             "JO-5",
             "disk and GPU",
-            instead="on models with a disk: `linkscope run file_copies --machine jorda-a`",
+            instead="`linkscope run file_copies --directory DIR`; on models with a disk: `--machine jorda-a`",
         ),
         row(
             "JO-6",

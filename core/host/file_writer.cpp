@@ -1,0 +1,113 @@
+#include "host/file_writer.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+#include "base/error.hpp"
+
+namespace linkscope {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The file that the name stands for: a link stays a link.
+std::string target_of(const std::string& path) {
+  std::error_code none;
+  const auto target = fs::is_symlink(path, none) ? fs::canonical(path, none) : fs::path{path};
+  return none ? path : target.string();
+}
+
+}  // namespace
+
+FileWriter::FileWriter(const std::string& path, u64 bytes) : path_{target_of(path)}, size_{bytes} {
+  static std::atomic<u64> made{0};
+  struct stat old{};
+  const bool exists = stat(path_.c_str(), &old) == 0;
+  if (exists && !S_ISREG(old.st_mode)) throw Error{ErrorKind::usage, path_ + " is no regular file"};
+  if (exists && access(path_.c_str(), W_OK) != 0)
+    throw Error{ErrorKind::usage, path_ + " cannot be replaced: " + std::strerror(errno)};
+  temporary_ = path_ + ".part-" + std::to_string(getpid()) + "-" + std::to_string(made++);
+  file_ = Descriptor{open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666)};
+  if (!file_) {
+    const int error = errno;
+    temporary_.clear();
+    throw Error{ErrorKind::usage, path_ + " cannot be made: " + std::strerror(error)};
+  }
+  try {
+    reserve();
+  } catch (...) {
+    unlink(temporary_.c_str());
+    throw;
+  }
+  // A file system that keeps no modes refuses; the data matters more.
+  if (exists && fchmod(file_.get(), old.st_mode & 07777) != 0) errno = 0;
+  direct_ = Descriptor{open(temporary_.c_str(), O_WRONLY | O_CLOEXEC | O_DIRECT)};
+}
+
+FileWriter::~FileWriter() {
+  if (!temporary_.empty()) unlink(temporary_.c_str());
+}
+
+void FileWriter::fail(const char* what, int error) const {
+  throw Error{ErrorKind::failed, path_ + " " + what + ": " + std::strerror(error)};
+}
+
+/// A disk that is too full fails here, before any data moves. Writes into reserved space may also run side by side.
+void FileWriter::reserve() const {
+  if (size_ == 0 || fallocate(file_.get(), 0, 0, static_cast<off_t>(size_)) == 0) return;
+  if (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL) return;  // the file grows as it is written
+  fail(("has no room for " + bytes_text(size_)).c_str(), errno);
+}
+
+/// The bytes that were written: fewer if the file system refuses, and then write_buffered() says why.
+u64 FileWriter::write_direct(const std::byte* from, u64 offset, u64 bytes) const {
+  u64 done = 0;
+  while (done < bytes) {
+    const ssize_t put = pwrite(direct_.get(), from + done, bytes - done, static_cast<off_t>(offset + done));
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0) break;
+    done += static_cast<u64>(put);
+    if (done % granule != 0) break;
+  }
+  return done;
+}
+
+void FileWriter::write_buffered(const std::byte* from, u64 offset, u64 bytes, WriteCounts& counts) const {
+  for (u64 done = 0; done < bytes;) {
+    const ssize_t put = pwrite(file_.get(), from + done, bytes - done, static_cast<off_t>(offset + done));
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0) fail(("cannot be written at byte " + std::to_string(offset + done)).c_str(), put < 0 ? errno : EIO);
+    done += static_cast<u64>(put);
+  }
+  counts.buffered += bytes;
+}
+
+void FileWriter::write(const std::byte* from, u64 offset, u64 bytes, WriteCounts& counts) const {
+  const u64 into = offset % granule, head = std::min(bytes, into ? granule - into : 0);
+  const u64 whole = (bytes - head) / granule * granule;
+  const bool alike = reinterpret_cast<u64>(from) % granule == into;
+  if (!direct_ || !alike || whole == 0) return write_buffered(from, offset, bytes, counts);
+  const u64 done = head + write_direct(from + head, offset + head, whole);
+  counts.direct += done - head;
+  if (head) write_buffered(from, offset, head, counts);
+  if (done < bytes) write_buffered(from + done, offset + done, bytes - done, counts);
+}
+
+void FileWriter::commit(bool durable) {
+  if (durable && fsync(file_.get()) != 0) fail("cannot be written to its disk", errno);
+  if (std::rename(temporary_.c_str(), path_.c_str()) != 0) fail("cannot get its name", errno);
+  temporary_.clear();
+  if (!durable) return;
+  const auto folder = fs::path{path_}.parent_path();
+  const Descriptor names{open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+  if (!names || fsync(names.get()) != 0) fail("is complete, but its directory cannot be written to its disk", errno);
+}
+
+}  // namespace linkscope

@@ -1,0 +1,48 @@
+// Writes a new file by several threads at once, past the page cache where the file system allows that. The file has its
+// name when it is complete.
+#pragma once
+#include <atomic>
+#include <string>
+
+#include "base/units.hpp"
+#include "host/descriptor.hpp"
+
+namespace linkscope {
+
+/// Bytes by the way they were written: past the page cache, or through it.
+struct WriteCounts {
+  std::atomic<u64> direct{0}, buffered{0};
+};
+
+class FileWriter {
+ public:
+  /// Offsets, sizes and addresses of writes that may bypass the page cache are multiples of this.
+  static constexpr u64 granule = 4096;
+
+  /// Makes a temporary file beside `path` and reserves its space. Throws Error{usage} if the directory or an existing
+  /// file cannot be written, Error{failed} if the disk has no room.
+  FileWriter(const std::string& path, u64 bytes);
+  /// Removes the temporary file, unless commit() has returned.
+  ~FileWriter();
+  FileWriter(const FileWriter&) = delete;
+  FileWriter& operator=(const FileWriter&) = delete;
+
+  [[nodiscard]] u64 size() const { return size_; }
+  /// Writes at an offset below size(). Whole granules go past the page cache if address and offset are equally far from
+  /// a granule. Throws Error{failed}.
+  void write(const std::byte* from, u64 offset, u64 bytes, WriteCounts&) const;
+  /// Gives the file its name, in place of an earlier file. `durable`: after its data is on the disk. Throws
+  /// Error{failed}.
+  void commit(bool durable);
+
+ private:
+  void reserve() const;
+  [[nodiscard]] u64 write_direct(const std::byte* from, u64 offset, u64 bytes) const;
+  void write_buffered(const std::byte* from, u64 offset, u64 bytes, WriteCounts&) const;
+  [[noreturn]] void fail(const char* what, int error) const;
+  std::string path_, temporary_;
+  Descriptor file_, direct_;
+  u64 size_;
+};
+
+}  // namespace linkscope

@@ -1,0 +1,137 @@
+#include "host/uring.hpp"
+
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "base/error.hpp"
+
+#if __has_include(<linux/io_uring.h>)
+#include <linux/io_uring.h>
+#endif
+
+namespace linkscope {
+
+#ifdef IORING_FEAT_NODROP
+namespace {
+
+constexpr Seconds forever{1e6};  // the kernel ends every request
+
+u32 load(u32* word) { return std::atomic_ref{*word}.load(std::memory_order_acquire); }
+void store(u32* word, u32 value) { std::atomic_ref{*word}.store(value, std::memory_order_release); }
+
+}  // namespace
+
+std::unique_ptr<Uring> Uring::open(u32 depth, int& refused) {
+  io_uring_params facts{};
+  Descriptor ring{static_cast<int>(syscall(__NR_io_uring_setup, depth, &facts))};
+  // Both came before IORING_OP_READ (Linux 5.6).
+  constexpr u32 needed = IORING_FEAT_SINGLE_MMAP | IORING_FEAT_NODROP;
+  refused = !ring ? errno : (facts.features & needed) == needed ? 0 : ENOSYS;
+  if (refused) return nullptr;
+  std::unique_ptr<Uring> made{new Uring{std::move(ring), facts}};
+  if (made->queues_.start && made->entries_.start) return made;
+  refused = ENOMEM;
+  return nullptr;
+}
+
+Uring::Uring(Descriptor ring, const io_uring_params& facts)
+    : ring_{std::move(ring)},
+      queues_{map(std::max<u64>(facts.sq_off.array + facts.sq_entries * sizeof(u32),
+                                facts.cq_off.cqes + facts.cq_entries * sizeof(io_uring_cqe)),
+                  IORING_OFF_SQ_RING)},
+      entries_{map(facts.sq_entries * sizeof(io_uring_sqe), IORING_OFF_SQES)} {
+  if (!queues_.start || !entries_.start) return;
+  const auto word = [&](u32 offset) { return reinterpret_cast<u32*>(queues_.start + offset); };
+  tail_ = word(facts.sq_off.tail);
+  mask_ = *word(facts.sq_off.ring_mask);
+  order_ = word(facts.sq_off.array);
+  done_head_ = word(facts.cq_off.head);
+  done_tail_ = word(facts.cq_off.tail);
+  done_mask_ = *word(facts.cq_off.ring_mask);
+  done_ = queues_.start + facts.cq_off.cqes;
+}
+
+Uring::~Uring() {
+  while (in_flight_ > 0 && wait(forever)) {
+  }
+  for (const auto& [start, bytes] : {queues_, entries_})
+    if (start) munmap(start, bytes);
+}
+
+Uring::Shared Uring::map(u64 bytes, u64 offset) const {
+  void* start =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, ring_.get(), static_cast<off_t>(offset));
+  return start == MAP_FAILED ? Shared{} : Shared{static_cast<std::byte*>(start), bytes};
+}
+
+void Uring::pin(std::span<const std::span<std::byte>> buffers) {
+  std::vector<iovec> parts;
+  for (const auto& buffer : buffers) parts.push_back({buffer.data(), buffer.size()});
+  if (syscall(__NR_io_uring_register, ring_.get(), IORING_REGISTER_BUFFERS, parts.data(),
+              static_cast<u32>(parts.size())) == 0)
+    pinned_.assign(buffers.begin(), buffers.end());
+}
+
+void Uring::read(int file, std::span<std::byte> to, u64 offset, u64 tag) {
+  const auto buffer = std::find_if(pinned_.begin(), pinned_.end(), [&](std::span<std::byte> one) {
+    return to.data() >= one.data() && to.data() + to.size() <= one.data() + one.size();
+  });
+  const bool is_pinned = buffer != pinned_.end();
+  const u32 tail = *tail_, index = tail & mask_;  // this thread alone writes the tail
+  io_uring_sqe entry{};
+  entry.opcode = is_pinned ? IORING_OP_READ_FIXED : IORING_OP_READ;
+  entry.fd = file;
+  entry.addr = reinterpret_cast<u64>(to.data());
+  entry.len = static_cast<u32>(to.size());
+  entry.off = offset;
+  entry.user_data = tag;
+  if (is_pinned) entry.buf_index = static_cast<std::uint16_t>(buffer - pinned_.begin());
+  std::memcpy(entries_.start + index * sizeof entry, &entry, sizeof entry);
+  order_[index] = index;
+  store(tail_, tail + 1);
+  while (syscall(__NR_io_uring_enter, ring_.get(), 1, 0, 0, nullptr, 0) < 0)
+    if (errno != EINTR && errno != EAGAIN && errno != EBUSY)
+      throw Error{ErrorKind::failed, std::string{"io_uring takes no request: "} + std::strerror(errno)};
+  ++in_flight_;
+}
+
+std::optional<Uring::Done> Uring::wait(Seconds patience) {
+  if (load(done_tail_) == *done_head_) {
+    pollfd ready{ring_.get(), POLLIN, 0};
+    const auto ms = static_cast<int>(std::min(std::ceil(patience.count() * 1e3), 1e9));
+    while (poll(&ready, 1, ms) < 0)
+      if (errno != EINTR) return {};
+    if (load(done_tail_) == *done_head_) return {};
+  }
+  io_uring_cqe found;
+  std::memcpy(&found, done_ + (*done_head_ & done_mask_) * sizeof found, sizeof found);
+  store(done_head_, *done_head_ + 1);
+  --in_flight_;
+  return Done{found.user_data, found.res};
+}
+
+#else
+
+std::unique_ptr<Uring> Uring::open(u32, int& refused) {
+  refused = ENOSYS;
+  return nullptr;
+}
+Uring::~Uring() = default;
+void Uring::pin(std::span<const std::span<std::byte>>) {}
+void Uring::read(int, std::span<std::byte>, u64, u64) {}
+std::optional<Uring::Done> Uring::wait(Seconds) { return {}; }
+
+#endif
+
+}  // namespace linkscope

@@ -1,0 +1,21 @@
+// Files that programs read and write: real ones, in the directory that a place names.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "host/words.hpp"
+#include "platform/cuda/session.hpp"
+
+namespace linkscope {
+
+/// Why an actor cannot read or write the files of its loop here; "" if it can.
+[[nodiscard]] std::string why_no_file_copy(const Program&, const Actor&, const Move&);
+
+/// Brings a file into the state that the program's copies find, and notes its share of cached pages. Throws
+/// Error{unsupported} if a cold file stays in the page cache, or its file system has no reads past it.
+void prepare_file(CudaSession&, const Buffer&, const Region&);
+
+/// The files of an actor's loop.
+[[nodiscard]] std::vector<FileMemory> files_of(const CudaSession&, const Actor&);
+
+}  // namespace linkscope

@@ -1,0 +1,124 @@
+#include "transfer/disk_reads.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <deque>
+#include <thread>
+#include <vector>
+
+#include "base/error.hpp"
+#include "gpu/context.hpp"
+#include "host/uring.hpp"
+#include "transfer/capture.hpp"
+
+namespace linkscope {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr u32 most_in_flight = 16;  // reads of a slot each, 64 MiB: a disk array needs as much to be busy
+constexpr u64 granule = FileReader::granule;
+
+class Reading {
+ public:
+  Reading(const Resources& with, const DiskReads& reads, Arena::Lease& lease, Uring& ring, ReadCounts& counts)
+      : driver_{with.driver}, reads_{reads}, lease_{lease}, ring_{ring}, counts_{counts}, under_way_(lease.size()) {
+    for (std::size_t i = 0; i < lease.size(); ++i) {
+      slots_.push_back(&lease[i]);
+      unused_.push_back(i);
+    }
+  }
+
+  void run(const CopyLane& lane, Progress& progress) {
+    std::size_t next = 0;
+    while (next < reads_.chunks.size() || ring_.in_flight() > 0) {
+      if (progress.cancelled) throw Cancelled{};
+      if (next < reads_.chunks.size() && !unused_.empty())
+        if (Slot* slot = free_slot()) {
+          start(*slot, reads_.chunks[next++]);
+          continue;
+        }
+      if (ring_.in_flight() == 0) std::this_thread::sleep_for(20us);  // the GPU has all slots
+      else if (const auto done = ring_.wait(patience)) finish(*done, lane, progress);
+    }
+  }
+
+ private:
+  static constexpr Seconds patience{0.05};  // then looks whether the copy is cancelled
+  struct UnderWay {
+    Slot* slot = nullptr;
+    Chunk chunk;
+  };
+
+  /// The slot that was used the longest time ago, if the GPU has finished with it. If the stream has other work to do
+  /// first, and nothing is being read meanwhile, the arena may have another one.
+  Slot* free_slot() {
+    if (!slots_.empty() && slots_.front()->is_free(driver_)) {
+      Slot* first = slots_.front();
+      slots_.pop_front();
+      return first;
+    }
+    return ring_.in_flight() == 0 ? lease_.one_more() : nullptr;
+  }
+
+  void start(Slot& slot, Chunk chunk) {
+    const auto [offset, bytes] = reads_.range_of(chunk);
+    const u64 tag = unused_.back(), whole = (bytes + granule - 1) / granule * granule;
+    ring_.read(reads_.file.direct(), {slot.data(), whole}, offset, tag);
+    unused_.pop_back();
+    under_way_[tag] = {&slot, chunk};
+  }
+
+  void finish(const Uring::Done& done, const CopyLane& lane, Progress& progress) {
+    const auto [slot, chunk] = under_way_[done.tag];
+    unused_.push_back(done.tag);
+    const auto [offset, bytes] = reads_.range_of(chunk);
+    // A file ends within its last granule. Any other short read, and an error, is made again by this thread, which knows
+    // other ways and reports what is wrong.
+    const u64 moved = done.moved > 0 ? static_cast<u64>(done.moved) : 0;
+    const u64 kept = moved >= bytes ? bytes : moved / granule * granule;
+    counts_.direct += kept;
+    counts_.uring += kept;
+    if (kept < bytes) reads_.file.read_cold(slot->data() + kept, offset + kept, bytes - kept, counts_);
+    slot->expose(lane);
+    reads_.queue(slot->data(), chunk);
+    slot->guard(driver_);
+    slots_.push_back(slot);
+    progress.add(chunk.bytes);
+  }
+
+  const Driver& driver_;
+  const DiskReads& reads_;
+  Arena::Lease& lease_;
+  Uring& ring_;
+  ReadCounts& counts_;
+  std::deque<Slot*> slots_;          // without a read in flight; the first was used the longest time ago
+  std::vector<UnderWay> under_way_;  // by tag
+  std::vector<u64> unused_;          // tags
+};
+
+}  // namespace
+
+bool read_by_uring(const Resources& with, const DiskReads& reads, const CopyLane& lane, ReadCounts& counts,
+                   Progress& progress) {
+  if (reads.file.direct() < 0) return false;
+  const CurrentContext current{with.driver, lane.context};
+  const DuringCaptures allowed{with.driver};
+  const u64 chunks = reads.chunks.size();
+  auto lease = with.arena.take(static_cast<u32>(std::min<u64>(chunks, most_in_flight)), lane);
+  if (lease.size() == 0) return false;
+  int refused = 0;
+  const auto ring = Uring::open(static_cast<u32>(lease.size()), refused);  // ends before its slots are given back
+  if (!ring) {
+    counts.uring_refused = refused;
+    return false;
+  }
+  std::vector<std::span<std::byte>> buffers;
+  for (std::size_t i = 0; i < lease.size(); ++i) buffers.emplace_back(lease[i].data(), with.arena.slot_bytes());
+  if (chunks >= 2 * lease.size()) ring->pin(buffers);  // a slot that is used once is pinned once in any case
+  Reading{with, reads, lease, *ring, counts}.run(lane, progress);
+  return true;
+}
+
+}  // namespace linkscope

@@ -1,0 +1,90 @@
+#include "transfer/saves.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <mutex>
+
+#include "base/error.hpp"
+#include "transfer/staged.hpp"
+
+namespace linkscope {
+namespace {
+
+/// Ranges of the file that begin at multiples of `most`, so that all but the first and last are whole granules.
+std::vector<Chunk> chunks_of(std::span<const FilePart> parts, u64 most) {
+  std::vector<Chunk> chunks;
+  const u64 end = parts.back().offset + parts.back().bytes;
+  for (u64 at = parts.front().offset; at < end;) {
+    const u64 stop = std::min(end, at / most * most + most);
+    chunks.push_back({at, 0, stop - at});
+    at = stop;
+  }
+  return chunks;
+}
+
+/// Calls `use` with each part of a chunk: its offset in the file, its source and its bytes.
+template <class Use>
+void each_part(std::span<const FilePart> parts, Chunk chunk, bool on_gpu, Use use) {
+  const u64 end = chunk.at + chunk.bytes;
+  auto part = std::upper_bound(parts.begin(), parts.end(), chunk.at,
+                               [](u64 at, const FilePart& one) { return at < one.offset + one.bytes; });
+  for (; part != parts.end() && part->offset < end; ++part) {
+    const u64 from = std::max(chunk.at, part->offset), to = std::min(end, part->offset + part->bytes);
+    if (part->on_gpu == on_gpu && from < to) use(from, part->src + (from - part->offset), to - from);
+  }
+}
+
+}  // namespace
+
+void write_from_gpu(const Resources& with, const FileWriter& file, std::span<const FilePart> parts,
+                    const CopyLane& lane, WriteCounts& counts, Progress& progress) {
+  const auto& knobs = with.options.of(MethodId::ring_to_host, parts.back().offset + parts.back().bytes);
+  const u64 most = std::max(FileWriter::granule,
+                            std::min(knobs.chunk, with.arena.slot_bytes()) / FileWriter::granule * FileWriter::granule);
+  // A byte of the file is as far from a granule in its slot as in the file.
+  const auto place = [](std::byte* slot, Chunk chunk, u64 offset) {
+    return slot + (offset - chunk.at / FileWriter::granule * FileWriter::granule);
+  };
+  RingWork work;
+  work.chunks = chunks_of(parts, most);
+  work.queue = [&](std::byte* slot, Chunk chunk) {
+    each_part(parts, chunk, true, [&](u64 offset, const std::byte* src, u64 bytes) {
+      LINKSCOPE_CU(with.driver, cuMemcpyDtoHAsync, place(slot, chunk, offset), reinterpret_cast<CUdeviceptr>(src),
+                   bytes, lane.stream);
+    });
+  };
+  work.by_cpu = [&](std::byte* slot, Chunk chunk) {
+    each_part(parts, chunk, false, [&](u64 offset, const std::byte* src, u64 bytes) {
+      std::memcpy(place(slot, chunk, offset), src, bytes);
+    });
+    file.write(place(slot, chunk, chunk.at), chunk.at, chunk.bytes, counts);
+  };
+  run_ring(with, lane, work, knobs, Towards::host, progress);
+}
+
+void write_from_host(const Resources& with, const FileWriter& file, std::span<const FilePart> parts,
+                     WriteCounts& counts, Progress& progress) {
+  const auto& knobs = with.options.of(MethodId::host, parts.back().offset + parts.back().bytes);
+  const auto chunks = chunks_of(parts, std::max(knobs.chunk, FileWriter::granule));
+  std::atomic<u64> next{0};
+  std::mutex mutex;
+  std::exception_ptr failure;
+  with.movers.run(static_cast<u32>(std::clamp<u64>(chunks.size(), 1, knobs.threads)), [&](u32) {
+    try {
+      for (u64 i = next++; i < chunks.size() && !progress.cancelled; i = next++) {
+        each_part(parts, chunks[i], false,
+                  [&](u64 offset, const std::byte* src, u64 bytes) { file.write(src, offset, bytes, counts); });
+        progress.add(chunks[i].bytes);
+      }
+    } catch (...) {
+      const std::lock_guard lock{mutex};
+      failure = std::current_exception();
+      next = chunks.size();
+    }
+  });
+  if (failure) std::rethrow_exception(failure);
+  if (progress.cancelled) throw Cancelled{};
+}
+
+}  // namespace linkscope
