@@ -13,6 +13,7 @@ _LAZY = {
     "prepare": "transfer",
     "start_copy": "transfer",
     "to_cpu": "transfer",
+    "use_helpers": "transfer",
 }
 
 

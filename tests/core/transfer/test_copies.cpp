@@ -13,18 +13,6 @@ namespace {
 
 u64 made_by(const Transfers& transfers, MethodId id) { return transfers.count_of(id); }
 
-/// A stream whose work waits until the word is set: what is queued behind it stays queued.
-struct Gate {
-  explicit Gate(const Application& with) : word{the_driver(), 4096, 0} {
-    std::memset(word.data(), 0, 4);
-    LINKSCOPE_CU(the_driver(), cuStreamWaitValue32, with.stream->get(), reinterpret_cast<CUdeviceptr>(word.data()), 1,
-                 CU_STREAM_WAIT_VALUE_EQ);
-  }
-  ~Gate() { open(); }
-  void open() const { std::atomic_ref{*reinterpret_cast<unsigned*>(word.data())} = 1; }
-  PinnedMemory word;
-};
-
 }  // namespace
 
 TEST_CASE("a pageable source goes to a GPU through the ring and may be changed when the call returns") {
