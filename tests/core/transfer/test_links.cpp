@@ -179,6 +179,33 @@ TEST_CASE("with peer access the driver copies between GPUs") {
   CHECK(method() == "between_gpus");
 }
 
+TEST_CASE(
+    "captured copies are nodes of the graph, and a capture elsewhere does not disturb copies over several links") {
+  const Application with;
+  Transfers transfers{with_helpers()};
+  const OnOther elsewhere{with, 1_MiB};
+  const Stream other{the_driver()};
+  const auto data = random_bytes(1_MiB, 111), more = random_bytes(1_MiB, 112);
+  const auto source = pinned_copy(data), other_source = pinned_copy(more);
+  const Capture capture{with.stream->get()};
+  transfers.copy({with.on_gpu(), source.data(), 1_MiB, with.stream->get()});
+  transfers.copy({elsewhere.at(), with.on_gpu(), 1_MiB, with.stream->get()});
+  transfers.copy({with.on_gpu(4_MiB), other_source.data(), 1_MiB, other.get()});
+  const CUgraph graph = capture.end();
+  other.synchronize();
+  CHECK(same(with.on_gpu(4_MiB), more.data(), more.size()));
+  CHECK(transfers.count_of(MethodId::relay_to_gpu) == 1);
+  CHECK(transfers.count_of(MethodId::between_gpus) == 0);
+  {
+    const ReadyGraph ready{the_driver(), graph};
+    LINKSCOPE_CU(the_driver(), cuGraphLaunch, ready.get(), with.stream->get());
+    with.stream->synchronize();
+  }
+  CHECK(same(elsewhere.at(), data.data(), data.size()));
+  CHECK(transfers.latest_fallback().empty());
+  the_driver().cuGraphDestroy(graph);
+}
+
 TEST_CASE("a cancelled copy over several links ends early") {
   const Application with;
   Transfers transfers{with_helpers()};

@@ -104,6 +104,32 @@ struct Gate {
   PinnedMemory word;
 };
 
+/// A function of the driver that the library does not use.
+template <class Function>
+Function driver_function(const char* name, int version) {
+  void* found = nullptr;
+  const auto get = reinterpret_cast<PFN_cuGetProcAddress_v12000>(
+      dlsym(dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), "cuGetProcAddress_v2"));
+  get(name, &found, version, 0, nullptr);
+  return reinterpret_cast<Function>(found);
+}
+
+/// A capture of a stream's work in mode "global".
+struct Capture {
+  explicit Capture(CUstream captured) : stream{captured} {
+    const auto begin = driver_function<PFN_cuStreamBeginCapture_v10010>("cuStreamBeginCapture", 10010);
+    CHECK(begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL) == CUDA_SUCCESS);
+  }
+  /// The graph, which the caller destroys.
+  [[nodiscard]] CUgraph end() const {
+    CUgraph graph = nullptr;
+    const auto end_capture = driver_function<PFN_cuStreamEndCapture_v10000>("cuStreamEndCapture", 10000);
+    CHECK(end_capture(stream, &graph) == CUDA_SUCCESS);
+    return graph;
+  }
+  CUstream stream;
+};
+
 inline Bytes random_bytes(u64 count, u64 seed) {
   std::mt19937_64 random{seed};
   Bytes made(count + 8);
