@@ -302,12 +302,11 @@ TEST_CASE("the traffic that programs state is what the simulation counts on the 
     const bool not_in_file =
         has("ac922 does not say") || has("its file has no [calls]") || has("its file has no [atomic]");
     const bool too_few = why.starts_with("relayed") && has("has no gpu:");  // helpers
-    const bool older = has("by tma") && has("compute capability 9.0");  // V100s have 7.0
+    const bool older = has("by tma") && has("compute capability 9.0");      // V100s have 7.0
     // The papers' machines have no costs of memory and no reserved huge pages; no machine has huge pages of 1 GiB.
     const bool kinds = why.find("[memory]") != std::string::npos || why.find("huge pages of") != std::string::npos;
-    const bool expected =
-        why.starts_with("latency") || why.starts_with("ping_pong") || not_in_file || hot || elsewhere || kinds || older ||
-        too_few;
+    const bool expected = why.starts_with("latency") || why.starts_with("ping_pong") || not_in_file || hot ||
+                          elsewhere || kinds || older || too_few;
     CHECK(expected);
   }
 }
