@@ -2,14 +2,19 @@
 
 #include <algorithm>
 
-#include "base/error.hpp"
-
 namespace linkscope {
 
+namespace {
+
+/// Whether the driver has the calls for memory that is granted to one GPU.
+bool can_grant(const Driver& driver) {
+  return driver.cuMemGetAllocationGranularity && driver.cuMemCreate && driver.cuMemAddressReserve && driver.cuMemMap &&
+         driver.cuMemSetAccess && driver.cuMemUnmap && driver.cuMemAddressFree && driver.cuMemRelease;
+}
+
+}  // namespace
+
 GrantedMemory::GrantedMemory(const Driver& driver, CUdevice owner, CUdevice other, u64 bytes) {
-  for (const char* symbol : {"cuMemGetAllocationGranularity", "cuMemCreate", "cuMemAddressReserve", "cuMemMap",
-                             "cuMemSetAccess", "cuMemUnmap", "cuMemAddressFree", "cuMemRelease"})
-    if (const auto reason = driver.why_no(symbol); !reason.empty()) throw Error{ErrorKind::unsupported, reason};
   const auto prop = on_device(owner);
   const u64 whole = whole_granules(driver, prop, bytes);
   physical_ = {driver, prop, whole};
@@ -39,7 +44,8 @@ bool Hops::Lease::finish() {
 bool Hops::can_relay(u32 helper, u32 target) const {
   const auto& facts = gpus_.facts();
   int can = 0;
-  return helper != target && helper < facts.size() && driver_.cuDeviceCanAccessPeer && driver_.cuStreamWaitEvent &&
+  return helper != target && helper < facts.size() && can_grant(driver_) && driver_.cuDeviceCanAccessPeer &&
+         driver_.cuStreamWaitEvent &&
          driver_.cuDeviceCanAccessPeer(&can, facts[target].handle, facts[helper].handle) == CUDA_SUCCESS && can != 0;
 }
 

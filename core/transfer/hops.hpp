@@ -15,7 +15,7 @@ namespace linkscope {
 /// stays as the application has set it, and memory of the application stays out of reach.
 class GrantedMemory {
  public:
-  /// Throws Error if the driver has no such memory, the GPU has no more, or the other one cannot reach it.
+  /// Throws Error{memory} if the GPU has no more, Error{failed} if the other one cannot reach it. Needs can_relay().
   GrantedMemory(const Driver&, CUdevice owner, CUdevice other, u64 bytes);
   [[nodiscard]] CUdeviceptr address() const { return mapping_->address(); }
 
@@ -53,7 +53,7 @@ class Hops {
     bool is_broken_ = false;
   };
 
-  /// Whether the target GPU can reach memory of the helper.
+  /// Whether the target GPU can reach memory of the helper, and the driver can grant it.
   [[nodiscard]] bool can_relay(u32 helper, u32 target) const;
   /// Between host memory and the lane's GPU through memory of the helper, of slot_bytes() a slot. Empty if the hop still
   /// works for another stream: a copy must not wait for a stream that may itself wait for this copy.

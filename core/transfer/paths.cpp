@@ -16,6 +16,16 @@ using namespace std::chrono_literals;
 // A chunk takes tens of microseconds. Earlier work of the stream may take seconds, or wait for the caller.
 constexpr std::chrono::nanoseconds patience = 2ms;
 
+/// A GPU that is full does not help.
+Hops::Lease relay_with_memory(const Resources& with, u32 helper, const CopyLane& lane, Towards towards) {
+  try {
+    return with.hops.relay(helper, lane, towards);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::memory) throw;
+    return {};
+  }
+}
+
 }  // namespace
 
 std::vector<u32> helpers_of(const Resources& with, const CopyLane& lane, u32 links) {
@@ -35,7 +45,7 @@ Paths::Paths(const Resources& with, const CopyLane& lane, Towards towards, const
   const Event before{driver_, CU_EVENT_DISABLE_TIMING};
   LINKSCOPE_CU(driver_, cuEventRecord, before.get(), lane.stream);
   for (const u32 helper : helpers) {
-    auto hop = with.hops.relay(helper, lane, towards);
+    auto hop = relay_with_memory(with, helper, lane, towards);
     if (!hop) continue;
     hop->wait_for(before.get());
     const CopyLane by = towards == Towards::gpu ? hop->first() : hop->second();

@@ -17,7 +17,8 @@ namespace linkscope {
 /// The paths of one copy. Chunks take whichever path is free.
 class Paths {
  public:
-  /// Takes the helpers that do not work for another stream; all work waits for the lane's earlier work. Throws Error.
+  /// Takes the helpers that do not work for another stream and have memory left. All work waits for the lane's earlier
+  /// work. Throws Error.
   Paths(const Resources&, const CopyLane&, Towards, const std::vector<u32>& helpers);
   Paths(const Paths&) = delete;
   Paths& operator=(const Paths&) = delete;

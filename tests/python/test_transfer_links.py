@@ -49,9 +49,8 @@ def test_a_helper_that_the_gpu_cannot_reach_takes_no_part() -> None:
 
 
 @pytest.mark.parametrize("missing", ["cuMemCreate", "cuMemSetAccess"])
-def test_a_driver_without_memory_for_helpers_copies_plainly_and_the_reason_is_known(missing) -> None:
-    told = python(HELPED, CUDA_GPUS=4, CUDA_MISSING=missing)
-    assert told.startswith("0 0 ") and f"lacks {missing}" in told
+def test_a_driver_that_cannot_grant_memory_copies_plainly(missing) -> None:
+    assert python(HELPED, CUDA_GPUS=4, CUDA_MISSING=missing).split() == ["0", "0"]
 
 
 def test_wrong_helpers_are_refused() -> None:

@@ -98,6 +98,21 @@ TEST_CASE("pageable memory goes through the ring over several links") {
   CHECK(transfers.latest_fallback().empty());
 }
 
+TEST_CASE("a helper without free memory takes no part, and pageable copies still go through the ring") {
+  const Application with;
+  Transfers transfers{with_links()};
+  const auto data = random_bytes(2_MiB, 113);
+  const auto source = pinned_copy(data);
+  const Failing failing{"cuMemCreate", 0, ~0ull, CUDA_ERROR_OUT_OF_MEMORY};
+  transfers.copy({with.on_gpu(), data.data(), data.size(), with.stream->get()});
+  transfers.copy({with.on_gpu(4_MiB), source.data(), data.size(), with.stream->get()});
+  with.stream->synchronize();
+  CHECK(same(with.on_gpu(), data.data(), data.size()));
+  CHECK(same(with.on_gpu(4_MiB), data.data(), data.size()));
+  CHECK(transfers.count_of(MethodId::ring_to_gpu) == 1);
+  CHECK(transfers.latest_fallback().empty());
+}
+
 TEST_CASE("copies over several links keep the order of the stream, and return while earlier work waits") {
   const Application with;
   Transfers transfers{with_helpers()};
