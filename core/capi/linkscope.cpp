@@ -210,16 +210,20 @@ const uint64_t* ls_block_classes(size_t* count) {
 ls_status ls_get_knobs(const char* method, size_t bytes, ls_knobs* knobs) {
   return guarded([&] {
     const auto& of = transfers().options().of(method_named(method).id, bytes);
-    *knobs = {of.plain, of.threads, of.chunk, of.depth, of.chunks_each, of.piece, of.sm_blocks, of.sm_chunk};
+    *knobs = {of.plain, of.threads, of.chunk, of.depth, of.chunks_each, of.piece, of.sm_blocks, of.sm_chunk, of.links};
   });
 }
 
 ls_status ls_set_knobs(const char* method, size_t bytes, const ls_knobs* knobs) {
   return guarded([&] {
-    const auto& [plain, threads, chunk, depth, chunks_each, piece, sm_blocks, sm_chunk] = *knobs;
+    const auto& [plain, threads, chunk, depth, chunks_each, piece, sm_blocks, sm_chunk, links] = *knobs;
     transfers().set(method_named(method).id, bytes,
-                    {plain != 0, threads, chunk, depth, chunks_each, piece, sm_blocks, sm_chunk});
+                    {plain != 0, threads, chunk, depth, chunks_each, piece, sm_blocks, sm_chunk, links});
   });
+}
+
+ls_status ls_set_helpers(const uint32_t* gpus, size_t count) {
+  return guarded([&] { transfers().set_helpers({gpus, gpus + count}); });
 }
 
 ls_status ls_get_block_knobs(int to_gpu, size_t mean_bytes, const char** method, uint32_t* sm_blocks) {

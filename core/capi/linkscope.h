@@ -139,7 +139,13 @@ typedef struct ls_knobs {
   uint64_t piece;       /* bytes of one call of memcpy; 0: the chunk */
   uint32_t sm_blocks;   /* thread blocks, one an SM, of a kernel that moves whole copies; 0: the copy engine does */
   uint64_t sm_chunk;    /* bytes of a chunk of that kernel */
+  uint32_t links;       /* links of GPUs that copies by copy engine use, with those of helpers; 1: the GPU's own */
 } ls_knobs;
+/* The GPUs, by their number in PCI bus order, whose links to the host copies from and to other GPUs may use; none until
+ * this is called, but for LINKSCOPE_TRANSFER_HELPERS. A copy between host memory and a GPU then also goes through 12 MiB
+ * of memory of each helper that the GPU reaches by peer access, which slows down the helper's own copies. Peer access
+ * between contexts is not changed. Without a helper that it reaches, copies are as before. No copy is under way. */
+LS_EXPORT ls_status ls_set_helpers(const uint32_t* gpus, size_t count);
 /* The first size of each class, for copies and for the mean size of blocks. A class ends where the next one begins. */
 LS_EXPORT const uint64_t* ls_size_classes(size_t* count);
 LS_EXPORT const uint64_t* ls_block_classes(size_t* count);

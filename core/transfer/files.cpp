@@ -34,13 +34,15 @@ u64 total_bytes(std::span<const FilePiece> pieces) {
 /// Chunks of neighbouring pieces whose range of the file fits into a slot: `at` and `count` are those of the pieces.
 std::vector<Chunk> chunks_of(const std::vector<FilePiece>& pieces, u64 slot_bytes) {
   std::vector<Chunk> chunks;
-  u64 start = 0;
+  u64 start = 0, furthest = 0;
   for (u64 i = 0; i < pieces.size(); ++i) {
     const u64 end = pieces[i].offset + pieces[i].bytes;
-    if (chunks.empty() || granule_before(end - 1) + granule - start > slot_bytes) {
+    // A chunk is read up to the end of its last piece. Pieces may overlap, and one that ends earlier begins a new chunk.
+    if (chunks.empty() || end < furthest || granule_before(end - 1) + granule - start > slot_bytes) {
       start = granule_before(pieces[i].offset);
       chunks.push_back({i, 0, 0});
     }
+    furthest = end;
     ++chunks.back().count;
     chunks.back().bytes += pieces[i].bytes;
   }

@@ -21,6 +21,8 @@ class Gpus {
   /// A context in which pinned memory is freed; null if no GPU was used.
   [[nodiscard]] CUcontext any_context();
   [[nodiscard]] Device& at(u32 index);
+  /// The index of a GPU by the driver's number; none if the driver does not show it.
+  [[nodiscard]] std::optional<u32> index_of(CUdevice) const;
   [[nodiscard]] const std::vector<DeviceFacts>& facts() const { return devices_.facts(); }
   /// The kernel that moves scattered blocks. Throws Error{failed} if this build has no code for the GPU.
   [[nodiscard]] CUfunction block_kernel(u32 index);
@@ -28,7 +30,6 @@ class Gpus {
   [[nodiscard]] CUfunction pump_kernel(u32 index);
 
  private:
-  [[nodiscard]] std::optional<u32> index_of(CUdevice) const;
   const Driver& driver_;
   std::mutex mutex_;
   Devices devices_;

@@ -7,6 +7,7 @@
 #include "gpu/context.hpp"
 #include "host/own_memory.hpp"
 #include "transfer/pump.hpp"
+#include "transfer/relay.hpp"
 #include "transfer/staged.hpp"
 
 namespace linkscope {
@@ -78,7 +79,7 @@ void ring_to_gpu(const Resources& with, const PlannedCopy& copy, Progress& progr
   work.queue = [&](std::byte* slot, Chunk chunk) {
     LINKSCOPE_CU(with.driver, cuMemcpyHtoDAsync, dst + chunk.at, slot, chunk.bytes, copy.lane->stream);
   };
-  run_ring(with, *copy.lane, work, knobs, Towards::gpu, progress);
+  run_ring_over_links(with, copy, work, knobs, Towards::gpu, progress);
 }
 
 void ring_from_gpu(const Resources& with, const PlannedCopy& copy, const Knobs& knobs, u64 smallest,
@@ -97,7 +98,7 @@ void ring_from_gpu(const Resources& with, const PlannedCopy& copy, const Knobs& 
   work.queue = [&](std::byte* slot, Chunk chunk) {
     LINKSCOPE_CU(with.driver, cuMemcpyDtoHAsync, slot, src + chunk.at, chunk.bytes, copy.lane->stream);
   };
-  run_ring(with, *copy.lane, work, knobs, Towards::host, progress);
+  run_ring_over_links(with, copy, work, knobs, Towards::host, progress);
 }
 
 bool fits_from_gpu(const Resources& with, const PlannedCopy& copy, MethodId id) {
@@ -182,6 +183,12 @@ constexpr CopyMethod methods[] = {
      ring_to_fresh},
     {MethodId::ring_to_host, "ring_to_host", "the GPU fills pinned slots, from which CPU threads copy",
      fits_ring_to_host, ring_to_host},
+    {MethodId::relay_to_gpu, "relay_to_gpu", "pinned memory goes to the GPU over its own link and those of helper GPUs",
+     fits_relay_to_gpu, relay_to_gpu},
+    {MethodId::relay_to_host, "relay_to_host",
+     "pinned memory is filled over the GPU's own link and those of helper GPUs", fits_relay_to_host, relay_to_host},
+    {MethodId::between_gpus, "between_gpus", "pinned slots take chunks from one GPU to another that has no peer access",
+     fits_between_gpus, between_gpus},
     {MethodId::plain, "plain", "one call of the driver", fits_plain, run_plain},
 };
 static_assert(std::size(methods) == method_count);

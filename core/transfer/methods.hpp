@@ -5,6 +5,7 @@
 
 #include "transfer/arena.hpp"
 #include "transfer/gpus.hpp"
+#include "transfer/hops.hpp"
 #include "transfer/location.hpp"
 #include "transfer/movers.hpp"
 #include "transfer/options.hpp"
@@ -35,6 +36,7 @@ struct Resources {
   Gpus& gpus;
   Arena& arena;
   Movers& movers;
+  Hops& hops;
 };
 
 struct CopyMethod {

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <sstream>
 #include <string_view>
+#include <type_traits>
 
 #include "base/error.hpp"
 #include "host/own_memory.hpp"
@@ -18,7 +20,17 @@ using namespace literals;
               std::string{variable} + "='" + std::string{value} + "' is not " + wanted + "; correct it or unset it"};
 }
 
+template <class Number>
+Number number(const char* variable, std::string_view text) {
+  Number value = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (status != std::errc{} || end != text.data() + text.size())
+    refuse(variable, text, std::is_same_v<Number, u32> ? "the number of a GPU, as in 1,3" : "a number of bytes");
+  return value;
+}
+
 constexpr u32 most_blocks = 1024;  // of a kernel
+constexpr u32 most_links = 64;
 
 }  // namespace
 
@@ -32,6 +44,12 @@ Options::Options() {
   set_all(MethodId::ring_to_host, {false, many, 4_MiB, 2, 8, 0}, 1_MiB);
   set_all(MethodId::ring_to_fresh, {false, many, 4_MiB, 2, 8, 0}, 4_MiB);
   set_all(MethodId::host, {false, many, 4_MiB, 1, 8, 0}, 4_MiB);
+  // With helpers, copies use all of them: no probe says more. One thread can queue chunks for about three links.
+  set_all(MethodId::relay_to_gpu, {false, std::min(cpus, 2u), 4_MiB, 1, 4, 0, 0, 1, most_links}, 16_MiB);
+  set_all(MethodId::relay_to_host, {false, std::min(cpus, 2u), 4_MiB, 1, 4, 0, 0, 1, most_links}, 16_MiB);
+  set_all(MethodId::between_gpus, {false, 1, 4_MiB, 3, 16, 0}, 4_MiB);
+  for (const auto id : {MethodId::ring_to_gpu, MethodId::ring_to_host, MethodId::ring_to_fresh})
+    of(id, 256_MiB).links = most_links;
   // Probes on H100: a call of the driver takes 8 us here, so a kernel moves the short chunks of copies below 256 MiB faster.
   for (const u64 start : size_classes)
     if (start >= 1_MiB && start < 256_MiB) {
@@ -66,6 +84,7 @@ void check(const Knobs& knobs) {
     throw Error{ErrorKind::usage, "a method has chunks of at least 1 byte, and at least one for each thread"};
   if (knobs.sm_blocks > most_blocks || (knobs.sm_blocks && knobs.sm_chunk < least_piece))
     throw Error{ErrorKind::usage, "the kernel has at most 1024 thread blocks and chunks of at least 4 KiB"};
+  if (knobs.links == 0 || knobs.links > most_links) throw Error{ErrorKind::usage, "a copy uses 1 to 64 links"};
   if (knobs.piece && knobs.piece < least_piece)
     throw Error{ErrorKind::usage, "a piece has at least 4 KiB; 0 stands for the whole chunk"};
 }
@@ -77,16 +96,17 @@ void check(const BlockKnobs& knobs) {
 
 Options Options::from_environment() {
   Options options;
-  constexpr const char *mode = "LINKSCOPE_TRANSFER", *arena = "LINKSCOPE_TRANSFER_ARENA";
+  constexpr const char *mode = "LINKSCOPE_TRANSFER", *arena = "LINKSCOPE_TRANSFER_ARENA",
+                       *helpers = "LINKSCOPE_TRANSFER_HELPERS";
   if (const char* value = std::getenv(mode); value && *value) {
     const std::string_view text{value};
     if (text != "plain" && text != "auto") refuse(mode, text, "'plain' or 'auto'");
     options.plain = text == "plain";
   }
-  if (const char* value = std::getenv(arena); value && *value) {
-    const std::string_view text{value};
-    const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), options.arena_bytes);
-    if (status != std::errc{} || end != text.data() + text.size()) refuse(arena, text, "a number of bytes");
+  if (const char* value = std::getenv(arena); value && *value) options.arena_bytes = number<u64>(arena, value);
+  if (const char* value = std::getenv(helpers); value && *value) {
+    std::istringstream list{value};
+    for (std::string one; std::getline(list, one, ',');) options.helpers.push_back(number<u32>(helpers, one));
   }
   const char* tuning = std::getenv("LINKSCOPE_TRANSFER_TUNING");
   options.tuning = tuning && *tuning ? tuning : "auto";

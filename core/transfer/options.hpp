@@ -3,14 +3,24 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <vector>
 
 #include "base/units.hpp"
 
 namespace linkscope {
 
 /// Methods, as the table in methods.cpp orders them.
-enum class MethodId : u8 { host, ring_to_gpu, ring_to_fresh, ring_to_host, plain };
-inline constexpr std::size_t method_count = 5;
+enum class MethodId : u8 {
+  host,
+  ring_to_gpu,
+  ring_to_fresh,
+  ring_to_host,
+  relay_to_gpu,
+  relay_to_host,
+  between_gpus,
+  plain
+};
+inline constexpr std::size_t method_count = 8;
 
 /// The first size of each size class; a class ends where the next one begins. Smaller copies are always plain.
 inline constexpr std::array<u64, 7> size_classes{u64{64} << 10, u64{256} << 10, u64{1} << 20,  u64{4} << 20,
@@ -37,6 +47,7 @@ struct Knobs {
   u64 piece = 0;        // bytes of one call of memcpy; 0: the chunk
   u32 sm_blocks = 0;    // thread blocks, one an SM, of a kernel that moves whole copies; 0: the copy engine does
   u64 sm_chunk = 1;     // bytes of a chunk of that kernel
+  u32 links = 1;        // links of GPUs that copies by copy engine use: the own one, and those of allowed helpers
   bool operator==(const Knobs&) const = default;
 };
 
@@ -55,14 +66,15 @@ struct Options {
   bool plain = false;  // every copy is one call of the driver
   u64 arena_bytes = u64{256} << 20;
   u64 slot_bytes = u64{4} << 20;
+  std::vector<u32> helpers{};   // GPUs whose links copies from and to other GPUs may use, in PCI bus order
   std::string tuning = "none";  // "auto": the file of this machine; "none"; or a path
   std::array<std::array<Knobs, size_classes.size()>, method_count> knobs;
   std::array<std::array<BlockKnobs, block_classes.size()>, 2> blocks;  // by Towards
 
   /// Sensible values before any tuning, for the number of CPUs that this process may use.
   Options();
-  /// The same with LINKSCOPE_TRANSFER=plain|auto, LINKSCOPE_TRANSFER_ARENA=BYTES and
-  /// LINKSCOPE_TRANSFER_TUNING=FILE|none. Throws Error{usage}.
+  /// The same with LINKSCOPE_TRANSFER=plain|auto, LINKSCOPE_TRANSFER_ARENA=BYTES,
+  /// LINKSCOPE_TRANSFER_HELPERS=N,N,… and LINKSCOPE_TRANSFER_TUNING=FILE|none. Throws Error{usage}.
   [[nodiscard]] static Options from_environment();
 
   /// The same knobs for all sizes; copies below `from_bytes` are plain.

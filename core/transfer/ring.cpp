@@ -82,6 +82,7 @@ Slot* SlotRing::free_slot(State& state) const {
 }
 
 void SlotRing::queue(State& state, Slot& slot, Chunk chunk) const {
+  if (state.work.queue_anywhere) return state.work.queue_anywhere(slot, chunk);
   slot.expose(lane_);
   state.work.queue(slot.data(), chunk);
   slot.guard(driver_);

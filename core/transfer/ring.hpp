@@ -22,6 +22,7 @@ struct RingWork {
   std::vector<Chunk> chunks;
   std::function<void(std::byte* slot, Chunk)> by_cpu;  // fills the slot, or empties it
   std::function<void(std::byte* slot, Chunk)> queue;   // queues the GPU's part on the lane
+  std::function<void(Slot&, Chunk)> queue_anywhere{};  // in place of `queue`: chooses a lane, and guards the slot there
 };
 
 class SlotRing {

@@ -32,10 +32,14 @@ bool is_idle(const Driver& driver, CUstream stream) {
 }  // namespace
 
 Transfers::Transfers(const Options& options)
-    : options_{options}, gpus_{driver_}, arena_{driver_, options.arena_bytes, options.slot_bytes} {
+    : options_{options},
+      gpus_{driver_},
+      arena_{driver_, options.arena_bytes, options.slot_bytes},
+      hops_{driver_, gpus_, options.slot_bytes} {
   watch_forks();
   if (driver_.usable()) tuning_ = load_tuning(options_, fingerprint());
   else tuning_.note = driver_.why_not();
+  if (driver_.usable()) set_helpers(std::vector{options_.helpers});
   find_smallest();
 }
 
@@ -44,6 +48,7 @@ Transfers::~Transfers() {
   if (!context) return;
   try {
     const CurrentContext current{driver_, context};
+    hops_.clear();
     arena_.clear();
   } catch (const Error&) {  // the driver is shutting down and has freed the memory
   }
@@ -69,6 +74,14 @@ void Transfers::set(MethodId id, u64 bytes, const Knobs& knobs) {
 void Transfers::set(Towards towards, u64 mean_bytes, const BlockKnobs& knobs) {
   check(knobs);
   options_.of(towards, mean_bytes) = knobs;
+}
+
+void Transfers::set_helpers(const std::vector<u32>& gpus) {
+  for (const u32 gpu : gpus)
+    if (gpu >= gpus_.facts().size())
+      throw Error{ErrorKind::usage, "helper gpu:" + std::to_string(gpu) + " is not here; this process sees " +
+                                        std::to_string(gpus_.facts().size()) + " GPUs"};
+  options_.helpers = gpus;
 }
 
 Tuning Transfers::tuning() const {

@@ -74,6 +74,9 @@ class Transfers {
   /// Changes how a method divides copies of the size class that has `bytes`. No copy is under way.
   void set(MethodId id, u64 bytes, const Knobs& knobs);
   void set(Towards, u64 mean_bytes, const BlockKnobs& knobs);
+  /// The GPUs, in PCI bus order, whose links copies from and to other GPUs may use. Each gives three slots of memory for
+  /// a direction and a GPU. Throws Error{usage} for a GPU that is not here. No copy is under way.
+  void set_helpers(const std::vector<u32>& gpus);
 
   /// The fingerprint of this machine, and the tuning file in use with the classes that left it.
   [[nodiscard]] std::string fingerprint() const { return linkscope::fingerprint(driver_, gpus_.facts()); }
@@ -108,12 +111,13 @@ class Transfers {
   template <class Method>
   void or_one_by_one(const std::vector<Block>&, CUstream, Method);
   void find_smallest();
-  [[nodiscard]] Resources resources() { return {driver_, options_, gpus_, arena_, movers_}; }
+  [[nodiscard]] Resources resources() { return {driver_, options_, gpus_, arena_, movers_, hops_}; }
 
   Driver driver_;
   Options options_;
   Gpus gpus_;
   Arena arena_;
+  Hops hops_;
   Movers movers_;
   u64 small_ = 0;  // below it, every method is the driver's own copy
   decltype(Driver::cuMemcpyAsync) small_copy_ = nullptr;

@@ -94,8 +94,11 @@ double Trial::timed(Call call) {
 
 double Trial::copy(MethodId id, Way way, u64 bytes, u32 repeats) {
   require(bytes);
-  if (id == MethodId::host || id == MethodId::plain)
-    throw Error{ErrorKind::usage, "a trial copies by ring_to_gpu, ring_to_host or ring_to_fresh"};
+  if (id == MethodId::host || id == MethodId::between_gpus || id == MethodId::plain)
+    throw Error{ErrorKind::usage,
+                "a trial copies by ring_to_gpu, ring_to_host, ring_to_fresh, relay_to_gpu or relay_to_host"};
+  const bool to_gpu = id == MethodId::ring_to_gpu || id == MethodId::relay_to_gpu,
+             is_pinned = way == Way::pinned || id == MethodId::relay_to_gpu || id == MethodId::relay_to_host;
   const auto& driver = transfers_.driver();
   const CurrentContext current{driver, gpu_.context()};
   std::vector<double> seconds;
@@ -103,10 +106,10 @@ double Trial::copy(MethodId id, Way way, u64 bytes, u32 repeats) {
     const u64 at = next_offset(bytes);
     std::optional<Untouched> fresh;
     if (id == MethodId::ring_to_fresh && way != Way::pinned) fresh.emplace(bytes);
-    void* host = fresh ? fresh->start() : way == Way::pinned ? pinned_.data() + at : pageable_.data() + at;
+    void* host = fresh ? fresh->start() : is_pinned ? pinned_.data() + at : pageable_.data() + at;
     void* device = reinterpret_cast<void*>(on_gpu_.address() + at);
     CopyRequest request{device, host, bytes, stream_->get(), false};
-    if (id != MethodId::ring_to_gpu) request = {host, device, bytes, stream_->get(), fresh.has_value()};
+    if (!to_gpu) request = {host, device, bytes, stream_->get(), fresh.has_value()};
     seconds.push_back(timed([&] {
       if (way == Way::chosen) return transfers_.copy(request);
       LINKSCOPE_CU(driver, cuMemcpyAsync, reinterpret_cast<CUdeviceptr>(request.dst),

@@ -24,8 +24,9 @@ namespace fs = std::filesystem;
 constexpr const char* first_line = "linkscope transfer tuning, format 1";
 constexpr const char *fingerprint_word = "fingerprint: ", *made_word = "made: ", *last_line = "end";
 // Raise it when a method changes so that its best knobs change. The kernel's hash is beside it.
-constexpr const char* methods_version = "1";
-constexpr std::array tuned_methods{MethodId::ring_to_gpu, MethodId::ring_to_host, MethodId::ring_to_fresh};
+constexpr const char* methods_version = "2";
+constexpr std::array tuned_methods{MethodId::ring_to_gpu, MethodId::ring_to_host, MethodId::ring_to_fresh,
+                                   MethodId::relay_to_gpu, MethodId::relay_to_host};
 constexpr std::array directions{Towards::gpu, Towards::host};
 constexpr u64 most_bytes = u64{1} << 20;  // of a file, which has a few KiB
 
@@ -108,8 +109,9 @@ void read_copies(Words& words, Options& options) {
   Knobs& knobs = options.of(id, class_start(size_classes, words.number("from")));
   const std::string method = words.next();
   if (method != "plain" && method != "ring") refuse("'" + method + "' is not plain or ring");
-  knobs = {method == "plain",          words.small("threads"), words.number("chunk"),    words.small("depth"),
-           words.small("chunks_each"), words.number("piece"),  words.small("sm_blocks"), words.number("sm_chunk")};
+  knobs = {method == "plain",        words.small("threads"),     words.number("chunk"),
+           words.small("depth"),     words.small("chunks_each"), words.number("piece"),
+           words.small("sm_blocks"), words.number("sm_chunk"),   words.small("links")};
   check(knobs);
 }
 
@@ -187,10 +189,11 @@ std::string text_of(const Options& options, const std::string& fingerprint, cons
   text << made_word << now() << " by linkscope " << version << '\n';
   for (const auto id : tuned_methods)
     for (const u64 start : size_classes) {
-      const auto& [plain, threads, chunk, depth, chunks_each, piece, sm_blocks, sm_chunk] = options.of(id, start);
+      const auto& [plain, threads, chunk, depth, chunks_each, piece, sm_blocks, sm_chunk, links] =
+          options.of(id, start);
       text << "copies " << name_of(id) << " from " << start << (plain ? " plain" : " ring") << " threads " << threads
            << " chunk " << chunk << " depth " << depth << " chunks_each " << chunks_each << " piece " << piece
-           << " sm_blocks " << sm_blocks << " sm_chunk " << sm_chunk << '\n';
+           << " sm_blocks " << sm_blocks << " sm_chunk " << sm_chunk << " links " << links << '\n';
     }
   for (const auto towards : directions)
     for (const u64 start : block_classes) {

@@ -16,6 +16,7 @@ _LAZY = {
     "save_safetensors": "safetensors",
     "start_copy": "transfer",
     "to_cpu": "transfer",
+    "use_helpers": "transfer",
 }
 
 

@@ -12,9 +12,19 @@ unsigned type_of(const std::optional<Allocation>& allocation) {
   return on_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
 }
 
+/// Whether kernels of the current context may touch the memory. Asking moves no managed pages.
+bool is_reached(const Allocation& allocation, CUdeviceptr address) {
+  if (!current()) return false;
+  return allocation.kind == Allocation::Kind::managed ||
+         reachable(current(), reinterpret_cast<const void*>(address), 1);
+}
+
 /// Writes one answer. An address that the driver does not know has zeros, and -1 as its device.
-bool answer(CUpointer_attribute asked, void* to, const std::optional<Allocation>& allocation) {
+bool answer(CUpointer_attribute asked, void* to, CUdeviceptr address, const std::optional<Allocation>& allocation) {
   switch (asked) {
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+      *static_cast<CUdeviceptr*>(to) = allocation && is_reached(*allocation, address) ? address : 0;
+      return true;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       *static_cast<unsigned*>(to) = type_of(allocation);
       return true;
@@ -41,7 +51,7 @@ CUresult pointer_get_attributes(unsigned count, CUpointer_attribute* asked, void
   if (count == 0 || !asked || !answers) return CUDA_ERROR_INVALID_VALUE;
   const auto allocation = find(address, 1);
   for (unsigned i = 0; i < count; ++i)
-    if (!answer(asked[i], answers[i], allocation)) return CUDA_ERROR_INVALID_VALUE;
+    if (!answer(asked[i], answers[i], address, allocation)) return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;
 }
 

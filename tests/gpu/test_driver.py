@@ -10,7 +10,8 @@ from fake_driver import DEVICE_CODE
 from on_gpus import gpus
 
 NEED_TWO = {
-    "peer_access_is_enabled_and_disabled_once", "devices_do_not_mix", "data_goes_between_devices",
+    "peer_access_is_enabled_and_disabled_once", "the_driver_knows_which_memory_a_gpu_reaches",
+    "devices_do_not_mix", "data_goes_between_devices",
     "shared_memory_of_another_process_is_opened_by_each_gpu",
     "shared_memory_opened_by_one_gpu_is_out_of_reach_of_another",
 }  # fmt: skip

@@ -37,6 +37,7 @@ VERSIONS = {
     "cuMemPoolSetAttribute": 11020, "cuMemPoolSetAccess": 11020, "cuMemPoolTrimTo": 11020,
     "cuMemGetAllocationGranularity": 10020, "cuMemCreate": 10020, "cuMemRelease": 10020, "cuMemAddressReserve": 10020,
     "cuMemAddressFree": 10020, "cuMemMap": 10020, "cuMemUnmap": 10020, "cuMemSetAccess": 10020,
+    "cuPointerGetAttributes": 7000,
     "cuMemExportToShareableHandle": 10020, "cuMemImportFromShareableHandle": 10020, "cuIpcGetMemHandle": 4010,
     "cuIpcOpenMemHandle": 11000, "cuIpcCloseMemHandle": 4010,
 }  # fmt: skip

@@ -14,6 +14,7 @@ from driver_by_ctypes import (
     INVALID_CONTEXT,
     INVALID_HANDLE,
     INVALID_IMAGE,
+    MIB,
     NO_BINARY,
     NOT_FOUND,
     PEER_ALREADY_ENABLED,
@@ -117,6 +118,28 @@ def peer_access_is_enabled_and_disabled_once(driver: Driver, gpu: Gpu) -> None:
     driver.ok("cuCtxDisablePeerAccess", other.context)
 
 
+def the_driver_knows_which_memory_a_gpu_reaches(driver: Driver, gpu: Gpu) -> None:
+    other, asked, alias = Gpu(driver, gpu.code, 1), c_int(3), c_uint64()  # CU_POINTER_ATTRIBUTE_DEVICE_POINTER
+    gpu.use()
+    memory = c_uint64()
+    driver.ok("cuMemAlloc", byref(memory), c_size_t(MIB))
+
+    def reached_by(one: Gpu) -> bool:
+        one.use()
+        answers = (c_void_p * 1)(ctypes.addressof(alias))
+        driver.ok("cuPointerGetAttributes", c_uint(1), byref(asked), answers, memory)
+        assert alias.value in (0, memory.value)
+        return alias.value != 0
+
+    assert reached_by(gpu) and not reached_by(other)
+    driver.ok("cuCtxEnablePeerAccess", gpu.context, c_uint(0))
+    assert reached_by(other)
+    driver.ok("cuCtxDisablePeerAccess", gpu.context)
+    assert not reached_by(other)
+    gpu.use()
+    driver.ok("cuMemFree", memory)
+
+
 def devices_do_not_mix(driver: Driver, gpu: Gpu) -> None:
     other = Gpu(driver, gpu.code, 1)
     stream, event = other.stream(), other.event()
@@ -139,6 +162,7 @@ CHECKS = [
     batched_prefetches_move_pages_that_are_not_discarded, pitched_copies_place_rows_at_their_pitch,
     a_batch_is_queued_by_one_call, graphs_of_copies_are_launched_again, memory_is_registered_and_unregistered_once,
     patterns_are_filled_and_checked, device_code_must_match_the_gpu, peer_access_is_enabled_and_disabled_once,
+    the_driver_knows_which_memory_a_gpu_reaches,
     devices_do_not_mix, data_goes_between_devices, pools_keep_what_is_freed, virtual_memory_is_made_mapped_and_granted,
     an_exported_descriptor_maps_the_same_memory, a_process_does_not_open_its_own_handles,
     shared_memory_of_another_process_is_opened_by_each_gpu, ping_pong_passes_words_and_gives_up_at_its_limit,

@@ -253,7 +253,21 @@ def test_a_run_does_not_answer_for_other_flows(tmp_path, capsys, flows):
 
 
 def test_every_method_of_the_table_has_a_recipe() -> None:
-    moves = ("h2h", "h2d", "d2h", "d2d", "local", "split", "read", "write", "demand", "prefetch", "pieces", "strided")
+    moves = (
+        "h2h",
+        "h2d",
+        "d2h",
+        "d2d",
+        "local",
+        "split",
+        "relayed",
+        "read",
+        "write",
+        "demand",
+        "prefetch",
+        "pieces",
+        "strided",
+    )
     for row in benchmark_table():
         if row.name not in moves:
             continue
@@ -310,6 +324,16 @@ def test_a_relay_between_gpus_has_its_code(tmp_path, capsys):
     relay = staged(1, "1MiB", 90 * US, "gpu:0.device->gpu:1.device")
     (one,) = answer(tmp_path, capsys, [relay], src="gpu:0", dst="gpu:1")["ways"]
     assert one["language"] == "C++" and "i = (i + 1) % 2" in one["code"]
+
+
+def test_a_model_of_four_gpus_ranks_pinned_copies_over_the_links_of_helpers_first(capsys) -> None:
+    words = ["--src", "numa:0", "--dst", "gpu:1", "--bytes", "256MiB", "--memory", "pinned", "--json"]
+    assert main(["advise", "--machine", "h200x4", *words]) == 0
+    three, one, plain = json.loads(capsys.readouterr().out)["ways"][:3]
+    assert [way["benchmark"] for way in (three, one, plain)] == ["relayed", "relayed", "h2d"] and plain["present"]
+    assert three["gain"]["ratio"] > 2.5 and one["gain"]["ratio"] > 1.6
+    assert three["code"].startswith("linkscope.use_helpers([0, 2, 3])") and "[0]" in one["code"]
+    assert "leave to use the links of GPUs [0, 2, 3], whose own copies are slower meanwhile" in three["needs"]
 
 
 # --- bad input ---

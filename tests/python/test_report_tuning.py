@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from linkscope.report.tuning import tuning_rows
-from linkscope.runfile import Point
+from linkscope.runfile import Point, read_run
 from test_cli import linkscope
 
 MIB = 1 << 20
@@ -87,3 +87,12 @@ def test_the_section_is_on_the_page_in_the_terminal_and_in_markdown(tmp_path: Pa
     assert "What tuning gains here" in linkscope("report", str(run), "--summary=full").stdout
     assert linkscope("report", str(run), "--markdown", str(text)).returncode == 0
     assert "| staged by ce (chunk 4MiB, slots 2, threads 8) |" in text.read_text()
+
+
+def test_the_rate_of_a_copy_over_several_links_is_that_of_all_its_parts(tmp_path: Path) -> None:
+    run, only = tmp_path / "run.jsonl", ("--only", "*/numa:0.pinned->gpu:2.device/268435456*")
+    done = linkscope("run", "h2d", "relayed", "--machine", "h200x4", "--suite", "full", *only, "-o", str(run), "-q")
+    assert done.returncode == 0, done.stderr
+    (row,) = tuning_rows(read_run(run).points)
+    assert row.method == "relayed by ce (chunk 4MiB, helpers 3)"
+    assert 2.5 < row.gain < 4 and row.share is None and row.shows

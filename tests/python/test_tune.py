@@ -23,7 +23,7 @@ SIZES, BLOCKS = (64 * KIB, MIB, 64 * MIB), (0, 4 * KIB, 512 * KIB)
 class SimulatedBench:
     """A machine in virtual time whose copies take what `truth` says, with noise."""
 
-    cpus, slots = 16, 64
+    cpus, slots, helpers = 16, 64, 0
 
     def __init__(self, truth: Prior, plain_rate: float, scatter: float = 0.03, fails: bool = False) -> None:
         self.truth, self.plain_rate, self.scatter, self.fails = truth, plain_rate, scatter, fails
@@ -91,6 +91,18 @@ class UnmodelledBench(SimulatedBench):
             of.chunk_s, of.wake_s, of.start_s,
         )  # fmt: skip
         return slower.seconds(nbytes, ring) * (1.2 if ring.piece == 0 else 1.0)
+
+
+class HelpedBench(SimulatedBench):
+    """Pinned copies over the links of three helpers, of which the third gains nothing; short chunks waste time."""
+
+    helpers = 3
+
+    def true_s(self, nbytes: int, ring: Ring | None) -> float:
+        if ring is None:
+            return super().true_s(nbytes, ring)
+        waste = 1 + 200 * KIB / min(ring.chunk, nbytes)
+        return self.truth.start_s + nbytes / (self.truth.link_rate * min(ring.links, 3)) * waste
 
 
 HOSTS = {
@@ -231,6 +243,35 @@ def test_the_table_shows_gains_and_names_the_file(tmp_path) -> None:
     assert file.read_text().startswith("linkscope transfer tuning, format 1\nfingerprint: ")
 
 
+@pytest.mark.parametrize("path", ["pinned-to-gpu", "pinned-from-gpu"])
+def test_pinned_copies_find_how_many_links_gain(path) -> None:
+    bench = HelpedBench(HOSTS["fast CPUs"], 55e9, 0.01)
+    (row,) = tune(bench, [Job(path, 256 * MIB, 512 * MIB)], 10, now=bench.now)
+    assert isinstance(row.choice, Ring) and row.choice.links == 3 and row.choice.chunk >= 2 * MIB
+    assert row.gain is not None and row.gain.low > 2 and row.ratio == pytest.approx(3, rel=0.15)
+
+
+def test_pageable_copies_race_with_helpers_only_if_there_are_some() -> None:
+    found = HOSTS["fast CPUs"]
+    with_none, with_three = SimulatedBench(found, 6e9), HelpedBench(found, 6e9)
+    for bench, links in ((with_none, {1}), (with_three, {1, 4})):
+        default = bench.default("ring_to_gpu", 512 * MIB)
+        raced = first_candidates(found, bench, default, 512 * MIB, 8)
+        assert {ring.links for ring in raced} == links
+
+
+@needs_fake
+@needs_library
+def test_helpers_add_pinned_copies_to_the_race_and_their_knobs_to_the_file(tmp_path) -> None:
+    file = tmp_path / "mine.tuning"
+    words = ["--budget", "2s", "--largest", "1MiB", "--paths", "pinned-to-gpu", "--json", "-o", str(file)]
+    done = linkscope_tune(*words, "--helpers", "gpu:1,3", FAKE_CUDA_GPUS="4")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["helpers"] == [1, 3] and {row["path"] for row in told["classes"]} == {"pinned-to-gpu"}
+    assert "copies relay_to_gpu from 65536 " in file.read_text()
+
+
 @needs_fake
 @needs_library
 def test_ctrl_c_keeps_the_classes_so_far(tmp_path) -> None:
@@ -266,6 +307,10 @@ def test_the_plan_lists_the_classes_and_measures_nothing(tmp_path) -> None:
         (["--largest", "1KiB"], {}, 2, "always plain"),
         ([], {"FAKE_CUDA_MEMORY": "1000000"}, 1, "choose a smaller --largest"),
         (["--paths", "to-gpus"], {}, 2, "did you mean to-gpu?"),
+        (["--paths", "pinned-to-gpu"], {}, 2, "name GPUs that help by --helpers"),
+        (["--helpers", "gpu:0"], {}, 2, "gpu:0 is measured itself"),
+        (["--helpers", "one"], {}, 2, "--helpers one: it is a whole number"),
+        (["--helpers", "gpu:7"], {}, 3, "helper gpu:7 is not here; this process sees 2 GPUs"),
         ([], {"LINKSCOPE_TRANSFER": "plain"}, 2, "unset it to tune"),
         ([], {"LINKSCOPE_TRANSFER": "slow"}, 2, "'plain' or 'auto'"),
         ([], {"FAKE_CUDA_GPUS": "0"}, 3, "no GPU to tune"),

@@ -7,12 +7,13 @@ from linkscope.model.cliffs import breaks
 from linkscope.model.curves import Curve, Estimate, Method, curves, time_of
 from linkscope.runfile import Point
 
-_MOVES = ("h2h", "h2d", "d2h", "d2d", "local", "split", "read", "write", "demand", "prefetch")
+_MOVES = ("h2h", "h2d", "d2h", "d2d", "local", "split", "relayed", "read", "write", "demand", "prefetch")
 _QUEUED = ("read", "write")  # measured batched only
 # Parameters of points that need special data or access patterns.
 _SPECIAL = ("stride", "order", "width", "cache", "discard", "ranges", "advice")
 STAGED = "staged"  # copies through pinned slots
-_KNOBS = ("chunk", "slots", "threads")  # of staged copies, which a tuner chooses
+RELAYED = "relayed"  # copies over the links of several GPUs
+_KNOBS = ("chunk", "slots", "threads")  # of staged and relayed copies, which a tuner chooses
 FAR = 16  # largest ratio of two sizes between which a time is interpolated
 
 
@@ -28,7 +29,7 @@ class TransferMethod:
 def transfer_methods(
     points: Iterable[Point], src: str, dst: str, size: int, *, alone: bool = False
 ) -> list[TransferMethod]:
-    """Unidirectional methods from one place to another, the fastest first. Staged copies occur with their best knobs.
+    """Unidirectional methods from one place to another, the fastest first; staged and relayed ones with the best knobs.
 
     `alone` takes single operations instead of batched ones.
     """
@@ -103,7 +104,7 @@ def _best_knobs(fastest_first: Iterable[TransferMethod]) -> Iterator[TransferMet
     seen: set[Method] = set()
     for one in fastest_first:
         method = one.curve.method
-        if method.family.benchmark == STAGED:
+        if method.family.benchmark in (STAGED, RELAYED):
             if method.without(_KNOBS) in seen:
                 continue
             seen.add(method.without(_KNOBS))

@@ -1,9 +1,10 @@
 """What a method needs, and the code that does it: C++ with the CUDA runtime, or Python with linkscope."""
 
+import itertools
 from dataclasses import dataclass
 
 from linkscope.advise.calls import ALLOCATION
-from linkscope.advise.methods import STAGED
+from linkscope.advise.methods import RELAYED, STAGED
 from linkscope.advise.question import Question
 from linkscope.flow import kind_of
 from linkscope.model.curves import Method
@@ -72,6 +73,9 @@ _IN_PLACE = {
     "write": "kernel<<<blocks, threads, 0, stream>>>(dst);  // writes dst where it is, and copies nothing",
 }
 _COPY = "linkscope.copy(dst, src)  # C: ls_copy"
+_HELPED = """\
+linkscope.use_helpers({helpers})  # once; C: ls_set_helpers
+linkscope.copy(dst, src)  # C: ls_copy"""
 _RELAY = """\
 for (size_t at = 0, i = 0; at < bytes; at += chunk, i = (i + 1) % {slots}) {{
   const size_t size = std::min(chunk, bytes - at);
@@ -108,9 +112,18 @@ def recipe(method: Method, asked: Question, *, several_nodes: bool) -> Recipe:
     needs = tuple(_needs(method, asked, several_nodes=several_nodes))
     if family.benchmark == STAGED and "numa" in (kind_of(asked.src), kind_of(asked.dst)):
         return Recipe(memory, needs, "Python", _COPY)
+    if family.benchmark == RELAYED:
+        return Recipe(memory, needs, "Python", _HELPED.format(helpers=_helpers(method, asked)))
     if family.engine == "sm" and family.benchmark in ("pieces", "strided"):
         return Recipe(memory, needs, "Python", _BLOCKS.format(piece=asked.piece))
     return Recipe(memory, needs, "C++", _call(method, asked))
+
+
+def _helpers(method: Method, asked: Question) -> list[int]:
+    """The numbers of the helper GPUs: the lowest ones, as in the program that was timed."""
+    own = next(place for place in (asked.src, asked.dst) if kind_of(place) == "gpu")
+    others = (number for number in itertools.count() if number != int(own.rpartition(":")[2]))
+    return list(itertools.islice(others, int(dict(method.params).get("helpers", "1"))))
 
 
 def _memory(method: Method, asked: Question) -> dict[str, str]:
@@ -151,6 +164,9 @@ def _needs(method: Method, asked: Question, *, several_nodes: bool) -> list[str]
     if family.benchmark == STAGED:
         needs.append(f"{params.get('slots', '2')} pinned slots of {params.get('chunk', '1MiB')}")
         needs += ["the library of linkscope, which chooses its own slots"] if nodes else []
+    if family.benchmark == RELAYED:
+        needs += ["the library of linkscope, which divides the copy itself", "peer access: cudaDeviceCanAccessPeer"]
+        needs.append(f"leave to use the links of GPUs {_helpers(method, asked)}, whose own copies are slower meanwhile")
     if "threads" in params and (family.engine in ("cpu", "fault") or family.benchmark == STAGED):
         needs.append(f"CPU threads: {params['threads']}")
     return list(dict.fromkeys([*needs, *_of_engine(method)]))

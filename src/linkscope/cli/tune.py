@@ -7,7 +7,8 @@ linkscope tune --plan-only          what would be measured
 For each path and size class, likely settings race against each other and against plain copies; a class in which plain
 copies are not slower keeps plain copies. Paths: to-gpu (pageable memory to the GPU), to-warm (the GPU to pageable
 memory), to-fresh (the GPU to memory that nobody has touched), blocks-to-gpu and blocks-from-gpu (many scattered blocks,
-pinned memory). The result is a text file in $XDG_CACHE_HOME/linkscope or ~/.cache/linkscope, which the library loads on
+pinned memory); with --helpers also pinned-to-gpu and pinned-from-gpu, and the links of these GPUs for the others. The
+result is a text file in $XDG_CACHE_HOME/linkscope or ~/.cache/linkscope, which the library loads on
 a machine with the same GPUs, driver and CPUs. LINKSCOPE_TRANSFER_TUNING=FILE|none chooses another file or none.
 
 Exit codes: 0 the file is written; 1 copies fail; 3 no GPU; 4 stopped early, with the classes so far in the file.
@@ -51,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=_LARGEST,
         help=f"largest copy, and memory of each kind that the measurement uses (default {_LARGEST})",
     )
+    add("--helpers", metavar="GPUS", help="GPUs whose links copies may use, for example gpu:1,gpu:3 (default: none)")
     add("-o", "--output", metavar="FILE", help="the file to write, in place of that of this machine")
     add("--plan-only", action="store_true", help="print what would be measured")
     add("--json", action="store_true", help="print JSON")
@@ -69,7 +71,8 @@ def main(arguments: argparse.Namespace) -> int:
     from linkscope import native
     from linkscope.tune import make_jobs
 
-    paths = _paths(arguments.paths)
+    helpers = _helpers(arguments.helpers, gpu)
+    paths = _paths(arguments.paths, has_helpers=bool(helpers))
     _use_defaults()
     if reason := native.why_no_gpu():
         raise UserError(f"no GPU to tune: {reason}", NOT_HERE)
@@ -77,17 +80,30 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.plan_only:
         _print_plan(jobs, budget_s, as_json=arguments.json)
         return FINE
-    return _tune(arguments, jobs, budget_s, gpu)
+    return _tune(arguments, jobs, budget_s, helpers)
 
 
-def _paths(text: str | None) -> list[str]:
-    from linkscope.tune import PATHS
+def _helpers(text: str | None, gpu: int) -> list[int]:
+    """The GPUs that --helpers names, as numbers."""
+    found = []
+    for name in text.split(",") if text else []:
+        number = options.whole("--helpers", name.strip().removeprefix("gpu:"), least=0, most=_MOST_GPUS)
+        if number == gpu:
+            raise UserError(f"--helpers {text}: gpu:{gpu} is measured itself; name other GPUs")
+        found.append(number)
+    return list(dict.fromkeys(found))
+
+
+def _paths(text: str | None, *, has_helpers: bool) -> list[str]:
+    from linkscope.tune import PATHS, RELAYED
 
     if text is None:
-        return list(PATHS)
+        return [name for name in PATHS if has_helpers or name not in RELAYED]
     for name in (chosen := text.split(",")):
         if name not in PATHS:
             raise UserError(f"--paths: '{name}' is not a path{suggestion(name, PATHS)}; paths: {', '.join(PATHS)}")
+        if name in RELAYED and not has_helpers:
+            raise UserError(f"--paths {name}: one link carries pinned copies plainly; name GPUs that help by --helpers")
     return list(dict.fromkeys(chosen))
 
 
@@ -117,15 +133,16 @@ def _print_plan(jobs: "list[Job]", budget_s: float, *, as_json: bool) -> None:
     print(f"{len(jobs)} classes in at most {format_seconds(budget_s)}")
 
 
-def _tune(arguments: argparse.Namespace, jobs: "list[Job]", budget_s: float, gpu: int) -> int:
+def _tune(arguments: argparse.Namespace, jobs: "list[Job]", budget_s: float, helpers: list[int]) -> int:
     from linkscope import native
     from linkscope.run import StopFlag
     from linkscope.tune import Failure, LibraryBench, tune
 
     rows: list[Row] = []
+    gpu = int(arguments.gpu)
     largest = max(job.total_bytes for job in jobs)
     try:
-        with StopFlag(last=True) as stop, _opened(LibraryBench, gpu, largest) as bench:
+        with StopFlag(last=True) as stop, _opened(LibraryBench, gpu, largest, helpers) as bench:
             for row in tune(bench, jobs, budget_s, stop):
                 rows.append(row)
                 print(f"{len(rows)} of {len(jobs)}: {_line(row)}", file=sys.stderr, flush=True)
@@ -137,7 +154,13 @@ def _tune(arguments: argparse.Namespace, jobs: "list[Job]", budget_s: float, gpu
     except native.TransferError as error:
         raise UserError(str(error)) from None
     if arguments.json:
-        facts = {"file": file, "fingerprint": native.fingerprint(), "gpu": gpu, "complete": len(rows) == len(jobs)}
+        facts = {
+            "file": file,
+            "fingerprint": native.fingerprint(),
+            "gpu": gpu,
+            "helpers": helpers,
+            "complete": len(rows) == len(jobs),
+        }
         print(json.dumps(facts | {"classes": [_as_json(row) for row in rows]}))
     else:
         _print_table(rows)
@@ -147,11 +170,11 @@ def _tune(arguments: argparse.Namespace, jobs: "list[Job]", budget_s: float, gpu
     return STOPPED_EARLY if stopped else FINE
 
 
-def _opened(bench: Any, gpu: int, nbytes: int) -> Any:
+def _opened(bench: Any, gpu: int, nbytes: int, helpers: list[int]) -> Any:
     try:
-        return bench(gpu, nbytes)
-    except ValueError as error:
-        raise UserError(f"--gpu {gpu}: {error}", NOT_HERE) from None
+        return bench(gpu, nbytes, helpers)
+    except ValueError as error:  # a GPU that is not here
+        raise UserError(str(error), NOT_HERE) from None
     except MemoryError as error:
         raise UserError(f"{error}: free memory, or choose a smaller --largest", SOMETHING_FAILED) from None
 
@@ -171,7 +194,8 @@ def _knobs(choice: "Candidate") -> str:
     pieces = f", pieces of {format_bytes(choice.piece)}" if choice.piece else ""
     if choice.sm_blocks:
         return f"{choice.threads} threads, kernel on {choice.sm_blocks} SMs, {format_bytes(choice.sm_chunk)}"
-    return f"{choice.threads} threads, {format_bytes(choice.chunk)} × {choice.depth}{pieces}"
+    links = f"{choice.links} links, " if choice.links > 1 else ""
+    return f"{links}{choice.threads} threads, {format_bytes(choice.chunk)} × {choice.depth}{pieces}"
 
 
 def _rates(row: "Row") -> tuple[float, float]:

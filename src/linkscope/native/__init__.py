@@ -41,6 +41,7 @@ class Knobs(ctypes.Structure):
         ("piece", c_uint64),
         ("sm_blocks", c_uint32),
         ("sm_chunk", c_uint64),
+        ("links", c_uint32),
     ]
 
 
@@ -108,6 +109,7 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "ls_release": [c_void_p],
     "ls_get_knobs": [c_char_p, c_size_t, POINTER(Knobs)],
     "ls_set_knobs": [c_char_p, c_size_t, POINTER(Knobs)],
+    "ls_set_helpers": [POINTER(c_uint32), c_size_t],
     "ls_get_block_knobs": [c_int, c_size_t, POINTER(c_char_p), POINTER(c_uint32)],
     "ls_set_block_knobs": [c_int, c_size_t, c_char_p, c_uint32],
     "ls_count": [c_char_p, POINTER(c_uint64)],
@@ -264,6 +266,11 @@ def set_knobs(method: str, nbytes: int, **changed: int) -> None:
     for name, value in changed.items():
         setattr(wanted, name, value)
     _check(library().ls_set_knobs(method.encode(), nbytes, byref(wanted)))
+
+
+def set_helpers(gpus: Sequence[int]) -> None:
+    """Chooses the GPUs, in PCI bus order, whose links copies from and to other GPUs may use. No copy is under way."""
+    _check(library().ls_set_helpers((c_uint32 * len(gpus))(*gpus), len(gpus)))
 
 
 def block_knobs(to_gpu: bool, mean_bytes: int) -> tuple[str, int]:

@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from linkscope.model.curves import Estimate, natural
+from linkscope.model.curves import Estimate, natural, total_of
 from linkscope.model.text import param_text
 from linkscope.runfile import Point
 
 _PLAIN = ("h2d", "d2h", "d2d", "local")  # by a copy engine
-_TUNED = ("staged", "split", "pieces")
+_TUNED = ("staged", "split", "relayed", "pieces")
 # Parameters of points that compare other things than methods.
 _OTHER_QUESTIONS = ("bidirectional", "cache", "clock", "cpu", "idle_gap_s", "initiator", "after", "call")
 _UNNAMED = ("mode", "peer", "piece", *_OTHER_QUESTIONS)
@@ -68,11 +68,12 @@ def _row(where: str, size: int, points: list[Point]) -> TuningRow | None:
     plain = next((point for point in points if _is_plain(point)), None)
     if plain is None or not any(point.benchmark in _TUNED and point is not plain for point in points):
         return None
-    best = max(points, key=lambda point: point.gbps or 0.0)
+    best = max(points, key=lambda point: _rate(point).value)
     rates = (_rate(plain), _rate(best))
     shows = best is not plain and (rates[0].high or rates[0].value) < (rates[1].low or rates[1].value)
     ids = (plain.id,) if best is plain else (plain.id, best.id)
-    return TuningRow(where, size, *rates, _method(best), best.limit_gbps, ids, shows)
+    peak = None if best.benchmark == "relayed" else best.limit_gbps  # its limit is that of one link of several
+    return TuningRow(where, size, *rates, _method(best), peak, ids, shows)
 
 
 def _is_plain(point: Point) -> bool:
@@ -87,7 +88,5 @@ def _method(point: Point) -> str:
 
 
 def _rate(point: Point) -> Estimate:
-    assert point.gbps is not None
-    low, high = point.ci95_s or (None, None)
-    moved = point.bytes / 1e9
-    return Estimate(point.gbps, moved / high if high else None, moved / low if low else None)
+    """Of all parts of the copy together."""
+    return total_of(point) or Estimate(0.0)

@@ -1,6 +1,7 @@
 """What the tuner measures: copies of one class, made plainly or with given knobs."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Protocol
 
@@ -23,10 +24,11 @@ class Ring:
     chunks_each: int = 1
     sm_blocks: int = 0
     sm_chunk: int = 1
+    links: int = 1  # of GPUs: its own, and those of helpers
 
-    def cost(self) -> tuple[int, int, int]:
-        """What the copy takes from others: CPUs, SMs, then pinned memory."""
-        return self.threads, self.sm_blocks, self.threads * self.depth * self.chunk
+    def cost(self) -> tuple[int, int, int, int]:
+        """What the copy takes from others: links of helpers, CPUs, SMs, then pinned memory."""
+        return self.links, self.threads, self.sm_blocks, self.threads * self.depth * self.chunk
 
     def as_dict(self) -> dict[str, int]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
@@ -39,9 +41,9 @@ class BlockMove:
     method: str
     sm_blocks: int
 
-    def cost(self) -> tuple[int, int, int]:
+    def cost(self) -> tuple[int, int, int, int]:
         """What the copy takes from others: SMs."""
-        return 0, (self.sm_blocks if self.method == "kernel" else 0), 0
+        return 0, 0, (self.sm_blocks if self.method == "kernel" else 0), 0
 
     def as_dict(self) -> dict[str, object]:
         return {"method": self.method, "sm_blocks": self.sm_blocks}
@@ -52,6 +54,7 @@ class Bench(Protocol):
 
     cpus: int
     slots: int  # of pinned memory, for threads times depth
+    helpers: int  # GPUs whose links copies may use
 
     def default(self, method: str, nbytes: int) -> Ring: ...
 
@@ -77,10 +80,12 @@ class Bench(Protocol):
 class LibraryBench:
     """Measures the transfer library of this process on one GPU. Frees its memory at the end of a `with`."""
 
-    def __init__(self, gpu: int, nbytes: int) -> None:
+    def __init__(self, gpu: int, nbytes: int, helpers: Sequence[int] = ()) -> None:
         self.cpus = len(os.sched_getaffinity(0))
         self.slots = 64  # 256 MiB of 4 MiB each
         self._before: dict[tuple[str, int], native.Knobs] = {}
+        native.set_helpers(helpers)
+        self.helpers = len(helpers)
         self._trial = native.Trial(gpu, nbytes)
 
     def __enter__(self) -> "LibraryBench":

@@ -3,14 +3,18 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-# The name of a path: the library's method. Blocks lie in pinned memory.
+# The name of a path: the library's method. Blocks lie in pinned memory. Single copies of pinned memory are the
+# driver's own without helpers.
 PATHS = {
     "to-gpu": "ring_to_gpu",
     "to-warm": "ring_to_host",
     "to-fresh": "ring_to_fresh",
+    "pinned-to-gpu": "relay_to_gpu",
+    "pinned-from-gpu": "relay_to_host",
     "blocks-to-gpu": "",
     "blocks-from-gpu": "",
 }
+RELAYED = ("pinned-to-gpu", "pinned-from-gpu")
 _SMALLEST_BLOCK = 256
 _BLOCK_BYTES, _MOST_BLOCKS, _LEAST_BLOCKS = 64 << 20, 8192, 8  # of one call
 
@@ -31,6 +35,10 @@ class Job:
     @property
     def is_blocks(self) -> bool:
         return not PATHS[self.path]
+
+    @property
+    def is_relay(self) -> bool:
+        return self.path in RELAYED
 
     @property
     def to_gpu(self) -> bool:

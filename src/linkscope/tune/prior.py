@@ -12,6 +12,7 @@ CHUNKS = tuple(64 * _KIB << power for power in range(7))  # to 4 MiB, a slot of 
 DEPTHS = (1, 2, 3, 4)
 PIECES = (0, 64 * _KIB, 256 * _KIB, _MIB)
 SM_BLOCKS = (4, 8, 16, 32)
+RELAY_THREADS, RELAY_CHUNKS = (1, 2, 4), (_MIB // 2, _MIB, 2 * _MIB, 4 * _MIB)
 SM_CHUNKS = (32 * _KIB, 64 * _KIB, 128 * _KIB, 256 * _KIB)
 _REPEATS = 7
 
@@ -34,7 +35,7 @@ class Prior:
         threads = min(ring.threads, -(-nbytes // chunk))
         fill, drain = chunk / self.thread_rate + chunk_s, chunk / self.link_rate
         cycle = fill + (drain if ring.depth == 1 else 0.0)  # with one slot a thread waits for the GPU
-        rate = min(threads * chunk / cycle, self.link_rate)
+        rate = min(threads * chunk / cycle, self.link_rate * ring.links)
         return self.start_s + self.wake_s * (threads - 1) + fill + drain + (nbytes - chunk) / rate
 
 
@@ -77,7 +78,22 @@ def first_candidates(prior: Prior, bench: Bench, default: Ring, nbytes: int, mos
     def best(grid: list[Ring]) -> list[Ring]:
         return sorted(grid, key=lambda ring: (prior.seconds(nbytes, ring), ring.cost()))[: most // 2]
 
-    return list(dict.fromkeys([default, *best(by_engine), *best(by_kernel)]))
+    helped = [replace(ring, links=bench.helpers + 1) for ring in by_engine] if bench.helpers else []
+    return list(dict.fromkeys([default, *best(by_engine), *best(by_kernel), *best(helped)]))
+
+
+def relay_candidates(bench: Bench, default: Ring, nbytes: int) -> list[Ring]:
+    """The default and copies over the links of all helpers, for pinned memory: their threads only queue chunks."""
+    grid = itertools.product(RELAY_THREADS, RELAY_CHUNKS)
+    found = [Ring(threads, chunk, links=bench.helpers + 1) for threads, chunk in grid if 2 * chunk <= nbytes]
+    return list(dict.fromkeys([replace(default, links=bench.helpers + 1), *found]))
+
+
+def relay_neighbours(ring: Ring, bench: Bench, nbytes: int) -> Iterator[Ring]:
+    """Likewise, those that differ in one knob by one step."""
+    yield from (replace(ring, threads=one) for one in _beside(THREADS, ring.threads) if one <= bench.cpus)
+    yield from (replace(ring, chunk=one) for one in _beside(CHUNKS, ring.chunk) if one <= nbytes)
+    yield from (replace(ring, links=one) for one in (ring.links - 1, ring.links + 1) if 2 <= one <= bench.helpers + 1)
 
 
 def neighbours(ring: Ring, bench: Bench, nbytes: int) -> Iterator[Ring]:
@@ -87,21 +103,17 @@ def neighbours(ring: Ring, bench: Bench, nbytes: int) -> Iterator[Ring]:
         yield from (replace(ring, sm_blocks=one) for one in _beside(SM_BLOCKS, ring.sm_blocks))
         yield from (replace(ring, sm_chunk=one) for one in _beside(SM_CHUNKS, ring.sm_chunk) if one <= nbytes)
         return
-    depth, piece, each = ring.depth, ring.piece, ring.chunks_each
+    yield from (replace(ring, links=one) for one in (ring.links - 1, ring.links + 1) if 1 <= one <= bench.helpers + 1)
     for threads in _beside(THREADS, ring.threads):
-        if threads <= bench.cpus and threads * depth <= bench.slots:
-            yield Ring(threads, ring.chunk, depth, piece, each)
-    for chunk in _beside(CHUNKS, ring.chunk):
-        if chunk <= nbytes:
-            yield Ring(ring.threads, chunk, depth, piece, each)
-    for other in _beside(DEPTHS, depth):
-        if ring.threads * other <= bench.slots:
-            yield Ring(ring.threads, ring.chunk, other, piece, each)
-    for other in PIECES:
-        if other != piece and other < ring.chunk:
-            yield Ring(ring.threads, ring.chunk, depth, other, each)
-    if each != 1:
-        yield Ring(ring.threads, ring.chunk, depth, piece)
+        if threads <= bench.cpus and threads * ring.depth <= bench.slots:
+            yield replace(ring, threads=threads)
+    yield from (replace(ring, chunk=chunk) for chunk in _beside(CHUNKS, ring.chunk) if chunk <= nbytes)
+    for depth in _beside(DEPTHS, ring.depth):
+        if ring.threads * depth <= bench.slots:
+            yield replace(ring, depth=depth)
+    yield from (replace(ring, piece=piece) for piece in PIECES if piece != ring.piece and piece < ring.chunk)
+    if ring.chunks_each != 1:
+        yield replace(ring, chunks_each=1)
 
 
 def _beside(steps: tuple[int, ...], value: int) -> list[int]:

@@ -11,7 +11,7 @@ from linkscope.stats import Interval, median
 from linkscope.stats.ratios import student_interval
 from linkscope.tune.bench import Bench, BlockMove, Failure, Ring
 from linkscope.tune.jobs import Job
-from linkscope.tune.prior import Prior, first_candidates, measure_prior, neighbours
+from linkscope.tune.prior import Prior, first_candidates, measure_prior, neighbours, relay_candidates, relay_neighbours
 from linkscope.tune.race import MARGIN, Winner, race
 
 Candidate = Ring | BlockMove | None  # None: plain copies
@@ -101,7 +101,7 @@ class _Search:
         left = [one for one in others if len(winner.logs[one]) == winner.laps] or others
         enough = min(winner.seconds[one] for one in left) * (1 + margin)
         near = [one for one in left if winner.seconds[one] <= enough]
-        return min(near, key=lambda one: one.cost() if one else (0, 0, 0))
+        return min(near, key=lambda one: one.cost() if one else (0, 0, 0, 0))
 
 
 def tune(
@@ -122,9 +122,9 @@ def tune(
         clock = _Clock(now, stop, now() + (end - now()) / (len(jobs) - number))
         if stop() or now() >= end:
             return
-        if not job.is_blocks and job.method not in priors:
+        if not (job.is_blocks or job.is_relay) and job.method not in priors:
             priors[job.method] = _prior(bench, job, largest)
-        row = _blocks(bench, job, clock) if job.is_blocks else _copies(bench, job, priors[job.method], clock)
+        row = _blocks(bench, job, clock) if job.is_blocks else _copies(bench, job, priors.get(job.method), clock)
         if row is not None:
             yield row
 
@@ -151,7 +151,9 @@ def _copies(bench: Bench, job: Job, prior: Prior | None, clock: _Clock) -> Row |
 
     search, leader = _Search(job, lap, None, clock, {None}), None
     default = bench.default(job.method, job.nbytes)
-    if prior is not None:
+    if job.is_relay:
+        leader = _found(search, bench, relay_candidates(bench, default, job.nbytes))
+    elif prior is not None:
         leader = _found(search, bench, first_candidates(prior, bench, default, job.nbytes, _FIRST_CANDIDATES))
     row = _compared(search, leader, lambda: bench.pinned(job.method, job.nbytes, repeats))
     if row is None:
@@ -172,7 +174,8 @@ def _found(search: _Search, bench: Bench, first: Sequence[Ring]) -> Ring | None:
     leader = search.leader(winner)
     for _ in range(_MOST_STEPS if winner.seconds[leader] <= _HOPELESS * winner.seconds[search.plain] else 0):
         assert isinstance(leader, Ring)
-        near = [one for one in neighbours(leader, bench, search.job.nbytes) if one not in search.tried]
+        beside = relay_neighbours if search.job.is_relay else neighbours
+        near = [one for one in beside(leader, bench, search.job.nbytes) if one not in search.tried]
         if not near or search.clock.is_over() or (further := search.race([leader, *near])) is None:
             break
         winner, before = further, leader

@@ -49,6 +49,25 @@ TEST_CASE("a ring with more slots than the source has slices holds the same slic
   }
 }
 
+TEST_CASE("relayed copies deliver every byte through the memory of a helper, in both directions") {
+  using enum MemKind;
+  for (const auto& [src, dst] : {std::pair{"numa:0", "gpu:1"}, std::pair{"gpu:1", "numa:0"}}) {
+    const bool to_gpu = src[0] == 'n';
+    const auto program = build_program({"relayed",
+                                        Engine::ce,
+                                        parse_place(src),
+                                        parse_place(dst),
+                                        to_gpu ? pinned : device,
+                                        to_gpu ? device : pinned,
+                                        8_MiB,
+                                        16_MiB,
+                                        {{"chunk", "1MiB"}, {"mode", "batched"}}});
+    const auto trace = run(program, 3);
+    CHECK_MESSAGE(trace.verdict->ok, trace.verdict->first_wrong);
+    CHECK(trace.verdict->checked_bytes >= 8_MiB);
+  }
+}
+
 TEST_CASE("several CPU threads share the copy of a chunk") {
   using enum MemKind;
   const auto program = staged("numa:0", pageable, "gpu:0", device, {{"threads", "2"}, {"chunk", "whole"}});

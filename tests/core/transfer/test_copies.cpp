@@ -15,18 +15,6 @@ namespace {
 
 u64 made_by(const Transfers& transfers, MethodId id) { return transfers.count_of(id); }
 
-/// A stream whose work waits until the word is set: what is queued behind it stays queued.
-struct Gate {
-  explicit Gate(const Application& with) : word{the_driver(), 4096, 0} {
-    std::memset(word.data(), 0, 4);
-    LINKSCOPE_CU(the_driver(), cuStreamWaitValue32, with.stream->get(), reinterpret_cast<CUdeviceptr>(word.data()), 1,
-                 CU_STREAM_WAIT_VALUE_EQ);
-  }
-  ~Gate() { open(); }
-  void open() const { std::atomic_ref{*reinterpret_cast<unsigned*>(word.data())} = 1; }
-  PinnedMemory word;
-};
-
 }  // namespace
 
 TEST_CASE("a pageable source goes to a GPU through the ring and may be changed when the call returns") {
@@ -190,27 +178,12 @@ TEST_CASE("the caller's context is current again, also if there was none") {
 TEST_CASE("a captured copy is one node of the graph, and a capture elsewhere does not disturb a copy") {
   const Application with;
   Transfers transfers{small_chunks()};
-  const PFN_cuStreamBeginCapture_v10010 begin = [] {
-    void* found = nullptr;
-    const auto get = reinterpret_cast<PFN_cuGetProcAddress_v12000>(
-        dlsym(dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), "cuGetProcAddress_v2"));
-    get("cuStreamBeginCapture", &found, 10010, 0, nullptr);
-    return reinterpret_cast<PFN_cuStreamBeginCapture_v10010>(found);
-  }();
-  const PFN_cuStreamEndCapture_v10000 end = [] {
-    void* found = nullptr;
-    const auto get = reinterpret_cast<PFN_cuGetProcAddress_v12000>(
-        dlsym(dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), "cuGetProcAddress_v2"));
-    get("cuStreamEndCapture", &found, 10000, 0, nullptr);
-    return reinterpret_cast<PFN_cuStreamEndCapture_v10000>(found);
-  }();
   const auto source = random_bytes(1_MiB, 10), elsewhere = random_bytes(1_MiB, 11);
   const Stream other{the_driver()};
-  CUgraph graph = nullptr;
-  CHECK(begin(with.stream->get(), CU_STREAM_CAPTURE_MODE_GLOBAL) == CUDA_SUCCESS);
+  Capture capture{with.stream->get()};
   transfers.copy({with.on_gpu(), source.data(), source.size(), with.stream->get()});
   transfers.copy({with.on_gpu(1_MiB), elsewhere.data(), elsewhere.size(), other.get()});
-  CHECK(end(with.stream->get(), &graph) == CUDA_SUCCESS);
+  const CUgraph graph = capture.end();
   other.synchronize();
   CHECK(same(with.on_gpu(1_MiB), elsewhere.data(), elsewhere.size()));
   CHECK(made_by(transfers, MethodId::ring_to_gpu) == 1);

@@ -12,11 +12,6 @@ namespace {
 
 constexpr u64 margin = 64;
 
-bool is_long() {
-  const char* mode = std::getenv("LINKSCOPE_TESTS");
-  return mode && std::string{mode} == "long";
-}
-
 /// A size from 0 B to `most`, mostly near a power of two.
 u64 random_size(std::mt19937_64& random, u64 most) {
   const u64 exponent = random() % (1 + static_cast<u64>(std::bit_width(most)) - 1);
@@ -31,32 +26,72 @@ bool margins_kept(const std::byte* start, u64 offset, u64 bytes) {
          std::all_of(start + offset + bytes, start + bytes + 2 * margin, kept);
 }
 
-/// Copies random data to the GPU and back between odd addresses. Returns whether all of it arrived.
-bool round_trip(Transfers& transfers, std::byte* on_gpu, CUstream stream, std::mt19937_64& random, u64 most) {
+/// Where a round trip goes: from the source to the middle and back. Memory without an address is pageable, of each case.
+struct Route {
+  std::string name;
+  Options options;
+  std::byte *source, *middle, *back;
+  std::vector<MethodId> methods;  // that must have made copies
+  bool fresh = false;
+};
+
+/// Copies random data there and back between odd addresses. Returns whether all of it arrived.
+bool round_trip(Transfers& transfers, const Route& route, CUstream stream, std::mt19937_64& random, u64 most) {
   const u64 bytes = random_size(random, most), from = random() % margin, at = random() % margin, to = random() % margin;
-  auto source = random_bytes(bytes + from, random());
-  const Bytes sent{source.begin() + static_cast<std::ptrdiff_t>(from), source.end()};
-  Bytes back(bytes + 2 * margin, std::byte{0x5A});
-  std::fill(on_gpu, on_gpu + bytes + 2 * margin, std::byte{0x5A});
-  transfers.copy({on_gpu + at, source.data() + from, bytes, stream});
-  std::fill(source.begin(), source.end(), std::byte{0});
-  transfers.copy({back.data() + to, on_gpu + at, bytes, stream});
-  return same(back.data() + to, sent.data(), bytes) && margins_kept(back.data(), to, bytes) &&
-         margins_kept(on_gpu, at, bytes);
+  auto sent = random_bytes(bytes, random());
+  Bytes pageable(route.source ? 0 : bytes + from), pageable_back(route.back ? 0 : bytes + 2 * margin);
+  std::byte *source = (route.source ? route.source : pageable.data()) + from,
+            *back = route.back ? route.back : pageable_back.data();
+  std::copy(sent.begin(), sent.end(), source);
+  std::fill(back, back + bytes + 2 * margin, std::byte{0x5A});
+  std::fill(route.middle, route.middle + bytes + 2 * margin, std::byte{0x5A});
+  transfers.copy({route.middle + at, source, bytes, stream});
+  if (route.source) LINKSCOPE_CU(the_driver(), cuStreamSynchronize, stream);
+  std::fill(source, source + bytes, std::byte{0});
+  transfers.copy({back + to, route.middle + at, bytes, stream, route.fresh});
+  if (route.back) LINKSCOPE_CU(the_driver(), cuStreamSynchronize, stream);
+  return same(back + to, sent.data(), bytes) && margins_kept(back, to, bytes) && margins_kept(route.middle, at, bytes);
 }
+
+/// Memory for all routes.
+struct Everywhere {
+  static constexpr u64 most = 64_MiB, space = most + 2 * margin;
+  const Application with{2 * space};
+  const PinnedMemory source{the_driver(), space, 0}, back{the_driver(), space, 0};
+  const OnOther elsewhere{with, space};
+  Bytes on_host = Bytes(space);
+
+  [[nodiscard]] std::vector<Route> routes() {
+    using enum MethodId;
+    Options by_driver = small_chunks();
+    by_driver.plain = true;
+    std::byte* gpu = with.on_gpu();
+    return {{"copy engine", small_chunks(), nullptr, gpu, nullptr, {ring_to_gpu, ring_to_host}},
+            {"kernel", small_chunks_by_kernel(), nullptr, gpu, nullptr, {ring_to_gpu, ring_to_host}},
+            {"fresh", small_chunks(), nullptr, gpu, nullptr, {ring_to_fresh}, true},
+            {"several links", with_links(), nullptr, gpu, nullptr, {ring_to_gpu, ring_to_host}},
+            {"fresh over several links", with_links(), nullptr, gpu, nullptr, {ring_to_fresh}, true},
+            {"helpers", with_helpers(), source.data(), gpu, back.data(), {relay_to_gpu, relay_to_host}},
+            {"between GPUs", with_helpers(), gpu, elsewhere.at(), gpu + space, {between_gpus}},
+            {"host", small_chunks(), nullptr, on_host.data(), nullptr, {host}},
+            {"plain", by_driver, nullptr, gpu, nullptr, {}}};
+  }
+};
 
 }  // namespace
 
-TEST_CASE("random copies are bit-exact between any addresses") {
-  const Application with;
-  for (const auto& options : {small_chunks(), small_chunks_by_kernel()}) {
-    Transfers transfers{options};
+TEST_CASE("random copies by every method are bit-exact between any addresses") {
+  Everywhere all;
+  for (const auto& route : all.routes()) {
+    CAPTURE(route.name);
+    Transfers transfers{route.options};
     std::mt19937_64 random{20};
-    const int cases = is_long() ? 10'000 : 60;
+    const int cases = is_long() ? 10'000 : 40;
     int wrong = 0;
     for (int i = 0; i < cases; ++i)
-      wrong += !round_trip(transfers, with.on_gpu(), with.stream->get(), random, i % 20 ? 4_MiB : 64_MiB);
+      wrong += !round_trip(transfers, route, all.with.stream->get(), random, i % 20 ? 4_MiB : Everywhere::most);
     CHECK(wrong == 0);
+    for (const auto id : route.methods) CHECK(transfers.count_of(id) > 0);
     CHECK(transfers.latest_fallback().empty());
     CHECK(transfers.arena_bytes() <= 8_MiB);
   }
@@ -64,7 +99,7 @@ TEST_CASE("random copies are bit-exact between any addresses") {
 
 TEST_CASE("copies by several threads at once on their own streams are bit-exact") {
   const Application with;
-  for (const auto& options : {small_chunks(), small_chunks_by_kernel()}) {
+  for (const auto& options : {small_chunks(), small_chunks_by_kernel(), with_links()}) {
     Transfers transfers{options};
     std::atomic<int> wrong{0};
     {
@@ -73,14 +108,40 @@ TEST_CASE("copies by several threads at once on their own streams are bit-exact"
         threads.emplace_back([&, t] {
           with.gpu.use();
           const Stream own{the_driver()};
+          const Route route{"", options, nullptr, with.on_gpu(t * 16_MiB), nullptr, {}};
           std::mt19937_64 random{30 + t};
           for (int i = 0; i < (is_long() ? 500 : 10); ++i)
-            wrong += !round_trip(transfers, with.on_gpu(t * 16_MiB), own.get(), random, 8_MiB);
+            wrong += !round_trip(transfers, route, own.get(), random, 8_MiB);
           own.synchronize();
         });
     }
     CHECK(wrong == 0);
   }
+}
+
+TEST_CASE("copies over the same helpers by several threads at once are bit-exact") {
+  const Application with;
+  const OnOther elsewhere{with, 16_MiB};
+  const PinnedMemory pinned{the_driver(), 32_MiB, 0};
+  Transfers transfers{with_helpers()};
+  std::atomic<int> wrong{0};
+  {
+    std::vector<std::jthread> threads;
+    for (u64 t = 0; t < 4; ++t)
+      threads.emplace_back([&, t] {
+        with.gpu.use();
+        const Stream own{the_driver()};
+        std::byte *host = pinned.data() + t * 8_MiB, *gpu = with.on_gpu(t * 16_MiB);
+        const Route relayed{"", {}, host, gpu, host + 4_MiB, {}},
+            bounced{"", {}, gpu, elsewhere.at(t * 4_MiB), host, {}};
+        std::mt19937_64 random{50 + t};
+        for (int i = 0; i < (is_long() ? 500 : 10); ++i)
+          wrong += !round_trip(transfers, i % 3 ? relayed : bounced, own.get(), random, 3_MiB);
+      });
+  }
+  CHECK(wrong == 0);
+  CHECK(transfers.count_of(MethodId::relay_to_gpu) > 0);
+  CHECK(transfers.count_of(MethodId::between_gpus) > 0);
 }
 
 namespace {

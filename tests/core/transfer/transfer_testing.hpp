@@ -1,7 +1,9 @@
-// Memory, streams and planned failures for the tests of core/transfer, on the fake driver with two GPUs.
+// Memory, streams and planned failures for the tests of core/transfer, on the fake driver.
 #pragma once
 #include <dlfcn.h>
 
+#include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <random>
@@ -90,6 +92,44 @@ struct Application {
   std::unique_ptr<Stream> stream;
 };
 
+/// A stream whose work waits until the word is set: what is queued behind it stays queued.
+struct Gate {
+  explicit Gate(const Application& with) : word{the_driver(), 4096, 0} {
+    std::memset(word.data(), 0, 4);
+    LINKSCOPE_CU(the_driver(), cuStreamWaitValue32, with.stream->get(), reinterpret_cast<CUdeviceptr>(word.data()), 1,
+                 CU_STREAM_WAIT_VALUE_EQ);
+  }
+  ~Gate() { open(); }
+  void open() const { std::atomic_ref{*reinterpret_cast<unsigned*>(word.data())} = 1; }
+  PinnedMemory word;
+};
+
+/// A function of the driver that the library does not use.
+template <class Function>
+Function driver_function(const char* name, int version) {
+  void* found = nullptr;
+  const auto get = reinterpret_cast<PFN_cuGetProcAddress_v12000>(
+      dlsym(dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), "cuGetProcAddress_v2"));
+  get(name, &found, version, 0, nullptr);
+  return reinterpret_cast<Function>(found);
+}
+
+/// A capture of a stream's work in mode "global".
+struct Capture {
+  explicit Capture(CUstream captured) : stream{captured} {
+    const auto begin = driver_function<PFN_cuStreamBeginCapture_v10010>("cuStreamBeginCapture", 10010);
+    CHECK(begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL) == CUDA_SUCCESS);
+  }
+  /// The graph, which the caller destroys.
+  [[nodiscard]] CUgraph end() const {
+    CUgraph graph = nullptr;
+    const auto end_capture = driver_function<PFN_cuStreamEndCapture_v10000>("cuStreamEndCapture", 10000);
+    CHECK(end_capture(stream, &graph) == CUDA_SUCCESS);
+    return graph;
+  }
+  CUstream stream;
+};
+
 inline Bytes random_bytes(u64 count, u64 seed) {
   std::mt19937_64 random{seed};
   Bytes made(count + 8);
@@ -107,6 +147,12 @@ inline CUcontext current_context() {
   CUcontext context = nullptr;
   LINKSCOPE_CU(the_driver(), cuCtxGetCurrent, &context);
   return context;
+}
+
+/// Whether the tests run their full campaigns.
+inline bool is_long() {
+  const char* mode = std::getenv("LINKSCOPE_TESTS");
+  return mode && std::string{mode} == "long";
 }
 
 /// Options that divide small copies too, so that a test of a few MiB has many chunks, threads and slots.
@@ -127,5 +173,38 @@ inline Options small_chunks_by_kernel() {
     options.set_all(id, {false, 3, 256_KiB, 2, 8, 16_KiB, 2, 48_KiB}, 64_KiB);
   return options;
 }
+
+/// GPUs 1 to 3 help. Copies of a few MiB have many chunks.
+inline Options with_helpers() {
+  Options options = small_chunks();
+  options.helpers = {1, 2, 3};
+  for (const auto id : {MethodId::relay_to_gpu, MethodId::relay_to_host})
+    options.set_all(id, {false, 2, 100_KiB, 1, 8, 0, 0, 1, 8}, 64_KiB);
+  options.set_all(MethodId::between_gpus, {false, 1, 100_KiB, 3, 8, 0}, 64_KiB);
+  return options;
+}
+
+/// The same, and pageable copies go over several links too.
+inline Options with_links() {
+  Options options = with_helpers();
+  for (const auto id : {MethodId::ring_to_gpu, MethodId::ring_to_host, MethodId::ring_to_fresh})
+    options.set_all(id, {false, 3, 256_KiB, 2, 8, 48_KiB, 0, 1, 8}, 64_KiB);
+  return options;
+}
+
+/// Memory of the second GPU.
+struct OnOther {
+  explicit OnOther(const Application& with, u64 bytes) : owner{with} {
+    const CurrentContext current{the_driver(), owner.other.context()};
+    memory = {the_driver(), bytes};
+  }
+  ~OnOther() {
+    const CurrentContext current{the_driver(), owner.other.context()};
+    memory = {};
+  }
+  [[nodiscard]] std::byte* at(u64 offset = 0) const { return reinterpret_cast<std::byte*>(memory.address()) + offset; }
+  const Application& owner;
+  DeviceMemory memory;
+};
 
 }  // namespace linkscope

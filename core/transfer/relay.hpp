@@ -1,0 +1,22 @@
+// Copies over several GPUs' links: pinned memory to and from one GPU, and between two GPUs through pinned memory.
+#pragma once
+#include "transfer/methods.hpp"
+#include "transfer/paths.hpp"
+#include "transfer/ring.hpp"
+
+namespace linkscope {
+
+/// Pinned memory to a GPU and back, over its own link and those of helpers.
+[[nodiscard]] bool fits_relay_to_gpu(const Resources&, const PlannedCopy&);
+[[nodiscard]] bool fits_relay_to_host(const Resources&, const PlannedCopy&);
+void relay_to_gpu(const Resources&, const PlannedCopy&, Progress&);
+void relay_to_host(const Resources&, const PlannedCopy&, Progress&);
+
+/// Pageable memory to a GPU or back through the ring, over the links that the knobs ask for.
+void run_ring_over_links(const Resources&, const PlannedCopy&, RingWork&, const Knobs&, Towards, Progress&);
+
+/// One GPU to another that has no peer access. The driver's own copy would wait for each chunk in turn.
+[[nodiscard]] bool fits_between_gpus(const Resources&, const PlannedCopy&);
+void between_gpus(const Resources&, const PlannedCopy&, Progress&);
+
+}  // namespace linkscope
