@@ -33,7 +33,8 @@ TEST_CASE("every row of the benchmark table builds a valid program for every val
           const bool all = (param.name != "stride" && param.name != "order") || value == param.values.front();
           u64 bytes = program.flows[0].bytes;  // a split copy has one flow per part
           for (std::size_t i = 1; i < program.flows.size() && row.name == "split"; ++i) bytes += program.flows[i].bytes;
-          CHECK((bytes == c.bytes) == all);  // other flows count the requested bytes, not the gaps
+          // Other flows count the requested bytes, not the gaps. Kinds of contention have sizes of their own.
+          if (row.role != Role::contention) CHECK((bytes == c.bytes) == all);
         }
 }
 

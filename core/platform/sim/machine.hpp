@@ -3,6 +3,7 @@
 // simulation.
 #pragma once
 #include <array>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -48,6 +49,7 @@ struct GpuNode {
   double l2 = 0;  // B/s of SM accesses to data in the L2; 0: unknown
   WakeUp wake_up{};
   double compute_capability = 0;  // 0: unknown
+  std::map<std::string, double> operations{};  // per second, of products of matrices, by element; absent: unknown
 };
 
 /// One direction of a link.

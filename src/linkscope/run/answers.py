@@ -51,8 +51,24 @@ class Carried(msgspec.Struct):
     bytes: int
 
 
+class ActorSeries(msgspec.Struct):
+    """What an actor did in a sample of a duration; `interval_iterations` counts parts of those under way."""
+
+    iterations: int
+    interval_iterations: list[float]
+
+
+class Window(msgspec.Struct):
+    """The time in which all actors of a sample ran, in seconds and whole intervals."""
+
+    start_s: float
+    end_s: float
+    actors: list[ActorSeries]
+
+
 class Trace(msgspec.Struct):
-    """The answer to `run`. `stamps` holds entry and exit in seconds per sample, batch and actor."""
+    """The answer to `run`. `stamps` holds entry and exit in seconds per sample, batch and actor. `series` has an entry
+    for each sample of a duration."""
 
     samples: int
     batches: int
@@ -61,6 +77,7 @@ class Trace(msgspec.Struct):
     notes: dict[str, Any] = {}
     verdict: Verdict | None = None
     links: list[Carried] = []
+    series: list[Window] = []
     spent: dict[str, float] = {}  # seconds of real time since `prepare`, by purpose; empty for a model
     stamps: list[float] = []
 
