@@ -42,7 +42,7 @@ std::vector<Program> to_gpu(const Kind& kind, const Site& at) {
 std::vector<Program> from_gpu(const Kind& kind, const Site& at) {
   return {build_program(case_of(kind, "d2h", at.gpu, at.node))};
 }
-std::vector<Program> both_ways(const Kind& kind, const Site& at) {
+std::vector<Program> bidirectional(const Kind& kind, const Site& at) {
   Case back = case_of(kind, "d2h", at.gpu, at.node);
   std::swap(back.src_memory, back.dst_memory);
   return {build_program(case_of(kind, "h2d", at.node, at.gpu)), build_program(back)};
@@ -80,7 +80,15 @@ const std::vector<Kind>& kinds() {
   static const std::vector<Kind> all{
       {"h2d", "copies to a GPU", Engine::ce, numa, gpu, Relation::any, {pinned, device}, copied, to_gpu},
       {"d2h", "copies from a GPU", Engine::ce, gpu, numa, Relation::any, {device, pinned}, copied, from_gpu},
-      {"both", "copies to and from a GPU", Engine::ce, numa, gpu, Relation::any, {pinned, device}, copied, both_ways},
+      {"both",
+       "copies to and from a GPU",
+       Engine::ce,
+       numa,
+       gpu,
+       Relation::any,
+       {pinned, device},
+       copied,
+       bidirectional},
       {"local", "copies within a GPU", Engine::ce, gpu, gpu, Relation::same, {device, device}, 64_MiB, within_gpu},
       {"peer", "copies to another GPU", Engine::ce, gpu, gpu, Relation::different, {device, device}, copied, to_peer},
       {"zero_copy",

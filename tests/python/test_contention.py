@@ -1,8 +1,10 @@
 """Suite `contention`: one kind of work beside another, its matrix of slowdowns, and what cannot run."""
 
+import dataclasses
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from fake_driver import environment, needs_fake, needs_worker
@@ -92,10 +94,59 @@ def test_a_row_without_its_value_alone_is_left_out(tmp_path: Path) -> None:
 def test_the_report_shows_the_matrix(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(run.path), "--summary=full"]) == 0
     text = capsys.readouterr().out
-    assert "Who slows whom" in text and "beside h2d" in text and "No point has a value" not in text
+    assert "Who slows whom" in text and "Over bad" in text and "No point has a value" not in text
     page = tmp_path / "page.html"
     assert main(["report", str(run.path), "-o", str(page)]) == 0
     assert 'id="contention"' in page.read_text() and "Slowdown by work beside it" in page.read_text()
+
+
+def test_penalties_over_the_good_and_over_the_bad_value(run: Run) -> None:
+    slowed = rows(run)["h2d"].beside["h2d"]
+    assert slowed.over_good == pytest.approx(1, rel=0.03) and slowed.over_bad == pytest.approx(1 / 2, rel=0.03)
+    alone = rows(run)["h2d"]
+    assert alone.drift == pytest.approx(0, abs=0.005)
+
+
+def test_a_drift_of_the_work_alone_shows_in_its_row(run: Run) -> None:
+    (row,) = [row for row in matrix(run) if row.kind == "peer"]
+    (flow,) = row.alone.flows
+    drifting = msgspec.structs.replace(flow, round_medians_s=[1.0, 1.0, 1.0, 1.1, 1.1, 1.1])
+    point = msgspec.structs.replace(row.alone, flows=[drifting])
+    assert dataclasses.replace(row, alone=point).drift == pytest.approx(0.1)
+
+
+def test_several_tasks_share_their_gpu_equally_as_in_spafford_5_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "run.jsonl"
+    only = (
+        "--only",
+        "*numa:0*false",
+        "--only",
+        "*numa:0*tasks=2",
+        "--only",
+        "*numa:0*tasks=3",
+        "--only",
+        "*numa:0*tasks=16",
+    )
+    assert main(["run", "--machine", "sl390", "--suite", "sp-10", *only, "-o", str(path), "-q"]) == 0
+    slowest = {
+        point.params.get("tasks", "1"): min(flow.gbps or 0 for flow in point.flows) for point in read_run(path).points
+    }
+    for tasks in ("2", "3", "16"):
+        assert slowest[tasks] * int(tasks) == pytest.approx(slowest["1"], rel=0.02)
+    capsys.readouterr()
+    assert main(["report", str(path), "--summary=full"]) == 0
+    text = capsys.readouterr().out
+    assert "Several tasks for each GPU" in text and "collapsed" not in text.split("Path")[-1]
+
+
+def test_suite_sp_8_has_copies_messages_and_cpu_traffic_beside_each_other() -> None:
+    points = points_of(SUITES["sp-8"], choose("h200x4", 1).facts, benchmark_table())
+    kinds = ("h2d", "d2h", "ping_pong", "host")
+    assert {(point.benchmark, point.param("beside")) for point in points} == {
+        (f"contended_{kind}", other) for kind in kinds for other in ("none", *kinds)
+    }
 
 
 def test_what_a_machine_lacks_is_unsupported_with_its_reason(tmp_path: Path) -> None:

@@ -78,6 +78,11 @@ def test_every_flow_has_a_rate_for_each_interval_of_the_common_time(capsys: Capt
         assert counts == {round(common_s / 0.01)} and common_s <= 0.051
 
 
+def test_operations_that_wait_for_each_other_do_not_count_twice(capsys: Captured) -> None:
+    one, many = (flow(capsys, f"numa:0 -> gpu:0 256MiB x{count}")["total_gbps"] for count in (1, 4))
+    assert many == pytest.approx(one, rel=0.02)
+
+
 def test_work_has_no_ends_and_slows_what_shares_its_memory(capsys: Captured) -> None:
     text = "gemm gpu:0 f32 1024; memory gpu:0; launch gpu:1; ping_pong gpu:1; memory numa:0 8MiB threads=4"
     found = flow(capsys, text)

@@ -27,6 +27,16 @@ class Slowdown:
     p99: float | None
 
     @property
+    def over_good(self) -> float:
+        """The paper's penalty over the good value: (beside - alone) / alone."""
+        return self.ratio - 1
+
+    @property
+    def over_bad(self) -> float:
+        """The penalty over the bad value: (beside - alone) / beside."""
+        return 1 - 1 / self.ratio
+
+    @property
     def slowed(self) -> bool:
         """Whether the whole interval lies above 1."""
         return self.interval is not None and self.interval.low > 1
@@ -45,6 +55,13 @@ class MatrixRow:
     def alone_p99(self) -> float | None:
         """Seconds of an operation alone, exceeded in 1 % of the samples."""
         return _p99(self.alone)
+
+    @property
+    def drift(self) -> float | None:
+        """The change of the time alone from the first half of the rounds to the last; None for fewer than two."""
+        rounds = _rounds(self.alone)
+        half = len(rounds) // 2
+        return geometric_mean(rounds[-half:]) / geometric_mean(rounds[:half]) - 1 if half else None
 
 
 def matrix(run: Run) -> list[MatrixRow]:

@@ -11,7 +11,7 @@ from linkscope.plan import Plan, case_of, once_only, pages_move, precision_targe
 from linkscope.plan.facts import MachineFacts
 from linkscope.run.answers import FlowFacts, Prepared, Trace
 from linkscope.run.batches import SLOWEST_RATE, Batches, Pair, Task, pair_of
-from linkscope.run.beside import contended_round, is_contended
+from linkscope.run.beside import contended_round, lasts
 from linkscope.run.calibrate import ALONE_S, Calibration
 from linkscope.run.recipes import recipe_of
 from linkscope.run.round_parts import WrongData, flow_of, rounded, timing_of
@@ -40,7 +40,7 @@ class Sampler:
         prepared = self._worker.prepare(case, f"{task.point}#{task.round}", limit, self._opening(task))
         if not prepared.supported:
             raise Unsupported(prepared.reason)
-        if is_contended(task.point):
+        if lasts(task.point):
             return contended_round(self._worker, task, prepared)
         return self._round_of(task, prepared).measure()
 
@@ -50,7 +50,7 @@ class Sampler:
     def _opening(self, task: Task) -> RunRequest | None:
         """Returns the first request of a later round. Its batch is that of the first round, so the request is known
         before the preparation."""
-        if task.first is None or is_contended(task.point) or pages_move(task.point) or once_only(task.point):
+        if task.first is None or lasts(task.point) or pages_move(task.point) or once_only(task.point):
             return None
         if max(task.first.batch) == 1 and task.point.param("mode") != "single":
             return None  # the preparation decides whether two operations fit into a sample

@@ -21,6 +21,7 @@ from linkscope.report.sections import (
     rates,
     rates_by_group,
     shared,
+    tasks,
     terms,
     tuning,
 )
@@ -39,6 +40,7 @@ SECTIONS: list[tuple[Make, Output]] = [
     (joint.section, Output.ALL),
     (shared.section, Output.ALL),
     (contention.section, Output.ALL),
+    (tasks.section, Output.ALL),
     (rates_by_group.others, Output.TERMINAL),
     (memory.section, Output.ALL),
     (links.section, Output.PAGE),

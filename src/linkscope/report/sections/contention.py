@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from linkscope.report.contention import MatrixRow, Slowdown, matrix, others
 from linkscope.report.run_view import RunView
-from linkscope.report.section import METHOD, Column, Group, Items, Output, Paragraph, Row, Section, Span, Table, Text
-from linkscope.units import format_rate, format_seconds
+from linkscope.report.section import METHOD, Column, Group, Output, Paragraph, Row, Section, Span, Table, Text
+from linkscope.units import format_fraction, format_rate, format_seconds
 
 _TITLE = "Who slows whom"
 _NOTE = (
@@ -13,7 +13,16 @@ _NOTE = (
     "an operation beside the other work over its time alone; 1 is no slowdown. Page and Markdown add the 95 % interval "
     "of the ratio. "
 )
-_TIMES = "Median and p99 of the mean time of an operation in 10 ms, alone and beside the work that slows it most:"
+_PENALTIES = (
+    "Alone, and beside the work that slows it most. Times are the median and the p99 of the mean time of an operation "
+    "in 10 ms. The penalty over the good value is (beside - alone) / alone, over the bad value (beside - alone) / "
+    "beside. Drift is the change of the time alone from the first half of the rounds to the last."
+)
+_COLUMNS = (
+    Column("Work", strong=True), Column("Alone", right=True, label="Alone"), Column("Beside", label="Beside"),
+    Column("Takes", right=True, label="Takes"), Column("Over good", right=True, label="Over good"),
+    Column("Over bad", right=True, label="Over bad"), Column("Drift", right=True, label="Drift"),
+)  # fmt: skip
 
 
 def section(view: RunView) -> Section | None:
@@ -26,15 +35,15 @@ def section(view: RunView) -> Section | None:
         Paragraph(_NOTE.strip(), on=Output.TERMINAL | Output.MARKDOWN),
         _table(rows, short=True, on=Output.TERMINAL),
         _table(rows, short=False, on=Output.PAGE | Output.MARKDOWN),
-        Paragraph(_TIMES),
-        Items.of([_times(row) for row in rows]),
+        Paragraph(_PENALTIES),
+        Table("Penalties", _COLUMNS, (Group(tuple(Row(_penalty(row, _several(rows))) for row in rows)),), stacks=True),
     )
     return Section("contention", _TITLE, blocks)
 
 
 def _table(rows: Sequence[MatrixRow], *, short: bool, on: Output) -> Table:
     names = others(rows)
-    several = len({row.path for row in rows if row.kind == rows[0].kind}) > 1
+    several = _several(rows)
     columns = [Column("Work", strong=True), Column("Alone", right=True, label="Alone")]
     columns += [Column(name, right=True, label=name) for name in names]
     made = [
@@ -42,6 +51,11 @@ def _table(rows: Sequence[MatrixRow], *, short: bool, on: Output) -> Table:
         for row in rows
     ]
     return Table("Slowdown by work beside it", tuple(columns), (Group(tuple(made)),), stacks=True, on=on)
+
+
+def _several(rows: Sequence[MatrixRow]) -> bool:
+    """Whether a kind of work ran on several paths."""
+    return len({row.kind for row in rows}) < len(rows)
 
 
 def _name(row: MatrixRow, several: bool) -> str:
@@ -61,12 +75,14 @@ def _cell(found: Slowdown | None, *, short: bool) -> Text:
     return (Span(text, "strong"), ends) if found.slowed else text + ends
 
 
-def _times(row: MatrixRow) -> str:
+def _penalty(row: MatrixRow, several: bool) -> tuple[Text, ...]:
     worst, slow = max(row.beside.items(), key=lambda item: item[1].ratio)
+    drift = row.drift
     return (
-        f"{row.kind}, {row.path}: alone {_pair(row.alone.median_s or 0.0, row.alone_p99)}; "
-        f"beside {worst} {_pair(slow.median, slow.p99)}"
-    )
+        _name(row, several), _pair(row.alone.median_s or 0.0, row.alone_p99), worst, _pair(slow.median, slow.p99),
+        format_fraction(slow.over_good), format_fraction(slow.over_bad),
+        "-" if drift is None else f"{100 * drift:+.2f} %",
+    )  # fmt: skip
 
 
 def _pair(median: float, p99: float | None) -> str:

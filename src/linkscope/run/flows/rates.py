@@ -1,4 +1,4 @@
-"""Measures concurrent flows over a common time: nothing counts before all of them run or after the first one stops.
+"""Measures concurrent flows over a common time: nothing counts before each has ended an operation or after one stops.
 
 A round is a fresh worker (on a model, a fresh session), as in a run. Its value is the mean over the common time.
 """
@@ -9,7 +9,7 @@ from typing import Any
 
 from linkscope.errors import NOT_HERE, SOMETHING_FAILED, UserError
 from linkscope.plan import case_of
-from linkscope.run.answers import Prepared, Trace
+from linkscope.run.answers import Prepared, Trace, Window
 from linkscope.run.flows.cases import Asked
 from linkscope.run.target import Target
 from linkscope.run.worker import RequestFailed, Worker, WorkerGone, worker_command
@@ -133,18 +133,25 @@ def _measured(target: Target, asked: Sequence[Asked], done: Sequence[_Round]) ->
     ends = [round.trace.stamps[1::2] for round in done]
     return Measured(
         flows,
-        [window.end_s - window.start_s for window in windows],
+        [window.end_s - window.start_s - _first(window) * INTERVAL_S for window in windows],
         [max(times) - min(times) for times in starts],
         [max(times) - min(times) for times in ends],
         done[0].trace.timing,
     )
 
 
+def _first(window: Window) -> int:
+    """The first interval that counts: from then on every actor has ended an operation; 0 if it is too late for that."""
+    first = window.warm_up()
+    return first if first < len(window.actors[0].interval_iterations) else 0
+
+
 def _flow(target: Target, asked: Asked, rounds: Sequence[tuple[_Round, list[int]]]) -> FlowRates:
     """The rates of one flow: the sum over its actors, whose operations have equal bytes."""
     found: list[list[float]] = []
     for round, actors in rounds:
-        series = [round.trace.series[0].actors[actor].interval_iterations for actor in actors]
+        window = round.trace.series[0]
+        series = [window.actors[actor].interval_iterations[_first(window) :] for actor in actors]
         found.append([sum(of) / len(actors) / INTERVAL_S for of in zip(*series, strict=True)])
     peak = target.limit(asked.points[0]) if len(asked.points) == 1 and not asked.work else None
     per_s = [sum(of) / len(of) for of in found]
