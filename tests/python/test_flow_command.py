@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fake_driver import environment, needs_fake, needs_worker
+from fake_driver import LIBRARIES, environment, needs_fake, needs_worker
 from linkscope.cli.main import main
 from linkscope.errors import NOT_HERE, SOMETHING_FAILED, WRONG_USAGE
 from linkscope.stats import jain_index
@@ -225,12 +225,24 @@ def test_flows_run_on_a_gpu() -> None:
 
 
 @needs_fake
+def test_products_run_on_a_gpu_whose_cublas_is_found() -> None:
+    settings = environment()
+    settings["LD_LIBRARY_PATH"] = f"{LIBRARIES / 'libraries'}:{settings['LD_LIBRARY_PATH']}"
+    words = ("flow", "gemm gpu:0 f32 1024; numa:0 -> gpu:0 64KiB", "--rounds", "1", "--seconds", "0.1", "--json")
+    done = linkscope(*words, environment=settings)
+    assert done.returncode == 0, done.stderr
+    gemm, copy = json.loads(done.stdout)["flows"]
+    assert gemm["tflops"] > 0 and gemm["work"] == "gemm" and copy["gbps"] > 0
+
+
+@needs_fake
 @pytest.mark.parametrize(
     "text, settings, code, reason",
     [
         ("numa:0 -> gpu:0", {"CUDA_CORRUPT": "5+"}, SOMETHING_FAILED, "bytes are wrong"),
         ("gemm gpu:0 f32 1024", {}, NOT_HERE, "libcublas"),
         ("numa:0 -> gpu:0 by graph", {}, NOT_HERE, "issued together"),
+        ("gpu:0 -> gpu:1.ipc", {}, NOT_HERE, "several processes"),
     ],
 )
 def test_flows_that_fail_on_a_gpu_have_a_reason(text: str, settings: dict, code: int, reason: str) -> None:
