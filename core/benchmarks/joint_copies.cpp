@@ -23,10 +23,20 @@ Program build(const Case& c) {
   const auto ends = [&](const Place& other) {
     return std::pair{is_all(c.src) ? other : c.src, is_all(c.dst) ? other : c.dst};
   };
-  for (const auto& other : c.others) add(ends(other).first, ends(other).second, c.src_memory, c.dst_memory);
+  for (u64 task = 0; task < std::stoul(c.param("tasks", "1")); ++task)
+    for (const auto& other : c.others) add(ends(other).first, ends(other).second, c.src_memory, c.dst_memory);
   if (c.param("bidirectional", "false") == "true")
     for (const auto& other : c.others) add(ends(other).second, ends(other).first, c.dst_memory, c.src_memory);
   return program;
+}
+
+/// Spafford 5.2 (SP-10): several tasks copy to each GPU.
+Param tasks_param() {
+  constexpr bool default_in_id = false;
+  return {"tasks",
+          {"1", "2", "3", "4", "6", "8", "12", "16"},
+          "unidirectional copies of each GPU at once, each with its own stream and memory",
+          default_in_id};
 }
 
 }  // namespace
@@ -44,10 +54,10 @@ std::vector<Benchmark> joint_copies() {
     };
     add("host_to_all", "copies from one NUMA node to all GPUs at once",
         "nvbandwidth host_to_all_memcpy and host_to_all_bidirectional_memcpy", numa, gpu, Relation::to_all, pinned,
-        device, {bidirectional_param(), cpu_param()});
+        device, {bidirectional_param(), cpu_param(), tasks_param()});
     add("all_to_host", "copies from all GPUs at once to one NUMA node",
         "nvbandwidth all_to_host_memcpy (bidirectional: host_to_all)", gpu, numa, Relation::from_all, device, pinned,
-        {cpu_param()});
+        {cpu_param(), tasks_param()});
     add("one_to_all", "copies from one GPU to all others at once", "nvbandwidth one_to_all_write and one_to_all_read",
         gpu, gpu, Relation::to_all, device, device, {initiator_param()});
     add("all_to_one", "copies from all other GPUs at once to one", "nvbandwidth all_to_one_write and all_to_one_read",

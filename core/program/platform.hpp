@@ -97,7 +97,8 @@ struct Mark {
 /// One actor in a sample of a duration.
 struct Series {
   std::vector<Mark> marks;  // from its start to its end, several in each interval if there are as many iterations
-  std::vector<u64> interval_bytes;  // in each interval of the window
+  std::vector<u64> interval_bytes;          // in each interval of the window
+  std::vector<double> interval_iterations;  // likewise; those under way count by their part
 };
 
 /// The time in which all actors ran: from the last start to the first end, in whole intervals.

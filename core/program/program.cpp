@@ -187,7 +187,6 @@ void check_step(const Program& program, const Step& step, const std::string& whe
                  },
                  [&](const Opaque& o) {
                    for (const auto& a : o.traffic) check_access(program, a, where);
-                   if (o.takes < Seconds{0}) wrong(where, "a library call takes less than 0 s");
                  },
                  [&](const Set& s) { check_word(program, s.word, where); },
                  [&](const Wait& w) { check_word(program, w.word, where); },

@@ -181,14 +181,13 @@ struct Wait {
 /// Earlier stores of the actor are visible to the whole system before its later ones.
 struct Fence {};
 
-/// A call of a library that is found at run time, on the actor's stream, with the traffic that it causes. A model runs
-/// the traffic.
+/// A call of a library that is found at run time, on the actor's stream, with the traffic that it causes. On a model it
+/// takes the time of its traffic or of its operations, whichever is longer.
 struct Opaque {
   std::string library_call;     // "cublas_gemm": C (m x n) = A (m x k) B (k x n), column by column
   std::string element;          // "f32", "f64", "bf16"
   std::vector<u64> shape;       // m, n, k
   std::vector<Access> traffic;  // of the call's matrices in order: A and B are read, C is written
-  Seconds takes{0};             // on a model, the time of the computation if its memory accesses take less
 };
 
 /// Migrates pages of managed memory to `to` in bulk on the actor's stream. Pages that are already there stay. The home of

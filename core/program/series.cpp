@@ -50,11 +50,15 @@ void add_intervals(const Program& program, const Duration& duration, std::span<S
   for (u32 actor = 0; actor < actors.size(); ++actor) {
     const auto each = static_cast<double>(bytes_per_iteration(program, actor));
     // Whole bytes of the sum so far, so that no interval's rounding is lost.
-    const auto bytes_by = [&](u64 edge) {
-      return std::llround(each * iterations_by(actors[actor], window.start_s + static_cast<double>(edge) * interval));
+    const auto ended_by = [&](u64 edge) {
+      return iterations_by(actors[actor], window.start_s + static_cast<double>(edge) * interval);
     };
-    for (u64 edge = 0; edge < count; ++edge)
-      actors[actor].interval_bytes.push_back(static_cast<u64>(bytes_by(edge + 1) - bytes_by(edge)));
+    for (u64 edge = 0; edge < count; ++edge) {
+      const double before = ended_by(edge), after = ended_by(edge + 1);
+      actors[actor].interval_iterations.push_back(after - before);
+      actors[actor].interval_bytes.push_back(
+          static_cast<u64>(std::llround(each * after) - std::llround(each * before)));
+    }
   }
 }
 

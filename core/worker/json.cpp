@@ -35,6 +35,10 @@ const char* role_name(Role role) {
       return "atomic";
     case Role::call:
       return "call";
+    case Role::computation:
+      return "computation";
+    case Role::contention:
+      return "contention";
     case Role::copy:
       break;
   }
@@ -210,7 +214,9 @@ Json to_json(const Trace& trace) {
     Json actors = Json::array();
     for (u32 actor = 0; actor < trace.actors; ++actor) {
       const auto& series = trace.series[std::size_t{sample} * trace.actors + actor];
-      actors.push_back({{"iterations", series.marks.back().iterations}, {"interval_bytes", series.interval_bytes}});
+      actors.push_back({{"iterations", series.marks.back().iterations},
+                        {"interval_bytes", series.interval_bytes},
+                        {"interval_iterations", series.interval_iterations}});
     }
     const auto& window = trace.windows[sample];
     answer["series"].push_back({{"start_s", window.start_s}, {"end_s", window.end_s}, {"actors", std::move(actors)}});

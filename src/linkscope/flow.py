@@ -125,7 +125,8 @@ def without_comment(line: str) -> str:
 
 
 def wrong(flow: Flow, part: str, problem: str, exit_code: int = WRONG_USAGE) -> TextError:
-    """The error that points at a part of a flow: `flow`, a field such as `dst`, or an option such as `peer=`."""
+    """The error that points at a part of a flow: `flow`, a field such as `dst`, an option such as `peer=`, or `word 0`,
+    the first word of work."""
     written = flow.written or parse_flows(str(flow))[0].written
     assert written is not None  # every parsed flow has it
     span = written.spans.get(part, written.spans["flow"])
@@ -371,6 +372,7 @@ class _Parser:
             elif word.text == "by" or is_place(word.text):
                 raise self._fail(word, "work has one place and no engine; a semicolon separates flows")
             else:
+                self._spans[f"word {len(plain)}"] = word.span
                 plain.append(word.text)
         return Work(name.text, place, tuple(plain), times, tuple(sorted(options.items())), self._written)
 

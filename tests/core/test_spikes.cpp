@@ -2,6 +2,8 @@
 // docs/notes/six-operations.md has the findings.
 #include <doctest.h>
 
+#include <cmath>
+
 #include "program/program.hpp"
 #include "program/series.hpp"
 #include "sim_testing.hpp"
@@ -58,7 +60,7 @@ Program block_posts_to_cpu_proxy(u64 bytes, u32 slots) {
 }
 
 /// A product of matrices on one stream, copies to the same GPU on another.
-Program gemm_beside_copies(u64 n, Seconds takes) {
+Program gemm_beside_copies(u64 n) {
   const u64 bytes = n * n * 4;
   Program p;
   p.regions = {{gpu(0), MemKind::device, 3 * bytes, Content::pattern},
@@ -68,8 +70,7 @@ Program gemm_beside_copies(u64 n, Seconds takes) {
   const auto matrix = [&](u64 i) { return Span{0, i * bytes, bytes}; };
   Actor gemm, copy;
   gemm.place = copy.place = gpu(0);
-  gemm.loop = {
-      Opaque{"cublas_gemm", "f32", {n, n, n}, {{matrix(0), read}, {matrix(1), read}, {matrix(2), write}}, takes}};
+  gemm.loop = {Opaque{"cublas_gemm", "f32", {n, n, n}, {{matrix(0), read}, {matrix(1), read}, {matrix(2), write}}}};
   copy.loop = {Move{{1, 0, 16_MiB}, {2, 0, 16_MiB}, Engine::ce}};
   p.actors = {gemm, copy};
   p.flows = {{1, numa(0), gpu(0), MemKind::pinned, MemKind::device, 16_MiB}};
@@ -165,18 +166,22 @@ TEST_CASE("a GPU block posts messages to a CPU proxy, and a deeper ring hides th
   CHECK(one / 200 > 0.5e-6);
 }
 
-TEST_CASE("a GEMM runs beside copies, takes its stated time, and leaves them what it does not need of the memory") {
+TEST_CASE(
+    "a GEMM runs beside copies, takes the time of its operations, and leaves them what it does not need of the "
+    "memory") {
   auto machine = toy();
+  auto& rate = machine["gpu"][0]["f32_tflops"];
+  rate = 2 * std::pow(1024.0, 3) / 0.002 / 1e12;
   const auto sim = make_sim(machine, 1);
-  const auto both = gemm_beside_copies(1024, Seconds{0.002});
+  const auto both = gemm_beside_copies(1024);
   auto alone = both;
   alone.actors.pop_back();
   alone.flows.clear();
   CHECK(slope(*sim, alone) == about(0.002).epsilon(0.01));
   // With little to compute, its accesses bound it: 12 MiB at the 500 GB/s that threads get here.
-  auto bound = alone;
-  std::get<Opaque>(bound.actors[0].loop[0]).takes = Seconds{0};
-  CHECK(slope(*sim, bound) > 12 * 1048576 / 500e9);
+  auto fast = machine;
+  fast["gpu"][0]["f32_tflops"] = 1e6;
+  CHECK(slope(*make_sim(fast, 1), alone) > 12 * 1048576 / 500e9);
   const auto session = sim->prepare(both, "gemm#0");
   const auto trace = sim->run(*session, {1, {}, true, Duration{Seconds{0.1}, Seconds{0.01}}});
   CHECK(trace.series[0].marks.back().iterations == about(50).epsilon(0.03));
@@ -192,9 +197,11 @@ TEST_CASE("a GEMM runs beside copies, takes its stated time, and leaves them wha
     CHECK(static_cast<double>(moved) / 0.01 == about(3.4e9).epsilon(0.15));
 }
 
-TEST_CASE("a library call without traffic is refused") {
+TEST_CASE("a library call without traffic, and a product of an unknown rate, are refused") {
   const auto sim = make_sim(toy(), 1);
-  auto program = gemm_beside_copies(1024, Seconds{0});
+  auto program = gemm_beside_copies(1024);
+  CHECK(sim->supports(program).why_not.find("does not say how fast gpu:0 multiplies matrices of f32") !=
+        std::string::npos);
   std::get<Opaque>(program.actors[0].loop[0]).traffic.clear();
   CHECK(sim->supports(program).why_not.find("'cublas_gemm' states no traffic") != std::string::npos);
 }

@@ -231,13 +231,13 @@ def test_a_bad_command_gets_one_sentence(capsys, words: list[str], code: int, na
 
 # A valid line of machines/ac922.toml, its replacement, and the parts of the message: key path and cure.
 MACHINE_FILES = {
-    "unknown key": ("lanes = 3\n", "lines = 3\n", ["bad.toml:33: link[0].lines", "did you mean 'lanes'"]),
+    "unknown key": ("lanes = 3\n", "lines = 3\n", ["bad.toml:35: link[0].lines", "did you mean 'lanes'"]),
     "link to nowhere": (
         '["gpu:2", "gpu:3"],',
         '["gpu:2", "gpu:9"],',
         ["link[0].between[5]", "no gpu:9", "gpu:0, gpu:1"],
     ),
-    "negative rate": ("{ v = 64,", "{ v = -64,", ["bad.toml:51: link[1].gbps", "-64 is not above 0", "write what"]),
+    "negative rate": ("{ v = 64,", "{ v = -64,", ["bad.toml:53: link[1].gbps", "-64 is not above 0", "write what"]),
     "no unit": ("latency_us = { v = 0.5", "latency = { v = 0.5", ["link[0].latency", "did you mean 'latency_us'"]),
     "no TOML": ("[machine]\n", "[machine\n", ["not TOML", "line 5", "docs/reference/machine-file.md"]),
     "no machine": ("[machine]\n", "[something]\n", ["no table [machine]", "docs/reference/machine-file.md"]),

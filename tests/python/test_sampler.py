@@ -10,7 +10,8 @@ from linkscope.run.answers import FlowFacts, Prepared, Trace
 from linkscope.run.balance import MOST_COUNT, balanced
 from linkscope.run.batches import Task
 from linkscope.run.recipes import LEAST_BATCH_S
-from linkscope.run.sampler import Sampler, Unsupported, WrongData
+from linkscope.run.round_parts import WrongData
+from linkscope.run.sampler import Sampler, Unsupported
 from linkscope.run.stopping import MANY_SAMPLES, MOST_SAMPLES
 from linkscope.run.worker import RequestFailed, Worker
 from linkscope.runfile import PointId, Round

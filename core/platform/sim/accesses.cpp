@@ -120,10 +120,11 @@ Kernel as_kernel(const Opaque& library) { return {KernelId::read, {0, 1024}, 0, 
 /// Its accesses are spread over the time that it computes.
 Op Compiler::op(const Program& program, const Actor& actor, const Opaque& library) const {
   Op made = accessed(program, actor, as_kernel(library));
-  if (library.takes > Seconds{0}) {
-    auto& cap = made.stages[0].path.cap;
-    cap = std::min(cap, static_cast<double>(made.bytes) / library.takes.count());
-  }
+  double operations = 2;  // a product and a sum
+  for (const u64 length : library.shape) operations *= static_cast<double>(length);
+  const double takes = operations / machine_.gpu(node(actor.place)).operations.at(library.element);
+  auto& cap = made.stages[0].path.cap;
+  cap = std::min(cap, static_cast<double>(made.bytes) / takes);
   return made;
 }
 

@@ -79,8 +79,18 @@ class Parser {
                                    table.count("sms"), table.rate("memory_gbps"), table.rate("local_copy_gbps"),
                                    static_cast<u64>(table.number("l2_mib", 0) * kib * kib),
                                    table.has("l2_gbps") ? table.rate("l2_gbps") : 0, wake_up(table),
-                                   table.number("compute_capability", 0)});
+                                   table.number("compute_capability", 0), operations(table)});
         }
+  }
+
+  /// Operations a second, by element.
+  static std::map<std::string, double> operations(const Table& table) {
+    constexpr std::pair<const char*, const char*> keys[] = {
+        {"f64", "f64_tflops"}, {"f32", "f32_tflops"}, {"bf16", "bf16_tflops"}};
+    std::map<std::string, double> known;
+    for (const auto& [element, key] : keys)
+      if (table.has(key)) known[element] = table.number(key) * 1e12;
+    return known;
   }
 
   static WakeUp wake_up(const Table& table) {

@@ -3,6 +3,7 @@
 // simulation.
 #pragma once
 #include <array>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -47,7 +48,8 @@ struct GpuNode {
   u64 l2_bytes = 0;
   double l2 = 0;  // B/s of SM accesses to data in the L2; 0: unknown
   WakeUp wake_up{};
-  double compute_capability = 0;  // 0: unknown
+  double compute_capability = 0;               // 0: unknown
+  std::map<std::string, double> operations{};  // per second, of products of matrices, by element; absent: unknown
 };
 
 /// One direction of a link.

@@ -169,6 +169,9 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Opa
   for (const auto& access : library.traffic)
     if (pages_move(program.regions[access.span.region].kind))
       return Support::no("the model's library calls use no managed memory");
+  if (!machine_.gpu(node(actor.place)).operations.contains(library.element))
+    return Support::no("the model " + machine_.name + " does not say how fast " + to_string(actor.place) +
+                       " multiplies matrices of " + library.element + ": " + library.element + "_tflops");
   return supports_accesses(program, actor, as_kernel(library));
 }
 

@@ -24,6 +24,7 @@ VERBS = (
     "list",
     "machine",
     "predict",
+    "flow",
     "doctor",
     "selftest",
     "report",

@@ -98,6 +98,12 @@ class Gpu(Table, frozen=True):
         Quantity | None,
         Key("rate of SM accesses, reads plus writes, to data in the L2", default="cached accesses unsupported"),
     ] = None
+    f64_tflops: Annotated[
+        Quantity | None,
+        Key("10¹² operations a second of products of matrices, by element", default="products unsupported"),
+    ] = None
+    f32_tflops: Annotated[Quantity | None, Key(row="f64_tflops")] = None
+    bf16_tflops: Annotated[Quantity | None, Key(row="f64_tflops")] = None
     wake_us: Annotated[
         Quantity | None, Key("delay of the first work after a long idle gap (`idle_gap_s`)", default="0")
     ] = None

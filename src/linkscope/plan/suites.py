@@ -10,8 +10,8 @@ from linkscope.plan.table import Benchmark, Param
 
 EACH = ("*",)  # all values of a parameter, also for rows without it
 _RELATIVE_PLACES = ("other", "same")  # kinds of the destination: another place of the source's kind, or the same place
-# parameters that `everything` does not vary: they choose another quantity, or seconds of waiting
-_NEVER_VARIED = ("clock", "idle_gap_s")
+# parameters that `everything` does not vary: they choose another quantity, seconds of waiting, or work beside it
+_NEVER_VARIED = ("clock", "idle_gap_s", "beside", "tasks")
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 ALL_SIZES = tuple(1 << exponent for exponent in range(3, 31))
@@ -189,6 +189,14 @@ _STRIDED_OTHERS = tuple(
     for params in ("shape=*", "row=*")
 )
 _CALLS = ("launch", "launch_to_end", "synchronize", "event", "stream", "copy_call")
+_CONTENDED = tuple(
+    f"contended_{kind}"
+    for kind in (
+        "h2d", "d2h", "both", "local", "peer", "zero_copy", "memory", "gemm", "launch", "ping_pong", "host",
+    )
+)  # fmt: skip
+_SP_8 = ("h2d", "d2h", "ping_pong", "host")
+_OF_SP_8 = tuple(f"contended_{kind}" for kind in _SP_8)
 _BY_KERNELS = (*_COPIES, *_ACCESS, *_JOINT, *_EXCHANGES)
 _PINNED = ("pinned", "device")  # the memory kinds of nvbandwidth's copies
 _OF_PAGES = ("touch", "advice", "ranges", "discard")  # parameters for which two sizes are enough
@@ -334,6 +342,21 @@ SUITES: dict[str, Suite] = {
                 ),
                 _rule(_SM_CURVE[-1], benchmarks=_COPIES, engines=("sm",), memories=_PINNED, threads=("256", "1024")),
             ),
+        ),
+        Suite(
+            "contention",
+            "who slows whom: eleven kinds of work at one GPU and NUMA node, each alone and beside each other kind",
+            (replace(_rule(benchmarks=_CONTENDED, beside=EACH), one_path=True),),
+        ),
+        Suite(
+            "sp-8",
+            "Spafford 5: copies of a GPU, messages and CPU traffic, each alone and beside each other",
+            (replace(_rule(benchmarks=_OF_SP_8, beside=("none", *_SP_8)), one_path=True),),
+        ),
+        Suite(
+            "sp-10",
+            "Spafford 5.2: 1 to 16 tasks copy 64 MiB to each GPU, all GPUs at once",
+            (_rule(64 * MIB, benchmarks=("host_to_all",), engines=("ce",), tasks=EACH),),
         ),
         Suite(
             "nvbandwidth",

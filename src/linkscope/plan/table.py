@@ -4,8 +4,9 @@ from typing import Literal
 
 import msgspec
 
-Role = Literal["copy", "access", "migration", "latency", "atomic", "call"]
-ROLES_WITHOUT_PEAK: frozenset[Role] = frozenset(("latency", "atomic", "call"))  # limits in bytes per second do not hold
+Role = Literal["copy", "access", "migration", "latency", "atomic", "call", "computation", "contention"]
+# Limits in bytes per second of one transfer do not hold.
+ROLES_WITHOUT_PEAK: frozenset[Role] = frozenset(("latency", "atomic", "call", "computation", "contention"))
 
 
 class Param(msgspec.Struct, frozen=True):

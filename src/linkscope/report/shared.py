@@ -46,8 +46,15 @@ class Shares:
 
 
 def without_concurrent(run: Run) -> Run:
-    """The run without points of several paths, because their rates are not the best rates of a single path."""
-    return dataclasses.replace(run, points=[point for point in run.points if not is_concurrent(point)])
+    """The run without points of several paths and of contention, because their rates are not the best rates of a single
+    path."""
+    points = [point for point in run.points if not is_concurrent(point) and not is_contended(point)]
+    return dataclasses.replace(run, points=points)
+
+
+def is_contended(point: Point) -> bool:
+    """Whether the point measures work beside other work (suite `contention`)."""
+    return "beside" in point.params
 
 
 def is_concurrent(point: Point) -> bool:

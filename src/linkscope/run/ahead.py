@@ -19,7 +19,8 @@ import msgspec
 
 from linkscope.plan import MachineFacts, Plan
 from linkscope.run.batches import Task
-from linkscope.run.sampler import Sampler, Unsupported, WrongData
+from linkscope.run.round_parts import WrongData
+from linkscope.run.sampler import Sampler, Unsupported
 from linkscope.run.worker import RequestFailed, WorkerGone
 from linkscope.run.workers import CannotStart, Workers, twice
 from linkscope.runfile import PointId, Round

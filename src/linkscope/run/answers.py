@@ -1,5 +1,6 @@
 """Types of the worker's answers (docs/reference/worker.md)."""
 
+import itertools
 import math
 import operator
 from typing import Any, Literal
@@ -51,8 +52,37 @@ class Carried(msgspec.Struct):
     bytes: int
 
 
+class ActorSeries(msgspec.Struct):
+    """What an actor did in a sample of a duration; `interval_iterations` counts parts of those under way."""
+
+    iterations: int
+    interval_iterations: list[float]
+
+
+class Window(msgspec.Struct):
+    """The time in which all actors of a sample ran, in seconds and whole intervals."""
+
+    start_s: float
+    end_s: float
+    actors: list[ActorSeries]
+
+    def warm_up(self) -> int:
+        """Returns the number of intervals until every actor has ended an operation.
+
+        Before, all actors wait at once, and the parts of their first operations would count more than was done.
+        """
+        return max(_first_ended(actor.interval_iterations) for actor in self.actors)
+
+
+def _first_ended(iterations: list[float]) -> int:
+    """The number of intervals until one iteration has ended; all intervals if none has."""
+    ended = list(itertools.accumulate(iterations))
+    return next((at + 1 for at, count in enumerate(ended) if count >= 1), len(ended))
+
+
 class Trace(msgspec.Struct):
-    """The answer to `run`. `stamps` holds entry and exit in seconds per sample, batch and actor."""
+    """The answer to `run`. `stamps` holds entry and exit in seconds per sample, batch and actor. `series` has an entry
+    for each sample of a duration."""
 
     samples: int
     batches: int
@@ -63,6 +93,7 @@ class Trace(msgspec.Struct):
     links: list[Carried] = []
     spent: dict[str, float] = {}  # seconds of real time since `prepare`, by purpose; empty for a model
     stamps: list[float] = []
+    series: list[Window] = []
 
     def durations(self) -> list[float]:
         """Returns the duration of every loop: by sample, batch and actor, the actor fastest."""

@@ -12,7 +12,8 @@ from typing import Any
 
 from linkscope.run.answers import Prepared
 from linkscope.run.batches import Task
-from linkscope.run.sampler import PointRound, Sampler, rounded
+from linkscope.run.round_parts import rounded
+from linkscope.run.sampler import PointRound, Sampler
 from linkscope.runfile import Round
 
 CUMULATED_S, REPETITIONS = 1.0, 5

@@ -10,7 +10,8 @@ direction while the other copies twice the bytes. One process gives no interval.
 from linkscope.plan.facts import kind_of
 from linkscope.run.answers import Prepared
 from linkscope.run.batches import Task
-from linkscope.run.sampler import PointRound, Sampler, rounded
+from linkscope.run.round_parts import rounded
+from linkscope.run.sampler import PointRound, Sampler
 from linkscope.runfile import Round
 from linkscope.stats import median
 

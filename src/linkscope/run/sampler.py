@@ -11,21 +11,18 @@ from linkscope.plan import Plan, case_of, once_only, pages_move, precision_targe
 from linkscope.plan.facts import MachineFacts
 from linkscope.run.answers import FlowFacts, Prepared, Trace
 from linkscope.run.batches import SLOWEST_RATE, Batches, Pair, Task, pair_of
+from linkscope.run.beside import contended_round, lasts
 from linkscope.run.calibrate import ALONE_S, Calibration
 from linkscope.run.recipes import recipe_of
+from linkscope.run.round_parts import WrongData, flow_of, rounded, timing_of
 from linkscope.run.stopping import Stopping
-from linkscope.run.worker import REQUEST_LIMIT_S, RequestFailed, RunRequest, Worker
-from linkscope.runfile import Round, RoundFlow
-from linkscope.runfile.schema import Timing
+from linkscope.run.worker import REQUEST_LIMIT_S, RunRequest, Worker
+from linkscope.runfile import Round
 from linkscope.stats import median, slope
 
 
 class Unsupported(Exception):
     """The platform cannot run the operation; the message says why."""
-
-
-class WrongData(Exception):
-    """The destination does not hold the source's data."""
 
 
 class Sampler:
@@ -43,6 +40,8 @@ class Sampler:
         prepared = self._worker.prepare(case, f"{task.point}#{task.round}", limit, self._opening(task))
         if not prepared.supported:
             raise Unsupported(prepared.reason)
+        if lasts(task.point):
+            return contended_round(self._worker, task, prepared)
         return self._round_of(task, prepared).measure()
 
     def _case(self, task: Task) -> dict[str, Any]:
@@ -51,7 +50,7 @@ class Sampler:
     def _opening(self, task: Task) -> RunRequest | None:
         """Returns the first request of a later round. Its batch is that of the first round, so the request is known
         before the preparation."""
-        if task.first is None or pages_move(task.point) or once_only(task.point):
+        if task.first is None or lasts(task.point) or pages_move(task.point) or once_only(task.point):
             return None
         if max(task.first.batch) == 1 and task.point.param("mode") != "single":
             return None  # the preparation decides whether two operations fit into a sample
@@ -194,33 +193,11 @@ class PointRound:
         return Round(
             id=str(self._task.point),
             round=self._task.round,
-            flows=[_flow(facts, samples[facts.actor]) for facts in self._flows],
+            flows=[flow_of(facts, samples[facts.actor]) for facts in self._flows],
             batch=batch,
             overhead_s=rounded(median(once)),
-            timing=_timing(trace.timing),
+            timing=timing_of(trace.timing),
             verified=None if trace.verdict is None else True,
             guards=guards,
             device_s=rounded(self._batches.busy_s),
         )
-
-
-def rounded(seconds: float) -> float:
-    """Rounds to nine digits: finer than any clock tick, and half as long in a file."""
-    return float(f"{seconds:.9g}")
-
-
-def _flow(facts: FlowFacts, samples: list[float]) -> RoundFlow:
-    return RoundFlow(
-        src=facts.src, dst=facts.dst, src_memory=facts.src_memory, dst_memory=facts.dst_memory,
-        bytes=facts.bytes, role=facts.role, samples_s=samples,
-    )  # fmt: skip
-
-
-def _timing(name: str) -> Timing:
-    """Returns the run file's name for the worker's timing. Behind the gate, a value is a difference of two batches."""
-    names: dict[str, Timing] = {
-        "gate": "gate+slope", "events": "events", "host": "host", "kernel_clock": "kernel_clock", "virtual": "virtual",
-    }  # fmt: skip
-    if name not in names:
-        raise RequestFailed("failed", f"the worker timed by '{name}', which this version does not know")
-    return names[name]

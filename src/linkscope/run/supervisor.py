@@ -18,7 +18,8 @@ from linkscope.run.noise import RunNoise
 from linkscope.run.passes import Passes
 from linkscope.run.progress import WorkLeft
 from linkscope.run.records import Journal, Records
-from linkscope.run.sampler import Unsupported, WrongData
+from linkscope.run.round_parts import WrongData
+from linkscope.run.sampler import Unsupported
 from linkscope.run.services import Services
 from linkscope.run.states import INTERRUPTED, Ledger, Phase, State
 from linkscope.run.target import Target

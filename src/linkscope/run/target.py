@@ -25,6 +25,8 @@ class Target:
     limit: Limit
     machine: dict[str, Any]
     environment: dict[str, Any] = field(default_factory=dict)
+    numa_of_gpus: dict[str, str] = field(default_factory=dict)  # the nearest NUMA node, where known
+    cpus: dict[str, int] = field(default_factory=dict)  # CPUs of each NUMA node
 
     @property
     def modelled(self) -> bool:
@@ -85,7 +87,9 @@ def modelled(model: "Model", seed: int) -> Target:
     here = (*known.numa, *known.gpus, *known.disks)
     facts = MachineFacts(model.machine.name, True, here, dict(known.cache_bytes), kinds, known.sms)
     machine = {"name": model.machine.name, "title": model.machine.title, "places": list(facts.places), "model": content}
-    return Target(facts, {"platform": "sim", "machine": content, "seed": seed}, limit, machine)
+    cpus = {place: node.cpus for node in model.numa for place in node.places}
+    request = {"platform": "sim", "machine": content, "seed": seed}
+    return Target(facts, request, limit, machine, numa_of_gpus=known.gpu_numa, cpus=cpus)
 
 
 def this_machine() -> Target:
@@ -113,7 +117,9 @@ def this_machine() -> Target:
 
     kinds = functools.cache(lambda: classes_probed(machine))
     facts = MachineFacts(machine.name, False, tuple(machine.places), dict(machine.cache_bytes), kinds, machine.sms)
-    return Target(facts, {"platform": "cuda"}, limit, machine.to_json(), environment())
+    near = {f"gpu:{gpu.index}": f"numa:{gpu.numa}" for gpu in machine.gpus if gpu.numa is not None}
+    cpus = {f"numa:{node.index}": len(node.cpus) for node in machine.numa}
+    return Target(facts, {"platform": "cuda"}, limit, machine.to_json(), environment(), near, cpus)
 
 
 def _has_no_limit(point: PointId) -> bool:

@@ -173,6 +173,18 @@ class Worker:
         self._sent_run = None
         return self._next_trace(limit_s)
 
+    def run_for(self, duration_s: float, interval_s: float, *, verify: bool, limit_s: float = REQUEST_LIMIT_S) -> Trace:
+        """Runs all actors of the prepared program for a duration, once, and counts iterations in each interval.
+
+        Raises RequestFailed of kind `usage` for a program that runs in batches only, and for one of several processes.
+        """
+        if self._together:
+            raise RequestFailed("usage", "a program of several processes runs in batches only, not for a duration")
+        self._drop_unread_run()
+        asked = {"samples": 1, "duration_s": duration_s, "interval_s": interval_s, "verify": verify}
+        self._first.send(msgspec.json.encode({"op": "run", **asked}) + b"\n")
+        return self._next_trace(duration_s + limit_s)
+
     def prepare_and_run(
         self, requests: Sequence[tuple[bytes, RunRequest]], limit_s: float = REQUEST_LIMIT_S
     ) -> Iterator[tuple[Prepared, Trace] | str]:

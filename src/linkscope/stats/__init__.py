@@ -1,6 +1,7 @@
 """Pure functions on samples, without clock, files and state. Each names the paper that it follows."""
 
 from linkscope.stats.equivalence import Contrast, Similarity, clusters, contrast, holm
+from linkscope.stats.fairness import jain_index
 from linkscope.stats.intervals import EARLY_ROUNDS, Interval, median, median_interval, more_rounds
 from linkscope.stats.jumps import breaks, doubts
 from linkscope.stats.order import trend_chance
@@ -36,6 +37,7 @@ __all__ = [
     "geometric_mean",
     "half_width_after",
     "holm",
+    "jain_index",
     "log_variance",
     "mad",
     "median",

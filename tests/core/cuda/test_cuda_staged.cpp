@@ -41,7 +41,8 @@ TEST_CASE("staged copies deliver every byte, from host memory to a GPU, back, an
 }
 
 TEST_CASE("a ring with more slots than the source has slices holds the same slice several times") {
-  const auto program = staged("numa:0", MemKind::pageable, "gpu:0", MemKind::device, {{"slots", "8"}, {"chunk", "whole"}});
+  const auto program =
+      staged("numa:0", MemKind::pageable, "gpu:0", MemKind::device, {{"slots", "8"}, {"chunk", "whole"}});
   REQUIRE(program.regions[0].bytes < program.regions[1].bytes);
   for (const u32 iterations : {1u, 2u}) {
     const auto trace = run(program, iterations);

@@ -2,6 +2,13 @@
 
 from linkscope.plan.papers.entry import Source, powers, row
 
+_CONTENDED = (
+    "h2d/ce/numa.pinned->gpu.device",
+    "d2h/ce/gpu.device->numa.pinned",
+    "ping_pong/cpu/numa.pinned->gpu.pinned",
+    "host/cpu/numa.pageable->same.pinned",
+)
+
 SPAFFORD = Source(
     "spafford",
     "Quantifying NUMA and Contention Effects in Multi-GPU Systems (Spafford, Meredith, Vetter, GPGPU 2011)",
@@ -18,11 +25,18 @@ SPAFFORD = Source(
         row("SP-3 SP-4", "latency of MPI between two nodes, right and wrong NUMA node"),
         row("SP-5 SP-6", "SHOC level 1, right and wrong NUMA node"),
         row("SP-7", "HPL by pinning scheme"),
-        row("SP-8 SP-9 SP-11", "GPU transfers and MPI, sequential and concurrent"),
+        row(
+            "SP-8",
+            "GPU transfers and messages, sequential and concurrent",
+            *(f"contended_{kind}?beside=none,h2d,d2h,ping_pong,host" for kind in _CONTENDED),
+            note="round trips of a word between CPU and GPU instead of MPI; `run --suite sp-8`",
+        ),
+        row("SP-9 SP-11", "several message tasks; transfers and messages by one thread or by two"),
         row(
             "SP-10",
             "several tasks for each GPU",
-            instead="`linkscope predict --with`; tests/python/test_paper_spafford.py",
+            "host_to_all/ce/numa.pinned->gpu.device?tasks=*",
+            note="also `linkscope predict --with`, tests/python/test_paper_spafford.py; `run --suite sp-10`",
         ),
         row(
             "SP-12",

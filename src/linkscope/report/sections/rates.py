@@ -19,7 +19,7 @@ from linkscope.report.section import (
     table,
 )
 from linkscope.report.section import Row as TableRow
-from linkscope.report.shared import totals_without_single_rates
+from linkscope.report.shared import is_contended, totals_without_single_rates
 from linkscope.report.trust import SIGN, signs_mean
 
 _ROW = (
@@ -83,7 +83,7 @@ def _terminal(view: RunView) -> list[Block]:
         cells = " ".join(text for family in view.families for row in family.rows for text in signed_texts(row))
         means = "".join(f" {text}." for text in signs_mean(cells))
         return [Paragraph(_ROW + means, on=Output.TERMINAL)]
-    if totals_without_single_rates(view.run.points):
+    if totals_without_single_rates(view.run.points) or any(map(is_contended, view.run.points)):
         return []
     return [Paragraph("No point has a value.", bad=True, on=Output.TERMINAL)]
 

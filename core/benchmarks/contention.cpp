@@ -1,0 +1,203 @@
+// One kind of work beside another at the same GPU and NUMA node. Actors run for a duration, so the rate of the measured
+// kind beside the other shows who slows whom.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/units.hpp"
+#include "benchmarks/copies.hpp"
+
+namespace linkscope {
+namespace {
+
+using namespace literals;
+using enum MemKind;
+
+constexpr u64 copied = 16_MiB, in_flight = 4;  // bytes of a transfer; distinct slices of each
+constexpr u32 cpu_threads = 4;                 // of memory traffic by CPUs
+
+/// Where work runs: a GPU, another one, and a NUMA node.
+struct Site {
+  Place gpu, other_gpu, node;
+};
+
+struct Kind {
+  std::string_view name, summary;
+  Engine engine;
+  PlaceKind src, dst;
+  Relation relation;
+  std::pair<MemKind, MemKind> memories;
+  u64 bytes;  // of one operation; 0: it is no transfer
+  std::vector<Program> (*programs)(const Kind&, const Site&);
+};
+
+Case case_of(const Kind& kind, const char* benchmark, const Place& src, const Place& dst) {
+  const auto [src_memory, dst_memory] = kind.memories;
+  return {benchmark, kind.engine, src, dst, src_memory, dst_memory, kind.bytes, in_flight * kind.bytes, {}};
+}
+
+std::vector<Program> to_gpu(const Kind& kind, const Site& at) {
+  return {build_program(case_of(kind, "h2d", at.node, at.gpu))};
+}
+std::vector<Program> from_gpu(const Kind& kind, const Site& at) {
+  return {build_program(case_of(kind, "d2h", at.gpu, at.node))};
+}
+std::vector<Program> bidirectional(const Kind& kind, const Site& at) {
+  Case back = case_of(kind, "d2h", at.gpu, at.node);
+  std::swap(back.src_memory, back.dst_memory);
+  return {build_program(case_of(kind, "h2d", at.node, at.gpu)), build_program(back)};
+}
+std::vector<Program> within_gpu(const Kind& kind, const Site& at) {
+  return {build_program(case_of(kind, "local", at.gpu, at.gpu))};
+}
+std::vector<Program> to_peer(const Kind& kind, const Site& at) {
+  return {build_program(case_of(kind, "d2d", at.gpu, at.other_gpu))};
+}
+std::vector<Program> zero_copy(const Kind& kind, const Site& at) {
+  return {build_program(case_of(kind, "read", at.node, at.gpu))};
+}
+std::vector<Program> product(const Kind& kind, const Site& at) {
+  return {build_program(case_of(kind, "gemm", at.gpu, at.gpu))};
+}
+/// Kernels of one block that read one line, so that their launches take the time.
+std::vector<Program> launches(const Kind& kind, const Site& at) {
+  Case tiny = case_of(kind, "read", at.gpu, at.gpu);
+  tiny.bytes = 256;
+  tiny.params = {{"blocks", "1"}, {"threads", "256"}};
+  auto program = build_program(tiny);
+  program.flows[0].bytes = 0;
+  return {std::move(program)};
+}
+std::vector<Program> round_trips(const Kind& kind, const Site& at) {
+  return {build_program(case_of(kind, "ping_pong", at.node, at.gpu))};
+}
+std::vector<Program> host_traffic(const Kind& kind, const Site& at) {
+  return std::vector<Program>(cpu_threads, build_program(case_of(kind, "h2h", at.node, at.node)));
+}
+
+const std::vector<Kind>& kinds() {
+  using enum PlaceKind;
+  static const std::vector<Kind> all{
+      {"h2d", "copies to a GPU", Engine::ce, numa, gpu, Relation::any, {pinned, device}, copied, to_gpu},
+      {"d2h", "copies from a GPU", Engine::ce, gpu, numa, Relation::any, {device, pinned}, copied, from_gpu},
+      {"both",
+       "copies to and from a GPU",
+       Engine::ce,
+       numa,
+       gpu,
+       Relation::any,
+       {pinned, device},
+       copied,
+       bidirectional},
+      {"local", "copies within a GPU", Engine::ce, gpu, gpu, Relation::same, {device, device}, 64_MiB, within_gpu},
+      {"peer", "copies to another GPU", Engine::ce, gpu, gpu, Relation::different, {device, device}, copied, to_peer},
+      {"zero_copy",
+       "a GPU reads host memory",
+       Engine::sm,
+       numa,
+       gpu,
+       Relation::any,
+       {pinned, device},
+       copied,
+       zero_copy},
+      {"memory",
+       "a kernel bound by memory",
+       Engine::sm,
+       gpu,
+       gpu,
+       Relation::same,
+       {device, device},
+       64_MiB,
+       within_gpu},
+      {"gemm", "products of matrices", Engine::sm, gpu, gpu, Relation::same, {device, device}, 0, product},
+      {"launch", "launches of small kernels", Engine::sm, gpu, gpu, Relation::same, {device, device}, 0, launches},
+      {"ping_pong",
+       "round trips of a word between CPU and GPU",
+       Engine::cpu,
+       numa,
+       gpu,
+       Relation::any,
+       {pinned, pinned},
+       0,
+       round_trips},
+      {"host",
+       "memory traffic of four CPU threads",
+       Engine::cpu,
+       numa,
+       numa,
+       Relation::same,
+       {pageable, pinned},
+       copied,
+       host_traffic},
+  };
+  return all;
+}
+
+const Kind& kind_named(std::string_view name) {
+  return *std::find_if(kinds().begin(), kinds().end(), [&](const Kind& kind) { return kind.name == name; });
+}
+
+/// The place of the other work: at the case's GPU and node, otherwise at gpu:0 and numa:0 of the same host.
+Site site_of(const Case& c) {
+  const auto number = [&](PlaceKind kind, u32 index) { return Place{kind, index, c.src.host, {}}; };
+  const auto end = [&](PlaceKind kind) {
+    return c.src.kind == kind ? c.src : c.dst.kind == kind ? c.dst : number(kind, 0);
+  };
+  Site site{end(PlaceKind::gpu), {}, end(PlaceKind::numa)};
+  site.other_gpu =
+      c.dst.kind == PlaceKind::gpu && c.dst != site.gpu ? c.dst : number(PlaceKind::gpu, site.gpu.index == 0);
+  return site;
+}
+
+constexpr std::string_view prefix = "contended_";
+
+Program build(const Case& c) {
+  const Site site = site_of(c);
+  std::vector<Program> programs;
+  const auto add = [&](const Kind& kind, bool measured) {
+    for (auto& program : kind.programs(kind, site)) {
+      program.cache = CacheState::cold;
+      program.held_by = HeldBy::kernel;
+      for (auto& flow : program.flows) flow.measured = flow.measured && measured;
+      programs.push_back(std::move(program));
+    }
+  };
+  add(kind_named(std::string_view{c.benchmark}.substr(prefix.size())), true);
+  if (const auto beside = c.param("beside", "none"); beside != "none") add(kind_named(beside), false);
+  return together(programs);
+}
+
+}  // namespace
+
+std::vector<Benchmark> contention() {
+  static const std::vector<std::pair<std::string, std::string>> texts = [] {
+    std::vector<std::pair<std::string, std::string>> made;
+    for (const auto& kind : kinds())
+      made.emplace_back(std::string{prefix} + std::string{kind.name}, std::string{kind.summary} + " beside other work");
+    return made;
+  }();
+  std::vector<std::string_view> others{"none"};
+  for (const auto& kind : kinds()) others.push_back(kind.name);
+  const Param beside{"beside", others, "the other work, at the same GPU and NUMA node; none: the work alone"};
+  std::vector<Benchmark> rows;
+  for (std::size_t i = 0; i < kinds().size(); ++i) {
+    const Kind& kind = kinds()[i];
+    constexpr bool sized = false;
+    rows.push_back({texts[i].first,
+                    texts[i].second,
+                    "linkscope",
+                    kind.engine,
+                    kind.src,
+                    kind.dst,
+                    kind.relation,
+                    {kind.memories},
+                    {beside},
+                    build,
+                    sized,
+                    Taken::by_name,
+                    Role::contention});
+  }
+  return rows;
+}
+
+}  // namespace linkscope

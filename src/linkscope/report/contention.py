@@ -1,0 +1,104 @@
+"""Who slows whom: the matrix of the suite `contention`."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from linkscope.report.shared import is_contended
+from linkscope.runfile import Point, Run
+from linkscope.stats import Interval, geometric_mean, ratio_interval
+
+ALONE = "none"
+_PREFIX = "contended_"
+_LEVEL = 0.95
+_LEAST_FOR_P99 = 100  # samples
+
+
+@dataclass(frozen=True)
+class Slowdown:
+    """The time of an operation beside other work, over its time alone: the ratio of geometric means of the rounds.
+
+    `median`, `p99`: seconds beside it. `p99` is None for fewer than 100 samples, `interval` for too few rounds.
+    """
+
+    id: str
+    ratio: float
+    interval: Interval | None
+    median: float
+    p99: float | None
+
+    @property
+    def over_good(self) -> float:
+        """The paper's penalty over the good value: (beside - alone) / alone."""
+        return self.ratio - 1
+
+    @property
+    def over_bad(self) -> float:
+        """The penalty over the bad value: (beside - alone) / beside."""
+        return 1 - 1 / self.ratio
+
+    @property
+    def slowed(self) -> bool:
+        """Whether the whole interval lies above 1."""
+        return self.interval is not None and self.interval.low > 1
+
+
+@dataclass(frozen=True)
+class MatrixRow:
+    """One measured kind of work on one path: alone, and beside each other kind."""
+
+    kind: str
+    path: str
+    alone: Point
+    beside: Mapping[str, Slowdown]
+
+    @property
+    def alone_p99(self) -> float | None:
+        """Seconds of an operation alone, exceeded in 1 % of the samples."""
+        return _p99(self.alone)
+
+    @property
+    def drift(self) -> float | None:
+        """The change of the time alone from the first half of the rounds to the last; None for fewer than two."""
+        rounds = _rounds(self.alone)
+        half = len(rounds) // 2
+        return geometric_mean(rounds[-half:]) / geometric_mean(rounds[:half]) - 1 if half else None
+
+
+def matrix(run: Run) -> list[MatrixRow]:
+    """The rows of all kinds that were measured alone and beside at least one other kind, in the order of the plan."""
+    order = {id: at for at, id in enumerate(run.header.plan.get("points", ()))}
+    groups: dict[tuple[str, str, str], dict[str, Point]] = {}
+    for point in sorted(run.points, key=lambda point: order.get(point.id, len(order))):
+        if is_contended(point) and point.median_s:
+            key = (point.benchmark.removeprefix(_PREFIX), point.src, point.dst)
+            groups.setdefault(key, {})[point.params["beside"]] = point
+    rows = []
+    for (kind, src, dst), found in groups.items():
+        alone = found.pop(ALONE, None)
+        if alone is not None and found:
+            path = src if src == dst else f"{src} -> {dst}"
+            rows.append(MatrixRow(kind, path, alone, {name: _slowdown(alone, of) for name, of in found.items()}))
+    return rows
+
+
+def others(rows: Sequence[MatrixRow]) -> list[str]:
+    """All kinds that ran beside one of the rows, in the order in which they occur."""
+    return list(dict.fromkeys(name for row in rows for name in row.beside))
+
+
+def _slowdown(alone: Point, beside: Point) -> Slowdown:
+    before, after = _rounds(alone), _rounds(beside)
+    interval = ratio_interval(before, after, alike=None, level=_LEVEL)
+    ratio = geometric_mean(after) / geometric_mean(before)
+    return Slowdown(beside.id, ratio, interval, beside.median_s or 0.0, _p99(beside))
+
+
+def _rounds(point: Point) -> list[float]:
+    """Seconds of an operation in each round. Several measured flows count together: by their operations a second."""
+    measured = [flow.round_medians_s for flow in point.flows if flow.role == "measured"]
+    return [1 / sum(1 / seconds for seconds in times) for times in zip(*measured, strict=True)]
+
+
+def _p99(point: Point) -> float | None:
+    samples = sorted(sample for of_round in point.flows[0].samples_s for sample in of_round)
+    return samples[-(len(samples) // 100) - 1] if len(samples) >= _LEAST_FOR_P99 else None

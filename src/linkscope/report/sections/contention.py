@@ -1,0 +1,89 @@
+"""Section: who slows whom."""
+
+from collections.abc import Sequence
+
+from linkscope.report.contention import MatrixRow, Slowdown, matrix, others
+from linkscope.report.run_view import RunView
+from linkscope.report.section import METHOD, Column, Group, Output, Paragraph, Row, Section, Span, Table, Text
+from linkscope.units import format_fraction, format_rate, format_seconds
+
+_TITLE = "Who slows whom"
+_NOTE = (
+    "Each row is a kind of work, each column the work beside it on the same GPU and NUMA node. A number is the time of "
+    "an operation beside the other work over its time alone; 1 is no slowdown. Page and Markdown add the 95 % interval "
+    "of the ratio. "
+)
+_PENALTIES = (
+    "Alone, and beside the work that slows it most. Times are the median and the p99 of the mean time of an operation "
+    "in 10 ms. The penalty over the good value is (beside - alone) / alone, over the bad value (beside - alone) / "
+    "beside. Drift is the change of the time alone from the first half of the rounds to the last."
+)
+_COLUMNS = (
+    Column("Work", strong=True), Column("Alone", right=True, label="Alone"), Column("Beside", label="Beside"),
+    Column("Takes", right=True, label="Takes"), Column("Over good", right=True, label="Over good"),
+    Column("Over bad", right=True, label="Over bad"), Column("Drift", right=True, label="Drift"),
+)  # fmt: skip
+
+
+def section(view: RunView) -> Section | None:
+    """The matrix of slowdowns, and the times of each row. None for a run without contention."""
+    rows = matrix(view.run)
+    if not rows:
+        return None
+    blocks = (
+        Paragraph((_NOTE, METHOD), note=True, on=Output.PAGE),
+        Paragraph(_NOTE.strip(), on=Output.TERMINAL | Output.MARKDOWN),
+        _table(rows, short=True, on=Output.TERMINAL),
+        _table(rows, short=False, on=Output.PAGE | Output.MARKDOWN),
+        Paragraph(_PENALTIES),
+        Table("Penalties", _COLUMNS, (Group(tuple(Row(_penalty(row, _several(rows))) for row in rows)),), stacks=True),
+    )
+    return Section("contention", _TITLE, blocks)
+
+
+def _table(rows: Sequence[MatrixRow], *, short: bool, on: Output) -> Table:
+    names = others(rows)
+    several = _several(rows)
+    columns = [Column("Work", strong=True), Column("Alone", right=True, label="Alone")]
+    columns += [Column(name, right=True, label=name) for name in names]
+    made = [
+        Row((_name(row, several), _alone(row), *(_cell(row.beside.get(name), short=short) for name in names)))
+        for row in rows
+    ]
+    return Table("Slowdown by work beside it", tuple(columns), (Group(tuple(made)),), stacks=True, on=on)
+
+
+def _several(rows: Sequence[MatrixRow]) -> bool:
+    """Whether a kind of work ran on several paths."""
+    return len({row.kind for row in rows}) < len(rows)
+
+
+def _name(row: MatrixRow, several: bool) -> str:
+    """The kind of work, with its path where the run has several paths."""
+    return f"{row.kind} {row.path}" if several else row.kind
+
+
+def _alone(row: MatrixRow) -> str:
+    return format_rate(row.alone.total_gbps) if row.alone.total_gbps else format_seconds(row.alone.median_s or 0.0)
+
+
+def _cell(found: Slowdown | None, *, short: bool) -> Text:
+    if found is None:
+        return "-"
+    ends = "" if short or found.interval is None else f" [{found.interval.low:.3g}, {found.interval.high:.3g}]"
+    text = f"{found.ratio:.3g}"
+    return (Span(text, "strong"), ends) if found.slowed else text + ends
+
+
+def _penalty(row: MatrixRow, several: bool) -> tuple[Text, ...]:
+    worst, slow = max(row.beside.items(), key=lambda item: item[1].ratio)
+    drift = row.drift
+    return (
+        _name(row, several), _pair(row.alone.median_s or 0.0, row.alone_p99), worst, _pair(slow.median, slow.p99),
+        format_fraction(slow.over_good), format_fraction(slow.over_bad),
+        "-" if drift is None else f"{100 * drift:+.2f} %",
+    )  # fmt: skip
+
+
+def _pair(median: float, p99: float | None) -> str:
+    return f"{format_seconds(median)}, p99 {format_seconds(p99)}" if p99 is not None else format_seconds(median)

@@ -1,0 +1,54 @@
+"""Section: several tasks that copy to or from each GPU at once (Spafford et al. 5.2)."""
+
+import dataclasses
+
+from linkscope.report.run_view import RunView
+from linkscope.report.section import Column, Group, Paragraph, Row, Section, Table
+from linkscope.runfile import Point, PointId
+from linkscope.units import format_fraction
+
+_TITLE = "Several tasks for each GPU"
+_COLLAPSED = 0.5  # of an equal share
+_NOTE = (
+    "The rate of a task: good is the slowest of one task for each GPU, bad the slowest of several. The penalty over "
+    "the good value is (good - bad) / good, over the bad value (good - bad) / bad. An equal share is good over the "
+    "number of tasks; below half of it the rate has collapsed."
+)
+_COLUMNS = (
+    Column("Path", label="Path"), Column("Tasks", right=True, label="Tasks"),
+    Column("Slowest, GB/s", right=True, strong=True), Column("Mean", right=True, label="Mean"),
+    Column("Fastest", right=True, label="Fastest"), Column("Over good", right=True, label="Over good"),
+    Column("Over bad", right=True, label="Over bad"), Column("Share", right=True, label="Of an equal share"),
+)  # fmt: skip
+
+
+def section(view: RunView) -> Section | None:
+    """A table with a row for each number of tasks. None without several tasks."""
+    rates = {PointId.parse(point.id): found for point in view.run.points if (found := _rates(point))}
+    several = sorted(((int(id.param("tasks")), id) for id in rates if id.param("tasks")), key=lambda of: of[0])
+    groups: dict[PointId, list[Row]] = {}
+    for tasks, id in several:
+        once = dataclasses.replace(id, params=tuple(pair for pair in id.params if pair[0] != "tasks"))
+        if once in rates:
+            good = min(rates[once])
+            groups.setdefault(once, [_row(once, 1, rates[once], good)]).append(_row(id, tasks, rates[id], good))
+    if not groups:
+        return None
+    made = Table(_TITLE, _COLUMNS, tuple(Group(tuple(rows)) for rows in groups.values()), stacks=True)
+    return Section("tasks", _TITLE, (Paragraph(_NOTE, note=True), made))
+
+
+def _rates(point: Point) -> list[float]:
+    return [flow.gbps for flow in point.flows if flow.gbps is not None and flow.role == "measured"]
+
+
+def _row(id: PointId, tasks: int, found: list[float], good: float) -> Row:
+    bad = min(found)
+    share = bad * tasks / good
+    collapsed = share < _COLLAPSED
+    cells = (
+        f"{id.src} -> {id.dst}", str(tasks), f"{bad:.4g}", f"{sum(found) / len(found):.4g}", f"{max(found):.4g}",
+        format_fraction((good - bad) / good), format_fraction((good - bad) / bad),
+        f"{format_fraction(share)}{', collapsed' if collapsed else ''}",
+    )  # fmt: skip
+    return Row(cells, notable=collapsed)

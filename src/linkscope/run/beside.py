@@ -1,0 +1,60 @@
+"""Measures one point of contention in one round: all actors run for a duration, and only their common time counts.
+
+Batches of a fixed number of operations would end at different times: a product of matrices takes a thousand times as
+long as a launch, and an engine serves the queued batches of several tasks one after the other.
+"""
+
+from linkscope.run.answers import Prepared
+from linkscope.run.batches import Task
+from linkscope.run.round_parts import WrongData, flow_of, rounded, timing_of
+from linkscope.run.worker import REQUEST_LIMIT_S, RequestFailed, Worker
+from linkscope.runfile import PointId, Round
+
+DURATION_S, INTERVAL_S = 0.2, 0.01  # of a round and of a sample, for each task of a GPU
+
+
+def lasts(point: PointId) -> bool:
+    """Whether the point runs for a duration: work beside other work, or alone in the same way, or several tasks."""
+    return point.param("beside") != "" or point.param("tasks") != ""
+
+
+def contended_round(worker: Worker, task: Task, prepared: Prepared) -> Round:
+    """Measures a prepared point. A sample is the mean time of an operation in an interval of the common time.
+
+    Intervals count when every actor has ended an operation.
+
+    Raises WrongData, or RequestFailed if the actors have no common interval.
+    """
+    tasks = int(task.point.param("tasks") or 1)
+    seconds, interval_s = tasks * DURATION_S, tasks * INTERVAL_S
+    trace = worker.run_for(seconds, interval_s, verify=True, limit_s=2 * REQUEST_LIMIT_S)
+    if trace.verdict is not None and not trace.verdict.ok:
+        raise WrongData(f"{trace.verdict.wrong_bytes} bytes are wrong, the first: {trace.verdict.first_wrong}")
+    warm_up = trace.series[0].warm_up()
+    done = [actor.interval_iterations[warm_up:] for actor in trace.series[0].actors]
+    if any(not counts or min(counts) <= 0 for counts in done):
+        raise RequestFailed("failed", f"an operation took longer than the common time of {seconds:g} s")
+    samples = [[rounded(interval_s / count) for count in counts] for counts in done]
+    guards = dict(trace.notes)
+    if together_s := interval_s * _intervals_together(prepared, done):
+        guards["together_s"] = rounded(together_s)
+    if trace.spent:
+        guards["spent"] = {name: float(f"{seconds:.3g}") for name, seconds in trace.spent.items()}
+    return Round(
+        id=str(task.point),
+        round=task.round,
+        flows=[flow_of(facts, samples[facts.actor]) for facts in prepared.flows],
+        batch=[max(1, round(sum(counts))) for counts in done],
+        overhead_s=None,
+        timing=timing_of(trace.timing),
+        verified=None if trace.verdict is None else True,
+        guards=guards,
+        device_s=rounded(trace.span()),
+    )
+
+
+def _intervals_together(prepared: Prepared, done: list[list[float]]) -> float:
+    """The intervals in which the measured flows together move the bytes of one operation of each; 0 without bytes."""
+    measured = [flow for flow in prepared.flows if flow.role == "measured"]
+    moved = sum(flow.bytes * sum(done[flow.actor]) for flow in measured)
+    return len(done[0]) * sum(flow.bytes for flow in measured) / moved if moved else 0.0

@@ -1,0 +1,7 @@
+"""Concurrent flows: their operations, their presets, and their rates over a common time."""
+
+from linkscope.run.flows.cases import Asked, asked_flows
+from linkscope.run.flows.presets import PRESETS, preset_text
+from linkscope.run.flows.rates import FlowRates, Measured, measure_flows
+
+__all__ = ["PRESETS", "Asked", "FlowRates", "Measured", "asked_flows", "measure_flows", "preset_text"]

@@ -1,0 +1,185 @@
+"""Suite `contention`: one kind of work beside another, its matrix of slowdowns, and what cannot run."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from fake_driver import environment, needs_fake, needs_worker
+from linkscope.cli.main import main
+from linkscope.plan.enumerate import points_of
+from linkscope.plan.suites import SUITES
+from linkscope.report.contention import MatrixRow, matrix
+from linkscope.run import benchmark_table
+from linkscope.run.target import choose
+from linkscope.runfile import Run, read_run
+from test_cli import linkscope
+
+pytestmark = [needs_worker]
+KINDS = ("h2d", "d2h", "both", "local", "peer", "zero_copy", "memory", "gemm", "launch", "ping_pong", "host")
+
+
+def measured(path: Path, *only: str, machine: str = "h200x4") -> Run:
+    globs = [word for glob in only for word in ("--only", glob)]
+    words = ["run", "--machine", machine, "--suite", "contention", *globs, "-o", str(path), "-q"]
+    assert main(words) == 0
+    return read_run(path)
+
+
+def rows(run: Run) -> dict[str, MatrixRow]:
+    return {row.kind: row for row in matrix(run)}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Copies to a GPU, to and from it at once, and to another GPU: alone and beside copies to the first GPU."""
+    path = tmp_path_factory.mktemp("contention") / "run.jsonl"
+    globs = [f"contended_{kind}/*beside={other}" for kind in ("h2d", "both", "peer") for other in ("none", "h2d")]
+    return measured(path, *globs)
+
+
+def test_the_suite_measures_each_kind_alone_and_beside_each_kind_on_one_path() -> None:
+    table = benchmark_table()
+    named = {row.name for row in table if row.role == "contention"}
+    assert named == {f"contended_{kind}" for kind in KINDS}
+    points = points_of(SUITES["contention"], choose("h200x4", 1).facts, table)
+    assert {(point.benchmark, point.param("beside")) for point in points} == {
+        (name, other) for name in named for other in ("none", *KINDS)
+    }
+    assert len(points) == len(KINDS) * (len(KINDS) + 1)
+
+
+def test_suite_full_measures_each_kind_alone_only() -> None:
+    points = points_of(SUITES["full"], choose("h200x1", 1).facts, benchmark_table())
+    assert {point.param("beside") for point in points if point.benchmark.startswith("contended")} == {"none"}
+
+
+def test_background_work_has_its_role_and_no_part_in_the_total(run: Run) -> None:
+    points = {point.id: point for point in run.points}
+    point = points["contended_h2d/ce/numa:0.pinned->gpu:0.device/0?beside=h2d"]
+    assert [flow.role for flow in point.flows] == ["measured", "background"]
+    assert point.total_gbps == pytest.approx(point.flows[0].gbps, rel=0.01)
+    assert len(point.flows[0].samples_s) == 6 and all(len(of) >= 19 for of in point.flows[0].samples_s)
+
+
+def test_copies_on_one_link_halve_each_other_and_other_links_keep_their_rate(run: Run) -> None:
+    found = rows(run)
+    assert found["h2d"].beside["h2d"].ratio == pytest.approx(2, rel=0.02) and found["h2d"].beside["h2d"].slowed
+    assert found["peer"].beside["h2d"].ratio == pytest.approx(1, rel=0.01)
+
+
+def test_two_measured_flows_count_by_their_joint_rate(run: Run) -> None:
+    both = rows(run)["both"]
+    slowed = both.beside["h2d"]
+    one, other = (flow.gbps for flow in both.alone.flows)
+    assert both.alone.total_gbps == pytest.approx(one + other, rel=0.01)
+    assert slowed.interval is not None and slowed.interval.low <= slowed.ratio <= slowed.interval.high
+    # Copies to the GPU get half of their link, copies from it keep theirs.
+    assert slowed.ratio == pytest.approx(2 / 1.5, rel=0.03)
+
+
+def test_rows_have_the_order_of_the_plan_and_a_p99(run: Run) -> None:
+    assert [row.kind for row in matrix(run)] == ["h2d", "both", "peer"]
+    row = rows(run)["h2d"]
+    samples = sorted(sample for of in row.alone.flows[0].samples_s for sample in of)
+    assert row.alone_p99 == samples[-2]  # of 114 to 120 samples
+
+
+def test_a_row_without_its_value_alone_is_left_out(tmp_path: Path) -> None:
+    assert not matrix(measured(tmp_path / "run.jsonl", "contended_h2d/*beside=h2d"))
+
+
+def test_the_report_shows_the_matrix(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(run.path), "--summary=full"]) == 0
+    text = capsys.readouterr().out
+    assert "Who slows whom" in text and "Over bad" in text and "No point has a value" not in text
+    page = tmp_path / "page.html"
+    assert main(["report", str(run.path), "-o", str(page)]) == 0
+    assert 'id="contention"' in page.read_text() and "Slowdown by work beside it" in page.read_text()
+
+
+def test_penalties_over_the_good_and_over_the_bad_value(run: Run) -> None:
+    slowed = rows(run)["h2d"].beside["h2d"]
+    assert slowed.over_good == pytest.approx(1, rel=0.03) and slowed.over_bad == pytest.approx(1 / 2, rel=0.03)
+    alone = rows(run)["h2d"]
+    assert alone.drift == pytest.approx(0, abs=0.005)
+
+
+def test_a_drift_of_the_work_alone_shows_in_its_row(run: Run) -> None:
+    (row,) = [row for row in matrix(run) if row.kind == "peer"]
+    (flow,) = row.alone.flows
+    drifting = msgspec.structs.replace(flow, round_medians_s=[1.0, 1.0, 1.0, 1.1, 1.1, 1.1])
+    point = msgspec.structs.replace(row.alone, flows=[drifting])
+    assert dataclasses.replace(row, alone=point).drift == pytest.approx(0.1)
+
+
+def test_several_tasks_share_their_gpu_equally_as_in_spafford_5_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "run.jsonl"
+    only = (
+        "--only",
+        "*numa:0*false",
+        "--only",
+        "*numa:0*tasks=2",
+        "--only",
+        "*numa:0*tasks=3",
+        "--only",
+        "*numa:0*tasks=16",
+    )
+    assert main(["run", "--machine", "sl390", "--suite", "sp-10", *only, "-o", str(path), "-q"]) == 0
+    slowest = {
+        point.params.get("tasks", "1"): min(flow.gbps or 0 for flow in point.flows) for point in read_run(path).points
+    }
+    for tasks in ("2", "3", "16"):
+        assert slowest[tasks] * int(tasks) == pytest.approx(slowest["1"], rel=0.02)
+    capsys.readouterr()
+    assert main(["report", str(path), "--summary=full"]) == 0
+    text = capsys.readouterr().out
+    assert "Several tasks for each GPU" in text and "collapsed" not in text.split("Path")[-1]
+
+
+def test_suite_sp_8_has_copies_messages_and_cpu_traffic_beside_each_other() -> None:
+    points = points_of(SUITES["sp-8"], choose("h200x4", 1).facts, benchmark_table())
+    kinds = ("h2d", "d2h", "ping_pong", "host")
+    assert {(point.benchmark, point.param("beside")) for point in points} == {
+        (f"contended_{kind}", other) for kind in kinds for other in ("none", *kinds)
+    }
+
+
+def test_what_a_machine_lacks_is_unsupported_with_its_reason(tmp_path: Path) -> None:
+    run = measured(
+        tmp_path / "run.jsonl", "contended_gemm/*beside=none", "contended_h2d/*beside=none",
+        "contended_h2d/*beside=peer", machine="ac922",
+    )  # fmt: skip
+    reasons = {point.id: point.reason for point in run.points if point.status == "unsupported"}
+    assert reasons and all("bf16_tflops" in (reason or "") for reason in reasons.values())
+    alone = measured(
+        tmp_path / "one.jsonl", "contended_h2d/*beside=none", "contended_h2d/*beside=peer", machine="h200x1"
+    )
+    (refused,) = [point for point in alone.points if point.status == "unsupported"]
+    assert refused.params["beside"] == "peer" and "gpu:1" in (refused.reason or "")
+
+
+@needs_fake
+def test_work_beside_other_work_on_a_gpu(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    besides = ("none", "both", "peer", "zero_copy", "memory", "launch", "ping_pong", "gemm")
+    only = [word for beside in besides for word in ("--only", f"contended_d2h/ce/gpu:0*beside={beside}")]
+    words = ("--suite", "contention", *only, "--rounds", "1", "--contexts", "any", "-o", str(path), "--json")
+    done = linkscope("run", *words, environment=environment())
+    assert done.returncode == 0, done.stderr
+    points = {point.params["beside"]: point for point in read_run(path).points}
+    assert "libcublas" in points.pop("gemm").reason
+    assert all(point.median_s and point.verified for point in points.values()), json.loads(done.stdout)
+
+
+@needs_fake
+def test_wrong_data_beside_other_work_fails_the_point(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    words = ("--suite", "contention", "--only", "contended_d2h/ce/gpu:0*beside=none", "--rounds", "1", "-o", str(path))
+    done = linkscope("run", *words, "--contexts", "any", "-q", environment=environment(CUDA_CORRUPT="9+"))
+    (point,) = read_run(path).points
+    assert done.returncode == 1 and point.status == "failed" and "bytes are wrong" in point.reason
