@@ -29,11 +29,12 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests" / "python")]
 
 from file_bench import cold_files, saved_files  # noqa: E402
+from gemm_bench import gemm_beside_blocks  # noqa: E402
 
 from driver_by_ctypes import Driver, Gpu  # noqa: E402
 from linkscope import native, transfer  # noqa: E402
 
-SECTIONS = ["copies", "torch", "small", "blocks", "file", "cold", "save"]
+SECTIONS = ["copies", "torch", "small", "blocks", "gemm", "file", "cold", "save"]
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 # Times the calls alone, without Python: one line a size with nanoseconds of the driver's call and of ls_run.
@@ -346,6 +347,7 @@ def main() -> int:
         "torch": partial(torch_copies, bench, [one for one in sizes if 64 * MIB <= one <= GIB]),
         "small": partial(small_copies, bench),
         "blocks": partial(blocks, bench),
+        "gemm": partial(gemm_beside_blocks, bench),
         "file": partial(files, bench, args.file_mib * MIB),
         "cold": partial(cold_files, bench, args.folder, args.file_mib * MIB),
         "save": partial(saved_files, bench, args.folder, args.file_mib * MIB),
