@@ -107,7 +107,9 @@ def test_rows_separate_different_quantities() -> None:
     assert len(rows) == 46
 
 
-@pytest.mark.parametrize(("run", "missed"), [("h200x4-standard-a", 0), pytest.param("h200x4-standard-b", 1, marks=only_long)])
+@pytest.mark.parametrize(
+    ("run", "missed"), [("h200x4-standard-a", 0), pytest.param("h200x4-standard-b", 1, marks=only_long)]
+)
 def test_two_gpus_predict_the_pairs_of_four_within_3_percent(run: str, missed: int) -> None:
     """docs/notes/prediction.md: batched copies of 1 MiB and more with either initiator; unidirectional copies also
     without peer access.
