@@ -36,10 +36,12 @@ def test_a_modelled_method_is_predicted_and_not_measured(capsys) -> None:
     found = advised(capsys, "--bytes", "1GiB")
     pinned = way(found, "h2d", "ce")
     assert found["modelled"] and found["model"] == "h200x4" and found["run"] is None
-    assert pinned["gbps"] == pytest.approx(55.5, rel=0.01) and pinned["rank"] == 1
+    assert pinned["gbps"] == pytest.approx(55.5, rel=0.01)
+    faster = {one["benchmark"] for one in found["ways"] if one["rank"] < pinned["rank"]}
+    assert faster == {"relayed"}  # over the links of other GPUs as well
     assert pinned["measured"] is None and pinned["points"] == []
     assert pinned["predicted"] == {"seconds": pinned["seconds"], "interval_s": None}
-    assert way(found, "h2d", "ce", "registered")["rank"] == 1  # as fast in the model
+    assert way(found, "h2d", "ce", "registered")["rank"] == pinned["rank"]  # as fast in the model
     assert way(found, "h2d", "ce", "pageable")["present"]
 
 

@@ -18,6 +18,9 @@ WRONG, MISSING = 2, 3
 MISTAKES = [
     ("rnu", WRONG, "did you mean run?"),
     ("explain nosuch.json", WRONG, "nosuch.json"),
+    ("flow numa:0=>gpu:0 --machine h200x1", WRONG, "=>"),
+    ("flow --preset whirl --machine h200x1", WRONG, "whirl"),
+    ("flow numa:0->gpu:7 --machine h200x1", MISSING, "gpu:7"),
     ("tune --paths nowhere", WRONG, "'nowhere' is not a path"),
     ("help rum", WRONG, "did you mean run?"),
     ("run --machine h200x9", WRONG, "did you mean h200x"),

@@ -40,6 +40,7 @@ BAD = [
     ("compare good.jsonl headeronly.jsonl", WRONG, "there is nothing to compare"),
     ("report loop.jsonl", WRONG, "Too many levels of symbolic links"),
     ("explain good.jsonl --against good.jsonl", WRONG, "this is not valid JSON"),
+    ("flow --preset ring --bytes 64XB --machine h200x4", WRONG, "this is not a size"),
     ("tune --budget soon", WRONG, "a time is more than zero, like 120s"),
     # machine files
     ("machine --machine text.toml", WRONG, "cpus: it must be a whole number, but the file has text in quotes"),

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <mutex>
+#include <set>
 
 #include "platform/cuda/moves.hpp"
 #include "program/series.hpp"
@@ -10,8 +11,17 @@
 namespace linkscope {
 namespace {
 
-constexpr u32 batches_ahead = 3;     // so that a GPU never waits for its host thread, and ends soon after the end
 constexpr u32 most_in_batch = 1024;  // about as many launches as a stream queues
+
+/// The ends of an actor's copies by the copy engines of a GPU: (from that GPU, to that GPU).
+std::set<std::pair<bool, bool>> directions(const Program& program, const Actor& actor, const Place& gpu) {
+  std::set<std::pair<bool, bool>> found;
+  for (const auto& step : actor.loop)
+    if (const auto* move = std::get_if<Move>(&step);
+        move && move->engine == Engine::ce && actor.kind == ActorKind::stream && move->by.value_or(actor.place) == gpu)
+      found.emplace(program.regions[move->from.region].at == gpu, program.regions[move->to.region].at == gpu);
+  return found;
+}
 
 /// Decides which batches are begun. Actors that exchange words begin the same batches: where one of them has begun a batch
 /// before the end, the others begin it too.
@@ -82,8 +92,9 @@ class Run {
     LINKSCOPE_CU(session_.driver, cuEventSynchronize, state_.enter->get());
     start_ = last_ = host_now();
     Marks marks{lasts_, series_, start_};
+    const u32 ahead = batches_ahead(session_.program, static_cast<u32>(&state_ - session_.actors.data()));
     for (u64 batch = 0; turns.begins(*state_.actor, batch); ++batch) {
-      if (queued_.size() == batches_ahead) end_batch(marks);
+      if (queued_.size() == ahead) end_batch(marks);
       queue_batch();
     }
     while (!queued_.empty()) end_batch(marks);
@@ -136,6 +147,16 @@ class Run {
 };
 
 }  // namespace
+
+u32 batches_ahead(const Program& program, u32 actor) {
+  const Place& gpu = program.actors[actor].place;
+  const auto own = directions(program, program.actors[actor], gpu);
+  for (u32 other = 0; other < program.actors.size(); ++other)
+    if (other != actor)
+      for (const auto& direction : directions(program, program.actors[other], gpu))
+        if (own.count(direction) != 0) return 1;
+  return 3;
+}
 
 std::string why_no_duration(const CudaSession& session) {
   if (session.lockstep) return "actors of several processes run numbers of iterations here, and no durations";

@@ -283,7 +283,7 @@ void Simulation::chunk_done(u32 runner) {
   if (stage.opposite != nobody) servers_[stage.server].moves = false;
   u32 drained = nobody;  // released below, after the next stage has requested it
   if (auto* gpu = shared(stage)) leave(*gpu, stage);
-  else if (stage.drains && !until_) drained = stage.server;  // for a duration, queues never end, and GPUs cut slices
+  else if (stage.drains && !until_) drained = stage.server;  // for a duration, batches are short (batches_ahead)
   else if (stage.server != nobody) release(stage.server);
   go_on(lane, stage_index);
   if (drained != nobody) release(drained, runner);

@@ -82,12 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--seed", metavar="N", help="seed of the order, and of the noise of a model (default 1)")
     add("--plan-only", action="store_true", help="print the plan and measure nothing")
-    add(
-        "-o",
-        "--output",
-        metavar="RUN.jsonl",
-        help="run file, or - (default: linkscope-MACHINE-TIME.jsonl)",
-    )
+    add("-o", "--output", metavar="RUN.jsonl", help="run file, or - (default: linkscope-MACHINE-TIME.jsonl)")
     add("--report", metavar="RUN.html", help="also write the report")
     add("--resume", metavar="RUN.jsonl", help="continue this run with its own plan")
     add("--force", action="store_true", help="replace the run file and the report if they exist")

@@ -4,6 +4,7 @@
 
 #include "cuda_testing.hpp"
 #include "gpu/cublas.hpp"
+#include "platform/cuda/durations.hpp"
 
 using namespace linkscope;
 using namespace linkscope::literals;
@@ -216,4 +217,27 @@ TEST_CASE("a library call that does not fit its traffic, or is not known, is ref
   refused([](Opaque& o) { o.shape = {256}; }, "three lengths");
   refused([](Opaque& o) { o.shape = {256, 256, 128}; }, "reads A (128 KiB)");
   refused([](Opaque& o) { o.traffic.clear(); }, "states three accesses");
+}
+
+TEST_CASE("streams that share a copy engine queue one batch, so that none of them waits for another's queue to end") {
+  const auto copy = [](u32 from, u32 to, Engine engine = Engine::ce) {
+    Actor actor;
+    actor.place = gpu(0);
+    actor.loop = {Move{{from, 0, 4_KiB}, {to, 0, 4_KiB}, engine}};
+    return actor;
+  };
+  Program p;
+  p.regions = {{numa(0), MemKind::pinned, 4_KiB, Content::pattern}, {gpu(0), MemKind::device, 4_KiB, Content::poison}};
+  p.actors = {copy(0, 1), copy(1, 0)};
+  CHECK(batches_ahead(p, 0) == 3);
+  CHECK(batches_ahead(p, 1) == 3);
+  p.actors = {copy(0, 1), copy(0, 1), copy(1, 0)};
+  CHECK(batches_ahead(p, 0) == 1);
+  CHECK(batches_ahead(p, 1) == 1);
+  CHECK(batches_ahead(p, 2) == 3);
+  p.actors = {copy(0, 1), copy(0, 1, Engine::sm)};
+  CHECK(batches_ahead(p, 0) == 3);
+  p.actors = {copy(0, 1), copy(0, 1)};
+  p.actors[1].place = gpu(1);
+  CHECK(batches_ahead(p, 0) == 3);
 }
