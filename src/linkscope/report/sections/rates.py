@@ -46,7 +46,9 @@ def section(view: RunView) -> Section:
 
 def _page(view: RunView) -> list[Block]:
     if not view.families:
-        return [Paragraph("No point of this run has a value.", on=Output.PAGE)]
+        measured = any(point.median_s is not None for point in view.run.points)
+        text = "All values are of several transfers at once: see below." if measured else "No point has a value."
+        return [Paragraph(text, on=Output.PAGE)]
     note = f"{_ROW} {view.sign_means}; 3 {SIGN}: three paths of the row. "
     groups = tuple(_group(family) for family in view.families)
     return [
