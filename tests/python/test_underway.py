@@ -192,7 +192,7 @@ def test_a_plan_that_always_requests_an_unmeasured_point_ends_with_an_error(tmp_
     monkeypatch.setattr(State, "next_round", property(all_but_the_first))
     target = modelled(models.load("h200x1"), 1)
     with pytest.raises(AssertionError, match="never measured"):
-        measure(target, make_plan(target.facts, benchmark_table(), budget_s=15.0), tmp_path / "run.jsonl")
+        measure(target, make_plan(target.facts, benchmark_table(), budget_s=8.0), tmp_path / "run.jsonl")
 
 
 def test_the_cached_plan_is_refreshed_with_first_rounds_only(tmp_path, monkeypatch) -> None:
