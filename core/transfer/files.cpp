@@ -1,8 +1,6 @@
 #include "transfer/files.hpp"
 
 #include <algorithm>
-#include <exception>
-#include <mutex>
 #include <numeric>
 
 #include "base/error.hpp"
@@ -91,23 +89,10 @@ void read_to_host(const Resources& with, const FileReader& file, std::span<const
                   Progress& progress) {
   const auto& knobs = with.options.of(MethodId::host, total_bytes(wanted));
   const auto pieces = in_order(wanted, knobs.chunk);
-  std::atomic<u64> next{0};
-  std::mutex mutex;
-  std::exception_ptr failure;
-  with.movers.run(static_cast<u32>(std::clamp<u64>(pieces.size(), 1, knobs.threads)), [&](u32) {
-    try {
-      for (u64 i = next++; i < pieces.size() && !progress.cancelled; i = next++) {
-        file.read(static_cast<std::byte*>(pieces[i].dst), pieces[i].offset, pieces[i].bytes, counts);
-        progress.add(pieces[i].bytes);
-      }
-    } catch (...) {
-      const std::lock_guard lock{mutex};
-      failure = std::current_exception();
-      next = pieces.size();
-    }
+  share_out(with.movers, pieces.size(), knobs.threads, progress, [&](u64 i) {
+    file.read(static_cast<std::byte*>(pieces[i].dst), pieces[i].offset, pieces[i].bytes, counts);
+    progress.add(pieces[i].bytes);
   });
-  if (failure) std::rethrow_exception(failure);
-  if (progress.cancelled) throw Cancelled{};
 }
 
 }  // namespace linkscope

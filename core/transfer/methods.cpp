@@ -140,15 +140,11 @@ void copy_on_host(const Resources& with, const PlannedCopy& copy, Progress& prog
   }
   const u64 chunk = std::min(knobs.chunk, std::max<u64>(request.bytes, 1)),
             chunks = (request.bytes + chunk - 1) / chunk;
-  std::atomic<u64> next{0};
-  with.movers.run(static_cast<u32>(std::clamp<u64>(chunks, 1, knobs.threads)), [&](u32) {
-    for (u64 i = next++; i < chunks && !progress.cancelled; i = next++) {
-      const u64 at = i * chunk, bytes = std::min(chunk, request.bytes - at);
-      copy_in_pieces(bytes_at(request.dst, at), bytes_at(request.src, at), bytes, knobs.piece);
-      progress.add(bytes);
-    }
+  share_out(with.movers, chunks, knobs.threads, progress, [&](u64 i) {
+    const u64 at = i * chunk, bytes = std::min(chunk, request.bytes - at);
+    copy_in_pieces(bytes_at(request.dst, at), bytes_at(request.src, at), bytes, knobs.piece);
+    progress.add(bytes);
   });
-  if (progress.cancelled) throw Cancelled{};
 }
 
 // --- by the driver ---------------------------------------------------------------------------------------------------

@@ -3,6 +3,8 @@
 #include <csignal>
 
 #include <algorithm>
+#include <atomic>
+#include <exception>
 
 namespace linkscope {
 namespace {
@@ -71,6 +73,23 @@ void Movers::serve() {
     lock.lock();
     if (--job.running == 0) left_.notify_all();
   }
+}
+
+void share_out(Movers& movers, u64 count, u32 threads, const Progress& progress, const std::function<void(u64)>& work) {
+  std::atomic<u64> next{0};
+  std::mutex mutex;
+  std::exception_ptr failure;
+  movers.run(static_cast<u32>(std::clamp<u64>(count, 1, threads)), [&](u32) {
+    try {
+      for (u64 i = next++; i < count && !progress.cancelled; i = next++) work(i);
+    } catch (...) {
+      const std::lock_guard lock{mutex};
+      failure = std::current_exception();
+      next = count;
+    }
+  });
+  if (failure) std::rethrow_exception(failure);
+  if (progress.cancelled) throw Cancelled{};
 }
 
 }  // namespace linkscope

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/units.hpp"
+#include "transfer/progress.hpp"
 
 namespace linkscope {
 
@@ -36,5 +37,9 @@ class Movers {
   bool ends_ = false;
   std::vector<std::jthread> threads_;  // last: the threads use the members above
 };
+
+/// Calls work(i) for every i below `count`, by at most `threads` threads. Ends early at the first failure, which it throws,
+/// and when the copy is cancelled; then it throws Cancelled.
+void share_out(Movers&, u64 count, u32 threads, const Progress&, const std::function<void(u64)>& work);
 
 }  // namespace linkscope

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <exception>
-#include <mutex>
 
 #include "base/error.hpp"
 #include "transfer/staged.hpp"
@@ -67,24 +65,11 @@ void write_from_host(const Resources& with, const FileWriter& file, std::span<co
                      WriteCounts& counts, Progress& progress) {
   const auto& knobs = with.options.of(MethodId::host, parts.back().offset + parts.back().bytes);
   const auto chunks = chunks_of(parts, std::max(knobs.chunk, FileWriter::granule));
-  std::atomic<u64> next{0};
-  std::mutex mutex;
-  std::exception_ptr failure;
-  with.movers.run(static_cast<u32>(std::clamp<u64>(chunks.size(), 1, knobs.threads)), [&](u32) {
-    try {
-      for (u64 i = next++; i < chunks.size() && !progress.cancelled; i = next++) {
-        each_part(parts, chunks[i], false,
-                  [&](u64 offset, const std::byte* src, u64 bytes) { file.write(src, offset, bytes, counts); });
-        progress.add(chunks[i].bytes);
-      }
-    } catch (...) {
-      const std::lock_guard lock{mutex};
-      failure = std::current_exception();
-      next = chunks.size();
-    }
+  share_out(with.movers, chunks.size(), knobs.threads, progress, [&](u64 i) {
+    each_part(parts, chunks[i], false,
+              [&](u64 offset, const std::byte* src, u64 bytes) { file.write(src, offset, bytes, counts); });
+    progress.add(chunks[i].bytes);
   });
-  if (failure) std::rethrow_exception(failure);
-  if (progress.cancelled) throw Cancelled{};
 }
 
 }  // namespace linkscope
