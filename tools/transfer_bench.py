@@ -105,7 +105,7 @@ class Bench:
         self.driver = Driver()
         self.gpu = Gpu(self.driver, ROOT / "build" / "run" / "device_code")
         self.stream = self.gpu.stream()
-        self.repeats, self.rows = repeats, []
+        self.repeats, self.rows, self.cpu_s = repeats, [], 0.0
 
     def sync(self) -> None:
         self.driver.ok("cuStreamSynchronize", self.stream)
@@ -119,16 +119,23 @@ class Bench:
             sys.exit(f"WRONG DATA: {what}")
 
     def seconds(self, call: Callable[[], None], before: Callable[[], None] | None = None) -> list[float]:
-        """Times of a call and the end of its copy; the first one is not counted."""
-        times = []
-        for _ in range(self.repeats + 1):
+        """Times of a call and the end of its copy; those of the first 5 ms, at least one, are not counted."""
+
+        def timed() -> float:
             if before:
                 before()
             begin = time.perf_counter()
             call()
             self.sync()
-            times.append(time.perf_counter() - begin)
-        return times[1:]
+            return time.perf_counter() - begin
+
+        warm_s = timed()
+        while warm_s < 5e-3:
+            warm_s += timed()
+        used = cpu_seconds()
+        times = [timed() for _ in range(self.repeats)]
+        self.cpu_s = (cpu_seconds() - used) / self.repeats  # of one call
+        return times
 
     def add(self, section: str, name: str, nbytes: int, times: list[float], **facts: Any) -> None:
         middle = statistics.median(times)
@@ -167,12 +174,9 @@ def whole_copies(bench: Bench, sizes: list[int]) -> None:
         dtoh = partial(ok, "cuMemcpyDtoHAsync", c_void_p(target), device, count, stream)
         for section, plain, ours in (("to gpu", htod, to_gpu), ("to warm", dtoh, to_warm)):
             bench.add(section, "driver, pageable", nbytes, bench.seconds(plain))
-            before = cpu_seconds()
             times = bench.seconds(ours)
-            cost = (cpu_seconds() - before) / (bench.repeats + 1) / nbytes * 1e9
-            bench.add(
-                section, "linkscope", nbytes, times, core_s_per_gb=round(cost, 3), fallback=native.latest_fallback()
-            )
+            cost = round(bench.cpu_s / nbytes * 1e9, 3)
+            bench.add(section, "linkscope", nbytes, times, core_s_per_gb=cost, fallback=native.latest_fallback())
         bench.expect(bool(np.array_equal(host, back)), "pageable memory to the GPU and back")
         fresh_copies(bench, device, nbytes, host)
         if nbytes <= GIB:

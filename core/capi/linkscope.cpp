@@ -147,10 +147,10 @@ void ls_release(ls_prepared* prepared) { delete prepared; }
 
 ls_status ls_copy_blocks(void* const* dst, const void* const* src, const size_t* bytes, size_t count, void* stream) {
   return guarded([&] {
-    std::vector<Block> blocks(count);
+    const auto blocks = std::make_unique_for_overwrite<Block[]>(count);
     for (size_t i = 0; i < count; ++i)
       blocks[i] = {reinterpret_cast<u64>(dst[i]), reinterpret_cast<u64>(src[i]), bytes[i]};
-    transfers().copy_blocks(blocks, static_cast<CUstream>(stream));
+    transfers().copy_blocks({blocks.get(), count}, static_cast<CUstream>(stream));
   });
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <memory>
 #include <numeric>
 
 #include "base/error.hpp"
@@ -18,34 +19,45 @@ using namespace literals;
 
 constexpr unsigned threads_of_block = 1024;
 constexpr u64 kernel_piece = 16_KiB;  // longer blocks are divided, so that all warps have work
+// The GPU starts when so much is listed, which takes it longer than the CPU needs for a launch.
+constexpr u64 first_part = 1_MiB, part_growth = 8;
 
 const void* pointer(u64 address) { return reinterpret_cast<const void*>(address); }
 
-/// Locates addresses. Most blocks of a call lie in few allocations, and a question to the driver takes 0.3 µs.
-class Locator {
+/// One end of all blocks. Most blocks of a call lie in few allocations, and a question to the driver takes 0.3 µs, so what
+/// is known of an allocation is kept.
+class End {
  public:
-  /// `usable` checks memory on the host.
-  Locator(const Driver& driver, bool (*usable)(u64, u64), const char* refusal)
-      : driver_{driver}, usable_{usable}, refusal_{refusal} {}
-  Location at(u64 address, u64 bytes) {
-    if (address >= start_ && address + bytes <= end_) return known_;
+  /// `gpu` must reach the memory. `usable` checks memory on the host.
+  End(const Driver& driver, CUdevice gpu, bool (*usable)(u64, u64), const char* refusal)
+      : driver_{driver}, gpu_{gpu}, usable_{usable}, refusal_{refusal} {}
+  /// Whether the GPU reaches these bytes; memory() tells of them until the next call.
+  [[nodiscard]] bool is_reached(u64 address, u64 bytes) {
+    if (address < start_ || address + bytes > end_) locate_at(address, bytes);
+    return reached_;
+  }
+  [[nodiscard]] MemoryType memory() const { return known_.memory; }
+
+ private:
+  void locate_at(u64 address, u64 bytes) {
     known_ = locate_all(driver_, pointer(address), bytes);
+    reached_ = known_.memory == MemoryType::pinned || (known_.memory == MemoryType::device && known_.device == gpu_);
     start_ = address;
     end_ = address + std::max(bytes, bytes_from(driver_, pointer(address)));
-    if (known_.memory != MemoryType::pageable) return known_;
+    if (known_.memory != MemoryType::pageable) return;
     // Memory of a GPU never shares a huge page of addresses with memory that the driver does not know.
     constexpr u64 huge_page = 2_MiB;
     end_ = std::max(end_, address / huge_page * huge_page + huge_page);
     if (!usable_(address, bytes)) throw Error{ErrorKind::usage, refusal_};
-    return known_;
   }
 
- private:
   const Driver& driver_;
+  CUdevice gpu_;
   bool (*usable_)(u64, u64);
   const char* refusal_;
   u64 start_ = 0, end_ = 0;
   Location known_;
+  bool reached_ = false;
 };
 
 /// Blocks of at most `most` bytes that together are the given ones.
@@ -58,11 +70,11 @@ std::vector<Block> divided(const std::vector<Block>& blocks, u64 most) {
   return pieces;
 }
 
-u64 total_bytes(const std::vector<Block>& blocks) {
+u64 total_bytes(std::span<const Block> blocks) {
   return std::accumulate(blocks.begin(), blocks.end(), u64{0}, [](u64 sum, const Block& b) { return sum + b.bytes; });
 }
 
-u64 mean_bytes(const std::vector<Block>& blocks) { return total_bytes(blocks) / blocks.size(); }
+u64 mean_bytes(std::span<const Block> blocks) { return total_bytes(blocks) / blocks.size(); }
 
 void launch(const Resources& with, const CopyLane& lane, const std::byte* table, u64 count, unsigned blocks) {
   auto address = reinterpret_cast<CUdeviceptr>(table);
@@ -72,29 +84,70 @@ void launch(const Resources& with, const CopyLane& lane, const std::byte* table,
 }
 
 /// The GPU reads what it does not write: blocks within its memory count as towards the GPU.
-Towards direction(const Resources& with, const std::vector<Block>& blocks) {
+Towards direction(const Resources& with, std::span<const Block> blocks) {
   const auto dst = locate(with.driver, pointer(blocks.front().dst));
   return dst.memory == MemoryType::device ? Towards::gpu : Towards::host;
 }
 
-void copy_by_kernel(const Resources& with, const std::vector<Block>& blocks, const CopyLane& lane) {
-  const DuringCaptures allowed{with.driver};
-  const auto pieces = divided(blocks, kernel_piece);
-  const unsigned shape = with.options.of(direction(with, blocks), mean_bytes(blocks)).sm_blocks;
-  const u64 fit = with.arena.slot_bytes() / sizeof(Block);
-  for (u64 first = 0; first < pieces.size(); first += fit) {
-    const u64 count = std::min<u64>(fit, pieces.size() - first);
-    auto lease = with.arena.take_free(1);
-    if (lease.size() == 0) throw Error{ErrorKind::memory, "the arena has no free slot for a list of blocks"};
-    Slot& slot = lease[0];
-    std::memcpy(slot.data(), pieces.data() + first, count * sizeof(Block));
-    slot.expose(lane);
-    launch(with, lane, slot.data(), count, shape);
-    slot.guard(with.driver);
+/// Lists pieces in slots of the arena and launches the kernel for what is listed: in parts, so that the GPU moves the
+/// first pieces while the CPU lists the next.
+class ListedPieces {
+ public:
+  ListedPieces(const Resources& with, const CopyLane& lane, unsigned sm_blocks)
+      : with_{with}, lane_{lane}, sm_blocks_{sm_blocks}, fit_{with.arena.slot_bytes() / sizeof(Block)} {
+    begin_slot();
   }
+  void add(const Block& piece) {
+    if (count_ == fit_) {
+      end_slot();
+      begin_slot();
+    }
+    table_[count_++] = piece;
+    bytes_ += piece.bytes;
+    if (bytes_ < part_bytes_) return;
+    launch_listed();
+    part_bytes_ *= part_growth;
+  }
+  void end_slot() {
+    launch_listed();
+    slot().guard(with_.driver);
+  }
+
+ private:
+  Slot& slot() { return (*lease_)[0]; }
+  void begin_slot() {
+    lease_.reset(new Arena::Lease(with_.arena.take_free(1)));
+    if (lease_->size() == 0) throw Error{ErrorKind::memory, "the arena has no free slot for a list of blocks"};
+    table_ = reinterpret_cast<Block*>(slot().data());
+    launched_ = count_ = 0;
+    slot().expose(lane_);
+  }
+  void launch_listed() {
+    if (count_ > launched_)
+      launch(with_, lane_, slot().data() + launched_ * sizeof(Block), count_ - launched_, sm_blocks_);
+    launched_ = count_;
+    bytes_ = 0;
+  }
+
+  const Resources& with_;
+  const CopyLane& lane_;
+  unsigned sm_blocks_;
+  u64 fit_, launched_ = 0, count_ = 0;  // entries of a slot
+  u64 bytes_ = 0, part_bytes_ = first_part;
+  Block* table_ = nullptr;
+  std::unique_ptr<Arena::Lease> lease_;
+};
+
+void copy_by_kernel(const Resources& with, std::span<const Block> blocks, const CopyLane& lane, unsigned sm_blocks) {
+  const DuringCaptures allowed{with.driver};
+  ListedPieces pieces{with, lane, sm_blocks};
+  for (const auto& block : blocks)
+    for (u64 at = 0; at < block.bytes; at += kernel_piece)
+      pieces.add({block.dst + at, block.src + at, std::min<u64>(kernel_piece, block.bytes - at)});
+  pieces.end_slot();
 }
 
-void copy_by_batch(const Resources& with, const std::vector<Block>& blocks, const CopyLane& lane) {
+void copy_by_batch(const Resources& with, std::span<const Block> blocks, const CopyLane& lane) {
   std::vector<CUdeviceptr> dst, src;
   std::vector<std::size_t> sizes;
   for (const auto& block : blocks) {
@@ -109,7 +162,7 @@ void copy_by_batch(const Resources& with, const std::vector<Block>& blocks, cons
                1, lane.stream);
 }
 
-void copy_by_loop(const Resources& with, const std::vector<Block>& blocks, const CopyLane& lane) {
+void copy_by_loop(const Resources& with, std::span<const Block> blocks, const CopyLane& lane) {
   for (const auto& block : blocks)
     LINKSCOPE_CU(with.driver, cuMemcpyAsync, block.dst, block.src, block.bytes, lane.stream);
 }
@@ -134,11 +187,6 @@ std::vector<Chunk> packed(const std::vector<Block>& pieces, u64 room) {
   return chunks;
 }
 
-BlockMethod choose(const Resources& with, const std::vector<Block>& blocks) {
-  constexpr std::size_t few = 4;
-  return blocks.size() < few ? BlockMethod::loop : with.options.of(direction(with, blocks), mean_bytes(blocks)).method;
-}
-
 constexpr std::array<std::string_view, 3> block_method_names{"loop", "batch", "kernel"};
 
 }  // namespace
@@ -155,38 +203,45 @@ const char* to_string(BlockMethod method) { return block_method_names[static_cas
 
 SortedBlocks sort_blocks(const Resources& with, std::span<const Block> blocks, const CopyLane& lane) {
   SortedBlocks sorted;
-  Locator dst_at{with.driver, [](u64 address, u64 bytes) { return can_write(reinterpret_cast<void*>(address), bytes); },
-                 "the destination of a block is no memory that this process can write"};
-  Locator src_at{with.driver, [](u64 address, u64 bytes) { return can_read(pointer(address), bytes); },
-                 "the source of a block is no memory that this process can read"};
   const CUdevice own = with.gpus.at(lane.gpu).facts().handle;
-  const auto reaches = [&](const Location& one) {
-    return one.memory == MemoryType::pinned || (one.memory == MemoryType::device && one.device == own);
+  End dst{with.driver, own, [](u64 address, u64 bytes) { return can_write(reinterpret_cast<void*>(address), bytes); },
+          "the destination of a block is no memory that this process can write"};
+  End src{with.driver, own, [](u64 address, u64 bytes) { return can_read(pointer(address), bytes); },
+          "the source of a block is no memory that this process can read"};
+  const auto list_for = [&](const Block& block) -> std::vector<Block>& {
+    const bool dst_reached = dst.is_reached(block.dst, block.bytes),
+               src_reached = src.is_reached(block.src, block.bytes);
+    if (dst_reached && src_reached) return sorted.held;
+    if (src.memory() == MemoryType::pageable && dst.memory() == MemoryType::device && dst_reached) return sorted.to_gpu;
+    if (dst.memory() == MemoryType::pageable && src.memory() == MemoryType::device && src_reached)
+      return sorted.from_gpu;
+    return sorted.others;
   };
-  for (const auto& block : blocks) {
-    if (block.bytes == 0) continue;
-    const auto dst = dst_at.at(block.dst, block.bytes), src = src_at.at(block.src, block.bytes);
-    const bool to_gpu = src.memory == MemoryType::pageable && dst.memory == MemoryType::device && reaches(dst),
-               from_gpu = dst.memory == MemoryType::pageable && src.memory == MemoryType::device && reaches(src);
-    (reaches(dst) && reaches(src) ? sorted.direct
-     : to_gpu                     ? sorted.to_gpu
-     : from_gpu                   ? sorted.from_gpu
-                                  : sorted.others)
-        .push_back(block);
-  }
+  // Most calls have no other blocks than direct ones: their list is not copied.
+  const auto other = std::find_if(blocks.begin(), blocks.end(), [&](const Block& block) {
+    return block.bytes == 0 || &list_for(block) != &sorted.held;
+  });
+  sorted.direct = blocks;
+  if (other == blocks.end()) return sorted;
+  sorted.held.assign(blocks.begin(), other);
+  for (const auto& block : std::span{other, blocks.end()})
+    if (block.bytes) list_for(block).push_back(block);
+  sorted.direct = sorted.held;
   return sorted;
 }
 
-void copy_direct(const Resources& with, const std::vector<Block>& blocks, const CopyLane& lane) {
+void copy_direct(const Resources& with, std::span<const Block> blocks, const CopyLane& lane) {
   if (blocks.empty()) return;
+  constexpr std::size_t few = 4;
   const CurrentContext current{with.driver, lane.context};
-  switch (choose(with, blocks)) {
+  const auto& knobs = with.options.of(direction(with, blocks), mean_bytes(blocks));
+  switch (blocks.size() < few ? BlockMethod::loop : knobs.method) {
     case BlockMethod::batch:
       return copy_by_batch(with, blocks, lane);
     case BlockMethod::loop:
       return copy_by_loop(with, blocks, lane);
     case BlockMethod::kernel:
-      return copy_by_kernel(with, blocks, lane);
+      return copy_by_kernel(with, blocks, lane, knobs.sm_blocks);
   }
 }
 

@@ -13,9 +13,10 @@ using Block = linkscope_block;
 
 /// Blocks by what can move them.
 struct SortedBlocks {
-  std::vector<Block> direct;            // the GPU reaches both ends
+  std::span<const Block> direct;        // the GPU reaches both ends; all blocks of the caller, or those in `held`
   std::vector<Block> to_gpu, from_gpu;  // the other end is pageable
   std::vector<Block> others;
+  std::vector<Block> held;
 };
 
 /// Throws Error{usage} with all names.
@@ -26,7 +27,7 @@ struct SortedBlocks {
 [[nodiscard]] SortedBlocks sort_blocks(const Resources&, std::span<const Block>, const CopyLane&);
 
 /// Queues the blocks that the GPU reaches.
-void copy_direct(const Resources&, const std::vector<Block>&, const CopyLane&);
+void copy_direct(const Resources&, std::span<const Block>, const CopyLane&);
 /// Packs blocks in pinned slots, which a kernel scatters; or the other direction. Pageable memory is finished as by
 /// copy().
 void copy_packed(const Resources&, const std::vector<Block>&, const CopyLane&, bool to_gpu);

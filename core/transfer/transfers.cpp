@@ -179,7 +179,7 @@ void Transfers::note_fallback(const std::string& why) {
 
 /// Runs a method of many blocks. If it fails, each block is a copy of its own, queued behind what the method queued.
 template <class Method>
-void Transfers::or_one_by_one(const std::vector<Block>& blocks, CUstream stream, Method method) {
+void Transfers::or_one_by_one(std::span<const Block> blocks, CUstream stream, Method method) {
   try {
     method();
     return;

@@ -109,7 +109,7 @@ class Transfers {
   void note_fallback(const std::string& why);
   void write(const FileWriter&, std::span<const FileSource>, WriteCounts&, Progress&);
   template <class Method>
-  void or_one_by_one(const std::vector<Block>&, CUstream, Method);
+  void or_one_by_one(std::span<const Block>, CUstream, Method);
   void find_smallest();
   [[nodiscard]] Resources resources() { return {driver_, options_, gpus_, arena_, movers_, hops_}; }
 

@@ -98,12 +98,13 @@ def copy_blocks(dst_pointers: Any, src_pointers: Any, sizes: Any, stream: Any = 
         raise ValueError(
             f"dst_pointers names {to.size} blocks and src_pointers {source.size}; pass one of each a block"
         )
-    lengths = np.broadcast_to(_addresses(sizes, "sizes"), to.shape if np.ndim(sizes) == 0 else np.shape(sizes))
-    if lengths.shape != to.shape:
+    lengths = _addresses(sizes, "sizes")
+    if np.ndim(sizes) == 0:
+        lengths = np.full(to.size, lengths[0])
+    if lengths.size != to.size:
         raise ValueError(f"sizes has {lengths.size} values for {to.size} blocks; pass one, or one of each block")
-    dst, src, size = (np.ascontiguousarray(one) for one in (to, source, lengths))
     number = 0 if stream is None else _stream_number(stream)
-    native.copy_blocks(dst.ctypes.data, src.ctypes.data, size.ctypes.data, to.size, number)
+    native.copy_blocks(to.ctypes.data, source.ctypes.data, lengths.ctypes.data, to.size, number)
 
 
 def strided(start: int, stride: int, numbers: Any) -> np.ndarray:
@@ -113,10 +114,13 @@ def strided(start: int, stride: int, numbers: Any) -> np.ndarray:
 
 
 def _addresses(values: Any, name: str) -> np.ndarray:
-    found = np.atleast_1d(np.asarray(values.cpu() if _torch_of(values) else values))
-    if found.ndim != 1 or (found.size and found.dtype.kind not in "iu") or (found.size and found.min() < 0):
+    found = np.asarray(values.cpu() if _torch_of(values) else values)
+    if found.ndim == 0:
+        found = found.reshape(1)
+    kind = found.dtype.kind
+    if found.ndim != 1 or (found.size and kind not in "iu") or (kind == "i" and found.size and found.min() < 0):
         raise ValueError(f"{name} is no list of numbers of at least 0; pass integers, for example tensor.data_ptr()")
-    return found.astype(np.uint64)
+    return np.ascontiguousarray(found, np.uint64)
 
 
 def start_copy(dst: Any, src: Any, stream: Any = None) -> Transfer:

@@ -90,6 +90,33 @@ TEST_CASE("small blocks are one launch of a kernel") {
   CHECK(fake().calls("cuMemcpyAsync") == 0);
 }
 
+TEST_CASE("the GPU moves the first of many blocks before all are listed, and a list longer than a slot uses several") {
+  constexpr u64 space = 4_MiB;
+  const Application with;
+  const PinnedMemory pinned{the_driver(), space, 0};
+  const auto source = random_bytes(space, 60);
+  std::memcpy(pinned.data(), source.data(), space);
+  for (const auto& [longest, launches] : {std::pair{u64{4096}, 2}, std::pair{u64{64}, 5}}) {
+    CAPTURE(longest);
+    for (const int failing_launch : {0, 2}) {
+      Transfers transfers{small_chunks()};
+      set_all_blocks(transfers, {BlockMethod::kernel, 8});
+      std::vector<Block> blocks;
+      for (u64 at = 0; at + longest <= space; at += longest + 32)
+        blocks.push_back({reinterpret_cast<u64>(with.on_gpu(at)), reinterpret_cast<u64>(pinned.data() + at), longest});
+      std::memset(with.on_gpu(), 0, space);
+      fake().fail(failing_launch ? "cuLaunchKernel" : nullptr, failing_launch - 1, 1,
+                  CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+      transfers.copy_blocks(blocks, with.stream->get());
+      CHECK(fake().calls("cuLaunchKernel") == (failing_launch ? failing_launch : launches));
+      fake().fail(nullptr, 0, 0, 0);
+      with.stream->synchronize();
+      CHECK(moved(blocks, source, pinned.data(), with.on_gpu()));
+      CHECK(transfers.fallbacks() == (failing_launch ? 1 : 0));
+    }
+  }
+}
+
 TEST_CASE("an error in the calls for blocks leaves each block to a copy of its own") {
   const Application with;
   const PinnedMemory pinned{the_driver(), 1_MiB, 0};
