@@ -314,7 +314,10 @@ def files(bench: Bench, nbytes: int) -> None:
 
 def small_copies(bench: Bench) -> None:
     """The cost of one call from C++, without Python."""
-    headers = next(ROOT.glob(".venv/lib/python3*/site-packages/nvidia/cu13/include"), None)
+    nvcc = shutil.which("nvcc")
+    places = [*ROOT.glob(".venv/lib/python3*/site-packages/nvidia/cu13/include")]
+    places += [Path(nvcc).resolve().parents[1] / "include"] if nvcc else []
+    headers = next((one for one in places if (one / "cuda.h").exists()), None)
     library = Path(os.environ.get("LINKSCOPE_LIBRARY") or ROOT / "src" / "linkscope" / "_native" / "liblinkscope.so")
     if headers is None:
         print("small          cuda.h was not found")

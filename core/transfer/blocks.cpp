@@ -31,7 +31,7 @@ class End {
   /// `gpu` must reach the memory. `usable` checks memory on the host.
   End(const Driver& driver, CUdevice gpu, bool (*usable)(u64, u64), const char* refusal)
       : driver_{driver}, gpu_{gpu}, usable_{usable}, refusal_{refusal} {}
-  /// Whether the GPU reaches these bytes; memory() tells of them until the next call.
+  /// Whether the GPU reaches these bytes. Until the next call, memory() is theirs.
   [[nodiscard]] bool is_reached(u64 address, u64 bytes) {
     if (address < start_ || address + bytes > end_) locate_at(address, bytes);
     return reached_;
