@@ -273,7 +273,8 @@ TEST_CASE("the traffic that programs state is what the simulation counts on the 
           for (const auto& [name, carried] : sim->run(*session, {samples, {batch}, false}).links) found[name] = carried;
           CHECK(text(found) == text(steps));
           const bool by_ring = c.params.contains("ring");  // a flow does not state where its ring is
-          if (row.sized && !managed && !has_gaps && !by_ring) CHECK(text(found) == text(flows));
+          const bool with_words = row.name.starts_with("put") || row.name.starts_with("get");  // nor which words cross
+          if (row.sized && !managed && !has_gaps && !by_ring && !with_words) CHECK(text(found) == text(flows));
           if (!found.empty()) counted.insert(family);
         }
   }

@@ -188,6 +188,9 @@ _STRIDED_OTHERS = tuple(
     for ends in ("gpu.device->numa.pinned", "gpu.device->other.device")
     for params in ("shape=*", "row=*")
 )
+_MESSAGES = (8, 64, 256, *(size * KIB for size in (1, 4, 16, 64, 256)), MIB, 4 * MIB, 16 * MIB, 64 * MIB)
+_PUTS_AND_GETS = ("put", "get", "put_ping_pong", "get_ping_pong")
+_RINGS = ("1", "4", "16", "32")
 _CALLS = ("launch", "launch_to_end", "synchronize", "event", "stream", "copy_call")
 _CONTENDED = tuple(
     f"contended_{kind}"
@@ -357,6 +360,22 @@ SUITES: dict[str, Suite] = {
             "sp-10",
             "Spafford 5.2: 1 to 16 tasks copy 64 MiB to each GPU, all GPUs at once",
             (_rule(64 * MIB, benchmarks=("host_to_all",), engines=("ce",), tasks=EACH),),
+        ),
+        Suite(
+            "putget",
+            "Klenk: messages that GPUs put or get, driven by the GPU or by the host: round trips, rates, and blocks",
+            (
+                *(
+                    replace(rule, one_path=True)
+                    for rule in (
+                        _rule(*_MESSAGES, benchmarks=_PUTS_AND_GETS, control=EACH),
+                        _rule(8, 4 * KIB, MIB, benchmarks=_PUTS_AND_GETS, engines=("sm",), threads=EACH),
+                        _rule(64, benchmarks=("put", "get"), engines=("sm",), connections=_RINGS, threads=("32",)),
+                        _rule(64, benchmarks=("put", "get"), engines=("ce",), connections=_RINGS, control=EACH),
+                        _rule(benchmarks=("ping_pong",), memories=("pinned", "device"), word=EACH),
+                    )
+                ),
+            ),
         ),
         Suite(
             "nvbandwidth",

@@ -1,12 +1,14 @@
 """Klenk, Oden, Froning: put and get driven from the GPU."""
 
-from linkscope.plan.papers.entry import Source, row
+from linkscope.plan.papers.entry import Source, powers, row
+
+_MESSAGES = ("put", "get", "put_ping_pong", "get_ping_pong")
 
 KLENK = Source(
     "klenk",
     "Analyzing Put/Get APIs for Thread-collaborative Processors (Klenk, Oden, Froning)",
-    "words of 8 B; put and get are not available yet",
-    (),
+    "4 B to 64 MiB (its figures); here from 8 B",
+    powers(3, 26),
     (
         row(
             "KL-1",
@@ -17,8 +19,19 @@ KLENK = Source(
         row(
             "KL-1 KL-2",
             "ping-pong and streaming by control mode: direct, polling on the GPU, assisted, host-controlled",
+            *(f"{name}/{engine}/gpu.device->other.device?control=*" for name in _MESSAGES for engine in ("sm", "ce")),
+            note="`run --suite putget`; over mapped and peer memory, without network cards and their queues",
         ),
-        row("KL-3", "message rate, 1 to 32 connections"),
+        row(
+            "KL-3",
+            "message rate, 1 to 32 connections",
+            *(
+                f"{way}/{engine}/gpu.device->other.device?connections=*"
+                for way in ("put", "get")
+                for engine in ("sm", "ce")
+            ),
+            note="each connection has its own kernel, or its own CPU thread",
+        ),
         row("KL-4", "time to poll, time to post"),
         row("KL-5 KL-6 KL-8 KL-9", "counters and instructions of a post and a poll"),
         row("KL-7 KL-10 KL-12", "put and get, notifications, and findings"),

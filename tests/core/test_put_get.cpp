@@ -1,0 +1,99 @@
+// Messages that one side puts or gets: where their words lie, and who moves the payload.
+#include <algorithm>
+
+#include "benchmarks/case.hpp"
+#include "doctest.h"
+
+using namespace linkscope;
+
+namespace {
+
+Case message_case(const char* benchmark, Engine engine, const char* src, const char* dst,
+                  std::map<std::string, std::string> params = {}) {
+  const auto memory = [](const Place& at) { return at.kind == PlaceKind::gpu ? MemKind::device : MemKind::pinned; };
+  const auto from = parse_place(src), to = parse_place(dst);
+  return {benchmark, engine, from, to, memory(from), memory(to), 4096, 0, std::move(params)};
+}
+
+/// The places of the words that an actor waits for.
+std::vector<Place> polled(const Program& program, u32 actor) {
+  std::vector<Place> places;
+  for (const auto& step : program.actors[actor].loop)
+    if (const auto* wait = std::get_if<Wait>(&step)) places.push_back(program.regions[wait->word.region].at);
+  return places;
+}
+
+std::size_t count(const Program& program, ActorKind kind) {
+  return static_cast<std::size_t>(std::ranges::count(program.actors, kind, &Actor::kind));
+}
+
+const Move* move_of(const Actor& actor) {
+  for (const auto& step : actor.loop)
+    if (const auto* move = std::get_if<Move>(&step)) return move;
+  return nullptr;
+}
+
+}  // namespace
+
+TEST_CASE("a GPU polls its own memory for direct messages, and the host's for notified ones") {
+  for (const char* benchmark : {"put", "get", "put_ping_pong", "get_ping_pong"}) {
+    CAPTURE(benchmark);
+    const auto direct = build_program(message_case(benchmark, Engine::sm, "gpu:0", "gpu:1"));
+    const auto notified =
+        build_program(message_case(benchmark, Engine::sm, "gpu:0", "gpu:1", {{"control", "notified"}}));
+    for (u32 actor = 0; actor < 2; ++actor) {
+      CHECK(polled(direct, actor) == std::vector{direct.actors[actor].place});
+      CHECK(polled(notified, actor) == std::vector{parse_place("numa:0")});
+    }
+  }
+}
+
+TEST_CASE("the giver of a put writes the payload, and the receiver of a get reads it") {
+  for (const auto& [benchmark, mover] : {std::pair{"put", "gpu:0"}, std::pair{"get", "gpu:1"}}) {
+    CAPTURE(benchmark);
+    const auto program = build_program(message_case(benchmark, Engine::sm, "gpu:0", "gpu:1"));
+    for (const auto& actor : program.actors) {
+      const Move* move = move_of(actor);
+      CHECK((move != nullptr) == (actor.place == parse_place(mover)));
+      if (!move) continue;
+      CHECK(program.regions[move->from.region].at == parse_place("gpu:0"));
+      CHECK(program.regions[move->to.region].at == parse_place("gpu:1"));
+    }
+  }
+}
+
+TEST_CASE("sixteen messages of a connection may be under way before the giver waits") {
+  for (const char* benchmark : {"put", "get"}) {
+    CAPTURE(benchmark);
+    const auto program = build_program(message_case(benchmark, Engine::sm, "gpu:0", "gpu:1"));
+    const auto& wait = std::get<Wait>(program.actors[0].loop.front());
+    CHECK(wait.value + 15 == 0);  // message 16, of number 0 to 15 before it, is the first that waits for 1
+    CHECK(wait.step == 1);
+    const auto mover = std::ranges::find_if(program.actors, [](const Actor& actor) { return move_of(actor); });
+    CHECK(move_of(*mover)->from.slices == 16);
+    CHECK(move_of(*mover)->to.slices == 16);
+  }
+}
+
+TEST_CASE("a message by the host needs no kernel, and one that a GPU requests has a stream that serves it") {
+  const auto by_host = build_program(message_case("put_ping_pong", Engine::ce, "gpu:0", "gpu:1"));
+  CHECK(count(by_host, ActorKind::stream) == 2);
+  CHECK(count(by_host, ActorKind::gpu_block) == 0);
+  const auto assisted =
+      build_program(message_case("put_ping_pong", Engine::ce, "gpu:0", "gpu:1", {{"control", "assisted"}}));
+  CHECK(count(assisted, ActorKind::stream) == 2);
+  CHECK(count(assisted, ActorKind::gpu_block) == 2);
+  for (const auto& actor : assisted.actors) CHECK((move_of(actor) != nullptr) == (actor.kind == ActorKind::stream));
+}
+
+TEST_CASE("each connection has memory, words and actors of its own") {
+  const auto program = build_program(message_case("put", Engine::sm, "gpu:0", "numa:0", {{"connections", "4"}}));
+  CHECK(count(program, ActorKind::gpu_block) == 4);
+  CHECK(count(program, ActorKind::cpu_thread) == 4);
+  std::vector<u32> targets;
+  for (const auto& actor : program.actors)
+    if (const Move* move = move_of(actor)) targets.push_back(move->to.region);
+  std::ranges::sort(targets);
+  CHECK(targets.size() == 4);
+  CHECK(std::ranges::adjacent_find(targets) == targets.end());
+}

@@ -1,0 +1,66 @@
+"""Messages that GPUs put or get, on a model: relations that follow from where words lie and who moves the payload."""
+
+from pathlib import Path
+
+import pytest
+
+from linkscope.cli.main import main
+from linkscope.runfile import read_run
+from test_sim_machines import pytestmark
+
+__all__ = ["pytestmark"]
+
+_BETWEEN = "gpu:0.device->gpu:1.device"
+
+
+@pytest.fixture(scope="module")
+def times(tmp_path_factory: pytest.TempPathFactory) -> dict[str, float]:
+    """Times of a message or a round trip in seconds, by id."""
+    run = tmp_path_factory.mktemp("putget") / "run.jsonl"
+    only = [word for name in ("put", "put_ping_pong", "get_ping_pong") for size in (8, 64 << 20)
+            for word in ("--only", f"{name}/*/{size}?*")]  # fmt: skip
+    assert main(["run", "--machine", "h200x2", "--suite", "putget", "--seed", "3", *only, "-o", str(run)]) == 0
+    points = read_run(run).points
+    assert {point.status for point in points} <= {"ok", "missed_precision"}
+    return {point.id: point.median_s for point in points if point.median_s}
+
+
+def _trip(times: dict[str, float], way: str, engine: str, nbytes: int, params: str, path: str = _BETWEEN) -> float:
+    return times[f"{way}_ping_pong/{engine}/{path}/{nbytes}?{params}"]
+
+
+def test_words_in_host_memory_cost_gpus_time(times: dict[str, float]) -> None:
+    direct, notified = (
+        _trip(times, "put", "sm", 8, f"control={control}&threads=1024") for control in ("direct", "notified")
+    )
+    assert direct < notified
+
+
+def test_a_get_takes_longer_than_a_put_because_the_request_crosses_the_link_first(times: dict[str, float]) -> None:
+    put, get = (_trip(times, way, "sm", 8, "control=direct&threads=1024") for way in ("put", "get"))
+    assert put < get
+
+
+def test_gpus_exchange_small_messages_faster_than_the_host_does_for_them(times: dict[str, float]) -> None:
+    direct = _trip(times, "put", "sm", 8, "control=direct&threads=1024")
+    by_host = _trip(times, "put", "ce", 8, "control=host")
+    assisted = _trip(times, "put", "ce", 8, "control=assisted")
+    assert direct < by_host < assisted
+
+
+def test_copy_engines_move_large_messages_faster_than_one_block(times: dict[str, float]) -> None:
+    block, engine = (
+        times[f"put/{name}/{_BETWEEN}/{64 << 20}?connections=1&control={control}"]
+        for name, control in (("sm", "direct&threads=1024"), ("ce", "host"))
+    )
+    assert engine < block
+
+
+def test_more_threads_of_a_block_move_a_large_message_faster(tmp_path: Path) -> None:
+    run = tmp_path / "run.jsonl"
+    only = f"put/sm/{_BETWEEN}/{1 << 20}?*"
+    assert main(["run", "--machine", "h200x2", "--suite", "putget", "--only", only, "-o", str(run)]) == 0
+    points = {
+        point.params["threads"]: point.median_s for point in read_run(run).points if point.params["control"] == "direct"
+    }
+    assert points["1024"] < points["32"] < points["1"]
