@@ -30,11 +30,12 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests" / "python")]
 
 from file_bench import cold_files, saved_files  # noqa: E402
 from gemm_bench import gemm_beside_blocks  # noqa: E402
+from links_bench import copies_over_links  # noqa: E402
 
 from driver_by_ctypes import Driver, Gpu  # noqa: E402
 from linkscope import native, transfer  # noqa: E402
 
-SECTIONS = ["copies", "torch", "small", "blocks", "gemm", "file", "cold", "save"]
+SECTIONS = ["copies", "torch", "small", "blocks", "gemm", "links", "file", "cold", "save"]
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 # Times the calls alone, without Python: one line a size with nanoseconds of the driver's call and of ls_run.
@@ -103,7 +104,11 @@ class Bench:
 
     def __init__(self, repeats: int) -> None:
         self.driver = Driver()
-        self.gpu = Gpu(self.driver, ROOT / "build" / "run" / "device_code")
+        code = ROOT / "build" / "run" / "device_code"
+        count = ctypes.c_int()
+        self.driver.ok("cuDeviceGetCount", ctypes.byref(count))
+        self.second = Gpu(self.driver, code, 1) if count.value > 1 else None
+        self.gpu = Gpu(self.driver, code)
         self.stream = self.gpu.stream()
         self.repeats, self.rows, self.cpu_s = repeats, [], 0.0
 
@@ -355,6 +360,7 @@ def main() -> int:
         "small": partial(small_copies, bench),
         "blocks": partial(blocks, bench),
         "gemm": partial(gemm_beside_blocks, bench),
+        "links": partial(copies_over_links, bench, bench.second),
         "file": partial(files, bench, args.file_mib * MIB),
         "cold": partial(cold_files, bench, args.folder, args.file_mib * MIB),
         "save": partial(saved_files, bench, args.folder, args.file_mib * MIB),

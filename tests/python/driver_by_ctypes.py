@@ -20,7 +20,7 @@ VERSIONS = {
     "cuCtxSetCurrent": 4000, "cuCtxEnablePeerAccess": 4000,
     "cuCtxDisablePeerAccess": 4000, "cuMemGetInfo": 3020, "cuMemAlloc": 3020, "cuMemFree": 3020,
     "cuMemHostAlloc": 2020, "cuMemFreeHost": 2000, "cuMemHostRegister": 6050, "cuMemHostUnregister": 4000,
-    "cuMemHostGetDevicePointer": 3020, "cuMemcpyHtoDAsync": 3020, "cuMemcpyDtoHAsync": 3020,
+    "cuMemHostGetDevicePointer": 3020, "cuMemcpyAsync": 4000, "cuMemcpyHtoDAsync": 3020, "cuMemcpyDtoHAsync": 3020,
     "cuMemcpyDtoDAsync": 3020, "cuMemcpyPeerAsync": 4000, "cuMemcpyHtoD": 3020, "cuMemcpyDtoH": 3020,
     "cuMemsetD8Async": 3020, "cuStreamCreate": 2000, "cuStreamDestroy": 4000, "cuStreamSynchronize": 2000,
     "cuStreamQuery": 2000, "cuStreamWaitEvent": 3020, "cuStreamWaitValue32": 11070, "cuEventCreate": 2000,
