@@ -149,7 +149,12 @@ LS_EXPORT ls_status ls_set_helpers(const uint32_t* gpus, size_t count);
 /* The first size of each class, for copies and for the mean size of blocks. A class ends where the next one begins. */
 LS_EXPORT const uint64_t* ls_size_classes(size_t* count);
 LS_EXPORT const uint64_t* ls_block_classes(size_t* count);
-/* The knobs of the class that has `bytes`. */
+/* The same for the mean size of pageable blocks, and for all bytes that a call reads from a file. */
+LS_EXPORT const uint64_t* ls_packed_classes(size_t* count);
+LS_EXPORT const uint64_t* ls_file_classes(size_t* count);
+/* The knobs of the class that has `bytes`. Besides the methods of copies, there are packed_to_gpu and packed_to_host
+ * (ls_copy_blocks with pageable blocks: `sm_blocks` of the kernel that scatters or gathers them), and read_cached and
+ * read_cold (ls_read_file to a GPU, from the page cache and past it: `depth` of read_cold are reads in flight). */
 LS_EXPORT ls_status ls_get_knobs(const char* method, size_t bytes, ls_knobs* knobs);
 /* No copy is under way. */
 LS_EXPORT ls_status ls_set_knobs(const char* method, size_t bytes, const ls_knobs* knobs);
@@ -190,6 +195,15 @@ LS_EXPORT ls_status ls_trial_copy(ls_trial* trial, const char* method, ls_way wa
                                   double* seconds);
 LS_EXPORT ls_status ls_trial_blocks(ls_trial* trial, int to_gpu, size_t block_bytes, size_t count, uint32_t repeats,
                                     double* seconds);
+/* The same with pageable memory. */
+LS_EXPORT ls_status ls_trial_packed(ls_trial* trial, int to_gpu, size_t block_bytes, size_t count, uint32_t repeats,
+                                    double* seconds);
+/* Adds `bytes` of memory of another GPU, from which ls_trial_copy with between_gpus copies. */
+LS_EXPORT ls_status ls_trial_add_gpu(ls_trial* trial, uint32_t gpu);
+/* The same for reading the first `bytes`, at most 256 MiB, of a file to the GPU. The file has no name and lies in
+ * `directory`, or in memory if it is NULL. `cold` other than 0: the page cache is evicted before each reading. */
+LS_EXPORT ls_status ls_trial_file(ls_trial* trial, const char* directory, int cold, size_t bytes, uint32_t repeats,
+                                  double* seconds);
 
 #ifdef __cplusplus
 }

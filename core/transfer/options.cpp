@@ -49,7 +49,7 @@ Options::Options() {
   set_all(MethodId::relay_to_host, {false, std::min(cpus, 2u), 4_MiB, 1, 4, 0, 0, 1, most_links}, 16_MiB);
   set_all(MethodId::between_gpus, {false, 1, 4_MiB, 3, 16, 0}, 4_MiB);
   for (const auto id : {MethodId::ring_to_gpu, MethodId::ring_to_host, MethodId::ring_to_fresh})
-    of(id, 256_MiB).links = most_links;
+    for (const u64 start : {256_MiB, 768_MiB}) of(id, start).links = most_links;
   // Probes on H100: a call of the driver takes 8 us here, so a kernel moves the short chunks of copies below 256 MiB faster.
   for (const u64 start : size_classes)
     if (start >= 1_MiB && start < 256_MiB) {
@@ -66,6 +66,31 @@ Options::Options() {
     of(Towards::gpu, mean) = {method, mean >= 16_KiB ? 8u : mean >= 8_KiB ? 16u : 32u};
     of(Towards::host, mean) = {method, 8};
   }
+  set_staged_defaults(cpus);
+}
+
+void Options::set_staged_defaults(u32 cpus) {
+  const u32 threads = std::min(cpus, 12u);
+  for (const u64 mean : packed_classes) {
+    of(StagedWork::packed_to_gpu, mean) = {false, threads, 4_MiB, 2, 2, 0, of(Towards::gpu, mean).sm_blocks, 4_KiB, 1};
+    of(StagedWork::packed_to_host, mean) = {false, threads, 4_MiB, 2, 2, 0, of(Towards::host, mean).sm_blocks,
+                                            4_KiB, 1};
+  }
+  // A disk array needs some 64 MiB in flight to be busy.
+  for (const u64 start : file_classes) {
+    of(StagedWork::read_cached, start) = {false, threads, 4_MiB, 2, 1, 0};
+    of(StagedWork::read_cold, start) = {false, std::min(cpus, 8u), 4_MiB, 16, 1, 0};
+  }
+}
+
+const char* name_of(StagedWork work) {
+  constexpr std::array names{"packed_to_gpu", "packed_to_host", "read_cached", "read_cold"};
+  return names[static_cast<std::size_t>(work)];
+}
+
+std::span<const u64> classes_of(StagedWork work) {
+  if (work == StagedWork::packed_to_gpu || work == StagedWork::packed_to_host) return packed_classes;
+  return file_classes;
 }
 
 void Options::set_all(MethodId id, Knobs all, u64 from_bytes) {

@@ -18,6 +18,13 @@ std::atomic<bool> is_child_of_fork{false};
 
 void* to_pointer(u64 address) { return reinterpret_cast<void*>(address); }
 
+std::optional<StagedWork> staged_work_named(const std::string& name) {
+  const auto* found =
+      std::find_if(staged_works.begin(), staged_works.end(), [&](StagedWork work) { return name == name_of(work); });
+  if (found == staged_works.end()) return {};
+  return *found;
+}
+
 void watch_forks() {
   static const int once = pthread_atfork(nullptr, nullptr, [] { is_child_of_fork = true; });
   (void)once;
@@ -74,6 +81,21 @@ void Transfers::set(MethodId id, u64 bytes, const Knobs& knobs) {
 void Transfers::set(Towards towards, u64 mean_bytes, const BlockKnobs& knobs) {
   check(knobs);
   options_.of(towards, mean_bytes) = knobs;
+}
+
+void Transfers::set(StagedWork work, u64 bytes, const Knobs& knobs) {
+  check(knobs);
+  options_.of(work, bytes) = knobs;
+}
+
+void Transfers::set(const std::string& name, u64 bytes, const Knobs& knobs) {
+  if (const auto work = staged_work_named(name)) set(*work, bytes, knobs);
+  else set(method_named(name).id, bytes, knobs);
+}
+
+const Knobs& Transfers::knobs(const std::string& name, u64 bytes) const {
+  if (const auto work = staged_work_named(name)) return options_.of(*work, bytes);
+  return options_.of(method_named(name).id, bytes);
 }
 
 void Transfers::set_helpers(const std::vector<u32>& gpus) {
@@ -187,7 +209,19 @@ void Transfers::or_one_by_one(const std::vector<Block>& blocks, CUstream stream,
     if (error.kind() == ErrorKind::lost || error.kind() == ErrorKind::usage) throw;
     note_fallback(std::string{"blocks: "} + error.what());
   }
+  copy_one_by_one(blocks, stream);
+}
+
+void Transfers::copy_one_by_one(const std::vector<Block>& blocks, CUstream stream) {
   for (const auto& block : blocks) copy({to_pointer(block.dst), to_pointer(block.src), block.bytes, stream});
+}
+
+/// Blocks whose other end is pageable.
+void Transfers::pack(const std::vector<Block>& blocks, StagedWork work, const CopyLane& lane) {
+  if (blocks.empty()) return;
+  if (options_.of(work, mean_bytes(blocks)).plain) return copy_one_by_one(blocks, lane.stream);
+  or_one_by_one(blocks, lane.stream,
+                [&] { copy_packed(resources(), blocks, lane, work == StagedWork::packed_to_gpu); });
 }
 
 void Transfers::copy_blocks(std::span<const Block> blocks, CUstream stream) {
@@ -200,10 +234,9 @@ void Transfers::copy_blocks(std::span<const Block> blocks, CUstream stream) {
     sorted.others = {blocks.begin(), blocks.end()};
   else sorted = sort_blocks(resources(), blocks, *copy.lane);
   or_one_by_one(sorted.direct, stream, [&] { copy_direct(resources(), sorted.direct, *copy.lane); });
-  or_one_by_one(sorted.to_gpu, stream, [&] { copy_packed(resources(), sorted.to_gpu, *copy.lane, true); });
-  or_one_by_one(sorted.from_gpu, stream, [&] { copy_packed(resources(), sorted.from_gpu, *copy.lane, false); });
-  for (const auto& block : sorted.others)
-    this->copy({to_pointer(block.dst), to_pointer(block.src), block.bytes, stream});
+  if (copy.lane) pack(sorted.to_gpu, StagedWork::packed_to_gpu, *copy.lane);
+  if (copy.lane) pack(sorted.from_gpu, StagedWork::packed_to_host, *copy.lane);
+  copy_one_by_one(sorted.others, stream);
 }
 
 void Transfers::read(const FileReader& file, std::span<const FilePiece> pieces, CUstream stream, ReadCounts& counts,

@@ -74,6 +74,10 @@ class Transfers {
   /// Changes how a method divides copies of the size class that has `bytes`. No copy is under way.
   void set(MethodId id, u64 bytes, const Knobs& knobs);
   void set(Towards, u64 mean_bytes, const BlockKnobs& knobs);
+  void set(StagedWork, u64 bytes, const Knobs& knobs);
+  /// The same for the name of a method or of staged work. Throws Error{usage} for another name.
+  void set(const std::string& name, u64 bytes, const Knobs& knobs);
+  [[nodiscard]] const Knobs& knobs(const std::string& name, u64 bytes) const;
   /// The GPUs, in PCI bus order, whose links copies from and to other GPUs may use. Each gives three slots of memory for
   /// a direction and a GPU. Throws Error{usage} for a GPU that is not here. No copy is under way.
   void set_helpers(const std::vector<u32>& gpus);
@@ -108,8 +112,10 @@ class Transfers {
   void run(const CopyMethod&, const PlannedCopy&, Progress&);
   void note_fallback(const std::string& why);
   void write(const FileWriter&, std::span<const FileSource>, WriteCounts&, Progress&);
+  void copy_one_by_one(const std::vector<Block>&, CUstream);
   template <class Method>
   void or_one_by_one(const std::vector<Block>&, CUstream, Method);
+  void pack(const std::vector<Block>&, StagedWork, const CopyLane&);
   void find_smallest();
   [[nodiscard]] Resources resources() { return {driver_, options_, gpus_, arena_, movers_, hops_}; }
 
