@@ -30,6 +30,12 @@ void watch_forks() {
   (void)once;
 }
 
+[[noreturn]] void refuse_gpus() {
+  throw Error{ErrorKind::lost,
+              "CUDA does not work in a child of fork() after its parent has used it; start worker processes with the "
+              "method 'spawn' or 'forkserver'"};
+}
+
 /// Whether a stream has no earlier work. A plain copy behind other work would wait for it, which the application may not
 /// expect.
 bool is_idle(const Driver& driver, CUstream stream) {
@@ -127,10 +133,7 @@ PlannedCopy Transfers::look_up(const CopyRequest& request) {
   if (is_child_of_fork && !request.stream && can_read(request.src, request.bytes) &&
       can_write(request.dst, request.bytes))
     return {request, {}, {}, {}, false};
-  if (is_child_of_fork)
-    throw Error{ErrorKind::lost,
-                "CUDA does not work in a child of fork() after its parent has used it; start worker "
-                "processes with the method 'spawn' or 'forkserver'"};
+  if (is_child_of_fork) refuse_gpus();
   PlannedCopy copy{request,
                    locate_all(driver_, request.dst, request.bytes),
                    locate_all(driver_, request.src, request.bytes),
@@ -139,6 +142,13 @@ PlannedCopy Transfers::look_up(const CopyRequest& request) {
   copy.lane = gpus_.lane_of(request.stream, copy.dst.memory == MemoryType::device ? copy.dst.device : copy.src.device);
   copy.captured = copy.lane && captured(*copy.lane);
   return copy;
+}
+
+/// As locate_all. In a child of fork() the driver must not be asked, and memory is the host's or out of reach.
+Location Transfers::find(const void* start, u64 bytes) const {
+  if (!is_child_of_fork || !driver_.usable()) return locate_all(driver_, start, bytes);
+  if (!can_read(start, bytes)) refuse_gpus();
+  return {};
 }
 
 bool Transfers::captured(const CopyLane& lane) const {
@@ -248,7 +258,7 @@ void Transfers::read(const FileReader& file, std::span<const FilePiece> pieces, 
       throw Error{ErrorKind::usage, "the file has " + std::to_string(file.size()) + " bytes, and " +
                                         std::to_string(piece.bytes) + " from byte " + std::to_string(piece.offset) +
                                         " are needed; it is truncated"};
-    const auto dst = locate_all(driver_, piece.dst, piece.bytes);
+    const auto dst = find(piece.dst, piece.bytes);
     const bool on_gpu = dst.memory == MemoryType::device;
     if (!on_gpu && (!dst.on_host() || !can_write(piece.dst, piece.bytes)))
       throw Error{ErrorKind::usage, "a destination is no memory of a GPU, and none that this process can write"};
@@ -298,7 +308,7 @@ void Transfers::write(const FileWriter& file, std::span<const FileSource> source
   u64 offset = 0;
   for (const auto& source : sources) {
     if (source.bytes == 0) continue;
-    const auto from = locate_all(driver_, source.src, source.bytes);
+    const auto from = find(source.src, source.bytes);
     const bool on_gpu = from.memory == MemoryType::device;
     if (!on_gpu && (!from.on_host() || !can_read(source.src, source.bytes)))
       throw Error{ErrorKind::usage, "a source is no memory of a GPU, and none that this process can read"};
@@ -347,6 +357,7 @@ Transfers::Prepared Transfers::prepare(const CopyRequest& request) {
 void Transfers::Prepared::run_any() {
   Progress progress;
   if (copy_.request.bytes == 0) return;
+  if (is_child_of_fork) return owner_.copy_large(copy_.request, progress);
   PlannedCopy copy = copy_;
   copy.captured = copy.lane && owner_.captured(*copy.lane);  // a capture may have begun
   owner_.run(owner_.choose(copy), copy, progress);

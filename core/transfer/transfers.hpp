@@ -47,7 +47,7 @@ class Transfers {
   class Prepared {
    public:
     void run() {
-      if (!direct_ || direct_(*this) != CUDA_SUCCESS) run_any();
+      if (!direct_ || is_in_child_of_fork() || direct_(*this) != CUDA_SUCCESS) run_any();
     }
 
    private:
@@ -97,7 +97,7 @@ class Transfers {
 
  private:
   [[nodiscard]] bool copy_small(const CopyRequest& request) const {
-    if (!small_copy_ || overlap(request)) return false;
+    if (!small_copy_ || is_in_child_of_fork() || overlap(request)) return false;
     return small_copy_(reinterpret_cast<CUdeviceptr>(request.dst), reinterpret_cast<CUdeviceptr>(request.src),
                        request.bytes, request.stream) == CUDA_SUCCESS;
   }
@@ -106,6 +106,7 @@ class Transfers {
     return (dst > src ? dst - src : src - dst) < request.bytes;
   }
   [[nodiscard]] PlannedCopy look_up(const CopyRequest&);
+  [[nodiscard]] Location find(const void* start, u64 bytes) const;
   [[nodiscard]] bool captured(const CopyLane&) const;
   [[nodiscard]] const CopyMethod& choose(const PlannedCopy&);
   void run_timed(const CopyMethod&, const PlannedCopy&, Progress&);
