@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "gpu/context.hpp"
+#include "transfer/direct_files.hpp"
 #include "transfer/disk_reads.hpp"
 #include "transfer/staged.hpp"
 
@@ -123,6 +124,9 @@ void read_to_gpu(const Resources& with, const FileReader& file, std::span<const 
     if (pieces.empty()) return;
     const auto& knobs = with.options.of(work, total_bytes(wanted));
     if (knobs.plain) return read_plainly(with, file, pieces, lane, counts, progress);
+    if (work == StagedWork::read_cold && knobs.cufile &&
+        read_by_cufile(with, file, pieces, knobs, lane, counts, progress))
+      return;
     read_staged(with, file, pieces, knobs, work == StagedWork::read_cold, lane, counts, progress);
   };
   read(cold, StagedWork::read_cold);

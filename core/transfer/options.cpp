@@ -80,11 +80,12 @@ void Options::set_staged_defaults(u32 cpus) {
   for (const u64 start : file_classes) {
     of(StagedWork::read_cached, start) = {false, threads, 4_MiB, 2, 1, 0};
     of(StagedWork::read_cold, start) = {false, std::min(cpus, 8u), 4_MiB, 16, 1, 0};
+    of(StagedWork::write_file, start) = {false, threads, 4_MiB, 2, 1, 0};
   }
 }
 
 const char* name_of(StagedWork work) {
-  constexpr std::array names{"packed_to_gpu", "packed_to_host", "read_cached", "read_cold"};
+  constexpr std::array names{"packed_to_gpu", "packed_to_host", "read_cached", "read_cold", "write_file"};
   return names[static_cast<std::size_t>(work)];
 }
 

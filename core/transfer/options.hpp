@@ -51,6 +51,7 @@ struct Knobs {
   u32 sm_blocks = 0;    // thread blocks, one an SM, of a kernel that moves whole copies; 0: the copy engine does
   u64 sm_chunk = 1;     // bytes of a chunk of that kernel
   u32 links = 1;        // links of GPUs that copies by copy engine use: the own one, and those of allowed helpers
+  bool cufile = false;  // cuFile moves files of read_cold and write_file, where it works
   bool operator==(const Knobs&) const = default;
 };
 
@@ -66,10 +67,10 @@ struct BlockKnobs {
 enum class Towards : u8 { gpu, host };
 
 /// Work through pinned slots that is not a copy of one range: blocks of pageable memory that are packed, and files to a
-/// GPU, from the page cache and past it. `depth` of read_cold: reads in flight.
-enum class StagedWork : u8 { packed_to_gpu, packed_to_host, read_cached, read_cold };
+/// GPU, from the page cache and past it, and from a GPU. `depth` of read_cold: reads in flight.
+enum class StagedWork : u8 { packed_to_gpu, packed_to_host, read_cached, read_cold, write_file };
 inline constexpr std::array staged_works{StagedWork::packed_to_gpu, StagedWork::packed_to_host, StagedWork::read_cached,
-                                         StagedWork::read_cold};
+                                         StagedWork::read_cold, StagedWork::write_file};
 [[nodiscard]] const char* name_of(StagedWork);
 /// The first sizes of its classes: packed_classes or file_classes.
 [[nodiscard]] std::span<const u64> classes_of(StagedWork);

@@ -195,18 +195,12 @@ void Transfers::run(const CopyMethod& method, const PlannedCopy& copy, Progress&
     if (method.id == MethodId::plain || error.kind() == ErrorKind::lost || error.kind() == ErrorKind::usage ||
         !driver_.usable())
       throw;
-    note_fallback(std::string{method.name} + ": " + error.what());
+    fallbacks_.note(std::string{method.name} + ": " + error.what());
   }
   // The driver's copy is queued behind the chunks, so it has the last word on every byte.
   copy_plainly(resources(), copy);
   progress.done = copy.request.bytes;
   ++counts_[static_cast<std::size_t>(MethodId::plain)];
-}
-
-void Transfers::note_fallback(const std::string& why) {
-  const std::lock_guard lock{mutex_};
-  fallback_ = why;
-  ++fallbacks_;
 }
 
 /// Runs a method of many blocks. If it fails, each block is a copy of its own, queued behind what the method queued.
@@ -217,7 +211,7 @@ void Transfers::or_one_by_one(const std::vector<Block>& blocks, CUstream stream,
     return;
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::lost || error.kind() == ErrorKind::usage) throw;
-    note_fallback(std::string{"blocks: "} + error.what());
+    fallbacks_.note(std::string{"blocks: "} + error.what());
   }
   copy_one_by_one(blocks, stream);
 }
@@ -322,11 +316,6 @@ void Transfers::write(const FileWriter& file, std::span<const FileSource> source
     offset += source.bytes;
   }
   pass();
-}
-
-std::string Transfers::latest_fallback() const {
-  const std::lock_guard lock{mutex_};
-  return fallback_;
 }
 
 const char* Transfers::method_of(const CopyRequest& request) { return choose(look_up(request)).name; }

@@ -1,6 +1,7 @@
 #include "transfer/trial.hpp"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -158,6 +159,25 @@ double Trial::file(const std::string& directory, bool is_cold, u64 bytes, u32 re
       ReadCounts counts;
       Progress progress;
       transfers_.read(FileReader{file_->path()}, {&all, 1}, stream_->get(), counts, progress);
+    }));
+  }
+  return median(std::move(seconds));
+}
+
+double Trial::save(const std::string& directory, u64 bytes, u32 repeats) {
+  require(bytes);
+  const auto& driver = transfers_.driver();
+  const CurrentContext current{driver, gpu_.context()};
+  const std::string path = directory + "/linkscope-trial-" + std::to_string(getpid());
+  std::vector<double> seconds;
+  for (u32 i = 0; i < std::max(repeats, 1u); ++i) {
+    const FileSource all{reinterpret_cast<void*>(on_gpu_.address() + next_offset(bytes)), bytes, stream_->get()};
+    const auto remove = [&](void*) { unlink(path.c_str()); };
+    const std::unique_ptr<void, decltype(remove)> removed{this, remove};
+    seconds.push_back(timed([&] {
+      WriteCounts counts;
+      Progress progress;
+      transfers_.save(path, {&all, 1}, true, counts, progress);
     }));
   }
   return median(std::move(seconds));

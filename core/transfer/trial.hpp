@@ -38,6 +38,8 @@ class Trial {
   /// is empty. `is_cold`: the page cache is evicted before each reading. Throws Error{failed} if it is not, or if the
   /// system refuses the file.
   [[nodiscard]] double file(const std::string& directory, bool is_cold, u64 bytes, u32 repeats);
+  /// The same for saving memory of the GPU durably to a file in `directory`, which is removed.
+  [[nodiscard]] double save(const std::string& directory, u64 bytes, u32 repeats);
 
  private:
   [[nodiscard]] u64 next_offset(u64 bytes);

@@ -113,10 +113,11 @@ void read_copies(Words& words, Options& options) {
   const std::string name = words.next();
   Knobs& knobs = class_named(options, name, words.number("from"));
   const std::string method = words.next();
-  if (method != "plain" && method != "ring") refuse("'" + method + "' is not plain or ring");
-  knobs = {method == "plain",        words.small("threads"),     words.number("chunk"),
-           words.small("depth"),     words.small("chunks_each"), words.number("piece"),
-           words.small("sm_blocks"), words.number("sm_chunk"),   words.small("links")};
+  if (method != "plain" && method != "ring" && method != "cufile")
+    refuse("'" + method + "' is not plain, ring or cufile");
+  knobs = {method == "plain",          words.small("threads"), words.number("chunk"),    words.small("depth"),
+           words.small("chunks_each"), words.number("piece"),  words.small("sm_blocks"), words.number("sm_chunk"),
+           words.small("links"),       method == "cufile"};
   check(knobs);
 }
 
@@ -193,10 +194,13 @@ std::string text_of(const Options& options, const std::string& fingerprint, cons
   text << first_line << '\n' << fingerprint_word << fingerprint << '\n';
   text << made_word << now() << " by linkscope " << version << '\n';
   const auto copies = [&](const char* name, u64 start, const Knobs& knobs) {
-    const auto& [plain, threads, chunk, depth, chunks_each, piece, sm_blocks, sm_chunk, links] = knobs;
-    text << "copies " << name << " from " << start << (plain ? " plain" : " ring") << " threads " << threads
-         << " chunk " << chunk << " depth " << depth << " chunks_each " << chunks_each << " piece " << piece
-         << " sm_blocks " << sm_blocks << " sm_chunk " << sm_chunk << " links " << links << '\n';
+    const auto& [plain, threads, chunk, depth, chunks_each, piece, sm_blocks, sm_chunk, links, cufile] = knobs;
+    text << "copies " << name << " from " << start
+         << (plain    ? " plain"
+             : cufile ? " cufile"
+                      : " ring")
+         << " threads " << threads << " chunk " << chunk << " depth " << depth << " chunks_each " << chunks_each
+         << " piece " << piece << " sm_blocks " << sm_blocks << " sm_chunk " << sm_chunk << " links " << links << '\n';
   };
   for (const auto id : tuned_methods)
     for (const u64 start : size_classes) copies(name_of(id), start, options.of(id, start));

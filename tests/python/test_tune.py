@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from fake_driver import ROOT, environment, needs_fake
+from fake_driver import BUILD, ROOT, environment, needs_fake
 from linkscope.tune import BlockMove, Classes, Failure, Job, Ring, make_jobs, tune
 from linkscope.tune.grids import beside_in_grid, grid
 from linkscope.tune.prior import Prior, first_candidates, measure_prior
@@ -25,6 +25,7 @@ class SimulatedBench:
     """A machine in virtual time whose copies take what `truth` says, with noise."""
 
     cpus, slots, helpers = 16, 64, 0
+    cufile_rate = 0.1e9
 
     def __init__(self, truth: Prior, plain_rate: float, scatter: float = 0.03, fails: bool = False) -> None:
         self.truth, self.plain_rate, self.scatter, self.fails = truth, plain_rate, scatter, fails
@@ -73,6 +74,8 @@ class SimulatedBench:
         """Blocks cost a microsecond each where they are packed; reads of a disk gain from 16 in flight."""
         if ring is None:
             return self._timed(self.true_blocks_s(BlockMove("loop", 1), job.nbytes, job.count), repeats)
+        if job.is_file and ring.cufile:
+            return self._timed(job.total_bytes / self.cufile_rate, repeats)
         if job.path == "cold-file":
             return self._timed(10e-6 + job.total_bytes / (0.2e9 * min(ring.depth, 16)), repeats)
         return self._timed(self.true_s(job.total_bytes, ring) + job.count * 1e-6 / ring.threads, repeats)
@@ -234,6 +237,14 @@ def test_cold_files_find_how_many_reads_are_in_flight() -> None:
     assert bench.chosen["read_cold", 64 * MIB] == row.choice
 
 
+@pytest.mark.parametrize(("path", "method"), [("cold-file", "read_cold"), ("saved-file", "write_file")])
+def test_cufile_is_chosen_where_it_is_fastest(path, method) -> None:
+    bench = SimulatedBench(HOSTS["fast CPUs"], 6e9, 0.01)
+    bench.true_blocks_s, bench.cufile_rate = (lambda *_: 64 * MIB / 0.5e9), 90e9  # type: ignore[method-assign]
+    (row,) = tune(bench, [Job(path, 16 * MIB, 64 * MIB)], 60.0, now=bench.now)
+    assert isinstance(row.choice, Ring) and row.choice.cufile and bench.chosen[method, 64 * MIB] == row.choice
+
+
 def test_plain_readings_win_where_they_are_as_fast() -> None:
     bench = SimulatedBench(HOSTS["slow CPUs"], 6e9, 0.01)
     bench.true_blocks_s = lambda *_: 1e-6  # type: ignore[method-assign]
@@ -241,7 +252,9 @@ def test_plain_readings_win_where_they_are_as_fast() -> None:
     assert row.choice is None and bench.chosen["read_cached", 512 * KIB] is None
 
 
-@pytest.mark.parametrize("path", ["gpu-to-gpu", "packed-to-gpu", "cached-file", "cold-file", "pinned-to-gpu"])
+@pytest.mark.parametrize(
+    "path", ["gpu-to-gpu", "packed-to-gpu", "cached-file", "cold-file", "saved-file", "pinned-to-gpu"]
+)
 def test_no_candidate_exceeds_the_machine_and_the_default_is_in_the_race(path) -> None:
     bench = HelpedBench(HOSTS["fast CPUs"], 6e9)
     default, job = Ring(8, 4 * MIB, 2, chunks_each=2, sm_blocks=8, sm_chunk=4096), Job(path, 0, 8 * KIB, 8192)
@@ -342,6 +355,35 @@ for name, nbytes in (("packed_to_gpu", 0), ("read_cached", 1 << 20), ("between_g
         ("packed_to_gpu", "read_cached", "between_gpus"), (0, 1048576, 1048576), found, strict=True
     ):
         assert f"copies {name} from {start} {'plain' if plain == '1' else 'ring'} " in text
+
+
+@needs_fake
+@needs_library
+@pytest.mark.parametrize("has_cufile", [True, False])
+def test_files_on_a_disk_are_raced_with_cufile_if_it_is_there(tmp_path, has_cufile) -> None:
+    words = ["--budget", "4s", "--largest", "1MiB", "--directory", str(tmp_path), "--json"]
+    libraries = os.pathsep.join([environment()["LD_LIBRARY_PATH"], str(BUILD / "tests" / "fake_cuda" / "libraries")])
+    settings = {"LD_LIBRARY_PATH": libraries} if has_cufile else {}
+    done = linkscope_tune(*words, "--paths", "saved-file", "-o", str(tmp_path / "mine.tuning"), **settings)
+    assert done.returncode == 0, done.stderr
+    (row, *_) = json.loads(done.stdout)["classes"]
+    assert row["path"] == "saved-file" and row["tried"] > 1
+    code = f"""
+import numpy as np, linkscope
+from linkscope import native
+from fake_gpu import Array
+native.set_knobs("write_file", 1 << 20, cufile=1)
+counts = linkscope.save_file({str(tmp_path / "saved")!r}, Array(1 << 20))
+print(counts.cufile, native.latest_fallback(), sep="|")
+"""
+    paths = os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests" / "python")])
+    env = environment() | {"PYTHONPATH": paths} | settings
+    read = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
+    moved, why = read.stdout.strip().split("|")
+    if has_cufile:
+        assert (moved, why) == (str(1 << 20), "") or "refuses O_DIRECT" in why
+    else:
+        assert (moved, why) == ("0", "cufile: cuFile is not here: libcufile.so.0 cannot be loaded")
 
 
 @needs_fake

@@ -8,10 +8,10 @@ For each path and size class, likely settings race against each other and agains
 copies are not slower keeps plain copies. Paths: to-gpu (pageable memory to the GPU), to-warm (the GPU to pageable
 memory), to-fresh (the GPU to memory that nobody has touched), blocks-to-gpu and blocks-from-gpu (many scattered
 blocks, pinned memory), packed-to-gpu and packed-from-gpu (the same, pageable memory), cached-file (a file in the page
-cache to the GPU). --directory adds cold-file (a file on that disk), --other-gpu adds gpu-to-gpu (without peer access),
-and --helpers adds pinned-to-gpu and pinned-from-gpu, and the links of these GPUs for the others. The result is a text
-file in $XDG_CACHE_HOME/linkscope or ~/.cache/linkscope, which the library loads on a machine with the same GPUs,
-driver and CPUs. LINKSCOPE_TRANSFER_TUNING=FILE|none chooses another file or none.
+cache to the GPU). --directory adds cold-file and saved-file (from and to that disk, also by cuFile), --other-gpu adds
+gpu-to-gpu (without peer access), and --helpers adds pinned-to-gpu and pinned-from-gpu, and the links of these GPUs for
+the others. The result is a text file in $XDG_CACHE_HOME/linkscope or ~/.cache/linkscope, which the library loads on a
+machine with the same GPUs, driver and CPUs. LINKSCOPE_TRANSFER_TUNING=FILE|none chooses another file or none.
 
 Exit codes: 0 the file is written; 1 copies fail; 3 no GPU; 4 stopped early, with the classes so far in the file.
 """
@@ -229,6 +229,8 @@ def _knobs(choice: "Candidate") -> str:
     pieces = f", pieces of {format_bytes(choice.piece)}" if choice.piece else ""
     if choice.sm_blocks:
         return f"{choice.threads} threads, kernel on {choice.sm_blocks} SMs, {format_bytes(choice.sm_chunk)}"
+    if choice.cufile:
+        return f"cuFile, {choice.threads} threads, {format_bytes(choice.chunk)}"
     links = f"{choice.links} links, " if choice.links > 1 else ""
     return f"{links}{choice.threads} threads, {format_bytes(choice.chunk)} × {choice.depth}{pieces}"
 

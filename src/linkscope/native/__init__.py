@@ -61,6 +61,7 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "ls_trial_blocks": [c_void_p, c_int, c_size_t, c_size_t, c_uint32, POINTER(c_double)],
     "ls_trial_packed": [c_void_p, c_int, c_size_t, c_size_t, c_uint32, POINTER(c_double)],
     "ls_trial_add_gpu": [c_void_p, c_uint32],
+    "ls_trial_save": [c_void_p, c_char_p, c_size_t, c_uint32, POINTER(c_double)],
     "ls_trial_file": [c_void_p, c_char_p, c_int, c_size_t, c_uint32, POINTER(c_double)],
 }
 _TEXTS: dict[str, list[Any]] = {
@@ -191,7 +192,7 @@ def why_no_gpu() -> str:
 
 
 def latest_fallback() -> str:
-    """Returns why the latest copy that fell back to the driver's own did so; '' if none did."""
+    """Returns why the latest copy fell back to the driver's own, or why cuFile did not move a file; '' if none did."""
     return str(library().ls_latest_fallback().decode())
 
 
@@ -392,6 +393,12 @@ class Trial(_Handle):
         seconds = c_double()
         where = os.fsencode(directory) if directory else None
         _check(library().ls_trial_file(self._handle, where, is_cold, nbytes, repeats, byref(seconds)))
+        return seconds.value
+
+    def save(self, directory: str, nbytes: int, repeats: int) -> float:
+        """Returns the median seconds of saving memory of the GPU durably to a file in a directory."""
+        seconds = c_double()
+        _check(library().ls_trial_save(self._handle, os.fsencode(directory), nbytes, repeats, byref(seconds)))
         return seconds.value
 
 

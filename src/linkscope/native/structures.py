@@ -19,6 +19,7 @@ class Knobs(ctypes.Structure):
         ("sm_blocks", c_uint32),
         ("sm_chunk", c_uint64),
         ("links", c_uint32),
+        ("cufile", c_uint32),
     ]
 
 
@@ -34,6 +35,7 @@ class ReadCounts(ctypes.Structure):
         ("direct", c_uint64),
         ("buffered", c_uint64),
         ("uring", c_uint64),
+        ("cufile", c_uint64),
         ("uring_refused", c_int32),
     ]
 
@@ -54,7 +56,7 @@ class Source(ctypes.Structure):
 class WriteCounts(ctypes.Structure):
     """Bytes of a file by the way they were written (ls_write_counts in linkscope.h)."""
 
-    _fields_: ClassVar[Sequence[Any]] = [("direct", c_uint64), ("buffered", c_uint64)]
+    _fields_: ClassVar[Sequence[Any]] = [("direct", c_uint64), ("buffered", c_uint64), ("cufile", c_uint64)]
 
 
 class Saving(ctypes.Structure):

@@ -26,6 +26,7 @@ class Ring:
     sm_blocks: int = 0
     sm_chunk: int = 1
     links: int = 1  # of GPUs: its own, and those of helpers
+    cufile: int = 0  # not 0: cuFile moves a file
 
     def cost(self) -> tuple[int, int, int, int]:
         """What the copy takes from others: links of helpers, CPUs, SMs, then pinned memory."""
@@ -148,6 +149,8 @@ class LibraryBench:
         try:
             if job.is_packed:
                 return self._trial.packed(job.to_gpu, job.nbytes, job.count, repeats)
+            if job.path == "saved-file":
+                return self._trial.save(self._directory, job.nbytes, repeats)
             return self._trial.file(self._directory, job.path == "cold-file", job.nbytes, repeats)
         except (native.TransferError, MemoryError, ValueError) as error:
             raise Failure(str(error)) from error
@@ -172,4 +175,4 @@ def _classes_of(method: str) -> Sequence[int]:
     """The first sizes of the classes of a method or of staged work."""
     if method.startswith("packed_"):
         return native.packed_classes()
-    return native.file_classes() if method.startswith("read_") else native.size_classes()
+    return native.file_classes() if method.startswith(("read_", "write_")) else native.size_classes()

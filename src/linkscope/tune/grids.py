@@ -24,6 +24,10 @@ def grid(job: Job, bench: Bench, default: Ring) -> list[Ring]:
         found = [replace(default, chunk=c, depth=d, chunks_each=1) for c, d in itertools.product(large, (2, 3))]
     elif job.path == "cold-file":
         found = [replace(default, chunk=c, depth=d) for c, d in itertools.product(large[1:], (4, 16, 32))]
+        found += [replace(default, chunk=c, cufile=1) for c in large[1:]]
+    elif job.path == "saved-file":
+        found = [replace(default, threads=t, chunk=c) for t, c in itertools.product((4, 8, 16), large[1:])]
+        found += [replace(default, chunk=c, cufile=1) for c in large[1:]]
     elif job.path == "cached-file":
         found = [replace(default, threads=t, chunk=c) for t, c in itertools.product((2, 4, 8, 12, 16), fine)]
     else:
@@ -35,12 +39,15 @@ def grid(job: Job, bench: Bench, default: Ring) -> list[Ring]:
 def beside_in_grid(job: Job, ring: Ring, bench: Bench) -> Iterator[Ring]:
     """Those that differ in one knob by one step."""
     near = [replace(ring, chunk=one) for one in beside(CHUNKS, ring.chunk)]
-    if job.path != "gpu-to-gpu":
+    one_thread = job.path == "gpu-to-gpu" or (
+        job.path == "cold-file" and not ring.cufile
+    )  # which queues for the kernel
+    if not one_thread:
         near += [replace(ring, threads=one) for one in beside(THREADS, ring.threads)]
     if job.is_relay:
         steps = (ring.links - 1, ring.links + 1)
         near += [replace(ring, links=one) for one in steps if 2 <= one <= bench.helpers + 1]
-    else:
+    elif not ring.cufile:
         most = {"gpu-to-gpu": 3, "cold-file": _IN_FLIGHT[-1]}.get(job.path, 4)
         near += [replace(ring, depth=one) for one in beside(_IN_FLIGHT, ring.depth) if one <= most]
     if job.is_packed:

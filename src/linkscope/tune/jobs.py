@@ -18,6 +18,7 @@ PATHS = {
     "packed-from-gpu": "packed_to_host",
     "cached-file": "read_cached",
     "cold-file": "read_cold",
+    "saved-file": "write_file",
 }
 _RELAYED = ("pinned-to-gpu", "pinned-from-gpu")
 # What must be named for a path: the option of `linkscope tune`.
@@ -26,8 +27,9 @@ NEEDS = {
     "pinned-from-gpu": "--helpers",
     "gpu-to-gpu": "--other-gpu",
     "cold-file": "--directory",
+    "saved-file": "--directory",
 }
-_PACKED, _FILES = ("packed-to-gpu", "packed-from-gpu"), ("cached-file", "cold-file")
+_PACKED, _FILES = ("packed-to-gpu", "packed-from-gpu"), ("cached-file", "cold-file", "saved-file")
 _SMALLEST_BLOCK = 256
 _BLOCK_BYTES, _MOST_BLOCKS, _LEAST_BLOCKS = 64 << 20, 8192, 8  # of one call
 _LARGEST_COPY = 1 << 30  # stands for larger ones: the rates no longer change
@@ -81,7 +83,7 @@ class Job:
 
     @property
     def to_gpu(self) -> bool:
-        return self.path.endswith("to-gpu") or self.is_file
+        return self.path.endswith("to-gpu") or self.path in ("cached-file", "cold-file")
 
     @property
     def method(self) -> str:

@@ -17,8 +17,8 @@ namespace {
 constexpr int processes = 3;
 constexpr const char* variable = "LINKSCOPE_TEST_PROCESS";
 
-/// What a process is told: its number, the tuning file, and the handle of the memory.
-struct Told {
+/// What a process works on: its number, the tuning file, and the handle of the memory.
+struct Task {
   int number = 0;
   std::string tuning;
   CUipcMemHandle memory{};
@@ -29,22 +29,22 @@ struct Told {
     for (const char byte : memory.reserved) text << ' ' << static_cast<unsigned>(static_cast<unsigned char>(byte));
     return text.str();
   }
-  static Told from(const char* text) {
+  static Task of(const char* text) {
     std::istringstream words{text};
-    Told told;
-    words >> told.number >> told.tuning >> std::hex;
-    for (char& byte : told.memory.reserved) {
+    Task task;
+    words >> task.number >> task.tuning >> std::hex;
+    for (char& byte : task.memory.reserved) {
       unsigned value = 0;
       words >> value;
       byte = static_cast<char>(value);
     }
-    return told;
+    return task;
   }
 };
 
-pid_t started(const Told& told) {
+pid_t started(const Task& task) {
   std::string value = variable;
-  value.append("=").append(told.text());
+  value.append("=").append(task.text());
   std::vector<char*> settings{value.data()};
   for (char** one = environ; *one; ++one) settings.push_back(*one);
   settings.push_back(nullptr);
@@ -56,12 +56,12 @@ pid_t started(const Told& told) {
 }
 
 /// Reads the tuning file and replaces it, as other processes do meanwhile. Then has the knobs of a route.
-std::unique_ptr<Transfers> with_shared_tuning(const Told& told, const Options& route) {
+std::unique_ptr<Transfers> with_shared_tuning(const Task& task, const Options& route) {
   Options options = route;
-  options.tuning = told.tuning;
+  options.tuning = task.tuning;
   auto transfers = std::make_unique<Transfers>(options);
-  CHECK(transfers->tuning().file == told.tuning);
-  (void)transfers->save_tuning(told.tuning, "1");
+  CHECK(transfers->tuning().file == task.tuning);
+  (void)transfers->save_tuning(task.tuning, "1");
   for (std::size_t id = 0; id < method_count; ++id)
     for (const u64 start : size_classes)
       transfers->set(static_cast<MethodId>(id), start, route.of(static_cast<MethodId>(id), start));
@@ -89,16 +89,16 @@ TEST_CASE("random copies by several processes at once are bit-exact, with memory
 TEST_CASE("one of several processes copies random data" * doctest::skip()) {
   const char* text = std::getenv(variable);
   REQUIRE_MESSAGE(text, "only for the test case above");
-  const Told told = Told::from(text);
+  const Task task = Task::of(text);
   const Application opener{4_KiB};
-  const IpcOpened memory{the_driver(), opener.gpu, told.memory};
+  const IpcOpened memory{the_driver(), opener.gpu, task.memory};
   Everywhere all{reinterpret_cast<std::byte*>(memory.address()) +
-                 static_cast<u64>(told.number) * 2 * Everywhere::space};
+                 static_cast<u64>(task.number) * 2 * Everywhere::space};
   const int cases = is_long() ? 10'000 / processes + 1 : 20;
-  std::mt19937_64 random{static_cast<u64>(told.number)};
+  std::mt19937_64 random{static_cast<u64>(task.number)};
   for (const auto& route : all.routes()) {
     CAPTURE(route.name);
-    const auto transfers = with_shared_tuning(told, route.options);
+    const auto transfers = with_shared_tuning(task, route.options);
     int wrong = 0;
     for (int i = 0; i < cases; ++i)
       wrong += !round_trip(*transfers, route, all.with.stream->get(), random, i % 20 ? 4_MiB : Everywhere::most);
@@ -106,7 +106,7 @@ TEST_CASE("one of several processes copies random data" * doctest::skip()) {
     for (const auto id : route.methods) CHECK(transfers->count_of(id) > 0);
     CHECK(transfers->latest_fallback().empty());
   }
-  const auto transfers = with_shared_tuning(told, small_chunks());
+  const auto transfers = with_shared_tuning(task, small_chunks());
   const auto data = random_bytes(1_MiB, random());
   const File file{data};
   const FileReader reader{file.path.string()};

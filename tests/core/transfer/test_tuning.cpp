@@ -49,7 +49,7 @@ void write_with(const TuningFile& file, const Knobs& knobs, u64 bytes = 1_MiB) {
   transfers.set(to_gpu, bytes, knobs);
   transfers.set(Towards::host, 4_KiB, {BlockMethod::batch, 5});
   transfers.set("packed_to_host", 5_KiB, {true, 2, 64_KiB, 3, 1, 0, 7, 4_KiB});
-  transfers.set("read_cold", 2_MiB, {false, 2, 512_KiB, 32, 1, 0});
+  transfers.set("read_cold", 2_MiB, {false, 2, 512_KiB, 32, 1, 0, 0, 1, 1, true});
   transfers.set("between_gpus", 1_MiB, {false, 1, 512_KiB, 2, 1, 0});
   CHECK(transfers.save_tuning(file.path, "1.2.3") == file.path);
 }
@@ -114,7 +114,7 @@ TEST_CASE("a tuning file gives the knobs back that were written") {
   CHECK(read.options().of(Towards::host, 5_KiB) == BlockKnobs{BlockMethod::batch, 5});
   CHECK(read.knobs("packed_to_host", 4_KiB) == Knobs{true, 2, 64_KiB, 3, 1, 0, 7, 4_KiB});
   CHECK(read.knobs("packed_to_host", 64_KiB) == small_chunks().of(StagedWork::packed_to_host, 64_KiB));
-  CHECK(read.knobs("read_cold", 1_MiB).depth == 32);
+  CHECK(read.knobs("read_cold", 1_MiB) == Knobs{false, 2, 512_KiB, 32, 1, 0, 0, 1, 1, true});
   CHECK(read.knobs("read_cold", 16_MiB) == small_chunks().of(StagedWork::read_cold, 16_MiB));
   CHECK(read.knobs("between_gpus", 1_MiB).chunk == 512_KiB);
 }
@@ -139,7 +139,7 @@ TEST_CASE("a damaged, stale or foreign file changes nothing and is named with it
       {"ring_to_gpu from 65536", "ring_to_gpu from 65537", "65537 is not the first size of a class"},
       {"copies ring_to_gpu", "copies ring_to_mars", "'ring_to_mars' is not a method"},
       {"read_cold from 1048576", "read_cold from 65536", "65536 is not the first size of a class"},
-      {" ring threads", " string threads", "'string' is not plain or ring"},
+      {" ring threads", " string threads", "'string' is not plain, ring or cufile"},
       {"blocks to_gpu", "blocks to_mars", "'to_mars' is not a direction"},
       {"batch", "bunch", "'bunch' is not a method for blocks"},
       {"copies", "copy", "'copy' is not copies or blocks"},
@@ -279,12 +279,15 @@ TEST_CASE("a trial copies between two GPUs through pinned slots, if another one 
   CHECK(fake().held() == held);
 }
 
-TEST_CASE("a trial reads a file from memory, from the page cache and from a disk") {
+TEST_CASE("a trial reads a file from memory, from the page cache and from a disk, and saves one") {
   Transfers transfers{small_chunks()};
   Trial trial{transfers, 0, 4_MiB};
   const auto here = fs::temp_directory_path().string();
   CHECK(trial.file("", false, 4_MiB, 2) > 0);
   CHECK(trial.file(here, false, 1_MiB, 2) > 0);
+  CHECK(trial.save(here, 1_MiB, 2) > 0);
+  CHECK_FALSE(fs::exists(here + "/linkscope-trial-" + std::to_string(getpid())));
+  CHECK(error_of([&] { (void)trial.save("/nowhere", 1_MiB, 1); }).find("cannot be made") != std::string::npos);
   const auto cold = error_of([&] { CHECK(trial.file(here, true, 1_MiB, 2) > 0); });
   CHECK((cold.empty() || cold.find("stay in memory") != std::string::npos));  // a file system in memory
   CHECK(error_of([&] { (void)trial.file("", true, 1_MiB, 1); }).find("name a directory on a disk") !=
