@@ -40,7 +40,7 @@ Status status_of(const char* call) { return {fails(call) ? failure : 0, 0}; }
 
 }  // namespace
 
-/// The call that fails from now on (null: none), the most bytes of a call, and the mode.
+/// Chooses the call that fails (null: none), the most bytes of a call, and the mode.
 FAKE_EXPORT void fake_cufile_set(const char* call, std::size_t most_bytes, bool compatible) {
   failing = call ? call : "";
   most = most_bytes;

@@ -202,8 +202,8 @@ WRONG = [
     ([*HELPED, "--helpers", "some"], 2, "--helpers some"),
     ([*HELPED, "--helpers", "1", "--memory", "pageable"], 2, "pinned memory by copy engine only"),
     ([*HELPED, "--helpers", "1", "--engine", "sm"], 2, "pinned memory by copy engine only"),
-    ([*HELPED, "--helpers", "1", "--bidirectional"], 2, "is predicted alone"),
-    ([*HELPED, "--helpers", "1", "--with", "gpu:2 -> gpu:3"], 2, "is predicted alone"),
+    ([*HELPED, "--helpers", "1", "--bidirectional"], 2, "is predicted by itself"),
+    ([*HELPED, "--helpers", "1", "--with", "gpu:2 -> gpu:3"], 2, "is predicted by itself"),
     ([*HELPED, "--helpers", "3", "--bytes", "100MB"], 3, "cannot be divided into 4 equal parts"),
     (["--machine", "h200x4", "--src", "gpu:0", "--dst", "gpu:1", "--helpers", "1"], 2, "between host memory and a GPU"),
 ]

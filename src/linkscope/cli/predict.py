@@ -7,7 +7,7 @@ linkscope predict --machine h200x4 --src gpu:0 --dst gpu:1 --peer off --json
 linkscope predict --machine h200x4 --src numa:0 --dst gpu:0 --bytes 256MiB --helpers 3
 
 The text of --with is a list of flows (docs/reference/flows.md). --bytes, --memory, --engine, --peer and --threads hold
-for transfers that do not state their own. --helpers is for one copy alone. Rates are those of the steady state with
+for transfers that do not state their own. --helpers is for a single transfer. Rates are those of the steady state with
 all transfers running. Predictions are MODELLED; a file from `linkscope model` states its accuracy.
 """
 
@@ -257,7 +257,7 @@ def _helpers(arguments: argparse.Namespace, model: "Model", flow: Transfer, engi
         raise UserError(f"--helpers {count}: helpers relay copies of pinned memory by copy engine only")
     if arguments.bidirectional or arguments.others:
         raise UserError(
-            f"--helpers {count}: a copy with helpers is predicted alone: leave out --bidirectional and --with"
+            f"--helpers {count}: a transfer with helpers is predicted by itself: leave out --bidirectional and --with"
         )
     return count
 
