@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from fake_driver import BUILD, ROOT, environment, needs_fake
-from linkscope.tune import BlockMove, Classes, Failure, Job, Ring, make_jobs, tune
+from linkscope.tune import NEEDS, PATHS, BlockMove, Classes, Failure, Job, Ring, make_jobs, tune
 from linkscope.tune.grids import beside_in_grid, grid
 from linkscope.tune.prior import Prior, first_candidates, measure_prior
 
@@ -177,6 +177,27 @@ def test_the_budget_holds_and_classes_that_were_not_reached_are_left_out() -> No
     assert 0 < len(rows) < len(jobs) and bench.clock < 4  # the last class ends its laps with plain copies of 0.5 s
 
 
+def test_all_classes_of_one_gpu_are_raced_within_two_minutes() -> None:
+    """Plain copies of 1 GiB take 0.7 s, and a plain reading of 256 MiB 0.5 s."""
+
+    class SlowDisk(SimulatedBench):
+        def staged(self, job: Job, ring: Ring | None, repeats: int) -> float:
+            if ring is None:
+                return self._timed(job.total_bytes / (0.5e9 if job.is_file else 4e9), repeats)
+            return super().staged(job, ring, repeats)
+
+    bench = SlowDisk(HOSTS["slow CPUs"], 1.5e9, scatter=0.05)
+    classes = Classes(
+        (*(64 * KIB << 2 * power for power in range(7)), 768 * MIB),
+        (0, *(KIB << power for power in (0, 2, 3, 4, 6, 8, 9))),
+        (0, 4 * KIB, 16 * KIB, 64 * KIB, 512 * KIB),
+        (0, MIB, 16 * MIB, 256 * MIB),
+    )
+    jobs = make_jobs([name for name in PATHS if NEEDS.get(name) in (None, "--directory")], classes, 1 << 30)
+    rows = list(tune(bench, jobs, 120.0, now=bench.now))
+    assert [row.job for row in rows] == jobs and bench.clock <= 120
+
+
 def test_the_search_around_the_leader_has_the_second_half_of_the_time_of_a_class() -> None:
     """The first race has nine rings and plain copies. Scatter leaves it undecided until its time is up."""
     bench = UnmodelledBench(HOSTS["fast CPUs"], 6.5e9, scatter=0.3)
@@ -233,7 +254,7 @@ def test_cold_files_find_how_many_reads_are_in_flight() -> None:
     bench = SimulatedBench(HOSTS["fast CPUs"], 6e9, 0.01)
     bench.true_blocks_s = lambda *_: 64 * MIB / 0.5e9  # type: ignore[method-assign]  # plainly
     (row,) = tune(bench, [Job("cold-file", 16 * MIB, 64 * MIB)], 60.0, now=bench.now)
-    assert isinstance(row.choice, Ring) and row.choice.depth == 16
+    assert isinstance(row.choice, Ring) and row.choice.depth >= 16
     assert bench.chosen["read_cold", 64 * MIB] == row.choice
 
 
@@ -338,22 +359,20 @@ def test_helpers_add_pinned_copies_to_the_race_and_their_knobs_to_the_file(tmp_p
 @needs_library
 def test_blocks_files_and_copies_between_gpus_are_raced_and_the_library_loads_their_knobs(tmp_path) -> None:
     file = tmp_path / "mine.tuning"
-    words = ["--budget", "4s", "--largest", "1MiB", "--other-gpu", "1", "--json", "-o", str(file)]
+    words = ["--budget", "12s", "--largest", "256KiB", "--other-gpu", "1", "--json", "-o", str(file)]
     done = linkscope_tune(*words, "--paths", "packed-to-gpu,packed-from-gpu,cached-file,gpu-to-gpu")
     assert done.returncode == 0, done.stderr
     rows = {row["path"]: row for row in json.loads(done.stdout)["classes"]}
     assert set(rows) == {"packed-to-gpu", "packed-from-gpu", "cached-file", "gpu-to-gpu"}
     code = """
 from linkscope import native
-for name, nbytes in (("packed_to_gpu", 0), ("read_cached", 1 << 20), ("between_gpus", 1 << 20)):
+for name, nbytes in (("packed_to_gpu", 0), ("read_cached", 0), ("between_gpus", 1 << 18)):
     print(native.knobs(name, nbytes).plain)
 """
     env = environment() | {"PYTHONPATH": str(ROOT / "src"), "LINKSCOPE_TRANSFER_TUNING": str(file)}
     read = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
     text, found = file.read_text(), read.stdout.split()
-    for name, start, plain in zip(
-        ("packed_to_gpu", "read_cached", "between_gpus"), (0, 1048576, 1048576), found, strict=True
-    ):
+    for name, start, plain in zip(("packed_to_gpu", "read_cached", "between_gpus"), (0, 0, 262144), found, strict=True):
         assert f"copies {name} from {start} {'plain' if plain == '1' else 'ring'} " in text
 
 
@@ -361,7 +380,7 @@ for name, nbytes in (("packed_to_gpu", 0), ("read_cached", 1 << 20), ("between_g
 @needs_library
 @pytest.mark.parametrize("has_cufile", [True, False])
 def test_files_on_a_disk_are_raced_with_cufile_if_it_is_there(tmp_path, has_cufile) -> None:
-    words = ["--budget", "4s", "--largest", "1MiB", "--directory", str(tmp_path), "--json"]
+    words = ["--budget", "2s", "--largest", "256KiB", "--directory", str(tmp_path), "--json"]
     libraries = os.pathsep.join([environment()["LD_LIBRARY_PATH"], str(BUILD / "tests" / "fake_cuda" / "libraries")])
     settings = {"LD_LIBRARY_PATH": libraries} if has_cufile else {}
     done = linkscope_tune(*words, "--paths", "saved-file", "-o", str(tmp_path / "mine.tuning"), **settings)
