@@ -177,7 +177,7 @@ def _tune(arguments: argparse.Namespace, jobs: "list[Job]", budget_s: float, giv
             for row in tune(bench, jobs, budget_s, stop):
                 rows.append(row)
                 print(f"{len(rows)} of {len(jobs)}: {_line(row)}", file=sys.stderr, flush=True)
-            stopped = stop()
+            stopped, why_no_cufile = stop(), bench.why_no_cufile
     except Failure as failure:
         raise UserError(f"copies on gpu:{gpu} fail: {failure}", SOMETHING_FAILED) from None
     try:
@@ -190,6 +190,7 @@ def _tune(arguments: argparse.Namespace, jobs: "list[Job]", budget_s: float, giv
             "fingerprint": native.fingerprint(),
             "gpu": gpu,
             "helpers": given.helpers,
+            "why_no_cufile": why_no_cufile,
             "complete": len(rows) == len(jobs),
         }
         print(json.dumps(facts | {"classes": [_as_json(row) for row in rows]}))
@@ -197,6 +198,8 @@ def _tune(arguments: argparse.Namespace, jobs: "list[Job]", budget_s: float, giv
         _print_table(rows)
         missing = len(jobs) - len(rows)
         more = f"; {missing} classes were not reached and keep their defaults" if missing else ""
+        if why_no_cufile:
+            print(f"not raced: files by cuFile ({why_no_cufile})")
         print(f"tuning: {file} ({len(rows)} of {len(jobs)} classes{more})")
     return STOPPED_EARLY if stopped else FINE
 

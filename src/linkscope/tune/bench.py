@@ -94,6 +94,7 @@ class LibraryBench:
         native.set_helpers(helpers)
         self.helpers = len(helpers)
         self._directory = directory
+        self.why_no_cufile = ""  # the latest reason
         self._trial = native.Trial(gpu, nbytes)
         try:
             if other is not None:
@@ -153,6 +154,8 @@ class LibraryBench:
                 return self._trial.save(self._directory, job.nbytes, repeats)
             return self._trial.file(self._directory, job.path == "cold-file", job.nbytes, repeats)
         except (native.TransferError, MemoryError, ValueError) as error:
+            if str(error).startswith("cufile: "):
+                self.why_no_cufile = str(error).removeprefix("cufile: ")
             raise Failure(str(error)) from error
 
     def choose(self, method: str, nbytes: int, ring: Ring | None) -> None:

@@ -32,6 +32,8 @@ def grid(job: Job, bench: Bench, default: Ring) -> list[Ring]:
         found = [replace(default, threads=t, chunk=c) for t, c in itertools.product((2, 4, 8, 12, 16), fine)]
     else:
         found = [replace(default, threads=t, chunk=c) for t, c in itertools.product((2, 4, 8, 16), fine)]
+    if job.is_file:  # a short one is a single chunk
+        found = [replace(one, chunk=min(one.chunk, job.total_bytes)) for one in found]
     first = [] if job.is_relay else [default]
     return list(dict.fromkeys([*first, *(one for one in found if _fits(one, job, bench))]))
 
