@@ -101,7 +101,7 @@ def cold_files(bench: Any, folder: str, nbytes: int) -> None:
         evict(path)
         share = cached_share(path)
         counts = read()
-        facts = {name: getattr(counts, name) / nbytes for name in ("cached", "direct", "buffered", "uring")}
+        facts = {name: getattr(counts, name) / nbytes for name in ("cached", "direct", "buffered", "uring", "cufile")}
         bench.sync()
         bench.add("cold file", "linkscope", nbytes, times, cached_before=share, refused=counts.uring_refused, **facts)
         native.copy(host.ctypes.data, device.value, nbytes, bench.stream.value)

@@ -1,13 +1,18 @@
-"""Loads one safetensors file to the first GPU with linkscope and with every other loader that is installed, in turns.
+"""Loads one safetensors file to the first GPU with linkscope and with every other loader that is installed.
 
-Usage: python tools/loader_bench.py [--gib 8] [--repeats 3] [--folder FOLDER] [-o FILE]
+Usage: python tools/loader_bench.py [--gib 8] [--repeats 3] [--directory DIR]... [-o FILE]
 
-Known are safetensors, fastsafetensors, Run:ai's model streamer and InstantTensor. The file is in the page cache. Each
-loader ends with all tensors in memory of their own, not in a buffer that is used again. They are compared once with the
-file. Needs PyTorch. Prints a table and writes JSON.
+Known are safetensors, fastsafetensors, Run:ai's model streamer and InstantTensor. The file is in the page cache, or in
+memory if the directory is a tmpfs like /dev/shm. Each loader ends with all tensors in memory of their own. They are
+compared once with the file. Needs PyTorch. Prints a table and writes JSON.
+
+"buffers new": loaders take turns, each with an empty cache of PyTorch and a new object of its package. "buffers kept":
+what one loader allocated in a call before, which is not timed, serves the next calls, as far as its interface allows:
+PyTorch's cache, the loader object of fastsafetensors, and the tensors of InstantTensor, whose ring belongs to one call.
 """
 
 import argparse
+import itertools
 import json
 import statistics
 import struct
@@ -24,6 +29,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
 Tensors = dict[str, Any]
+Load = Callable[[str], Tensors]
 _ELEMENT_BYTES = 2  # float16
 
 
@@ -39,17 +45,50 @@ def safetensors(path: str) -> Tensors:
     return load_file(path, device="cuda:0")
 
 
-def fastsafetensors(path: str) -> Tensors:
-    import torch
-    from fastsafetensors import SafeTensorsFileLoader, SingleGroup
+class Fastsafetensors:
+    """Without GDS. `keeps`: one loader with its pinned buffers serves all calls."""
 
-    loader = SafeTensorsFileLoader(SingleGroup(), torch.device("cuda:0"), nogds=True)
-    loader.add_filenames({0: [path]})
-    buffer = loader.copy_files_to_device()
-    found = {name: buffer.get_tensor(name).clone() for name in loader.get_keys()}
-    buffer.close()
-    loader.close()
-    return found
+    def __init__(self, keeps: bool) -> None:
+        self._keeps, self._loader = keeps, None
+
+    def __call__(self, path: str) -> Tensors:
+        from fastsafetensors import SafeTensorsFileLoader, SingleGroup
+
+        loader = self._loader or SafeTensorsFileLoader(SingleGroup(), "cuda:0", nogds=True)
+        loader.reset()
+        loader.add_filenames({0: [path]})
+        files = loader.copy_files_to_device()
+        found = {name: files.get_tensor(name) for name in loader.get_keys()}
+        if not find_spec("fastsafetensors.allocation"):  # before 0.5 the tensors do not own their memory
+            found = {name: tensor.clone() for name, tensor in found.items()}
+        files.close()
+        if self._keeps:
+            self._loader = loader
+        else:
+            loader.close()
+        return found
+
+
+class InstantTensor:
+    """Its tensors own their memory. `keeps`: they are copied to the tensors of the call before. `buffered`: through the
+    page cache, which the default for files on a disk bypasses."""
+
+    def __init__(self, keeps: bool, buffered: bool = False) -> None:
+        self._keeps, self._buffered, self._kept = keeps, buffered, Tensors()
+
+    def __call__(self, path: str) -> Tensors:
+        import torch
+        from instanttensor import BackendPolicy, safe_open
+
+        how = {"backend": BackendPolicy.BUFFERED} if self._buffered else {}
+        with safe_open([path], framework="pt", device=0, copy=not self._keeps, **how) as file:
+            if not self._keeps:
+                return dict(file.tensors())
+            for name, tensor in file.tensors():
+                if name not in self._kept:
+                    self._kept[name] = torch.empty_like(tensor)
+                self._kept[name].copy_(tensor)
+            return dict(self._kept)
 
 
 def runai(path: str) -> Tensors:
@@ -60,32 +99,30 @@ def runai(path: str) -> Tensors:
         return {name: tensor.to("cuda:0") for name, tensor in streamer.get_tensors()}
 
 
-def instanttensor(path: str) -> Tensors:
-    from instanttensor import safe_open
-
-    with safe_open([path], framework="pt", device=0) as file:
-        return {name: tensor.clone() for name, tensor in file.tensors()}
-
-
-LOADERS: dict[str, tuple[str, Callable[[str], Tensors]]] = {
-    "linkscope": ("numpy", linkscope),
-    "safetensors": ("safetensors", safetensors),
-    "fastsafetensors": ("fastsafetensors", fastsafetensors),
-    "Run:ai streamer": ("runai_model_streamer", runai),
-    "InstantTensor": ("instanttensor", instanttensor),
+LOADERS: dict[str, tuple[str, Callable[[bool], Load]]] = {
+    "linkscope": ("numpy", lambda _: linkscope),
+    "safetensors": ("safetensors", lambda _: safetensors),
+    "fastsafetensors": ("fastsafetensors", Fastsafetensors),
+    "Run:ai streamer": ("runai_model_streamer", lambda _: runai),
+    "InstantTensor": ("instanttensor", InstantTensor),
+    "InstantTensor, buffered": ("instanttensor", lambda keeps: InstantTensor(keeps, buffered=True)),
 }
 
 
 def write_model(path: Path, nbytes: int) -> list[str]:
-    """A file with layers of a usual shape, in float16. Returns the names of its tensors."""
+    """A file with layers of a usual shape, in float16; the last tensor is cut. Returns the names of its tensors."""
     shapes = {"q": (4096, 4096), "k": (1024, 4096), "v": (1024, 4096), "up": (14336, 4096), "down": (4096, 14336)}
-    header, at, layer = dict[str, Any](), 0, 0
-    while at < nbytes:
-        for name, shape in shapes.items():
-            end = at + shape[0] * shape[1] * _ELEMENT_BYTES
-            header[f"layer.{layer}.{name}"] = {"dtype": "F16", "shape": list(shape), "data_offsets": [at, end]}
-            at = end
-        layer += 1
+    header, at = dict[str, Any](), 0
+    for number, (name, (rows, columns)) in enumerate(itertools.cycle(shapes.items())):
+        if at >= nbytes:
+            break
+        row = columns * _ELEMENT_BYTES
+        rows = min(rows, -(-(nbytes - at) // row))
+        end = at + rows * row
+        header[f"layer.{number // len(shapes)}.{name}"] = {
+            "dtype": "F16", "shape": [rows, columns], "data_offsets": [at, end],
+        }  # fmt: skip
+        at = end
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     random = np.random.default_rng(1).integers(0, 1 << 14, 32 << 20, np.uint16)
@@ -113,42 +150,90 @@ def is_right(tensors: Tensors, names: list[str], path: Path) -> bool:
     return set(tensors) == set(names)
 
 
+class Bench:
+    """Times loaders of one file. A loader that raises an error takes no further part."""
+
+    def __init__(self, path: Path, names: list[str], repeats: int) -> None:
+        self._path, self._names, self._repeats = path, names, repeats
+        self._failed = set[str]()
+
+    def compare(self) -> list[dict[str, Any]]:
+        """The rows of all loaders that are installed."""
+        return self._new() + self._kept()
+
+    def _new(self) -> list[dict[str, Any]]:
+        import torch
+
+        seconds: dict[str, list[float]] = {name: [] for name in _installed()}
+        for turn in range(self._repeats + 1):  # the first is not timed: the tensors are compared
+            for name, times in seconds.items():
+                torch.cuda.empty_cache()
+                self._call(name, _installed()[name](False), times, is_first=turn == 0)
+        torch.cuda.empty_cache()
+        return [self._row(name, "new", times) for name, times in seconds.items() if name not in self._failed]
+
+    def _kept(self) -> list[dict[str, Any]]:
+        import torch
+
+        rows = []
+        for name, make in _installed().items():
+            load, times = make(True), list[float]()
+            for turn in range(self._repeats + 1):
+                self._call(name, load, times, is_first=turn == 0)
+            if name not in self._failed:
+                rows.append(self._row(name, "kept", times))
+            del load
+            torch.cuda.empty_cache()
+        return rows
+
+    def _call(self, name: str, load: Load, times: list[float], *, is_first: bool) -> None:
+        import torch
+
+        if name in self._failed:
+            return
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        try:
+            tensors = load(str(self._path))
+            torch.cuda.synchronize()
+        except Exception as error:  # whatever another package raises, the others go on
+            print(f"{name}: {type(error).__name__}: {str(error)[:200]}")
+            self._failed.add(name)
+            return
+        if not is_first:
+            times.append(time.perf_counter() - start)
+        elif not is_right(tensors, self._names, self._path):
+            print(f"{name}: WRONG DATA")
+
+    def _row(self, name: str, buffers: str, times: list[float]) -> dict[str, Any]:
+        nbytes, middle = self._path.stat().st_size, statistics.median(times)
+        directory, rate = str(self._path.parent.parent), nbytes / middle / 1e9
+        print(
+            f"{directory:12} {name:24} buffers {buffers:4} {nbytes / 2**30:6.2f} GiB {middle:8.3f} s {rate:7.2f} GB/s"
+        )
+        facts = {"directory": directory, "loader": name, "buffers": buffers, "bytes": nbytes}
+        return {**facts, "seconds": times, "gbps": rate}
+
+
+def _installed() -> dict[str, Callable[[bool], Load]]:
+    return {name: make for name, (module, make) in LOADERS.items() if find_spec(module)}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gib", type=float, default=8)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--folder", default=tempfile.gettempdir())
+    parser.add_argument(
+        "--directory", action="append", help="where the file lies; repeatable (default: temporary files)"
+    )
     parser.add_argument("-o", "--output", type=Path)
     args = parser.parse_args()
-    import torch
-
     rows = []
-    with tempfile.TemporaryDirectory(dir=args.folder) as folder:
-        path = Path(folder) / "model.safetensors"
-        names = write_model(path, int(args.gib * (1 << 30)))
-        nbytes, loaders = path.stat().st_size, {n: f for n, (module, f) in LOADERS.items() if find_spec(module)}
-        seconds: dict[str, list[float]] = {name: [] for name in loaders}
-        for turn in range(args.repeats + 1):  # the first is not timed: the tensors are compared
-            for name, load in list(loaders.items()):
-                torch.cuda.empty_cache()
-                torch.cuda.synchronize()
-                start = time.perf_counter()
-                try:
-                    tensors = load(str(path))
-                    torch.cuda.synchronize()
-                except Exception as error:  # whatever another package raises, the others go on
-                    print(f"{name}: {type(error).__name__}: {str(error)[:200]}")
-                    del loaders[name]
-                    continue
-                if turn:
-                    seconds[name].append(time.perf_counter() - start)
-                elif not is_right(tensors, names, path):
-                    print(f"{name}: WRONG DATA")
-                del tensors
-        for name in loaders:
-            middle = statistics.median(seconds[name])
-            rows.append({"loader": name, "bytes": nbytes, "seconds": seconds[name], "gbps": nbytes / middle / 1e9})
-            print(f"{name:16} {nbytes / 2**30:6.2f} GiB {middle:8.3f} s {nbytes / middle / 1e9:7.2f} GB/s", flush=True)
+    for directory in args.directory or [tempfile.gettempdir()]:
+        with tempfile.TemporaryDirectory(dir=directory) as folder:
+            path = Path(folder) / "model.safetensors"
+            names = write_model(path, max(int(args.gib * (1 << 30)), 1))
+            rows += Bench(path, names, max(args.repeats, 1)).compare()
     if args.output:
         args.output.write_text(json.dumps(rows))
     return 0

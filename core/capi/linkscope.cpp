@@ -162,7 +162,7 @@ ls_status ls_read_file(const char* path, const ls_piece* pieces, size_t count, v
     Progress progress;
     if (watch) report_to(*watch, progress);
     transfers().read(FileReader{path}, wanted, static_cast<CUstream>(stream), by, progress);
-    if (watch) watch->counts = {by.cached, by.direct, by.buffered, by.uring, by.uring_refused};
+    if (watch) watch->counts = {by.cached, by.direct, by.buffered, by.uring, by.cufile, by.uring_refused};
   });
 }
 
@@ -173,9 +173,9 @@ ls_status ls_save_file(const char* path, const ls_source* sources, size_t count,
       wanted[i] = {sources[i].src, sources[i].bytes, static_cast<CUstream>(sources[i].stream)};
     WriteCounts by;
     Progress progress;
-    if (saving) report_to(*saving, progress), saving->counts = {0, 0};
+    if (saving) report_to(*saving, progress), saving->counts = {};
     transfers().save(path, wanted, saving && saving->durable, by, progress);
-    if (saving) saving->counts = {by.direct, by.buffered};
+    if (saving) saving->counts = {by.direct, by.buffered, by.cufile};
   });
 }
 
@@ -207,18 +207,29 @@ const uint64_t* ls_block_classes(size_t* count) {
   return block_classes.data();
 }
 
+const uint64_t* ls_packed_classes(size_t* count) {
+  *count = packed_classes.size();
+  return packed_classes.data();
+}
+
+const uint64_t* ls_file_classes(size_t* count) {
+  *count = file_classes.size();
+  return file_classes.data();
+}
+
 ls_status ls_get_knobs(const char* method, size_t bytes, ls_knobs* knobs) {
   return guarded([&] {
-    const auto& of = transfers().options().of(method_named(method).id, bytes);
-    *knobs = {of.plain, of.threads, of.chunk, of.depth, of.chunks_each, of.piece, of.sm_blocks, of.sm_chunk, of.links};
+    const auto& of = transfers().knobs(method, bytes);
+    *knobs = {of.plain, of.threads,   of.chunk,    of.depth, of.chunks_each,
+              of.piece, of.sm_blocks, of.sm_chunk, of.links, of.cufile};
   });
 }
 
 ls_status ls_set_knobs(const char* method, size_t bytes, const ls_knobs* knobs) {
   return guarded([&] {
-    const auto& [plain, threads, chunk, depth, chunks_each, piece, sm_blocks, sm_chunk, links] = *knobs;
-    transfers().set(method_named(method).id, bytes,
-                    {plain != 0, threads, chunk, depth, chunks_each, piece, sm_blocks, sm_chunk, links});
+    const auto& [plain, threads, chunk, depth, chunks_each, piece, sm_blocks, sm_chunk, links, cufile] = *knobs;
+    transfers().set(method, bytes,
+                    {plain != 0, threads, chunk, depth, chunks_each, piece, sm_blocks, sm_chunk, links, cufile != 0});
   });
 }
 
@@ -288,4 +299,22 @@ ls_status ls_trial_copy(ls_trial* trial, const char* method, ls_way way, size_t 
 ls_status ls_trial_blocks(ls_trial* trial, int to_gpu, size_t block_bytes, size_t count, uint32_t repeats,
                           double* seconds) {
   return guarded([&] { *seconds = trial->trial.blocks(direction(to_gpu), block_bytes, count, repeats); });
+}
+
+ls_status ls_trial_packed(ls_trial* trial, int to_gpu, size_t block_bytes, size_t count, uint32_t repeats,
+                          double* seconds) {
+  return guarded([&] { *seconds = trial->trial.packed(direction(to_gpu), block_bytes, count, repeats); });
+}
+
+ls_status ls_trial_add_gpu(ls_trial* trial, uint32_t gpu) {
+  return guarded([&] { trial->trial.add_gpu(gpu); });
+}
+
+ls_status ls_trial_file(ls_trial* trial, const char* directory, int cold, size_t bytes, uint32_t repeats,
+                        double* seconds) {
+  return guarded([&] { *seconds = trial->trial.file(directory ? directory : "", cold != 0, bytes, repeats); });
+}
+
+ls_status ls_trial_save(ls_trial* trial, const char* directory, size_t bytes, uint32_t repeats, double* seconds) {
+  return guarded([&] { *seconds = trial->trial.save(directory, bytes, repeats); });
 }

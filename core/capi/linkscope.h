@@ -66,10 +66,11 @@ typedef struct ls_piece {
   void* dst;
 } ls_piece;
 
-/* Bytes by the way they were read: from the page cache, past it by O_DIRECT, or through it. `uring`: those of `direct`
- * that io_uring read; threads with pread read the others. `uring_refused`: the errno if the kernel refused io_uring. */
+/* Bytes by the way they were read: from the page cache, past it by O_DIRECT, or through it. `uring` and `cufile`: those
+ * of `direct` that io_uring and cuFile read; threads with pread read the others. `uring_refused`: the errno if the kernel
+ * refused io_uring. */
 typedef struct ls_read_counts {
-  uint64_t cached, direct, buffered, uring;
+  uint64_t cached, direct, buffered, uring, cufile;
   int32_t uring_refused;
 } ls_read_counts;
 
@@ -94,13 +95,14 @@ typedef struct ls_source {
   void* stream;
 } ls_source;
 
-/* Bytes by the way they were written: past the page cache by O_DIRECT, or through it. */
+/* Bytes by the way they were written: past the page cache by O_DIRECT, or through it. `cufile`: those of `direct` that
+ * cuFile wrote. */
 typedef struct ls_write_counts {
-  uint64_t direct, buffered;
+  uint64_t direct, buffered, cufile;
 } ls_write_counts;
 
 /* What the caller wants of a saving: `report` as for reading; `durable` other than 0: return when the data is on the
- * disk; `counts` is a result, whose sum is the file's size, or 0 after an error. */
+ * disk; `counts` is a result, where `direct` and `buffered` add up to the file's size, or 0 after an error. */
 typedef struct ls_saving {
   ls_report report;
   void* user;
@@ -140,6 +142,7 @@ typedef struct ls_knobs {
   uint32_t sm_blocks;   /* thread blocks, one an SM, of a kernel that moves whole copies; 0: the copy engine does */
   uint64_t sm_chunk;    /* bytes of a chunk of that kernel */
   uint32_t links;       /* links of GPUs that copies by copy engine use, with those of helpers; 1: the GPU's own */
+  uint32_t cufile;      /* not 0: cuFile moves files of read_cold and write_file, where it works */
 } ls_knobs;
 /* The GPUs, by their number in PCI bus order, whose links to the host copies from and to other GPUs may use; none until
  * this is called, but for LINKSCOPE_TRANSFER_HELPERS. A copy between host memory and a GPU then also goes through 12 MiB
@@ -149,7 +152,13 @@ LS_EXPORT ls_status ls_set_helpers(const uint32_t* gpus, size_t count);
 /* The first size of each class, for copies and for the mean size of blocks. A class ends where the next one begins. */
 LS_EXPORT const uint64_t* ls_size_classes(size_t* count);
 LS_EXPORT const uint64_t* ls_block_classes(size_t* count);
-/* The knobs of the class that has `bytes`. */
+/* The same for the mean size of pageable blocks, and for all bytes that a call reads from a file. */
+LS_EXPORT const uint64_t* ls_packed_classes(size_t* count);
+LS_EXPORT const uint64_t* ls_file_classes(size_t* count);
+/* The knobs of the class that has `bytes`. Besides the methods of copies, there are packed_to_gpu and packed_to_host
+ * (ls_copy_blocks with pageable blocks: `sm_blocks` of the kernel that scatters or gathers them), read_cached and
+ * read_cold (ls_read_file to a GPU, from the page cache and past it: `depth` of read_cold are reads in flight), and
+ * write_file (ls_save_file). */
 LS_EXPORT ls_status ls_get_knobs(const char* method, size_t bytes, ls_knobs* knobs);
 /* No copy is under way. */
 LS_EXPORT ls_status ls_set_knobs(const char* method, size_t bytes, const ls_knobs* knobs);
@@ -159,7 +168,7 @@ LS_EXPORT ls_status ls_get_block_knobs(int to_gpu, size_t mean_bytes, const char
 LS_EXPORT ls_status ls_set_block_knobs(int to_gpu, size_t mean_bytes, const char* method, uint32_t sm_blocks);
 /* The number of copies that a method has made, without those below the smallest class that is not plain. */
 LS_EXPORT ls_status ls_count(const char* method, uint64_t* count);
-/* Why the latest copy that fell back to the driver's own did so; "" if none did. Valid until the thread's next call. */
+/* Why the latest copy that fell back to the driver's own did so, or why cuFile did not move a file; "" if none did. Valid until the thread's next call. */
 LS_EXPORT const char* ls_latest_fallback(void);
 /* Bytes of pinned memory that the arena has allocated. Its bound is 256 MiB, or LINKSCOPE_TRANSFER_ARENA. */
 LS_EXPORT ls_status ls_arena_bytes(uint64_t* bytes);
@@ -190,6 +199,18 @@ LS_EXPORT ls_status ls_trial_copy(ls_trial* trial, const char* method, ls_way wa
                                   double* seconds);
 LS_EXPORT ls_status ls_trial_blocks(ls_trial* trial, int to_gpu, size_t block_bytes, size_t count, uint32_t repeats,
                                     double* seconds);
+/* The same with pageable memory. */
+LS_EXPORT ls_status ls_trial_packed(ls_trial* trial, int to_gpu, size_t block_bytes, size_t count, uint32_t repeats,
+                                    double* seconds);
+/* Adds `bytes` of memory of another GPU, from which ls_trial_copy with between_gpus copies. */
+LS_EXPORT ls_status ls_trial_add_gpu(ls_trial* trial, uint32_t gpu);
+/* The same for reading the first `bytes`, at most 256 MiB, of a file to the GPU. The file has no name and lies in
+ * `directory`, or in memory if it is NULL. `cold` other than 0: the page cache is evicted before each reading. */
+LS_EXPORT ls_status ls_trial_file(ls_trial* trial, const char* directory, int cold, size_t bytes, uint32_t repeats,
+                                  double* seconds);
+/* The same for saving memory of the GPU durably to a file in `directory`, which is removed. */
+LS_EXPORT ls_status ls_trial_save(ls_trial* trial, const char* directory, size_t bytes, uint32_t repeats,
+                                  double* seconds);
 
 #ifdef __cplusplus
 }

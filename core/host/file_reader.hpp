@@ -9,9 +9,10 @@
 
 namespace linkscope {
 
-/// Bytes by the way they were read. `uring`: those of `direct` that io_uring read; threads with pread read the others.
+/// Bytes by the way they were read. `uring`, `cufile`: those of `direct` that io_uring and cuFile read; threads with
+/// pread read the others.
 struct ReadCounts {
-  std::atomic<u64> cached{0}, direct{0}, buffered{0}, uring{0};
+  std::atomic<u64> cached{0}, direct{0}, buffered{0}, uring{0}, cufile{0};
   std::atomic<int> uring_refused{0};  // errno, if the kernel refused io_uring to a reading that had a use for it
 };
 

@@ -9,9 +9,9 @@
 
 namespace linkscope {
 
-/// Bytes by the way they were written: past the page cache, or through it.
+/// Bytes by the way they were written: past the page cache, or through it. `cufile`: those of `direct` that cuFile wrote.
 struct WriteCounts {
-  std::atomic<u64> direct{0}, buffered{0};
+  std::atomic<u64> direct{0}, buffered{0}, cufile{0};
 };
 
 class FileWriter {
@@ -28,6 +28,8 @@ class FileWriter {
   FileWriter& operator=(const FileWriter&) = delete;
 
   [[nodiscard]] u64 size() const { return size_; }
+  /// The descriptor for writes by O_DIRECT; -1 if the file system refuses it.
+  [[nodiscard]] int direct() const { return direct_.get(); }
   /// Writes at an offset below size(). Whole granules go past the page cache if address and offset are equally far from
   /// a granule. Throws Error{failed}.
   void write(const std::byte* from, u64 offset, u64 bytes, WriteCounts&) const;

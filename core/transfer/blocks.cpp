@@ -74,8 +74,6 @@ u64 total_bytes(std::span<const Block> blocks) {
   return std::accumulate(blocks.begin(), blocks.end(), u64{0}, [](u64 sum, const Block& b) { return sum + b.bytes; });
 }
 
-u64 mean_bytes(std::span<const Block> blocks) { return total_bytes(blocks) / blocks.size(); }
-
 void launch(const Resources& with, const CopyLane& lane, const std::byte* table, u64 count, unsigned blocks) {
   auto address = reinterpret_cast<CUdeviceptr>(table);
   std::array<void*, 2> arguments{&address, &count};
@@ -191,6 +189,8 @@ constexpr std::array<std::string_view, 3> block_method_names{"loop", "batch", "k
 
 }  // namespace
 
+u64 mean_bytes(std::span<const Block> blocks) { return total_bytes(blocks) / blocks.size(); }
+
 BlockMethod block_method_named(std::string_view name) {
   const auto found = std::find(block_method_names.begin(), block_method_names.end(), name);
   if (found == block_method_names.end())
@@ -248,11 +248,13 @@ void copy_direct(const Resources& with, std::span<const Block> blocks, const Cop
 void copy_packed(const Resources& with, const std::vector<Block>& blocks, const CopyLane& lane, bool to_gpu) {
   if (blocks.empty()) return;
   const auto pieces = divided(blocks, kernel_piece);
-  const unsigned shape = with.options.of(to_gpu ? Towards::gpu : Towards::host, mean_bytes(blocks)).sm_blocks;
-  const auto& knobs = with.options.of(to_gpu ? MethodId::ring_to_gpu : MethodId::ring_to_host, total_bytes(blocks));
-  const u64 slot_bytes = with.arena.slot_bytes(), even = total_bytes(blocks) / (u64{2} * knobs.threads);
+  const auto& knobs =
+      with.options.of(to_gpu ? StagedWork::packed_to_gpu : StagedWork::packed_to_host, mean_bytes(blocks));
+  const u64 slot_bytes = with.arena.slot_bytes(), least = std::min(2 * kernel_piece, slot_bytes),
+            most = std::clamp(knobs.chunk, least, slot_bytes),
+            even = total_bytes(blocks) / (u64{knobs.chunks_each} * knobs.threads);
   RingWork work;
-  work.chunks = packed(pieces, std::clamp(even, std::min(2 * kernel_piece, slot_bytes), slot_bytes));
+  work.chunks = packed(pieces, std::clamp(even, least, most));
   // A slot holds the table for the kernel, then the data.
   const auto each = [&pieces, to_gpu](std::byte* slot, Chunk chunk, auto&& visit) {
     u64 at = reinterpret_cast<u64>(slot) + chunk.count * sizeof(Block);
@@ -279,7 +281,7 @@ void copy_packed(const Resources& with, const std::vector<Block>& blocks, const 
   };
   work.queue = [&](std::byte* slot, Chunk chunk) {
     if (!to_gpu) list(slot, chunk);
-    launch(with, lane, slot, chunk.count, shape);
+    launch(with, lane, slot, chunk.count, std::max(knobs.sm_blocks, 1u));
   };
   Progress progress;
   run_ring(with, lane, work, knobs, to_gpu ? Towards::gpu : Towards::host, progress);

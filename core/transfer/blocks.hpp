@@ -22,6 +22,8 @@ struct SortedBlocks {
 /// Throws Error{usage} with all names.
 [[nodiscard]] BlockMethod block_method_named(std::string_view name);
 [[nodiscard]] const char* to_string(BlockMethod);
+/// Of at least one block.
+[[nodiscard]] u64 mean_bytes(std::span<const Block>);
 
 /// The lane's GPU is the one that must reach the memory. Throws Error{usage} for pageable memory that cannot be used.
 [[nodiscard]] SortedBlocks sort_blocks(const Resources&, std::span<const Block>, const CopyLane&);

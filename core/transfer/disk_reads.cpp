@@ -17,7 +17,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr u32 most_in_flight = 16;  // reads of a slot each, 64 MiB: a disk array needs as much to be busy
 constexpr u64 granule = FileReader::granule;
 
 class Reading {
@@ -100,13 +99,13 @@ class Reading {
 
 }  // namespace
 
-bool read_by_uring(const Resources& with, const DiskReads& reads, const CopyLane& lane, ReadCounts& counts,
-                   Progress& progress) {
+bool read_by_uring(const Resources& with, const DiskReads& reads, u32 in_flight, const CopyLane& lane,
+                   ReadCounts& counts, Progress& progress) {
   if (reads.file.direct() < 0) return false;
   const CurrentContext current{with.driver, lane.context};
   const DuringCaptures allowed{with.driver};
   const u64 chunks = reads.chunks.size();
-  auto lease = with.arena.take(static_cast<u32>(std::min<u64>(chunks, most_in_flight)), lane);
+  auto lease = with.arena.take(static_cast<u32>(std::min<u64>(chunks, in_flight)), lane);
   if (lease.size() == 0) return false;
   int refused = 0;
   const auto ring = Uring::open(static_cast<u32>(lease.size()), refused);  // ends before its slots are given back

@@ -21,8 +21,9 @@ struct DiskReads {
   std::function<void(std::byte* slot, Chunk)> queue;  // queues the GPU's part on the lane
 };
 
-/// Returns when the GPU's part of every chunk is queued. Returns false with the reason in the counts, and has read
+/// Returns when the GPU's part of every chunk is queued. At most `in_flight` reads are under way. Returns false with the reason in the counts, and has read
 /// nothing, if the kernel refuses io_uring or the file system O_DIRECT: then threads must read.
-[[nodiscard]] bool read_by_uring(const Resources&, const DiskReads&, const CopyLane&, ReadCounts&, Progress&);
+[[nodiscard]] bool read_by_uring(const Resources&, const DiskReads&, u32 in_flight, const CopyLane&, ReadCounts&,
+                                 Progress&);
 
 }  // namespace linkscope

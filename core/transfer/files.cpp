@@ -4,6 +4,8 @@
 #include <numeric>
 
 #include "base/error.hpp"
+#include "gpu/context.hpp"
+#include "transfer/direct_files.hpp"
 #include "transfer/disk_reads.hpp"
 #include "transfer/staged.hpp"
 
@@ -47,42 +49,88 @@ std::vector<Chunk> chunks_of(const std::vector<FilePiece>& pieces, u64 slot_byte
   return chunks;
 }
 
-}  // namespace
+/// The range of the file that fills a slot with a chunk. It begins at a granule.
+FileRange range_of(const std::vector<FilePiece>& pieces, Chunk chunk) {
+  const auto& last = pieces[chunk.at + chunk.count - 1];
+  const u64 start = granule_before(pieces[chunk.at].offset);
+  return {start, last.offset + last.bytes - start};
+}
 
-void read_to_gpu(const Resources& with, const FileReader& file, std::span<const FilePiece> wanted, const CopyLane& lane,
-                 ReadCounts& counts, Progress& progress) {
-  const auto& knobs = with.options.of(MethodId::ring_to_gpu, total_bytes(wanted));
-  const u64 slot_bytes = std::min(knobs.chunk, with.arena.slot_bytes());
+struct ByState {
+  std::vector<FilePiece> cached, cold;  // in the order of the file
+};
+
+/// Asks for the state of whole chunks: a question for each small piece would take longer than its copy.
+ByState by_state(const FileReader& file, std::span<const FilePiece> wanted, u64 slot_bytes) {
+  const auto pieces = in_order(wanted, slot_bytes - granule);
+  ByState found;
+  for (const auto& chunk : chunks_of(pieces, slot_bytes)) {
+    const auto [offset, bytes] = range_of(pieces, chunk);
+    const auto begin = pieces.begin() + static_cast<std::ptrdiff_t>(chunk.at);
+    auto& of = file.is_cached(offset, bytes) ? found.cached : found.cold;
+    of.insert(of.end(), begin, begin + static_cast<std::ptrdiff_t>(chunk.count));
+  }
+  return found;
+}
+
+/// One thread reads into ordinary memory, which the driver copies.
+void read_plainly(const Resources& with, const FileReader& file, std::span<const FilePiece> pieces,
+                  const CopyLane& lane, ReadCounts& counts, Progress& progress) {
+  const CurrentContext current{with.driver, lane.context};
+  std::vector<std::byte> buffer;
+  for (const auto& [offset, bytes, dst] : pieces) {
+    if (progress.cancelled) throw Cancelled{};
+    buffer.resize(std::max(buffer.size(), bytes));
+    file.read(buffer.data(), offset, bytes, counts);
+    LINKSCOPE_CU(with.driver, cuMemcpyHtoDAsync, reinterpret_cast<CUdeviceptr>(dst), buffer.data(), bytes, lane.stream);
+    // A GPU that reads pageable memory itself may still do so when the call returns.
+    LINKSCOPE_CU(with.driver, cuStreamSynchronize, lane.stream);
+    progress.add(bytes);
+  }
+}
+
+/// Reads pieces of one state into slots. `by_uring`: with as many reads in flight as the knobs have depth.
+void read_staged(const Resources& with, const FileReader& file, std::span<const FilePiece> wanted, Knobs knobs,
+                 bool by_uring, const CopyLane& lane, ReadCounts& counts, Progress& progress) {
+  const u64 slot_bytes = std::clamp(knobs.chunk, 2 * granule, with.arena.slot_bytes());
   // A piece of a large tensor begins anywhere in a granule, and fills a slot with its first and last granule.
   const auto pieces = in_order(wanted, slot_bytes - granule);
-  const auto range_of = [&](Chunk chunk) {
-    const auto& last = pieces[chunk.at + chunk.count - 1];
-    const u64 start = granule_before(pieces[chunk.at].offset);
-    return FileRange{start, last.offset + last.bytes - start};
-  };
+  const auto range = [&](Chunk chunk) { return range_of(pieces, chunk); };
   const auto queue = [&](std::byte* slot, Chunk chunk) {
     const u64 start = granule_before(pieces[chunk.at].offset);
     for (u64 i = chunk.at; i < chunk.at + chunk.count; ++i)
       LINKSCOPE_CU(with.driver, cuMemcpyHtoDAsync, reinterpret_cast<CUdeviceptr>(pieces[i].dst),
                    slot + (pieces[i].offset - start), pieces[i].bytes, lane.stream);
   };
-  auto chunks = chunks_of(pieces, slot_bytes);
-  const auto first_cached = std::stable_partition(chunks.begin(), chunks.end(), [&](Chunk chunk) {
-    const auto [offset, bytes] = range_of(chunk);
-    return !file.is_cached(offset, bytes);
-  });
-  const auto with_threads = [&](auto begin, auto end, auto read) {
-    if (begin == end) return;
-    const auto fill = [&](std::byte* slot, Chunk chunk) {
-      const auto [offset, bytes] = range_of(chunk);
-      (file.*read)(slot, offset, bytes, counts);
-    };
-    run_ring(with, lane, {{begin, end}, fill, queue}, knobs, Towards::gpu, progress);
+  const auto chunks = chunks_of(pieces, slot_bytes);
+  if (by_uring) {
+    if (read_by_uring(with, {file, chunks, range, queue}, knobs.depth, lane, counts, progress)) return;
+    knobs.depth = 2;  // of each thread: one slot fills while the GPU empties another
+  }
+  const auto read = by_uring ? &FileReader::read_cold : &FileReader::read_aligned;
+  const auto fill = [&](std::byte* slot, Chunk chunk) {
+    const auto [offset, bytes] = range(chunk);
+    (file.*read)(slot, offset, bytes, counts);
   };
-  if (chunks.begin() != first_cached &&
-      !read_by_uring(with, {file, {chunks.begin(), first_cached}, range_of, queue}, lane, counts, progress))
-    with_threads(chunks.begin(), first_cached, &FileReader::read_cold);
-  with_threads(first_cached, chunks.end(), &FileReader::read_aligned);
+  run_ring(with, lane, {chunks, fill, queue}, knobs, Towards::gpu, progress);
+}
+
+}  // namespace
+
+void read_to_gpu(const Resources& with, const FileReader& file, std::span<const FilePiece> wanted, const CopyLane& lane,
+                 ReadCounts& counts, Progress& progress) {
+  const auto [cached, cold] = by_state(file, wanted, with.arena.slot_bytes());
+  const auto read = [&](std::span<const FilePiece> pieces, StagedWork work) {
+    if (pieces.empty()) return;
+    const auto& knobs = with.options.of(work, total_bytes(wanted));
+    if (knobs.plain) return read_plainly(with, file, pieces, lane, counts, progress);
+    if (work == StagedWork::read_cold && knobs.cufile &&
+        read_by_cufile(with, file, pieces, knobs, lane, counts, progress))
+      return;
+    read_staged(with, file, pieces, knobs, work == StagedWork::read_cold, lane, counts, progress);
+  };
+  read(cold, StagedWork::read_cold);
+  read(cached, StagedWork::read_cached);
 }
 
 void read_to_host(const Resources& with, const FileReader& file, std::span<const FilePiece> wanted, ReadCounts& counts,

@@ -61,11 +61,16 @@ bool fits_ring_to_gpu(const Resources& with, const PlannedCopy& copy) {
          copy.dst.memory == MemoryType::device && with.options.uses(MethodId::ring_to_gpu, copy.request.bytes);
 }
 
+/// Whether a kernel of the own GPU moves the chunks. It has no other links: with helpers, copy engines take part.
+bool by_kernel(const Resources& with, const PlannedCopy& copy, const Knobs& knobs) {
+  return knobs.sm_blocks && helpers_of(with, *copy.lane, knobs.links).empty();
+}
+
 void ring_to_gpu(const Resources& with, const PlannedCopy& copy, Progress& progress) {
   const auto& request = copy.request;
   const auto& knobs = with.options.of(MethodId::ring_to_gpu, request.bytes);
   const auto dst = reinterpret_cast<CUdeviceptr>(request.dst);
-  if (knobs.sm_blocks) {
+  if (by_kernel(with, copy, knobs)) {
     auto* host = static_cast<std::byte*>(const_cast<void*>(request.src));
     return run_pump(with, *copy.lane, {dst, host, request.bytes}, knobs, Towards::gpu, progress);
   }
@@ -86,7 +91,7 @@ void ring_from_gpu(const Resources& with, const PlannedCopy& copy, const Knobs& 
                    Progress& progress) {
   const auto& request = copy.request;
   const auto src = reinterpret_cast<CUdeviceptr>(request.src);
-  if (knobs.sm_blocks)
+  if (by_kernel(with, copy, knobs))
     return run_pump(with, *copy.lane, {src, static_cast<std::byte*>(request.dst), request.bytes}, knobs, Towards::host,
                     progress);
   RingWork work;

@@ -3,7 +3,9 @@
 #include <optional>
 #include <span>
 
+#include "gpu/cufile.hpp"
 #include "transfer/arena.hpp"
+#include "transfer/fallbacks.hpp"
 #include "transfer/gpus.hpp"
 #include "transfer/hops.hpp"
 #include "transfer/location.hpp"
@@ -37,6 +39,8 @@ struct Resources {
   Arena& arena;
   Movers& movers;
   Hops& hops;
+  Cufile& cufile;
+  Fallbacks& fallbacks;
 };
 
 struct CopyMethod {

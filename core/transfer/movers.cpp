@@ -1,5 +1,7 @@
 #include "transfer/movers.hpp"
 
+#include <unistd.h>
+
 #include <csignal>
 
 #include <algorithm>
@@ -27,6 +29,8 @@ class WithoutSignals {
 
 }  // namespace
 
+Movers::Movers() : process_{getpid()} {}
+
 Movers::~Movers() {
   {
     const std::lock_guard lock{mutex_};
@@ -41,6 +45,7 @@ void Movers::start_threads(u32 wanted) {
 }
 
 void Movers::run(u32 parts, const std::function<void(u32)>& work) {
+  if (parts > 1 && getpid() != process_) parts = 1;
   Job job{&work, 1, parts, 0};
   if (parts > 1) {
     const std::lock_guard lock{mutex_};

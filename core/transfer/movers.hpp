@@ -14,7 +14,7 @@ namespace linkscope {
 
 class Movers {
  public:
-  Movers() = default;
+  Movers();
   ~Movers();
   Movers(const Movers&) = delete;
   Movers& operator=(const Movers&) = delete;
@@ -31,6 +31,7 @@ class Movers {
   };
   void serve();
   void start_threads(u32 wanted);
+  int process_;  // in which the threads are: a child of fork() has none, and a lock may never open there
   std::mutex mutex_;
   std::condition_variable offered_, left_;
   std::deque<Job*> jobs_;  // those with a part for another thread

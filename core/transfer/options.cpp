@@ -49,16 +49,20 @@ Options::Options() {
   set_all(MethodId::relay_to_host, {false, std::min(cpus, 2u), 4_MiB, 1, 4, 0, 0, 1, most_links}, 16_MiB);
   set_all(MethodId::between_gpus, {false, 1, 4_MiB, 3, 16, 0}, 4_MiB);
   for (const auto id : {MethodId::ring_to_gpu, MethodId::ring_to_host, MethodId::ring_to_fresh})
-    of(id, 256_MiB).links = most_links;
-  // Probes on H100: a call of the driver takes 8 us here, so a kernel moves the short chunks of copies below 256 MiB faster.
-  // To the GPU, chunks lie in caches of the CPUs that wrote them, from which a few SMs read too slowly.
-  for (const u64 start : size_classes)
-    if (start >= 1_MiB && start < 256_MiB) {
+    for (const u64 start : {256_MiB, 768_MiB}) of(id, start).links = most_links;
+  // Probes on H100: a call of the driver takes 8 us here, so a kernel moves the short chunks of copies up to 768 MiB faster
+  // to the GPU, and below 256 MiB from it. Chunks to the GPU lie in caches of the CPUs that wrote them, from which a few
+  // SMs read too slowly.
+  for (const u64 start : size_classes) {
+    if (start >= 1_MiB && start < 768_MiB) {
       of(MethodId::ring_to_gpu, start).sm_blocks = start >= 16_MiB ? 64 : 32;
       of(MethodId::ring_to_gpu, start).sm_chunk = 64_KiB;
+    }
+    if (start >= 1_MiB && start < 256_MiB) {
       of(MethodId::ring_to_host, start).sm_blocks = 16;
       of(MethodId::ring_to_host, start).sm_chunk = 128_KiB;
     }
+  }
   // Probes on the same GPUs: 32 thread blocks fill the link with reads of 4 KiB, 16 with reads of 8 KiB and more, 8 with
   // writes. From 512 KiB the copy engine alone fills the link.
   for (const u64 mean : block_classes) {
@@ -66,6 +70,33 @@ Options::Options() {
     of(Towards::gpu, mean) = {method, mean >= 16_KiB ? 8u : mean >= 8_KiB ? 16u : 32u};
     of(Towards::host, mean) = {method, 8};
   }
+  set_staged_defaults(cpus);
+}
+
+void Options::set_staged_defaults(u32 cpus) {
+  const u32 threads = std::min(cpus, 12u);
+  for (const u64 mean : packed_classes) {
+    of(StagedWork::packed_to_gpu, mean) = {false, threads, 4_MiB, 2, 2, 0, of(Towards::gpu, mean).sm_blocks, 4_KiB, 1};
+    of(StagedWork::packed_to_host, mean) = {false, threads, 4_MiB, 2, 2, 0, of(Towards::host, mean).sm_blocks,
+                                            4_KiB, 1};
+  }
+  // The threads of single copies. A disk array needs some 64 MiB in flight to be busy.
+  const u32 few = std::min(cpus, 8u), many = std::min(cpus, 16u);
+  for (const u64 start : file_classes) {
+    of(StagedWork::read_cached, start) = {false, start < 256_MiB ? threads : few, 4_MiB, 2, 1, 0};
+    of(StagedWork::read_cold, start) = {false, few, 4_MiB, 16, 1, 0};
+    of(StagedWork::write_file, start) = {false, start < 256_MiB ? threads : many, 4_MiB, 2, 1, 0};
+  }
+}
+
+const char* name_of(StagedWork work) {
+  constexpr std::array names{"packed_to_gpu", "packed_to_host", "read_cached", "read_cold", "write_file"};
+  return names[static_cast<std::size_t>(work)];
+}
+
+std::span<const u64> classes_of(StagedWork work) {
+  if (work == StagedWork::packed_to_gpu || work == StagedWork::packed_to_host) return packed_classes;
+  return file_classes;
 }
 
 void Options::set_all(MethodId id, Knobs all, u64 from_bytes) {

@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 #include <array>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,16 +24,18 @@ enum class MethodId : u8 {
 inline constexpr std::size_t method_count = 8;
 
 /// The first size of each size class; a class ends where the next one begins. Smaller copies are always plain.
-inline constexpr std::array<u64, 7> size_classes{u64{64} << 10, u64{256} << 10, u64{1} << 20,  u64{4} << 20,
-                                                 u64{16} << 20, u64{64} << 20,  u64{256} << 20};
+inline constexpr std::array<u64, 8> size_classes{u64{64} << 10, u64{256} << 10, u64{1} << 20,   u64{4} << 20,
+                                                 u64{16} << 20, u64{64} << 20,  u64{256} << 20, u64{768} << 20};
 /// The same for the mean size of many blocks.
 inline constexpr std::array<u64, 8> block_classes{0,         u64{1} << 10, u64{4} << 10, u64{8} << 10, u64{16} << 10,
                                                   64u << 10, 256u << 10,   512u << 10};
+/// The same for the mean size of many pageable blocks, and for all bytes of a reading of a file.
+inline constexpr std::array<u64, 5> packed_classes{0, u64{4} << 10, u64{16} << 10, u64{64} << 10, u64{512} << 10};
+inline constexpr std::array<u64, 4> file_classes{0, u64{1} << 20, u64{16} << 20, u64{256} << 20};
 
 /// The class of a size. Sizes below the first class have its number.
-template <std::size_t count>
-[[nodiscard]] constexpr std::size_t class_of(const std::array<u64, count>& starts, u64 bytes) {
-  const auto* next = std::upper_bound(starts.begin(), starts.end(), bytes);
+[[nodiscard]] constexpr std::size_t class_of(std::span<const u64> starts, u64 bytes) {
+  const auto next = std::upper_bound(starts.begin(), starts.end(), bytes);
   return next == starts.begin() ? 0 : static_cast<std::size_t>(next - starts.begin() - 1);
 }
 
@@ -48,6 +51,7 @@ struct Knobs {
   u32 sm_blocks = 0;    // thread blocks, one an SM, of a kernel that moves whole copies; 0: the copy engine does
   u64 sm_chunk = 1;     // bytes of a chunk of that kernel
   u32 links = 1;        // links of GPUs that copies by copy engine use: the own one, and those of allowed helpers
+  bool cufile = false;  // cuFile moves files of read_cold and write_file, where it works
   bool operator==(const Knobs&) const = default;
 };
 
@@ -62,6 +66,15 @@ struct BlockKnobs {
 
 enum class Towards : u8 { gpu, host };
 
+/// Work through pinned slots that is not a copy of one range: blocks of pageable memory that are packed, and files to a
+/// GPU, from the page cache and past it, and from a GPU. `depth` of read_cold: reads in flight.
+enum class StagedWork : u8 { packed_to_gpu, packed_to_host, read_cached, read_cold, write_file };
+inline constexpr std::array staged_works{StagedWork::packed_to_gpu, StagedWork::packed_to_host, StagedWork::read_cached,
+                                         StagedWork::read_cold, StagedWork::write_file};
+[[nodiscard]] const char* name_of(StagedWork);
+/// The first sizes of its classes: packed_classes or file_classes.
+[[nodiscard]] std::span<const u64> classes_of(StagedWork);
+
 struct Options {
   bool plain = false;  // every copy is one call of the driver
   u64 arena_bytes = u64{256} << 20;
@@ -70,6 +83,7 @@ struct Options {
   std::string tuning = "none";  // "auto": the file of this machine; "none"; or a path
   std::array<std::array<Knobs, size_classes.size()>, method_count> knobs;
   std::array<std::array<BlockKnobs, block_classes.size()>, 2> blocks;  // by Towards
+  std::array<std::array<Knobs, packed_classes.size()>, staged_works.size()> staged;
 
   /// Sensible values before any tuning, for the number of CPUs that this process may use.
   Options();
@@ -95,7 +109,18 @@ struct Options {
   [[nodiscard]] BlockKnobs& of(Towards towards, u64 mean_bytes) {
     return blocks[static_cast<std::size_t>(towards)][class_of(block_classes, mean_bytes)];
   }
+  /// `bytes`: the mean size of packed blocks, or all bytes of a reading.
+  [[nodiscard]] const Knobs& of(StagedWork work, u64 bytes) const {
+    return staged[static_cast<std::size_t>(work)][class_of(classes_of(work), bytes)];
+  }
+  [[nodiscard]] Knobs& of(StagedWork work, u64 bytes) {
+    return staged[static_cast<std::size_t>(work)][class_of(classes_of(work), bytes)];
+  }
+
+ private:
+  void set_staged_defaults(u32 cpus);
 };
+static_assert(file_classes.size() <= packed_classes.size());
 
 /// Throws Error{usage} for knobs that no copy can have.
 void check(const Knobs&);

@@ -4,6 +4,8 @@
 #include <cstring>
 
 #include "base/error.hpp"
+#include "gpu/context.hpp"
+#include "transfer/direct_files.hpp"
 #include "transfer/staged.hpp"
 
 namespace linkscope {
@@ -33,13 +35,36 @@ void each_part(std::span<const FilePart> parts, Chunk chunk, bool on_gpu, Use us
   }
 }
 
+/// One thread copies to ordinary memory by the driver, and writes it.
+void write_plainly(const Resources& with, const FileWriter& file, std::span<const FilePart> parts, u64 most,
+                   const CopyLane& lane, WriteCounts& counts, Progress& progress) {
+  const CurrentContext current{with.driver, lane.context};
+  std::vector<std::byte> buffer(most);
+  for (const auto& part : parts)
+    for (u64 at = 0; at < part.bytes; at += most) {
+      if (progress.cancelled) throw Cancelled{};
+      const u64 bytes = std::min(most, part.bytes - at);
+      const std::byte* from = part.src + at;
+      if (part.on_gpu) {
+        LINKSCOPE_CU(with.driver, cuMemcpyDtoHAsync, buffer.data(), reinterpret_cast<CUdeviceptr>(from), bytes,
+                     lane.stream);
+        LINKSCOPE_CU(with.driver, cuStreamSynchronize, lane.stream);
+        from = buffer.data();
+      }
+      file.write(from, part.offset + at, bytes, counts);
+      progress.add(bytes);
+    }
+}
+
 }  // namespace
 
 void write_from_gpu(const Resources& with, const FileWriter& file, std::span<const FilePart> parts,
                     const CopyLane& lane, WriteCounts& counts, Progress& progress) {
-  const auto& knobs = with.options.of(MethodId::ring_to_host, parts.back().offset + parts.back().bytes);
+  const auto& knobs = with.options.of(StagedWork::write_file, parts.back().offset + parts.back().bytes);
+  if (knobs.cufile && write_by_cufile(with, file, parts, knobs, lane, counts, progress)) return;
   const u64 most = std::max(FileWriter::granule,
                             std::min(knobs.chunk, with.arena.slot_bytes()) / FileWriter::granule * FileWriter::granule);
+  if (knobs.plain) return write_plainly(with, file, parts, most, lane, counts, progress);
   // A byte of the file is as far from a granule in its slot as in the file.
   const auto place = [](std::byte* slot, Chunk chunk, u64 offset) {
     return slot + (offset - chunk.at / FileWriter::granule * FileWriter::granule);

@@ -18,9 +18,22 @@ std::atomic<bool> is_child_of_fork{false};
 
 void* to_pointer(u64 address) { return reinterpret_cast<void*>(address); }
 
+std::optional<StagedWork> staged_work_named(const std::string& name) {
+  const auto* found =
+      std::find_if(staged_works.begin(), staged_works.end(), [&](StagedWork work) { return name == name_of(work); });
+  if (found == staged_works.end()) return {};
+  return *found;
+}
+
 void watch_forks() {
   static const int once = pthread_atfork(nullptr, nullptr, [] { is_child_of_fork = true; });
   (void)once;
+}
+
+[[noreturn]] void refuse_gpus() {
+  throw Error{ErrorKind::lost,
+              "CUDA does not work in a child of fork() after its parent has used it; start worker processes with the "
+              "method 'spawn' or 'forkserver'"};
 }
 
 /// Whether a stream has no earlier work. A plain copy behind other work would wait for it, which the application may not
@@ -76,6 +89,21 @@ void Transfers::set(Towards towards, u64 mean_bytes, const BlockKnobs& knobs) {
   options_.of(towards, mean_bytes) = knobs;
 }
 
+void Transfers::set(StagedWork work, u64 bytes, const Knobs& knobs) {
+  check(knobs);
+  options_.of(work, bytes) = knobs;
+}
+
+void Transfers::set(const std::string& name, u64 bytes, const Knobs& knobs) {
+  if (const auto work = staged_work_named(name)) set(*work, bytes, knobs);
+  else set(method_named(name).id, bytes, knobs);
+}
+
+const Knobs& Transfers::knobs(const std::string& name, u64 bytes) const {
+  if (const auto work = staged_work_named(name)) return options_.of(*work, bytes);
+  return options_.of(method_named(name).id, bytes);
+}
+
 void Transfers::set_helpers(const std::vector<u32>& gpus) {
   for (const u32 gpu : gpus)
     if (gpu >= gpus_.facts().size())
@@ -105,10 +133,7 @@ PlannedCopy Transfers::look_up(const CopyRequest& request) {
   if (is_child_of_fork && !request.stream && can_read(request.src, request.bytes) &&
       can_write(request.dst, request.bytes))
     return {request, {}, {}, {}, false};
-  if (is_child_of_fork)
-    throw Error{ErrorKind::lost,
-                "CUDA does not work in a child of fork() after its parent has used it; start worker "
-                "processes with the method 'spawn' or 'forkserver'"};
+  if (is_child_of_fork) refuse_gpus();
   PlannedCopy copy{request,
                    locate_all(driver_, request.dst, request.bytes),
                    locate_all(driver_, request.src, request.bytes),
@@ -117,6 +142,13 @@ PlannedCopy Transfers::look_up(const CopyRequest& request) {
   copy.lane = gpus_.lane_of(request.stream, copy.dst.memory == MemoryType::device ? copy.dst.device : copy.src.device);
   copy.captured = copy.lane && captured(*copy.lane);
   return copy;
+}
+
+/// As locate_all. In a child of fork() the driver must not be asked, and memory is the host's or out of reach.
+Location Transfers::find(const void* start, u64 bytes) const {
+  if (!is_child_of_fork || !driver_.usable()) return locate_all(driver_, start, bytes);
+  if (!can_read(start, bytes)) refuse_gpus();
+  return {};
 }
 
 bool Transfers::captured(const CopyLane& lane) const {
@@ -163,18 +195,12 @@ void Transfers::run(const CopyMethod& method, const PlannedCopy& copy, Progress&
     if (method.id == MethodId::plain || error.kind() == ErrorKind::lost || error.kind() == ErrorKind::usage ||
         !driver_.usable())
       throw;
-    note_fallback(std::string{method.name} + ": " + error.what());
+    fallbacks_.note(std::string{method.name} + ": " + error.what());
   }
   // The driver's copy is queued behind the chunks, so it has the last word on every byte.
   copy_plainly(resources(), copy);
   progress.done = copy.request.bytes;
   ++counts_[static_cast<std::size_t>(MethodId::plain)];
-}
-
-void Transfers::note_fallback(const std::string& why) {
-  const std::lock_guard lock{mutex_};
-  fallback_ = why;
-  ++fallbacks_;
 }
 
 /// Runs a method of many blocks. If it fails, each block is a copy of its own, queued behind what the method queued.
@@ -185,9 +211,21 @@ void Transfers::or_one_by_one(std::span<const Block> blocks, CUstream stream, Me
     return;
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::lost || error.kind() == ErrorKind::usage) throw;
-    note_fallback(std::string{"blocks: "} + error.what());
+    fallbacks_.note(std::string{"blocks: "} + error.what());
   }
+  copy_one_by_one(blocks, stream);
+}
+
+void Transfers::copy_one_by_one(std::span<const Block> blocks, CUstream stream) {
   for (const auto& block : blocks) copy({to_pointer(block.dst), to_pointer(block.src), block.bytes, stream});
+}
+
+/// Blocks whose other end is pageable.
+void Transfers::pack(const std::vector<Block>& blocks, StagedWork work, const CopyLane& lane) {
+  if (blocks.empty()) return;
+  if (options_.of(work, mean_bytes(blocks)).plain) return copy_one_by_one(blocks, lane.stream);
+  or_one_by_one(blocks, lane.stream,
+                [&] { copy_packed(resources(), blocks, lane, work == StagedWork::packed_to_gpu); });
 }
 
 void Transfers::copy_blocks(std::span<const Block> blocks, CUstream stream) {
@@ -200,10 +238,9 @@ void Transfers::copy_blocks(std::span<const Block> blocks, CUstream stream) {
     sorted.others = {blocks.begin(), blocks.end()};
   else sorted = sort_blocks(resources(), blocks, *copy.lane);
   or_one_by_one(sorted.direct, stream, [&] { copy_direct(resources(), sorted.direct, *copy.lane); });
-  or_one_by_one(sorted.to_gpu, stream, [&] { copy_packed(resources(), sorted.to_gpu, *copy.lane, true); });
-  or_one_by_one(sorted.from_gpu, stream, [&] { copy_packed(resources(), sorted.from_gpu, *copy.lane, false); });
-  for (const auto& block : sorted.others)
-    this->copy({to_pointer(block.dst), to_pointer(block.src), block.bytes, stream});
+  if (copy.lane) pack(sorted.to_gpu, StagedWork::packed_to_gpu, *copy.lane);
+  if (copy.lane) pack(sorted.from_gpu, StagedWork::packed_to_host, *copy.lane);
+  copy_one_by_one(sorted.others, stream);
 }
 
 void Transfers::read(const FileReader& file, std::span<const FilePiece> pieces, CUstream stream, ReadCounts& counts,
@@ -215,7 +252,7 @@ void Transfers::read(const FileReader& file, std::span<const FilePiece> pieces, 
       throw Error{ErrorKind::usage, "the file has " + std::to_string(file.size()) + " bytes, and " +
                                         std::to_string(piece.bytes) + " from byte " + std::to_string(piece.offset) +
                                         " are needed; it is truncated"};
-    const auto dst = locate_all(driver_, piece.dst, piece.bytes);
+    const auto dst = find(piece.dst, piece.bytes);
     const bool on_gpu = dst.memory == MemoryType::device;
     if (!on_gpu && (!dst.on_host() || !can_write(piece.dst, piece.bytes)))
       throw Error{ErrorKind::usage, "a destination is no memory of a GPU, and none that this process can write"};
@@ -265,7 +302,7 @@ void Transfers::write(const FileWriter& file, std::span<const FileSource> source
   u64 offset = 0;
   for (const auto& source : sources) {
     if (source.bytes == 0) continue;
-    const auto from = locate_all(driver_, source.src, source.bytes);
+    const auto from = find(source.src, source.bytes);
     const bool on_gpu = from.memory == MemoryType::device;
     if (!on_gpu && (!from.on_host() || !can_read(source.src, source.bytes)))
       throw Error{ErrorKind::usage, "a source is no memory of a GPU, and none that this process can read"};
@@ -279,11 +316,6 @@ void Transfers::write(const FileWriter& file, std::span<const FileSource> source
     offset += source.bytes;
   }
   pass();
-}
-
-std::string Transfers::latest_fallback() const {
-  const std::lock_guard lock{mutex_};
-  return fallback_;
 }
 
 const char* Transfers::method_of(const CopyRequest& request) { return choose(look_up(request)).name; }
@@ -314,6 +346,7 @@ Transfers::Prepared Transfers::prepare(const CopyRequest& request) {
 void Transfers::Prepared::run_any() {
   Progress progress;
   if (copy_.request.bytes == 0) return;
+  if (is_child_of_fork) return owner_.copy_large(copy_.request, progress);
   PlannedCopy copy = copy_;
   copy.captured = copy.lane && owner_.captured(*copy.lane);  // a capture may have begun
   owner_.run(owner_.choose(copy), copy, progress);

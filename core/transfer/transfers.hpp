@@ -47,7 +47,7 @@ class Transfers {
   class Prepared {
    public:
     void run() {
-      if (!direct_ || direct_(*this) != CUDA_SUCCESS) run_any();
+      if (!direct_ || is_in_child_of_fork() || direct_(*this) != CUDA_SUCCESS) run_any();
     }
 
    private:
@@ -64,16 +64,21 @@ class Transfers {
   [[nodiscard]] const char* method_of(const CopyRequest&);
   /// The number of copies that a method has made. Copies below small_bytes() are not counted.
   [[nodiscard]] u64 count_of(MethodId id) const { return counts_[static_cast<std::size_t>(id)]; }
-  /// Why the latest copy that had to fall back to the driver's own did so; "" if none had to.
-  [[nodiscard]] std::string latest_fallback() const;
+  /// Why the latest copy that had to fall back to the driver's own did so, or why cuFile did not move a file; "" if none
+  /// had to.
+  [[nodiscard]] std::string latest_fallback() const { return fallbacks_.latest(); }
   [[nodiscard]] const Driver& driver() const { return driver_; }
   [[nodiscard]] const Options& options() const { return options_; }
   [[nodiscard]] u64 arena_bytes() const { return arena_.allocated_bytes(); }
   /// How often a method failed and the driver's own copies replaced it.
-  [[nodiscard]] u64 fallbacks() const { return fallbacks_; }
+  [[nodiscard]] u64 fallbacks() const { return fallbacks_.count(); }
   /// Changes how a method divides copies of the size class that has `bytes`. No copy is under way.
   void set(MethodId id, u64 bytes, const Knobs& knobs);
   void set(Towards, u64 mean_bytes, const BlockKnobs& knobs);
+  void set(StagedWork, u64 bytes, const Knobs& knobs);
+  /// The same for the name of a method or of staged work. Throws Error{usage} for another name.
+  void set(const std::string& name, u64 bytes, const Knobs& knobs);
+  [[nodiscard]] const Knobs& knobs(const std::string& name, u64 bytes) const;
   /// The GPUs, in PCI bus order, whose links copies from and to other GPUs may use. Each gives three slots of memory for
   /// a direction and a GPU. Throws Error{usage} for a GPU that is not here. No copy is under way.
   void set_helpers(const std::vector<u32>& gpus);
@@ -93,7 +98,7 @@ class Transfers {
 
  private:
   [[nodiscard]] bool copy_small(const CopyRequest& request) const {
-    if (!small_copy_ || overlap(request)) return false;
+    if (!small_copy_ || is_in_child_of_fork() || overlap(request)) return false;
     return small_copy_(reinterpret_cast<CUdeviceptr>(request.dst), reinterpret_cast<CUdeviceptr>(request.src),
                        request.bytes, request.stream) == CUDA_SUCCESS;
   }
@@ -102,16 +107,20 @@ class Transfers {
     return (dst > src ? dst - src : src - dst) < request.bytes;
   }
   [[nodiscard]] PlannedCopy look_up(const CopyRequest&);
+  [[nodiscard]] Location find(const void* start, u64 bytes) const;
   [[nodiscard]] bool captured(const CopyLane&) const;
   [[nodiscard]] const CopyMethod& choose(const PlannedCopy&);
   void run_timed(const CopyMethod&, const PlannedCopy&, Progress&);
   void run(const CopyMethod&, const PlannedCopy&, Progress&);
-  void note_fallback(const std::string& why);
   void write(const FileWriter&, std::span<const FileSource>, WriteCounts&, Progress&);
+  void copy_one_by_one(std::span<const Block>, CUstream);
   template <class Method>
   void or_one_by_one(std::span<const Block>, CUstream, Method);
+  void pack(const std::vector<Block>&, StagedWork, const CopyLane&);
   void find_smallest();
-  [[nodiscard]] Resources resources() { return {driver_, options_, gpus_, arena_, movers_, hops_}; }
+  [[nodiscard]] Resources resources() {
+    return {driver_, options_, gpus_, arena_, movers_, hops_, cufile_, fallbacks_};
+  }
 
   Driver driver_;
   Options options_;
@@ -122,9 +131,8 @@ class Transfers {
   u64 small_ = 0;  // below it, every method is the driver's own copy
   decltype(Driver::cuMemcpyAsync) small_copy_ = nullptr;
   std::array<std::atomic<u64>, method_count> counts_{};
-  mutable std::mutex mutex_;
-  std::string fallback_;
-  std::atomic<u64> fallbacks_{0};
+  Cufile cufile_;
+  Fallbacks fallbacks_;
   Tuning tuning_;
   PlainChecks checks_;
 };

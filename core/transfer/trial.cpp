@@ -1,10 +1,12 @@
 #include "transfer/trial.hpp"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <numeric>
+#include <optional>
 #include <random>
 
 #include "base/error.hpp"
@@ -64,6 +66,9 @@ Trial::~Trial() {
     stream_.reset();
     on_gpu_.free();
     pinned_.free();
+    if (!other_) return;
+    const CurrentContext others{transfers_.driver(), other_->context()};
+    on_other_.free();
   } catch (const Error&) {  // the driver is shutting down and has freed the memory
   }
 }
@@ -92,24 +97,42 @@ double Trial::timed(Call call) {
   return taken.count();
 }
 
+void Trial::add_gpu(u32 gpu) {
+  Device& other = gpu_of(transfers_, gpu);
+  if (&other == &gpu_) throw Error{ErrorKind::usage, "a copy between GPUs needs two; name another one"};
+  const CurrentContext current{transfers_.driver(), other.context()};
+  on_other_ = {transfers_.driver(), bytes_};
+  other_ = &other;
+}
+
+/// The memory of the next copy. `fresh`: its destination, unless it is null.
+CopyRequest Trial::request_of(MethodId id, Way way, u64 bytes, void* fresh) {
+  const u64 at = next_offset(bytes);
+  void* device = reinterpret_cast<void*>(on_gpu_.address() + at);
+  if (id == MethodId::between_gpus && way != Way::pinned)
+    return {device, reinterpret_cast<void*>(on_other_.address() + at), bytes, stream_->get(), false};
+  const bool to_gpu = id == MethodId::ring_to_gpu || id == MethodId::relay_to_gpu || id == MethodId::between_gpus,
+             is_pinned = way == Way::pinned || id == MethodId::relay_to_gpu || id == MethodId::relay_to_host;
+  void* host = fresh ? fresh : is_pinned ? pinned_.data() + at : pageable_.data() + at;
+  if (to_gpu) return {device, host, bytes, stream_->get(), false};
+  return {host, device, bytes, stream_->get(), fresh != nullptr};
+}
+
 double Trial::copy(MethodId id, Way way, u64 bytes, u32 repeats) {
   require(bytes);
-  if (id == MethodId::host || id == MethodId::between_gpus || id == MethodId::plain)
-    throw Error{ErrorKind::usage,
-                "a trial copies by ring_to_gpu, ring_to_host, ring_to_fresh, relay_to_gpu or relay_to_host"};
-  const bool to_gpu = id == MethodId::ring_to_gpu || id == MethodId::relay_to_gpu,
-             is_pinned = way == Way::pinned || id == MethodId::relay_to_gpu || id == MethodId::relay_to_host;
+  if (id == MethodId::host || id == MethodId::plain)
+    throw Error{
+        ErrorKind::usage,
+        "a trial copies by ring_to_gpu, ring_to_host, ring_to_fresh, relay_to_gpu, relay_to_host or between_gpus"};
+  if (id == MethodId::between_gpus && !other_)
+    throw Error{ErrorKind::usage, "a copy between GPUs needs two; name another one"};
   const auto& driver = transfers_.driver();
   const CurrentContext current{driver, gpu_.context()};
   std::vector<double> seconds;
   for (u32 i = 0; i < std::max(repeats, 1u); ++i) {
-    const u64 at = next_offset(bytes);
     std::optional<Untouched> fresh;
     if (id == MethodId::ring_to_fresh && way != Way::pinned) fresh.emplace(bytes);
-    void* host = fresh ? fresh->start() : is_pinned ? pinned_.data() + at : pageable_.data() + at;
-    void* device = reinterpret_cast<void*>(on_gpu_.address() + at);
-    CopyRequest request{device, host, bytes, stream_->get(), false};
-    if (!to_gpu) request = {host, device, bytes, stream_->get(), fresh.has_value()};
+    const auto request = request_of(id, way, bytes, fresh ? fresh->start() : nullptr);
     seconds.push_back(timed([&] {
       if (way == Way::chosen) return transfers_.copy(request);
       LINKSCOPE_CU(driver, cuMemcpyAsync, reinterpret_cast<CUdeviceptr>(request.dst),
@@ -119,7 +142,48 @@ double Trial::copy(MethodId id, Way way, u64 bytes, u32 repeats) {
   return median(std::move(seconds));
 }
 
-double Trial::blocks(Towards towards, u64 block_bytes, u64 count, u32 repeats) {
+double Trial::file(const std::string& directory, bool is_cold, u64 bytes, u32 repeats) {
+  constexpr u64 most_bytes = u64{256} << 20;  // a slow disk writes more for too long
+  require(bytes);
+  if (!file_ || file_->directory() != directory)
+    file_ = std::make_unique<TrialFile>(directory, std::min(bytes_, most_bytes));
+  if (bytes > file_->bytes())
+    throw Error{ErrorKind::usage, "a trial reads at most " + bytes_text(file_->bytes()) + " of a file"};
+  const auto& driver = transfers_.driver();
+  const CurrentContext current{driver, gpu_.context()};
+  std::vector<double> seconds;
+  for (u32 i = 0; i < std::max(repeats, 1u); ++i) {
+    file_->prepare(is_cold, bytes);
+    const FilePiece all{0, bytes, reinterpret_cast<void*>(on_gpu_.address() + next_offset(bytes))};
+    seconds.push_back(timed([&] {
+      ReadCounts counts;
+      Progress progress;
+      transfers_.read(FileReader{file_->path()}, {&all, 1}, stream_->get(), counts, progress);
+    }));
+  }
+  return median(std::move(seconds));
+}
+
+double Trial::save(const std::string& directory, u64 bytes, u32 repeats) {
+  require(bytes);
+  const auto& driver = transfers_.driver();
+  const CurrentContext current{driver, gpu_.context()};
+  const std::string path = directory + "/linkscope-trial-" + std::to_string(getpid());
+  std::vector<double> seconds;
+  for (u32 i = 0; i < std::max(repeats, 1u); ++i) {
+    const FileSource all{reinterpret_cast<void*>(on_gpu_.address() + next_offset(bytes)), bytes, stream_->get()};
+    const auto remove = [&](void*) { unlink(path.c_str()); };
+    const std::unique_ptr<void, decltype(remove)> removed{this, remove};
+    seconds.push_back(timed([&] {
+      WriteCounts counts;
+      Progress progress;
+      transfers_.save(path, {&all, 1}, true, counts, progress);
+    }));
+  }
+  return median(std::move(seconds));
+}
+
+double Trial::blocks_of(std::byte* memory, Towards towards, u64 block_bytes, u64 count, u32 repeats) {
   if (count == 0 || block_bytes > bytes_ / count) require(0);
   require(block_bytes * count);
   const auto& driver = transfers_.driver();
@@ -132,7 +196,7 @@ double Trial::blocks(Towards towards, u64 block_bytes, u64 count, u32 repeats) {
     const u64 at = next_offset(block_bytes * count);
     std::vector<Block> blocks(count);
     for (u64 block = 0; block < count; ++block) {
-      const u64 host = reinterpret_cast<u64>(pinned_.data() + at) + block * block_bytes,
+      const u64 host = reinterpret_cast<u64>(memory + at) + block * block_bytes,
                 device = on_gpu_.address() + at + pages[block] * block_bytes;
       blocks[block] = towards == Towards::gpu ? Block{device, host, block_bytes} : Block{host, device, block_bytes};
     }

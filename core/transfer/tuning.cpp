@@ -24,9 +24,9 @@ namespace fs = std::filesystem;
 constexpr const char* first_line = "linkscope transfer tuning, format 1";
 constexpr const char *fingerprint_word = "fingerprint: ", *made_word = "made: ", *last_line = "end";
 // Raise it when a method changes so that its best knobs change. The kernel's hash is beside it.
-constexpr const char* methods_version = "2";
-constexpr std::array tuned_methods{MethodId::ring_to_gpu, MethodId::ring_to_host, MethodId::ring_to_fresh,
-                                   MethodId::relay_to_gpu, MethodId::relay_to_host};
+constexpr const char* methods_version = "3";
+constexpr std::array tuned_methods{MethodId::ring_to_gpu,  MethodId::ring_to_host,  MethodId::ring_to_fresh,
+                                   MethodId::relay_to_gpu, MethodId::relay_to_host, MethodId::between_gpus};
 constexpr std::array directions{Towards::gpu, Towards::host};
 constexpr u64 most_bytes = u64{1} << 20;  // of a file, which has a few KiB
 
@@ -90,8 +90,7 @@ class Words {
   std::istringstream line_;
 };
 
-template <std::size_t count>
-u64 class_start(const std::array<u64, count>& starts, u64 bytes) {
+u64 class_start(std::span<const u64> starts, u64 bytes) {
   if (std::find(starts.begin(), starts.end(), bytes) == starts.end())
     refuse(std::to_string(bytes) + " is not the first size of a class");
   return bytes;
@@ -104,14 +103,21 @@ T named(const std::array<T, count>& all, const std::string& name, const char* wh
   return *found;
 }
 
+Knobs& class_named(Options& options, const std::string& name, u64 start) {
+  for (const auto work : staged_works)
+    if (name == name_of(work)) return options.of(work, class_start(classes_of(work), start));
+  return options.of(named(tuned_methods, name, "a method"), class_start(size_classes, start));
+}
+
 void read_copies(Words& words, Options& options) {
-  const MethodId id = named(tuned_methods, words.next(), "a method");
-  Knobs& knobs = options.of(id, class_start(size_classes, words.number("from")));
+  const std::string name = words.next();
+  Knobs& knobs = class_named(options, name, words.number("from"));
   const std::string method = words.next();
-  if (method != "plain" && method != "ring") refuse("'" + method + "' is not plain or ring");
-  knobs = {method == "plain",        words.small("threads"),     words.number("chunk"),
-           words.small("depth"),     words.small("chunks_each"), words.number("piece"),
-           words.small("sm_blocks"), words.number("sm_chunk"),   words.small("links")};
+  if (method != "plain" && method != "ring" && method != "cufile")
+    refuse("'" + method + "' is not plain, ring or cufile");
+  knobs = {method == "plain",          words.small("threads"), words.number("chunk"),    words.small("depth"),
+           words.small("chunks_each"), words.number("piece"),  words.small("sm_blocks"), words.number("sm_chunk"),
+           words.small("links"),       method == "cufile"};
   check(knobs);
 }
 
@@ -187,14 +193,19 @@ std::string text_of(const Options& options, const std::string& fingerprint, cons
   std::ostringstream text;
   text << first_line << '\n' << fingerprint_word << fingerprint << '\n';
   text << made_word << now() << " by linkscope " << version << '\n';
+  const auto copies = [&](const char* name, u64 start, const Knobs& knobs) {
+    const auto& [plain, threads, chunk, depth, chunks_each, piece, sm_blocks, sm_chunk, links, cufile] = knobs;
+    text << "copies " << name << " from " << start
+         << (plain    ? " plain"
+             : cufile ? " cufile"
+                      : " ring")
+         << " threads " << threads << " chunk " << chunk << " depth " << depth << " chunks_each " << chunks_each
+         << " piece " << piece << " sm_blocks " << sm_blocks << " sm_chunk " << sm_chunk << " links " << links << '\n';
+  };
   for (const auto id : tuned_methods)
-    for (const u64 start : size_classes) {
-      const auto& [plain, threads, chunk, depth, chunks_each, piece, sm_blocks, sm_chunk, links] =
-          options.of(id, start);
-      text << "copies " << name_of(id) << " from " << start << (plain ? " plain" : " ring") << " threads " << threads
-           << " chunk " << chunk << " depth " << depth << " chunks_each " << chunks_each << " piece " << piece
-           << " sm_blocks " << sm_blocks << " sm_chunk " << sm_chunk << " links " << links << '\n';
-    }
+    for (const u64 start : size_classes) copies(name_of(id), start, options.of(id, start));
+  for (const auto work : staged_works)
+    for (const u64 start : classes_of(work)) copies(name_of(work), start, options.of(work, start));
   for (const auto towards : directions)
     for (const u64 start : block_classes) {
       const auto& [method, sm_blocks] = options.of(towards, start);

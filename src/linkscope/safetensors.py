@@ -261,7 +261,7 @@ def _load_file(
     to = transfer.range_of(buffer, "the buffer")
     pieces = [(entry.offset, entry.nbytes, to.address + places[entry.name]) for entry in entries if entry.nbytes]
     read = native.read_file(path, pieces, to.stream or 0, report)
-    return tensors, {name: getattr(read, name) for name in ("cached", "direct", "buffered", "uring")}
+    return tensors, {name: getattr(read, name) for name in ("cached", "direct", "buffered", "uring", "cufile")}
 
 
 def _make_array(entry: Entry, buffer: np.ndarray, at: int) -> np.ndarray:

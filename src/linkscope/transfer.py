@@ -144,8 +144,8 @@ def read_file(path: str | os.PathLike[str], dst: Any, offset: int = 0, stream: A
     """Reads as many bytes as `dst` has, from `offset` of a file, in the order of the stream.
 
     When it returns, the file may be changed, and an array on the host holds the data. Returns the bytes that came from
-    the page cache (`cached`), from the disk past it (`direct`; io_uring read `uring` of them, threads the others) and
-    through it (`buffered`). Raises ValueError if the file is shorter.
+    the page cache (`cached`), from the disk past it (`direct`; io_uring read `uring` and cuFile `cufile` of them,
+    threads the others) and through it (`buffered`). Raises ValueError if the file is shorter.
     """
     to = range_of(dst, "the destination")
     if not to.writable:

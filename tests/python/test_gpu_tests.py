@@ -30,6 +30,7 @@ def outcome(files: str, **settings: int) -> tuple[str, str]:
         sample("test_copies.py -k written-pinned", "test_copies.py"),
         sample("test_leaks.py -k repeated", "test_leaks.py"),
         "test_driver.py",
+        sample("test_transfer.py -k background", "test_transfer.py"),
     ],
 )
 def test_gpu_tests_pass_on_two_fake_gpus(files) -> None:

@@ -89,6 +89,16 @@ def test_the_options_of_predict_take_effect(capsys) -> None:
     assert (one, three) == pytest.approx((12.8, 3 * 7.9), rel=0.01)  # 171 MiB each exceeds no cache
 
 
+@pytest.mark.parametrize(("helpers", "gbps"), [("1", 99.4), ("3", 169)])
+def test_helpers_carry_parts_of_a_copy_over_their_own_links(capsys, helpers: str, gbps: float) -> None:
+    words = ["--machine", "h200x4", "--bytes", "256MiB", "--helpers", helpers]
+    (flow,) = predicted(capsys, *words, "--src", "numa:0", "--dst", "gpu:1")
+    assert (flow["src"], flow["dst"], flow["bytes"]) == ("numa:0", "gpu:1", 256 << 20)
+    assert flow["gbps"] == pytest.approx(gbps, rel=0.02)
+    (back,) = predicted(capsys, *words, "--src", "gpu:1", "--dst", "numa:0")
+    assert 1.7 * 55.5 < back["gbps"] <= 1.01 * gbps
+
+
 def test_the_output_is_marked_as_modelled(capsys) -> None:
     assert main(["predict", "--machine", "h200x4", "--src", "numa:0", "--dst", "gpu:0", "--bidirectional"]) == 0
     text = capsys.readouterr().out
@@ -158,6 +168,7 @@ def test_peer_access_is_on_or_off_for_all_transfers(capsys) -> None:
     assert main([*words, "--peer", "off"]) == 0
 
 
+HELPED = ["--machine", "h200x4", "--src", "numa:0", "--dst", "gpu:0"]
 WRONG = [
     (["--machine", "ac922", "--src", "numa:0", "--dst", "gpu:9"], 3, "no gpu:9"),
     (["--machine", "sl390", "--src", "numa:0", "--dst", "gpu:0", "--engine", "sm"], 3, "[kernel]"),
@@ -186,6 +197,15 @@ WRONG = [
     (["--machine", "ac922", "--src", "gpu:0", "--dst", "gpu:1", "--engine", "tma"], 3, "compute capability 9.0"),
     (["--machine", "ac922", "--src", "gpu:0", "--dst", "gpu:1", "--memory", "pageable"], 2, "applies only to copies"),
     (["--machine", "ac922", "--src", "numa:0"], 2, "--dst"),
+    ([*HELPED, "--helpers", "2"], 2, "has 1, 3 or 7 helpers"),
+    ([*HELPED, "--helpers", "7"], 3, "has 4 GPUs"),
+    ([*HELPED, "--helpers", "some"], 2, "--helpers some"),
+    ([*HELPED, "--helpers", "1", "--memory", "pageable"], 2, "pinned memory by copy engine only"),
+    ([*HELPED, "--helpers", "1", "--engine", "sm"], 2, "pinned memory by copy engine only"),
+    ([*HELPED, "--helpers", "1", "--bidirectional"], 2, "is predicted by itself"),
+    ([*HELPED, "--helpers", "1", "--with", "gpu:2 -> gpu:3"], 2, "is predicted by itself"),
+    ([*HELPED, "--helpers", "3", "--bytes", "100MB"], 3, "cannot be divided into 4 equal parts"),
+    (["--machine", "h200x4", "--src", "gpu:0", "--dst", "gpu:1", "--helpers", "1"], 2, "between host memory and a GPU"),
 ]
 
 

@@ -269,6 +269,44 @@ forget(on_gpu)
     assert "child of fork()" in python(code)
 
 
+def test_a_child_of_fork_refuses_blocks_and_files_of_a_gpu_and_reads_and_writes_those_of_the_host(tmp_path) -> None:
+    code = f"""
+import os, pathlib
+source, on_gpu, path = np.arange(1 << 20, dtype=np.uint8), Array(1 << 20), {str(tmp_path / "file")!r}
+linkscope.copy(on_gpu, source)
+linkscope.save_file(path, on_gpu)
+small = np.zeros(8, np.uint8)
+prepared = linkscope.prepare(small, source[8:16])
+child = os.fork()
+if child == 0:
+    back, sizes = np.zeros(1 << 20, np.uint8), [4096] * 8
+    on_gpu = (1 << 40, 1 << 20)  # the fake's memory of a GPU is memory of the host
+    there, here = [on_gpu[0] + i * 4096 for i in range(8)], [source.ctypes.data + i * 4096 for i in range(8)]
+    host = [back.ctypes.data + i * 4096 for i in range(8)]
+    for name, refused in (("blocks", lambda: linkscope.copy_blocks(there, here, sizes)),
+                          ("read", lambda: linkscope.read_file(path, on_gpu)),
+                          ("save", lambda: linkscope.save_file(path, on_gpu))):
+        try: refused()
+        except transfer.TransferError as e: print(name, e, flush=True)
+    prepared.run()
+    linkscope.copy_blocks(host, here, sizes)
+    assert np.array_equal(back[:32768], source[:32768])
+    linkscope.read_file(path, back)
+    assert np.array_equal(back, source)
+    linkscope.save_file(path, back)
+    assert np.array_equal(small, source[8:16])
+    linkscope.copy(small, source[:8])
+    assert np.array_equal(small, source[:8])
+    raise SystemExit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+forget(on_gpu)
+assert pathlib.Path(path).read_bytes() == source.tobytes()
+"""
+    told = python(code).splitlines()
+    assert [line.split()[0] for line in told] == ["blocks", "read", "save"]
+    assert all("child of fork()" in line for line in told)
+
+
 def test_the_bench_compares_what_it_copies_and_writes_its_rows(tmp_path) -> None:
     command = [sys.executable, str(ROOT / "tools" / "transfer_bench.py"), "-o", str(tmp_path / "rows.json")]
     command += ["--largest", "4", "--repeats", "1", "--file-mib", "8", "--sections", "copies", "file"]

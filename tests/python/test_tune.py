@@ -10,20 +10,22 @@ import sys
 
 import pytest
 
-from fake_driver import ROOT, environment, needs_fake
-from linkscope.tune import BlockMove, Failure, Job, Ring, make_jobs, tune
+from fake_driver import BUILD, ROOT, environment, needs_fake
+from linkscope.tune import NEEDS, PATHS, BlockMove, Classes, Failure, Job, Ring, make_jobs, tune
+from linkscope.tune.grids import beside_in_grid, grid
 from linkscope.tune.prior import Prior, first_candidates, measure_prior
 
 KIB, MIB = 1 << 10, 1 << 20
 LIBRARY = ROOT / "src" / "linkscope" / "_native" / "liblinkscope.so"
 needs_library = pytest.mark.skipif(not LIBRARY.is_file(), reason=f"{LIBRARY} is not built; 'make build' builds it")
-SIZES, BLOCKS = (64 * KIB, MIB, 64 * MIB), (0, 4 * KIB, 512 * KIB)
+CLASSES = Classes((64 * KIB, MIB, 64 * MIB), (0, 4 * KIB, 512 * KIB), (0, 16 * KIB), (0, MIB, 256 * MIB))
 
 
 class SimulatedBench:
     """A machine in virtual time whose copies take what `truth` says, with noise."""
 
     cpus, slots, helpers = 16, 64, 0
+    cufile_rate = 0.1e9
 
     def __init__(self, truth: Prior, plain_rate: float, scatter: float = 0.03, fails: bool = False) -> None:
         self.truth, self.plain_rate, self.scatter, self.fails = truth, plain_rate, scatter, fails
@@ -67,6 +69,16 @@ class SimulatedBench:
         if move.method == "batch" and self.fails:
             raise Failure("no such call")
         return self._timed(self.true_blocks_s(move, mean_bytes, count))
+
+    def staged(self, job: Job, ring: Ring | None, repeats: int) -> float:
+        """Blocks cost a microsecond each where they are packed; reads of a disk gain from 16 in flight."""
+        if ring is None:
+            return self._timed(self.true_blocks_s(BlockMove("loop", 1), job.nbytes, job.count), repeats)
+        if job.is_file and ring.cufile:
+            return self._timed(job.total_bytes / self.cufile_rate, repeats)
+        if job.path == "cold-file":
+            return self._timed(10e-6 + job.total_bytes / (0.2e9 * min(ring.depth, 16)), repeats)
+        return self._timed(self.true_s(job.total_bytes, ring) + job.count * 1e-6 / ring.threads, repeats)
 
     def choose(self, method: str, nbytes: int, ring: Ring | None) -> None:
         self.chosen[method, nbytes] = ring
@@ -160,9 +172,30 @@ def test_blocks_move_by_the_fastest_method_on_the_fewest_sms(mean, method) -> No
 
 def test_the_budget_holds_and_classes_that_were_not_reached_are_left_out() -> None:
     bench = SimulatedBench(HOSTS["fast CPUs"], 1e9)
-    jobs = make_jobs(["to-gpu", "to-fresh"], (MIB, 64 * MIB, 256 * MIB), (), 512 * MIB)
+    jobs = make_jobs(["to-gpu", "to-fresh"], Classes((MIB, 64 * MIB, 256 * MIB)), 512 * MIB)
     rows = list(tune(bench, jobs, 1.0, now=bench.now))
     assert 0 < len(rows) < len(jobs) and bench.clock < 4  # the last class ends its laps with plain copies of 0.5 s
+
+
+def test_all_classes_of_one_gpu_are_raced_within_two_minutes() -> None:
+    """Plain copies of 1 GiB take 0.7 s, and a plain reading of 256 MiB 0.5 s."""
+
+    class SlowDisk(SimulatedBench):
+        def staged(self, job: Job, ring: Ring | None, repeats: int) -> float:
+            if ring is None:
+                return self._timed(job.total_bytes / (0.5e9 if job.is_file else 4e9), repeats)
+            return super().staged(job, ring, repeats)
+
+    bench = SlowDisk(HOSTS["slow CPUs"], 1.5e9, scatter=0.05)
+    classes = Classes(
+        (*(64 * KIB << 2 * power for power in range(7)), 768 * MIB),
+        (0, *(KIB << power for power in (0, 2, 3, 4, 6, 8, 9))),
+        (0, 4 * KIB, 16 * KIB, 64 * KIB, 512 * KIB),
+        (0, MIB, 16 * MIB, 256 * MIB),
+    )
+    jobs = make_jobs([name for name in PATHS if NEEDS.get(name) in (None, "--directory")], classes, 1 << 30)
+    rows = list(tune(bench, jobs, 120.0, now=bench.now))
+    assert [row.job for row in rows] == jobs and bench.clock <= 120
 
 
 def test_the_search_around_the_leader_has_the_second_half_of_the_time_of_a_class() -> None:
@@ -191,16 +224,65 @@ def test_the_model_recovers_the_parameters_of_the_machine() -> None:
 
 
 def test_jobs_cover_every_class_up_to_the_largest_size() -> None:
-    jobs = make_jobs(["to-gpu", "blocks-to-gpu"], SIZES, BLOCKS, 64 * MIB)
-    assert [(one.from_bytes, one.nbytes) for one in jobs if not one.is_blocks] == [
-        (64 * KIB, 128 * KIB), (MIB, 2 * MIB), (64 * MIB, 64 * MIB),
-    ]  # fmt: skip
-    assert [(one.nbytes, one.count) for one in jobs if one.is_blocks] == [
-        (256, 8192),
-        (4 * KIB, 8192),
-        (512 * KIB, 128),
-    ]
+    jobs = make_jobs(["to-gpu", "blocks-to-gpu", "packed-from-gpu", "cached-file"], CLASSES, 64 * MIB)
+
+    def of(path: str) -> list[tuple[int, int, int]]:
+        return [(one.from_bytes, one.nbytes, one.count) for one in jobs if one.path == path]
+
+    assert of("to-gpu") == [(64 * KIB, 128 * KIB, 1), (MIB, 2 * MIB, 1), (64 * MIB, 64 * MIB, 1)]
+    assert of("blocks-to-gpu") == [(0, 256, 8192), (4 * KIB, 4 * KIB, 8192), (512 * KIB, 512 * KIB, 128)]
+    assert of("packed-from-gpu") == [(0, 256, 8192), (16 * KIB, 16 * KIB, 4096)]
+    assert of("cached-file") == [(0, 512 * KIB, 1), (MIB, 4 * MIB, 1)]
     assert max(one.total_bytes for one in jobs) <= 64 * MIB
+
+
+def test_copies_above_256_mib_have_two_classes_and_no_job_exceeds_1_gib() -> None:
+    jobs = make_jobs(["to-gpu"], Classes((256 * MIB, 768 * MIB)), 4096 * MIB)
+    assert [(one.from_bytes, one.nbytes) for one in jobs] == [(256 * MIB, 512 * MIB), (768 * MIB, 1024 * MIB)]
+
+
+@pytest.mark.parametrize("path", ["packed-to-gpu", "packed-from-gpu"])
+def test_pageable_blocks_find_their_threads(path) -> None:
+    bench = SimulatedBench(HOSTS["fast CPUs"], 6e9, 0.01)
+    (row,) = tune(bench, [Job(path, 4 * KIB, 4 * KIB, 8192)], 4.0, now=bench.now)
+    method = "packed_to_gpu" if path == "packed-to-gpu" else "packed_to_host"
+    assert isinstance(row.choice, Ring) and bench.chosen[method, 4 * KIB] == row.choice
+    assert row.choice.threads >= 4 and row.gain is not None and row.gain.low > 1
+
+
+def test_cold_files_find_how_many_reads_are_in_flight() -> None:
+    bench = SimulatedBench(HOSTS["fast CPUs"], 6e9, 0.01)
+    bench.true_blocks_s = lambda *_: 64 * MIB / 0.5e9  # type: ignore[method-assign]  # plainly
+    (row,) = tune(bench, [Job("cold-file", 16 * MIB, 64 * MIB)], 60.0, now=bench.now)
+    assert isinstance(row.choice, Ring) and row.choice.depth >= 16
+    assert bench.chosen["read_cold", 64 * MIB] == row.choice
+
+
+@pytest.mark.parametrize(("path", "method"), [("cold-file", "read_cold"), ("saved-file", "write_file")])
+def test_cufile_is_chosen_where_it_is_fastest(path, method) -> None:
+    bench = SimulatedBench(HOSTS["fast CPUs"], 6e9, 0.01)
+    bench.true_blocks_s, bench.cufile_rate = (lambda *_: 64 * MIB / 0.5e9), 90e9  # type: ignore[method-assign]
+    (row,) = tune(bench, [Job(path, 16 * MIB, 64 * MIB)], 60.0, now=bench.now)
+    assert isinstance(row.choice, Ring) and row.choice.cufile and bench.chosen[method, 64 * MIB] == row.choice
+
+
+def test_plain_readings_win_where_they_are_as_fast() -> None:
+    bench = SimulatedBench(HOSTS["slow CPUs"], 6e9, 0.01)
+    bench.true_blocks_s = lambda *_: 1e-6  # type: ignore[method-assign]
+    (row,) = tune(bench, [Job("cached-file", 0, 512 * KIB)], 4.0, now=bench.now)
+    assert row.choice is None and bench.chosen["read_cached", 512 * KIB] is None
+
+
+@pytest.mark.parametrize(
+    "path", ["gpu-to-gpu", "packed-to-gpu", "cached-file", "cold-file", "saved-file", "pinned-to-gpu"]
+)
+def test_no_candidate_exceeds_the_machine_and_the_default_is_in_the_race(path) -> None:
+    bench = HelpedBench(HOSTS["fast CPUs"], 6e9)
+    default, job = Ring(8, 4 * MIB, 2, chunks_each=2, sm_blocks=8, sm_chunk=4096), Job(path, 0, 8 * KIB, 8192)
+    first = grid(job, bench, default)
+    assert any((one.threads, one.chunk) == (8, 4 * MIB) for one in first)
+    for one in [*first, *beside_in_grid(job, default, bench)]:
+        assert 1 <= one.threads <= bench.cpus and one.chunk <= job.total_bytes and 1 <= one.depth <= 32
 
 
 # --- the command ------------------------------------------------------------------------------------------------------
@@ -223,7 +305,8 @@ def test_the_command_tunes_every_path_and_the_library_loads_the_file(tmp_path) -
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert {row["path"] for row in found["classes"]} <= {
-        "to-gpu", "to-warm", "to-fresh", "blocks-to-gpu", "blocks-from-gpu",
+        "to-gpu", "to-warm", "to-fresh", "blocks-to-gpu", "blocks-from-gpu", "packed-to-gpu", "packed-from-gpu",
+        "cached-file",
     }  # fmt: skip
     assert found["classes"] and os.path.dirname(found["file"]) == str(tmp_path / "linkscope")
     code = "from linkscope import native; print(*native.tuning(), native.fingerprint(), sep='\\n')"
@@ -274,6 +357,57 @@ def test_helpers_add_pinned_copies_to_the_race_and_their_knobs_to_the_file(tmp_p
 
 @needs_fake
 @needs_library
+def test_blocks_files_and_copies_between_gpus_are_raced_and_the_library_loads_their_knobs(tmp_path) -> None:
+    file = tmp_path / "mine.tuning"
+    words = ["--budget", "12s", "--largest", "256KiB", "--other-gpu", "1", "--json", "-o", str(file)]
+    done = linkscope_tune(*words, "--paths", "packed-to-gpu,packed-from-gpu,cached-file,gpu-to-gpu")
+    assert done.returncode == 0, done.stderr
+    rows = {row["path"]: row for row in json.loads(done.stdout)["classes"]}
+    assert set(rows) == {"packed-to-gpu", "packed-from-gpu", "cached-file", "gpu-to-gpu"}
+    code = """
+from linkscope import native
+for name, nbytes in (("packed_to_gpu", 0), ("read_cached", 0), ("between_gpus", 1 << 18)):
+    print(native.knobs(name, nbytes).plain)
+"""
+    env = environment() | {"PYTHONPATH": str(ROOT / "src"), "LINKSCOPE_TRANSFER_TUNING": str(file)}
+    read = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
+    text, found = file.read_text(), read.stdout.split()
+    for name, start, plain in zip(("packed_to_gpu", "read_cached", "between_gpus"), (0, 0, 262144), found, strict=True):
+        assert f"copies {name} from {start} {'plain' if plain == '1' else 'ring'} " in text
+
+
+@needs_fake
+@needs_library
+@pytest.mark.parametrize("has_cufile", [True, False])
+def test_files_on_a_disk_are_raced_with_cufile_if_it_is_there(tmp_path, has_cufile) -> None:
+    words = ["--budget", "2s", "--largest", "256KiB", "--directory", str(tmp_path), "--json"]
+    libraries = os.pathsep.join([environment()["LD_LIBRARY_PATH"], str(BUILD / "tests" / "fake_cuda" / "libraries")])
+    settings = {"LD_LIBRARY_PATH": libraries} if has_cufile else {}
+    done = linkscope_tune(*words, "--paths", "saved-file", "-o", str(tmp_path / "mine.tuning"), **settings)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["classes"][0]["path"] == "saved-file" and found["classes"][0]["tried"] > 1
+    assert has_cufile or "libcufile.so.0 cannot be loaded" in found["why_no_cufile"]
+    code = f"""
+import numpy as np, linkscope
+from linkscope import native
+from fake_gpu import Array
+native.set_knobs("write_file", 1 << 20, cufile=1)
+counts = linkscope.save_file({str(tmp_path / "saved")!r}, Array(1 << 20))
+print(counts.cufile, native.latest_fallback(), sep="|")
+"""
+    paths = os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests" / "python")])
+    env = environment() | {"PYTHONPATH": paths} | settings
+    read = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
+    moved, why = read.stdout.strip().split("|")
+    if has_cufile:
+        assert (moved, why) == (str(1 << 20), "") or "refuses O_DIRECT" in why
+    else:
+        assert (moved, why) == ("0", "cufile: cuFile is not here: libcufile.so.0 cannot be loaded")
+
+
+@needs_fake
+@needs_library
 def test_ctrl_c_keeps_the_classes_so_far(tmp_path) -> None:
     file = tmp_path / "mine.tuning"
     words = command("--budget", "100s", "--largest", "64MiB", "-o", str(file))
@@ -290,7 +424,7 @@ def test_ctrl_c_keeps_the_classes_so_far(tmp_path) -> None:
 @needs_library
 def test_the_plan_lists_the_classes_and_measures_nothing(tmp_path) -> None:
     done = linkscope_tune("--plan-only", "--paths", "to-gpu,blocks-to-gpu", XDG_CACHE_HOME=str(tmp_path))
-    assert done.returncode == 0 and "15 classes in at most 2 min" in done.stdout and not list(tmp_path.iterdir())
+    assert done.returncode == 0 and "16 classes in at most 2 min" in done.stdout and not list(tmp_path.iterdir())
     listed = json.loads(linkscope_tune("--plan-only", "--json", "--paths", "to-fresh").stdout)
     assert [one["from_bytes"] for one in listed["classes"]][:2] == [64 * KIB, 256 * KIB]
 
@@ -307,7 +441,12 @@ def test_the_plan_lists_the_classes_and_measures_nothing(tmp_path) -> None:
         (["--largest", "1KiB"], {}, 2, "always plain"),
         ([], {"FAKE_CUDA_MEMORY": "1000000"}, 1, "choose a smaller --largest"),
         (["--paths", "to-gpus"], {}, 2, "did you mean to-gpu?"),
-        (["--paths", "pinned-to-gpu"], {}, 2, "name GPUs that help by --helpers"),
+        (["--paths", "pinned-to-gpu"], {}, 2, "this path also needs --helpers"),
+        (["--paths", "gpu-to-gpu"], {}, 2, "this path also needs --other-gpu"),
+        (["--paths", "cold-file"], {}, 2, "this path also needs --directory"),
+        (["--other-gpu", "gpu:0"], {}, 2, "gpu:0 is measured itself"),
+        (["--other-gpu", "7", "--largest", "1MiB"], {}, 3, "gpu:7 is not here"),
+        (["--directory", "/nowhere", "--largest", "1MiB"], {}, 2, "--directory /nowhere: /nowhere cannot be used"),
         (["--helpers", "gpu:0"], {}, 2, "gpu:0 is measured itself"),
         (["--helpers", "one"], {}, 2, "--helpers one: it is a whole number"),
         (["--helpers", "gpu:7"], {}, 3, "helper gpu:7 is not here; this process sees 2 GPUs"),

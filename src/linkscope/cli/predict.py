@@ -4,10 +4,11 @@ linkscope predict --machine ac922 --src numa:0 --dst gpu:0 --bytes 64MiB
 linkscope predict --machine h200x4 --src numa:0 --dst gpu:0 --with "numa:0 -> gpu:1" --with "gpu:2 -> numa:0"
 linkscope predict --machine h200x4 --src numa:0 --dst gpu:0 --with "numa:0.pageable -> gpu:1 16MiB x2; gpu:2 -> gpu:3"
 linkscope predict --machine h200x4 --src gpu:0 --dst gpu:1 --peer off --json
+linkscope predict --machine h200x4 --src numa:0 --dst gpu:0 --bytes 256MiB --helpers 3
 
 The text of --with is a list of flows (docs/reference/flows.md). --bytes, --memory, --engine, --peer and --threads hold
-for transfers that do not state their own. Rates are those of the steady state with all transfers running. Predictions
-are MODELLED; a file from `linkscope model` states its accuracy.
+for transfers that do not state their own. --helpers is for a single transfer. Rates are those of the steady state with
+all transfers running. Predictions are MODELLED; a file from `linkscope model` states its accuracy.
 """
 
 import argparse
@@ -32,6 +33,11 @@ _ENGINES = ("ce", "sm", "tma")
 _FILE_CHUNK = 1 << 20
 _PATHS_NAMED = 6
 _MOST_TIMES = 64
+_HELPERS = (1, 3, 7)  # those of benchmark relayed
+
+
+def _words(numbers: tuple[int, ...]) -> str:
+    return f"{', '.join(map(str, numbers[:-1]))} or {numbers[-1]}"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,6 +51,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--engine", choices=_ENGINES, default="ce", help="engine of copies with GPUs (default ce)")
     add("--peer", choices=("on", "off"), default="on", help="direct access between GPUs (default on)")
     add("--threads", metavar="N", default="1", help="CPU threads that share a copy between host memories (default 1)")
+    add(
+        "--helpers",
+        metavar="N",
+        help=f"GPUs whose links carry parts of a pinned copy: {_words(_HELPERS)} (default none)",
+    )
     add("--bidirectional", action="store_true", help="also the opposite transfer, concurrently")
     add(
         "--with",
@@ -161,6 +172,8 @@ def _refuse_unused(arguments: argparse.Namespace, points: "list[PointId]") -> No
         raise UserError(f"--memory {arguments.memory}: host memory applies only to copies to or from a GPU")
     if arguments.peer == "off" and all(point.benchmark != "d2d" for point in points):
         raise UserError("--peer off applies only to copies between GPUs")
+    if arguments.helpers is not None and all(point.benchmark != "relayed" for point in points):
+        raise UserError(f"--helpers {arguments.helpers} applies only to copies between host memory and a GPU")
     if arguments.engine != "ce" and all(point.benchmark == "h2h" for point in points):
         raise UserError(f"--engine {arguments.engine}: CPU threads copy between host memories; leave it out")
 
@@ -214,6 +227,8 @@ def points_of_transfer(arguments: argparse.Namespace, model: "Model", flow: Tran
                 raise wrong(flow, "peer=", f"--engine {engine} needs peer access: write by ce, or leave out peer=off")
             raise UserError(f"--engine {engine} needs --peer on: SMs access the other GPU's memory directly")
         return [PointId(name, engine, src, "device", dst, "device", size, peer)]
+    if helpers := _helpers(arguments, model, flow, engine):
+        return [_relayed_point(flow, size, helpers)]
     if flow.kinds[0] == "numa":
         host = _host_memory(arguments, flow, "src_memory", flow.src_memory, engine)
         _stated(flow, "dst_memory", flow.dst_memory, ("device",))
@@ -221,6 +236,39 @@ def points_of_transfer(arguments: argparse.Namespace, model: "Model", flow: Tran
     host = _host_memory(arguments, flow, "dst_memory", flow.dst_memory, engine)
     _stated(flow, "src_memory", flow.src_memory, ("device",))
     return [PointId("d2h", engine, src, "device", dst, host, size)]
+
+
+def _helpers(arguments: argparse.Namespace, model: "Model", flow: Transfer, engine: str) -> int:
+    """The helpers of a copy between host memory and a GPU; 0: none are asked for."""
+    from linkscope.machine.model import places
+
+    if arguments.helpers is None:
+        return 0
+    count = options.whole("--helpers", arguments.helpers, least=1, most=_HELPERS[-1])
+    gpus = len(places(model).gpus)
+    if count not in _HELPERS:
+        raise UserError(f"--helpers {count}: the benchmark relayed has {_words(_HELPERS)} helpers")
+    if count >= gpus:
+        raise UserError(
+            f"--helpers {count}: {model.machine.name} has {gpus} GPUs, one of which is the copy's own", NOT_HERE
+        )
+    memories = {arguments.memory, flow.src_memory, flow.dst_memory} - {None, "device"}
+    if engine != "ce" or memories != {"pinned"}:
+        raise UserError(f"--helpers {count}: helpers relay copies of pinned memory by copy engine only")
+    if arguments.bidirectional or arguments.others:
+        raise UserError(
+            f"--helpers {count}: a transfer with helpers is predicted by itself: leave out --bidirectional and --with"
+        )
+    return count
+
+
+def _relayed_point(flow: Transfer, size: int, helpers: int) -> "PointId":
+    """A copy of pinned memory whose parts go over the links of several GPUs."""
+    from linkscope.runfile import PointId
+
+    memories = ["pinned" if kind == "numa" else "device" for kind in flow.kinds]
+    params = (("chunk", "4MiB"), ("helpers", str(helpers)), ("mode", "batched"))
+    return PointId("relayed", "ce", flow.src, memories[0], flow.dst, memories[1], size, params)
 
 
 def _file_point(arguments: argparse.Namespace, model: "Model", flow: Transfer, size: int) -> "PointId":
@@ -284,6 +332,6 @@ def _host_memory(arguments: argparse.Namespace, flow: Transfer, part: str, memor
 
 def _summed(points: "list[PointId]", found: "list[Steady]") -> dict[str, float | int | str]:
     """The total of the points of one transfer; removes their flows from the front of `found`."""
-    flows = [found.pop(0) for _ in points]
+    flows = [found.pop(0) for point in points for _ in range(1 + int(point.param("helpers", "0")))]
     size, gbps = sum(flow.bytes for flow in flows), sum(flow.gbps for flow in flows)
     return {"src": flows[0].src, "dst": flows[0].dst, "bytes": size, "gbps": gbps, "seconds": size / gbps / 1e9}

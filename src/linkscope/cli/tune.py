@@ -6,10 +6,12 @@ linkscope tune --plan-only          what would be measured
 
 For each path and size class, likely settings race against each other and against plain copies; a class in which plain
 copies are not slower keeps plain copies. Paths: to-gpu (pageable memory to the GPU), to-warm (the GPU to pageable
-memory), to-fresh (the GPU to memory that nobody has touched), blocks-to-gpu and blocks-from-gpu (many scattered blocks,
-pinned memory); with --helpers also pinned-to-gpu and pinned-from-gpu, and the links of these GPUs for the others. The
-result is a text file in $XDG_CACHE_HOME/linkscope or ~/.cache/linkscope, which the library loads on
-a machine with the same GPUs, driver and CPUs. LINKSCOPE_TRANSFER_TUNING=FILE|none chooses another file or none.
+memory), to-fresh (the GPU to memory that nobody has touched), blocks-to-gpu and blocks-from-gpu (many scattered
+blocks, pinned memory), packed-to-gpu and packed-from-gpu (the same, pageable memory), cached-file (a file in the page
+cache to the GPU). --directory adds cold-file and saved-file (from and to that disk, also by cuFile), --other-gpu adds
+gpu-to-gpu (without peer access), and --helpers adds pinned-to-gpu and pinned-from-gpu, and the links of these GPUs for
+the others. The result is a text file in $XDG_CACHE_HOME/linkscope or ~/.cache/linkscope, which the library loads on a
+machine with the same GPUs, driver and CPUs. LINKSCOPE_TRANSFER_TUNING=FILE|none chooses another file or none.
 
 Exit codes: 0 the file is written; 1 copies fail; 3 no GPU; 4 stopped early, with the classes so far in the file.
 """
@@ -18,6 +20,7 @@ import argparse
 import json
 import os
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from linkscope.cli import options
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
     from linkscope.tune import Candidate, Job, Row
 
 SUMMARY = "find the fastest way to copy for linkscope.copy"
-_BUDGET, _LARGEST = "120s", "512MiB"
+_BUDGET, _LARGEST = "120s", "1GiB"
 _SMALLEST = 64 << 10
 _MOST_GPUS = 1024
 
@@ -53,6 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"largest copy, and memory of each kind that the measurement uses (default {_LARGEST})",
     )
     add("--helpers", metavar="GPUS", help="GPUs whose links copies may use, for example gpu:1,gpu:3 (default: none)")
+    add("--other-gpu", metavar="N", help="another GPU, from which copies are measured (default: none)")
+    add("--directory", metavar="DIR", help="where files of at most 256 MiB are measured (default: none)")
     add("-o", "--output", metavar="FILE", help="the file to write, in place of that of this machine")
     add("--plan-only", action="store_true", help="print what would be measured")
     add("--json", action="store_true", help="print JSON")
@@ -69,18 +74,44 @@ def main(arguments: argparse.Namespace) -> int:
         raise UserError(f"--largest {arguments.largest}: smaller copies than 64 KiB are always plain")
 
     from linkscope import native
-    from linkscope.tune import make_jobs
+    from linkscope.tune import Classes, make_jobs
 
-    helpers = _helpers(arguments.helpers, gpu)
-    paths = _paths(arguments.paths, has_helpers=bool(helpers))
+    given = _Given(gpu, _helpers(arguments.helpers, gpu), _other(arguments.other_gpu, gpu), arguments.directory or "")
+    paths = _paths(arguments.paths, given)
     _use_defaults()
     if reason := native.why_no_gpu():
         raise UserError(f"no GPU to tune: {reason}", NOT_HERE)
-    jobs = make_jobs(paths, native.size_classes(), native.block_classes(), largest)
+    classes = Classes(native.size_classes(), native.block_classes(), native.packed_classes(), native.file_classes())
+    jobs = make_jobs(paths, classes, largest)
     if arguments.plan_only:
         _print_plan(jobs, budget_s, as_json=arguments.json)
         return FINE
-    return _tune(arguments, jobs, budget_s, helpers)
+    return _tune(arguments, jobs, budget_s, given)
+
+
+@dataclass(frozen=True)
+class _Given:
+    """What is measured: the GPU, and what its paths need."""
+
+    gpu: int
+    helpers: list[int]
+    other: int | None
+    directory: str
+
+    def has(self, option: str) -> bool:
+        return {"--helpers": bool(self.helpers), "--other-gpu": self.other is not None}.get(
+            option, bool(self.directory)
+        )
+
+
+def _other(text: str | None, gpu: int) -> int | None:
+    """The GPU that --other-gpu names."""
+    if text is None:
+        return None
+    number = options.whole("--other-gpu", text.removeprefix("gpu:"), least=0, most=_MOST_GPUS)
+    if number == gpu:
+        raise UserError(f"--other-gpu {text}: gpu:{gpu} is measured itself; name another GPU")
+    return number
 
 
 def _helpers(text: str | None, gpu: int) -> list[int]:
@@ -94,16 +125,16 @@ def _helpers(text: str | None, gpu: int) -> list[int]:
     return list(dict.fromkeys(found))
 
 
-def _paths(text: str | None, *, has_helpers: bool) -> list[str]:
-    from linkscope.tune import PATHS, RELAYED
+def _paths(text: str | None, given: _Given) -> list[str]:
+    from linkscope.tune import NEEDS, PATHS
 
     if text is None:
-        return [name for name in PATHS if has_helpers or name not in RELAYED]
+        return [name for name in PATHS if name not in NEEDS or given.has(NEEDS[name])]
     for name in (chosen := text.split(",")):
         if name not in PATHS:
             raise UserError(f"--paths: '{name}' is not a path{suggestion(name, PATHS)}; paths: {', '.join(PATHS)}")
-        if name in RELAYED and not has_helpers:
-            raise UserError(f"--paths {name}: one link carries pinned copies plainly; name GPUs that help by --helpers")
+        if name in NEEDS and not given.has(NEEDS[name]):
+            raise UserError(f"--paths {name}: this path also needs {NEEDS[name]}")
     return list(dict.fromkeys(chosen))
 
 
@@ -133,20 +164,20 @@ def _print_plan(jobs: "list[Job]", budget_s: float, *, as_json: bool) -> None:
     print(f"{len(jobs)} classes in at most {format_seconds(budget_s)}")
 
 
-def _tune(arguments: argparse.Namespace, jobs: "list[Job]", budget_s: float, helpers: list[int]) -> int:
+def _tune(arguments: argparse.Namespace, jobs: "list[Job]", budget_s: float, given: _Given) -> int:
     from linkscope import native
     from linkscope.run import StopFlag
     from linkscope.tune import Failure, LibraryBench, tune
 
     rows: list[Row] = []
-    gpu = int(arguments.gpu)
+    gpu = given.gpu
     largest = max(job.total_bytes for job in jobs)
     try:
-        with StopFlag(last=True) as stop, _opened(LibraryBench, gpu, largest, helpers) as bench:
+        with StopFlag(last=True) as stop, _opened(LibraryBench, largest, given) as bench:
             for row in tune(bench, jobs, budget_s, stop):
                 rows.append(row)
                 print(f"{len(rows)} of {len(jobs)}: {_line(row)}", file=sys.stderr, flush=True)
-            stopped = stop()
+            stopped, why_no_cufile = stop(), bench.why_no_cufile
     except Failure as failure:
         raise UserError(f"copies on gpu:{gpu} fail: {failure}", SOMETHING_FAILED) from None
     try:
@@ -158,7 +189,8 @@ def _tune(arguments: argparse.Namespace, jobs: "list[Job]", budget_s: float, hel
             "file": file,
             "fingerprint": native.fingerprint(),
             "gpu": gpu,
-            "helpers": helpers,
+            "helpers": given.helpers,
+            "why_no_cufile": why_no_cufile,
             "complete": len(rows) == len(jobs),
         }
         print(json.dumps(facts | {"classes": [_as_json(row) for row in rows]}))
@@ -166,21 +198,27 @@ def _tune(arguments: argparse.Namespace, jobs: "list[Job]", budget_s: float, hel
         _print_table(rows)
         missing = len(jobs) - len(rows)
         more = f"; {missing} classes were not reached and keep their defaults" if missing else ""
+        if why_no_cufile:
+            print(f"not raced: files by cuFile ({why_no_cufile})")
         print(f"tuning: {file} ({len(rows)} of {len(jobs)} classes{more})")
     return STOPPED_EARLY if stopped else FINE
 
 
-def _opened(bench: Any, gpu: int, nbytes: int, helpers: list[int]) -> Any:
+def _opened(bench: Any, nbytes: int, given: _Given) -> Any:
+    from linkscope import native
+
     try:
-        return bench(gpu, nbytes, helpers)
+        return bench(given.gpu, nbytes, given.helpers, given.other, given.directory)
     except ValueError as error:  # a GPU that is not here
         raise UserError(str(error), NOT_HERE) from None
     except MemoryError as error:
         raise UserError(f"{error}: free memory, or choose a smaller --largest", SOMETHING_FAILED) from None
+    except native.TransferError as error:
+        raise UserError(f"--directory {given.directory}: {error}" if given.directory else str(error)) from None
 
 
 def _size(job: "Job") -> str:
-    return f"{job.count} × {format_bytes(job.nbytes)}" if job.is_blocks else format_bytes(job.nbytes)
+    return f"{job.count} × {format_bytes(job.nbytes)}" if job.count > 1 else format_bytes(job.nbytes)
 
 
 def _knobs(choice: "Candidate") -> str:
@@ -194,6 +232,8 @@ def _knobs(choice: "Candidate") -> str:
     pieces = f", pieces of {format_bytes(choice.piece)}" if choice.piece else ""
     if choice.sm_blocks:
         return f"{choice.threads} threads, kernel on {choice.sm_blocks} SMs, {format_bytes(choice.sm_chunk)}"
+    if choice.cufile:
+        return f"cuFile, {choice.threads} threads, {format_bytes(choice.chunk)}"
     links = f"{choice.links} links, " if choice.links > 1 else ""
     return f"{links}{choice.threads} threads, {format_bytes(choice.chunk)} × {choice.depth}{pieces}"
 

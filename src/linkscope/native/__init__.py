@@ -9,14 +9,15 @@ import functools
 import os
 import weakref
 from collections.abc import Callable, Sequence
-from ctypes import POINTER, byref, c_char_p, c_double, c_int, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, byref, c_char_p, c_double, c_int, c_size_t, c_uint32, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any, ClassVar
 
 from linkscope.errors import NOT_HERE, UserError
 from linkscope.native.dlpack import DlpackTensor, dlpack_tensor
+from linkscope.native.structures import Knobs, Piece, ReadCounts, Report, Saving, Source, Watch, WriteCounts
 
-__all__ = ["DlpackTensor", "dlpack_tensor"]
+__all__ = ["DlpackTensor", "Knobs", "ReadCounts", "WriteCounts", "dlpack_tensor"]
 
 _OK, _USAGE, _MEMORY, _CANCELLED = 0, 1, 5, 6
 
@@ -29,76 +30,14 @@ class Cancelled(TransferError):
     """A copy ended early because its owner cancelled it."""
 
 
-class Knobs(ctypes.Structure):
-    """How a method divides copies of one size class (ls_knobs in linkscope.h)."""
-
-    _fields_: ClassVar[Sequence[Any]] = [
-        ("plain", c_uint32),
-        ("threads", c_uint32),
-        ("chunk", c_uint64),
-        ("depth", c_uint32),
-        ("chunks_each", c_uint32),
-        ("piece", c_uint64),
-        ("sm_blocks", c_uint32),
-        ("sm_chunk", c_uint64),
-        ("links", c_uint32),
-    ]
-
-
-class _Piece(ctypes.Structure):
-    _fields_: ClassVar[Sequence[Any]] = [("offset", c_uint64), ("bytes", c_uint64), ("dst", c_void_p)]
-
-
-class ReadCounts(ctypes.Structure):
-    """Bytes of a file by the way they were read (ls_read_counts in linkscope.h)."""
-
-    _fields_: ClassVar[Sequence[Any]] = [
-        ("cached", c_uint64),
-        ("direct", c_uint64),
-        ("buffered", c_uint64),
-        ("uring", c_uint64),
-        ("uring_refused", c_int32),
-    ]
-
-
-_Report = ctypes.CFUNCTYPE(c_int, c_uint64, c_void_p)
-
-
-class _Watch(ctypes.Structure):
-    """What the caller of ls_read_file wants to know (ls_watch in linkscope.h)."""
-
-    _fields_: ClassVar[Sequence[Any]] = [("report", _Report), ("user", c_void_p), ("counts", ReadCounts)]
-
-
-class _Source(ctypes.Structure):
-    _fields_: ClassVar[Sequence[Any]] = [("src", c_void_p), ("bytes", c_uint64), ("stream", c_void_p)]
-
-
-class WriteCounts(ctypes.Structure):
-    """Bytes of a file by the way they were written (ls_write_counts in linkscope.h)."""
-
-    _fields_: ClassVar[Sequence[Any]] = [("direct", c_uint64), ("buffered", c_uint64)]
-
-
-class _Saving(ctypes.Structure):
-    """What the caller of ls_save_file wants (ls_saving in linkscope.h)."""
-
-    _fields_: ClassVar[Sequence[Any]] = [
-        ("report", _Report),
-        ("user", c_void_p),
-        ("durable", c_int),
-        ("counts", WriteCounts),
-    ]
-
-
 _RANGES = [c_void_p, c_void_p, c_size_t, c_void_p]
 _ARGUMENTS: dict[str, list[Any]] = {
     "ls_close": [],
     "ls_copy": _RANGES,
     "ls_copy_to_fresh": _RANGES,
     "ls_copy_blocks": [c_void_p, c_void_p, c_void_p, c_size_t, c_void_p],
-    "ls_read_file": [c_char_p, POINTER(_Piece), c_size_t, c_void_p, POINTER(_Watch)],
-    "ls_save_file": [c_char_p, POINTER(_Source), c_size_t, POINTER(_Saving)],
+    "ls_read_file": [c_char_p, POINTER(Piece), c_size_t, c_void_p, POINTER(Watch)],
+    "ls_save_file": [c_char_p, POINTER(Source), c_size_t, POINTER(Saving)],
     "ls_transfer_start": [POINTER(c_void_p), *_RANGES],
     "ls_transfer_progress": [c_void_p, POINTER(c_size_t), POINTER(c_int)],
     "ls_transfer_wait": [c_void_p],
@@ -120,6 +59,10 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "ls_trial_close": [c_void_p],
     "ls_trial_copy": [c_void_p, c_char_p, c_int, c_size_t, c_uint32, POINTER(c_double)],
     "ls_trial_blocks": [c_void_p, c_int, c_size_t, c_size_t, c_uint32, POINTER(c_double)],
+    "ls_trial_packed": [c_void_p, c_int, c_size_t, c_size_t, c_uint32, POINTER(c_double)],
+    "ls_trial_add_gpu": [c_void_p, c_uint32],
+    "ls_trial_save": [c_void_p, c_char_p, c_size_t, c_uint32, POINTER(c_double)],
+    "ls_trial_file": [c_void_p, c_char_p, c_int, c_size_t, c_uint32, POINTER(c_double)],
 }
 _TEXTS: dict[str, list[Any]] = {
     "ls_last_error": [],
@@ -129,7 +72,7 @@ _TEXTS: dict[str, list[Any]] = {
     "ls_latest_fallback": [],
     "ls_fingerprint": [],
 }
-_CLASSES = ("ls_size_classes", "ls_block_classes")
+_CLASSES = ("ls_size_classes", "ls_block_classes", "ls_packed_classes", "ls_file_classes")
 _NOTHING = ("ls_transfer_cancel", "ls_transfer_free", "ls_release", "ls_trial_close")
 
 
@@ -188,8 +131,8 @@ def read_file(
     `report` is called now and then with the bytes so far; what it raises ends the reading.
     """
     called = _Reported(report)
-    watch = _Watch(report=called.function)
-    array = (_Piece * len(pieces))(*(_Piece(*piece) for piece in pieces))
+    watch = Watch(report=called.function)
+    array = (Piece * len(pieces))(*(Piece(*piece) for piece in pieces))
     called.check(library().ls_read_file(os.fsencode(path), array, len(pieces), stream, byref(watch)))
     counts: ReadCounts = watch.counts
     return counts
@@ -203,8 +146,8 @@ def save_file(
 ) -> WriteCounts:
     """Replaces a file by sources (address, bytes, stream), one behind the other. `report` as for read_file()."""
     called = _Reported(report)
-    saving = _Saving(report=called.function, durable=durable)
-    array = (_Source * len(sources))(*(_Source(*source) for source in sources))
+    saving = Saving(report=called.function, durable=durable)
+    array = (Source * len(sources))(*(Source(*source) for source in sources))
     called.check(library().ls_save_file(os.fsencode(path), array, len(sources), byref(saving)))
     counts: WriteCounts = saving.counts
     return counts
@@ -215,7 +158,7 @@ class _Reported:
 
     def __init__(self, report: Callable[[int], None] | None) -> None:
         self._report, self._raised = report, list[BaseException]()
-        self.function = _Report(self._called) if report is not None else _Report()
+        self.function = Report(self._called) if report is not None else Report()
 
     def _called(self, done: int, _: object) -> int:
         try:
@@ -249,7 +192,7 @@ def why_no_gpu() -> str:
 
 
 def latest_fallback() -> str:
-    """Returns why the latest copy that fell back to the driver's own did so; '' if none did."""
+    """Returns why the latest copy fell back to the driver's own, or why cuFile did not move a file; '' if none did."""
     return str(library().ls_latest_fallback().decode())
 
 
@@ -299,6 +242,16 @@ def size_classes() -> tuple[int, ...]:
 def block_classes() -> tuple[int, ...]:
     """Returns the first mean size of each class of blocks."""
     return _classes("ls_block_classes")
+
+
+def packed_classes() -> tuple[int, ...]:
+    """Returns the first mean size of each class of pageable blocks."""
+    return _classes("ls_packed_classes")
+
+
+def file_classes() -> tuple[int, ...]:
+    """Returns the first size of each class of readings of a file."""
+    return _classes("ls_file_classes")
 
 
 def count(method: str) -> int:
@@ -420,9 +373,32 @@ class Trial(_Handle):
         return seconds.value
 
     def blocks(self, to_gpu: bool, block_bytes: int, count: int, repeats: int) -> float:
-        """Returns the median seconds of a call for `count` blocks."""
+        """Returns the median seconds of a call for `count` blocks of pinned memory."""
         seconds = c_double()
         _check(library().ls_trial_blocks(self._handle, to_gpu, block_bytes, count, repeats, byref(seconds)))
+        return seconds.value
+
+    def packed(self, to_gpu: bool, block_bytes: int, count: int, repeats: int) -> float:
+        """Returns the median seconds of a call for `count` blocks of pageable memory."""
+        seconds = c_double()
+        _check(library().ls_trial_packed(self._handle, to_gpu, block_bytes, count, repeats, byref(seconds)))
+        return seconds.value
+
+    def add_gpu(self, gpu: int) -> None:
+        """Adds memory of another GPU, from which between_gpus copies."""
+        _check(library().ls_trial_add_gpu(self._handle, gpu))
+
+    def file(self, directory: str, is_cold: bool, nbytes: int, repeats: int) -> float:
+        """Returns the median seconds of a reading of a file in a directory; '' stands for memory."""
+        seconds = c_double()
+        where = os.fsencode(directory) if directory else None
+        _check(library().ls_trial_file(self._handle, where, is_cold, nbytes, repeats, byref(seconds)))
+        return seconds.value
+
+    def save(self, directory: str, nbytes: int, repeats: int) -> float:
+        """Returns the median seconds of saving memory of the GPU durably to a file in a directory."""
+        seconds = c_double()
+        _check(library().ls_trial_save(self._handle, os.fsencode(directory), nbytes, repeats, byref(seconds)))
         return seconds.value
 
 

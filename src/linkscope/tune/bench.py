@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Protocol
 
 from linkscope import native
+from linkscope.tune.jobs import Job
 
 
 class Failure(Exception):
@@ -25,6 +26,7 @@ class Ring:
     sm_blocks: int = 0
     sm_chunk: int = 1
     links: int = 1  # of GPUs: its own, and those of helpers
+    cufile: int = 0  # not 0: cuFile moves a file
 
     def cost(self) -> tuple[int, int, int, int]:
         """What the copy takes from others: links of helpers, CPUs, SMs, then pinned memory."""
@@ -68,6 +70,9 @@ class Bench(Protocol):
 
     def blocks(self, to_gpu: bool, move: BlockMove, mean_bytes: int, count: int) -> float: ...
 
+    def staged(self, job: Job, ring: Ring | None, repeats: int) -> float:
+        """Times a call for blocks of pageable memory, or a reading of a file; None: plainly."""
+
     def choose(self, method: str, nbytes: int, ring: Ring | None) -> None:
         """Keeps a result for the class of this size; None: plain copies."""
 
@@ -80,13 +85,25 @@ class Bench(Protocol):
 class LibraryBench:
     """Measures the transfer library of this process on one GPU. Frees its memory at the end of a `with`."""
 
-    def __init__(self, gpu: int, nbytes: int, helpers: Sequence[int] = ()) -> None:
+    def __init__(
+        self, gpu: int, nbytes: int, helpers: Sequence[int] = (), other: int | None = None, directory: str = ""
+    ) -> None:
         self.cpus = len(os.sched_getaffinity(0))
         self.slots = 64  # 256 MiB of 4 MiB each
         self._before: dict[tuple[str, int], native.Knobs] = {}
         native.set_helpers(helpers)
         self.helpers = len(helpers)
+        self._directory = directory
+        self.why_no_cufile = ""  # the latest reason
         self._trial = native.Trial(gpu, nbytes)
+        try:
+            if other is not None:
+                self._trial.add_gpu(other)
+            if directory:
+                self._trial.file(directory, True, 4096, 1)
+        except BaseException:
+            self._trial.close()
+            raise
 
     def __enter__(self) -> "LibraryBench":
         return self
@@ -100,7 +117,7 @@ class LibraryBench:
 
     def _known(self, method: str, nbytes: int) -> native.Knobs:
         """The knobs of the class before tuning."""
-        start = max((one for one in native.size_classes() if one <= nbytes), default=0)
+        start = max((one for one in _classes_of(method) if one <= nbytes), default=0)
         return self._before.setdefault((method, start), native.knobs(method, nbytes))
 
     def default_blocks(self, to_gpu: bool, mean_bytes: int) -> BlockMove:
@@ -128,6 +145,19 @@ class LibraryBench:
         except (native.TransferError, MemoryError, ValueError) as error:
             raise Failure(str(error)) from error
 
+    def staged(self, job: Job, ring: Ring | None, repeats: int) -> float:
+        self.choose(job.method, job.nbytes, ring)
+        try:
+            if job.is_packed:
+                return self._trial.packed(job.to_gpu, job.nbytes, job.count, repeats)
+            if job.path == "saved-file":
+                return self._trial.save(self._directory, job.nbytes, repeats)
+            return self._trial.file(self._directory, job.path == "cold-file", job.nbytes, repeats)
+        except (native.TransferError, MemoryError, ValueError) as error:
+            if str(error).startswith("cufile: "):
+                self.why_no_cufile = str(error).removeprefix("cufile: ")
+            raise Failure(str(error)) from error
+
     def choose(self, method: str, nbytes: int, ring: Ring | None) -> None:
         self._known(method, nbytes)
         if ring is None:
@@ -142,3 +172,10 @@ class LibraryBench:
 
     def choose_blocks(self, to_gpu: bool, mean_bytes: int, move: BlockMove) -> None:
         native.set_block_knobs(to_gpu, mean_bytes, move.method, move.sm_blocks)
+
+
+def _classes_of(method: str) -> Sequence[int]:
+    """The first sizes of the classes of a method or of staged work."""
+    if method.startswith("packed_"):
+        return native.packed_classes()
+    return native.file_classes() if method.startswith(("read_", "write_")) else native.size_classes()

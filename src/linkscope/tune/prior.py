@@ -12,7 +12,6 @@ CHUNKS = tuple(64 * _KIB << power for power in range(7))  # to 4 MiB, a slot of 
 DEPTHS = (1, 2, 3, 4)
 PIECES = (0, 64 * _KIB, 256 * _KIB, _MIB)
 SM_BLOCKS = (4, 8, 16, 32)
-RELAY_THREADS, RELAY_CHUNKS = (1, 2, 4), (_MIB // 2, _MIB, 2 * _MIB, 4 * _MIB)
 SM_CHUNKS = (32 * _KIB, 64 * _KIB, 128 * _KIB, 256 * _KIB)
 _REPEATS = 7
 
@@ -82,33 +81,19 @@ def first_candidates(prior: Prior, bench: Bench, default: Ring, nbytes: int, mos
     return list(dict.fromkeys([default, *best(by_engine), *best(by_kernel), *best(helped)]))
 
 
-def relay_candidates(bench: Bench, default: Ring, nbytes: int) -> list[Ring]:
-    """The default and copies over the links of all helpers, for pinned memory: their threads only queue chunks."""
-    grid = itertools.product(RELAY_THREADS, RELAY_CHUNKS)
-    found = [Ring(threads, chunk, links=bench.helpers + 1) for threads, chunk in grid if 2 * chunk <= nbytes]
-    return list(dict.fromkeys([replace(default, links=bench.helpers + 1), *found]))
-
-
-def relay_neighbours(ring: Ring, bench: Bench, nbytes: int) -> Iterator[Ring]:
-    """Likewise, those that differ in one knob by one step."""
-    yield from (replace(ring, threads=one) for one in _beside(THREADS, ring.threads) if one <= bench.cpus)
-    yield from (replace(ring, chunk=one) for one in _beside(CHUNKS, ring.chunk) if one <= nbytes)
-    yield from (replace(ring, links=one) for one in (ring.links - 1, ring.links + 1) if 2 <= one <= bench.helpers + 1)
-
-
 def neighbours(ring: Ring, bench: Bench, nbytes: int) -> Iterator[Ring]:
     """The candidates that differ in one knob by one step."""
     if ring.sm_blocks:
-        yield from (replace(ring, threads=one) for one in _beside(THREADS, ring.threads) if one <= bench.cpus)
-        yield from (replace(ring, sm_blocks=one) for one in _beside(SM_BLOCKS, ring.sm_blocks))
-        yield from (replace(ring, sm_chunk=one) for one in _beside(SM_CHUNKS, ring.sm_chunk) if one <= nbytes)
+        yield from (replace(ring, threads=one) for one in beside(THREADS, ring.threads) if one <= bench.cpus)
+        yield from (replace(ring, sm_blocks=one) for one in beside(SM_BLOCKS, ring.sm_blocks))
+        yield from (replace(ring, sm_chunk=one) for one in beside(SM_CHUNKS, ring.sm_chunk) if one <= nbytes)
         return
     yield from (replace(ring, links=one) for one in (ring.links - 1, ring.links + 1) if 1 <= one <= bench.helpers + 1)
-    for threads in _beside(THREADS, ring.threads):
+    for threads in beside(THREADS, ring.threads):
         if threads <= bench.cpus and threads * ring.depth <= bench.slots:
             yield replace(ring, threads=threads)
-    yield from (replace(ring, chunk=chunk) for chunk in _beside(CHUNKS, ring.chunk) if chunk <= nbytes)
-    for depth in _beside(DEPTHS, ring.depth):
+    yield from (replace(ring, chunk=chunk) for chunk in beside(CHUNKS, ring.chunk) if chunk <= nbytes)
+    for depth in beside(DEPTHS, ring.depth):
         if ring.threads * depth <= bench.slots:
             yield replace(ring, depth=depth)
     yield from (replace(ring, piece=piece) for piece in PIECES if piece != ring.piece and piece < ring.chunk)
@@ -116,6 +101,6 @@ def neighbours(ring: Ring, bench: Bench, nbytes: int) -> Iterator[Ring]:
         yield replace(ring, chunks_each=1)
 
 
-def _beside(steps: tuple[int, ...], value: int) -> list[int]:
+def beside(steps: tuple[int, ...], value: int) -> list[int]:
     """The next smaller and the next larger step."""
     return [one for one in steps if one < value][-1:] + [one for one in steps if one > value][:1]

@@ -47,14 +47,12 @@ def race(
     lap: Callable[[Candidate], float],
     is_over: Callable[[], bool],
     *,
-    keep: Candidate | None = None,
     most_laps: int = 40,
     seed: int = 1,
 ) -> Winner[Candidate]:
     """Finds the fastest candidate. `lap` measures one of them once, in seconds.
 
-    `is_over` ends the race after a lap, when the time is up. `keep` stays in the race to its end, so that the winner
-    can be compared with it. Raises ValueError without a candidate.
+    `is_over` ends the race after a lap, when the time is up. Raises ValueError without a candidate.
     """
     if not candidates:
         raise ValueError("a race needs a candidate")
@@ -67,7 +65,7 @@ def race(
             logs[one].append(math.log(lap(one)))
         laps += 1
         if laps >= _LEAST_LAPS:
-            left, decided = _left(left, logs, laps, len(order), keep)
+            left, decided = _left(left, logs, laps, len(order))
         if (decided and laps >= _LEAST_LAPS) or is_over():
             break
     best = min(left, key=lambda one: median(logs[one]))
@@ -75,7 +73,7 @@ def race(
 
 
 def _left(
-    left: Sequence[Candidate], logs: dict[Candidate, list[float]], laps: int, count: int, keep: Candidate | None
+    left: Sequence[Candidate], logs: dict[Candidate, list[float]], laps: int, count: int
 ) -> tuple[list[Candidate], bool]:
     """The candidates that stay, and whether the leader is as good as any of them."""
     leader = min(left, key=lambda one: median(logs[one]))
@@ -90,7 +88,7 @@ def _left(
     for one, values in differences.items():
         variance = ((laps - 1) * _variance(values) + _PRIOR_FREEDOM * pooled) / freedom
         centre, width = sum(values) / laps, reach * math.sqrt(variance / laps)
-        if centre - width <= 0 or one == keep:
+        if centre - width <= 0:
             stay.append(one)
         if centre - width <= -math.log1p(MARGIN):
             decided = False

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from linkscope.stats import Interval, median
 from linkscope.stats.ratios import student_interval
 from linkscope.tune.bench import Bench, BlockMove, Failure, Ring
+from linkscope.tune.grids import beside_in_grid, grid
 from linkscope.tune.jobs import Job
-from linkscope.tune.prior import Prior, first_candidates, measure_prior, neighbours, relay_candidates, relay_neighbours
+from linkscope.tune.prior import Prior, first_candidates, measure_prior, neighbours
 from linkscope.tune.race import MARGIN, Winner, race
 
 Candidate = Ring | BlockMove | None  # None: plain copies
@@ -23,7 +24,8 @@ _COMPARED, _COMPARED_AT_LEAST = 8, 3  # laps with plain copies at the end
 _LAP_S, _MOST_REPEATS = 0.5e-3, 15  # a lap of short copies has several
 _FIRST_S = 10e-3  # a first copy that takes longer needs no second one
 _HOPELESS = 1.5  # ratio of the times, ring to plain, from which neighbours of the ring are not tried
-_SHARE_OF_BUDGET = 0.95  # the last class ends its laps with plain copies after its time is up
+_SHARE_OF_BUDGET = 0.93  # the last class ends its laps with plain copies after its time is up
+_HEAVY = 256 << 20  # bytes of a job that gets twice the time of a short one
 _FAILED_S = 60.0  # of a lap that failed after others worked
 
 
@@ -73,9 +75,10 @@ class _Search:
     clock: _Clock
     tried: set[Candidate] = field(default_factory=set)
 
-    def race(self, candidates: Sequence[Candidate]) -> Winner[Candidate] | None:
-        """A race of those that work, with plain copies; None if no other works or there is no time."""
-        working = [self.plain]
+    def race(self, candidates: Sequence[Candidate], *, first: bool) -> Winner[Candidate] | None:
+        """A race of those that work; None if fewer than two do or there is no time. Plain copies are in the first one,
+        and leave it when they are certainly slower: a large one takes time that the others need."""
+        working = [self.plain] if first else []
         for one in candidates:
             if one in self.tried:
                 working.append(one)
@@ -86,7 +89,7 @@ class _Search:
                     working.append(one)
         if len(working) < 2:
             return None
-        return race(working, self.timed, self.clock.is_over, keep=self.plain)
+        return race(working, self.timed, self.clock.is_over)
 
     def timed(self, one: Candidate) -> float:
         try:
@@ -119,14 +122,20 @@ def tune(
     end, priors = now() + _SHARE_OF_BUDGET * budget_s, dict[str, Prior | None]()
     largest = max((job.total_bytes for job in jobs), default=1)
     for number, job in enumerate(jobs):
-        clock = _Clock(now, stop, now() + (end - now()) / (len(jobs) - number))
+        share = _weight(job) / sum(_weight(one) for one in jobs[number:])
+        clock = _Clock(now, stop, now() + (end - now()) * share)
         if stop() or now() >= end:
             return
-        if not (job.is_blocks or job.is_relay) and job.method not in priors:
+        if job.has_prior and job.method not in priors:
             priors[job.method] = _prior(bench, job, largest)
         row = _blocks(bench, job, clock) if job.is_blocks else _copies(bench, job, priors.get(job.method), clock)
         if row is not None:
             yield row
+
+
+def _weight(job: Job) -> float:
+    """The share of the time that is left, against other classes: laps of large copies take longer."""
+    return 1 + job.total_bytes / _HEAVY
 
 
 def _prior(bench: Bench, job: Job, largest: int) -> Prior | None:
@@ -141,21 +150,26 @@ def _prior(bench: Bench, job: Job, largest: int) -> Prior | None:
 
 
 def _copies(bench: Bench, job: Job, prior: Prior | None, clock: _Clock) -> Row | None:
-    if (plain_s := bench.copy(job.method, None, job.nbytes, 1)) < _FIRST_S:  # the first copy of a size is slow
-        plain_s = bench.copy(job.method, None, job.nbytes, 3)
+    def timed(one: Candidate, repeats: int) -> float:
+        assert not isinstance(one, BlockMove)
+        if job.is_packed or job.is_file:
+            return bench.staged(job, one, repeats)
+        return bench.copy(job.method, one, job.nbytes, repeats)
+
+    if (plain_s := timed(None, 1)) < _FIRST_S:  # the first copy of a size is slow
+        plain_s = timed(None, 3)
     repeats = max(1, min(_MOST_REPEATS, round(_LAP_S / max(plain_s, 1e-9))))
 
     def lap(one: Candidate) -> float:
-        assert not isinstance(one, BlockMove)
-        return bench.copy(job.method, one, job.nbytes, repeats)
+        return timed(one, repeats)
 
     search, leader = _Search(job, lap, None, clock, {None}), None
     default = bench.default(job.method, job.nbytes)
-    if job.is_relay:
-        leader = _found(search, bench, relay_candidates(bench, default, job.nbytes))
+    if not job.has_prior:
+        leader = _found(search, bench, grid(job, bench, default))
     elif prior is not None:
         leader = _found(search, bench, first_candidates(prior, bench, default, job.nbytes, _FIRST_CANDIDATES))
-    row = _compared(search, leader, lambda: bench.pinned(job.method, job.nbytes, repeats))
+    row = _compared(search, leader, lambda: bench.pinned(job.copy_method, job.total_bytes, repeats))
     if row is None:
         bench.reset(job.method, job.nbytes)
     else:
@@ -167,16 +181,17 @@ def _found(search: _Search, bench: Bench, first: Sequence[Ring]) -> Ring | None:
     """The best ring: of a race of the first candidates, then of races with the neighbours of its leader."""
     total = search.clock.deadline
     search.clock.deadline = (search.clock.now() + total) / 2
-    winner = search.race(first)
+    winner = search.race(first, first=True)
     search.clock.deadline = total
     if winner is None:
         return None
     leader = search.leader(winner)
     for _ in range(_MOST_STEPS if winner.seconds[leader] <= _HOPELESS * winner.seconds[search.plain] else 0):
         assert isinstance(leader, Ring)
-        beside = relay_neighbours if search.job.is_relay else neighbours
-        near = [one for one in beside(leader, bench, search.job.nbytes) if one not in search.tried]
-        if not near or search.clock.is_over() or (further := search.race([leader, *near])) is None:
+        job = search.job
+        steps = neighbours(leader, bench, job.nbytes) if job.has_prior else beside_in_grid(job, leader, bench)
+        near = [one for one in steps if one not in search.tried]
+        if not near or search.clock.is_over() or (further := search.race([leader, *near], first=False)) is None:
             break
         winner, before = further, leader
         if (leader := search.leader(winner)) == before:
@@ -221,10 +236,10 @@ def _blocks(bench: Bench, job: Job, clock: _Clock) -> Row | None:
     search = _Search(job, lap, plain, clock, {plain})
     kernels = [BlockMove("kernel", blocks) for blocks in dict.fromkeys([default.sm_blocks, *_SM_BLOCKS])]
     total, clock.deadline = clock.deadline, (clock.now() + 2 * clock.deadline) / 3
-    winner = search.race([*kernels, BlockMove("batch", default.sm_blocks)])
+    winner = search.race([*kernels, BlockMove("batch", default.sm_blocks)], first=True)
     clock.deadline = total
     leader = search.leader(winner, MARGIN) if winner is not None else None
-    row = _compared(search, leader, lambda: bench.pinned(job.method, job.total_bytes, 1))
+    row = _compared(search, leader, lambda: bench.pinned(job.copy_method, job.total_bytes, 1))
     chosen = row.choice if row is not None else default
     assert isinstance(chosen, BlockMove)
     bench.choose_blocks(job.to_gpu, job.nbytes, chosen)

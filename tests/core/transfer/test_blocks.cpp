@@ -77,6 +77,33 @@ TEST_CASE("pageable blocks may be changed when the call returns, and are complet
   CHECK(moved(there, kept, source.data(), with.on_gpu()));
 }
 
+TEST_CASE("pageable blocks are packed in chunks of their own knobs, or copied one by one if these are plain") {
+  constexpr u64 count = 64, bytes = 8_KiB;
+  const Application with;
+  const auto source = random_bytes(count * bytes, 52);
+  std::vector<Block> blocks;
+  for (u64 i = 0; i < count; ++i)
+    blocks.push_back(
+        {reinterpret_cast<u64>(with.on_gpu(2 * i * bytes)), reinterpret_cast<u64>(source.data() + i * bytes), bytes});
+  const struct {
+    bool plain;
+    u64 chunk;
+    unsigned long long launches, copies;
+  } cases[] = {{false, 64_KiB, 10, 0}, {false, 256_KiB, 3, 0}, {true, 64_KiB, 0, count}};
+  for (const auto& [plain, chunk, launches, copies] : cases) {
+    CAPTURE(chunk);
+    Transfers transfers{small_chunks()};
+    transfers.set(StagedWork::packed_to_gpu, bytes, {plain, 1, chunk, 4, 1, 0, 8, 4_KiB});
+    std::memset(with.on_gpu(), 0, 2 * count * bytes);
+    fake().fail(nullptr, 0, 0, 0);
+    transfers.copy_blocks(blocks, with.stream->get());
+    with.stream->synchronize();
+    CHECK(fake().calls("cuLaunchKernel") == launches);
+    CHECK(fake().calls("cuMemcpyAsync") == copies);
+    for (u64 i = 0; i < count; ++i) CHECK(same(with.on_gpu(2 * i * bytes), source.data() + i * bytes, bytes));
+  }
+}
+
 TEST_CASE("small blocks are one launch of a kernel") {
   const Application with;
   Transfers transfers{small_chunks()};

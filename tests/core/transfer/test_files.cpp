@@ -27,6 +27,7 @@ struct Injected {
   std::atomic<std::int64_t> moved_error{0};
   std::atomic<u64> pread_after{0}, most{~u64{0}};
   std::atomic<u64> preads{0};
+  std::atomic<u32> in_flight{0};  // the most reads of io_uring at once
 } injected;
 
 struct TemporaryFile {
@@ -42,6 +43,7 @@ struct TemporaryFile {
     injected.nothing_cached = false;
     injected.moved = -1, injected.moved_error = 0;
     injected.pread_after = injected.preads = 0;
+    injected.in_flight = 0;
     injected.most = ~u64{0};
   }
   TemporaryFile(const TemporaryFile&) = delete;
@@ -121,6 +123,8 @@ std::string read_all(const Application& with, const FileReader& file, const Byte
 
 }  // namespace
 
+void linkscope::pretend_nothing_cached(bool nothing) { injected.nothing_cached = nothing; }
+
 extern "C" {
 ssize_t __real_pread(int, void*, size_t, off_t);
 ssize_t __wrap_pread(int file, void* to, size_t bytes, off_t offset) {
@@ -159,6 +163,7 @@ long __wrap_syscall(long number, ...) {
 using Ended = std::optional<Uring::Done>;
 Ended __real__ZN9linkscope5Uring4waitENSt6chrono8durationIdSt5ratioILl1ELl1EEEE(Uring*, Seconds);
 Ended __wrap__ZN9linkscope5Uring4waitENSt6chrono8durationIdSt5ratioILl1ELl1EEEE(Uring* ring, Seconds patience) {
+  injected.in_flight = std::max<u32>(injected.in_flight, ring->in_flight());
   auto done = __real__ZN9linkscope5Uring4waitENSt6chrono8durationIdSt5ratioILl1ELl1EEEE(ring, patience);
   if (done && injected.moved >= 0) done->moved = std::min<std::int64_t>(done->moved, injected.moved);
   if (done && injected.moved_error) done->moved = -injected.moved_error;
@@ -174,6 +179,37 @@ TEST_CASE("pieces of a file are exact on a GPU and on the host") {
   for (const u64 longest : {u64{50}, u64{5000}, u64{300'000}, u64{3'000'000}}) {
     CAPTURE(longest);
     CHECK(read_all(with, reader, data, longest).empty());
+  }
+}
+
+TEST_CASE("a reading has the chunk and the depth of its class, and a plain class reads through the page cache") {
+  const Application with;
+  const auto data = random_bytes(3_MiB + 77, 69);
+  const TemporaryFile file{data};
+  const FileReader reader{file.path.string()};
+  Transfers transfers{small_chunks()};
+  const auto read = [&](StagedWork work, const Knobs& knobs) {
+    transfers.set(work, data.size(), knobs);
+    ReadCounts counts;
+    Progress progress;
+    std::memset(with.on_gpu(), 0, data.size());
+    fake().fail(nullptr, 0, 0, 0);
+    transfers.read(reader, {{{0, data.size(), with.on_gpu()}}}, with.stream->get(), counts, progress);
+    with.stream->synchronize();
+    CHECK(same(with.on_gpu(), data.data(), data.size()));
+    return counts.buffered.load();
+  };
+  read(StagedWork::read_cached, {false, 2, 256_KiB, 2, 1, 0});
+  CHECK(fake().calls("cuMemcpyHtoDAsync") < 20);
+  read(StagedWork::read_cached, {false, 2, 64_KiB, 2, 1, 0});
+  CHECK(fake().calls("cuMemcpyHtoDAsync") > 40);
+  CHECK(read(StagedWork::read_cached, {true, 2, 64_KiB, 2, 1, 0}) == data.size());
+  injected.nothing_cached = true;
+  CHECK(read(StagedWork::read_cold, {true, 2, 64_KiB, 2, 1, 0}) == data.size());
+  for (const u32 depth : {2u, 5u}) {
+    injected.in_flight = 0;
+    read(StagedWork::read_cold, {false, 1, 128_KiB, depth, 1, 0});
+    if (has_uring(reader)) CHECK(injected.in_flight == depth);
   }
 }
 

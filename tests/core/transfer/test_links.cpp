@@ -51,6 +51,27 @@ TEST_CASE("every link carries chunks of a copy") {
   CHECK(copies <= chunks + chunks * 80 / 100);
 }
 
+TEST_CASE("pageable copies that a kernel would move alone go over all links if helpers may take part") {
+  const Application with;
+  const auto source = random_bytes(1_MiB, 102);
+  for (const bool helped : {false, true}) {
+    CAPTURE(helped);
+    Options options = with_links();
+    if (!helped) options.helpers = {};
+    for (const u64 start : size_classes) {
+      options.of(MethodId::ring_to_gpu, start).sm_blocks = 2;
+      options.of(MethodId::ring_to_gpu, start).sm_chunk = 16_KiB;
+    }
+    Transfers transfers{options};
+    fake().fail(nullptr, 0, 0, 0);
+    transfers.copy({with.on_gpu(), source.data(), 1_MiB, with.stream->get()});
+    with.stream->synchronize();
+    CHECK(fake().calls("cuLaunchKernel") == (helped ? 0 : 1));
+    CHECK((fake().calls("cuMemcpyAsync") > 0) == helped);
+    CHECK(same(with.on_gpu(), source.data(), 1_MiB));
+  }
+}
+
 TEST_CASE("without leave, for small copies and for GPUs that have no stream here, no helper takes part") {
   const Application with;
   const OnOther elsewhere{with, 1_MiB};

@@ -1,95 +1,21 @@
 // Random blocks and random pieces of files are bit-exact, by every method.
-#include <unistd.h>
-
-#include <cstdio>
-#include <filesystem>
-
-#include "host/file_reader.hpp"
-#include "transfer_testing.hpp"
+#include "random_blocks.hpp"
 
 using namespace linkscope;
 
-namespace {
-
-constexpr u64 space = 256_KiB;
-
-struct Ends {
-  std::byte *dst, *src;
-};
-
-/// Blocks of up to `longest` bytes with gaps of random lengths, in a random order.
-std::vector<Block> random_blocks(const Ends& ends, u64 longest, std::mt19937_64& random) {
-  std::vector<Block> blocks;
-  for (u64 at = 0; at + longest + 64 < space && blocks.size() < 1000; at += longest + 64)
-    blocks.push_back({reinterpret_cast<u64>(ends.dst + at + random() % 64),
-                      reinterpret_cast<u64>(ends.src + at + random() % 64), random() % (longest + 1)});
-  std::shuffle(blocks.begin(), blocks.end(), random);
-  return blocks;
-}
-
-/// Copies random blocks over other bytes. Returns whether the destination is as if each block was copied alone.
-bool blocks_arrive(Transfers& transfers, const Ends& ends, CUstream stream, std::mt19937_64& random) {
-  const auto source = random_bytes(space, random());
-  std::memcpy(ends.src, source.data(), space);
-  std::memset(ends.dst, 0x5A, space);
-  Bytes expected(space, std::byte{0x5A});
-  const auto blocks = random_blocks(ends, 1 + random() % (u64{1} << random() % 17), random);
-  for (const auto& block : blocks)
-    std::memcpy(expected.data() + (block.dst - reinterpret_cast<u64>(ends.dst)),
-                source.data() + (block.src - reinterpret_cast<u64>(ends.src)), block.bytes);
-  transfers.copy_blocks(blocks, stream);
-  LINKSCOPE_CU(the_driver(), cuStreamSynchronize, stream);
-  return same(expected.data(), ends.dst, space);
-}
-
-/// A file that its destructor removes.
-struct File {
-  explicit File(const Bytes& data) {
-    std::FILE* file = std::fopen(path.c_str(), "wb");
-    REQUIRE(std::fwrite(data.data(), 1, data.size(), file) == data.size());
-    std::fclose(file);
-  }
-  ~File() { std::filesystem::remove(path); }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  std::filesystem::path path =
-      std::filesystem::temp_directory_path() / ("linkscope-random-" + std::to_string(getpid()));
-};
-
-/// Reads up to 20 random pieces, which may overlap in the file. Returns whether all arrived and nothing else changed.
-bool pieces_arrive(Transfers& transfers, const FileReader& file, const Bytes& data, std::byte* dst, CUstream stream,
-                   std::mt19937_64& random) {
-  std::vector<FilePiece> pieces;
-  u64 place = 0;
-  for (u64 i = random() % 20; i > 0; --i) {
-    const u64 bytes = random() % (u64{1} << random() % 18), offset = random() % (data.size() - bytes);
-    place += random() % 64;
-    pieces.push_back({offset, bytes, dst + place});
-    place += bytes;
-  }
-  std::memset(dst, 0x5A, place + 64);
-  Bytes expected(place + 64, std::byte{0x5A});
-  for (const auto& piece : pieces)
-    std::memcpy(expected.data() + (static_cast<std::byte*>(piece.dst) - dst), data.data() + piece.offset, piece.bytes);
-  ReadCounts counts;
-  Progress progress;
-  transfers.read(file, pieces, stream, counts, progress);
-  LINKSCOPE_CU(the_driver(), cuStreamSynchronize, stream);
-  return same(expected.data(), dst, expected.size());
-}
-
-}  // namespace
-
 TEST_CASE("random blocks by every method arrive between all kinds of memory, and nothing else changes") {
   const Application with;
-  const PinnedMemory pinned{the_driver(), space, 0};
-  Bytes pageable(space), pageable_2(space);
+  const PinnedMemory pinned{the_driver(), block_space, 0};
+  Bytes pageable(block_space), pageable_2(block_space);
   const Ends ends[] = {{with.on_gpu(), pinned.data()},      {pinned.data(), with.on_gpu()},
                        {with.on_gpu(), with.on_gpu(4_MiB)}, {with.on_gpu(), pageable.data()},
                        {pageable.data(), with.on_gpu()},    {pageable.data(), pageable_2.data()}};
   for (const auto method : {BlockMethod::loop, BlockMethod::batch, BlockMethod::kernel}) {
     CAPTURE(static_cast<int>(method));
     Transfers transfers{small_chunks()};
+    const bool plain = method == BlockMethod::loop;
+    for (const auto work : {StagedWork::packed_to_gpu, StagedWork::packed_to_host})
+      for (const u64 mean : packed_classes) transfers.set(work, mean, {plain, 3, 100_KiB, 2, 2, 0, 8, 4_KiB});
     for (const auto towards : {Towards::gpu, Towards::host})
       for (const u64 mean : block_classes) transfers.set(towards, mean, {method, 8});
     std::mt19937_64 random{70};
@@ -101,16 +27,31 @@ TEST_CASE("random blocks by every method arrive between all kinds of memory, and
   }
 }
 
-TEST_CASE("random pieces of a file arrive on a GPU and on the host, and nothing else changes") {
+TEST_CASE("random pieces of a file arrive on a GPU and on the host by every way of reading, and nothing else changes") {
   const Application with;
   const auto data = random_bytes(3_MiB + 77, 71);
   const File file{data};
   const FileReader reader{file.path.string()};
   Bytes host(4_MiB);
-  Transfers transfers{small_chunks()};
-  std::mt19937_64 random{72};
-  int wrong = 0;
-  for (int i = 0; i < (is_long() ? 10'000 : 60); ++i)
-    wrong += !pieces_arrive(transfers, reader, data, i % 2 ? with.on_gpu() : host.data(), with.stream->get(), random);
-  CHECK(wrong == 0);
+  const struct {
+    std::string name;
+    bool cold, plain, cufile;
+  } ways[] = {{"cached", false, false, false},
+              {"cold", true, false, false},
+              {"plain", true, true, false},
+              {"cuFile", true, false, true}};
+  for (const auto& [name, cold, plain, cufile] : ways) {
+    CAPTURE(name);
+    Transfers transfers{small_chunks()};
+    for (const auto work : {StagedWork::read_cached, StagedWork::read_cold})
+      for (const u64 start : file_classes) transfers.set(work, start, {plain, 3, 100_KiB, 4, 1, 0, 0, 1, 1, cufile});
+    std::mt19937_64 random{72};
+    int wrong = 0;
+    pretend_nothing_cached(cold);
+    for (int i = 0; i < (is_long() ? 10'000 : 40); ++i)
+      wrong += !pieces_arrive(transfers, reader, data, i % 4 ? with.on_gpu() : host.data(), with.stream->get(), random);
+    pretend_nothing_cached(false);
+    CHECK(wrong == 0);
+    CHECK((transfers.latest_fallback().empty() || reader.direct() < 0));
+  }
 }

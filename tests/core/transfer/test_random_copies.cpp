@@ -1,84 +1,9 @@
 // Random copies are bit-exact and touch nothing else, by several threads at once and with errors in every call.
-#include <algorithm>
-#include <bit>
-#include <cstdlib>
 #include <thread>
 
-#include "transfer_testing.hpp"
+#include "random_copies.hpp"
 
 using namespace linkscope;
-
-namespace {
-
-constexpr u64 margin = 64;
-
-/// A size from 0 B to `most`, mostly near a power of two.
-u64 random_size(std::mt19937_64& random, u64 most) {
-  const u64 exponent = random() % (1 + static_cast<u64>(std::bit_width(most)) - 1);
-  const u64 near = (u64{1} << exponent) - 1 + random() % 3;
-  return std::min(most, random() % 4 ? near : random() % (near + 1));
-}
-
-/// Whether the bytes around a copy keep their value.
-bool margins_kept(const std::byte* start, u64 offset, u64 bytes) {
-  const auto kept = [](std::byte one) { return one == std::byte{0x5A}; };
-  return std::all_of(start, start + offset, kept) &&
-         std::all_of(start + offset + bytes, start + bytes + 2 * margin, kept);
-}
-
-/// Where a round trip goes: from the source to the middle and back. Memory without an address is pageable, of each case.
-struct Route {
-  std::string name;
-  Options options;
-  std::byte *source, *middle, *back;
-  std::vector<MethodId> methods;  // that must have made copies
-  bool fresh = false;
-};
-
-/// Copies random data there and back between odd addresses. Returns whether all of it arrived.
-bool round_trip(Transfers& transfers, const Route& route, CUstream stream, std::mt19937_64& random, u64 most) {
-  const u64 bytes = random_size(random, most), from = random() % margin, at = random() % margin, to = random() % margin;
-  auto sent = random_bytes(bytes, random());
-  Bytes pageable(route.source ? 0 : bytes + from), pageable_back(route.back ? 0 : bytes + 2 * margin);
-  std::byte *source = (route.source ? route.source : pageable.data()) + from,
-            *back = route.back ? route.back : pageable_back.data();
-  std::copy(sent.begin(), sent.end(), source);
-  std::fill(back, back + bytes + 2 * margin, std::byte{0x5A});
-  std::fill(route.middle, route.middle + bytes + 2 * margin, std::byte{0x5A});
-  transfers.copy({route.middle + at, source, bytes, stream});
-  if (route.source) LINKSCOPE_CU(the_driver(), cuStreamSynchronize, stream);
-  std::fill(source, source + bytes, std::byte{0});
-  transfers.copy({back + to, route.middle + at, bytes, stream, route.fresh});
-  if (route.back) LINKSCOPE_CU(the_driver(), cuStreamSynchronize, stream);
-  return same(back + to, sent.data(), bytes) && margins_kept(back, to, bytes) && margins_kept(route.middle, at, bytes);
-}
-
-/// Memory for all routes.
-struct Everywhere {
-  static constexpr u64 most = 64_MiB, space = most + 2 * margin;
-  const Application with{2 * space};
-  const PinnedMemory source{the_driver(), space, 0}, back{the_driver(), space, 0};
-  const OnOther elsewhere{with, space};
-  Bytes on_host = Bytes(space);
-
-  [[nodiscard]] std::vector<Route> routes() {
-    using enum MethodId;
-    Options by_driver = small_chunks();
-    by_driver.plain = true;
-    std::byte* gpu = with.on_gpu();
-    return {{"copy engine", small_chunks(), nullptr, gpu, nullptr, {ring_to_gpu, ring_to_host}},
-            {"kernel", small_chunks_by_kernel(), nullptr, gpu, nullptr, {ring_to_gpu, ring_to_host}},
-            {"fresh", small_chunks(), nullptr, gpu, nullptr, {ring_to_fresh}, true},
-            {"several links", with_links(), nullptr, gpu, nullptr, {ring_to_gpu, ring_to_host}},
-            {"fresh over several links", with_links(), nullptr, gpu, nullptr, {ring_to_fresh}, true},
-            {"helpers", with_helpers(), source.data(), gpu, back.data(), {relay_to_gpu, relay_to_host}},
-            {"between GPUs", with_helpers(), gpu, elsewhere.at(), gpu + space, {between_gpus}},
-            {"host", small_chunks(), nullptr, on_host.data(), nullptr, {host}},
-            {"plain", by_driver, nullptr, gpu, nullptr, {}}};
-  }
-};
-
-}  // namespace
 
 TEST_CASE("random copies by every method are bit-exact between any addresses") {
   Everywhere all;

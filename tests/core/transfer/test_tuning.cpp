@@ -48,6 +48,9 @@ void write_with(const TuningFile& file, const Knobs& knobs, u64 bytes = 1_MiB) {
   Transfers transfers{small_chunks()};
   transfers.set(to_gpu, bytes, knobs);
   transfers.set(Towards::host, 4_KiB, {BlockMethod::batch, 5});
+  transfers.set("packed_to_host", 5_KiB, {true, 2, 64_KiB, 3, 1, 0, 7, 4_KiB});
+  transfers.set("read_cold", 2_MiB, {false, 2, 512_KiB, 32, 1, 0, 0, 1, 1, true});
+  transfers.set("between_gpus", 1_MiB, {false, 1, 512_KiB, 2, 1, 0});
   CHECK(transfers.save_tuning(file.path, "1.2.3") == file.path);
 }
 
@@ -59,6 +62,17 @@ TEST_CASE("a size belongs to the class whose first size is the largest that is n
   CHECK(class_of(size_classes, 256_KiB - 1) == 0);
   CHECK(class_of(size_classes, 256_KiB) == 1);
   CHECK(class_of(size_classes, 4096_MiB) == size_classes.size() - 1);
+  CHECK(class_of(size_classes, 512_MiB) == size_classes.size() - 2);
+}
+
+TEST_CASE("a kernel that was chosen at 512 MiB does not move copies of 1 GiB") {
+  Transfers transfers{small_chunks()};
+  Knobs by_kernel = transfers.options().of(to_gpu, 512_MiB);
+  by_kernel.sm_blocks = 32;
+  by_kernel.sm_chunk = 64_KiB;
+  transfers.set(to_gpu, 512_MiB, by_kernel);
+  CHECK(transfers.options().of(to_gpu, 300_MiB).sm_blocks == 32);
+  CHECK(transfers.options().of(to_gpu, 1024_MiB).sm_blocks == 0);
 }
 
 TEST_CASE("a class that chooses plain copies plainly, and its neighbours do not") {
@@ -98,6 +112,11 @@ TEST_CASE("a tuning file gives the knobs back that were written") {
   CHECK(read.options().of(to_gpu, 1_MiB) == tuned);
   CHECK(read.options().of(to_gpu, 4_MiB) == small_chunks().of(to_gpu, 4_MiB));
   CHECK(read.options().of(Towards::host, 5_KiB) == BlockKnobs{BlockMethod::batch, 5});
+  CHECK(read.knobs("packed_to_host", 4_KiB) == Knobs{true, 2, 64_KiB, 3, 1, 0, 7, 4_KiB});
+  CHECK(read.knobs("packed_to_host", 64_KiB) == small_chunks().of(StagedWork::packed_to_host, 64_KiB));
+  CHECK(read.knobs("read_cold", 1_MiB) == Knobs{false, 2, 512_KiB, 32, 1, 0, 0, 1, 1, true});
+  CHECK(read.knobs("read_cold", 16_MiB) == small_chunks().of(StagedWork::read_cold, 16_MiB));
+  CHECK(read.knobs("between_gpus", 1_MiB).chunk == 512_KiB);
 }
 
 TEST_CASE("a damaged, stale or foreign file changes nothing and is named with its line") {
@@ -119,7 +138,8 @@ TEST_CASE("a damaged, stale or foreign file changes nothing and is named with it
       {" sm_blocks 0", " sm_blocks 2", "chunks of at least 4 KiB"},
       {"ring_to_gpu from 65536", "ring_to_gpu from 65537", "65537 is not the first size of a class"},
       {"copies ring_to_gpu", "copies ring_to_mars", "'ring_to_mars' is not a method"},
-      {" ring threads", " string threads", "'string' is not plain or ring"},
+      {"read_cold from 1048576", "read_cold from 65536", "65536 is not the first size of a class"},
+      {" ring threads", " string threads", "'string' is not plain, ring or cufile"},
       {"blocks to_gpu", "blocks to_mars", "'to_mars' is not a direction"},
       {"batch", "bunch", "'bunch' is not a method for blocks"},
       {"copies", "copy", "'copy' is not copies or blocks"},
@@ -228,6 +248,8 @@ TEST_CASE("a trial times each way of each path, and frees what it allocated") {
     }
     CHECK(trial.blocks(Towards::gpu, 4_KiB, 100, 1) > 0);
     CHECK(trial.blocks(Towards::host, 4_KiB, 100, 1) > 0);
+    CHECK(trial.packed(Towards::gpu, 4_KiB, 100, 1) > 0);
+    CHECK(trial.packed(Towards::host, 4_KiB, 100, 1) > 0);
     CHECK(error_of([&] { (void)trial.copy(to_gpu, Trial::Way::plain, 5_MiB, 1); }).find("cannot copy") !=
           std::string::npos);
     CHECK(error_of([&] { (void)trial.copy(MethodId::host, Trial::Way::plain, 4096, 1); }).find("a trial copies by") ==
@@ -238,4 +260,38 @@ TEST_CASE("a trial times each way of each path, and frees what it allocated") {
     CHECK(error_of([&] { (void)trial.blocks(Towards::gpu, 4_KiB, 100, 1); }).find("blocks: ") == 0);
   }
   CHECK(fake().held() == held);
+}
+
+TEST_CASE("a trial copies between two GPUs through pinned slots, if another one was named") {
+  const u64 held = fake().held();
+  {
+    Transfers transfers{with_helpers()};
+    Trial trial{transfers, 0, 4_MiB};
+    CHECK(error_of([&] { (void)trial.copy(MethodId::between_gpus, Trial::Way::plain, 1_MiB, 1); }).find("needs two") !=
+          std::string::npos);
+    CHECK(error_of([&] { trial.add_gpu(0); }).find("name another one") != std::string::npos);
+    CHECK(error_of([&] { trial.add_gpu(9); }).find("gpu:9 is not here") != std::string::npos);
+    trial.add_gpu(1);
+    for (const auto way : {Trial::Way::chosen, Trial::Way::plain, Trial::Way::pinned})
+      CHECK(trial.copy(MethodId::between_gpus, way, 1_MiB, 2) > 0);
+    CHECK(transfers.count_of(MethodId::between_gpus) == 2);
+  }
+  CHECK(fake().held() == held);
+}
+
+TEST_CASE("a trial reads a file from memory, from the page cache and from a disk, and saves one") {
+  Transfers transfers{small_chunks()};
+  Trial trial{transfers, 0, 4_MiB};
+  const auto here = fs::temp_directory_path().string();
+  CHECK(trial.file("", false, 4_MiB, 2) > 0);
+  CHECK(trial.file(here, false, 1_MiB, 2) > 0);
+  CHECK(trial.save(here, 1_MiB, 2) > 0);
+  CHECK_FALSE(fs::exists(here + "/linkscope-trial-" + std::to_string(getpid())));
+  CHECK(error_of([&] { (void)trial.save("/nowhere", 1_MiB, 1); }).find("cannot be made") != std::string::npos);
+  const auto cold = error_of([&] { CHECK(trial.file(here, true, 1_MiB, 2) > 0); });
+  CHECK((cold.empty() || cold.find("stay in memory") != std::string::npos));  // a file system in memory
+  CHECK(error_of([&] { (void)trial.file("", true, 1_MiB, 1); }).find("name a directory on a disk") !=
+        std::string::npos);
+  CHECK(error_of([&] { (void)trial.file("/nowhere", false, 1_MiB, 1); }).find("/nowhere cannot be used") == 0);
+  CHECK(error_of([&] { (void)trial.file("", false, 5_MiB, 1); }).find("cannot copy 5 MiB") != std::string::npos);
 }

@@ -155,6 +155,9 @@ inline bool is_long() {
   return mode && std::string{mode} == "long";
 }
 
+/// Whether mincore says that no file is in the page cache (test_files.cpp).
+void pretend_nothing_cached(bool);
+
 /// Options that divide small copies too, so that a test of a few MiB has many chunks, threads and slots.
 inline Options small_chunks() {
   Options options;

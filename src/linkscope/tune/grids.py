@@ -1,0 +1,62 @@
+"""Candidates of jobs that have few knobs: a coarse grid, and the steps beside a candidate."""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+
+from linkscope.tune.bench import Bench, Ring
+from linkscope.tune.jobs import Job
+from linkscope.tune.prior import CHUNKS, SM_BLOCKS, THREADS, beside
+
+_KIB, _MIB = 1 << 10, 1 << 20
+_IN_FLIGHT = (1, 2, 4, 8, 16, 32)
+
+
+def grid(job: Job, bench: Bench, default: Ring) -> list[Ring]:
+    """The default and a coarse grid around what probes found, without what the copy or the machine is too small for."""
+    helped = replace(default, links=bench.helpers + 1)
+    large, fine = (_MIB // 2, _MIB, 2 * _MIB, 4 * _MIB), (256 * _KIB, _MIB, 4 * _MIB)
+    found: list[Ring]
+    if job.is_relay:  # threads only queue chunks
+        found = [replace(helped, threads=t, chunk=c) for t, c in itertools.product((1, 2, 4), large)]
+        found = [helped, *(one for one in found if 2 * one.chunk <= job.nbytes)]
+    elif job.path == "gpu-to-gpu":
+        found = [replace(default, chunk=c, depth=d, chunks_each=1) for c, d in itertools.product(large, (2, 3))]
+    elif job.path == "cold-file":
+        found = [replace(default, chunk=c, depth=d) for c, d in itertools.product(large[1:], (4, 16, 32))]
+        found += [replace(default, chunk=c, cufile=1) for c in large[1:]]
+    elif job.path == "saved-file":
+        found = [replace(default, threads=t, chunk=c) for t, c in itertools.product((4, 8, 16), large[1:])]
+        found += [replace(default, chunk=c, cufile=1) for c in large[1:]]
+    elif job.path == "cached-file":
+        found = [replace(default, threads=t, chunk=c) for t, c in itertools.product((2, 4, 8, 12, 16), fine)]
+    else:
+        found = [replace(default, threads=t, chunk=c) for t, c in itertools.product((2, 4, 8, 16), fine)]
+    if job.is_file:  # a short one is a single chunk
+        found = [replace(one, chunk=min(one.chunk, job.total_bytes)) for one in found]
+    first = [] if job.is_relay else [default]
+    return list(dict.fromkeys([*first, *(one for one in found if _fits(one, job, bench))]))
+
+
+def beside_in_grid(job: Job, ring: Ring, bench: Bench) -> Iterator[Ring]:
+    """Those that differ in one knob by one step."""
+    near = [replace(ring, chunk=one) for one in beside(CHUNKS, ring.chunk)]
+    one_thread = job.path == "gpu-to-gpu" or (
+        job.path == "cold-file" and not ring.cufile
+    )  # which queues for the kernel
+    if not one_thread:
+        near += [replace(ring, threads=one) for one in beside(THREADS, ring.threads)]
+    if job.is_relay:
+        steps = (ring.links - 1, ring.links + 1)
+        near += [replace(ring, links=one) for one in steps if 2 <= one <= bench.helpers + 1]
+    elif not ring.cufile:
+        most = {"gpu-to-gpu": 3, "cold-file": _IN_FLIGHT[-1]}.get(job.path, 4)
+        near += [replace(ring, depth=one) for one in beside(_IN_FLIGHT, ring.depth) if one <= most]
+    if job.is_packed:
+        near += [replace(ring, sm_blocks=one) for one in beside((2, *SM_BLOCKS), ring.sm_blocks)]
+    yield from (one for one in near if _fits(one, job, bench))
+
+
+def _fits(ring: Ring, job: Job, bench: Bench) -> bool:
+    slots = ring.depth if job.path in ("gpu-to-gpu", "cold-file") else ring.threads * ring.depth
+    return ring.threads <= bench.cpus and ring.chunk <= job.total_bytes and slots <= bench.slots
