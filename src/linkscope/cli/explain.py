@@ -22,6 +22,7 @@ from linkscope.errors import FINE, NOT_HERE, UserError
 
 if TYPE_CHECKING:
     from linkscope.explain import Expected, Recorded
+    from linkscope.machine.model import Model
 
 SUMMARY = "explain a profiler's trace: what each transfer should cost"
 
@@ -63,36 +64,30 @@ def main(arguments: argparse.Namespace) -> int:
 
 def _expected(against: str | None, recorded: "Recorded") -> "Expected":
     from linkscope.explain import expected_by_model, expected_by_run
-    from linkscope.machine.choose import Modelled, resolve
+    from linkscope.machine.choose import model_named
     from linkscope.machine.model import places
     from linkscope.run.simulate import simulation
 
-    against = against or _bundled(recorded)
-    if against.endswith((".jsonl", ".jsonl.gz")):
+    if against and against.endswith((".jsonl", ".jsonl.gz")):
         run = read(against)
         name = f"{run.header.machine.get('name', '')} ({against})"
         return expected_by_run(run.points, name, modelled=run.modelled)
-    choice = resolve(against) if against != "auto" else None
-    if not isinstance(choice, Modelled):
-        raise UserError(f"--against {against}: give a run file or a model. `linkscope run -o RUN.jsonl` makes a run")
+    cure = "give a run file or a model. `linkscope run -o RUN.jsonl` makes a run"
+    model = model_named("--against", against, cure) if against else _bundled(recorded)
     with simulation() as machine:
-        numa = places(choice.model).numa
-        return expected_by_model(choice.model.to_json(), numa, recorded.copies, machine.seconds)
+        numa = places(model).numa
+        return expected_by_model(model.to_json(), numa, recorded.copies, machine.seconds)
 
 
-def _bundled(recorded: "Recorded") -> str:
+def _bundled(recorded: "Recorded") -> "Model":
     """The bundled model of the GPUs that the trace names."""
-    from linkscope.machine.model import bundled, load, places
+    from linkscope.machine.choose import bundled_for
 
     used = {gpu for copy in recorded.copies for gpu in copy.gpus} | {kernel.gpu for kernel in recorded.kernels}
-    names = {recorded.gpus.get(gpu, "") for gpu in used}
-    for name in sorted(bundled()):
-        model = load(name)
-        titles = {kind.title for kind in model.gpu}
-        fits = all(any(title.removeprefix("NVIDIA ").split()[0] in gpu for title in titles) for gpu in names if gpu)
-        if fits and any(names) and used <= set(places(model).gpus):
-            return name
-    here = ", ".join(sorted(filter(None, names))) or "no GPU by name"
+    names = {gpu: recorded.gpus.get(gpu, "") for gpu in used}
+    if found := bundled_for(names):
+        return found
+    here = ", ".join(sorted(filter(None, set(names.values())))) or "no GPU by name"
     raise UserError(
         f"the trace names {here}, of which there is no bundled model: add --against RUN.jsonl (from `linkscope run`), "
         "or a machine file", NOT_HERE,

@@ -18,6 +18,12 @@ def lasts(point: PointId) -> bool:
     return point.param("beside") != "" or point.param("tasks") != ""
 
 
+def time_of(point: PointId) -> tuple[float, float]:
+    """Seconds of a round of the point, and of its samples: tasks on one GPU take turns."""
+    tasks = int(point.param("tasks") or 1)
+    return tasks * DURATION_S, tasks * INTERVAL_S
+
+
 def contended_round(worker: Worker, task: Task, prepared: Prepared) -> Round:
     """Measures a prepared point. A sample is the mean time of an operation in an interval of the common time.
 
@@ -25,8 +31,7 @@ def contended_round(worker: Worker, task: Task, prepared: Prepared) -> Round:
 
     Raises WrongData, or RequestFailed if the actors have no common interval.
     """
-    tasks = int(task.point.param("tasks") or 1)
-    seconds, interval_s = tasks * DURATION_S, tasks * INTERVAL_S
+    seconds, interval_s = time_of(task.point)
     trace = worker.run_for(seconds, interval_s, verify=True, limit_s=2 * REQUEST_LIMIT_S)
     if trace.verdict is not None and not trace.verdict.ok:
         raise WrongData(f"{trace.verdict.wrong_bytes} bytes are wrong, the first: {trace.verdict.first_wrong}")
