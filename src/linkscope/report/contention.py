@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from linkscope.report.shared import is_contended
 from linkscope.runfile import Point, Run
 from linkscope.stats import Interval, geometric_mean, ratio_interval
 
@@ -91,7 +90,7 @@ def matrix(run: Run) -> list[MatrixRow]:
     order = {id: at for at, id in enumerate(run.header.plan.get("points", ()))}
     groups: dict[tuple[str, str, str], dict[str, Point]] = {}
     for point in sorted(run.points, key=lambda point: order.get(point.id, len(order))):
-        if is_contended(point) and point.median_s:
+        if point.benchmark.startswith(_PREFIX) and point.median_s:
             key = (point.benchmark.removeprefix(_PREFIX), point.src, point.dst)
             groups.setdefault(key, {})[point.params["beside"]] = point
     rows = []

@@ -11,6 +11,7 @@ from linkscope.run.worker import REQUEST_LIMIT_S, RequestFailed, Worker
 from linkscope.runfile import PointId, Round
 
 DURATION_S, INTERVAL_S = 0.2, 0.01  # of a round and of a sample, for each task of a GPU
+_LOADED_INTERVAL_S = 0.002  # a p99 of small operations needs many samples
 
 
 def lasts(point: PointId) -> bool:
@@ -20,6 +21,8 @@ def lasts(point: PointId) -> bool:
 
 def time_of(point: PointId) -> tuple[float, float]:
     """Seconds of a round of the point, and of its samples: tasks on one GPU take turns."""
+    if point.param("load"):
+        return DURATION_S, _LOADED_INTERVAL_S
     tasks = int(point.param("tasks") or 1)
     return tasks * DURATION_S, tasks * INTERVAL_S
 
