@@ -5,6 +5,7 @@ linkscope explain report.sqlite --against run.jsonl      an SQLite export of Nsi
 linkscope explain trace.json --against h200x4            against a model: expected times are MODELLED
 linkscope explain training.trace --against run.jsonl     a list of transfers: their time by kind
 linkscope explain training.trace --against run.jsonl -o bars.svg
+linkscope explain trace.json -o bars.svg                 two bars for each step: its copies as recorded, and as expected
 
 A finding is worth the time that the program gains at most: the part of its copies beside which no kernel ran. Expected
 times are those of copies by copy engine with nothing beside them, without the driver's part.
@@ -21,9 +22,10 @@ from linkscope.cli.screen import filled
 from linkscope.errors import FINE, NOT_HERE, UserError
 
 if TYPE_CHECKING:
-    from linkscope.explain import Expected, Recorded
+    from linkscope.explain import Expected, Explanation, Recorded
     from linkscope.machine.model import Model
 
+_MOST_STEPS = 20  # of a drawing
 SUMMARY = "explain a profiler's trace: what each transfer should cost"
 
 
@@ -32,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("trace", metavar="TRACE", help="a profiler's trace, or a list of transfers")
     add("--against", metavar="RUN|NAME|FILE", help="a run file, or a model (default: the bundled model of its GPUs)")
-    add("-o", "--output", metavar="FILE.svg", help="draw the time of a list of transfers, a bar for each part")
+    add("-o", "--output", metavar="FILE.svg", help="draw the time of transfers by kind, for each part or step")
     add("--json", action="store_true", help="print JSON, with every copy")
     target.add_force(parser)
 
@@ -44,10 +46,11 @@ def main(arguments: argparse.Namespace) -> int:
     path = Path(arguments.trace)
     if is_text_trace(path):
         return _listed(path, arguments)
-    if arguments.output:
-        raise UserError("-o draws a list of transfers (docs/reference/trace.md). A recorded trace has no drawing yet")
+    figure = _figure(arguments, [path])
     recorded = read_recorded(path)
     found = explain(recorded, _expected(arguments.against, recorded))
+    if figure:
+        return _draw(found, figure)
     from linkscope.explain.text import aligned, as_json, table, to_lines
 
     if arguments.json:
@@ -117,10 +120,40 @@ def _listed(path: Path, arguments: argparse.Namespace) -> int:
     if output is None:
         print(replay_to_text(bars, run.modelled), end="")
         return FINE
-    figure = Path(output)
-    if figure != target.STANDARD_OUTPUT and figure.suffix != ".svg":
-        raise UserError(f"-o {output}: the figure of a trace is an .svg file")
-    target.check_writable(figure, [source, path], force=arguments.force)
+    figure = _figure(arguments, [source, path])
+    assert figure is not None  # `output` names it
     target.write(figure, standalone(bars_svg(bars, modelled=run.modelled)))
+    target.name_output("figure", figure)
+    return FINE
+
+
+def _figure(arguments: argparse.Namespace, sources: list[Path]) -> Path | None:
+    """The file of -o, which can be written; None without -o."""
+    if not arguments.output:
+        return None
+    figure = Path(arguments.output)
+    if figure != target.STANDARD_OUTPUT and figure.suffix != ".svg":
+        raise UserError(f"-o {figure}: the figure of a trace is an .svg file")
+    target.check_writable(figure, sources, force=arguments.force)
+    return figure
+
+
+def _draw(found: "Explanation", figure: Path) -> int:
+    """Draws two bars for each of the first steps: its copies as recorded and as expected."""
+    from linkscope.explain import KindTimes, by_step
+    from linkscope.model.curves import Estimate
+    from linkscope.report.figures import standalone
+    from linkscope.report.replay import Bar, Sum, bars_svg
+
+    def bar(name: str, kinds: dict[str, KindTimes], *, expected: bool) -> Bar:
+        seconds = {kind: of.expected_s if expected else of.took_s for kind, of in kinds.items()}
+        return Bar(name, {kind: Sum(of.copies, of.bytes, Estimate(seconds[kind]), ()) for kind, of in kinds.items()})
+
+    mark = " (MODELLED)" if found.expected.modelled else ""
+    bars = []
+    for step in by_step(found)[:_MOST_STEPS]:
+        bars.append(bar(f"{step.name}, recorded", step.kinds, expected=False))
+        bars.append(bar(f"expected{mark}", step.kinds, expected=True))
+    target.write(figure, standalone(bars_svg(bars, modelled=False)))
     target.name_output("figure", figure)
     return FINE

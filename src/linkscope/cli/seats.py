@@ -88,7 +88,7 @@ def seating_of_run(run: "Run") -> Seating:
 
 
 def seating_of_machine(machine: Mapping[str, Any], found: list[NearFar]) -> Seating:
-    """The seating of a detected machine; `found` from a run on it."""
+    """The seating of a detected machine; `found`: the copies of a run there."""
     hidden = hidden_numa(machine)
     notes = (
         [f"NUMA is hidden here ({hidden}), so no near node is known."] if hidden else _alone(machine.get("numa", []))

@@ -24,7 +24,7 @@ def section(view: RunView) -> Section | None:
     found = near_far(view.single.points)
     if not found:
         hidden = "" if view.run.modelled else hidden_numa(view.run.header.machine)
-        text = f"NUMA is hidden here ({hidden}), so near and far nodes cannot be told apart."
+        text = f"NUMA is hidden here ({hidden}), so no near node is known."
         return Section("placement", _TITLE, (Paragraph(text),)) if hidden and _has_copies(view) else None
     at_most = largest(found)
     near = nearest(found)
