@@ -71,7 +71,7 @@ def test_nodes_within_two_percent_are_equally_near() -> None:
 
 
 def test_the_model_of_keeneland_has_the_penalties_of_the_paper_by_the_same_code() -> None:
-    """SP-2: 13 % to the GPU, 31 % from it, 22 % on average; GPU 0 on CPU 0, GPUs 1 and 2 on CPU 1 (SP-14)."""
+    """SP-2: H2D 13 %, D2H 31 %; GPU 0 on CPU 0, GPUs 1 and 2 on CPU 1 (SP-14)."""
     found = seating_of_model(load("sl390"))
     assert found.modelled and [seat.numa for seat in found.seats] == [0, 1, 1]
     penalties = {(one.gpu, one.direction): one.over_good for one in largest(found.found)}
