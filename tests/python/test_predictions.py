@@ -1,5 +1,6 @@
 """What a model predicts stands beside what was measured: contention, flows, and `predict --flow`."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from linkscope.errors import NOT_HERE, WRONG_USAGE
 from linkscope.machine.choose import bundled_for
 from linkscope.report.contention import matrix
 from linkscope.runfile import Run, read_run
+from linkscope.stats import Interval
 from test_cli import linkscope
 
 pytestmark = [needs_worker]
@@ -52,6 +54,14 @@ def test_a_prediction_that_is_off_by_more_than_ten_percent_is_said(run: Run, tmp
     assert main(["report", str(run.path), "-o", str(page)]) == 0
     assert "The model h200x4 predicts 4 of 4 slowdowns" in page.read_text() and ", model 2" in page.read_text()
     assert "Slowdowns that the model misses" not in page.read_text()
+
+
+def test_a_missed_slowdown_within_the_measured_interval_is_counted(run: Run) -> None:
+    (row, *_) = matrix(with_predictions(run, "dl160"))
+    slow = row.beside["d2h"]
+    assert slow.missed and not slow.uncertain and slow.predicted is not None
+    wide = dataclasses.replace(slow, interval=Interval(1.0, 1.1 * slow.predicted, 0.95))
+    assert wide.uncertain and not dataclasses.replace(wide, predicted=None).uncertain
 
 
 def test_a_machine_without_a_model_has_no_predictions(run: Run) -> None:

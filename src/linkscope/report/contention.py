@@ -39,6 +39,12 @@ class Slowdown:
         return self.deviation is not None and abs(self.deviation) > MISSED
 
     @property
+    def uncertain(self) -> bool:
+        """Whether the model's ratio lies within the measured interval."""
+        ends = self.interval
+        return ends is not None and self.predicted is not None and ends.low <= self.predicted <= ends.high
+
+    @property
     def over_good(self) -> float:
         """The paper's penalty over the good value: (beside - alone) / alone."""
         return self.ratio - 1

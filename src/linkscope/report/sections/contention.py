@@ -67,7 +67,7 @@ def _model_blocks(rows: Sequence[MatrixRow], by: Predicted | None) -> tuple[Bloc
     text = (
         f"The model {by.by} predicts {len(pairs) - len(missed)} of {len(pairs)} slowdowns within "
         f"{format_fraction(MISSED)}. A prediction is MODELLED: its deviation is the model's slowdown over the measured "
-        f"one, minus 1. {_alone_text(rows)}"
+        f"one, minus 1. {_uncertain_text(sum(of.uncertain for _, _, of in missed))}{_alone_text(rows)}"
     )
     several = _several(rows)
     cells = [
@@ -76,6 +76,12 @@ def _model_blocks(rows: Sequence[MatrixRow], by: Predicted | None) -> tuple[Bloc
     ]
     table = Table("Slowdowns that the model misses", _MISSED, (Group(tuple(map(Row, cells))),), stacks=True)
     return (Paragraph(text), *([table] if missed else []))
+
+
+def _uncertain_text(count: int) -> str:
+    if not count:
+        return ""
+    return f"{count} of the missed slowdowns {'lies' if count == 1 else 'lie'} within the measured interval. "
 
 
 def _alone_text(rows: Sequence[MatrixRow]) -> str:
