@@ -8,7 +8,7 @@ import pytest
 from fake_driver import environment, needs_fake
 from invented import point
 from linkscope.advise.binding import Seat, cpu_ranges, rank_file, seats_of, single_line, slurm_line
-from linkscope.advise.near_far import largest, near_far, nearest
+from linkscope.advise.near_far import largest, near_far, nearest, value_text
 from linkscope.cli.main import main
 from linkscope.cli.seats import seating_of_machine, seating_of_model
 from linkscope.errors import NOT_HERE, WRONG_USAGE, UserError
@@ -48,6 +48,14 @@ def test_penalties_by_both_formulas_are_those_of_the_largest_size() -> None:
     assert down.over_good == pytest.approx(0.5) and down.over_bad == pytest.approx(1.0)
     assert found["gpu:0", "h2d"].over_good == pytest.approx(0.2)
     assert [one.bytes for one in near_far(POINTS) if (one.gpu, one.direction) == ("gpu:0", "h2d")] == [4096, 64 * MIB]
+
+
+def test_near_and_far_values_have_the_intervals_of_their_points() -> None:
+    (down, *_) = [one for one in near_far(POINTS) if one.direction == "d2h"]
+    seconds = next(one for one in POINTS if one.benchmark == "d2h" and one.dst == "numa:1").ci95_s
+    assert seconds is not None
+    assert down.intervals["numa:1"] == pytest.approx(tuple(64 * MIB / end / 1e9 for end in reversed(seconds)))
+    assert value_text(down, "numa:1").startswith("50.0 GB/s [")
 
 
 def test_other_operations_and_single_nodes_have_no_penalty() -> None:

@@ -7,15 +7,16 @@ state it wrongly.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from linkscope.flow import kind_of
 from linkscope.runfile import Point, PointId
-from linkscope.units import format_seconds
+from linkscope.units import format_rate_interval, format_seconds_interval
 
 FORMULAS = "over the good value: |good - bad| / good; over the bad value: |good - bad| / bad"
 DIRECTIONS = {"h2d": "host to GPU", "d2h": "GPU to host", "both": "both directions", "latency": "load by a GPU"}
+_LEVEL = 0.95
 _ALIKE = 0.02  # nodes whose rates differ by less are equally near
 SIZES = tuple(1 << power for power in range(10, 27))  # the paper's
 _USUAL = {"mode": "batched", "after": "kernel"}
@@ -25,7 +26,7 @@ _USUAL = {"mode": "batched", "after": "kernel"}
 class NearFar:
     """One direction and size at one GPU: GB/s from each NUMA node, or seconds of a latency (`bytes` 0).
 
-    `values` has two nodes or more.
+    `values` has two nodes or more. `intervals`: their 95 % intervals, where they have one.
     """
 
     gpu: str
@@ -33,6 +34,7 @@ class NearFar:
     bytes: int
     values: dict[str, float]
     ids: tuple[str, ...] = ()
+    intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     @property
     def near(self) -> str:
@@ -60,21 +62,15 @@ class NearFar:
 def near_far(points: Iterable[Point]) -> list[NearFar]:
     """Every GPU, direction and size with values from two NUMA nodes: pinned copies by copy engine in batches, and
     loads of host memory by a GPU; sorted."""
-    found: dict[tuple[str, str, int], dict[str, tuple[float, str]]] = {}
+    found: dict[tuple[str, str, int], dict[str, tuple[float, Point]]] = {}
     for point in points:
         direction = _direction(point)
         value = (point.total_gbps or point.gbps or _gbps(point)) if point.bytes else point.median_s
         if direction is None or not value:
             continue
         gpu, node = (point.dst, point.src) if kind_of(point.src) == "numa" else (point.src, point.dst)
-        found.setdefault((gpu, direction, point.bytes), {})[node] = (value, point.id)
-    made = [
-        NearFar(
-            gpu, direction, size, {node: value for node, (value, _) in of.items()}, tuple(id for _, id in of.values())
-        )
-        for (gpu, direction, size), of in found.items()
-        if len(of) > 1
-    ]
+        found.setdefault((gpu, direction, point.bytes), {})[node] = (value, point)
+    made = [NearFar(*key, *_of_nodes(of)) for key, of in found.items() if len(of) > 1]
     order = list(DIRECTIONS)
     return sorted(made, key=lambda one: (_number(one.gpu), order.index(one.direction), one.bytes))
 
@@ -98,8 +94,9 @@ def nearest(found: Sequence[NearFar]) -> dict[str, tuple[str, ...]]:
 
 
 def value_text(one: NearFar, node: str) -> str:
-    """'5.95 GB/s', or the time of a latency."""
-    return f"{one.values[node]:.4g} GB/s" if one.bytes else format_seconds(one.values[node])
+    """'5.95 GB/s [5.93, 5.96]', or the time of a latency."""
+    text = format_rate_interval if one.bytes else format_seconds_interval
+    return text(one.values[node], *one.intervals.get(node, (None, None)))
 
 
 def hidden_numa(machine: Mapping[str, Any]) -> str:
@@ -116,6 +113,18 @@ def wanted(nodes: Sequence[str], gpus: Sequence[str]) -> list[PointId]:
                 points.append(PointId("h2d", "ce", node, "pinned", gpu, "device", size))
                 points.append(PointId("d2h", "ce", gpu, "device", node, "pinned", size))
     return points
+
+
+def _of_nodes(
+    of: Mapping[str, tuple[float, Point]],
+) -> tuple[dict[str, float], tuple[str, ...], dict[str, tuple[float, float]]]:
+    """Values, ids and intervals by node."""
+    intervals = {}
+    for node, (value, point) in of.items():
+        if point.ci95_s and point.median_s and (point.ci_level or 0) >= _LEVEL and min(point.ci95_s) > 0:
+            low, high = (end / point.median_s for end in point.ci95_s)
+            intervals[node] = (value / high, value / low) if point.bytes else (value * low, value * high)
+    return {node: value for node, (value, _) in of.items()}, tuple(one.id for _, one in of.values()), intervals
 
 
 def _good(one: NearFar) -> list[str]:

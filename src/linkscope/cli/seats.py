@@ -168,7 +168,8 @@ def as_json(of: Seating) -> str:
     ]  # fmt: skip
     found = [
         {"gpu": one.gpu, "direction": one.direction, "bytes": one.bytes, "unit": "GB/s" if one.bytes else "s",
-         "values": one.values, "near": one.near, "far": one.far, "over_good": one.over_good, "over_bad": one.over_bad}
+         "values": one.values, "ci95": one.intervals,
+         "near": one.near, "far": one.far, "over_good": one.over_good, "over_bad": one.over_bad}
         for one in of.found
     ]  # fmt: skip
     return json.dumps(

@@ -14,8 +14,8 @@ _COLUMNS = (
     Column("Over bad", right=True, label="Over bad"),
 )  # fmt: skip
 _NOTE = (
-    "Pinned memory on each NUMA node, by copy engine in batches. Near is the node with the best value. Penalties "
-    f"{FORMULAS}. `linkscope advise RUN --placement` prints the lines that bind processes."
+    "Pinned memory on each NUMA node, by copy engine in batches. Near is the node with the best value. Brackets are 95 "
+    f"% intervals. Penalties {FORMULAS}. `linkscope advise RUN --placement` prints the lines that bind processes."
 )
 
 
