@@ -167,6 +167,85 @@ Program build(const Case& c) {
   return together(programs);
 }
 
+constexpr std::string_view loaded_prefix = "loaded_";
+constexpr u64 small = 4_KiB;
+
+/// Small work whose time shows the load of links, memories and queues.
+struct Probe {
+  std::string_view kind, summary;  // name of the kind that it is a small form of
+};
+constexpr Probe probes[] = {
+    {"h2d", "a copy of 4 KiB to a GPU"},
+    {"d2h", "a copy of 4 KiB from a GPU"},
+    {"zero_copy", "one block reads 4 KiB of host memory"},
+    {"launch", "a launch of a small kernel"},
+    {"ping_pong", "a round trip of a word between CPU and GPU"},
+};
+
+Program build_probe(const Kind& kind, const Site& site) {
+  Kind tiny = kind;
+  if (tiny.bytes != 0) tiny.bytes = small;
+  if (kind.name != "zero_copy") return together(tiny.programs(tiny, site));
+  Case one_block = case_of(tiny, "read", site.node, site.gpu);
+  one_block.params = {{"blocks", "1"}, {"threads", "256"}};
+  return build_program(one_block);
+}
+
+Program build_loaded(const Case& c) {
+  const Site site = site_of(c);
+  const u32 load = static_cast<u32>(std::stoul(c.param("load", "0")));
+  std::vector<Program> programs{
+      build_probe(kind_named(std::string_view{c.benchmark}.substr(loaded_prefix.size())), site)};
+  const Kind& beside = kind_named(c.param("beside", "h2d"));
+  if (load > 0)
+    for (auto& program : beside.programs(beside, site)) {
+      for (auto& actor : program.actors) actor.tenths = load;
+      for (auto& flow : program.flows) flow.measured = false;
+      programs.push_back(std::move(program));
+    }
+  for (auto& program : programs) {
+    program.cache = CacheState::cold;
+    program.held_by = HeldBy::kernel;
+  }
+  return together(programs);
+}
+
+std::vector<Benchmark> loaded() {
+  static const std::vector<std::pair<std::string, std::string>> texts = [] {
+    std::vector<std::pair<std::string, std::string>> made;
+    for (const auto& probe : probes)
+      made.emplace_back(std::string{loaded_prefix} + std::string{probe.kind},
+                        std::string{probe.summary} + ", against background traffic");
+    return made;
+  }();
+  std::vector<std::string_view> others;
+  for (const auto& kind : kinds())
+    if (kind.name != "ping_pong" && kind.name != "launch") others.push_back(kind.name);
+  const Param beside{"beside", others, "the background traffic, at the same GPU and NUMA node"};
+  const Param load{"load",
+                   {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10"},
+                   "tenths of the time in which the background works"};
+  std::vector<Benchmark> rows;
+  for (std::size_t i = 0; i < std::size(probes); ++i) {
+    const Kind& kind = kind_named(probes[i].kind);
+    constexpr bool sized = false;
+    rows.push_back({texts[i].first,
+                    texts[i].second,
+                    "linkscope",
+                    kind.engine,
+                    kind.src,
+                    kind.dst,
+                    kind.relation,
+                    {kind.memories},
+                    {beside, load},
+                    build_loaded,
+                    sized,
+                    Taken::by_name,
+                    Role::contention});
+  }
+  return rows;
+}
+
 }  // namespace
 
 std::vector<Benchmark> contention() {
@@ -197,6 +276,7 @@ std::vector<Benchmark> contention() {
                     Taken::by_name,
                     Role::contention});
   }
+  for (auto& row : loaded()) rows.push_back(std::move(row));
   return rows;
 }
 

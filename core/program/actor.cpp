@@ -37,6 +37,8 @@ bool in_step(const Program& program) {
          });
 }
 
+double rest_after(const Actor& actor, double worked) { return worked * (all_tenths - actor.tenths) / actor.tenths; }
+
 bool exchanges_words(const Actor& actor) { return std::any_of(actor.loop.begin(), actor.loop.end(), is_word); }
 
 bool performs_ops(const Actor& actor) {

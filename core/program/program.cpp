@@ -354,6 +354,7 @@ std::string to_text(const Program& program) {
     if (a.kind == ActorKind::gpu_block) out << " of " << a.threads << " threads";
     if (a.cpu) out << " driven from " << to_string(*a.cpu);
     if (a.process) out << " process " << a.process;
+    if (a.tenths < all_tenths) out << " working " << a.tenths << " tenths of the time";
     out << "\n";
     for (const auto& step : a.once) out << "  once " << step_text(step) << "\n";
     for (const auto& step : a.loop) out << "  loop " << step_text(step) << "\n";
@@ -424,6 +425,10 @@ void validate(const Program& program) {
     for (const auto& step : program.actors[i].once) check_step(program, step, where + " once");
     for (const auto& step : program.actors[i].loop) check_step(program, step, where + " loop");
     if (program.actors[i].loop.empty()) wrong(where, "its loop is empty");
+    if (const u32 tenths = program.actors[i].tenths; tenths == 0 || tenths > all_tenths)
+      wrong(where, "it works 1 to 10 tenths of the time, and not " + std::to_string(tenths));
+    if (program.actors[i].tenths < all_tenths && exchanges_words(program.actors[i]))
+      wrong(where, "others wait for its words, so it cannot rest");
     if (const u32 threads = program.actors[i].threads; threads == 0 || threads > most_block_threads)
       wrong(where,
             "a block has 1 to " + std::to_string(most_block_threads) + " threads, and not " + std::to_string(threads));

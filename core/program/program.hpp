@@ -227,6 +227,8 @@ struct Touch {
 };
 [[nodiscard]] std::vector<Touch> touches(const Step&);
 
+inline constexpr u32 all_tenths = 10;
+
 /// A stream, CPU thread or GPU block that executes steps in order. The host thread that drives a stream waits for the
 /// words of its loop before it queues the steps behind them, and sets a word when the copies before it are done. A sample runs `once` (untimed), then starts all actors together,
 /// then runs `loop` for the number of iterations in the batch. The platform stamps the start of the first and the end of
@@ -239,8 +241,12 @@ struct Actor {
   u32 process = 0;
   std::vector<Step> once, loop;
   u32 threads = 1;  // of a GPU block; all of them run each step, so the shapes of its steps are unused
+  // Tenths of a sample of a duration in which the actor works: it rests after each iteration. 10: it never rests.
+  u32 tenths = all_tenths;
 };
 
+/// Seconds that an actor rests after an iteration that took `worked` seconds.
+[[nodiscard]] double rest_after(const Actor&, double worked);
 /// Whether an actor's loop has words that others set or wait for.
 [[nodiscard]] bool exchanges_words(const Actor&);
 /// Whether an actor performs ops: a GPU block, or a CPU thread that exchanges words.

@@ -57,6 +57,12 @@ def format_fraction(fraction: float | None) -> str:
     return f"{percent:.0f} %" if abs(percent) >= 9.95 else f"{percent:.2g} %"
 
 
+def format_change(change: float) -> str:
+    """'+3.1 %' for 0.031, '-62 %' for -0.62."""
+    percent = 100 * change
+    return f"{percent:+.0f} %" if abs(percent) >= 9.95 else f"{percent:+.1f} %"
+
+
 def format_against(width: float, target: float) -> str:
     """'+-6.4 %, target was 5 %', with as many digits as show that the width is larger."""
     shown, wanted = format_fraction(width), format_fraction(target)

@@ -2,6 +2,7 @@
 #include <doctest.h>
 
 #include "benchmarks/case.hpp"
+#include "error_of.hpp"
 #include "program/series.hpp"
 #include "sim_testing.hpp"
 
@@ -106,4 +107,36 @@ TEST_CASE("samples of a duration repeat with the same noise, and samples of batc
     return sim->run(*session, {1, {{4}}, false}).stamps[0].exit_s;
   };
   CHECK(run() == run());
+}
+
+TEST_CASE("an actor that rests after each iteration works for its share of the time and leaves the rest to others") {
+  const auto sim = make_sim(toy(), 1);
+  const auto steady = copies(8_MiB);
+  const double all = static_cast<double>(run_for(*sim, steady, tenth).series[0].marks.back().iterations);
+  for (const u32 tenths : {1U, 5U, 9U}) {
+    auto resting = steady;
+    resting.actors[0].tenths = tenths;
+    const auto alone = run_for(*sim, resting, tenth);
+    CHECK(static_cast<double>(alone.series[0].marks.back().iterations) ==
+          doctest::Approx(all * tenths / 10).epsilon(0.06));
+    const auto both = run_for(*sim, together({steady, resting}), tenth);
+    const auto done = [&](u32 actor) { return both.series[actor].marks.back().iterations; };
+    if (tenths < 9) CHECK(done(0) > done(1));
+    CHECK(static_cast<double>(done(0) + done(1)) == doctest::Approx(all).epsilon(0.05));
+  }
+}
+
+TEST_CASE("rests of less than one tenth, and rests of actors on whose words others wait, are refused") {
+  auto program = copies(8_MiB);
+  program.actors[0].tenths = 0;
+  CHECK(error_of([&] { validate(program); }).find("1 to 10 tenths") != std::string::npos);
+  program.actors[0].tenths = 11;
+  CHECK(error_of([&] { validate(program); }).find("not 11") != std::string::npos);
+  program.actors[0].tenths = 3;
+  CHECK(to_text(program).find("working 3 tenths of the time") != std::string::npos);
+  Case c = copy_case("ping_pong", "numa:0", "pinned", "gpu:0", "pinned", 0);
+  c.engine = Engine::cpu;
+  auto words = build_program(c);
+  words.actors[0].tenths = 3;
+  CHECK(error_of([&] { validate(words); }).find("cannot rest") != std::string::npos);
 }

@@ -9,7 +9,7 @@ import pytest
 
 from invented import point
 from linkscope.cli.main import main
-from linkscope.explain import Copy, Kernel, Recorded, Step, expected_by_run, explain, read_recorded
+from linkscope.explain import Copy, Kernel, Recorded, Step, by_step, expected_by_run, explain, read_recorded
 from test_advise import saved
 from test_sim_machines import pytestmark
 
@@ -248,7 +248,47 @@ def test_a_trace_that_does_not_exist_and_a_wrong_against_are_named(tmp_path, cap
     assert "none.json: cannot be read" in capsys.readouterr().err
     assert main(["explain", str(written(tmp_path, kineto())), "--against", "auto"]) == 2
     assert "give a run file or a model" in capsys.readouterr().err
-    assert main(["explain", str(written(tmp_path, kineto())), "-o", "x.svg"]) == 2
+    assert main(["explain", str(written(tmp_path, kineto())), "-o", "x.png"]) == 2
+
+
+def test_a_recorded_trace_is_drawn_as_two_stacked_bars_for_each_step(tmp_path, capsys):
+    """CS-27: the bars of a step are its copies as recorded and as expected, by kind."""
+    figure, run = tmp_path / "bars.svg", saved(tmp_path, POINTS)
+    trace = str(written(tmp_path, kineto()))
+    assert main(["explain", trace, "--against", str(run), "-o", str(figure)]) == 0
+    drawn = figure.read_text()
+    assert "step 0, recorded, host to GPU: 30 ms" in drawn and "step 1, recorded, GPU to host: 2 us" in drawn
+    assert drawn.count("expected (MODELLED)</text>") == 2  # the invented run is modelled
+    assert main(["explain", trace, "--against", str(run), "--json"]) == 0
+    made = json.loads(capsys.readouterr().out.partition("\n")[2])
+    rows = {(row["step"], row["kind"]): row for row in made["by_step"]}
+    assert rows["step 0", "h2d"]["took_s"] == pytest.approx(0.030) and rows["step 0", "h2d"]["copies"] == 1
+    assert rows["step 0", "h2d"]["expected_s"] == pytest.approx(made["transfers"][0]["expected_s"])
+    assert made["findings"][0]["worth_s_a_step"] == pytest.approx(made["findings"][0]["worth_s"] / 2)
+
+
+def test_copies_without_a_step_belong_to_no_bar():
+    copies = (h2d(MIB, 0.0, 1e-4), h2d(MIB, 1.5, 1e-4), h2d(MIB, 2.5, 1e-4))
+    recorded = Recorded(copies, (), (Step("step 0", 1.0, 2.0), Step("step 1", 3.0, 4.0)))
+    found = [
+        (step.name, {kind: of.copies for kind, of in step.kinds.items()})
+        for step in by_step(explain(recorded, EXPECTED))
+    ]
+    assert found == [("step 0", {"h2d": 1}), ("step 1", {})]
+    (whole,) = by_step(explain(Recorded(copies, ()), EXPECTED))
+    assert whole.kinds["h2d"].copies == 3
+
+
+def test_steps_of_a_clock_that_jumped_and_long_pauses_are_said(tmp_path):
+    content = kineto()
+    content["traceEvents"] += [
+        event("user_annotation", "ProfilerStep#7", 100_000, 3600e6),
+        event("kernel", "gemm", 3600e6, 10, device=0, stream=7),
+    ]
+    read = read_recorded(written(tmp_path, content))
+    assert [step.name for step in read.steps] == ["step 0", "step 1"]
+    assert any("1 step left out, since the clock jumped" in text for text in read.left_out)
+    assert any("no GPU worked for 3600 s" in text for text in read.left_out)
 
 
 def test_copies_outside_the_steps_do_not_count(tmp_path):

@@ -1,9 +1,11 @@
 #include "platform/cuda/durations.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <deque>
 #include <mutex>
 #include <set>
+#include <thread>
 
 #include "platform/cuda/moves.hpp"
 #include "program/series.hpp"
@@ -11,7 +13,8 @@
 namespace linkscope {
 namespace {
 
-constexpr u32 most_in_batch = 1024;  // about as many launches as a stream queues
+constexpr double shortest_sleep = 100e-6;  // s
+constexpr u32 most_in_batch = 1024;        // about as many launches as a stream queues
 
 /// The ends of an actor's copies by the copy engines of a GPU: (from that GPU, to that GPU).
 std::set<std::pair<bool, bool>> directions(const Program& program, const Actor& actor, const Place& gpu) {
@@ -37,6 +40,8 @@ class Turns {
     return batch < common_;
   }
 
+  [[nodiscard]] double end() const { return end_s_; }
+
  private:
   double end_s_;
   std::mutex guard_;
@@ -47,8 +52,8 @@ class Turns {
 class BatchSize {
  public:
   BatchSize(const CudaSession& session, const Actor& actor, const Duration& lasts)
-      : part_s_{lasts.interval.count() / 4}, grows_{!exchanges_words(actor)} {
-    if (const double once = session.expected_loop.count(); !grows_ && once > 0)
+      : part_s_{lasts.interval.count() / 4}, grows_{!exchanges_words(actor) && actor.tenths == all_tenths} {
+    if (const double once = session.expected_loop.count(); exchanges_words(actor) && once > 0)
       count_ = static_cast<u32>(std::clamp(part_s_ / once, 1.0, double{most_in_batch}));
   }
 
@@ -77,11 +82,13 @@ class Run {
     u64 done = 0;
     for (u64 batch = 0; turns.begins(*state_.actor, batch); ++batch) {
       const u32 count = size_.count();
+      const double began = host_now();
       state_.loop(session_, state_, count);
       const double now = host_now();
       marks.add(now, done += count);
       size_.took(now - last);
       last = now;
+      rest(now - began, turns);
     }
     marks.end(last, done);
     return {start, last};
@@ -92,10 +99,15 @@ class Run {
     LINKSCOPE_CU(session_.driver, cuEventSynchronize, state_.enter->get());
     start_ = last_ = host_now();
     Marks marks{lasts_, series_, start_};
-    const u32 ahead = batches_ahead(session_.program, static_cast<u32>(&state_ - session_.actors.data()));
+    const bool rests = state_.actor->tenths < all_tenths;
+    const u32 ahead = rests ? 1 : batches_ahead(session_.program, static_cast<u32>(&state_ - session_.actors.data()));
     for (u64 batch = 0; turns.begins(*state_.actor, batch); ++batch) {
       if (queued_.size() == ahead) end_batch(marks);
+      const double began = host_now();
       queue_batch();
+      if (!rests) continue;
+      end_batch(marks);
+      rest(host_now() - began, turns);
     }
     while (!queued_.empty()) end_batch(marks);
     state_.stream->synchronize();
@@ -117,6 +129,15 @@ class Run {
   std::vector<std::unique_ptr<Event>> spare_;
   double start_ = 0, last_ = 0;
   u64 done_ = 0;
+
+  /// Rests after `worked` seconds, at most until the common end.
+  void rest(double worked, const Turns& turns) const {
+    const double end = std::min(host_now() + rest_after(*state_.actor, worked), turns.end());
+    // A sleep lasts longer than it should by as much as a short rest, so the last part of each is not slept.
+    if (const double sleep = end - host_now() - shortest_sleep; sleep > 0)
+      std::this_thread::sleep_for(std::chrono::duration<double>{sleep});
+    while (host_now() < end) std::this_thread::yield();
+  }
 
   void queue_batch() {
     Batch batch{nullptr, size_.count()};

@@ -30,6 +30,10 @@ bool Simulation::goes_on(u32 lane) {
   if (!until_) return running.iteration < running.iterations;
   if (running.iteration % passes_ != 0) return true;
   running.marks->add(now_, running.iteration / passes_);
+  if (const double rest = lanes_[lane].rest; rest > 0) {
+    running.works_from = now_ + rest * (now_ - running.works_from);
+    return running.works_from < *until_;
+  }
   const bool early = now_ < *until_;
   if (!lanes_[lane].exchanges) return early;
   if (early) common_ = std::max(common_, running.iteration);

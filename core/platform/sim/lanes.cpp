@@ -146,8 +146,9 @@ Lanes Compiler::compile(const Program& program) const {
     lane.once = ops(program, actor, actor.once, all);
     lane.loop = ops(program, actor, actor.loop, all);
     time(program, actor, lane);
-    // Calls overlap with the copy before only if nothing of another kind stands between them.
-    if (lane.loop.size() > 1)
+    lane.rest = rest_after(actor, 1);
+    // Calls overlap with the copy before only if nothing of another kind stands between them, and no rest.
+    if (lane.loop.size() > 1 || lane.rest > 0)
       for (auto& o : lane.loop) o.overlaps = false;
     wake(program, actor, lane);
     lane.route = route(actor, lane);

@@ -134,6 +134,7 @@ struct Lane {
   bool called = false;        // each of its steps is queued by a call
   bool exchanges = false;     // sets or waits for words
   double closing = 0;         // from the end of the last copy to its stamp
+  double rest = 0;            // s after each iteration of a sample of a duration, per s of it
   std::string route;          // in words
 };
 

@@ -132,7 +132,7 @@ void Simulation::begin(u32 lane, const std::vector<Op>& ops, u32 iterations, dou
   running.iterations = iterations;
   running.queued = 0;
   running.channel = lanes_[lane].after_kernel ? Channel::compute : Channel::none;
-  running.start = running.end = now_ + after;
+  running.start = running.end = running.works_from = now_ + after;
   running.busy = 0;
   if (iterations > 0 && !ops.empty()) begin_op(lane);
 }
@@ -148,11 +148,12 @@ void Simulation::begin_op(u32 lane) {
 /// The time at which the host has queued the next chunk of a lane's op, not before the lane begins.
 double Simulation::next_queued(u32 lane) const {
   const auto& running = running_[lane];
-  if (!(until_ ? lanes_[lane].called : lanes_[lane].queues)) return running.start;
+  if (!(until_ ? lanes_[lane].called : lanes_[lane].queues)) return running.works_from;
   const auto& op = (*running.ops)[running.op];
   const auto next = static_cast<double>(running.runners[0].done + 1);
   const double of_op = op.calls == 0 ? op.queue + op.queue_copy * next : op.queue * (op.calls > 1 ? next : 1);
-  return running.start + (running.queued + of_op) * running.factors.host * running.factors.slow;
+  const double queued = running.start + (running.queued + of_op) * running.factors.host * running.factors.slow;
+  return std::max(queued, running.works_from);
 }
 
 /// Gives an idle stage its next chunk, if there is one.

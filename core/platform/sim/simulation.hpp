@@ -48,7 +48,8 @@ class Simulation {
     double queued = 0;  // s that the host took to queue everything before the current op
     Channel channel = Channel::none;
     double start = 0, end = 0;
-    double busy = 0;  // end of the work that it left
+    double busy = 0;        // end of the work that it left
+    double works_from = 0;  // the end of its latest rest
     Factors factors;
     Runner runners[2];
     std::optional<Marks> marks;  // in a sample of a duration

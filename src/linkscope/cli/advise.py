@@ -6,6 +6,7 @@ linkscope advise run.jsonl --src numa:0 --dst gpu:0 --bytes 48MiB --memory pagea
 linkscope advise run.jsonl --src numa:0 --dst gpu:0 --bytes 4MiB --pieces 4KiB
 linkscope advise --machine h200x4 --src numa:0 --dst gpu:1 --bytes 48MiB      the same, MODELLED
 linkscope advise --machine h200x4 --src numa:0 --dst gpu:1 --bytes 48MiB --with "numa:0 -> gpu:2"
+linkscope advise run.jsonl --placement                                 the CPUs and the NUMA node of each GPU
 linkscope advise --machine jorda-a --talk matrix.txt -o ranks          the GPU of each process, and a rank file
 
 A run and --machine with a file that `linkscope model` fitted to it show measured and predicted times side by side.
@@ -50,8 +51,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--pieces", metavar="SIZE", help="the bytes lie in scattered pieces of this size, such as 4KiB")
     add("--with", metavar="'SRC -> DST'", dest="others", action="append", default=[],
         help="other concurrent transfers, such as 'numa:0 -> gpu:1 64MiB x2'; repeatable")  # fmt: skip
+    add(
+        "--placement",
+        action="store_true",
+        help="the CPUs and the NUMA node of each GPU, and the lines that bind to them",
+    )
     add("--talk", metavar="MATRIX", help="place processes on GPUs by a matrix of the bytes they send")
-    add("-o", "--output", metavar="FILE", help="write an Open MPI rank file (with --talk)")
+    add("-o", "--output", metavar="FILE", help="write an Open MPI rank file (with --talk or --placement)")
     add("--json", action="store_true", help="print JSON")
     target.add_force(parser)
 
@@ -59,6 +65,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """`linkscope advise`."""
     _refuse_contradictions(arguments)
+    if arguments.placement:
+        return _seated(arguments)
     if arguments.talk:
         return _placed(arguments)
     if arguments.bytes:
@@ -75,8 +83,11 @@ def _refuse_contradictions(arguments: argparse.Namespace) -> None:
     of_transfer = [arguments.memory, arguments.alone, arguments.reuse, arguments.pieces, arguments.others]
     if arguments.run is None and arguments.machine is None:
         raise UserError("give a run file, or --machine with a model")
+    if arguments.placement:
+        _refuse_with_placement(arguments)
+        return
     if arguments.output and not arguments.talk:
-        raise UserError("-o writes a rank file: add --talk MATRIX")
+        raise UserError("-o writes a rank file: add --talk MATRIX, or --placement")
     if arguments.talk and any((*asked, *of_transfer)):
         raise UserError("--talk places processes: leave out the options of one transfer")
     if arguments.talk and arguments.run and arguments.machine:
@@ -93,6 +104,39 @@ def _refuse_contradictions(arguments: argparse.Namespace) -> None:
         raise UserError(f"--alone is the time of a single copy, and {option} needs many: leave one of them out")
     if arguments.pieces and arguments.others:
         raise UserError("--pieces and --with: the times of pieces beside other transfers are unknown. Leave one out")
+
+
+def _refuse_with_placement(arguments: argparse.Namespace) -> None:
+    others = (*(arguments.src, arguments.dst, arguments.bytes, arguments.memory, arguments.alone, arguments.reuse),
+              *(arguments.pieces, arguments.others, arguments.talk))  # fmt: skip
+    if any(others):
+        raise UserError("--placement is about the whole machine: leave out the options of one transfer, and --talk")
+    if arguments.run and arguments.machine:
+        raise UserError("--placement needs one machine: give a run file, or --machine with a model")
+
+
+def _seated(arguments: argparse.Namespace) -> int:
+    """Prints the seat of each GPU, and writes the rank file if -o names one."""
+    from pathlib import Path
+
+    from linkscope.advise.binding import rank_file
+    from linkscope.cli import seats
+    from linkscope.cli.advise_transfer import modelled
+
+    output = Path(arguments.output) if arguments.output else None
+    if output:
+        target.check_writable(output, [Path(arguments.run)] if arguments.run else [], force=arguments.force)
+    if arguments.machine:
+        found = seats.seating_of_model(modelled(arguments.machine))
+    else:
+        found = seats.seating_of_run(read(arguments.run))
+    text = rank_file(found.title, found.seats) if output else ""
+    print(seats.as_json(found) if arguments.json else "\n".join(seats.lines(found)))
+    if output:
+        target.write(output, text)
+        if not arguments.json:
+            target.name_output("rank file", output)
+    return FINE
 
 
 def _placed(arguments: argparse.Namespace) -> int:

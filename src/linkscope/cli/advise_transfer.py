@@ -57,12 +57,9 @@ class Answer:
 
 def modelled(name: str) -> "Model":
     """The model of --machine. Raises UserError for a machine that is none."""
-    from linkscope.machine.choose import Modelled, resolve
+    from linkscope.machine.choose import model_named
 
-    choice = resolve(name) if name != "auto" else None
-    if not isinstance(choice, Modelled):
-        raise UserError(f"--machine {name}: advise needs a model. Measure a machine first: linkscope run -o RUN.jsonl")
-    return choice.model
+    return model_named("--machine", name, "advise needs a model. Measure a machine first: linkscope run -o RUN.jsonl")
 
 
 def one_transfer(arguments: argparse.Namespace) -> int:

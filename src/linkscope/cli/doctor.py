@@ -1,16 +1,29 @@
 """Name the settings of this machine that spoil measurements or workloads, each with its cure.
 
+linkscope doctor                         findings, then the CPUs and the NUMA node of each GPU by the topology
+linkscope doctor --placement run.jsonl   the CPUs and the NUMA node of each GPU, by copies that a run measured here
+
 Exit code 1: a setting is bad. Exit code 0: at most warnings.
 """
 
 import argparse
 import json
+from typing import TYPE_CHECKING
+
+from linkscope.errors import FINE, NOT_HERE, UserError
+
+if TYPE_CHECKING:
+    from linkscope.machine.facts import Machine
 
 SUMMARY = "name the settings of this machine that spoil measurements"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `doctor`."""
+    parser.add_argument(
+        "--placement", metavar="RUN.jsonl", nargs="?", const="",
+        help="only the CPUs and the NUMA node of each GPU, and the lines that bind to them; from a run on this machine",
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -23,10 +36,35 @@ def main(arguments: argparse.Namespace) -> int:
     from linkscope.machine.probe import probe
     from linkscope.run.worker import driver_facts
 
-    found = findings(probe(driver_facts()), environment())
+    machine = probe(driver_facts())
+    if arguments.placement is not None:
+        return _placement(machine, arguments)
+    found = findings(machine, environment())
     if arguments.json:
         print(json.dumps(msgspec.to_builtins(found), indent=1))
     else:
         for finding in found:
             print(finding)
+        if machine.gpus:
+            from linkscope.cli.seats import seat_lines, seating_of_machine
+
+            print("\n".join(seat_lines(seating_of_machine(machine.to_json(), []))))
+            print("  `linkscope doctor --placement [RUN.jsonl]` prints the lines that bind processes.")
     return exit_code(found)
+
+
+def _placement(machine: "Machine", arguments: argparse.Namespace) -> int:
+    from linkscope.advise.near_far import near_far
+    from linkscope.cli.runs import read
+    from linkscope.cli.seats import as_json, lines, seating_of_machine
+
+    run = read(arguments.placement) if arguments.placement else None
+    if run is not None:
+        here = sorted(str(gpu.uuid) for gpu in machine.gpus)
+        there = sorted(str(gpu.get("uuid")) for gpu in run.header.machine.get("gpus", []))
+        if run.modelled or here != there:
+            other = "is MODELLED" if run.modelled else "was measured on another machine"
+            raise UserError(f"{run.path} {other}: `linkscope advise {run.path} --placement` shows its seats", NOT_HERE)
+    seating = seating_of_machine(machine.to_json(), near_far(run.points) if run else [])
+    print(as_json(seating) if arguments.json else "\n".join(lines(seating)))
+    return FINE

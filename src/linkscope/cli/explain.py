@@ -5,6 +5,7 @@ linkscope explain report.sqlite --against run.jsonl      an SQLite export of Nsi
 linkscope explain trace.json --against h200x4            against a model: expected times are MODELLED
 linkscope explain training.trace --against run.jsonl     a list of transfers: their time by kind
 linkscope explain training.trace --against run.jsonl -o bars.svg
+linkscope explain trace.json -o bars.svg                 two bars for each step: its copies as recorded, and as expected
 
 A finding is worth the time that the program gains at most: the part of its copies beside which no kernel ran. Expected
 times are those of copies by copy engine with nothing beside them, without the driver's part.
@@ -21,8 +22,10 @@ from linkscope.cli.screen import filled
 from linkscope.errors import FINE, NOT_HERE, UserError
 
 if TYPE_CHECKING:
-    from linkscope.explain import Expected, Recorded
+    from linkscope.explain import Expected, Explanation, Recorded
+    from linkscope.machine.model import Model
 
+_MOST_STEPS = 20  # of a drawing
 SUMMARY = "explain a profiler's trace: what each transfer should cost"
 
 
@@ -31,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("trace", metavar="TRACE", help="a profiler's trace, or a list of transfers")
     add("--against", metavar="RUN|NAME|FILE", help="a run file, or a model (default: the bundled model of its GPUs)")
-    add("-o", "--output", metavar="FILE.svg", help="draw the time of a list of transfers, a bar for each part")
+    add("-o", "--output", metavar="FILE.svg", help="draw the time of transfers by kind, for each part or step")
     add("--json", action="store_true", help="print JSON, with every copy")
     target.add_force(parser)
 
@@ -43,10 +46,11 @@ def main(arguments: argparse.Namespace) -> int:
     path = Path(arguments.trace)
     if is_text_trace(path):
         return _listed(path, arguments)
-    if arguments.output:
-        raise UserError("-o draws a list of transfers (docs/reference/trace.md). A recorded trace has no drawing yet")
+    figure = _figure(arguments, [path])
     recorded = read_recorded(path)
     found = explain(recorded, _expected(arguments.against, recorded))
+    if figure:
+        return _draw(found, figure)
     from linkscope.explain.text import aligned, as_json, table, to_lines
 
     if arguments.json:
@@ -63,36 +67,30 @@ def main(arguments: argparse.Namespace) -> int:
 
 def _expected(against: str | None, recorded: "Recorded") -> "Expected":
     from linkscope.explain import expected_by_model, expected_by_run
-    from linkscope.machine.choose import Modelled, resolve
+    from linkscope.machine.choose import model_named
     from linkscope.machine.model import places
     from linkscope.run.simulate import simulation
 
-    against = against or _bundled(recorded)
-    if against.endswith((".jsonl", ".jsonl.gz")):
+    if against and against.endswith((".jsonl", ".jsonl.gz")):
         run = read(against)
         name = f"{run.header.machine.get('name', '')} ({against})"
         return expected_by_run(run.points, name, modelled=run.modelled)
-    choice = resolve(against) if against != "auto" else None
-    if not isinstance(choice, Modelled):
-        raise UserError(f"--against {against}: give a run file or a model. `linkscope run -o RUN.jsonl` makes a run")
+    cure = "give a run file or a model. `linkscope run -o RUN.jsonl` makes a run"
+    model = model_named("--against", against, cure) if against else _bundled(recorded)
     with simulation() as machine:
-        numa = places(choice.model).numa
-        return expected_by_model(choice.model.to_json(), numa, recorded.copies, machine.seconds)
+        numa = places(model).numa
+        return expected_by_model(model.to_json(), numa, recorded.copies, machine.seconds)
 
 
-def _bundled(recorded: "Recorded") -> str:
+def _bundled(recorded: "Recorded") -> "Model":
     """The bundled model of the GPUs that the trace names."""
-    from linkscope.machine.model import bundled, load, places
+    from linkscope.machine.choose import bundled_for
 
     used = {gpu for copy in recorded.copies for gpu in copy.gpus} | {kernel.gpu for kernel in recorded.kernels}
-    names = {recorded.gpus.get(gpu, "") for gpu in used}
-    for name in sorted(bundled()):
-        model = load(name)
-        titles = {kind.title for kind in model.gpu}
-        fits = all(any(title.removeprefix("NVIDIA ").split()[0] in gpu for title in titles) for gpu in names if gpu)
-        if fits and any(names) and used <= set(places(model).gpus):
-            return name
-    here = ", ".join(sorted(filter(None, names))) or "no GPU by name"
+    names = {gpu: recorded.gpus.get(gpu, "") for gpu in used}
+    if found := bundled_for(names):
+        return found
+    here = ", ".join(sorted(filter(None, set(names.values())))) or "no GPU by name"
     raise UserError(
         f"the trace names {here}, of which there is no bundled model: add --against RUN.jsonl (from `linkscope run`), "
         "or a machine file", NOT_HERE,
@@ -122,10 +120,40 @@ def _listed(path: Path, arguments: argparse.Namespace) -> int:
     if output is None:
         print(replay_to_text(bars, run.modelled), end="")
         return FINE
-    figure = Path(output)
-    if figure != target.STANDARD_OUTPUT and figure.suffix != ".svg":
-        raise UserError(f"-o {output}: the figure of a trace is an .svg file")
-    target.check_writable(figure, [source, path], force=arguments.force)
+    figure = _figure(arguments, [source, path])
+    assert figure is not None  # `output` names it
     target.write(figure, standalone(bars_svg(bars, modelled=run.modelled)))
+    target.name_output("figure", figure)
+    return FINE
+
+
+def _figure(arguments: argparse.Namespace, sources: list[Path]) -> Path | None:
+    """The file of -o, which can be written; None without -o."""
+    if not arguments.output:
+        return None
+    figure = Path(arguments.output)
+    if figure != target.STANDARD_OUTPUT and figure.suffix != ".svg":
+        raise UserError(f"-o {figure}: the figure of a trace is an .svg file")
+    target.check_writable(figure, sources, force=arguments.force)
+    return figure
+
+
+def _draw(found: "Explanation", figure: Path) -> int:
+    """Draws two bars for each of the first steps: its copies as recorded and as expected."""
+    from linkscope.explain import KindTimes, by_step
+    from linkscope.model.curves import Estimate
+    from linkscope.report.figures import standalone
+    from linkscope.report.replay import Bar, Sum, bars_svg
+
+    def bar(name: str, kinds: dict[str, KindTimes], *, expected: bool) -> Bar:
+        seconds = {kind: of.expected_s if expected else of.took_s for kind, of in kinds.items()}
+        return Bar(name, {kind: Sum(of.copies, of.bytes, Estimate(seconds[kind]), ()) for kind, of in kinds.items()})
+
+    mark = " (MODELLED)" if found.expected.modelled else ""
+    bars = []
+    for step in by_step(found)[:_MOST_STEPS]:
+        bars.append(bar(f"{step.name}, recorded", step.kinds, expected=False))
+        bars.append(bar(f"expected{mark}", step.kinds, expected=True))
+    target.write(figure, standalone(bars_svg(bars, modelled=False)))
     target.name_output("figure", figure)
     return FINE

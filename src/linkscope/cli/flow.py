@@ -3,6 +3,7 @@
 linkscope flow "numa:0 -> gpu:0 256MiB x2; gpu:0 -> numa:0; gemm gpu:0 bf16 8192"
 linkscope flow --preset ring --seconds 2 --json
 linkscope flow --machine h200x4 --file flows.txt         MODELLED
+linkscope flow "numa:0 -> gpu:0 x2" --against fitted.toml          beside a model's prediction
 
 docs/reference/flows.md describes flows and work: gemm, memory, launch, ping_pong, read. A rate is the median of the
 rounds, with its 95 % interval. Jain's index is 1 if all transfers are equally fast.
@@ -12,13 +13,15 @@ Presets: all-to-host, host-to-all, both, own-thread, ring, all-to-all, one-to-al
 
 import argparse
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from linkscope.cli import options
 from linkscope.errors import FINE, UserError
-from linkscope.flow import Transfer, parse_flows
-from linkscope.units import format_fraction, format_seconds, parse_duration, with_interval
+from linkscope.flow import Flow, Transfer, parse_flows
+from linkscope.units import format_change, format_fraction, format_seconds, parse_duration, with_interval
 
 if TYPE_CHECKING:
     from linkscope.run.flows import FlowRates, Measured
@@ -28,6 +31,7 @@ SUMMARY = "run several transfers and work at once"
 _MOST_ROUNDS = 100
 _MOST_SECONDS = 600.0
 _LEAST_SECONDS = 0.02  # two intervals
+_MISSED = 0.1  # a prediction that is off by more is said
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--seconds", metavar="TIME", default="1", help="time of each round (default 1)")
     add("--rounds", metavar="N", default="6", help="rounds (default 6); fewer than 6 give no interval")
     add("--seed", metavar="N", default="1", help="seed of the noise of a model (default 1)")
+    add("--against", metavar="NAME|FILE", help="the model that predicts each rate (default: the one of these GPUs)")
     add("--json", action="store_true", help="print JSON, with the rate in each interval of 10 ms")
 
 
@@ -62,11 +67,47 @@ def main(arguments: argparse.Namespace) -> int:
     if flows is None:
         flows = parse_flows(preset_text(arguments.preset, target), f"--preset {arguments.preset}")
     measured = measure_flows(target, asked_flows(flows, target, benchmark_table(), size), seconds, rounds)
+    predicted = _predicted(arguments.against, target, flows, size)
     if arguments.json:
-        print(json.dumps(_as_json(measured, target)))
+        print(json.dumps(_as_json(measured, target, predicted)))
     else:
-        print("\n".join(_lines(measured, target)))
+        print("\n".join(_lines(measured, target, predicted)))
     return FINE
+
+
+@dataclass(frozen=True)
+class _Prediction:
+    """Operations a second of each flow by the model `by`; none for a `reason`."""
+
+    by: str
+    per_s: list[float]
+    reason: str = ""
+
+    def deviation(self, at: int, flow: "FlowRates") -> float | None:
+        """The predicted rate over the measured one, minus 1."""
+        return self.per_s[at] * flow.seconds - 1 if self.per_s else None
+
+
+def _predicted(against: str | None, target: "Target", flows: Sequence[Flow], size: int) -> _Prediction | None:
+    """The prediction of the model that `against` names, otherwise of the bundled model of these GPUs.
+
+    None without one, and for a model as the target: its own prediction says nothing.
+    """
+    from linkscope.cli.predictions import CURE
+    from linkscope.machine.choose import bundled_for, model_named
+    from linkscope.run.flows import predicted_flows
+
+    if against:
+        model = model_named("--against", against, CURE)
+        return _Prediction(model.machine.name, [1 / one.seconds for one in predicted_flows(model, flows, size)])
+    gpus = () if target.modelled else target.machine.get("gpus", ())
+    bundled = bundled_for({f"gpu:{gpu['index']}": gpu.get("name") or "" for gpu in gpus})
+    if bundled is None:
+        return None
+    try:
+        return _Prediction(bundled.machine.name, [1 / one.seconds for one in predicted_flows(bundled, flows, size)])
+    except UserError as problem:
+        return _Prediction(bundled.machine.name, [], str(problem))
 
 
 def _seconds(text: str) -> float:
@@ -91,7 +132,7 @@ def _text(arguments: argparse.Namespace) -> tuple[str | None, str]:
         raise UserError(f"--file {arguments.file}: cannot be read: {error.strerror}") from None
 
 
-def _value(flow: "FlowRates") -> tuple[float, str, float]:
+def rate_of(flow: "FlowRates") -> tuple[float, str, float]:
     """The rate of a flow in its unit, the unit, and operations a second in one of the unit."""
     if flow.bytes:
         return flow.gbps or 0.0, "GB/s", 1e9 / flow.bytes
@@ -101,9 +142,9 @@ def _value(flow: "FlowRates") -> tuple[float, str, float]:
     return 1 / flow.seconds, "/s", 1.0
 
 
-def _lines(measured: "Measured", target: "Target") -> list[str]:
+def _lines(measured: "Measured", target: "Target", predicted: _Prediction | None) -> list[str]:
     lines = [f"{'MODELLED: ' if target.modelled else ''}{target.machine.get('title') or target.facts.name}"]
-    rows = [_cells(flow) for flow in measured.flows]
+    rows = [[*_cells(flow), _model_cell(at, flow, predicted)] for at, flow in enumerate(measured.flows)]
     widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
     lines += ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     totals = measured.total_gbps
@@ -120,11 +161,32 @@ def _lines(measured: "Measured", target: "Target") -> list[str]:
         f"starts differed by at most {format_seconds(max(measured.start_skew_s))}, "
         f"ends by {format_seconds(max(measured.end_skew_s))}"
     )
-    return lines
+    return lines + ([] if predicted is None else [_model_line(measured, predicted)])
+
+
+def _model_cell(at: int, flow: "FlowRates", predicted: _Prediction | None) -> str:
+    off = predicted.deviation(at, flow) if predicted else None
+    if predicted is None or off is None:
+        return ""
+    _, unit, each = rate_of(flow)
+    return f"model {predicted.per_s[at] / each:.4g} {unit} ({format_change(off)})"
+
+
+def _model_line(measured: "Measured", predicted: _Prediction) -> str:
+    """How many rates the model misses."""
+    if predicted.reason:
+        return f"the model {predicted.by} predicts nothing here: {predicted.reason}"
+    off = [predicted.deviation(at, flow) or 0.0 for at, flow in enumerate(measured.flows)]
+    missed = [str(measured.flows[at].asked.flow) for at, one in enumerate(off) if abs(one) > _MISSED]
+    if not missed:
+        return f"predictions are MODELLED by {predicted.by}; all are within {format_fraction(_MISSED)}"
+    return (
+        f"predictions are MODELLED by {predicted.by}; off by more than {format_fraction(_MISSED)}: {'; '.join(missed)}"
+    )
 
 
 def _cells(flow: "FlowRates") -> list[str]:
-    rate, unit, each = _value(flow)
+    rate, unit, each = rate_of(flow)
     ends = flow.interval
     value, width = with_interval(rate, ends.low / each if ends else None, ends.high / each if ends else None)
     spread = [per_s / each for of_round in flow.interval_per_s for per_s in of_round]
@@ -139,7 +201,7 @@ def _cells(flow: "FlowRates") -> list[str]:
     ]
 
 
-def _as_json(measured: "Measured", target: "Target") -> dict[str, Any]:
+def _as_json(measured: "Measured", target: "Target", predicted: _Prediction | None) -> dict[str, Any]:
     from linkscope.stats import median, median_interval
 
     totals = measured.total_gbps
@@ -147,7 +209,9 @@ def _as_json(measured: "Measured", target: "Target") -> dict[str, Any]:
     return {
         "modelled": target.modelled,
         "machine": target.facts.name,
-        "flows": [_entry(flow) for flow in measured.flows],
+        "flows": [as_entry(flow) | _predicted_json(at, flow, predicted) for at, flow in enumerate(measured.flows)],
+        "predicted_by": predicted.by if predicted else None,
+        "not_predicted": predicted.reason or None if predicted else None,
         "total_gbps": median(totals),
         "total_ci95_gbps": [ends.low, ends.high] if ends else None,
         "jain": measured.jain,
@@ -160,7 +224,14 @@ def _as_json(measured: "Measured", target: "Target") -> dict[str, Any]:
     }
 
 
-def _entry(flow: "FlowRates") -> dict[str, Any]:
+def _predicted_json(at: int, flow: "FlowRates", predicted: _Prediction | None) -> dict[str, Any]:
+    off = predicted.deviation(at, flow) if predicted else None
+    per_s = predicted.per_s[at] if predicted and off is not None else None
+    gbps = per_s * flow.bytes / 1e9 if per_s and flow.bytes else None
+    return {"predicted_per_s": per_s, "predicted_gbps": gbps, "deviation": off}
+
+
+def as_entry(flow: "FlowRates") -> dict[str, Any]:
     """One flow of the contract. Work has `work` and `place`, and null ends."""
     asked, ends = flow.asked, flow.interval
     of = asked.flow

@@ -5,10 +5,11 @@ linkscope predict --machine h200x4 --src numa:0 --dst gpu:0 --with "numa:0 -> gp
 linkscope predict --machine h200x4 --src numa:0 --dst gpu:0 --with "numa:0.pageable -> gpu:1 16MiB x2; gpu:2 -> gpu:3"
 linkscope predict --machine h200x4 --src gpu:0 --dst gpu:1 --peer off --json
 linkscope predict --machine h200x4 --src numa:0 --dst gpu:0 --bytes 256MiB --helpers 3
+linkscope predict --machine h200x4 --flow "numa:0 -> gpu:0 x2; gemm gpu:0 bf16 8192"
 
-The text of --with is a list of flows (docs/reference/flows.md). --bytes, --memory, --engine, --peer and --threads hold
-for transfers that do not state their own. --helpers is for a single transfer. Rates are those of the steady state with
-all transfers running. Predictions are MODELLED; a file from `linkscope model` states its accuracy.
+The texts of --with and --flow are lists of flows (docs/reference/flows.md). --bytes, --memory, --engine, --peer and
+--threads hold for transfers that do not state their own. --helpers is for a single transfer. Rates are those of the
+steady state with all transfers running. Predictions are MODELLED; a file from `linkscope model` states its accuracy.
 """
 
 import argparse
@@ -44,8 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `predict`."""
     add = parser.add_argument
     add("--machine", metavar="NAME|FILE", required=True, help="a bundled model or a machine file")
-    add("--src", metavar="PLACE", required=True, help="source: numa:0, gpu:1")
-    add("--dst", metavar="PLACE", required=True, help="destination")
+    add("--flow", metavar="TEXT", help="transfers and work at once, as for `linkscope flow`")
+    add("--src", metavar="PLACE", help="source: numa:0, gpu:1")
+    add("--dst", metavar="PLACE", help="destination")
     add("--bytes", metavar="SIZE", default="64MiB", help="size of each transfer (default 64MiB)")
     add("--memory", choices=_HOST_MEMORY, default="pinned", help="host memory (default pinned)")
     add("--engine", choices=_ENGINES, default="ce", help="engine of copies with GPUs (default ce)")
@@ -80,6 +82,12 @@ def main(arguments: argparse.Namespace) -> int:
         raise UserError(
             f"--machine {arguments.machine}: predict needs a model; `linkscope list machines` lists the bundled models"
         )
+    if arguments.flow:
+        from linkscope.cli.predict_flows import flows
+
+        return flows(arguments, choice.model)
+    if not (arguments.src and arguments.dst):
+        raise UserError("give --src and --dst of one transfer, or --flow with several")
     transfers = [
         Transfer(arguments.src, None, arguments.dst, None),
         *itertools.chain(*map(other_transfers, arguments.others)),
@@ -93,20 +101,20 @@ def main(arguments: argparse.Namespace) -> int:
     _refuse_mixed_access(transfers, points)
     refuse_unmeasured(choice.model, arguments.machine, points)
     found = steady_rates(choice.model, points)
-    flows = [_summed(part, found) for part in parts]
+    made = [_summed(part, found) for part in parts]
     accuracy = deviation(choice.model.to_json(), parts, bidirectional=arguments.bidirectional and not arguments.others)
     if arguments.json:
         off = {"of": accuracy[0], **accuracy[1]} if accuracy else None
-        print(json.dumps({"modelled": True, "machine": choice.model.machine.name, "flows": flows, "deviation": off}))
+        print(json.dumps({"modelled": True, "machine": choice.model.machine.name, "flows": made, "deviation": off}))
         return FINE
     print(f"MODELLED: {choice.model.machine.title}")
-    for flow in flows:
+    for flow in made:
         took = format_seconds(float(flow["seconds"]))
         print(
             f"{flow['src']} -> {flow['dst']}  {flow['gbps']:.4g} GB/s  ({format_bytes(int(flow['bytes']))} in {took})"
         )
-    if len(flows) > 1:
-        print(f"total  {sum(float(flow['gbps']) for flow in flows):.4g} GB/s")
+    if len(made) > 1:
+        print(f"total  {sum(float(flow['gbps']) for flow in made):.4g} GB/s")
     print(_accuracy_text(accuracy))
     return FINE
 

@@ -4,6 +4,7 @@ linkscope report run.jsonl -o run.html
 linkscope report run.jsonl --summary                              the summary that `run` ends with
 linkscope report run.jsonl --summary=full                         all tables
 linkscope report run.jsonl --markdown run.md                      for a pull request
+linkscope report run.jsonl --against fitted.toml                  with a model's predictions beside contention
 linkscope report run.jsonl --nvbandwidth                          the tables that nvbandwidth prints
 linkscope report run.jsonl --comm-scope                           means and standard deviations (run --rule comm-scope)
 linkscope report run.jsonl --break-even                           memory costs and break-even
@@ -20,6 +21,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from linkscope.cli.predictions import with_predictions
 from linkscope.cli.runs import read
 from linkscope.cli.target import STANDARD_OUTPUT, add_force, check_writable, name_output, write
 from linkscope.errors import FINE, NOT_HERE, UserError
@@ -54,6 +56,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--break-even", action="store_true", help="print memory costs and break-even")
     what.add_argument("--shared", action="store_true", help="print shared links (docs/method/shared-links.md)")
     what.add_argument("--list-figures", action="store_true", help="print the names of all figures")
+    parser.add_argument(
+        "--against",
+        metavar="NAME|FILE",
+        help="the model whose predictions stand beside contention: the run's own, or the one of its GPUs",
+    )
     parser.add_argument("--json", action="store_true", help="with --shared: print JSON, including each pair")
     add_force(parser)
 
@@ -69,10 +76,12 @@ def main(arguments: argparse.Namespace) -> int:
     if printing and arguments.output:
         option = printing[0].replace("_", "-")
         raise UserError(f"-o {arguments.output}: --{option} prints to standard output: use > {arguments.output}")
+    if arguments.against and (set(printing) - {"summary"} or arguments.summary == "short" or arguments.figure):
+        raise UserError(f"--against {arguments.against}: only the page, --markdown and --summary=full show predictions")
     if arguments.shared:
         return _print_shared(source, as_json=arguments.json)
     if arguments.summary:
-        return _print_summary(source, full=arguments.summary == "full")
+        return _print_summary(source, arguments.summary == "full", arguments.against)
     if arguments.nvbandwidth:
         return _print_tables(source)
     if arguments.comm_scope:
@@ -84,30 +93,30 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.markdown:
         if arguments.output:
             raise UserError("--markdown FILE.md and -o FILE name two outputs: give one of them")
-        return _write_markdown(source, Path(arguments.markdown), force=arguments.force)
+        return _write_markdown(source, Path(arguments.markdown), arguments)
     if arguments.figure:
         return _write_figure(source, arguments)
     target = Path(arguments.output) if arguments.output else source.parent / (source.name.split(".jsonl")[0] + ".html")
-    write_page(source, target, "-o", force=arguments.force)
+    write_page(source, target, "-o", force=arguments.force, against=arguments.against)
     name_output("report", target)
     return FINE
 
 
-def write_page(run: Path, target: Path, option: str, *, force: bool = False) -> None:
+def write_page(run: Path, target: Path, option: str, *, force: bool = False, against: str | None = None) -> None:
     """Writes the page of a run file to the target of `option`."""
     from linkscope.report.html import page
 
     check_writable(target, [run], option, force=force)
-    write(target, page(read(run)), option)
+    write(target, page(with_predictions(read(run), against)), option)
 
 
-def _print_summary(source: Path, *, full: bool) -> int:
+def _print_summary(source: Path, full: bool, against: str | None) -> int:
     from linkscope.report.details import details
     from linkscope.report.summary import summary
     from linkscope.runfile import read_run
 
     run = read_run(source, rounds=False)
-    print(details(run) if full else summary(run))
+    print(details(with_predictions(run, against)) if full else summary(run))
     return FINE
 
 
@@ -177,11 +186,11 @@ def _list_figures(source: Path) -> int:
     return FINE
 
 
-def _write_markdown(source: Path, target: Path, *, force: bool) -> int:
+def _write_markdown(source: Path, target: Path, arguments: argparse.Namespace) -> int:
     from linkscope.report.markdown import to_markdown
 
-    check_writable(target, [source], "--markdown", force=force)
-    write(target, to_markdown(read(source)), "--markdown")
+    check_writable(target, [source], "--markdown", force=arguments.force)
+    write(target, to_markdown(with_predictions(read(source), arguments.against)), "--markdown")
     name_output("report", target)
     return FINE
 

@@ -1,5 +1,6 @@
 """Explains a profiler's trace: what each transfer took, what it should take, and what a change is worth (CS-27)."""
 
+from linkscope.explain.by_step import KindTimes, StepTimes, by_step
 from linkscope.explain.events import Copy, Kernel, Recorded, Step
 from linkscope.explain.expect import Expected, expected_by_model, expected_by_run
 from linkscope.explain.findings import Explanation, Finding, explain
@@ -11,8 +12,11 @@ __all__ = [
     "Explanation",
     "Finding",
     "Kernel",
+    "KindTimes",
     "Recorded",
     "Step",
+    "StepTimes",
+    "by_step",
     "expected_by_model",
     "expected_by_run",
     "explain",

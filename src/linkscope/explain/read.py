@@ -3,12 +3,13 @@
 import gzip
 import json
 import zlib
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from linkscope.errors import UserError
-from linkscope.explain.events import Copy, Recorded
+from linkscope.explain.events import Copy, Kernel, Recorded, Step
 from linkscope.explain.kineto import is_kineto, read_kineto
 from linkscope.explain.nsight import is_nsight, read_nsight
 
@@ -73,8 +74,26 @@ def _possible(found: Recorded) -> Recorded:
     if overlapping:
         what = _count(overlapping, "copy", "copies")
         said.append(f"{what} left out, since the clock jumped: another copy of the stream was running")
-    steps = tuple(sorted((one for one in found.steps if one.end_s > one.start_s), key=lambda one: one.start_s))
+    steps = tuple(sorted((one for one in found.steps if _is_step(one)), key=lambda one: one.start_s))
+    if len(steps) < len(found.steps):
+        what = _count(len(found.steps) - len(steps), "step", "steps")
+        said.append(f"{what} left out, since the clock jumped: end before start, or minutes later")
+    if pause := _longest_pause([*kept, *kernels]):
+        said.append(f"no GPU worked for {pause:.0f} s: the clock jumped, or the recording paused")
     return replace(found, copies=tuple(kept), kernels=kernels, steps=steps, left_out=tuple(said))
+
+
+def _is_step(step: Step) -> bool:
+    return 0 < step.end_s - step.start_s <= _LONGEST_S
+
+
+def _longest_pause(events: Sequence[Copy | Kernel]) -> float:
+    """The longest time without any event; 0 if it is shorter than minutes."""
+    ends, longest = float("inf"), 0.0
+    for event in sorted(events, key=lambda one: one.start_s):
+        longest = max(longest, event.start_s - ends)
+        ends = event.end_s if ends == float("inf") else max(ends, event.end_s)
+    return longest if longest > _LONGEST_S else 0.0
 
 
 def _count(number: int, one: str, several: str) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from statistics import median
 
+from linkscope.explain.by_step import by_step
 from linkscope.explain.events import Copy
 from linkscope.explain.expect import kind_of
 from linkscope.explain.findings import Explanation, Finding
@@ -27,6 +28,7 @@ def to_lines(found: Explanation) -> list[str]:
     for number, one in enumerate(found.findings, 1):
         share = format_fraction(one.worth_s / found.span_s)
         worth = f"{format_seconds(one.worth_s)} of {format_seconds(found.span_s)} ({share})"
+        worth += f", {format_seconds(one.worth_s / steps)} a step" if steps else ""
         lines.append(f"{number}. {one.advice.title}: {worth}")
         lines += [f"   {text}" for text in _details(one)]
     return lines
@@ -64,8 +66,15 @@ def as_json(found: Explanation) -> dict[str, object]:
         "left_out": list(found.recorded.left_out),
         "findings": [
             {"name": one.advice.name, "title": one.advice.title, "how": one.advice.how, "worth_s": one.worth_s,
+             "worth_s_a_step": one.worth_s / len(found.recorded.steps) if found.recorded.steps else None,
              "copies": len(one.copies), "bytes": one.bytes, "took_s": one.took_s, "should_s": one.should_s}
             for one in found.findings
+        ],
+        "by_step": [
+            {"step": step.name, "kind": kind, "copies": of.copies, "bytes": of.bytes, "took_s": of.took_s,
+             "expected_s": of.expected_s}
+            for step in by_step(found)
+            for kind, of in step.kinds.items()
         ],
         "transfers": [
             {"src": copy.src, "dst": copy.dst, "src_memory": copy.src_memory, "dst_memory": copy.dst_memory,

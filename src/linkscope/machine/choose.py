@@ -55,3 +55,27 @@ def resolve(name_or_path: str, driver: Mapping[str, Any] | None = None) -> Choic
         f"there is no machine {name_or_path!r}{meant}; there are auto (this one), {', '.join(names)}, "
         "a model's .toml file and a saved probe's .json file",
     )
+
+
+def model_named(option: str, name: str, cure: str) -> models.Model:
+    """The model that an option names. Raises UserError, with the cure, for this machine and for a saved one."""
+    choice = resolve(name) if name != "auto" else None
+    if not isinstance(choice, Modelled):
+        raise UserError(f"{option} {name}: {cure}")
+    return choice.model
+
+
+def bundled_for(gpus: Mapping[str, str]) -> models.Model | None:
+    """The first bundled model that has these places and whose GPUs have these names; None if there is none.
+
+    `gpus`: name by place; '' for a GPU without a known name.
+    """
+    if not any(gpus.values()):
+        return None
+    for name in sorted(models.bundled()):
+        model = models.load(name)
+        products = [kind.title.removeprefix("NVIDIA ").split()[0] for kind in model.gpu]
+        known = all(any(product in gpu for product in products) for gpu in gpus.values() if gpu)
+        if known and gpus.keys() <= set(models.places(model).gpus):
+            return model
+    return None

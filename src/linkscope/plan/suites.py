@@ -11,7 +11,7 @@ from linkscope.plan.table import Benchmark, Param
 EACH = ("*",)  # all values of a parameter, also for rows without it
 _RELATIVE_PLACES = ("other", "same")  # kinds of the destination: another place of the source's kind, or the same place
 # parameters that `everything` does not vary: they choose another quantity, seconds of waiting, or work beside it
-_NEVER_VARIED = ("clock", "idle_gap_s", "beside", "tasks")
+_NEVER_VARIED = ("clock", "idle_gap_s", "beside", "load", "tasks")
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 ALL_SIZES = tuple(1 << exponent for exponent in range(3, 31))
@@ -198,6 +198,8 @@ _CONTENDED = tuple(
         "h2d", "d2h", "both", "local", "peer", "zero_copy", "memory", "gemm", "launch", "ping_pong", "host",
     )
 )  # fmt: skip
+_LOADED = tuple(f"loaded_{kind}" for kind in ("h2d", "d2h", "zero_copy", "launch", "ping_pong"))
+_BACKGROUNDS = ("both", "zero_copy", "memory")
 _SP_8 = ("h2d", "d2h", "ping_pong", "host")
 _OF_SP_8 = tuple(f"contended_{kind}" for kind in _SP_8)
 _BY_KERNELS = (*_COPIES, *_ACCESS, *_JOINT, *_EXCHANGES)
@@ -350,6 +352,11 @@ SUITES: dict[str, Suite] = {
             "contention",
             "who slows whom: eleven kinds of work at one GPU and NUMA node, each alone and beside each other kind",
             (replace(_rule(benchmarks=_CONTENDED, beside=EACH), one_path=True),),
+        ),
+        Suite(
+            "loaded-latency",
+            "small copies, launches, zero-copy reads and round trips against background traffic in ten steps",
+            (replace(_rule(benchmarks=_LOADED, beside=_BACKGROUNDS, load=EACH), one_path=True),),
         ),
         Suite(
             "sp-8",

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from linkscope.report.shared import is_contended
 from linkscope.runfile import Point, Run
 from linkscope.stats import Interval, geometric_mean, ratio_interval
 
@@ -11,6 +10,7 @@ ALONE = "none"
 _PREFIX = "contended_"
 _LEVEL = 0.95
 _LEAST_FOR_P99 = 100  # samples
+MISSED = 0.1  # a prediction that is off by more is said
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,7 @@ class Slowdown:
     """The time of an operation beside other work, over its time alone: the ratio of geometric means of the rounds.
 
     `median`, `p99`: seconds beside it. `p99` is None for fewer than 100 samples, `interval` for too few rounds.
+    `predicted`: the ratio of the model; None without a model, and where it cannot say.
     """
 
     id: str
@@ -25,6 +26,23 @@ class Slowdown:
     interval: Interval | None
     median: float
     p99: float | None
+    predicted: float | None = None
+
+    @property
+    def deviation(self) -> float | None:
+        """The model's ratio over the measured one, minus one."""
+        return None if self.predicted is None else self.predicted / self.ratio - 1
+
+    @property
+    def missed(self) -> bool:
+        """Whether the model is off by more than 10 %."""
+        return self.deviation is not None and abs(self.deviation) > MISSED
+
+    @property
+    def uncertain(self) -> bool:
+        """Whether the model's ratio lies within the measured interval."""
+        ends = self.interval
+        return ends is not None and self.predicted is not None and ends.low <= self.predicted <= ends.high
 
     @property
     def over_good(self) -> float:
@@ -44,12 +62,21 @@ class Slowdown:
 
 @dataclass(frozen=True)
 class MatrixRow:
-    """One measured kind of work on one path: alone, and beside each other kind."""
+    """One measured kind of work on one path: alone, and beside each other kind.
+
+    `predicted_s`: seconds of an operation alone by the model, if it can say.
+    """
 
     kind: str
     path: str
     alone: Point
     beside: Mapping[str, Slowdown]
+    predicted_s: float | None = None
+
+    @property
+    def alone_s(self) -> float:
+        """Seconds of an operation alone: the geometric mean of the rounds."""
+        return geometric_mean(_rounds(self.alone))
 
     @property
     def alone_p99(self) -> float | None:
@@ -69,7 +96,7 @@ def matrix(run: Run) -> list[MatrixRow]:
     order = {id: at for at, id in enumerate(run.header.plan.get("points", ()))}
     groups: dict[tuple[str, str, str], dict[str, Point]] = {}
     for point in sorted(run.points, key=lambda point: order.get(point.id, len(order))):
-        if is_contended(point) and point.median_s:
+        if point.benchmark.startswith(_PREFIX) and point.median_s:
             key = (point.benchmark.removeprefix(_PREFIX), point.src, point.dst)
             groups.setdefault(key, {})[point.params["beside"]] = point
     rows = []
@@ -77,7 +104,9 @@ def matrix(run: Run) -> list[MatrixRow]:
         alone = found.pop(ALONE, None)
         if alone is not None and found:
             path = src if src == dst else f"{src} -> {dst}"
-            rows.append(MatrixRow(kind, path, alone, {name: _slowdown(alone, of) for name, of in found.items()}))
+            basis = _predicted(run, alone)
+            beside = {name: _slowdown(alone, of, _ratio(_predicted(run, of), basis)) for name, of in found.items()}
+            rows.append(MatrixRow(kind, path, alone, beside, basis))
     return rows
 
 
@@ -86,11 +115,21 @@ def others(rows: Sequence[MatrixRow]) -> list[str]:
     return list(dict.fromkeys(name for row in rows for name in row.beside))
 
 
-def _slowdown(alone: Point, beside: Point) -> Slowdown:
+def _predicted(run: Run, point: Point) -> float | None:
+    """Seconds of an operation by the model, as `_rounds` counts several flows."""
+    seconds = run.predicted.seconds.get(point.id) if run.predicted else None
+    return 1 / sum(1 / one for one in seconds) if seconds else None
+
+
+def _ratio(beside: float | None, alone: float | None) -> float | None:
+    return beside / alone if beside and alone else None
+
+
+def _slowdown(alone: Point, beside: Point, predicted: float | None) -> Slowdown:
     before, after = _rounds(alone), _rounds(beside)
     interval = ratio_interval(before, after, alike=None, level=_LEVEL)
     ratio = geometric_mean(after) / geometric_mean(before)
-    return Slowdown(beside.id, ratio, interval, beside.median_s or 0.0, _p99(beside))
+    return Slowdown(beside.id, ratio, interval, beside.median_s or 0.0, _p99(beside), predicted)
 
 
 def _rounds(point: Point) -> list[float]:

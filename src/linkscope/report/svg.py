@@ -68,6 +68,14 @@ def time_chart(title: str, series: Sequence[Series], modelled: bool) -> str:
     return _chart(title, series, _sizes(series), (y, "time"), (), modelled)
 
 
+def load_chart(title: str, series: Sequence[Series], modelled: bool) -> str:
+    """Time, logarithmic, over the load of other work: 0 to 10 tenths of the time."""
+    times = [estimate.value for one in series for _, estimate in one.points if estimate.value > 0]
+    y = time_axis(times or [1e-6], HEIGHT - _BOTTOM, _TOP)
+    x = Axis(-0.5, 10.5, _LEFT, WIDTH - _RIGHT, False, tuple((float(load), f"{load}/10") for load in range(11)))
+    return _chart(title, series, (x, "load by other work"), (y, "time"), (), modelled)
+
+
 def swatch(colour: int) -> str:
     """The line and marker of a colour, for a legend."""
     marker = _MARKERS[colour % SERIES_COLOURS].format(x=14, y=7)

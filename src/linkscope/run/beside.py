@@ -11,11 +11,20 @@ from linkscope.run.worker import REQUEST_LIMIT_S, RequestFailed, Worker
 from linkscope.runfile import PointId, Round
 
 DURATION_S, INTERVAL_S = 0.2, 0.01  # of a round and of a sample, for each task of a GPU
+_LOADED_INTERVAL_S = 0.002  # a p99 of small operations needs many samples
 
 
 def lasts(point: PointId) -> bool:
     """Whether the point runs for a duration: work beside other work, or alone in the same way, or several tasks."""
     return point.param("beside") != "" or point.param("tasks") != ""
+
+
+def time_of(point: PointId) -> tuple[float, float]:
+    """Seconds of a round of the point, and of its samples: tasks on one GPU take turns."""
+    if point.param("load"):
+        return DURATION_S, _LOADED_INTERVAL_S
+    tasks = int(point.param("tasks") or 1)
+    return tasks * DURATION_S, tasks * INTERVAL_S
 
 
 def contended_round(worker: Worker, task: Task, prepared: Prepared) -> Round:
@@ -25,8 +34,7 @@ def contended_round(worker: Worker, task: Task, prepared: Prepared) -> Round:
 
     Raises WrongData, or RequestFailed if the actors have no common interval.
     """
-    tasks = int(task.point.param("tasks") or 1)
-    seconds, interval_s = tasks * DURATION_S, tasks * INTERVAL_S
+    seconds, interval_s = time_of(task.point)
     trace = worker.run_for(seconds, interval_s, verify=True, limit_s=2 * REQUEST_LIMIT_S)
     if trace.verdict is not None and not trace.verdict.ok:
         raise WrongData(f"{trace.verdict.wrong_bytes} bytes are wrong, the first: {trace.verdict.first_wrong}")

@@ -2,7 +2,7 @@
 
 from linkscope.runfile.families import SIZE_CLASSES, Family, family_of, size_class
 from linkscope.runfile.ids import PointId
-from linkscope.runfile.reader import Run, read_run
+from linkscope.runfile.reader import Predicted, Run, read_run
 from linkscope.runfile.schema import (
     ContextsTally,
     End,
@@ -27,6 +27,7 @@ __all__ = [
     "Header",
     "Point",
     "PointId",
+    "Predicted",
     "Resume",
     "Round",
     "RoundFlow",

@@ -4,6 +4,7 @@ import io
 import os
 import zlib
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,8 +32,19 @@ _DECODER = msgspec.json.Decoder(Record)
 
 
 @dataclass(frozen=True)
+class Predicted:
+    """What a model says of points of a run: seconds of an operation of each measured flow, by id. `by`: its name."""
+
+    by: str
+    seconds: Mapping[str, Sequence[float]]
+
+
+@dataclass(frozen=True)
 class Run:
-    """A run file's content. `points`: the newest record of each id, in the order of their first records."""
+    """A run file's content. `points`: the newest record of each id, in the order of their first records.
+
+    `predicted`: added by the command that reads the run; the file does not hold it.
+    """
 
     path: Path
     header: Header
@@ -44,6 +56,7 @@ class Run:
     valid_bytes: int
     compressed: bool
     earlier_ends: list[End] = field(default_factory=list)  # of earlier sessions that wrote their last line
+    predicted: Predicted | None = None
 
     @property
     def modelled(self) -> bool:

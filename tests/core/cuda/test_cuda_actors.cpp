@@ -178,6 +178,34 @@ TEST_CASE("all actors run to a common end, with rates in each interval") {
   }
 }
 
+TEST_CASE("actors that rest after each iteration do less in a duration, on a stream and on a CPU thread") {
+  Program program;
+  program.regions = {{numa(0), MemKind::pinned, 1_MiB, Content::pattern}};
+  for (u32 number = 0; number < 4; ++number) {
+    const bool on_stream = number < 2;
+    program.regions.push_back(
+        {on_stream ? gpu(number) : numa(0), on_stream ? MemKind::device : MemKind::pinned, 1_MiB, Content::poison});
+    Actor copy;
+    copy.place = on_stream ? gpu(number) : numa(0);
+    if (!on_stream) {
+      copy.kind = ActorKind::cpu_thread;
+      copy.clock = Clock::host;
+    }
+    copy.tenths = number % 2 == 0 ? all_tenths : 1;
+    copy.loop = {
+        Move{{0, 0, 64_KiB, 64_KiB, 16}, {1 + number, 0, 64_KiB, 64_KiB, 16}, on_stream ? Engine::ce : Engine::cpu}};
+    program.actors.push_back(copy);
+    program.flows.push_back({number, numa(0), copy.place, MemKind::pinned, program.regions.back().kind, 64_KiB});
+  }
+  const auto trace = run(program, {1, {}, true, Duration{Seconds{0.3}, Seconds{0.02}}});
+  CHECK_MESSAGE(trace.verdict->ok, trace.verdict->first_wrong);
+  const auto done = [&](u32 actor) { return trace.series[actor].marks.back().iterations; };
+  for (const u32 steady : {0U, 2U}) {
+    CHECK(done(steady + 1) > 0);
+    CHECK(done(steady + 1) < done(steady));
+  }
+}
+
 TEST_CASE("a block and its proxy end a duration after the same number of iterations") {
   const auto trace = run(block_posts_to_cpu_proxy(512, 4), {2, {}, true, Duration{Seconds{0.05}, Seconds{0.01}}});
   CHECK_MESSAGE(trace.verdict->ok, trace.verdict->first_wrong);

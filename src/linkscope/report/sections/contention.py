@@ -2,10 +2,23 @@
 
 from collections.abc import Sequence
 
-from linkscope.report.contention import MatrixRow, Slowdown, matrix, others
+from linkscope.report.contention import MISSED, MatrixRow, Slowdown, matrix, others
 from linkscope.report.run_view import RunView
-from linkscope.report.section import METHOD, Column, Group, Output, Paragraph, Row, Section, Span, Table, Text
-from linkscope.units import format_fraction, format_rate, format_seconds
+from linkscope.report.section import (
+    METHOD,
+    Block,
+    Column,
+    Group,
+    Output,
+    Paragraph,
+    Row,
+    Section,
+    Span,
+    Table,
+    Text,
+)
+from linkscope.runfile import Predicted
+from linkscope.units import format_change, format_fraction, format_rate, format_seconds
 
 _TITLE = "Who slows whom"
 _NOTE = (
@@ -18,6 +31,10 @@ _PENALTIES = (
     "in 10 ms. The penalty over the good value is (beside - alone) / alone, over the bad value (beside - alone) / "
     "beside. Drift is the change of the time alone from the first half of the rounds to the last."
 )
+_MISSED = (
+    Column("Work", strong=True), Column("Beside", label="Beside"), Column("Slowdown", right=True, label="Slowdown"),
+    Column("By the model", right=True, label="By the model"), Column("Deviation", right=True, label="Deviation"),
+)  # fmt: skip
 _COLUMNS = (
     Column("Work", strong=True), Column("Alone", right=True, label="Alone"), Column("Beside", label="Beside"),
     Column("Takes", right=True, label="Takes"), Column("Over good", right=True, label="Over good"),
@@ -38,7 +55,40 @@ def section(view: RunView) -> Section | None:
         Paragraph(_PENALTIES),
         Table("Penalties", _COLUMNS, (Group(tuple(Row(_penalty(row, _several(rows))) for row in rows)),), stacks=True),
     )
-    return Section("contention", _TITLE, blocks)
+    return Section("contention", _TITLE, (*blocks, *_model_blocks(rows, view.run.predicted)))
+
+
+def _model_blocks(rows: Sequence[MatrixRow], by: Predicted | None) -> tuple[Block, ...]:
+    """How well the model predicts the pairs; nothing without a model."""
+    pairs = [(row, name, of) for row in rows for name, of in row.beside.items() if of.deviation is not None]
+    if by is None or not pairs:
+        return ()
+    missed = sorted((pair for pair in pairs if pair[2].missed), key=lambda pair: -abs(pair[2].deviation or 0.0))
+    text = (
+        f"The model {by.by} predicts {len(pairs) - len(missed)} of {len(pairs)} slowdowns within "
+        f"{format_fraction(MISSED)}. A prediction is MODELLED: its deviation is the model's slowdown over the measured "
+        f"one, minus 1. {_uncertain_text(sum(of.uncertain for _, _, of in missed))}{_alone_text(rows)}"
+    )
+    several = _several(rows)
+    cells = [
+        (_name(row, several), name, f"{of.ratio:.3g}", f"{of.predicted:.3g}", format_change(of.deviation or 0.0))
+        for row, name, of in missed
+    ]
+    table = Table("Slowdowns that the model misses", _MISSED, (Group(tuple(map(Row, cells))),), stacks=True)
+    return (Paragraph(text), *([table] if missed else []))
+
+
+def _uncertain_text(count: int) -> str:
+    if not count:
+        return ""
+    return f"{count} of the missed slowdowns {'lies' if count == 1 else 'lie'} within the measured interval. "
+
+
+def _alone_text(rows: Sequence[MatrixRow]) -> str:
+    """The largest deviation of the times alone."""
+    off = [(row.predicted_s / row.alone_s - 1, row.kind) for row in rows if row.predicted_s]
+    worst, kind = max(off, key=lambda pair: abs(pair[0]))
+    return f"Of the times alone, {kind} is off most: {format_change(worst)}."
 
 
 def _table(rows: Sequence[MatrixRow], *, short: bool, on: Output) -> Table:
@@ -71,6 +121,8 @@ def _cell(found: Slowdown | None, *, short: bool) -> Text:
     if found is None:
         return "-"
     ends = "" if short or found.interval is None else f" [{found.interval.low:.3g}, {found.interval.high:.3g}]"
+    if not short and found.deviation is not None:
+        ends += f", model {found.predicted:.3g} ({format_change(found.deviation)})"
     text = f"{found.ratio:.3g}"
     return (Span(text, "strong"), ends) if found.slowed else text + ends
 
