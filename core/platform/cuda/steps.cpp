@@ -13,6 +13,7 @@
 #include "platform/cuda/library_calls.hpp"
 #include "platform/cuda/managed.hpp"
 #include "platform/cuda/moves.hpp"
+#include "platform/cuda/references.hpp"
 #include "platform/cuda/verification.hpp"
 #include "program/origin.hpp"
 
@@ -30,7 +31,9 @@ class MoveRunner final : public StepRunner {
   }
   void run(CudaSession& session, ActorState& state, u64) override { queue_move(session, state, move_, code_); }
   void add_checks(const CudaSession& session, const ActorState& state, Checks& checks) const override {
-    check_copied(session, state, pattern_of(session.program, actor_, move_), move_.to, checks);
+    if (is_computed(session.program, move_.from))
+      check_copy_of_result(session, move_.from, move_.to, state.iteration, checks);
+    else check_copied(session, state, pattern_of(session.program, actor_, move_), move_.to, checks);
   }
 
  private:
