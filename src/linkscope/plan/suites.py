@@ -195,10 +195,17 @@ _CONTENDED = tuple(
         "h2d", "d2h", "both", "local", "peer", "zero_copy", "memory", "gemm", "launch", "ping_pong", "host",
     )
 )  # fmt: skip
+_COMPUTED = tuple(
+    f"compute_{kind}"
+    for kind in (
+        "sgemm", "dgemm", "bf16gemm", "fft", "fft_double", "md", "reduction", "scan", "sort", "stencil", "triad",
+    )
+)  # fmt: skip
 _SP_8 = ("h2d", "d2h", "ping_pong", "host")
 _OF_SP_8 = tuple(f"contended_{kind}" for kind in _SP_8)
 _BY_KERNELS = (*_COPIES, *_ACCESS, *_JOINT, *_EXCHANGES)
 _PINNED = ("pinned", "device")  # the memory kinds of nvbandwidth's copies
+_HOST_MEMORY = (*_PINNED, "pageable")
 _OF_PAGES = ("touch", "advice", "ranges", "discard")  # parameters for which two sizes are enough
 _NVBANDWIDTH = 512 * MIB
 _CONCURRENT_SIZE = 16 * MIB  # rates have converged, and every path is measured alone at this size
@@ -349,6 +356,31 @@ SUITES: dict[str, Suite] = {
             (replace(_rule(benchmarks=_CONTENDED, beside=EACH), one_path=True),),
         ),
         Suite(
+            "sp-5",
+            "Spafford 4.1: computations of SHOC alone and with their transfers, from near and far NUMA nodes",
+            (
+                replace(_rule(benchmarks=_COMPUTED), one_path=True),
+                replace(
+                    _rule(64 * MIB, benchmarks=("h2d", "d2h"), engines=("ce",), memories=_HOST_MEMORY), one_path=True
+                ),
+            ),
+        ),
+        Suite(
+            "sp-5-full",
+            "the computations of suite `sp-5` at sizes that fill a GPU of today",
+            (
+                replace(_rule(benchmarks=_COMPUTED, size=("full",)), one_path=True),
+                replace(
+                    _rule(64 * MIB, benchmarks=("h2d", "d2h"), engines=("ce",), memories=_HOST_MEMORY), one_path=True
+                ),
+            ),
+        ),
+        Suite(
+            "sp-6",
+            "the computations of suite `sp-5` beside copies to the same GPU or to another one",
+            (replace(_rule(benchmarks=_COMPUTED, memories=_PINNED, beside=("none", "same", "other")), one_path=True),),
+        ),
+        Suite(
             "sp-8",
             "Spafford 5: copies of a GPU, messages and CPU traffic, each alone and beside each other",
             (replace(_rule(benchmarks=_OF_SP_8, beside=("none", *_SP_8)), one_path=True),),
@@ -392,6 +424,7 @@ SUITES: dict[str, Suite] = {
                 Rule(_CURVE, benchmarks=_BY_KERNELS, engines=_KERNELS),
                 *_STANDARD,
                 _rule(256 * MIB, benchmarks=("relayed",), helpers=("1", "3")),
+                replace(_rule(benchmarks=_COMPUTED, size=("small",)), one_path=True),
                 of_preset(f"latency/sm/gpu.device->same.device?sm={','.join(_SMS)}", ()),
                 *(replace(rule, one_path=True) for rule in _EVERYTHING),
             ),

@@ -11,6 +11,7 @@ from linkscope.run.worker import REQUEST_LIMIT_S, RequestFailed, Worker
 from linkscope.runfile import PointId, Round
 
 DURATION_S, INTERVAL_S = 0.2, 0.01  # of a round and of a sample, for each task of a GPU
+COMPUTATION_TASKS = 10  # a computation with its transfers takes as long as so many tasks
 
 
 def lasts(point: PointId) -> bool:
@@ -26,6 +27,7 @@ def contended_round(worker: Worker, task: Task, prepared: Prepared) -> Round:
     Raises WrongData, or RequestFailed if the actors have no common interval.
     """
     tasks = int(task.point.param("tasks") or 1)
+    tasks *= COMPUTATION_TASKS if task.point.benchmark.startswith("compute_") else 1
     seconds, interval_s = tasks * DURATION_S, tasks * INTERVAL_S
     trace = worker.run_for(seconds, interval_s, verify=True, limit_s=2 * REQUEST_LIMIT_S)
     if trace.verdict is not None and not trace.verdict.ok:

@@ -9,6 +9,8 @@ _CONTENDED = (
     "host/cpu/numa.pageable->same.pinned",
 )
 
+_SHOC = ("sgemm", "dgemm", "fft", "fft_double", "md", "reduction", "scan", "sort", "stencil")
+
 SPAFFORD = Source(
     "spafford",
     "Quantifying NUMA and Contention Effects in Multi-GPU Systems (Spafford, Meredith, Vetter, GPGPU 2011)",
@@ -23,7 +25,12 @@ SPAFFORD = Source(
             instead="`linkscope report`: far and near NUMA nodes; tests/python/test_paper_spafford.py",
         ),
         row("SP-3 SP-4", "latency of MPI between two nodes, right and wrong NUMA node"),
-        row("SP-5 SP-6", "SHOC level 1, right and wrong NUMA node"),
+        row(
+            "SP-5 SP-6",
+            "SHOC level 1, right and wrong NUMA node",
+            *(f"compute_{name}/sm/numa.pinned->gpu.device" for name in _SHOC),
+            note="`run --suite sp-5`, beside copies `--suite sp-6`; docs/notes/computations-on-models.md",
+        ),
         row("SP-7", "HPL by pinning scheme"),
         row(
             "SP-8",
