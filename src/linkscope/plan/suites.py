@@ -192,7 +192,7 @@ _CALLS = ("launch", "launch_to_end", "synchronize", "event", "stream", "copy_cal
 _CONTENDED = tuple(
     f"contended_{kind}"
     for kind in (
-        "h2d", "d2h", "both", "local", "peer", "zero_copy", "memory", "gemm", "launch", "ping_pong", "host",
+        "h2d", "d2h", "both", "local", "peer", "zero_copy", "memory", "triad", "gemm", "launch", "ping_pong", "host",
     )
 )  # fmt: skip
 _COMPUTED = tuple(
@@ -352,7 +352,7 @@ SUITES: dict[str, Suite] = {
         ),
         Suite(
             "contention",
-            "who slows whom: eleven kinds of work at one GPU and NUMA node, each alone and beside each other kind",
+            "who slows whom: twelve kinds of work at one GPU and NUMA node, each alone and beside each other kind",
             (replace(_rule(benchmarks=_CONTENDED, beside=EACH), one_path=True),),
         ),
         Suite(
