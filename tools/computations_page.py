@@ -59,7 +59,7 @@ TAIL = """
 - The stencil's published 36 % are not explained. SHOC's serial stencil brings 64 MiB in and out once in 1000 steps: at
   8.7 s that is a penalty below 0.1 %. Halos that go through the host in each step, as in SHOC's version for MPI, would
   add time in thousands of rows of 4 B, which the paper does not describe.
-- The penalty falls as operations per byte rise, as the paper says. It is bounded by that of the copies alone.
+- The penalty falls as operations per byte rise, as the paper says. Copies without a computation are its bound.
 """
 
 

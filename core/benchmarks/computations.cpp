@@ -125,7 +125,7 @@ constexpr auto kinds = std::to_array<Kind>({
     {"compute_bf16gemm", "product of square bf16 matrices by cuBLAS", {128, 4096, 16384}, bf16gemm},
     {"compute_fft", "f32 Fourier transforms of 512 points by cuFFT", {64_KiB, 256_MiB, 1_GiB}, fft},
     {"compute_fft_double", "f64 Fourier transforms of 512 points by cuFFT", {64_KiB, 256_MiB, 1_GiB}, fft_double},
-    {"compute_md", "Lennard-Jones forces of 128 neighbors an atom", {1024, 73728, 1 << 20}, md},
+    {"compute_md", "Lennard-Jones forces of 128 neighbors an atom", {256, 73728, 1 << 20}, md},
     {"compute_reduction", "sum of 32-bit integers", {64_KiB, 64_MiB, 1_GiB}, reduction},
     {"compute_scan", "prefix sums of 32-bit integers", {64_KiB, 64_MiB, 1_GiB}, scan},
     {"compute_sort", "radix sort of 32-bit keys with values", {64_KiB, 96_MiB, 512_MiB}, sort},

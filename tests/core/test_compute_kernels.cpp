@@ -130,3 +130,23 @@ TEST_CASE("a pass of the sort moves keys with their values by one digit and keep
     CHECK((keys_to.guards_intact() && values_to.guards_intact()));
   }
 }
+
+TEST_CASE("a block of a matrix is factored in place, and a loaded matrix has its diagonal raised") {
+  const u64 n = 40, stride = 50;
+  const Memory in{8 * stride * stride}, out{8 * stride * stride};
+  in.fill_with_pattern(numbers | 9);
+  const double* from = as<double>(in);
+  double* found = as<double>(out);
+  run({2, 32}, [&] { linkscope_load_dominant(from, found, stride, 200); });
+  for (u64 i = 0; i < stride * stride; ++i) CHECK(found[i] == from[i] + (i / stride == i % stride ? 200 : 0));
+  const std::vector<double> loaded(found, found + stride * stride);
+  run({1, 32}, [&] { linkscope_factor_block(found, stride, n); }, Lanes::lockstep);
+  for (u64 row = 0; row < n; ++row)
+    for (u64 column = 0; column < n; ++column) {
+      double sum = 0;  // of L U, whose diagonal of L is 1
+      for (u64 k = 0; k <= std::min(row, column); ++k)
+        sum += (k == row ? 1 : found[k * stride + row]) * found[column * stride + k];
+      CHECK(std::abs(sum - loaded[column * stride + row]) < 1e-9);
+    }
+  CHECK(found[n] == loaded[n]);
+}

@@ -118,6 +118,25 @@ CUresult move_digits(CUcontext context, const u32* keys, const u32* values, u64 
   });
 }
 
+CUresult load_dominant(CUcontext context, const double* in, double* out, u64 n, double more) {
+  if (!all_reachable(context, range(in, n * n), range(out, n * n))) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  return deliver(out, n * n, [=] {
+    for (u64 i = 0; i < n * n; ++i) out[i] = in[i] + (i % (n + 1) ? 0 : more);
+  });
+}
+
+CUresult factor_block(CUcontext context, double* block, u64 stride, u32 n) {
+  if (!all_reachable(context, range(block, (n - 1) * stride + n))) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  return deliver(block, n, [=] {
+    for (u64 k = 0; k < n; ++k)
+      for (u64 row = k + 1; row < n; ++row) {
+        block[k * stride + row] /= block[k * stride + k];
+        for (u64 column = k + 1; column < n; ++column)
+          block[column * stride + row] -= block[k * stride + row] * block[column * stride + k];
+      }
+  });
+}
+
 }  // namespace
 
 void add_computations(std::map<std::string, Prepare>& kernels) {
@@ -127,7 +146,9 @@ void add_computations(std::map<std::string, Prepare>& kernels) {
                   {"linkscope_chunk_sums", by_types(chunk_sums)},
                   {"linkscope_scan", by_types(scan)},
                   {"linkscope_count_digits", by_types(count_digits)},
-                  {"linkscope_move_digits", by_types(move_digits)}});
+                  {"linkscope_move_digits", by_types(move_digits)},
+                  {"linkscope_load_dominant", by_types(load_dominant)},
+                  {"linkscope_factor_block", by_types(factor_block)}});
 }
 
 }  // namespace fake

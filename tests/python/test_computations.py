@@ -56,12 +56,12 @@ def test_a_computation_states_its_operations_and_both_directions(run: Run) -> No
     points = {(p.benchmark, p.src_memory): p for p in run.points if p.src == "numa:0" and p.dst == "gpu:0"}
     sgemm = points["compute_sgemm", "pinned"]
     assert [(flow.src, flow.bytes) for flow in sgemm.flows] == [("numa:0", 1 << 27), ("gpu:0", 1 << 26)]
-    assert sgemm.flows[0].operations == 2 * 4096**3 and sgemm.flows[1].operations == 0
+    assert sgemm.flows[0].operations == 2 * 4096**3 and sgemm.flows[1].operations is None
     assert [flow.bytes for flow in points["compute_fft", "pinned"].flows] == [1 << 28]
     alone = next(p for p in run.points if p.benchmark == "compute_sgemm" and p.src == "gpu:0")
     assert alone.flows[0].bytes == 3 * 4 * 4096**2
     # M2070: 1.03 Tflop/s, of which 59 % are reached.
-    assert alone.flows[0].operations / (alone.median_s or 1) == pytest.approx(0.59 * 1.03e12, rel=0.01)
+    assert (alone.flows[0].operations or 0) / (alone.median_s or 1) == pytest.approx(0.59 * 1.03e12, rel=0.01)
 
 
 def test_a_model_that_lacks_a_rate_of_operations_says_so(run: Run) -> None:
@@ -119,7 +119,7 @@ def test_the_model_has_the_published_penalties_sp_5() -> None:
 @needs_fake
 def test_wrong_results_fail_and_absent_libraries_are_a_reason(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
-    names = ("sgemm", "fft", "md", "reduction", "scan", "sort", "stencil", "triad")
+    names = ("sgemm", "fft", "reduction", "scan", "triad")
     globs = [word for name in names for word in ("--only", f"compute_{name}/sm/gpu:0*size=small")]
     settings = environment(CUDA_GPUS=1, CUDA_CORRUPT="1+")
     words = ["run", "--suite", "full", *globs, "--rounds", "1", "-o", str(path), "-q"]

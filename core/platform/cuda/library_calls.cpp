@@ -12,6 +12,7 @@
 #include "gpu/cufft.hpp"
 #include "platform/cuda/computations.hpp"
 #include "platform/cuda/contents.hpp"
+#include "platform/cuda/lu.hpp"
 #include "platform/cuda/references.hpp"
 
 namespace linkscope {
@@ -208,6 +209,7 @@ constexpr auto table = std::to_array<LibraryCall>({
      [](const Opaque& call) -> std::unique_ptr<StepRunner> { return std::make_unique<GemmRunner>(call); }},
     {"cufft", why_no_fft,
      [](const Opaque& call) -> std::unique_ptr<StepRunner> { return std::make_unique<FftRunner>(call); }},
+    {"lu", why_no_lu, lu_runner},
 });
 
 const LibraryCall* find(const Opaque& call) {

@@ -114,7 +114,8 @@ class PrefetchRunner final : public StepRunner {
 
 std::unique_ptr<StepRunner> runner_of(const Actor& actor, const Step& step) {
   if (performs_ops(actor)) return std::make_unique<OpRunner>(step);
-  if (is_driven(actor) && !std::holds_alternative<Move>(step)) return word_runner(actor, step);
+  const bool word = std::holds_alternative<Wait>(step) || std::holds_alternative<Set>(step);
+  if (is_driven(actor) && word) return word_runner(actor, step);
   if (const auto* move = std::get_if<Move>(&step)) return std::make_unique<MoveRunner>(actor, *move);
   if (const auto* kernel = std::get_if<Kernel>(&step)) return std::make_unique<KernelRunner>(*kernel);
   if (const auto* call = std::get_if<Opaque>(&step)) return library_runner(*call);

@@ -381,6 +381,14 @@ SUITES: dict[str, Suite] = {
             (replace(_rule(benchmarks=_COMPUTED, memories=_PINNED, beside=("none", "same", "other")), one_path=True),),
         ),
         Suite(
+            "sp-7",
+            "Spafford 4.2: a blocked LU, and its update by one to four GPUs from every placement",
+            (
+                replace(_rule(benchmarks=("lu", "lu_update"), nodes=EACH, slots=EACH), one_path=True),
+                _rule(64 * MIB, benchmarks=("h2d", "d2h"), engines=("ce",), memories=_PINNED),
+            ),
+        ),
+        Suite(
             "sp-8",
             "Spafford 5: copies of a GPU, messages and CPU traffic, each alone and beside each other",
             (replace(_rule(benchmarks=_OF_SP_8, beside=("none", *_SP_8)), one_path=True),),
@@ -424,7 +432,8 @@ SUITES: dict[str, Suite] = {
                 Rule(_CURVE, benchmarks=_BY_KERNELS, engines=_KERNELS),
                 *_STANDARD,
                 _rule(256 * MIB, benchmarks=("relayed",), helpers=("1", "3")),
-                replace(_rule(benchmarks=_COMPUTED, size=("small",)), one_path=True),
+                replace(_rule(benchmarks=(*_COMPUTED, "lu_update"), size=("small",)), one_path=True),
+                replace(_rule(benchmarks=("lu",), n=("256",)), one_path=True),
                 of_preset(f"latency/sm/gpu.device->same.device?sm={','.join(_SMS)}", ()),
                 *(replace(rule, one_path=True) for rule in _EVERYTHING),
             ),

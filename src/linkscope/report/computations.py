@@ -107,5 +107,5 @@ def _placed(
         extra = None if extra is None or good is None or bad is None else extra + flow.bytes * (bad - good)
     return Placed(
         benchmark.removeprefix(PREFIX), memory, size, beside, near.median_s or 0.0, far.median_s if far else None,
-        alone.get((benchmark, size)), sum(flow.bytes for flow in measured), measured[0].operations, extra,
+        alone.get((benchmark, size)), sum(flow.bytes for flow in measured), measured[0].operations or 0.0, extra,
     )  # fmt: skip

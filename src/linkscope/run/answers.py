@@ -18,7 +18,7 @@ class FlowFacts(msgspec.Struct):
     dst_memory: str
     bytes: int
     role: Literal["measured", "background"]
-    operations: float = 0.0  # arithmetic operations per iteration
+    operations: float | None = None  # arithmetic operations per iteration
 
 
 class Prepared(msgspec.Struct):

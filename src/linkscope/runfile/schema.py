@@ -113,7 +113,7 @@ class RoundFlow(msgspec.Struct, gc=False, omit_defaults=True):
     bytes: int
     role: Literal["measured", "background"]
     samples_s: list[float]
-    operations: float = 0.0
+    operations: float | None = None
 
 
 class Round(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True, tag_field="record", tag="round"):
@@ -155,7 +155,7 @@ class Flow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
     gbps: float | None
     mean_s: float | None = None
     stddev_s: float | None = None
-    operations: float = 0.0
+    operations: float | None = None
 
 
 AnyFlow = TypeVar("AnyFlow", RoundFlow, Flow)

@@ -1,5 +1,6 @@
 // Computations that are measured with their transfers: triad, nine-point stencil, Lennard-Jones forces, sum, scan and
-// sort. Threads exchange values within a warp only; a warp works on a chunk of consecutive elements.
+// sort, and parts of a blocked LU. Threads exchange values within a warp only; a warp works on a chunk of consecutive
+// elements.
 using u32 = unsigned int;
 using u64 = unsigned long long;
 
@@ -157,4 +158,25 @@ extern "C" __global__ void linkscope_move_digits(const u32* keys, const u32* val
       next += __popc(lanes_with(bits, lane & 15) & all);
     }
   }
+}
+
+// A copy of a square matrix with `more` added to the diagonal.
+extern "C" __global__ void linkscope_load_dominant(const double* in, double* out, u64 n, double more) {
+  for (u64 i = first_of_grid(); i < n * n; i += threads_of_grid()) out[i] = in[i] + (i % (n + 1) ? 0 : more);
+}
+
+// L and U of a block of at most 64 x 64, column by column, in place and without pivots. One warp.
+extern "C" __global__ void linkscope_factor_block(double* block, u64 stride, u32 n) {
+  __shared__ double at[64 * 64];
+  const u32 lane = threadIdx.x;
+  for (u32 i = lane; i < n * n; i += 32) at[i] = block[i / n * stride + i % n];
+  __syncthreads();
+  for (u32 k = 0; k + 1 < n; ++k) {
+    for (u32 row = k + 1 + lane; row < n; row += 32) at[k * n + row] /= at[k * n + k];
+    __syncthreads();
+    for (u32 column = k + 1; column < n; ++column)
+      for (u32 row = k + 1 + lane; row < n; row += 32) at[column * n + row] -= at[k * n + row] * at[column * n + k];
+    __syncthreads();
+  }
+  for (u32 i = lane; i < n * n; i += 32) block[i / n * stride + i % n] = at[i];
 }

@@ -31,7 +31,13 @@ SPAFFORD = Source(
             *(f"compute_{name}/sm/numa.pinned->gpu.device" for name in _SHOC),
             note="`run --suite sp-5`, beside copies `--suite sp-6`; docs/notes/computations-on-models.md",
         ),
-        row("SP-7", "HPL by pinning scheme"),
+        row(
+            "SP-7",
+            "HPL by pinning scheme",
+            "lu_update/sm/gpu.device->same.device?nodes=*&slots=*",
+            "lu/sm/gpu.device->same.device",
+            note="the update of its trailing matrix by placement, and an LU on one GPU; `run --suite sp-7`",
+        ),
         row(
             "SP-8",
             "GPU transfers and messages, sequential and concurrent",
