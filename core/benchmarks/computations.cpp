@@ -29,6 +29,7 @@ struct Work {
   Opaque call;
   std::vector<Array> arrays;
   std::vector<std::pair<u32, Access::Dir>> accesses;
+  u32 repeats = 1;  // of the computation in an iteration
 };
 
 double real(u64 value) { return static_cast<double>(value); }
@@ -112,6 +113,16 @@ Work triad(u64 bytes) {
           {{0, read}, {1, read}, {2, write}}};
 }
 
+Work repeated(Work work, u32 repeats) {
+  work.repeats = repeats;
+  return work;
+}
+/// Stand-ins for the applications of SP-13, from the computations above; nothing of their CPU work. LAMMPS (lj-cut): 20
+/// steps between rebuilt lists of neighbors. DCA++: four products of order 24 sites x 80 slices. OpenMM (dhfr): 50 steps.
+Work stand_in_lammps(u64 atoms) { return repeated(md(atoms), 20); }
+Work stand_in_dca(u64 n) { return repeated(dgemm(n), 4); }
+Work stand_in_openmm(u64 atoms) { return repeated(md(atoms), 50); }
+
 /// `sizes`: small, SHOC's largest class (`-s 4`, coverage.md SP-6), and one that fills a GPU of today.
 struct Kind {
   const char *name, *summary;
@@ -131,6 +142,12 @@ constexpr auto kinds = std::to_array<Kind>({
     {"compute_sort", "radix sort of 32-bit keys with values", {64_KiB, 96_MiB, 512_MiB}, sort},
     {"compute_stencil", "steps of a nine-point stencil", {64, 4096, 16384}, stencil},
     {"compute_triad", "a = b + s c, bound by memory", {64_KiB, 64_MiB, 1_GiB}, triad},
+    {"compute_stand_in_lammps", "stand-in for LAMMPS: steps of forces", {256, 73728, 1 << 20}, stand_in_lammps},
+    {"compute_stand_in_dca", "stand-in for DCA++: products of f64 matrices", {128, 1920, 7680}, stand_in_dca},
+    {"compute_stand_in_openmm",
+     "stand-in for OpenMM: steps of forces of few atoms",
+     {256, 2492, 24920},
+     stand_in_openmm},
 });
 constexpr std::array<std::string_view, 3> size_names{"small", "shoc", "full"};
 
@@ -154,8 +171,9 @@ Program alone(const Case& c) {
   add_arrays(program, work.call, work, c.src, true);
   Actor stream;
   stream.place = c.src;
-  program.flows = {{0, c.src, c.dst, c.src_memory, c.dst_memory, traffic_bytes(work.call), true, work.call.operations}};
-  stream.loop = {std::move(work.call)};
+  stream.loop.assign(work.repeats, work.call);
+  program.flows = {{0, c.src, c.dst, c.src_memory, c.dst_memory, work.repeats * traffic_bytes(work.call), true,
+                    work.repeats * work.call.operations}};
   program.actors = {std::move(stream)};
   return program;
 }
@@ -182,8 +200,8 @@ Program with_transfers(const Case& c) {
     in += array.in;
     out += array.out;
   }
-  const double operations = work.call.operations;
-  stream.loop.emplace_back(std::move(work.call));
+  const double operations = work.repeats * work.call.operations;
+  stream.loop.insert(stream.loop.end(), work.repeats, work.call);
   stream.loop.insert(stream.loop.end(), back.begin(), back.end());
   program.actors = {std::move(stream)};
   program.flows = {{0, c.src, c.dst, c.src_memory, c.dst_memory, in, true, operations}};

@@ -201,6 +201,7 @@ _COMPUTED = tuple(
         "sgemm", "dgemm", "bf16gemm", "fft", "fft_double", "md", "reduction", "scan", "sort", "stencil", "triad",
     )
 )  # fmt: skip
+_STAND_INS = tuple(f"compute_stand_in_{name}" for name in ("lammps", "dca", "openmm"))
 _SP_8 = ("h2d", "d2h", "ping_pong", "host")
 _OF_SP_8 = tuple(f"contended_{kind}" for kind in _SP_8)
 _BY_KERNELS = (*_COPIES, *_ACCESS, *_JOINT, *_EXCHANGES)
@@ -300,6 +301,10 @@ _EVERYTHING = (
     _rule(benchmarks=("allocation",), phase=EACH, size=("16MiB",), pages=EACH),
 )
 
+_NEAR_AND_FAR = replace(
+    _rule(64 * MIB, benchmarks=("h2d", "d2h"), engines=("ce",), memories=_HOST_MEMORY), one_path=True
+)
+
 SUITES: dict[str, Suite] = {
     suite.name: suite
     for suite in (
@@ -358,22 +363,12 @@ SUITES: dict[str, Suite] = {
         Suite(
             "sp-5",
             "Spafford 4.1: computations of SHOC alone and with their transfers, from near and far NUMA nodes",
-            (
-                replace(_rule(benchmarks=_COMPUTED), one_path=True),
-                replace(
-                    _rule(64 * MIB, benchmarks=("h2d", "d2h"), engines=("ce",), memories=_HOST_MEMORY), one_path=True
-                ),
-            ),
+            (replace(_rule(benchmarks=_COMPUTED), one_path=True), _NEAR_AND_FAR),
         ),
         Suite(
             "sp-5-full",
             "the computations of suite `sp-5` at sizes that fill a GPU of today",
-            (
-                replace(_rule(benchmarks=_COMPUTED, size=("full",)), one_path=True),
-                replace(
-                    _rule(64 * MIB, benchmarks=("h2d", "d2h"), engines=("ce",), memories=_HOST_MEMORY), one_path=True
-                ),
-            ),
+            (replace(_rule(benchmarks=_COMPUTED, size=("full",)), one_path=True), _NEAR_AND_FAR),
         ),
         Suite(
             "sp-6",
@@ -397,6 +392,11 @@ SUITES: dict[str, Suite] = {
             "sp-10",
             "Spafford 5.2: 1 to 16 tasks copy 64 MiB to each GPU, all GPUs at once",
             (_rule(64 * MIB, benchmarks=("host_to_all",), engines=("ce",), tasks=EACH),),
+        ),
+        Suite(
+            "sp-13",
+            "stand-ins for the applications of Spafford 6, from near and far NUMA nodes",
+            (replace(_rule(benchmarks=_STAND_INS), one_path=True), _NEAR_AND_FAR),
         ),
         Suite(
             "nvbandwidth",
@@ -432,7 +432,7 @@ SUITES: dict[str, Suite] = {
                 Rule(_CURVE, benchmarks=_BY_KERNELS, engines=_KERNELS),
                 *_STANDARD,
                 _rule(256 * MIB, benchmarks=("relayed",), helpers=("1", "3")),
-                replace(_rule(benchmarks=(*_COMPUTED, "lu_update"), size=("small",)), one_path=True),
+                replace(_rule(benchmarks=(*_COMPUTED, *_STAND_INS, "lu_update"), size=("small",)), one_path=True),
                 replace(_rule(benchmarks=("lu",), n=("256",)), one_path=True),
                 of_preset(f"latency/sm/gpu.device->same.device?sm={','.join(_SMS)}", ()),
                 *(replace(rule, one_path=True) for rule in _EVERYTHING),

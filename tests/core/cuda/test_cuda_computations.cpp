@@ -21,7 +21,7 @@ std::vector<Case> small_computations() {
 
 TEST_CASE("every computation delivers what its reference says, alone and with its transfers") {
   const auto cases = small_computations();
-  CHECK(cases.size() == 11 * 3);
+  CHECK(cases.size() == 14 * 3);
   for (const auto& c : cases) {
     CAPTURE(c.benchmark);
     const auto program = build_program(c);
