@@ -1,5 +1,7 @@
 // The contents of source regions: 8-byte words that depend on a seed and their index, the same on CPU, GPU and in the
-// simulator's bookkeeping. Compiled by g++ and by NVRTC, so nothing but the language is used here.
+// simulator's bookkeeping. A seed with its top bit makes words that are numbers in every floating-point format: as bf16
+// and f32 their magnitude is 1 to 2, as f64 1/128 to 2. Compiled by g++ and by NVRTC, so nothing but the language is used
+// here.
 #pragma once
 
 #ifdef __CUDACC__
@@ -12,5 +14,6 @@ LINKSCOPE_BOTH unsigned long long linkscope_pattern_word(unsigned long long seed
   unsigned long long x = (index + 1) * 0x9E3779B97F4A7C15ull ^ seed;
   x ^= x >> 29;
   x *= 0xBF58476D1CE4E5B9ull;
-  return x ^ (x >> 32);
+  x ^= x >> 32;
+  return seed >> 63 ? (x & 0x807F807F807F807Full) | 0x3F803F803F803F80ull : x;
 }

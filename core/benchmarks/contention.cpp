@@ -59,6 +59,9 @@ std::vector<Program> zero_copy(const Kind& kind, const Site& at) {
 std::vector<Program> product(const Kind& kind, const Site& at) {
   return {build_program(case_of(kind, "gemm", at.gpu, at.gpu))};
 }
+std::vector<Program> triad(const Kind& kind, const Site& at) {
+  return {build_program(case_of(kind, "compute_triad", at.gpu, at.gpu))};
+}
 /// Kernels of one block that read one line, so that their launches take the time.
 std::vector<Program> launches(const Kind& kind, const Site& at) {
   Case tiny = case_of(kind, "read", at.gpu, at.gpu);
@@ -109,6 +112,7 @@ const std::vector<Kind>& kinds() {
        {device, device},
        64_MiB,
        within_gpu},
+      {"triad", "a = b + s c", Engine::sm, gpu, gpu, Relation::same, {device, device}, 0, triad},
       {"gemm", "products of matrices", Engine::sm, gpu, gpu, Relation::same, {device, device}, 0, product},
       {"launch", "launches of small kernels", Engine::sm, gpu, gpu, Relation::same, {device, device}, 0, launches},
       {"ping_pong",

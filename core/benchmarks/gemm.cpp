@@ -12,13 +12,15 @@ Program build(const Case& c) {
   const auto matrix = [&](u32 region) { return Span{region, 0, bytes, bytes}; };
   using enum Access::Dir;
   Program program;
-  for (const Content content : {Content::pattern, Content::pattern, Content::poison})
+  for (const Content content : {Content::numbers, Content::numbers, Content::poison})
     program.regions.push_back({c.src, c.src_memory, bytes, content});
   Actor stream;
   stream.place = c.src;
-  stream.loop = {Opaque{"cublas_gemm", element, {n, n, n}, {{matrix(0), read}, {matrix(1), read}, {matrix(2), write}}}};
+  const double operations = 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
+  stream.loop = {Opaque{
+      "cublas_gemm", element, {n, n, n}, {{matrix(0), read}, {matrix(1), read}, {matrix(2), write}}, operations}};
   program.actors = {std::move(stream)};
-  program.flows = {{0, c.src, c.dst, c.src_memory, c.dst_memory, 0}};
+  program.flows = {{0, c.src, c.dst, c.src_memory, c.dst_memory, 0, true, operations}};
   return program;
 }
 

@@ -8,12 +8,12 @@
 namespace linkscope {
 
 // One row for each file of core/benchmarks, named after the function that makes the rows of the table.
-#define LINKSCOPE_FILES(file)                                                                                         \
-  file(kernel_copies) file(joint_copies) file(kernel_accesses) file(exchanges) file(latencies) file(demands)          \
-      file(prefetches) file(fault_latencies) file(copies_together) file(split_copies) file(staged_copies)             \
-          file(relayed_copies) file(pieces) file(strided_copies) file(halos) file(calls) file(ping_pongs)             \
-              file(atomics) file(memory_kinds) file(allocations) file(gemms) file(contention) file(concurrent_copies) \
-                  file(puts_and_gets)
+#define LINKSCOPE_FILES(file)                                                                                    \
+  file(kernel_copies) file(joint_copies) file(kernel_accesses) file(exchanges) file(latencies) file(demands)     \
+      file(prefetches) file(fault_latencies) file(copies_together) file(split_copies) file(staged_copies)        \
+          file(relayed_copies) file(pieces) file(strided_copies) file(halos) file(calls) file(ping_pongs)        \
+              file(atomics) file(memory_kinds) file(allocations) file(gemms) file(computations) file(lu_updates) \
+                  file(contention) file(concurrent_copies) file(puts_and_gets)
 
 #define LINKSCOPE_DECLARE(file) [[nodiscard]] std::vector<Benchmark> file();
 LINKSCOPE_FILES(LINKSCOPE_DECLARE)

@@ -33,6 +33,8 @@ struct Library {
   int (*gemm)(void* handle, int transpose_a, int transpose_b, int m, int n, int k, const void* alpha, const void* a,
               DataType, int lda, const void* b, DataType, int ldb, const void* beta, void* c, DataType, int ldc,
               ComputeType, int algorithm) = nullptr;
+  int (*solve)(void* handle, int side, int fill, int transpose, int diagonal, int m, int n, const double* alpha,
+               const double* a, int lda, double* b, int ldb) = nullptr;
   std::string why_not;
 
   Library() {
@@ -53,6 +55,7 @@ struct Library {
     fetch(destroy, "cublasDestroy_v2");
     fetch(set_stream, "cublasSetStream_v2");
     fetch(gemm, "cublasGemmEx");
+    fetch(solve, "cublasDtrsm_v2");
   }
 };
 
@@ -64,6 +67,11 @@ const Library& library() {
 void check(int status, const char* call) {
   if (status != success)
     throw Error{ErrorKind::failed, std::string{call} + ": cuBLAS reports status " + std::to_string(status)};
+}
+
+template <class T>
+T* pointer(CUdeviceptr address) {
+  return reinterpret_cast<T*>(address);
 }
 
 }  // namespace
@@ -98,6 +106,27 @@ void Cublas::queue(CUstream stream, const Gemm& gemm) const {
                        type.data, gemm.m, at(gemm.b), type.data, gemm.k, beta, at(gemm.c), type.data, gemm.m,
                        type.compute, default_algorithm),
         "cublasGemmEx");
+}
+
+void Cublas::subtract_product(CUstream stream, int m, int n, int k, const Columns& a, const Columns& b,
+                              const Columns& c) const {
+  check(library().set_stream(handle_, stream), "cublasSetStream");
+  const double minus_one = -1, one = 1;
+  check(library().gemm(handle_, no_transposition, no_transposition, m, n, k, &minus_one, pointer<void>(a.at), real_64f,
+                       a.stride, pointer<void>(b.at), real_64f, b.stride, &one, pointer<void>(c.at), real_64f, c.stride,
+                       compute_64f, default_algorithm),
+        "cublasGemmEx");
+}
+
+void Cublas::solve(CUstream stream, Triangle triangle, int m, int n, const Columns& a, const Columns& b) const {
+  check(library().set_stream(handle_, stream), "cublasSetStream");
+  constexpr int left = 0, right = 1, lower = 0, upper = 1, given_diagonal = 0, unit_diagonal = 1;
+  const double one = 1;
+  const bool from_left = triangle == Triangle::unit_lower_from_left;
+  check(library().solve(handle_, from_left ? left : right, from_left ? lower : upper, no_transposition,
+                        from_left ? unit_diagonal : given_diagonal, m, n, &one, pointer<double>(a.at), a.stride,
+                        pointer<double>(b.at), b.stride),
+        "cublasDtrsm");
 }
 
 }  // namespace linkscope

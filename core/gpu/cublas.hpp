@@ -21,6 +21,13 @@ struct Gemm {
   CUdeviceptr a = 0, b = 0, c = 0;
 };
 
+/// A matrix of f64, column by column. `stride`: elements from a column to the next.
+struct Columns {
+  CUdeviceptr at = 0;
+  int stride = 0;
+};
+enum class Triangle : u8 { unit_lower_from_left, upper_from_right };
+
 /// The library for one context, with a handle of its own.
 class Cublas {
  public:
@@ -34,6 +41,10 @@ class Cublas {
 
   /// Queues a product. The handle's context is current.
   void queue(CUstream, const Gemm&) const;
+  /// Queues C (m x n) -= A (m x k) B (k x n).
+  void subtract_product(CUstream, int m, int n, int k, const Columns& a, const Columns& b, const Columns& c) const;
+  /// Queues B (m x n) = L^-1 B, or B = B U^-1.
+  void solve(CUstream, Triangle, int m, int n, const Columns& triangle, const Columns& b) const;
 
  private:
   void* handle_ = nullptr;

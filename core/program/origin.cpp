@@ -8,7 +8,8 @@ bool same(const Span& a, const Span& b) {
          a.slices == b.slices;
 }
 
-/// The origin of the move of any actor that fills a span; null: nobody fills it.
+}  // namespace
+
 const Span* filled_from(const Program& program, const Span& span) {
   for (const auto& actor : program.actors)
     for (const auto& step : actor.loop)
@@ -16,14 +17,20 @@ const Span* filled_from(const Program& program, const Span& span) {
   return nullptr;
 }
 
-}  // namespace
+bool is_computed(const Program& program, const Span& span) {
+  for (const auto& actor : program.actors)
+    for (const auto& step : actor.loop)
+      if (const auto* computation = std::get_if<Opaque>(&step))
+        for (const auto& access : computation->traffic)
+          if (access.dir == Access::Dir::write && access.span.region == span.region) return true;
+  return false;
+}
 
 const Span& pattern_of(const Program& program, const Actor& actor, const Move& move) {
   const Span* from = &origin(actor, move);
   // As many buffers as there are actors may lie between.
   for (std::size_t buffers = 0; buffers < program.actors.size(); ++buffers) {
-    const Span* earlier =
-        program.regions[from->region].content == Content::pattern ? nullptr : filled_from(program, *from);
+    const Span* earlier = has_pattern(program.regions[from->region].content) ? nullptr : filled_from(program, *from);
     if (!earlier) break;
     from = earlier;
   }

@@ -8,4 +8,9 @@ namespace linkscope {
 /// the origin of that actor's move. Iterations of both count alike, because the actors wait for each other.
 [[nodiscard]] const Span& pattern_of(const Program&, const Actor&, const Move&);
 
+/// The origin of the move of any actor that fills a span; null: nobody fills it.
+[[nodiscard]] const Span* filled_from(const Program&, const Span&);
+/// Whether a computation of any actor writes the region of the span.
+[[nodiscard]] bool is_computed(const Program&, const Span&);
+
 }  // namespace linkscope

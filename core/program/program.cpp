@@ -96,6 +96,7 @@ std::string step_text(const Step& step) {
           [&](const Opaque& o) {
             out << "library " << o.library_call << " " << o.element;
             for (const u64 length : o.shape) out << " " << length;
+            if (o.times > 1) out << " traffic x" << o.times;
             for (const auto& a : o.traffic) out << access_text(a);
           },
           [&](const Set& s) { out << "set " << span_text(s.word) << " = " << s.value << " + " << s.step << " i"; },
@@ -247,6 +248,12 @@ u64 moved_bytes(const Access& access) {
   if (access.stride < sector_bytes) return access.span.bytes;
   const u64 width = access.width, unit = access.unit;
   return access_count(access) * ((width + unit - 1) / unit * unit);
+}
+
+u64 traffic_bytes(const Opaque& computation) {
+  u64 bytes = 0;
+  for (const auto& access : computation.traffic) bytes += moved_bytes(access);
+  return bytes * computation.times;
 }
 
 std::string why_no_traffic(const Kernel& kernel) {

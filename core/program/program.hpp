@@ -35,7 +35,12 @@ enum class HeldBy : u8 { kernel, wait, nothing };
 /// Contents of a region before the first sample. `pattern` depends on region and offset, so a slice that is missing or
 /// delivered to the wrong place is detected. `poison` fills destinations. `chain` is a pointer chase: a cycle through all
 /// lines of the region in which each line holds the address of the next (program/chain.hpp). `zero` is for counters.
-enum class Content : u8 { pattern, poison, chain, zero };
+/// `numbers` is a pattern of valid floating-point numbers, for computations.
+enum class Content : u8 { pattern, poison, chain, zero, numbers };
+/// Whether a region's contents follow from a seed.
+[[nodiscard]] constexpr bool has_pattern(Content content) {
+  return content == Content::pattern || content == Content::numbers;
+}
 
 /// A hint to the driver about memory whose pages move (cuMemAdvise): mostly read, preferred location, or accessed by
 /// `place`.
@@ -181,14 +186,19 @@ struct Wait {
 /// Earlier stores of the actor are visible to the whole system before its later ones.
 struct Fence {};
 
-/// A call of a library that is found at run time, on the actor's stream, with the traffic that it causes. On a model it
-/// takes the time of its traffic or of its operations, whichever is longer.
+/// A computation on the actor's stream, by a library that is found at run time or by device code of several launches,
+/// with the traffic that it causes. On a model it takes the time of its traffic or of its operations, whichever is
+/// longer.
 struct Opaque {
   std::string library_call;     // "cublas_gemm": C (m x n) = A (m x k) B (k x n), column by column
-  std::string element;          // "f32", "f64", "bf16"
-  std::vector<u64> shape;       // m, n, k
-  std::vector<Access> traffic;  // of the call's matrices in order: A and B are read, C is written
+  std::string element;          // "f32", "f64", "bf16", "u32"
+  std::vector<u64> shape;       // lengths: m, n, k of a product
+  std::vector<Access> traffic;  // of its arrays in order: of a product, A and B are read, C is written
+  double operations = 0;        // arithmetic operations; 0: it only moves data
+  u64 times = 1;                // how often the traffic occurs
 };
+/// Bytes that a computation reads and writes in the GPU's memory.
+[[nodiscard]] u64 traffic_bytes(const Opaque&);
 
 /// Migrates pages of managed memory to `to` in bulk on the actor's stream. Pages that are already there stay. The home of
 /// a region is its place `at`.
@@ -264,6 +274,7 @@ struct Flow {
   MemKind src_memory = MemKind::pageable, dst_memory = MemKind::pageable;
   u64 bytes = 0;  // per iteration
   bool measured = true;
+  double operations = 0;  // arithmetic operations per iteration
 };
 
 struct Program {

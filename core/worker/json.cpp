@@ -155,7 +155,7 @@ Json to_json(const Benchmark& row) {
 
 Json to_json(const Program& program) {
   Json flows = Json::array();
-  for (const auto& flow : program.flows)
+  for (const auto& flow : program.flows) {
     flows.push_back({{"actor", flow.actor},
                      {"src", to_string(flow.src)},
                      {"dst", to_string(flow.dst)},
@@ -163,6 +163,8 @@ Json to_json(const Program& program) {
                      {"dst_memory", to_string(flow.dst_memory)},
                      {"bytes", flow.bytes},
                      {"role", flow.measured ? "measured" : "background"}});
+    if (flow.operations > 0) flows.back()["operations"] = flow.operations;
+  }
   return {{"actors", program.actors.size()}, {"flows", std::move(flows)},
           {"slices", slices_of(program)},    {"most_iterations", program.most_iterations},
           {"in_step", in_step(program)},     {"program", to_text(program)}};

@@ -207,19 +207,39 @@ void launch(unsigned blocks, unsigned threads, const std::function<void()>& kern
   }
 }
 
-u64 __shfl_xor_sync(unsigned lanes, u64 value, unsigned mask) {
+namespace {
+
+/// Gives a value to the other lanes of the warp; returns those of all lanes.
+const std::array<u64, warp>& exchange(unsigned lanes, u64 value) {
   auto& all = running();
   auto& lane = all.lanes[all.lane];
   if (lanes != ~0u || blockDim.x % warp) fault("exchanges values in part of a warp");
-  if (!all.lockstep) {
-    fault("exchanges values between lanes that do not run in lockstep");
-    return value;
-  }
   auto& exchanged = all.exchanged[lane.exchanges++ % 2];
-  const unsigned self = all.lane;
-  exchanged[self] = value;
-  swapcontext(&lane.context, &all.scheduler);
-  return exchanged[(self ^ mask) % warp];
+  exchanged[all.lane] = value;
+  if (all.lockstep) swapcontext(&lane.context, &all.scheduler);
+  else fault("exchanges values between lanes that do not run in lockstep");
+  return exchanged;
+}
+
+}  // namespace
+
+u64 __shfl_xor_sync(unsigned lanes, u64 value, unsigned mask) {
+  const unsigned self = running().lane;
+  return exchange(lanes, value)[(self ^ mask) % warp];
+}
+
+u64 __shfl_up_sync(unsigned lanes, u64 value, unsigned distance) {
+  const unsigned self = running().lane;
+  return exchange(lanes, value)[self >= distance ? self - distance : self];
+}
+
+u64 __shfl_sync(unsigned lanes, u64 value, unsigned lane) { return exchange(lanes, value)[lane % warp]; }
+
+unsigned __ballot_sync(unsigned lanes, bool value) {
+  const auto& all = exchange(lanes, value);
+  unsigned bits = 0;
+  for (unsigned lane = 0; lane < warp; ++lane) bits |= static_cast<unsigned>(all[lane]) << lane;
+  return bits;
 }
 
 int __syncthreads_and(int value) {

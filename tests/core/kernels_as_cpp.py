@@ -56,7 +56,8 @@ def converted(text: str) -> str:
         at = end + 1
     done += text[at:]
     # C++ requires alignas first and lacks the pragma.
-    return re.sub(r"__shared__ (alignas\(\d+\) )?", r"\1static ", done.replace("#pragma unroll", ""))
+    without_pragmas = re.sub(r"#pragma unroll.*", "", done)
+    return re.sub(r"__shared__ (alignas\(\d+\) )?", r"\1static ", without_pragmas)
 
 
 def with_device_headers(text: str) -> str:

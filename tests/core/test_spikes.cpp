@@ -70,7 +70,11 @@ Program gemm_beside_copies(u64 n) {
   const auto matrix = [&](u64 i) { return Span{0, i * bytes, bytes}; };
   Actor gemm, copy;
   gemm.place = copy.place = gpu(0);
-  gemm.loop = {Opaque{"cublas_gemm", "f32", {n, n, n}, {{matrix(0), read}, {matrix(1), read}, {matrix(2), write}}}};
+  gemm.loop = {Opaque{"cublas_gemm",
+                      "f32",
+                      {n, n, n},
+                      {{matrix(0), read}, {matrix(1), read}, {matrix(2), write}},
+                      2.0 * static_cast<double>(n * n * n)}};
   copy.loop = {Move{{1, 0, 16_MiB}, {2, 0, 16_MiB}, Engine::ce}};
   p.actors = {gemm, copy};
   p.flows = {{1, numa(0), gpu(0), MemKind::pinned, MemKind::device, 16_MiB}};
@@ -200,8 +204,7 @@ TEST_CASE(
 TEST_CASE("a library call without traffic, and a product of an unknown rate, are refused") {
   const auto sim = make_sim(toy(), 1);
   auto program = gemm_beside_copies(1024);
-  CHECK(sim->supports(program).why_not.find("does not say how fast gpu:0 multiplies matrices of f32") !=
-        std::string::npos);
+  CHECK(sim->supports(program).why_not.find("does not say how fast gpu:0 computes with f32") != std::string::npos);
   std::get<Opaque>(program.actors[0].loop[0]).traffic.clear();
   CHECK(sim->supports(program).why_not.find("'cublas_gemm' states no traffic") != std::string::npos);
 }

@@ -10,8 +10,6 @@
 #include <map>
 #include <span>
 #include <thread>
-#include <tuple>
-#include <utility>
 
 #include "base/actor_ops.hpp"
 #include "base/pattern.hpp"
@@ -356,53 +354,45 @@ CUresult add_chain(CUcontext context, u64* word, u64 steps, unsigned system) {
   return add(context, word, steps, 0, system);
 }
 
-/// Reads the arguments by the types of the function's parameters.
-template <class... A>
-Prepare by_types(CUresult (*kernel)(CUcontext, A...)) {
-  return [kernel](CUcontext context, void** parameters) -> Launch {
-    return [&]<std::size_t... i>(std::index_sequence<i...>) -> Launch {
-      return [kernel, arguments = std::tuple<CUcontext, A...>{context, *static_cast<A*>(parameters[i])...}] {
-        return std::apply(kernel, arguments);
-      };
-    }(std::index_sequence_for<A...>{});
-  };
-}
-
 }  // namespace
 
 const Prepare* find_kernel(const std::string& name) {
-  static const auto* kernels = new std::map<std::string, Prepare>{
-      {"linkscope_gate", by_types(gate)},
-      {"linkscope_fill", by_types(fill)},
-      {"linkscope_check", by_types(check)},
-      {"linkscope_copy", by_types(copy)},
-      {"linkscope_copy_tma", by_types(copy)},
-      {"linkscope_copy_rows", by_types(copy_rows)},
-      {"linkscope_copy_blocks", by_types(copy_blocks)},
-      {"linkscope_pump", by_types(pump)},
-      {"linkscope_exchange", by_types(exchange)},
-      {"linkscope_read", by_types(read)},
-      {"linkscope_write", by_types(write)},
-      {"linkscope_read_lines", by_types(read_lines)},
-      {"linkscope_write_lines", by_types(write_lines)},
-      {"linkscope_sum_lines", by_types(sum_lines)},
-      {"linkscope_check_lines", by_types(check_lines)},
-      {"linkscope_check_rows", by_types(check_rows)},
-      {"linkscope_sum_pattern", by_types(sum_pattern)},
-      {"linkscope_chase", by_types(chase)},
-      {"linkscope_chase_on", by_types(chase_on)},
-      {"linkscope_fill_chain", by_types(fill_chain)},
-      {"linkscope_touch_write", by_types(touch_write)},
-      {"linkscope_touch_read", by_types(touch_read)},
-      {"linkscope_empty", by_types(empty)},
-      {"linkscope_take_8", by_types(take<8>)},
-      {"linkscope_take_256", by_types(take<256>)},
-      {"linkscope_take_1024", by_types(take<1024>)},
-      {"linkscope_take_4096", by_types(take<4096>)},
-      {"linkscope_block", by_types(block)},
-      {"linkscope_add", by_types(add)},
-      {"linkscope_add_chain", by_types(add_chain)},
-  };
+  static const auto* kernels = [] {
+    auto* all = new std::map<std::string, Prepare>{
+        {"linkscope_gate", by_types(gate)},
+        {"linkscope_fill", by_types(fill)},
+        {"linkscope_check", by_types(check)},
+        {"linkscope_copy", by_types(copy)},
+        {"linkscope_copy_tma", by_types(copy)},
+        {"linkscope_copy_rows", by_types(copy_rows)},
+        {"linkscope_copy_blocks", by_types(copy_blocks)},
+        {"linkscope_pump", by_types(pump)},
+        {"linkscope_exchange", by_types(exchange)},
+        {"linkscope_read", by_types(read)},
+        {"linkscope_write", by_types(write)},
+        {"linkscope_read_lines", by_types(read_lines)},
+        {"linkscope_write_lines", by_types(write_lines)},
+        {"linkscope_sum_lines", by_types(sum_lines)},
+        {"linkscope_check_lines", by_types(check_lines)},
+        {"linkscope_check_rows", by_types(check_rows)},
+        {"linkscope_sum_pattern", by_types(sum_pattern)},
+        {"linkscope_chase", by_types(chase)},
+        {"linkscope_chase_on", by_types(chase_on)},
+        {"linkscope_fill_chain", by_types(fill_chain)},
+        {"linkscope_touch_write", by_types(touch_write)},
+        {"linkscope_touch_read", by_types(touch_read)},
+        {"linkscope_empty", by_types(empty)},
+        {"linkscope_take_8", by_types(take<8>)},
+        {"linkscope_take_256", by_types(take<256>)},
+        {"linkscope_take_1024", by_types(take<1024>)},
+        {"linkscope_take_4096", by_types(take<4096>)},
+        {"linkscope_block", by_types(block)},
+        {"linkscope_add", by_types(add)},
+        {"linkscope_add_chain", by_types(add_chain)},
+    };
+    add_computations(*all);
+    return all;
+  }();
   const auto found = kernels->find(name);
   return found == kernels->end() ? nullptr : &found->second;
 }

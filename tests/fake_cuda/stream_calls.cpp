@@ -173,3 +173,19 @@ CUresult event_elapsed_time(float* milliseconds, CUevent start_handle, CUevent e
 }
 
 }  // namespace fake
+
+/// For the fake libraries: queues work on a stream. `work` is called with `data` and whether its result is damaged, unless
+/// a fault drops it.
+extern "C" __attribute__((visibility("default"))) int fake_cuda_submit(CUstream handle, void (*work)(void*, bool),
+                                                                       void (*drop)(void*), void* data) {
+  const auto stream = fake::stream_of(handle);
+  if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+  stream->submit([work, drop, data] {
+    const auto delivers = fake::begin_copy();
+    if (delivers != fake::Delivers::nothing && fake::lost() == CUDA_SUCCESS)
+      work(data, delivers == fake::Delivers::one_wrong_byte);
+    fake::end_copy();
+    drop(data);
+  });
+  return CUDA_SUCCESS;
+}

@@ -18,7 +18,7 @@ from linkscope.runfile import Run, read_run
 from test_cli import linkscope
 
 pytestmark = [needs_worker]
-KINDS = ("h2d", "d2h", "both", "local", "peer", "zero_copy", "memory", "gemm", "launch", "ping_pong", "host")
+KINDS = ("h2d", "d2h", "both", "local", "peer", "zero_copy", "memory", "triad", "gemm", "launch", "ping_pong", "host")
 
 
 def measured(path: Path, *only: str, machine: str = "h200x4") -> Run:
@@ -167,7 +167,7 @@ def test_what_a_machine_lacks_is_unsupported_with_its_reason(tmp_path: Path) -> 
 @needs_fake
 def test_work_beside_other_work_on_a_gpu(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
-    besides = ("none", "both", "peer", "zero_copy", "memory", "launch", "ping_pong", "gemm")
+    besides = ("none", "both", "peer", "zero_copy", "memory", "triad", "launch", "ping_pong", "gemm")
     only = [word for beside in besides for word in ("--only", f"contended_d2h/ce/gpu:0*beside={beside}")]
     words = ("--suite", "contention", *only, "--rounds", "1", "--contexts", "any", "-o", str(path), "--json")
     done = linkscope("run", *words, environment=environment())

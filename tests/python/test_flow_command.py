@@ -100,6 +100,14 @@ def test_a_product_of_large_matrices_runs_at_the_rate_of_the_machine_file(capsys
     assert one["tflops"] == pytest.approx(989, rel=0.05)
 
 
+def test_a_triad_runs_at_the_rate_of_the_memory_and_slows_work_that_memory_bounds(capsys: Captured) -> None:
+    (one,) = flow(capsys, "triad gpu:0")["flows"]
+    assert one["work"] == "triad" and one["bytes"] == 3 * 64 << 20 and one["src"] is None
+    assert one["gbps"] == pytest.approx(12 * one["tflops"] * 1e3 / 2)  # two operations for three words of 4 B
+    two = flow(capsys, "triad gpu:0; memory gpu:0")["flows"]
+    assert two[0]["gbps"] < 0.8 * one["gbps"]
+
+
 def test_zero_copy_reads_have_ends(capsys: Captured) -> None:
     (one,) = flow(capsys, "read gpu:0 16MiB")["flows"]
     assert (one["src"], one["dst"], one["engine"]) == ("numa:0", "gpu:0", "sm") and "work" not in one

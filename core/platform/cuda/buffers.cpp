@@ -79,7 +79,9 @@ Buffer& Buffers::get(const Region& region, u32 number, Device* device) {
       if (error.kind() != ErrorKind::memory || most <= region.bytes) throw;
       fresh = made(region, region.bytes, device);  // the program that needs more will report it
     }
-    if (region.content == Content::pattern) fresh->fill_with_pattern(0x6C696E6B73636F70ull + ++made_);
+    if (has_pattern(region.content))
+      fresh->fill_with_pattern((0x6C696E6B73636F70ull + ++made_) |
+                               (region.content == Content::numbers ? numbers_seed : 0));
     kept = std::move(fresh);  // filled first: a buffer whose fill fails is not kept
   }
   kept->reach_from(device);

@@ -10,6 +10,9 @@ namespace linkscope {
 inline constexpr std::byte poison{0xA5};
 inline constexpr u64 poison_word = 0x0101010101010101ull * static_cast<u64>(poison);
 
+/// The bit of a seed whose pattern consists of numbers.
+inline constexpr u64 numbers_seed = u64{1} << 63;
+
 struct Mismatch {
   u64 wrong_words = 0;
   u64 first_word = ~u64{0};  // index of the first wrong word

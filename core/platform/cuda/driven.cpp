@@ -68,8 +68,9 @@ std::string why_not_driven(const Program& program, const Actor& actor) {
   for (const auto& step : actor.loop) {
     const auto* move = std::get_if<Move>(&step);
     const bool word = std::holds_alternative<Set>(step) || std::holds_alternative<Wait>(step);
-    if (!word && !(move && move->engine == Engine::ce && !move->by))
-      return "a stream that exchanges words makes copies by its own copy engine between them here";
+    const bool computes = std::holds_alternative<Opaque>(step);
+    if (!word && !computes && !(move && move->engine == Engine::ce && !move->by))
+      return "a stream that exchanges words copies by its own copy engine, or computes, between them here";
     for (const auto& touch : touches(step)) {
       const auto& region = program.regions[touch.span.region];
       if (word && (traits_of(region.kind).holder != Holder::host || region.content != Content::zero))

@@ -13,6 +13,7 @@
 #include "platform/cuda/library_calls.hpp"
 #include "platform/cuda/managed.hpp"
 #include "platform/cuda/moves.hpp"
+#include "platform/cuda/references.hpp"
 #include "platform/cuda/verification.hpp"
 #include "program/origin.hpp"
 
@@ -30,7 +31,9 @@ class MoveRunner final : public StepRunner {
   }
   void run(CudaSession& session, ActorState& state, u64) override { queue_move(session, state, move_, code_); }
   void add_checks(const CudaSession& session, const ActorState& state, Checks& checks) const override {
-    check_copied(session, state, pattern_of(session.program, actor_, move_), move_.to, checks);
+    if (is_computed(session.program, move_.from))
+      check_copy_of_result(session, move_.from, move_.to, state.iteration, checks);
+    else check_copied(session, state, pattern_of(session.program, actor_, move_), move_.to, checks);
   }
 
  private:
@@ -111,7 +114,8 @@ class PrefetchRunner final : public StepRunner {
 
 std::unique_ptr<StepRunner> runner_of(const Actor& actor, const Step& step) {
   if (performs_ops(actor)) return std::make_unique<OpRunner>(step);
-  if (is_driven(actor) && !std::holds_alternative<Move>(step)) return word_runner(actor, step);
+  const bool word = std::holds_alternative<Wait>(step) || std::holds_alternative<Set>(step);
+  if (is_driven(actor) && word) return word_runner(actor, step);
   if (const auto* move = std::get_if<Move>(&step)) return std::make_unique<MoveRunner>(actor, *move);
   if (const auto* kernel = std::get_if<Kernel>(&step)) return std::make_unique<KernelRunner>(*kernel);
   if (const auto* call = std::get_if<Opaque>(&step)) return library_runner(*call);

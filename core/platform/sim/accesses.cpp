@@ -117,14 +117,33 @@ Kernel kernel_of(const Move& move) {
 
 Kernel as_kernel(const Opaque& library) { return {KernelId::read, {0, 1024}, 0, library.traffic}; }
 
+bool computes(const Opaque& library) { return library.operations > 0 && library.element != "u32"; }
+
+/// Accesses of the GPU's own memory on a machine that does not say more about threads: at the rate of the memory.
+Op Compiler::streamed(const Actor& actor, const Opaque& library) const {
+  Op made;
+  made.bytes = made.chunk_bytes = moved_bytes(library.traffic.front());
+  Stage stage;
+  stage.by = Stage::By::threads;
+  stage.server = nobody;
+  stage.setup = machine_.costs.launch;
+  for (const auto& access : library.traffic)
+    add_use(stage.path, node(actor.place), static_cast<double>(moved_bytes(access)) / static_cast<double>(made.bytes));
+  made.stages.push_back(std::move(stage));
+  return made;
+}
+
 /// Its accesses are spread over the time that it computes.
 Op Compiler::op(const Program& program, const Actor& actor, const Opaque& library) const {
-  Op made = accessed(program, actor, as_kernel(library));
-  double operations = 2;  // a product and a sum
-  for (const u64 length : library.shape) operations *= static_cast<double>(length);
-  const double takes = operations / machine_.gpu(node(actor.place)).operations.at(library.element);
-  auto& cap = made.stages[0].path.cap;
-  cap = std::min(cap, static_cast<double>(made.bytes) / takes);
+  Op made = machine_.kernel ? accessed(program, actor, as_kernel(library)) : streamed(actor, library);
+  made.bytes *= library.times;
+  made.chunk_bytes *= library.times;
+  if (computes(library)) {
+    const auto& gpu = machine_.gpu(node(actor.place));
+    const double takes = library.operations / (gpu.operations.at(library.element) * gpu.reached);
+    auto& cap = made.stages[0].path.cap;
+    cap = std::min(cap, static_cast<double>(made.bytes) / takes);
+  }
   return made;
 }
 

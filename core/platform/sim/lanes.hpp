@@ -155,6 +155,8 @@ void add_use(Path&, u32 resource, double weight = 1);
 [[nodiscard]] Kernel kernel_of(const Move&);
 /// A library call as a kernel on all SMs with the same traffic.
 [[nodiscard]] Kernel as_kernel(const Opaque&);
+/// Whether its time depends on a rate of operations. Memory bounds work on integers.
+[[nodiscard]] bool computes(const Opaque&);
 
 class Compiler {
  public:
@@ -207,6 +209,7 @@ class Compiler {
   [[nodiscard]] Support supports_file(const Program&, const Actor&, const Move&) const;
   [[nodiscard]] Support supports(const Program&, const Actor&, const Opaque&) const;
   [[nodiscard]] Op op(const Program&, const Actor&, const Opaque&) const;
+  [[nodiscard]] Op streamed(const Actor&, const Opaque&) const;
   [[nodiscard]] Op copy_by_sm(const Program&, const Actor&, const Move&) const;
   [[nodiscard]] Op chase(const Program&, const Actor&, const Kernel&) const;
   // Managed memory (managed.cpp).

@@ -79,7 +79,8 @@ class Parser {
                                    table.count("sms"), table.rate("memory_gbps"), table.rate("local_copy_gbps"),
                                    static_cast<u64>(table.number("l2_mib", 0) * kib * kib),
                                    table.has("l2_gbps") ? table.rate("l2_gbps") : 0, wake_up(table),
-                                   table.number("compute_capability", 0), operations(table)});
+                                   table.number("compute_capability", 0), operations(table),
+                                   table.number("reached_share", 1)});
         }
   }
 

@@ -49,7 +49,8 @@ struct GpuNode {
   double l2 = 0;  // B/s of SM accesses to data in the L2; 0: unknown
   WakeUp wake_up{};
   double compute_capability = 0;               // 0: unknown
-  std::map<std::string, double> operations{};  // per second, of products of matrices, by element; absent: unknown
+  std::map<std::string, double> operations{};  // per second, by element; absent: unknown
+  double reached = 1;                          // the part of them that computations reach
 };
 
 /// One direction of a link.

@@ -35,7 +35,7 @@ Memory::Memory(const Program& program, const Lanes& lanes, const Machine& machin
         for (u32 k = 0; k < op.moves.size(); ++k) {
           const auto& move = op.moves[k];
           const Span& from = pattern_of(program, program.actors[actor], move);
-          const bool checkable = program.regions[from.region].content == Content::pattern;
+          const bool checkable = has_pattern(program.regions[from.region].content);
           const u64 rows = std::max(in_rows(move).count, in_rows(Move{from, move.to}).count);
           tracks_[op.id + k] = {checkable,
                                 &move,

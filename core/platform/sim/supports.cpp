@@ -169,9 +169,13 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Opa
   for (const auto& access : library.traffic)
     if (pages_move(program.regions[access.span.region].kind))
       return Support::no("the model's library calls use no managed memory");
-  if (!machine_.gpu(node(actor.place)).operations.contains(library.element))
+  if (computes(library) && !machine_.gpu(node(actor.place)).operations.contains(library.element))
     return Support::no("the model " + machine_.name + " does not say how fast " + to_string(actor.place) +
-                       " multiplies matrices of " + library.element + ": " + library.element + "_tflops");
+                       " computes with " + library.element + ": " + library.element + "_tflops");
+  const bool within = std::all_of(library.traffic.begin(), library.traffic.end(), [&](const Access& access) {
+    return program.regions[access.span.region].at == actor.place;
+  });
+  if (within && !machine_.kernel) return {};
   return supports_accesses(program, actor, as_kernel(library));
 }
 

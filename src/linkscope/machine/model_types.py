@@ -100,10 +100,13 @@ class Gpu(Table, frozen=True):
     ] = None
     f64_tflops: Annotated[
         Quantity | None,
-        Key("10¹² operations a second of products of matrices, by element", default="products unsupported"),
+        Key("10¹² operations a second, by element", default="computations unsupported"),
     ] = None
     f32_tflops: Annotated[Quantity | None, Key(row="f64_tflops")] = None
     bf16_tflops: Annotated[Quantity | None, Key(row="f64_tflops")] = None
+    reached_share: Annotated[
+        Quantity | None, Key("the part of the operations a second that computations reach", default="1")
+    ] = None
     wake_us: Annotated[
         Quantity | None, Key("delay of the first work after a long idle gap (`idle_gap_s`)", default="0")
     ] = None

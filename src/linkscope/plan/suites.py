@@ -195,15 +195,23 @@ _CALLS = ("launch", "launch_to_end", "synchronize", "event", "stream", "copy_cal
 _CONTENDED = tuple(
     f"contended_{kind}"
     for kind in (
-        "h2d", "d2h", "both", "local", "peer", "zero_copy", "memory", "gemm", "launch", "ping_pong", "host",
+        "h2d", "d2h", "both", "local", "peer", "zero_copy", "memory", "triad", "gemm", "launch", "ping_pong", "host",
     )
 )  # fmt: skip
 _LOADED = tuple(f"loaded_{kind}" for kind in ("h2d", "d2h", "zero_copy", "launch", "ping_pong"))
 _BACKGROUNDS = ("both", "zero_copy", "memory")
+_COMPUTED = tuple(
+    f"compute_{kind}"
+    for kind in (
+        "sgemm", "dgemm", "bf16gemm", "fft", "fft_double", "md", "reduction", "scan", "sort", "stencil", "triad",
+    )
+)  # fmt: skip
+_STAND_INS = tuple(f"compute_stand_in_{name}" for name in ("lammps", "dca", "openmm"))
 _SP_8 = ("h2d", "d2h", "ping_pong", "host")
 _OF_SP_8 = tuple(f"contended_{kind}" for kind in _SP_8)
 _BY_KERNELS = (*_COPIES, *_ACCESS, *_JOINT, *_EXCHANGES)
 _PINNED = ("pinned", "device")  # the memory kinds of nvbandwidth's copies
+_HOST_MEMORY = (*_PINNED, "pageable")
 _OF_PAGES = ("touch", "advice", "ranges", "discard")  # parameters for which two sizes are enough
 _NVBANDWIDTH = 512 * MIB
 _CONCURRENT_SIZE = 16 * MIB  # rates have converged, and every path is measured alone at this size
@@ -298,6 +306,10 @@ _EVERYTHING = (
     _rule(benchmarks=("allocation",), phase=EACH, size=("16MiB",), pages=EACH),
 )
 
+_NEAR_AND_FAR = replace(
+    _rule(64 * MIB, benchmarks=("h2d", "d2h"), engines=("ce",), memories=_HOST_MEMORY), one_path=True
+)
+
 SUITES: dict[str, Suite] = {
     suite.name: suite
     for suite in (
@@ -350,13 +362,36 @@ SUITES: dict[str, Suite] = {
         ),
         Suite(
             "contention",
-            "who slows whom: eleven kinds of work at one GPU and NUMA node, each alone and beside each other kind",
+            "who slows whom: twelve kinds of work at one GPU and NUMA node, each alone and beside each other kind",
             (replace(_rule(benchmarks=_CONTENDED, beside=EACH), one_path=True),),
         ),
         Suite(
             "loaded-latency",
             "small copies, launches, zero-copy reads and round trips against background traffic in ten steps",
             (replace(_rule(benchmarks=_LOADED, beside=_BACKGROUNDS, load=EACH), one_path=True),),
+        ),
+        Suite(
+            "sp-5",
+            "Spafford 4.1: computations of SHOC alone and with their transfers, from near and far NUMA nodes",
+            (replace(_rule(benchmarks=_COMPUTED), one_path=True), _NEAR_AND_FAR),
+        ),
+        Suite(
+            "sp-5-full",
+            "the computations of suite `sp-5` at sizes that fill a GPU of today",
+            (replace(_rule(benchmarks=_COMPUTED, size=("full",)), one_path=True), _NEAR_AND_FAR),
+        ),
+        Suite(
+            "sp-6",
+            "the computations of suite `sp-5` beside copies to the same GPU or to another one",
+            (replace(_rule(benchmarks=_COMPUTED, memories=_PINNED, beside=("none", "same", "other")), one_path=True),),
+        ),
+        Suite(
+            "sp-7",
+            "Spafford 4.2: a blocked LU, and its update by one to four GPUs from every placement",
+            (
+                replace(_rule(benchmarks=("lu", "lu_update"), nodes=EACH, slots=EACH), one_path=True),
+                _rule(64 * MIB, benchmarks=("h2d", "d2h"), engines=("ce",), memories=_PINNED),
+            ),
         ),
         Suite(
             "sp-8",
@@ -383,6 +418,11 @@ SUITES: dict[str, Suite] = {
                     )
                 ),
             ),
+        ),
+        Suite(
+            "sp-13",
+            "stand-ins for the applications of Spafford 6, from near and far NUMA nodes",
+            (replace(_rule(benchmarks=_STAND_INS), one_path=True), _NEAR_AND_FAR),
         ),
         Suite(
             "nvbandwidth",
@@ -418,6 +458,8 @@ SUITES: dict[str, Suite] = {
                 Rule(_CURVE, benchmarks=_BY_KERNELS, engines=_KERNELS),
                 *_STANDARD,
                 _rule(256 * MIB, benchmarks=("relayed",), helpers=("1", "3")),
+                replace(_rule(benchmarks=(*_COMPUTED, *_STAND_INS, "lu_update"), size=("small",)), one_path=True),
+                replace(_rule(benchmarks=("lu",), n=("256",)), one_path=True),
                 of_preset(f"latency/sm/gpu.device->same.device?sm={','.join(_SMS)}", ()),
                 *(replace(rule, one_path=True) for rule in _EVERYTHING),
             ),

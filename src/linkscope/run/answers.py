@@ -18,6 +18,7 @@ class FlowFacts(msgspec.Struct):
     dst_memory: str
     bytes: int
     role: Literal["measured", "background"]
+    operations: float | None = None  # arithmetic operations per iteration
 
 
 class Prepared(msgspec.Struct):

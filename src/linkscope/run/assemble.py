@@ -257,7 +257,7 @@ def _flow(rounds: Sequence[Round], index: int) -> Flow:
     return Flow(
         src=facts.src, dst=facts.dst, src_memory=facts.src_memory, dst_memory=facts.dst_memory, bytes=facts.bytes,
         role=facts.role, round_medians_s=medians, samples_s=samples, median_s=value, ci95_s=None,
-        gbps=facts.bytes / value / 1e9 if facts.bytes and value > 0 else None,
+        gbps=facts.bytes / value / 1e9 if facts.bytes and value > 0 else None, operations=facts.operations,
     )  # fmt: skip
 
 
@@ -387,7 +387,7 @@ def _inherited_flow(flow: Flow, places: dict[str, str], inheritance: Inheritance
         src=places.get(flow.src, flow.src), dst=places.get(flow.dst, flow.dst), src_memory=flow.src_memory,
         dst_memory=flow.dst_memory, bytes=flow.bytes, role=flow.role, round_medians_s=[], samples_s=[],
         median_s=flow.median_s, ci95_s=(ends[0] * inheritance.low, ends[1] * inheritance.high) if ends else None,
-        gbps=flow.gbps,
+        gbps=flow.gbps, operations=flow.operations,
     )  # fmt: skip
 
 

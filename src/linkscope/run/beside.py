@@ -12,6 +12,7 @@ from linkscope.runfile import PointId, Round
 
 DURATION_S, INTERVAL_S = 0.2, 0.01  # of a round and of a sample, for each task of a GPU
 _LOADED_INTERVAL_S = 0.002  # a p99 of small operations needs many samples
+COMPUTATION_TASKS = 10  # a computation with its transfers takes as long as so many tasks
 
 
 def lasts(point: PointId) -> bool:
@@ -24,6 +25,7 @@ def time_of(point: PointId) -> tuple[float, float]:
     if point.param("load"):
         return DURATION_S, _LOADED_INTERVAL_S
     tasks = int(point.param("tasks") or 1)
+    tasks *= COMPUTATION_TASKS if point.benchmark.startswith("compute_") else 1
     return tasks * DURATION_S, tasks * INTERVAL_S
 
 

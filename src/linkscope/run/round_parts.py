@@ -19,7 +19,7 @@ def flow_of(facts: FlowFacts, samples: list[float]) -> RoundFlow:
     """Returns a flow with its samples, in seconds per operation."""
     return RoundFlow(
         src=facts.src, dst=facts.dst, src_memory=facts.src_memory, dst_memory=facts.dst_memory,
-        bytes=facts.bytes, role=facts.role, samples_s=samples,
+        bytes=facts.bytes, role=facts.role, samples_s=samples, operations=facts.operations,
     )  # fmt: skip
 
 

@@ -56,7 +56,16 @@ class Sampler:
             return None  # the preparation decides whether two operations fit into a sample
         actors, flows = len(task.first.batch), task.first.flows
         facts = [
-            FlowFacts(at * actors // len(flows), of.src, of.dst, of.src_memory, of.dst_memory, of.bytes, of.role)
+            FlowFacts(
+                at * actors // len(flows),
+                of.src,
+                of.dst,
+                of.src_memory,
+                of.dst_memory,
+                of.bytes,
+                of.role,
+                of.operations,
+            )
             for at, of in enumerate(flows)
         ]
         return self._round_of(task, Prepared(supported=True, actors=actors, flows=facts)).opening()

@@ -103,7 +103,7 @@ class ToolShape(msgspec.Struct):
     worker: dict[str, Any] | None = None
 
 
-class RoundFlow(msgspec.Struct, gc=False):
+class RoundFlow(msgspec.Struct, gc=False, omit_defaults=True):
     """The samples of one flow in one round."""
 
     src: str
@@ -113,6 +113,7 @@ class RoundFlow(msgspec.Struct, gc=False):
     bytes: int
     role: Literal["measured", "background"]
     samples_s: list[float]
+    operations: float | None = None
 
 
 class Round(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True, tag_field="record", tag="round"):
@@ -137,7 +138,8 @@ class Round(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True, tag_fiel
 class Flow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
     """One transfer of a point; a point has several concurrent ones.
 
-    `mean_s`, `stddev_s`: of the samples, under a rule that reports them.
+    `mean_s`, `stddev_s`: of the samples, under a rule that reports them. `operations`: arithmetic operations of one
+    iteration of a computation.
     """
 
     src: str
@@ -153,6 +155,7 @@ class Flow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
     gbps: float | None
     mean_s: float | None = None
     stddev_s: float | None = None
+    operations: float | None = None
 
 
 AnyFlow = TypeVar("AnyFlow", RoundFlow, Flow)

@@ -240,7 +240,7 @@ TEST_CASE("a library call that does not fit its traffic, or is not known, is ref
     const auto support = platform().supports(program);
     CHECK_MESSAGE(support.why_not.find(words) != std::string::npos, support.why_not);
   };
-  refused([](Opaque& o) { o.library_call = "cufft"; }, "'cufft' is not known here");
+  refused([](Opaque& o) { o.library_call = "cusolver"; }, "'cusolver' is not known here");
   refused([](Opaque& o) { o.element = "f8"; }, "f32, f64 and bf16");
   refused([](Opaque& o) { o.shape = {256}; }, "three lengths");
   refused([](Opaque& o) { o.shape = {256, 256, 128}; }, "reads A (128 KiB)");

@@ -9,6 +9,8 @@ _CONTENDED = (
     "host/cpu/numa.pageable->same.pinned",
 )
 
+_SHOC = ("sgemm", "dgemm", "fft", "fft_double", "md", "reduction", "scan", "sort", "stencil")
+
 SPAFFORD = Source(
     "spafford",
     "Quantifying NUMA and Contention Effects in Multi-GPU Systems (Spafford, Meredith, Vetter, GPGPU 2011)",
@@ -23,8 +25,19 @@ SPAFFORD = Source(
             instead="`linkscope report`: far and near NUMA nodes; tests/python/test_paper_spafford.py",
         ),
         row("SP-3 SP-4", "latency of MPI between two nodes, right and wrong NUMA node"),
-        row("SP-5 SP-6", "SHOC level 1, right and wrong NUMA node"),
-        row("SP-7", "HPL by pinning scheme"),
+        row(
+            "SP-5 SP-6",
+            "SHOC level 1, right and wrong NUMA node",
+            *(f"compute_{name}/sm/numa.pinned->gpu.device" for name in _SHOC),
+            note="`run --suite sp-5`, beside copies `--suite sp-6`; docs/notes/computations-on-models.md",
+        ),
+        row(
+            "SP-7",
+            "HPL by pinning scheme",
+            "lu_update/sm/gpu.device->same.device?nodes=*&slots=*",
+            "lu/sm/gpu.device->same.device",
+            note="the update of its trailing matrix by placement, and an LU on one GPU; `run --suite sp-7`",
+        ),
         row(
             "SP-8",
             "GPU transfers and messages, sequential and concurrent",
@@ -44,7 +57,12 @@ SPAFFORD = Source(
             "host_to_all/ce/numa.pinned->gpu.device",
             "all_to_host/ce/gpu.device->numa.pinned",
         ),
-        row("SP-13", "applications on the right and the wrong node"),
+        row(
+            "SP-13",
+            "applications on the right and the wrong node",
+            *(f"compute_stand_in_{name}/sm/numa.pinned->gpu.device" for name in ("lammps", "dca", "openmm")),
+            note="stand-ins of one task from SHOC's computations, without CPU work; `run --suite sp-13`",
+        ),
         row("SP-14", "Keeneland SL390 and DL160", instead="machines/sl390.toml and machines/dl160.toml"),
     ),
 )

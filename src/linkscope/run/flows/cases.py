@@ -16,12 +16,14 @@ from linkscope.runfile import PointId
 from linkscope.units import parse_bytes, parse_whole
 
 MOST_FLOWS = 64
+_TRIAD_BYTES = 64 << 20  # of each array
 _DEFAULT_MEMORY = {"numa": "pinned", "gpu": "device", "disk": "file"}
 _MIGRATIONS = {"fault": "demand", "prefetch": "prefetch"}
 _FILE = {"bidirectional": "false", "chunk": "1MiB", "mode": "batched", "slots": "2"}
 WORKS = {
     "gemm": "gemm gpu:0 bf16 8192",
     "memory": "memory gpu:0, or memory numa:0 threads=4",
+    "triad": "triad gpu:0",
     "launch": "launch gpu:0",
     "ping_pong": "ping_pong gpu:0",
     "read": "read gpu:0 16MiB",
@@ -36,6 +38,7 @@ class Asked:
     points: tuple[PointId, ...]
     work: str | None = None
     operations: float = 0.0  # arithmetic operations of one iteration
+    traffic: int = 0  # bytes that an iteration of work accesses, if its point has no size
 
 
 def asked_flows(flows: Sequence[Flow], target: Target, table: Sequence[Benchmark], size: int) -> list[Asked]:
@@ -152,7 +155,8 @@ def _memories(flow: Transfer, engine: str, rows: Sequence[Benchmark]) -> tuple[s
 def _work(flow: Work, target: Target, table: Sequence[Benchmark], size: int) -> Asked:
     works: dict[str, Callable[[Work], Asked]] = {
         "gemm": partial(_gemm, table=table), "memory": partial(_memory, target=target, size=size), "launch": _launch,
-        "ping_pong": partial(_ping_pong, target=target), "read": partial(_read, target=target, size=size),
+        "triad": _triad, "ping_pong": partial(_ping_pong, target=target),
+        "read": partial(_read, target=target, size=size),
     }  # fmt: skip
     made = works.get(flow.name)
     if made is None:
@@ -223,6 +227,13 @@ def _memory(flow: Work, target: Target, size: int) -> Asked:
     each = max(size // threads // 8 * 8, 8)
     point = PointId("h2h", "cpu", flow.place, "pageable", flow.place, "pinned", each)
     return Asked(flow, (point,) * threads, "memory")
+
+
+def _triad(flow: Work) -> Asked:
+    _on_gpu(flow)
+    _at_most(flow, 0)
+    point = _on_one_gpu("compute_triad", flow.place, params={"size": "shoc"})
+    return Asked(flow, (point,), "triad", 2.0 * _TRIAD_BYTES / 4, 3 * _TRIAD_BYTES)
 
 
 def _launch(flow: Work) -> Asked:

@@ -156,4 +156,4 @@ def _flow(target: Target, asked: Asked, rounds: Sequence[tuple[_Round, list[int]
     peak = target.limit(asked.points[0]) if len(asked.points) == 1 and not asked.work else None
     per_s = [sum(of) / len(of) for of in found]
     gbps, source = peak or (None, None)
-    return FlowRates(asked, sum(point.bytes for point in asked.points), per_s, found, gbps, source)
+    return FlowRates(asked, sum(point.bytes for point in asked.points) or asked.traffic, per_s, found, gbps, source)

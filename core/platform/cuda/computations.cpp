@@ -1,0 +1,262 @@
+#include "platform/cuda/computations.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+
+#include "platform/cuda/moves.hpp"
+#include "platform/cuda/references.hpp"
+#include "program/computations.hpp"
+
+namespace linkscope {
+namespace {
+
+/// The launches of one iteration on an actor's stream.
+struct Launches {
+  const CudaSession& session;
+  ActorState& state;
+  const Opaque& call;
+  const std::map<std::string, CUfunction>& functions;
+
+  [[nodiscard]] CUdeviceptr at(std::size_t array) const {
+    const Span& span = call.traffic[array].span;
+    return session.address(span.region, *state.device) + span.offset_at(state.iteration);
+  }
+  template <class... Arguments>
+  void launch(const char* function, Arguments... arguments) const {
+    constexpr unsigned threads = 256, blocks_per_sm = 8;
+    void* pointers[] = {&arguments...};
+    state.device->launch(functions.at(function), blocks_per_sm * blocks_of(*state.device, {0, threads}), threads,
+                         state.stream->get(), pointers);
+  }
+  void clear(CUdeviceptr at, u64 bytes) const {
+    LINKSCOPE_CU(session.driver, cuMemsetD8Async, at, 0, bytes, state.stream->get());
+  }
+};
+
+/// What a check compares, and where it reports.
+struct Results {
+  const CudaSession& session;
+  const Opaque& call;
+  Verdict& verdict;
+
+  [[nodiscard]] Input input(std::size_t array) const {
+    return input_of(session, call.traffic[array].span).value_or(Input{});
+  }
+  template <class T>
+  [[nodiscard]] std::vector<T> output(std::size_t array) const {
+    return contents_as<T>(session, call.traffic[array].span);
+  }
+  void checked(u64 bytes) const { verdict.checked_bytes += bytes; }
+  void wrong(std::size_t array, u64 index, u64 bytes) const {
+    const Span& span = call.traffic[array].span;
+    add_wrong(verdict, bytes, session, span, span.offset + index * bytes, ", by the reference on the host");
+  }
+};
+
+constexpr u64 most_compared = 1 << 20;  // elements of a large result
+bool near(double found, double expected, double scale) { return std::abs(found - expected) <= 1e-5 * scale; }
+
+// --- triad ----------------------------------------------------------------------------------------------------------
+
+void queue_triad(const Launches& of) { of.launch("linkscope_triad", of.at(2), of.at(0), of.at(1), of.call.shape[0]); }
+
+void check_triad(const Results& of) {
+  const auto found = of.output<float>(2);
+  const Input b = of.input(0), c = of.input(1);
+  look_at(found.size(), most_compared, [&](u64 i) {
+    of.checked(sizeof(float));
+    if (!near(found[i], b.at<float>(i) + 1.75 * c.at<float>(i), 8)) of.wrong(2, i, sizeof(float));
+  });
+}
+
+// --- stencil --------------------------------------------------------------------------------------------------------
+
+void queue_stencil(const Launches& of) {
+  const auto n = static_cast<u32>(of.call.shape[0]);
+  for (u64 step = 0; step < of.call.shape[1]; ++step)
+    of.launch("linkscope_stencil", step == 0 ? of.at(0) : of.at(step % 2 ? 2 : 1), step % 2 ? of.at(1) : of.at(2), n);
+}
+
+/// The last step, with the step before as its input. A sum of weighted neighbors stays within their range.
+void check_stencil(const Results& of) {
+  const u64 n = of.call.shape[0];
+  const auto before = of.output<float>(2), found = of.output<float>(1);
+  look_at(n * n, most_compared, [&](u64 i) {
+    const u64 row = i / n, column = i % n;
+    const auto at = [&](std::int64_t down, std::int64_t right) {
+      return double{
+          before[static_cast<u64>(static_cast<std::int64_t>(i) + down * static_cast<std::int64_t>(n) + right)]};
+    };
+    double expected = before[i];
+    if (row > 0 && row + 1 < n && column > 0 && column + 1 < n)
+      expected = 0.25 * at(0, 0) + 0.125 * (at(-1, 0) + at(1, 0) + at(0, -1) + at(0, 1)) +
+                 0.0625 * (at(-1, -1) + at(-1, 1) + at(1, -1) + at(1, 1));
+    of.checked(sizeof(float));
+    if (!near(found[i], expected, 2) || std::abs(found[i]) > 2) of.wrong(1, i, sizeof(float));
+  });
+}
+
+// --- forces ---------------------------------------------------------------------------------------------------------
+
+void queue_forces(const Launches& of) {
+  of.launch("linkscope_forces", of.at(0), of.at(1), of.at(2), static_cast<u32>(of.call.shape[0]),
+            static_cast<u32>(of.call.shape[1]));
+}
+
+void check_forces(const Results& of) {
+  const u64 atoms = of.call.shape[0];
+  const auto found = of.output<float>(2);
+  const Input positions = of.input(0), neighbors = of.input(1);
+  look_at(atoms, 1024, [&](u64 i) {
+    std::array<double, 3> sum{}, size{};
+    for (u64 j = 0; j < of.call.shape[1]; ++j) {
+      const u64 other = neighbors.at<u32>(j * atoms + i) * atoms >> 32;
+      std::array<double, 3> apart{};
+      double square = 0.5;
+      for (u64 axis = 0; axis < 3; ++axis) {
+        apart[axis] = double{positions.at<float>(4 * i + axis)} - positions.at<float>(4 * other + axis);
+        square += apart[axis] * apart[axis];
+      }
+      const double third = std::pow(square, -3), force = third / square * (1.5 * third - 2);
+      for (u64 axis = 0; axis < 3; ++axis) {
+        sum[axis] += apart[axis] * force;
+        size[axis] += std::abs(apart[axis] * force);
+      }
+    }
+    of.checked(4 * sizeof(float));
+    for (u64 axis = 0; axis < 3; ++axis)
+      if (!near(found[4 * i + axis], sum[axis], size[axis] + 1)) return of.wrong(2, 4 * i + axis, sizeof(float));
+  });
+}
+
+// --- sum and scan ---------------------------------------------------------------------------------------------------
+
+void queue_sum(const Launches& of) {
+  of.clear(of.at(1), sizeof(u64));
+  of.launch("linkscope_chunk_sums", of.at(0), of.call.shape[0], chunk_length(of.call.shape[0]), of.at(1), 0u);
+}
+
+void check_sum(const Results& of) {
+  const Input in = of.input(0);
+  u64 expected = 0;
+  for (u64 word = 0; word < of.call.shape[0] / 2; ++word) {
+    const auto both = in.at<u64>(word);
+    expected += (both >> 32) + (both & 0xFFFFFFFF);
+  }
+  of.checked(sizeof(u64));
+  if (of.output<u64>(1)[0] != expected) of.wrong(1, 0, sizeof(u64));
+}
+
+void scan(const Launches& of, CUdeviceptr in, CUdeviceptr out, CUdeviceptr sums, u64 count) {
+  const u64 chunk = chunk_length(count);
+  of.clear(sums, chunk_count(count) * sizeof(u64));
+  of.launch("linkscope_chunk_sums", in, count, chunk, sums, 1u);
+  of.launch("linkscope_scan", in, count, chunk, sums, out);
+}
+
+void queue_scan(const Launches& of) { scan(of, of.at(0), of.at(1), of.at(2), of.call.shape[0]); }
+
+void check_scan(const Results& of) {
+  const auto found = of.output<u32>(1);
+  const Input in = of.input(0);
+  u32 before = 0;
+  for (u64 i = 0; i < found.size(); ++i) {
+    if (found[i] != before) return of.wrong(1, i, sizeof(u32));
+    before += in.at<u32>(i);
+  }
+  of.checked(found.size() * sizeof(u32));
+}
+
+// --- sort -----------------------------------------------------------------------------------------------------------
+
+void queue_sort(const Launches& of) {
+  const u64 count = of.call.shape[0], chunk = chunk_length(count), chunks = chunk_count(count);
+  const CUdeviceptr counts = of.at(6), starts = counts + sort_counts_bytes, sums = starts + sort_counts_bytes;
+  CUdeviceptr keys = of.at(0), values = of.at(1);
+  for (u32 pass = 0; pass < 8; ++pass) {
+    const CUdeviceptr keys_to = of.at(pass % 2 ? 4 : 2), values_to = of.at(pass % 2 ? 5 : 3);
+    of.launch("linkscope_count_digits", keys, count, chunk, chunks, 4 * pass, counts);
+    scan(of, counts, starts, sums, 16 * chunks);
+    of.launch("linkscope_move_digits", keys, values, count, chunk, chunks, 4 * pass, starts, keys_to, values_to);
+    keys = keys_to, values = values_to;
+  }
+}
+
+/// Rising keys, and the same pairs of keys and values as before.
+void check_sort(const Results& of) {
+  const auto keys = of.output<u32>(4), values = of.output<u32>(5);
+  const Input keys_before = of.input(0), values_before = of.input(1);
+  const auto mixed = [](u32 key, u32 value) { return linkscope_pattern_word(key, value); };
+  u64 sum = 0, sum_before = 0;
+  for (u64 i = 0; i < keys.size(); ++i) {
+    if (i > 0 && keys[i] < keys[i - 1]) return of.wrong(4, i, sizeof(u32));
+    sum += mixed(keys[i], values[i]);
+    sum_before += mixed(keys_before.at<u32>(i), values_before.at<u32>(i));
+  }
+  of.checked(2 * keys.size() * sizeof(u32));
+  if (sum != sum_before) of.wrong(5, 0, sizeof(u32));
+}
+
+// --- table ----------------------------------------------------------------------------------------------------------
+
+struct Computation {
+  const char* name;
+  std::size_t lengths, arrays;  // that it needs: of its shape, and the first of its traffic
+  void (*queue)(const Launches&);
+  void (*check)(const Results&);
+};
+
+constexpr auto table = std::to_array<Computation>({
+    {"triad", 1, 3, queue_triad, check_triad},
+    {"stencil", 2, 3, queue_stencil, check_stencil},
+    {"forces", 2, 3, queue_forces, check_forces},
+    {"sum", 1, 2, queue_sum, check_sum},
+    {"scan", 1, 3, queue_scan, check_scan},
+    {"sort", 1, 7, queue_sort, check_sort},
+});
+
+const Computation* find(const std::string& name) {
+  const auto* found = std::find_if(table.begin(), table.end(), [&](const auto& row) { return name == row.name; });
+  return found == table.end() ? nullptr : found;
+}
+
+class ComputationRunner final : public StepRunner {
+ public:
+  explicit ComputationRunner(const Opaque& call) : call_{call}, row_{*find(call.library_call)} {}
+
+  void load_code(ActorState& state) override {
+    for (const char* name : {"linkscope_triad", "linkscope_stencil", "linkscope_forces", "linkscope_chunk_sums",
+                             "linkscope_scan", "linkscope_count_digits", "linkscope_move_digits"})
+      functions_[name] = state.device->function("compute", name);
+  }
+  void run(CudaSession& session, ActorState& state, u64) override { row_.queue({session, state, call_, functions_}); }
+  void add_checks(const CudaSession& session, const ActorState& state, Checks& checks) const override {
+    if (state.iteration > 0)
+      checks.add(state.device, [this, &session](Verdict& into) { row_.check({session, call_, into}); });
+  }
+
+ private:
+  const Opaque& call_;
+  const Computation& row_;
+  std::map<std::string, CUfunction> functions_;
+};
+
+}  // namespace
+
+bool is_computation(const std::string& name) { return find(name) != nullptr; }
+
+std::string why_no_computation(const Opaque& call) {
+  const auto& row = *find(call.library_call);
+  if (call.shape.size() != row.lengths || call.traffic.size() < row.arrays)
+    return call.library_call + " has " + std::to_string(row.lengths) + " lengths and " + std::to_string(row.arrays) +
+           " arrays";
+  if (call.shape[0] % 4) return call.library_call + " takes elements in fours";
+  if (call.library_call == "stencil" && call.shape[1] % 2) return "a stencil has an even number of steps";
+  return "";
+}
+
+std::unique_ptr<StepRunner> computation_runner(const Opaque& call) { return std::make_unique<ComputationRunner>(call); }
+
+}  // namespace linkscope

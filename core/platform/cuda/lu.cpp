@@ -1,0 +1,150 @@
+#include "platform/cuda/lu.hpp"
+
+#include <cmath>
+
+#include "gpu/cublas.hpp"
+#include "platform/cuda/moves.hpp"
+#include "platform/cuda/references.hpp"
+
+namespace linkscope {
+namespace {
+
+constexpr u64 largest_block = 64;  // of linkscope_factor_block
+
+/// Numbers are less than 2, so a matrix with this on its diagonal is dominated by it and needs no pivots.
+double diagonal_of(u64 n) { return 4 * static_cast<double>(n); }
+
+/// What one factorization queues: the panels on a stream of their own, so that the next panel is ready when the update
+/// ends (look-ahead).
+class LuRunner final : public StepRunner {
+ public:
+  explicit LuRunner(const Opaque& call) : call_{call}, n_{call.shape[0]}, block_{call.shape[1]} {}
+
+  void load_code(ActorState& state) override {
+    state.device->use();
+    load_ = state.device->function("compute", "linkscope_load_dominant");
+    factor_ = state.device->function("compute", "linkscope_factor_block");
+    updates_ = std::make_unique<Cublas>();
+    panels_ = std::make_unique<Cublas>();
+  }
+
+  void run(CudaSession& session, ActorState& state, u64) override {
+    if (!panel_stream_) {
+      panel_stream_ = std::make_unique<Stream>(session.driver);
+      panel_done_ = std::make_unique<Event>(session.driver, CU_EVENT_DISABLE_TIMING);
+      columns_ready_ = std::make_unique<Event>(session.driver, CU_EVENT_DISABLE_TIMING);
+    }
+    const auto update = state.stream->get(), panel = panel_stream_->get();
+    load(session, state);
+    LINKSCOPE_CU(session.driver, cuEventRecord, columns_ready_->get(), update);
+    for (u64 first = 0; first < n_; first += block_) {
+      LINKSCOPE_CU(session.driver, cuStreamWaitEvent, panel, columns_ready_->get(), 0);
+      queue_panel(*state.device, first);
+      LINKSCOPE_CU(session.driver, cuEventRecord, panel_done_->get(), panel);
+      LINKSCOPE_CU(session.driver, cuStreamWaitEvent, update, panel_done_->get(), 0);
+      const u64 next = first + block_;
+      if (next >= n_) break;
+      queue_update(update, first, next, block_);
+      LINKSCOPE_CU(session.driver, cuEventRecord, columns_ready_->get(), update);
+      if (next + block_ < n_) queue_update(update, first, next + block_, n_ - next - block_);
+    }
+  }
+
+  void add_checks(const CudaSession& session, const ActorState& state, Checks& checks) const override {
+    if (state.iteration > 0) checks.add(state.device, [this, &session](Verdict& into) { check(session, into); });
+  }
+
+ private:
+  const Opaque& call_;
+  u64 n_, block_;
+  CUdeviceptr factors_ = 0;
+  CUfunction load_ = nullptr, factor_ = nullptr;
+  std::unique_ptr<Cublas> updates_, panels_;
+  std::unique_ptr<Stream> panel_stream_;
+  std::unique_ptr<Event> panel_done_, columns_ready_;
+
+  [[nodiscard]] Columns at(u64 row, u64 column) const {
+    return {factors_ + (column * n_ + row) * sizeof(double), static_cast<int>(n_)};
+  }
+
+  void load(const CudaSession& session, const ActorState& state) {
+    const auto address = [&](std::size_t array) {
+      const Span& span = call_.traffic[array].span;
+      return session.address(span.region, *state.device) + span.offset_at(state.iteration);
+    };
+    CUdeviceptr in = address(0);
+    factors_ = address(1);
+    u64 n = n_;
+    double more = diagonal_of(n_);
+    void* arguments[] = {&in, &factors_, &n, &more};
+    state.device->launch(load_, 8 * blocks_of(*state.device, {0, 256}), 256, state.stream->get(), arguments);
+  }
+
+  /// The block on the diagonal, and the part of L below it.
+  void queue_panel(const Device& device, u64 first) const {
+    CUdeviceptr block = at(first, first).at;
+    u64 stride = n_;
+    auto length = static_cast<u32>(block_);
+    void* arguments[] = {&block, &stride, &length};
+    device.launch(factor_, 1, 32, panel_stream_->get(), arguments);
+    const u64 below = first + block_;
+    if (below < n_)
+      panels_->solve(panel_stream_->get(), Triangle::upper_from_right, static_cast<int>(n_ - below),
+                     static_cast<int>(block_), at(first, first), at(below, first));
+  }
+
+  /// The rows of U of some columns, and the rest of these columns.
+  void queue_update(CUstream stream, u64 first, u64 column, u64 columns) const {
+    const auto wide = static_cast<int>(columns), depth = static_cast<int>(block_);
+    const u64 below = first + block_;
+    updates_->solve(stream, Triangle::unit_lower_from_left, depth, wide, at(first, first), at(first, column));
+    updates_->subtract_product(stream, static_cast<int>(n_ - below), wide, depth, at(below, first), at(first, column),
+                               at(below, column));
+  }
+
+  /// HPL's way: a scaled residual, of A x - L (U x), that rounding keeps below 16.
+  void check(const CudaSession& session, Verdict& verdict) const {
+    const Span& span = call_.traffic[1].span;
+    const auto found = contents_as<double>(session, span);
+    const auto in = input_of(session, call_.traffic[0].span).value_or(Input{});
+    const auto x = [](u64 i) { return i % 7 < 3 ? 1.0 : -0.5; };
+    std::vector<double> by_matrix(n_), by_upper(n_), by_both(n_), row_sums(n_);
+    for (u64 column = 0; column < n_; ++column)
+      for (u64 row = 0; row < n_; ++row) {
+        const double element = in.at<double>(column * n_ + row) + (row == column ? diagonal_of(n_) : 0);
+        by_matrix[row] += element * x(column);
+        row_sums[row] += std::abs(element);
+        if (row <= column) by_upper[row] += found[column * n_ + row] * x(column);
+      }
+    for (u64 column = 0; column < n_; ++column) {
+      by_both[column] += by_upper[column];
+      for (u64 row = column + 1; row < n_; ++row) by_both[row] += found[column * n_ + row] * by_upper[column];
+    }
+    double largest = 0, norm = 0;
+    for (u64 row = 0; row < n_; ++row) {
+      largest = std::max(largest, std::abs(by_matrix[row] - by_both[row]));
+      norm = std::max(norm, row_sums[row]);
+    }
+    constexpr double allowed = 16, epsilon = 0x1p-53;
+    verdict.checked_bytes += span.bytes;
+    const double residual = largest / (epsilon * norm * static_cast<double>(n_));
+    if (!(residual <= allowed))
+      add_wrong(verdict, span.bytes, session, span, span.offset, ", by the residual of the factors");
+  }
+};
+
+}  // namespace
+
+std::string why_no_lu(const Opaque& call) {
+  if (call.element != "f64") return "lu factors f64, and not '" + call.element + "'";
+  if (call.shape.size() != 2 || call.shape[1] == 0 || call.shape[1] > largest_block || call.shape[0] % call.shape[1])
+    return "lu takes the order of a matrix, and that of its blocks, at most " + std::to_string(largest_block);
+  const u64 bytes = call.shape[0] * call.shape[0] * sizeof(double);
+  if (call.traffic.size() != 2 || call.traffic[0].span.bytes != bytes || call.traffic[1].span.bytes != bytes)
+    return "lu of this order reads " + bytes_text(bytes) + " and writes as many";
+  return Cublas::why_not();
+}
+
+std::unique_ptr<StepRunner> lu_runner(const Opaque& call) { return std::make_unique<LuRunner>(call); }
+
+}  // namespace linkscope

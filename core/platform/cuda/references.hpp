@@ -1,0 +1,51 @@
+// Results of computations, and the inputs that they follow from, on the host.
+#pragma once
+#include <bit>
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include "base/pattern.hpp"
+#include "platform/cuda/verification.hpp"
+
+namespace linkscope {
+
+/// The input of a computation: part of a pattern.
+struct Input {
+  u64 seed = 0, offset = 0;  // bytes
+
+  /// Element `index` of type T.
+  template <class T>
+  [[nodiscard]] T at(u64 index) const {
+    const u64 byte = offset + index * sizeof(T), word = linkscope_pattern_word(seed, byte / sizeof(u64));
+    T value;
+    std::memcpy(&value, reinterpret_cast<const char*>(&word) + byte % sizeof(u64), sizeof value);
+    return value;
+  }
+};
+
+/// The pattern that a span holds, or that a move of any actor brings there; none if the span has other contents.
+[[nodiscard]] std::optional<Input> input_of(const CudaSession&, const Span&, u64 slice = 0);
+
+/// Copies a slice of GPU memory to the host.
+[[nodiscard]] std::vector<std::byte> contents_of(const CudaSession&, const Span&, u64 slice = 0);
+template <class T>
+[[nodiscard]] std::vector<T> contents_as(const CudaSession& session, const Span& span, u64 slice = 0) {
+  const auto bytes = contents_of(session, span, slice);
+  std::vector<T> values(bytes.size() / sizeof(T));
+  std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
+  return values;
+}
+
+[[nodiscard]] inline double from_bf16(std::uint16_t bits) { return std::bit_cast<float>(u32{bits} << 16); }
+
+/// Calls `look(position)` for all positions below `size`, or for spread ones if there are more than `most`.
+template <class Look>
+void look_at(u64 size, u64 most, Look look) {
+  for (u64 i = 0; i < std::min(size, most); ++i) look(size <= most ? i : linkscope_pattern_word(most, i) % size);
+}
+
+/// Adds the comparison of a copy whose source is a result, with that result.
+void check_copy_of_result(const CudaSession&, const Span& from, const Span& to, u64 iterations, Checks&);
+
+}  // namespace linkscope

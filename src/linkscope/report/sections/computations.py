@@ -1,0 +1,47 @@
+"""Section: computations with their transfers, from near and far NUMA nodes."""
+
+from linkscope.report.computations import Placed, placements
+from linkscope.report.run_view import RunView
+from linkscope.report.section import Column, Group, Paragraph, Row, Section, Table
+from linkscope.units import format_fraction, format_seconds
+
+_TITLE = "Computations with their transfers"
+_NOTE = (
+    "Time of an iteration: the computation alone, and with its transfers from the near and from the far NUMA node. The "
+    "penalty over the good value is (good - bad) / good of the rates, over the bad value (good - bad) / bad. The "
+    "prediction is the extra time that copies of as many bytes take from the far node, over the total time. Operations "
+    "count for each transferred byte."
+)
+_COLUMNS = (
+    Column("Computation", strong=True), Column("Host memory", label="Memory"), Column("Beside", label="Beside"),
+    Column("Op/B", right=True, label="Op/B"), Column("Rate alone", right=True, label="Rate alone"),
+    Column("Alone", right=True, label="Alone"), Column("Near", right=True, label="Near"),
+    Column("Far", right=True, label="Far"), Column("Over good", right=True, label="Over good"),
+    Column("Over bad", right=True, label="Over bad"), Column("Predicted", right=True, label="Predicted"),
+)  # fmt: skip
+
+
+def section(view: RunView) -> Section | None:
+    """A table with a row for each computation and kind of memory. None without computations with transfers."""
+    rows = [Row(_cells(found)) for found in placements(view.run)]
+    if not rows:
+        return None
+    table = Table(_TITLE, _COLUMNS, (Group(tuple(rows)),), stacks=True)
+    return Section("computations", _TITLE, (Paragraph(_NOTE, note=True), table))
+
+
+def _cells(found: Placed) -> tuple[str, ...]:
+    rate = f"{found.operations / found.alone / 1e9:.4g} Gop/s" if found.alone and found.operations else "-"
+    return (
+        found.name, found.memory, found.beside or "-", f"{found.per_byte:.3g}" if found.operations else "-", rate,
+        _seconds(found.alone), _seconds(found.near), _seconds(found.far), _fraction(found.over_good),
+        _fraction(found.over_bad), _fraction(found.predicted),
+    )  # fmt: skip
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else format_seconds(value)
+
+
+def _fraction(value: float | None) -> str:
+    return "-" if value is None else format_fraction(value)

@@ -1,0 +1,92 @@
+// Computations with their transfers on the cuda platform, with the fake driver and its libraries.
+#include "benchmarks/case.hpp"
+#include "cuda_testing.hpp"
+
+using namespace linkscope;
+
+namespace {
+
+std::vector<Case> small_computations() {
+  std::vector<Case> all;
+  for (const auto& row : benchmarks()) {
+    if (!row.name.starts_with("compute_")) continue;
+    const Place src = row.src == PlaceKind::gpu ? gpu(0) : numa(0);
+    for (const auto& [from, to] : row.memories)
+      all.push_back({std::string{row.name}, row.engine, src, gpu(0), from, to, 0, 0, {{"size", "small"}}});
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("every computation delivers what its reference says, alone and with its transfers") {
+  const auto cases = small_computations();
+  CHECK(cases.size() == 14 * 3);
+  for (const auto& c : cases) {
+    CAPTURE(c.benchmark);
+    const auto program = build_program(c);
+    const auto support = platform().supports(program);
+    REQUIRE_MESSAGE(support, support.why_not);
+    const auto session = platform().prepare(program, "test#0");
+    const auto trace = platform().run(*session, {1, {{2}}, true});
+    CHECK_MESSAGE(trace.verdict->ok, trace.verdict->first_wrong);
+    CHECK(trace.verdict->checked_bytes > 0);
+  }
+}
+
+TEST_CASE("a blocked LU with look-ahead has the residual of a factorization") {
+  const auto program =
+      build_program({"lu", Engine::sm, gpu(0), gpu(0), MemKind::device, MemKind::device, 0, 0, {{"n", "256"}}});
+  const auto support = platform().supports(program);
+  REQUIRE_MESSAGE(support, support.why_not);
+  const auto session = platform().prepare(program, "test#0");
+  const auto trace = platform().run(*session, {1, {{2}}, true});
+  CHECK_MESSAGE(trace.verdict->ok, trace.verdict->first_wrong);
+  CHECK(trace.verdict->checked_bytes == 256 * 256 * 8);
+}
+
+TEST_CASE("ranks of an LU update bring every tile to their GPUs and back, with and without look-ahead") {
+  for (const char* slots : {"1", "2"}) {
+    const auto program = build_program({"lu_update",
+                                        Engine::sm,
+                                        gpu(0),
+                                        gpu(0),
+                                        MemKind::device,
+                                        MemKind::device,
+                                        0,
+                                        0,
+                                        {{"nodes", "00"}, {"slots", slots}, {"size", "small"}}});
+    const auto support = platform().supports(program);
+    REQUIRE_MESSAGE(support, support.why_not);
+    const auto session = platform().prepare(program, "test#0");
+    const auto trace = platform().run(*session, {1, {std::vector<u32>(6, 5)}, true});
+    CHECK_MESSAGE(trace.verdict->ok, trace.verdict->first_wrong);
+    CHECK(trace.verdict->checked_bytes >= 6 * 128 * 128 * 8);
+  }
+}
+
+TEST_CASE("a computation whose lengths do not fit is refused with a reason") {
+  const auto refused = [](const char* benchmark, auto change, const char* words) {
+    auto program = build_program(
+        {benchmark, Engine::sm, gpu(0), gpu(0), MemKind::device, MemKind::device, 0, 0, {{"size", "small"}}});
+    change(std::get<Opaque>(program.actors[0].loop[0]));
+    const auto support = platform().supports(program);
+    CHECK_MESSAGE(support.why_not.find(words) != std::string::npos, support.why_not);
+  };
+  refused("compute_scan", [](Opaque& o) { o.shape = {}; }, "has 1 lengths and 3 arrays");
+  refused("compute_triad", [](Opaque& o) { o.shape[0] = 7; }, "in fours");
+  refused("compute_stencil", [](Opaque& o) { o.shape[1] = 3; }, "even number of steps");
+  const auto lu = [&](auto change, const char* words) {
+    auto program =
+        build_program({"lu", Engine::sm, gpu(0), gpu(0), MemKind::device, MemKind::device, 0, 0, {{"n", "256"}}});
+    change(std::get<Opaque>(program.actors[0].loop[0]));
+    const auto support = platform().supports(program);
+    CHECK_MESSAGE(support.why_not.find(words) != std::string::npos, support.why_not);
+  };
+  lu([](Opaque& o) { o.element = "f32"; }, "factors f64");
+  lu([](Opaque& o) { o.shape[1] = 96; }, "at most 64");
+  lu([](Opaque& o) { o.shape[0] = 512; }, "and writes as many");
+  refused("compute_fft", [](Opaque& o) { o.element = "bf16"; }, "transforms f32 and f64");
+  refused("compute_fft", [](Opaque& o) { o.shape = {512}; }, "two lengths");
+  refused("compute_fft", [](Opaque& o) { o.shape[1] += 1; }, "and writes as many");
+}

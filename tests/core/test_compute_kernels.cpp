@@ -1,0 +1,152 @@
+// Device code as in test_kernels.cpp: computations. Results are compared with plain loops.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "base/pattern.hpp"
+#include "kernel_testing.hpp"
+
+namespace emulated {
+
+#include "compute.inc"
+
+}  // namespace emulated
+
+using namespace emulated;
+
+namespace {
+
+constexpr u64 numbers = 1ull << 63;
+constexpr std::array<emulated::Launch, 3> some_shapes{{{1, 32}, {3, 64}, {7, 256}}};
+
+template <class T>
+T* as(const Memory& memory) {
+  return reinterpret_cast<T*>(memory.data());
+}
+
+}  // namespace
+
+TEST_CASE("triad computes every element") {
+  const u64 count = 1000;
+  const Memory a{4 * count}, b{4 * count}, c{4 * count};
+  b.fill_with_pattern(numbers | 1);
+  c.fill_with_pattern(numbers | 2);
+  run({3, 64}, [&] { linkscope_triad(as<linkscope_four>(a), as<linkscope_four>(b), as<linkscope_four>(c), count); });
+  for (u64 i = 0; i < count; ++i) CHECK(as<float>(a)[i] == as<float>(b)[i] + 1.75f * as<float>(c)[i]);
+  CHECK(a.guards_intact());
+}
+
+TEST_CASE("a stencil step computes every inner point and keeps the border, for strips that do and do not end with it") {
+  for (const u32 n : {3u, 32u, 33u, 70u}) {
+    const Memory in{u64{n} * n * 4 / 8 * 8 + 8}, out{u64{n} * n * 4 / 8 * 8 + 8};
+    in.fill_with_pattern(numbers | n);
+    run({2, 32}, [&] { linkscope_stencil(as<float>(in), as<float>(out), n); });
+    const float* from = as<float>(in);
+    for (u64 row = 0; row < n; ++row)
+      for (u64 column = 0; column < n; ++column) {
+        const float* at = from + row * n + column;
+        const bool border = row == 0 || column == 0 || row + 1 == n || column + 1 == n;
+        const auto n_ = static_cast<std::ptrdiff_t>(n);
+        const double expected = border ? double{at[0]}
+                                       : 0.25 * at[0] + 0.125 * (at[-1] + at[1] + at[-n_] + at[n_]) +
+                                             0.0625 * (at[-n_ - 1] + at[1 - n_] + at[n_ - 1] + at[n_ + 1]);
+        CHECK(std::abs(as<float>(out)[row * n + column] - expected) < 1e-5);
+      }
+    CHECK(out.guards_intact());
+  }
+}
+
+TEST_CASE("forces sum up all neighbors, also one at the same place") {
+  const u32 atoms = 40, per_atom = 6;
+  const Memory positions{16 * atoms}, neighbors{4 * atoms * per_atom}, forces{16 * atoms};
+  positions.fill_with_pattern(numbers | 5);
+  neighbors.fill_with_pattern(6);
+  as<u32>(neighbors)[0] = 0;  // atom 0 itself
+  run({2, 32}, [&] {
+    linkscope_forces(as<linkscope_four>(positions), as<u32>(neighbors), as<linkscope_four>(forces), atoms, per_atom);
+  });
+  const auto* at = as<linkscope_four>(positions);
+  for (u64 i = 0; i < atoms; ++i) {
+    double x = 0;
+    for (u64 j = 0; j < per_atom; ++j) {
+      const auto& other = at[u64{as<u32>(neighbors)[j * atoms + i]} * atoms >> 32];
+      const double dx = at[i].x - other.x, dy = at[i].y - other.y, dz = at[i].z - other.z;
+      const double square = dx * dx + dy * dy + dz * dz + 0.5, third = std::pow(square, -3);
+      x += dx * third / square * (1.5 * third - 2);
+    }
+    CHECK(std::abs(as<linkscope_four>(forces)[i].x - x) < 1e-3);
+  }
+}
+
+TEST_CASE("sums of chunks and their scan add up every element before") {
+  for (const auto& shape : some_shapes)
+    for (const u64 count : {128ull, 1000ull, 5124ull}) {
+      const u64 chunk = 256, chunks = (count + chunk - 1) / chunk;
+      const Memory in{4 * count}, sums{8 * chunks}, total{8}, out{4 * count};
+      in.fill_with_pattern(count);
+      std::fill_n(sums.words(), chunks, 0ull);
+      total.words()[0] = 0;
+      const auto* from = as<linkscope_four_words>(in);
+      run(shape, [&] { linkscope_chunk_sums(from, count, chunk, sums.words(), 1); }, Lanes::lockstep);
+      run(shape, [&] { linkscope_chunk_sums(from, count, chunk, total.words(), 0); }, Lanes::lockstep);
+      run(
+          shape, [&] { linkscope_scan(from, count, chunk, sums.words(), as<linkscope_four_words>(out)); },
+          Lanes::lockstep);
+      const u32* element = as<u32>(in);
+      CHECK(total.words()[0] == std::accumulate(element, element + count, u64{0}));
+      u32 before = 0, wrong = 0;
+      for (u64 i = 0; i < count; before += element[i++]) wrong += as<u32>(out)[i] != before;
+      CHECK(wrong == 0);
+      CHECK(out.guards_intact());
+    }
+}
+
+TEST_CASE("a pass of the sort moves keys with their values by one digit and keeps the order of equal digits") {
+  for (const auto& shape : some_shapes) {
+    const u64 count = 1000, chunk = 128, chunks = 8;
+    const u32 shift = 8;
+    const Memory keys{4 * count}, values{4 * count}, counts{64 * chunks}, starts{64 * chunks}, keys_to{4 * count},
+        values_to{4 * count};
+    keys.fill_with_pattern(3);
+    for (u32 i = 0; i < count; ++i) as<u32>(values)[i] = i;
+    run(
+        shape, [&] { linkscope_count_digits(as<u32>(keys), count, chunk, chunks, shift, as<u32>(counts)); },
+        Lanes::lockstep);
+    std::exclusive_scan(as<u32>(counts), as<u32>(counts) + 16 * chunks, as<u32>(starts), 0u);
+    run(
+        shape,
+        [&] {
+          linkscope_move_digits(as<u32>(keys), as<u32>(values), count, chunk, chunks, shift, as<u32>(starts),
+                                as<u32>(keys_to), as<u32>(values_to));
+        },
+        Lanes::lockstep);
+    std::vector<u32> order(count);
+    std::iota(order.begin(), order.end(), 0u);
+    const auto digit = [&](u32 i) { return as<u32>(keys)[i] >> shift & 15; };
+    std::stable_sort(order.begin(), order.end(), [&](u32 i, u32 j) { return digit(i) < digit(j); });
+    CHECK(std::equal(order.begin(), order.end(), as<u32>(values_to)));
+    for (u64 i = 0; i < count; ++i) CHECK(as<u32>(keys_to)[i] == as<u32>(keys)[order[i]]);
+    CHECK((keys_to.guards_intact() && values_to.guards_intact()));
+  }
+}
+
+TEST_CASE("a block of a matrix is factored in place, and a loaded matrix has its diagonal raised") {
+  const u64 n = 40, stride = 50;
+  const Memory in{8 * stride * stride}, out{8 * stride * stride};
+  in.fill_with_pattern(numbers | 9);
+  const double* from = as<double>(in);
+  double* found = as<double>(out);
+  run({2, 32}, [&] { linkscope_load_dominant(from, found, stride, 200); });
+  for (u64 i = 0; i < stride * stride; ++i) CHECK(found[i] == from[i] + (i / stride == i % stride ? 200 : 0));
+  const std::vector<double> loaded(found, found + stride * stride);
+  run({1, 32}, [&] { linkscope_factor_block(found, stride, n); }, Lanes::lockstep);
+  for (u64 row = 0; row < n; ++row)
+    for (u64 column = 0; column < n; ++column) {
+      double sum = 0;  // of L U, whose diagonal of L is 1
+      for (u64 k = 0; k <= std::min(row, column); ++k)
+        sum += (k == row ? 1 : found[k * stride + row]) * found[column * stride + k];
+      CHECK(std::abs(sum - loaded[column * stride + row]) < 1e-9);
+    }
+  CHECK(found[n] == loaded[n]);
+}

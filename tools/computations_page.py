@@ -1,0 +1,193 @@
+"""Writes docs/notes/computations-on-models.md: SHOC level 1 with its transfers on the model of the SL390 (SP-5).
+
+Usage: .venv/bin/python tools/computations_page.py     (MODELLED, without noise)
+"""
+
+import pathlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from linkscope.machine import model as models
+from linkscope.run.simulate import quiet, simulation
+from linkscope.runfile import PointId
+
+PAGE = pathlib.Path(__file__).resolve().parent.parent / "docs" / "notes" / "computations-on-models.md"
+MIB = 1 << 20
+NEAR, FAR, GPU = "numa:0", "numa:1", "gpu:0"
+NAMES = (
+    "sgemm", "dgemm", "fft", "fft_double", "md", "reduction", "scan", "sort", "stencil", "triad",
+)  # fmt: skip
+# Bytes in and out that SHOC's timed transfers move at -s 4, and its operations (core/benchmarks/computations.cpp).
+_N = {"sgemm": 4096, "dgemm": 2048}
+TRAFFIC: Mapping[str, tuple[int, int, float]] = {
+    "sgemm": (2 * 4 * _N["sgemm"] ** 2, 4 * _N["sgemm"] ** 2, 2 * _N["sgemm"] ** 3),
+    "dgemm": (2 * 8 * _N["dgemm"] ** 2, 4 * _N["dgemm"] ** 2, 2 * _N["dgemm"] ** 3),
+    "fft": (256 * MIB, 0, 45 * 256 * MIB / 8),
+    "fft_double": (256 * MIB, 0, 45 * 256 * MIB / 16),
+    "md": (73728 * (16 + 4 * 128), 73728 * 16, 21 * 73728 * 128),
+    "reduction": (64 * MIB, 8, 16 * MIB),
+    "scan": (64 * MIB, 64 * MIB, 16 * MIB),
+    "sort": (2 * 96 * MIB, 2 * 96 * MIB, 0),
+    "stencil": (64 * MIB, 64 * MIB, 11 * 4096**2 * 1000),
+    "triad": (2 * 64 * MIB, 64 * MIB, 2 * 16 * MIB),
+}
+# coverage.md SP-5: value from the right node, from the wrong node, unit, penalty.
+PUBLISHED: Mapping[str, tuple[float, float, str, float]] = {
+    "sgemm": (535.640, 519.581, "GF/s", 3),
+    "dgemm": (239.962, 230.809, "GF/s", 4),
+    "fft": (30.501, 26.843, "GF/s", 12),
+    "reduction": (5.631, 4.942, "GB/s", 12),
+    "scan": (0.007, 0.005, "GB/s", 31),
+    "stencil": (8.749, 11.895, "s", 36),
+}
+_MILLISECONDS = 1000  # SHOC before September 2014 added the scan's output time in milliseconds to seconds
+HEAD = """# Computations with their transfers on the model of Keeneland
+
+<!-- Made by tools/computations_page.py: change that. -->
+
+Every number here is MODELLED: the simulation runs machines/sl390.toml without noise. The benchmarks are `compute_*`,
+at SHOC's `-s 4` and with the transfers that SHOC counts. Good is numa:0 with gpu:0, bad is numa:1 with gpu:0. The
+penalty over the good value is (good - bad) / good of the rates, over the bad value (good - bad) / bad. The prediction
+is one line: extra transfer time / total time, with the times of `h2d` and `d2h`. `linkscope run --suite sp-5 --machine
+sl390` measures the same with noise; section "Computations with their transfers" of its report has this table.
+"""
+TAIL = """
+- `reached_share` of sl390.toml follows from the good values of SGEMM and DGEMM. All bad values are predictions.
+- SHOC of 2011 added the way out of a scan in milliseconds to times in seconds, which its history corrects in 2014.
+  Its value is therefore the time of the way out, and its penalty that of D2H. Row "scan, as counted" repeats this.
+- The stencil's published 36 % are not explained. SHOC's serial stencil brings 64 MiB in and out once in 1000 steps: at
+  8.7 s that is a penalty below 0.1 %. Halos that go through the host in each step, as in SHOC's version for MPI, would
+  add time in thousands of rows of 4 B, which the paper does not describe.
+- The penalty falls as operations per byte rise, as the paper says. Copies without a computation are its bound.
+"""
+
+
+@dataclass(frozen=True)
+class Found:
+    """Seconds of an iteration from the near and the far node, and the extra seconds that copies predict."""
+
+    near: float
+    far: float
+    extra: float
+
+    @property
+    def over_good(self) -> float:
+        """Of the rates: (good - bad) / good."""
+        return 1 - self.near / self.far
+
+    @property
+    def over_bad(self) -> float:
+        """Of the rates: (good - bad) / bad."""
+        return self.far / self.near - 1
+
+    @property
+    def predicted(self) -> float:
+        """Extra transfer time over total time."""
+        return self.extra / (self.near + self.extra)
+
+
+def _computation(name: str, node: str, memory: str = "pinned", beside: str = "") -> PointId:
+    params = [("size", "shoc")] + ([("beside", beside)] if beside else [])
+    return PointId(f"compute_{name}", "sm", node, memory, GPU, "device", 0, tuple(sorted(params)))
+
+
+def _copy(benchmark: str, node: str) -> PointId:
+    ends = (node, "pinned", GPU, "device") if benchmark == "h2d" else (GPU, "device", node, "pinned")
+    params = {"mode": "batched"} | ({"bidirectional": "false"} if benchmark == "h2d" else {})
+    return PointId(benchmark, "ce", *ends, 64 * MIB, tuple(sorted(params.items())))
+
+
+class Keeneland:
+    """The model's times."""
+
+    @cached_property
+    def _times(self) -> dict[PointId, float]:
+        points = [_computation(name, node, memory, beside)
+                  for name in NAMES for node in (NEAR, FAR) for memory, beside in
+                  (("pinned", ""), ("pageable", ""), ("pinned", "same"), ("pinned", "other"))]  # fmt: skip
+        points += [_copy(benchmark, node) for benchmark in ("h2d", "d2h") for node in (NEAR, FAR)]
+        with simulation() as simulated:
+            found = simulated.seconds(quiet(models.load("sl390").to_json()), points)
+        for point, seconds in zip(points, found, strict=True):
+            assert not isinstance(seconds, str), f"{point}: {seconds}"
+        return {point: float(seconds[0]) for point, seconds in zip(points, found, strict=True)}
+
+    def per_byte(self, benchmark: str, node: str) -> float:
+        """Seconds per byte of a pinned copy of 64 MiB."""
+        return self._times[_copy(benchmark, node)] / (64 * MIB)
+
+    def extra(self, name: str) -> float:
+        """The extra seconds of a computation's transfers from the far node, by copies."""
+        there, back, _ = TRAFFIC[name]
+        costs = {of: self.per_byte(of, FAR) - self.per_byte(of, NEAR) for of in ("h2d", "d2h")}
+        return there * costs["h2d"] + back * costs["d2h"]
+
+    def found(self, name: str, memory: str = "pinned", beside: str = "") -> Found:
+        """A computation with its transfers."""
+        near, far = (self._times[_computation(name, node, memory, beside)] for node in (NEAR, FAR))
+        return Found(near, far, self.extra(name))
+
+    def scan_as_counted(self) -> Found:
+        """The scan by SHOC's accounting of 2011."""
+        whole = self.found("scan")
+        out = {node: 64 * MIB * self.per_byte("d2h", node) for node in (NEAR, FAR)}
+        near, far = (
+            seconds + (_MILLISECONDS - 1) * out[node] for node, seconds in ((NEAR, whole.near), (FAR, whole.far))
+        )
+        return Found(near, far, far - near)
+
+
+def page() -> str:
+    """The whole page."""
+    machine = Keeneland()
+    return "\n".join([HEAD, *_placements(machine), TAIL, *_busy(machine)]) + "\n"
+
+
+def _percent(fraction: float) -> str:
+    return f"{100 * fraction:.1f} %"
+
+
+def _placements(machine: Keeneland) -> Iterator[str]:
+    yield "| computation | op/B | good | bad | over good | over bad | predicted | published good, bad | penalty |"
+    yield "|---|---|---|---|---|---|---|---|---|"
+    for name in sorted(NAMES, key=lambda name: -_per_byte(name)):
+        yield _row(name, f"{_per_byte(name):.3g}", machine.found(name), name)
+    yield _row("scan, as counted", f"{_per_byte('scan'):.3g}", machine.scan_as_counted(), "scan")
+
+
+def _per_byte(name: str) -> float:
+    there, back, operations = TRAFFIC[name]
+    return operations / (there + back)
+
+
+def _row(title: str, per_byte: str, found: Found, published: str) -> str:
+    there, _, operations = TRAFFIC[published]
+    paper = "- | -"
+    values = [f"{1e3 * found.near:.1f} ms", f"{1e3 * found.far:.1f} ms"]
+    if published in PUBLISHED:
+        good, bad, unit, penalty = PUBLISHED[published]
+        amount = {"GF/s": operations / 1e9, "GB/s": there / 1e9}.get(unit)
+        if amount:
+            values = [f"{amount / seconds:.4g} {unit}" for seconds in (found.near, found.far)]
+        paper = f"{good:g}, {bad:g} {unit} | {penalty} %"
+    cells = (*values, _percent(found.over_good), _percent(found.over_bad), _percent(found.predicted))
+    return f"| {title} | {per_byte} | {' | '.join(cells)} | {paper} |"
+
+
+def _busy(machine: Keeneland) -> Iterator[str]:
+    yield "## Pageable memory, and busy neighbors (SP-6, MODELLED)\n"
+    yield "Penalty over the good value with pageable memory, and with copies of 16 MiB from the same node to the same"
+    yield "GPU or to another one; then the time from the good node beside these copies over the time alone.\n"
+    yield "| computation | pageable | beside same | beside other | slowed by same | slowed by other |"
+    yield "|---|---|---|---|---|---|"
+    for name in NAMES:
+        alone = machine.found(name)
+        beside = [machine.found(name, beside=other) for other in ("same", "other")]
+        cells = [_percent(found.over_good) for found in (machine.found(name, "pageable"), *beside)]
+        cells += [f"{found.near / alone.near:.2f}" for found in beside]
+        yield f"| {name} | {' | '.join(cells)} |"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
