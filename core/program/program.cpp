@@ -114,6 +114,7 @@ std::string step_text(const Step& step) {
             if (p.discard != Prefetch::Discard::no)
               out << (p.discard == Prefetch::Discard::before ? ", discarded before" : ", discarded with it");
           },
+          [&](const Message& m) { out << to_text(m); },
       },
       step);
   return out.str();
@@ -203,6 +204,9 @@ void check_step(const Program& program, const Step& step, const std::string& whe
                    if (p.discard == Prefetch::Discard::with && p.ranges == 0)
                      wrong(where, "pages are discarded and prefetched at once as a batch of ranges");
                  },
+                 [&](const Message& m) {
+                   if (m.bytes == 0 || m.bytes % 8) wrong(where, "a message has a multiple of 8 B, and not 0 B");
+                 },
              },
              step);
 }
@@ -227,6 +231,7 @@ void shift_regions(Step& step, u32 by) {
                      if (*span) (*span)->region += by;
                  },
                  [&](Prefetch& p) { p.span.region += by; },
+                 [&](Message&) {},
              },
              step);
 }
@@ -291,6 +296,7 @@ std::vector<Touch> touches(const Step& step) {
                    if (c.to) all.push_back({*c.to, true});
                  },
                  [&](const Prefetch& p) { all = {{p.span, false}}; },
+                 [&](const Message&) {},
              },
              step);
   return all;
@@ -393,6 +399,7 @@ Program together(const std::vector<Program>& programs) {
     for (auto actor : program.actors) {
       for (auto* steps : {&actor.once, &actor.loop})
         for (auto& step : *steps) shift_regions(step, first_region);
+      if (actor.thread_of) *actor.thread_of += first_actor;
       all.actors.push_back(std::move(actor));
     }
     for (auto flow : program.flows) {
@@ -403,6 +410,7 @@ Program together(const std::vector<Program>& programs) {
       all.most_iterations = program.most_iterations;
   }
   all.peer = peer.value_or(false);
+  all.mps = std::any_of(programs.begin(), programs.end(), [](const Program& program) { return program.mps; });
   all.cache = programs.empty() ? CacheState::cold : programs.front().cache;
   all.held_by = programs.empty() ? HeldBy::kernel : programs.front().held_by;
   all.idle = programs.empty() ? Seconds{0} : programs.front().idle;
@@ -424,6 +432,7 @@ void validate(const Program& program) {
     for (const auto& step : program.actors[i].once) check_step(program, step, where + " once");
     for (const auto& step : program.actors[i].loop) check_step(program, step, where + " loop");
     if (program.actors[i].loop.empty()) wrong(where, "its loop is empty");
+    if (const auto why = why_no_messages(program, program.actors[i]); !why.empty()) wrong(where, why);
     if (const u32 threads = program.actors[i].threads; threads == 0 || threads > most_block_threads)
       wrong(where,
             "a block has 1 to " + std::to_string(most_block_threads) + " threads, and not " + std::to_string(threads));

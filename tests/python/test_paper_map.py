@@ -31,7 +31,8 @@ NAMED = [f"{source.name}: {entry.theirs}" for source, entry in ANSWERED]
 # Number of items of each source in the project's list of the papers' statements, and their prefix.
 def test_each_pattern_matches_points_of_a_suite() -> None:
     """`run --only PATTERN` selects them in that suite."""
-    suites = [suite for name, suite in SUITES.items() if name in ("full", "sm", "sp-8", "sp-10", *SOURCES)]
+    named = ("full", "sm", "sp-8", "sp-9", "sp-10", "sp-11", *SOURCES)
+    suites = [suite for name, suite in SUITES.items() if name in named]
     ids = {str(point) for suite in suites for point in points_of(suite, machine("ac922"), benchmark_table())}
     missing = {
         (source.name, glob)

@@ -89,8 +89,9 @@ double Compiler::out_of_reach(const Program& program, Node gpu) const {
 }
 
 /// Little's law: the bytes in flight of the GPU's threads over the time of a tile.
-double Compiler::kernel_cap(Node gpu, const Shape& shape, double tile, double tile_bytes) const {
-  const double sms = machine_.gpu(gpu).sms, most = 4 * sms, blocks = shape.blocks ? shape.blocks : sms;
+double Compiler::kernel_cap(const Actor& actor, const Shape& shape, double tile, double tile_bytes) const {
+  const double all = machine_.gpu(node(actor.place)).sms, sms = actor.sms ? all / actor.sms->parts : all;
+  const double most = 4 * sms, blocks = shape.blocks ? shape.blocks : sms;
   const double tiles =
       std::min(most, blocks * (shape.threads > 32 ? shape.threads / 512.0 : 1));  // a TMA copy has as many in flight
   return tiles * tile_bytes / tile;
@@ -122,6 +123,7 @@ Op Compiler::op(const Program& program, const Actor& actor, const Opaque& librar
   Op made = accessed(program, actor, as_kernel(library));
   double operations = 2;  // a product and a sum
   for (const u64 length : library.shape) operations *= static_cast<double>(length);
+  if (actor.sms) operations *= actor.sms->parts;
   const double takes = operations / machine_.gpu(node(actor.place)).operations.at(library.element);
   auto& cap = made.stages[0].path.cap;
   cap = std::min(cap, static_cast<double>(made.bytes) / takes);
@@ -170,7 +172,7 @@ Op Compiler::accessed(const Program& program, const Actor& actor, const Kernel& 
   const double vector = bytes_of_access(kernel.traffic.front()) * part_of_vector(kernel);
   const double time_of_tile = tile / ways + (loads > 0 ? loads : machine_.kernel->load);
   stage.path.cap = in_block ? actor.threads / threads_of_tile * in_tile * vector / time_of_tile
-                            : kernel_cap(gpu, kernel.shape, time_of_tile, in_tile * vector) / ways;
+                            : kernel_cap(actor, kernel.shape, time_of_tile, in_tile * vector) / ways;
   op.stages.push_back(std::move(stage));
   for (std::size_t side = 0; traits_of(kernel.id).in_pairs && side < kernel.traffic.size(); side += 2)
     op.moves.push_back({kernel.traffic[side].span, kernel.traffic[side + 1].span, Engine::sm, false, kernel.shape});

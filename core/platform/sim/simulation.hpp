@@ -51,7 +51,9 @@ class Simulation {
     double busy = 0;  // end of the work that it left
     Factors factors;
     Runner runners[2];
-    std::optional<Marks> marks;  // in a sample of a duration
+    std::optional<Marks> marks;      // in a sample of a duration,
+    Latencies* latencies = nullptr;  // and those of a lane whose iterations run singly,
+    double begun = 0;                // the last of which began at this time
   };
   struct Timer {
     double at = 0;

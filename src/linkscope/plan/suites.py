@@ -11,7 +11,9 @@ from linkscope.plan.table import Benchmark, Param
 EACH = ("*",)  # all values of a parameter, also for rows without it
 _RELATIVE_PLACES = ("other", "same")  # kinds of the destination: another place of the source's kind, or the same place
 # parameters that `everything` does not vary: they choose another quantity, seconds of waiting, or work beside it
-_NEVER_VARIED = ("clock", "idle_gap_s", "beside", "tasks")
+_NEVER_VARIED = (
+    "clock", "idle_gap_s", "beside", "tasks", "again", "at", "message", "messages", "sets", "clients", "way",
+)  # fmt: skip
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 ALL_SIZES = tuple(1 << exponent for exponent in range(3, 31))
@@ -189,13 +191,12 @@ _STRIDED_OTHERS = tuple(
     for params in ("shape=*", "row=*")
 )
 _CALLS = ("launch", "launch_to_end", "synchronize", "event", "stream", "copy_call")
-_CONTENDED = tuple(
-    f"contended_{kind}"
-    for kind in (
-        "h2d", "d2h", "both", "local", "peer", "zero_copy", "memory", "gemm", "launch", "ping_pong", "host",
-    )
+_KINDS = (
+    "h2d", "d2h", "both", "local", "peer", "zero_copy", "memory", "gemm", "launch", "ping_pong", "host", "message",
+    "socket",
 )  # fmt: skip
-_SP_8 = ("h2d", "d2h", "ping_pong", "host")
+_CONTENDED = tuple(f"contended_{kind}" for kind in _KINDS)
+_SP_8 = ("h2d", "d2h", "message", "host")
 _OF_SP_8 = tuple(f"contended_{kind}" for kind in _SP_8)
 _BY_KERNELS = (*_COPIES, *_ACCESS, *_JOINT, *_EXCHANGES)
 _PINNED = ("pinned", "device")  # the memory kinds of nvbandwidth's copies
@@ -237,6 +238,28 @@ _STANDARD = (
     *(of_preset(text, (4 * KIB, 64 * KIB, MIB, 16 * MIB, MOST_MANAGED)) for text in _MIGRATIONS),
     *(of_preset(text, (64 * KIB, MIB, 16 * MIB)) for text in _PEER_MIGRATIONS),
 )
+
+
+_AGAIN = ("true",)
+_SETS = ("1", "2", "3", "4")
+_SHARED = ("shared_h2d", "shared_d2h", "shared_mix", "shared_launch")
+
+
+def _contended(kinds: tuple[str, ...], beside: tuple[str, ...]) -> tuple[Rule, ...]:
+    """Returns kinds of work alone, beside others, and alone again."""
+    rules = (_rule(benchmarks=kinds, beside=beside), _rule(benchmarks=kinds, beside=("none",), again=_AGAIN))
+    return tuple(replace(rule, one_path=True) for rule in rules)
+
+
+def _tasks(**params: tuple[str, ...]) -> Rule:
+    return replace(_rule(64 * MIB, benchmarks=("tasks",), **params), one_path=True)
+
+
+def _tasks_alone(**params: tuple[str, ...]) -> tuple[Rule, ...]:
+    """Returns each kind of task alone, and alone again. Transfers alone do not depend on messages."""
+    transfers = {name: values for name, values in params.items() if name == "sets"}
+    rules = (_tasks(at=("transfers",), **transfers), _tasks(at=("messages",), message=EACH, **params))
+    return (*rules, *(replace(rule, params=MappingProxyType({**rule.params, "again": _AGAIN})) for rule in rules))
 
 
 def _pause_before_copies(**params: tuple[str, ...]) -> Rule:
@@ -345,18 +368,37 @@ SUITES: dict[str, Suite] = {
         ),
         Suite(
             "contention",
-            "who slows whom: eleven kinds of work at one GPU and NUMA node, each alone and beside each other kind",
-            (replace(_rule(benchmarks=_CONTENDED, beside=EACH), one_path=True),),
+            "who slows whom: 13 kinds of work at one GPU and NUMA node, each alone, beside each other kind, and alone "
+            "again",
+            _contended(_CONTENDED, EACH),
         ),
         Suite(
             "sp-8",
             "Spafford 5: copies of a GPU, messages and CPU traffic, each alone and beside each other",
-            (replace(_rule(benchmarks=_OF_SP_8, beside=("none", *_SP_8)), one_path=True),),
+            _contended(_OF_SP_8, ("none", *_SP_8)),
+        ),
+        Suite(
+            "sp-9",
+            "Spafford 5.1: a transfer task for each GPU, and message tasks, one for each transfer or on all other CPUs",
+            (_tasks(at=("both",), message=EACH, messages=EACH), *_tasks_alone(messages=EACH)),
         ),
         Suite(
             "sp-10",
             "Spafford 5.2: 1 to 16 tasks copy 64 MiB to each GPU, all GPUs at once",
-            (_rule(64 * MIB, benchmarks=("host_to_all",), engines=("ce",), tasks=EACH),),
+            (
+                _rule(64 * MIB, benchmarks=("host_to_all",), engines=("ce",), tasks=EACH),
+                _rule(64 * MIB, benchmarks=("host_to_all",), engines=("ce",), tasks=("1",), again=_AGAIN),
+            ),
+        ),
+        Suite(
+            "sp-11",
+            "Spafford 5.3: transfers and messages by one thread or by two bound threads, 1 to 4 sets",
+            (_tasks(at=("both",), sets=_SETS, message=EACH, threads=EACH), *_tasks_alone(sets=_SETS)),
+        ),
+        Suite(
+            "sharing",
+            "one GPU for 1, 2 and 4 clients: threads, processes, processes under MPS, green contexts",
+            (replace(_rule(benchmarks=_SHARED, clients=EACH, way=EACH), one_path=True),),
         ),
         Suite(
             "nvbandwidth",

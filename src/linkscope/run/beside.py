@@ -14,8 +14,9 @@ DURATION_S, INTERVAL_S = 0.2, 0.01  # of a round and of a sample, for each task 
 
 
 def lasts(point: PointId) -> bool:
-    """Whether the point runs for a duration: work beside other work, or alone in the same way, or several tasks."""
-    return point.param("beside") != "" or point.param("tasks") != ""
+    """Whether the point runs for a duration: work beside other work, or alone in the same way, several tasks, or
+    clients of one GPU."""
+    return any(point.param(name) for name in ("beside", "tasks", "at", "clients"))
 
 
 def contended_round(worker: Worker, task: Task, prepared: Prepared) -> Round:
@@ -31,7 +32,8 @@ def contended_round(worker: Worker, task: Task, prepared: Prepared) -> Round:
     if trace.verdict is not None and not trace.verdict.ok:
         raise WrongData(f"{trace.verdict.wrong_bytes} bytes are wrong, the first: {trace.verdict.first_wrong}")
     warm_up = trace.series[0].warm_up()
-    done = [actor.interval_iterations[warm_up:] for actor in trace.series[0].actors]
+    actors = trace.series[0].actors
+    done = [actor.interval_iterations[warm_up:] for actor in actors]
     if any(not counts or min(counts) <= 0 for counts in done):
         raise RequestFailed("failed", f"an operation took longer than the common time of {seconds:g} s")
     samples = [[rounded(interval_s / count) for count in counts] for counts in done]
@@ -43,7 +45,7 @@ def contended_round(worker: Worker, task: Task, prepared: Prepared) -> Round:
     return Round(
         id=str(task.point),
         round=task.round,
-        flows=[flow_of(facts, samples[facts.actor]) for facts in prepared.flows],
+        flows=[flow_of(facts, samples[facts.actor], actors[facts.actor]) for facts in prepared.flows],
         batch=[max(1, round(sum(counts))) for counts in done],
         overhead_s=None,
         timing=timing_of(trace.timing),

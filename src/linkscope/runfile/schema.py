@@ -103,8 +103,11 @@ class ToolShape(msgspec.Struct):
     worker: dict[str, Any] | None = None
 
 
-class RoundFlow(msgspec.Struct, gc=False):
-    """The samples of one flow in one round."""
+class RoundFlow(msgspec.Struct, gc=False, omit_defaults=True):
+    """The samples of one flow in one round.
+
+    `p50_s`, `p99_s`: of the durations of single operations, where each waits for the one before.
+    """
 
     src: str
     dst: str
@@ -113,6 +116,8 @@ class RoundFlow(msgspec.Struct, gc=False):
     bytes: int
     role: Literal["measured", "background"]
     samples_s: list[float]
+    p50_s: float | None = None
+    p99_s: float | None = None
 
 
 class Round(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True, tag_field="record", tag="round"):
@@ -137,7 +142,8 @@ class Round(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True, tag_fiel
 class Flow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
     """One transfer of a point; a point has several concurrent ones.
 
-    `mean_s`, `stddev_s`: of the samples, under a rule that reports them.
+    `mean_s`, `stddev_s`: of the samples, under a rule that reports them. `p50_s`, `p99_s`: medians of those of the
+    rounds.
     """
 
     src: str
@@ -153,6 +159,8 @@ class Flow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
     gbps: float | None
     mean_s: float | None = None
     stddev_s: float | None = None
+    p50_s: float | None = None
+    p99_s: float | None = None
 
 
 AnyFlow = TypeVar("AnyFlow", RoundFlow, Flow)
