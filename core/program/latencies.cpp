@@ -7,7 +7,7 @@ namespace linkscope {
 namespace {
 
 constexpr double shortest_s = 1e-9, of_octave = 64;
-constexpr std::size_t classes = 64 * 40;  // up to 18 minutes
+constexpr std::size_t classes = 2560;  // 40 octaves: up to 18 minutes
 
 }  // namespace
 
