@@ -20,6 +20,7 @@ struct Case {
   u64 footprint_bytes = 0;  // least number of bytes that a batch rotates over; 0: one slice
   std::map<std::string, std::string> params;
   std::vector<Place> others{};  // the GPUs that gpu:all stands for
+  std::vector<u32> cpus{};      // the number of CPUs of each NUMA node, for operations with a task on each
   bool held = true;  // false: no gate holds the streams while work is queued, whatever the operation requests
 
   /// The value of a parameter, or `otherwise` if the case does not set it.

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/units.hpp"
-#include "benchmarks/copies.hpp"
+#include "benchmarks/messages.hpp"
 
 namespace linkscope {
 namespace {
@@ -74,6 +74,17 @@ std::vector<Program> launches(const Kind& kind, const Site& at) {
 std::vector<Program> round_trips(const Kind& kind, const Site& at) {
   return {build_program(case_of(kind, "ping_pong", at.node, at.gpu))};
 }
+/// Small messages have a latency; those by TCP, a rate.
+std::vector<Program> small_messages(const Kind& kind, const Site& at) {
+  auto program = message_program(case_of(kind, "message", at.node, at.node), kind.bytes, {}, {});
+  program.flows[0].bytes = 0;
+  return {std::move(program)};
+}
+std::vector<Program> by_tcp(const Kind& kind, const Site& at) {
+  Case one = case_of(kind, "message", at.node, at.node);
+  one.params = {{"channel", "tcp"}};
+  return {message_program(one, kind.bytes, {}, {})};
+}
 std::vector<Program> host_traffic(const Kind& kind, const Site& at) {
   return std::vector<Program>(cpu_threads, build_program(case_of(kind, "h2h", at.node, at.node)));
 }
@@ -133,6 +144,24 @@ const std::vector<Kind>& kinds() {
        {pageable, pinned},
        copied,
        host_traffic},
+      {"message",
+       "round trips of 8 B between two processes by shared memory",
+       Engine::cpu,
+       numa,
+       numa,
+       Relation::same,
+       {pageable, pageable},
+       8,
+       small_messages},
+      {"socket",
+       "round trips of 64 KiB between two processes by TCP",
+       Engine::cpu,
+       numa,
+       numa,
+       Relation::same,
+       {pageable, pageable},
+       64_KiB,
+       by_tcp},
   };
   return all;
 }
@@ -274,7 +303,7 @@ std::vector<Benchmark> contention() {
                     kind.dst,
                     kind.relation,
                     {kind.memories},
-                    {beside},
+                    {beside, again_param()},
                     build,
                     sized,
                     Taken::by_name,

@@ -123,6 +123,11 @@ Param initiator_param() {
 
 Param bidirectional_param() { return {"bidirectional", {"false", "true"}, "the opposite copy runs concurrently"}; }
 
+Param again_param() {
+  constexpr bool default_in_id = false;
+  return {"again", {"false", "true"}, "alone once more, after the work at once: shows a drift", default_in_id};
+}
+
 Param pages_param() {
   return {"pages",
           {"2MiB", "1GiB", "transparent"},

@@ -56,6 +56,8 @@ void let_idle(Program&, const Case&);
 [[nodiscard]] Shape kernel_shape(const Case&);
 [[nodiscard]] Param initiator_param();
 [[nodiscard]] Param bidirectional_param();
+/// Work that runs alone once more after the work at once, so that a drift shows. The program is the same.
+[[nodiscard]] Param again_param();
 
 /// The kind of huge pages of host memory.
 [[nodiscard]] Param pages_param();

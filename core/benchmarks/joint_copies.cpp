@@ -54,10 +54,10 @@ std::vector<Benchmark> joint_copies() {
     };
     add("host_to_all", "copies from one NUMA node to all GPUs at once",
         "nvbandwidth host_to_all_memcpy and host_to_all_bidirectional_memcpy", numa, gpu, Relation::to_all, pinned,
-        device, {bidirectional_param(), cpu_param(), tasks_param()});
+        device, {bidirectional_param(), cpu_param(), tasks_param(), again_param()});
     add("all_to_host", "copies from all GPUs at once to one NUMA node",
         "nvbandwidth all_to_host_memcpy (bidirectional: host_to_all)", gpu, numa, Relation::from_all, device, pinned,
-        {cpu_param(), tasks_param()});
+        {cpu_param(), tasks_param(), again_param()});
     add("one_to_all", "copies from one GPU to all others at once", "nvbandwidth one_to_all_write and one_to_all_read",
         gpu, gpu, Relation::to_all, device, device, {initiator_param()});
     add("all_to_one", "copies from all other GPUs at once to one", "nvbandwidth all_to_one_write and all_to_one_read",

@@ -13,7 +13,8 @@ namespace linkscope {
       file(prefetches) file(fault_latencies) file(copies_together) file(split_copies) file(staged_copies)        \
           file(relayed_copies) file(pieces) file(strided_copies) file(halos) file(calls) file(ping_pongs)        \
               file(atomics) file(memory_kinds) file(allocations) file(gemms) file(computations) file(lu_updates) \
-                  file(contention) file(concurrent_copies) file(puts_and_gets)
+                  file(contention) file(concurrent_copies) file(puts_and_gets) file(messages) file(task_sets)    \
+                      file(shared_gpus)
 
 #define LINKSCOPE_DECLARE(file) [[nodiscard]] std::vector<Benchmark> file();
 LINKSCOPE_FILES(LINKSCOPE_DECLARE)
@@ -81,7 +82,9 @@ void check(const Benchmark& row, const Case& c) {
                     (row.relation == Relation::from_all ? "source"
                      : row.relation == Relation::to_all ? "destination"
                                                         : "end of copies to or from all GPUs only"));
-  if (!c.others.empty() && !all[0] && !all[1])
+  const bool in_sets =
+      std::any_of(row.params.begin(), row.params.end(), [](const Param& p) { return p.name == "sets"; });
+  if (!c.others.empty() && !all[0] && !all[1] && !in_sets)
     misfit(row, "`others` lists the GPUs of gpu:all, but neither end is gpu:all");
   if (std::find(row.memories.begin(), row.memories.end(), std::pair{c.src_memory, c.dst_memory}) == row.memories.end())
     misfit(row, std::string{"it does not go from "} + to_string(c.src_memory) + " to " + to_string(c.dst_memory) +

@@ -105,7 +105,13 @@ namespace linkscope {
   X(cuMemImportFromShareableHandle, 10020)    \
   X(cuIpcGetMemHandle, 4010)                  \
   X(cuIpcOpenMemHandle, 11000)                \
-  X(cuIpcCloseMemHandle, 4010)
+  X(cuIpcCloseMemHandle, 4010)                \
+  X(cuDeviceGetDevResource, 12040)            \
+  X(cuDevSmResourceSplitByCount, 12040)       \
+  X(cuDevResourceGenerateDesc, 12040)         \
+  X(cuGreenCtxCreate, 12040)                  \
+  X(cuGreenCtxDestroy, 12040)                 \
+  X(cuGreenCtxStreamCreate, 12050)
 
 class Driver {
  public:

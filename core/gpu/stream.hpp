@@ -8,6 +8,8 @@ namespace linkscope {
 class Stream {
  public:
   explicit Stream(const Driver&);
+  /// Owns a stream that was made in another way.
+  Stream(const Driver& driver, CUstream made) : driver_{driver}, stream_{made} {}
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;

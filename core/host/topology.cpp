@@ -59,6 +59,15 @@ std::vector<HostNode> read_nodes() {
   return nodes;
 }
 
+void bind_thread(const std::vector<int>& cpus, u32 node) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int cpu : cpus) CPU_SET(cpu, &set);
+  if (sched_setaffinity(0, sizeof set, &set) != 0)
+    throw Error{ErrorKind::failed,
+                "the thread could not be bound to numa:" + std::to_string(node) + ": " + std::strerror(errno)};
+}
+
 }  // namespace
 
 const std::vector<HostNode>& host_nodes() {
@@ -84,13 +93,10 @@ void bind_thread_to_node(u32 node) {
     throw Error{ErrorKind::usage, "numa:" + std::to_string(node) + " does not exist; this host has " +
                                       std::to_string(nodes.size()) + " NUMA nodes"};
   if (nodes[node].cpus.empty()) return;  // a node without CPUs: any CPU will do
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  for (const int cpu : nodes[node].cpus) CPU_SET(cpu, &set);
-  if (sched_setaffinity(0, sizeof set, &set) != 0)
-    throw Error{ErrorKind::failed,
-                "the thread could not be bound to numa:" + std::to_string(node) + ": " + std::strerror(errno)};
+  bind_thread(nodes[node].cpus, node);
 }
+
+void bind_thread_to_cpu(u32 node, u32 cpu) { bind_thread({host_nodes().at(node).cpus.at(cpu)}, node); }
 
 std::vector<int> cpus_of_core(int cpu) {
   const auto cpus =

@@ -21,6 +21,9 @@ struct HostNode {
 /// Binds the calling thread to the CPUs of a node (dense number).
 void bind_thread_to_node(u32 node);
 
+/// Binds the calling thread to one CPU of a node, by its place in HostNode::cpus. Throws Error{failed}.
+void bind_thread_to_cpu(u32 node, u32 cpu);
+
 /// The CPUs that share a core with this one, including itself; only itself if the kernel hides it.
 [[nodiscard]] std::vector<int> cpus_of_core(int cpu);
 

@@ -45,6 +45,31 @@ bool performs_ops(const Actor& actor) {
   return actor.kind == ActorKind::gpu_block || (actor.kind == ActorKind::cpu_thread && exchanges_words(actor));
 }
 
+const Message* message_of(const Actor& actor) {
+  return actor.loop.empty() ? nullptr : std::get_if<Message>(&actor.loop.front());
+}
+
+std::string to_text(const Message& message) {
+  std::string text = std::string{"message "} + to_string(message.channel) + " of " + std::to_string(message.bytes) +
+                     " to " + to_string(message.to);
+  if (message.cpu) text += " from CPU " + std::to_string(*message.cpu);
+  if (message.other_cpu) text += " to CPU " + std::to_string(*message.other_cpu);
+  return text;
+}
+
+std::string why_no_messages(const Program& program, const Actor& actor) {
+  const bool any = std::any_of(actor.loop.begin(), actor.loop.end(),
+                               [](const Step& step) { return std::holds_alternative<Message>(step); });
+  if (any && (actor.kind != ActorKind::cpu_thread || actor.loop.size() > 1))
+    return "a message is the whole loop of a CPU thread";
+  if (!actor.thread_of) return "";
+  if (!any) return "only messages share the host thread of a stream";
+  const bool stream =
+      *actor.thread_of < program.actors.size() && program.actors[*actor.thread_of].kind == ActorKind::stream;
+  return stream ? ""
+                : "messages share the host thread of a stream, and a" + std::to_string(*actor.thread_of) + " is none";
+}
+
 std::string why_no_op(const Actor& actor, const Step& step) {
   if (is_word(step) || std::holds_alternative<Fence>(step)) return "";
   if (const auto* move = std::get_if<Move>(&step)) return why_no_copy(actor, *move);

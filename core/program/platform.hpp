@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "program/latencies.hpp"
 #include "program/program.hpp"
 
 namespace linkscope {
@@ -30,6 +31,12 @@ struct Support {
 [[nodiscard]] inline std::string why_no_cpus(const Place& node, u32 threads, u64 cpus) {
   return std::to_string(threads) + " threads share the copy, and " + to_string(node) + " has " + std::to_string(cpus) +
          " CPUs";
+}
+
+/// The reason why a task cannot have a CPU of its own.
+[[nodiscard]] inline std::string why_no_cpu(const Place& node, u32 cpu, u64 cpus) {
+  return "a task needs CPU number " + std::to_string(cpu) + " of " + to_string(node) +
+         " for itself, and the node has " + std::to_string(cpus) + " CPUs, numbered from 0";
 }
 
 /// Wall time spent since a program was prepared, by purpose. All zero on a model.
@@ -99,6 +106,7 @@ struct Series {
   std::vector<Mark> marks;  // from its start to its end, several in each interval if there are as many iterations
   std::vector<u64> interval_bytes;          // in each interval of the window
   std::vector<double> interval_iterations;  // likewise; those under way count by their part
+  Latencies latencies;                      // of an actor whose iterations run singly
 };
 
 /// The time in which all actors ran: from the last start to the first end, in whole intervals.

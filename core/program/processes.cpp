@@ -111,6 +111,15 @@ Trace among_all(const Program& program, Trace part, u32 process) {
   auto next = stamps.begin();
   for (u64 i = 0; i < u64{part.samples} * part.batches; ++i)
     for (const auto& actor : program.actors) part.stamps.push_back(actor.process == process ? *next++ : Stamp{});
+  if (part.windows.empty()) return part;
+  const auto own = std::exchange(part.series, {});
+  auto found = own.begin();
+  for (u32 sample = 0; sample < part.samples; ++sample) {
+    Series nothing{{{part.windows[sample].start_s, 0}}, {}, {}, {}};  // as many intervals as the others
+    nothing.interval_bytes.resize(found->interval_bytes.size());
+    nothing.interval_iterations.resize(found->interval_iterations.size());
+    for (const auto& actor : program.actors) part.series.push_back(actor.process == process ? *found++ : nothing);
+  }
   return part;
 }
 

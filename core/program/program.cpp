@@ -115,6 +115,7 @@ std::string step_text(const Step& step) {
             if (p.discard != Prefetch::Discard::no)
               out << (p.discard == Prefetch::Discard::before ? ", discarded before" : ", discarded with it");
           },
+          [&](const Message& m) { out << to_text(m); },
       },
       step);
   return out.str();
@@ -204,6 +205,9 @@ void check_step(const Program& program, const Step& step, const std::string& whe
                    if (p.discard == Prefetch::Discard::with && p.ranges == 0)
                      wrong(where, "pages are discarded and prefetched at once as a batch of ranges");
                  },
+                 [&](const Message& m) {
+                   if (m.bytes == 0 || m.bytes % 8) wrong(where, "a message has a multiple of 8 B, and not 0 B");
+                 },
              },
              step);
 }
@@ -228,6 +232,7 @@ void shift_regions(Step& step, u32 by) {
                      if (*span) (*span)->region += by;
                  },
                  [&](Prefetch& p) { p.span.region += by; },
+                 [&](Message&) {},
              },
              step);
 }
@@ -298,6 +303,7 @@ std::vector<Touch> touches(const Step& step) {
                    if (c.to) all.push_back({*c.to, true});
                  },
                  [&](const Prefetch& p) { all = {{p.span, false}}; },
+                 [&](const Message&) {},
              },
              step);
   return all;
@@ -401,6 +407,7 @@ Program together(const std::vector<Program>& programs) {
     for (auto actor : program.actors) {
       for (auto* steps : {&actor.once, &actor.loop})
         for (auto& step : *steps) shift_regions(step, first_region);
+      if (actor.thread_of) *actor.thread_of += first_actor;
       all.actors.push_back(std::move(actor));
     }
     for (auto flow : program.flows) {
@@ -411,6 +418,7 @@ Program together(const std::vector<Program>& programs) {
       all.most_iterations = program.most_iterations;
   }
   all.peer = peer.value_or(false);
+  all.mps = std::any_of(programs.begin(), programs.end(), [](const Program& program) { return program.mps; });
   all.cache = programs.empty() ? CacheState::cold : programs.front().cache;
   all.held_by = programs.empty() ? HeldBy::kernel : programs.front().held_by;
   all.idle = programs.empty() ? Seconds{0} : programs.front().idle;
@@ -436,6 +444,7 @@ void validate(const Program& program) {
       wrong(where, "it works 1 to 10 tenths of the time, and not " + std::to_string(tenths));
     if (program.actors[i].tenths < all_tenths && exchanges_words(program.actors[i]))
       wrong(where, "others wait for its words, so it cannot rest");
+    if (const auto why = why_no_messages(program, program.actors[i]); !why.empty()) wrong(where, why);
     if (const u32 threads = program.actors[i].threads; threads == 0 || threads > most_block_threads)
       wrong(where,
             "a block has 1 to " + std::to_string(most_block_threads) + " threads, and not " + std::to_string(threads));

@@ -6,6 +6,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/channel.hpp"
 #include "base/place.hpp"
 #include "base/units.hpp"
 #include "program/kernels.hpp"
@@ -228,7 +229,17 @@ struct Range {
 /// The ranges of a prefetch: equal lengths in whole pages of 4 KiB from the start of the span; the last has the remainder.
 [[nodiscard]] std::vector<Range> ranges_of(const Prefetch&);
 
-using Step = std::variant<Move, Kernel, Opaque, Set, Wait, Fence, Call, Prefetch>;
+/// A message of `bytes` to a process that answers with the same bytes: an iteration is a round trip. The other process runs
+/// on the NUMA node `to`. `cpu` and `other_cpu` bind both threads to one CPU: the place in the list of those CPUs of their
+/// node that this process may use; none: any CPU of the node.
+struct Message {
+  Channel channel = Channel::shm;
+  u64 bytes = 0;
+  Place to;
+  std::optional<u32> cpu{}, other_cpu{};
+};
+
+using Step = std::variant<Move, Kernel, Opaque, Set, Wait, Fence, Call, Prefetch, Message>;
 
 /// A span that a step reads or writes.
 struct Touch {
@@ -238,6 +249,10 @@ struct Touch {
 [[nodiscard]] std::vector<Touch> touches(const Step&);
 
 inline constexpr u32 all_tenths = 10;
+/// The part-th of `parts` equal shares of a GPU's SMs: a green context.
+struct SmShare {
+  u32 part = 0, parts = 1;
+};
 
 /// A stream, CPU thread or GPU block that executes steps in order. The host thread that drives a stream waits for the
 /// words of its loop before it queues the steps behind them, and sets a word when the copies before it are done. A sample runs `once` (untimed), then starts all actors together,
@@ -253,16 +268,31 @@ struct Actor {
   u32 threads = 1;  // of a GPU block; all of them run each step, so the shapes of its steps are unused
   // Tenths of a sample of a duration in which the actor works: it rests after each iteration. 10: it never rests.
   u32 tenths = all_tenths;
+  // In a sample of a duration each iteration waits until the one before has ended, and its duration is kept (Series).
+  bool singly = false;
+  // In a sample of a duration, the stream whose host thread runs this loop of messages while it waits for that stream.
+  std::optional<u32> thread_of{};
+  std::optional<u32> core{};     // the only CPU of its host thread, as in Message; none: any CPU of the node
+  std::optional<SmShare> sms{};  // of a stream whose kernels run on a part of the SMs; none: on all
 };
 
 /// Seconds that an actor rests after an iteration that took `worked` seconds.
 [[nodiscard]] double rest_after(const Actor&, double worked);
+
+/// The message of an actor that exchanges messages; null for other actors.
+[[nodiscard]] const Message* message_of(const Actor&);
+
+struct Program;
 /// Whether an actor's loop has words that others set or wait for.
 [[nodiscard]] bool exchanges_words(const Actor&);
 /// Whether an actor performs ops: a GPU block, or a CPU thread that exchanges words.
 [[nodiscard]] bool performs_ops(const Actor&);
 /// Why a step of such an actor's loop is no op; "" if it is one.
 [[nodiscard]] std::string why_no_op(const Actor&, const Step&);
+
+[[nodiscard]] std::string to_text(const Message&);
+/// Why an actor's messages are not valid; "" if they are, or if it exchanges none.
+[[nodiscard]] std::string why_no_messages(const Program&, const Actor&);
 
 /// The first source of a move's bytes: its own source, or the source of an earlier move of the loop that wrote there.
 [[nodiscard]] const Span& origin(const Actor&, const Move&);
@@ -290,6 +320,8 @@ struct Program {
   // Passes through the loop of every actor in one iteration. A transfer in chunks is a pass per chunk: spans rotate, and
   // words count, with passes. More than one only in programs whose actors all wait for each other.
   u32 passes = 1;
+  // The processes share GPUs through MPS: their kernels run side by side, without time slices.
+  bool mps = false;
   // Idle time before a sample. A program with idle time has one iteration per sample.
   Seconds idle{0};
 };

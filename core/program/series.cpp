@@ -37,12 +37,18 @@ u64 bytes_per_iteration(const Program& program, u32 actor) {
   return bytes;
 }
 
+Window common_time(const Window& one, const Window& other) {
+  return {std::max(one.start_s, other.start_s), std::min(one.end_s, other.end_s)};
+}
+
+Window common_time(std::span<const Series> actors) {
+  const auto all_of = [](const Series& series) { return Window{series.marks.front().at_s, series.marks.back().at_s}; };
+  Window window = all_of(actors.front());
+  for (const auto& series : actors) window = common_time(window, all_of(series));
+  return window;
+}
+
 void add_intervals(const Program& program, const Duration& duration, std::span<Series> actors, Window& window) {
-  window = {actors.front().marks.front().at_s, actors.front().marks.back().at_s};
-  for (const auto& series : actors) {
-    window.start_s = std::max(window.start_s, series.marks.front().at_s);
-    window.end_s = std::min(window.end_s, series.marks.back().at_s);
-  }
   const double interval = duration.interval.count();
   constexpr double rounding = 1e-9;  // of an interval, so that ten intervals of 10 ms fit into 100 ms
   const auto count = static_cast<u64>(std::max(0.0, (window.end_s - window.start_s) / interval + rounding));

@@ -25,7 +25,11 @@ class Marks {
 [[nodiscard]] double iterations_by(const Series&, double at_s);
 /// Bytes that the flows of an actor move in an iteration.
 [[nodiscard]] u64 bytes_per_iteration(const Program&, u32 actor);
-/// Adds the window of a sample, and each actor's bytes in its intervals.
+/// The time in which all of these actors ran, from the last start to the first end.
+[[nodiscard]] Window common_time(std::span<const Series> actors);
+/// The time that is in both.
+[[nodiscard]] Window common_time(const Window&, const Window&);
+/// Shortens a window to whole intervals, and counts each actor's bytes and iterations in them.
 void add_intervals(const Program&, const Duration&, std::span<Series> actors, Window&);
 
 }  // namespace linkscope

@@ -77,6 +77,7 @@ Case parse_case(const Json& json) {
   c.dst_memory = parse_mem_kind(json.at("dst_memory").get_ref<const std::string&>());
   c.bytes = json.at("bytes").get<u64>();
   c.footprint_bytes = json.value("footprint_bytes", u64{0});
+  c.cpus = json.value("cpus", std::vector<u32>{});
   c.held = json.value("held", true);
   if (json.contains("others"))
     for (const auto& other : json.at("others")) c.others.push_back(parse_place(other.get_ref<const std::string&>()));
@@ -219,6 +220,10 @@ Json to_json(const Trace& trace) {
       actors.push_back({{"iterations", series.marks.back().iterations},
                         {"interval_bytes", series.interval_bytes},
                         {"interval_iterations", series.interval_iterations}});
+      if (const auto median = series.latencies.quantile(0.5)) {
+        actors.back()["p50_s"] = *median;
+        actors.back()["p99_s"] = *series.latencies.quantile(0.99);
+      }
     }
     const auto& window = trace.windows[sample];
     answer["series"].push_back({{"start_s", window.start_s}, {"end_s", window.end_s}, {"actors", std::move(actors)}});

@@ -11,6 +11,7 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "host/messages.hpp"
 #include "platform/cuda/device_code.hpp"
 #include "platform/sim/sim.hpp"
 #include "program/processes.hpp"
@@ -188,8 +189,9 @@ void write_all(int file, const void* data, std::size_t size) {
 }  // namespace
 }  // namespace linkscope
 
-int main() {
+int main(int count, char** arguments) {
   using namespace linkscope;
+  if (const int status = answer_messages(count, arguments); status >= 0) return status;
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // a killed parent leaves no worker behind
   std::signal(SIGINT, SIG_IGN);      // Ctrl-C is handled by the parent
   std::signal(SIGPIPE, SIG_IGN);

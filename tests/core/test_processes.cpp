@@ -1,5 +1,6 @@
 // Programs of several processes: the part of each, and a ring of three that runs on this machine.
 #include <doctest.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -137,6 +138,39 @@ TEST_CASE("words go around a ring of three processes, each with its own memory")
     }
     return ok;
   }));
+}
+
+TEST_CASE("actors of several processes run for a duration and have one common time") {
+  Program program;
+  const Place node{PlaceKind::numa, 0, one_host, {}};
+  for (u32 process = 0; process < 2; ++process) {
+    auto one = build_program([&] {
+      auto c = copy("h2h", "numa:0", "numa:0", MemKind::pageable, MemKind::pinned);
+      c.engine = Engine::cpu;
+      return c;
+    }());
+    for (auto& region : one.regions) region.process = process;
+    for (auto& actor : one.actors) actor.process = process, actor.singly = true;
+    program = process == 0 ? one : together({program, one});
+  }
+  const auto meeting = "lasting-" + std::to_string(getpid());
+  auto* windows = static_cast<Window*>(
+      mmap(nullptr, 2 * sizeof(Window), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  REQUIRE(windows != MAP_FAILED);
+  CHECK(in_processes(2, [&](u32 process) {
+    const auto cuda = make_cuda();
+    cuda->join(process, 2, meeting);
+    const auto session = cuda->prepare(program, "lasting#0");
+    const auto trace = cuda->run(*session, {1, {}, true, Duration{Seconds{0.1}, Seconds{0.01}}});
+    windows[process] = trace.windows[0];
+    const auto &own = trace.series[process], &other = trace.series[1 - process];
+    return trace.verdict->ok && trace.series.size() == 2 && own.latencies.count() == own.marks.back().iterations &&
+           own.latencies.count() > 0 && own.interval_iterations.size() == other.interval_iterations.size() &&
+           own.interval_iterations.size() > 0 && other.marks.back().iterations == 0 && !other.latencies.quantile(0.5);
+  }));
+  CHECK(windows[0].start_s == windows[1].start_s);
+  CHECK(windows[0].end_s == windows[1].end_s);
+  munmap(windows, 2 * sizeof(Window));
 }
 
 TEST_CASE("processes that did not join, or of another number, prepare nothing together") {

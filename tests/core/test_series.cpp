@@ -42,7 +42,7 @@ TEST_CASE("an actor without iterations has a start and an end") {
 }
 
 TEST_CASE("an iteration under way counts by the part of its time that has passed") {
-  const Series series{{{1.0, 0}, {2.0, 4}, {3.0, 5}}, {}, {}};
+  const Series series{{{1.0, 0}, {2.0, 4}, {3.0, 5}}, {}, {}, {}};
   CHECK(iterations_by(series, 0.5) == 0);
   CHECK(iterations_by(series, 1.25) == doctest::Approx(1));
   CHECK(iterations_by(series, 2.0) == doctest::Approx(4));
@@ -52,8 +52,8 @@ TEST_CASE("an iteration under way counts by the part of its time that has passed
 
 TEST_CASE("intervals lie between the last start and the first end, and their bytes add up") {
   // The first actor runs from 0 to 1.1 s, the second from 0.1 to 1.3 s: four intervals of 0.25 s fit.
-  std::vector<Series> actors{{{{0.0, 0}, {1.1, 11}}, {}, {}}, {{{0.1, 0}, {0.6, 1}, {1.3, 3}}, {}, {}}};
-  Window window;
+  std::vector<Series> actors{{{{0.0, 0}, {1.1, 11}}, {}, {}, {}}, {{{0.1, 0}, {0.6, 1}, {1.3, 3}}, {}, {}, {}}};
+  Window window = common_time(actors);
   add_intervals(moving({1000, 700}), second, actors, window);
   CHECK(window.start_s == doctest::Approx(0.1));
   CHECK(window.end_s == doctest::Approx(1.1));
@@ -65,8 +65,8 @@ TEST_CASE("intervals lie between the last start and the first end, and their byt
 }
 
 TEST_CASE("rounding to whole bytes loses none of them") {
-  std::vector<Series> actors{{{{0.0, 0}, {1.0, 1}}, {}, {}}};
-  Window window;
+  std::vector<Series> actors{{{{0.0, 0}, {1.0, 1}}, {}, {}, {}}};
+  Window window = common_time(actors);
   add_intervals(moving({10}), second, actors, window);
   u64 sum = 0;
   for (const u64 bytes : actors[0].interval_bytes) sum += bytes;
@@ -75,8 +75,8 @@ TEST_CASE("rounding to whole bytes loses none of them") {
 }
 
 TEST_CASE("actors that never run together have no interval") {
-  std::vector<Series> actors{{{{0.0, 0}, {1.0, 1}}, {}, {}}, {{{2.0, 0}, {3.0, 1}}, {}, {}}};
-  Window window;
+  std::vector<Series> actors{{{{0.0, 0}, {1.0, 1}}, {}, {}, {}}, {{{2.0, 0}, {3.0, 1}}, {}, {}, {}}};
+  Window window = common_time(actors);
   add_intervals(moving({8, 8}), second, actors, window);
   CHECK(actors[0].interval_bytes.empty());
   CHECK(window.start_s == window.end_s);

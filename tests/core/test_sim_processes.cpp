@@ -201,3 +201,36 @@ TEST_CASE("the drivers' rings of all processes take part of the last-level cache
   CHECK(slope(*sim, hot("numa:0")) * 1e6 == about(0.1 + bytes / 20e3));
   CHECK(slope(*sim, processes({hot("numa:0"), hot("numa:1")})) * 1e6 == about(0.1 + bytes / 5e3));
 }
+
+TEST_CASE("processes under MPS run side by side, like threads of one process, and need no time slices") {
+  const auto pair = [](bool mps) {
+    auto program = processes({h2d("pinned"), h2d("pinned")});
+    program.mps = mps;
+    return program;
+  };
+  CHECK(!why_not(toy(), pair(false)).empty());
+  CHECK(why_not(toy(), pair(true)).empty());
+  auto threads = pair(true);
+  for (auto& region : threads.regions) region.process = 0;
+  for (auto& actor : threads.actors) actor.process = 0;
+  check_all_us(ends(toy(), pair(true), {4, 4}), ends(toy(), threads, {4, 4}));
+  CHECK(together({pair(true), h2d("pinned")}).mps);
+}
+
+TEST_CASE("a stream of a green context has its part of the SMs, and one that waits for each operation pays for it") {
+  Case c = copy_case("local", "gpu:0", "device", "gpu:0", "device", 16_MiB);
+  c.engine = Engine::sm;
+  auto program = build_program(c);
+  const auto each_us = [&] { return slope(*make_sim(toy(), 1), program) * 1e6; };
+  const double all = each_us();
+  program.actors[0].sms = SmShare{0, 4};
+  CHECK(each_us() > 2 * all);
+  auto copies = h2d("pinned");
+  copies.actors[0].singly = true;
+  const auto sim = make_sim(toy(), 1);
+  const auto session = sim->prepare(copies, "singly#0");
+  const auto trace = sim->run(*session, {1, {}, true, Duration{Seconds{0.02}, Seconds{0.01}}});
+  // The call, 2, and the end that the thread sees, 4.
+  CHECK(*trace.series[0].latencies.quantile(0.5) * 1e6 == doctest::Approx(copy + 2 + 4).epsilon(0.012));
+  CHECK(trace.series[0].latencies.count() == trace.series[0].marks.back().iterations);
+}

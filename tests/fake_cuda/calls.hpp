@@ -145,4 +145,13 @@ CUresult get_error_string(CUresult, const char** text);
 CUresult get_proc_address(const char* symbol, void** found, int version, cuuint64_t flags,
                           CUdriverProcAddressQueryResult*);
 
+// green.cpp
+CUresult device_get_dev_resource(CUdevice, CUdevResource*, CUdevResourceType);
+CUresult dev_sm_resource_split_by_count(CUdevResource* parts, unsigned* count, const CUdevResource* from,
+                                        CUdevResource* remaining, unsigned flags, unsigned least);
+CUresult dev_resource_generate_desc(CUdevResourceDesc*, CUdevResource*, unsigned count);
+CUresult green_ctx_create(CUgreenCtx*, CUdevResourceDesc, CUdevice, unsigned flags);
+CUresult green_ctx_destroy(CUgreenCtx);
+CUresult green_ctx_stream_create(CUstream*, CUgreenCtx, unsigned flags, int priority);
+
 }  // namespace fake

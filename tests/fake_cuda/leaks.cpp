@@ -14,7 +14,7 @@ LeakCounts counted() {
   const std::lock_guard lock{global_mutex()};
   LeakCounts left;
   for (auto* count : {count_memory, count_granted, count_opened, count_contexts, count_streams, count_events,
-                      count_graphs, count_modules})
+                      count_graphs, count_modules, count_green_contexts})
     count(left);
   return left;
 }

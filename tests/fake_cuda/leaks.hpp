@@ -19,5 +19,6 @@ void count_streams(LeakCounts&);
 void count_events(LeakCounts&);
 void count_graphs(LeakCounts&);
 void count_modules(LeakCounts&);
+void count_green_contexts(LeakCounts&);
 
 }  // namespace fake

@@ -146,6 +146,12 @@ const Row rows[] = {
     ROW(cuIpcGetMemHandle, 4010, ipc_get_mem_handle),
     ROW(cuIpcOpenMemHandle, 11000, ipc_open_mem_handle),
     ROW(cuIpcCloseMemHandle, 4010, ipc_close_mem_handle),
+    ROW(cuDeviceGetDevResource, 12040, device_get_dev_resource),
+    ROW(cuDevSmResourceSplitByCount, 12040, dev_sm_resource_split_by_count),
+    ROW(cuDevResourceGenerateDesc, 12040, dev_resource_generate_desc),
+    ROW(cuGreenCtxCreate, 12040, green_ctx_create),
+    ROW(cuGreenCtxDestroy, 12040, green_ctx_destroy),
+    ROW(cuGreenCtxStreamCreate, 12050, green_ctx_stream_create),
 };
 #undef ROW
 #undef PLAIN_ROW

@@ -1,6 +1,7 @@
 """Suite `contention`: one kind of work beside another, its matrix of slowdowns, and what cannot run."""
 
 import dataclasses
+import itertools
 import json
 from pathlib import Path
 
@@ -9,16 +10,20 @@ import pytest
 
 from fake_driver import environment, needs_fake, needs_worker
 from linkscope.cli.main import main
+from linkscope.plan import in_order, make_plan
 from linkscope.plan.enumerate import points_of
 from linkscope.plan.suites import SUITES
 from linkscope.report.contention import MatrixRow, matrix
 from linkscope.run import benchmark_table
 from linkscope.run.target import choose
-from linkscope.runfile import Run, read_run
+from linkscope.runfile import PointId, Run, read_run
 from test_cli import linkscope
 
 pytestmark = [needs_worker]
-KINDS = ("h2d", "d2h", "both", "local", "peer", "zero_copy", "memory", "triad", "gemm", "launch", "ping_pong", "host")
+KINDS = (
+    "h2d", "d2h", "both", "local", "peer", "zero_copy", "memory", "triad", "gemm", "launch", "ping_pong", "host", "message",
+    "socket",
+)  # fmt: skip
 
 
 def measured(path: Path, *only: str, machine: str = "h200x4") -> Run:
@@ -37,18 +42,21 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Copies to a GPU, to and from it at once, and to another GPU: alone and beside copies to the first GPU."""
     path = tmp_path_factory.mktemp("contention") / "run.jsonl"
     globs = [f"contended_{kind}/*beside={other}" for kind in ("h2d", "both", "peer") for other in ("none", "h2d")]
+    globs.append("contended_h2d/*again=true*")
     return measured(path, *globs)
 
 
 def test_the_suite_measures_each_kind_alone_and_beside_each_kind_on_one_path() -> None:
     table = benchmark_table()
-    named = {row.name for row in table if row.role == "contention" and row.name.startswith("contended")}
+    named = {row.name for row in table if row.name.startswith("contended_")}
     assert named == {f"contended_{kind}" for kind in KINDS}
     points = points_of(SUITES["contention"], choose("h200x4", 1).facts, table)
     assert {(point.benchmark, point.param("beside")) for point in points} == {
         (name, other) for name in named for other in ("none", *KINDS)
     }
-    assert len(points) == len(KINDS) * (len(KINDS) + 1)
+    again = [point for point in points if point.param("again")]
+    assert {(point.benchmark, point.param("beside")) for point in again} == {(name, "none") for name in named}
+    assert len(points) == len(KINDS) * (len(KINDS) + 2)
 
 
 def test_suite_full_measures_each_kind_alone_only() -> None:
@@ -66,7 +74,7 @@ def test_background_work_has_its_role_and_no_part_in_the_total(run: Run) -> None
 
 def test_copies_on_one_link_halve_each_other_and_other_links_keep_their_rate(run: Run) -> None:
     found = rows(run)
-    assert found["h2d"].beside["h2d"].ratio == pytest.approx(2, rel=0.02) and found["h2d"].beside["h2d"].slowed
+    assert found["h2d"].beside["h2d"].ratio == pytest.approx(2, rel=0.02) and found["h2d"].slowed_by("h2d")
     assert found["peer"].beside["h2d"].ratio == pytest.approx(1, rel=0.01)
 
 
@@ -106,14 +114,31 @@ def test_penalties_over_the_good_and_over_the_bad_value(run: Run) -> None:
     assert slowed.over_good == pytest.approx(1, rel=0.03) and slowed.over_bad == pytest.approx(1 / 2, rel=0.03)
     alone = rows(run)["h2d"]
     assert alone.drift == pytest.approx(0, abs=0.005)
+    assert dataclasses.replace(alone, again=None).drift is None
 
 
-def test_a_drift_of_the_work_alone_shows_in_its_row(run: Run) -> None:
-    (row,) = [row for row in matrix(run) if row.kind == "peer"]
-    (flow,) = row.alone.flows
-    drifting = msgspec.structs.replace(flow, round_medians_s=[1.0, 1.0, 1.0, 1.1, 1.1, 1.1])
-    point = msgspec.structs.replace(row.alone, flows=[drifting])
-    assert dataclasses.replace(row, alone=point).drift == pytest.approx(0.1)
+def test_a_slowdown_below_the_drift_is_not_marked(run: Run) -> None:
+    row = rows(run)["h2d"]
+    assert row.again is not None
+    (flow,) = row.again.flows
+    drifting = msgspec.structs.replace(flow, round_medians_s=[2.5 * time for time in flow.round_medians_s])
+    row = dataclasses.replace(row, again=msgspec.structs.replace(row.again, flows=[drifting]))
+    assert row.drift == pytest.approx(1.5, rel=0.02) and not row.slowed_by("h2d")
+
+
+def turn(point: PointId) -> str:
+    if point.param("again"):
+        return "again"
+    at_once = point.param("beside", "none") != "none" or point.param("tasks") or point.param("at") == "both"
+    return "at once" if at_once else "alone"
+
+
+@pytest.mark.parametrize("suite", ["contention", "sp-8", "sp-9", "sp-10", "sp-11"])
+def test_each_pass_runs_work_alone_then_at_once_then_alone_again(suite: str) -> None:
+    plan = make_plan(choose("h200x4", 1).facts, benchmark_table(), suite=suite)
+    for number in range(2):
+        turns = [turn(PointId.parse(id)) for id in in_order(plan, plan.points, number)]
+        assert [key for key, _ in itertools.groupby(turns)] == ["alone", "at once", "again"]
 
 
 def test_several_tasks_share_their_gpu_equally_as_in_spafford_5_2(
@@ -129,22 +154,26 @@ def test_several_tasks_share_their_gpu_equally_as_in_spafford_5_2(
         "*numa:0*tasks=3",
         "--only",
         "*numa:0*tasks=16",
+        "--only",
+        "*numa:0*again=true*",
     )
     assert main(["run", "--machine", "sl390", "--suite", "sp-10", *only, "-o", str(path), "-q"]) == 0
     slowest = {
-        point.params.get("tasks", "1"): min(flow.gbps or 0 for flow in point.flows) for point in read_run(path).points
+        point.params.get("tasks", "1"): min(flow.gbps or 0 for flow in point.flows)
+        for point in read_run(path).points
+        if "again" not in point.params
     }
     for tasks in ("2", "3", "16"):
         assert slowest[tasks] * int(tasks) == pytest.approx(slowest["1"], rel=0.02)
     capsys.readouterr()
     assert main(["report", str(path), "--summary=full"]) == 0
     text = capsys.readouterr().out
-    assert "Several tasks for each GPU" in text and "collapsed" not in text.split("Path")[-1]
+    assert "Several tasks for each GPU" in text and "collapsed" not in text.split("Path")[-1] and "Drift" in text
 
 
 def test_suite_sp_8_has_copies_messages_and_cpu_traffic_beside_each_other() -> None:
     points = points_of(SUITES["sp-8"], choose("h200x4", 1).facts, benchmark_table())
-    kinds = ("h2d", "d2h", "ping_pong", "host")
+    kinds = ("h2d", "d2h", "message", "host")
     assert {(point.benchmark, point.param("beside")) for point in points} == {
         (f"contended_{kind}", other) for kind in kinds for other in ("none", *kinds)
     }
@@ -180,7 +209,16 @@ def test_work_beside_other_work_on_a_gpu(tmp_path: Path) -> None:
 @needs_fake
 def test_wrong_data_beside_other_work_fails_the_point(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
-    words = ("--suite", "contention", "--only", "contended_d2h/ce/gpu:0*beside=none", "--rounds", "1", "-o", str(path))
+    words = (
+        "--suite",
+        "contention",
+        "--only",
+        "contended_d2h/ce/gpu:0*/0?beside=none",
+        "--rounds",
+        "1",
+        "-o",
+        str(path),
+    )
     done = linkscope("run", *words, "--contexts", "any", "-q", environment=environment(CUDA_CORRUPT="9+"))
     (point,) = read_run(path).points
     assert done.returncode == 1 and point.status == "failed" and "bytes are wrong" in point.reason

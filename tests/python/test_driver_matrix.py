@@ -220,7 +220,12 @@ def test_every_family_runs_on_every_driver_version(worker, version):
         "cuMemcpyBatchAsync", "cuMemPrefetchBatchAsync", "cuMemDiscardBatchAsync", "cuMemDiscardAndPrefetchBatchAsync",
     }  # fmt: skip
     of_12_2 = {"cuMemPrefetchAsync", "cuMemAdvise"}
-    assert set(driver["missing"]) == (of_12_2 if version < 12020 else set()) | (of_13 if version < 13000 else set())
+    of_12_4 = {
+        "cuDeviceGetDevResource", "cuDevSmResourceSplitByCount", "cuDevResourceGenerateDesc", "cuGreenCtxCreate",
+        "cuGreenCtxDestroy",
+    }  # fmt: skip
+    newer = {12020: of_12_2, 12040: of_12_4, 12050: {"cuGreenCtxStreamCreate"}, 13000: of_13}
+    assert set(driver["missing"]) == {name for since, names in newer.items() if version < since for name in names}
     here = {name: wanted for name, wanted in FAMILIES.items() if version >= 13000 or name not in BY_BATCH}
     for name in FAMILIES.keys() - here.keys():
         why = refusal(pipe, FAMILIES[name])

@@ -250,9 +250,44 @@ def test_products_run_on_a_gpu_whose_cublas_is_found() -> None:
         ("numa:0 -> gpu:0", {"CUDA_CORRUPT": "5+"}, SOMETHING_FAILED, "bytes are wrong"),
         ("gemm gpu:0 f32 1024", {}, NOT_HERE, "libcublas"),
         ("numa:0 -> gpu:0 by graph", {}, NOT_HERE, "issued together"),
-        ("gpu:0 -> gpu:1.ipc", {}, NOT_HERE, "several processes"),
+        ("message numa:0 to=numa:1", {}, WRONG_USAGE, "no NUMA node numa:1"),
     ],
 )
 def test_flows_that_fail_on_a_gpu_have_a_reason(text: str, settings: dict, code: int, reason: str) -> None:
     done = on_fake(text, "0.05", **settings)
     assert done.returncode == code and reason in done.stderr, done.stderr
+
+
+def test_messages_have_the_median_and_the_p99_of_single_round_trips(capsys: Captured) -> None:
+    text = "message numa:0; message numa:0 64KiB via=tcp to=numa:1; numa:0 -> gpu:0 16MiB"
+    found = flow(capsys, text, machine="sl390")
+    small, large, copy = found["flows"]
+    assert (small["work"], small["src"], small["bytes"]) == ("message", None, 8)
+    assert small["p50_s"] == pytest.approx(1.2e-6, rel=0.1) and small["p50_s"] <= small["p99_s"]
+    assert large["p50_s"] > 14e-6 and "p50_s" not in copy
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("message gpu:0", "messages go between NUMA nodes"),
+        ("message numa:0 via=pigeon", "via is shm, local, tcp"),
+        ("message numa:0 to=numa:7", "h200x4 has no NUMA node numa:7"),
+        ("message numa:0 threads=2", "message has no option threads"),
+        ("message numa:0 12B", "whole words of 8 B"),
+        ("message numa:0 x64", "threads would copy or exchange messages on numa:0"),
+    ],
+)
+def test_messages_that_cannot_be_are_refused(capsys: Captured, text: str, words: str) -> None:
+    status, error = refused(capsys, text, machine="h200x4")
+    assert status == WRONG_USAGE and words in error
+
+
+@needs_fake
+def test_messages_and_memory_of_another_process_on_this_machine() -> None:
+    done = on_fake("message numa:0 64B via=local", "0.05")
+    assert done.returncode == 0, done.stderr
+    (message,) = json.loads(done.stdout)["flows"]
+    assert 0 < message["p50_s"] <= message["p99_s"] and message["per_s"] > 0
+    done = on_fake("gpu:0 -> gpu:1.ipc", "0.05")
+    assert done.returncode == 0 and json.loads(done.stdout)["flows"][0]["gbps"] > 0, done.stderr

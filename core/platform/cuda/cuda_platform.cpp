@@ -50,6 +50,7 @@ class CudaPlatformImpl final : public CudaPlatform {
   [[nodiscard]] std::string why_not_shared(const Program&) const;
   void set_peers(const Program&);
   void prepare_part(CudaSession&);
+  [[nodiscard]] Stream& green_stream(CudaSession&, Device&, const Actor&) const;
   void make_actors(CudaSession&);
 
   Driver driver_;
@@ -121,6 +122,15 @@ void CudaPlatformImpl::set_peers(const Program& program) {
     }
 }
 
+Stream& CudaPlatformImpl::green_stream(CudaSession& session, Device& device, const Actor& actor) const {
+  auto& contexts = session.green[{actor.place.index, actor.sms->parts}];
+  if (!contexts) {
+    contexts = std::make_unique<GreenContexts>(driver_, device, actor.sms->parts);
+    session.notes.emplace_back("green_sms", std::to_string(contexts->sms_of_part()));
+  }
+  return contexts->stream(actor.sms->part);
+}
+
 void CudaPlatformImpl::make_actors(CudaSession& session) {
   std::map<u32, std::size_t> streams;
   for (const auto& actor : session.program.actors) {
@@ -130,7 +140,8 @@ void CudaPlatformImpl::make_actors(CudaSession& session) {
       state.device = &device(actor.place.index);
       const int nearest = node_of_pci_device(state.device->facts().pci);
       state.node = actor.cpu ? actor.cpu->index : nearest < 0 ? 0 : static_cast<u32>(nearest);
-      state.stream = &state.device->stream(1 + streams[actor.place.index]++);  // stream 0 is for untimed work
+      state.stream = actor.sms ? &green_stream(session, *state.device, actor)
+                               : &state.device->stream(1 + streams[actor.place.index]++);  // 0 is for untimed work
       state.device->use();
       state.enter = std::make_unique<Event>(driver_);
       state.exit = std::make_unique<Event>(driver_);
@@ -153,8 +164,12 @@ void CudaPlatformImpl::make_actors(CudaSession& session) {
             std::make_shared<Caller>(session, actor, device(index), device(index).stream(1 + streams[index]++));
       }
     }
+    const auto* message = message_of(actor);
+    state.cpu = message ? message->cpu : actor.core;
     session.actors.push_back(std::move(state));
   }
+  for (const auto& state : session.actors)  // the thread of a stream that also exchanges messages
+    if (state.actor->thread_of) session.actors[*state.actor->thread_of].cpu = state.cpu;
   choose_executors(session);
   for (auto& state : session.actors) start_results(session, state);
   prepare_managed(session);

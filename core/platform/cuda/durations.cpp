@@ -69,6 +69,39 @@ class BatchSize {
   u32 count_ = 1;
 };
 
+/// The messages that the host thread of a stream exchanges while it waits for the stream. A message is due when the one
+/// before has been answered, so its latency includes the thread's work for the stream in between.
+class Meanwhile {
+ public:
+  Meanwhile(CudaSession& session, ActorState& state, const Duration& lasts, Series& series)
+      : session_{session},
+        state_{state},
+        series_{series},
+        start_{host_now()},
+        last_{start_},
+        marks_{lasts, series, start_} {}
+
+  void exchange() {
+    state_.loop(session_, state_, 1);
+    const double now = host_now();
+    series_.latencies.add(now - last_);
+    marks_.add(now, ++done_);
+    last_ = now;
+  }
+  Stamp end() {
+    marks_.end(last_, done_);
+    return {start_, last_};
+  }
+
+ private:
+  CudaSession& session_;
+  ActorState& state_;
+  Series& series_;
+  double start_, last_;
+  Marks marks_;
+  u64 done_ = 0;
+};
+
 /// What one actor does between the common start and end.
 class Run {
  public:
@@ -76,6 +109,7 @@ class Run {
       : session_{session}, state_{state}, lasts_{lasts}, series_{series}, size_{session, *state.actor, lasts} {}
 
   Stamp on_cpu(Turns& turns) {
+    if (state_.actor->singly) return singly(turns);
     const double start = host_now();
     Marks marks{lasts_, series_, start};
     double last = start;
@@ -94,7 +128,10 @@ class Run {
     return {start, last};
   }
 
-  Stamp on_gpu(Turns& turns) {
+  /// `meanwhile`: what the thread does while it waits for the stream; null: it blocks.
+  Stamp on_gpu(Turns& turns, Meanwhile* meanwhile) {
+    if (state_.actor->singly) return singly(turns);
+    meanwhile_ = meanwhile;
     LINKSCOPE_CU(session_.driver, cuEventRecord, state_.enter->get(), state_.stream->get());
     LINKSCOPE_CU(session_.driver, cuEventSynchronize, state_.enter->get());
     start_ = last_ = host_now();
@@ -127,6 +164,7 @@ class Run {
   BatchSize size_;
   std::deque<Batch> queued_;
   std::vector<std::unique_ptr<Event>> spare_;
+  Meanwhile* meanwhile_ = nullptr;
   double start_ = 0, last_ = 0;
   u64 done_ = 0;
 
@@ -137,6 +175,23 @@ class Run {
     if (const double sleep = end - host_now() - shortest_sleep; sleep > 0)
       std::this_thread::sleep_for(std::chrono::duration<double>{sleep});
     while (host_now() < end) std::this_thread::yield();
+  }
+  /// One iteration at a time; its work has ended before the next begins.
+  Stamp singly(Turns& turns) {
+    const double start = host_now();
+    Marks marks{lasts_, series_, start};
+    double last = start;
+    u64 done = 0;
+    for (u64 batch = 0; turns.begins(*state_.actor, batch); ++batch) {
+      const double begun = host_now();
+      state_.loop(session_, state_, 1);
+      if (state_.stream) state_.stream->synchronize();
+      last = host_now();
+      series_.latencies.add(last - begun);
+      marks.add(last, ++done);
+    }
+    marks.end(last, done);
+    return {start, last};
   }
 
   void queue_batch() {
@@ -156,7 +211,7 @@ class Run {
   void end_batch(Marks& marks) {
     Batch batch = std::move(queued_.front());
     queued_.pop_front();
-    LINKSCOPE_CU(session_.driver, cuEventSynchronize, batch.end->get());
+    await(*batch.end);
     float ms = 0;
     LINKSCOPE_CU(session_.driver, cuEventElapsedTime, &ms, state_.enter->get(), batch.end->get());
     const double now = start_ + static_cast<double>(ms) * 1e-3;
@@ -165,7 +220,24 @@ class Run {
     last_ = now;
     spare_.push_back(std::move(batch.end));
   }
+
+  void await(const Event& event) {
+    if (!meanwhile_) {
+      LINKSCOPE_CU(session_.driver, cuEventSynchronize, event.get());
+      return;
+    }
+    CUresult status;
+    while ((status = session_.driver.cuEventQuery(event.get())) == CUDA_ERROR_NOT_READY) meanwhile_->exchange();
+    session_.driver.check(status, "cuEventQuery");
+  }
 };
+
+/// The actor whose messages the host thread of a stream exchanges; none for most streams.
+std::optional<std::size_t> messages_of(const CudaSession& session, std::size_t stream) {
+  for (std::size_t a = 0; a < session.actors.size(); ++a)
+    if (session.actors[a].actor->thread_of == stream) return a;
+  return {};
+}
 
 }  // namespace
 
@@ -180,8 +252,11 @@ u32 batches_ahead(const Program& program, u32 actor) {
 }
 
 std::string why_no_duration(const CudaSession& session) {
-  if (session.lockstep) return "actors of several processes run numbers of iterations here, and no durations";
+  if (session.lockstep && session.actors.empty())
+    return "a process that only has memory of others runs for no duration here";
   for (const auto& state : session.actors) {
+    if (session.lockstep && exchanges_words(*state.actor))
+      return "actors that exchange words with another process run numbers of iterations here, and no durations";
     if (state.caller) return "calls are made in batches here: what they use is prepared before the time begins";
     if (made_together(*state.actor))
       return "copies that are issued together are prepared before the time begins, so they run in batches here";
@@ -198,8 +273,13 @@ void sample_duration(CudaSession& session, const Duration& lasts, Stamp* stamps,
   const auto go = [&](std::size_t a, double start_s) {
     std::call_once(begun, [&] { turns.emplace(start_s + lasts.length.count()); });
     auto& state = session.actors[a];
+    if (state.actor->thread_of) return;  // the stream's thread runs it
     Run run{session, state, lasts, series[a]};
-    stamps[a] = state.stream ? run.on_gpu(*turns) : run.on_cpu(*turns);
+    const auto messages = messages_of(session, a);
+    std::optional<Meanwhile> meanwhile;
+    if (messages) meanwhile.emplace(session, session.actors[*messages], lasts, series[*messages]);
+    stamps[a] = state.stream ? run.on_gpu(*turns, meanwhile ? &*meanwhile : nullptr) : run.on_cpu(*turns);
+    if (meanwhile) stamps[*messages] = meanwhile->end();
   };
   run_on_host_threads(session, {[](std::size_t) {}, go});
   check_results(session);

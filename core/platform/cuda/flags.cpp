@@ -116,6 +116,7 @@ class Table {
   void operator()(const Opaque&) {}
   void operator()(const Call&) {}
   void operator()(const Prefetch&) {}
+  void operator()(const Message&) {}
 
   [[nodiscard]] const ActorOps& ops() const { return ops_; }
 

@@ -157,13 +157,33 @@ bool Sampling::take_samples(CudaSession& session, const Order& order, Timing tim
   return true;
 }
 
+namespace {
+
+/// The time in which the actors of all processes ran: their clock is the same.
+Window common_time_of_all(const CudaSession& session, Window window, const Duration& lasts) {
+  const char* what = "the end of a sample";
+  const Seconds patience = session.patience() + lasts.length;
+  const Window own = window;
+  for (u32 other = 0; other < session.peers->processes(); ++other)
+    if (other != session.process) session.peers->give(other, own, -1, what);
+  for (u32 other = 0; other < session.peers->processes(); ++other)
+    if (other != session.process) window = common_time(window, session.peers->take<Window>(other, what, patience));
+  return window;
+}
+
+}  // namespace
+
 void Sampling::take_durations(CudaSession& session, const Order& order, Trace& trace) {
   if (const auto why = why_no_duration(session); !why.empty()) throw Error{ErrorKind::usage, why};
   for (u32 sample = 0; sample < order.samples; ++sample) {
     const Clocked clocked{session.spent.samples};
     const std::span actors{&trace.series[std::size_t{sample} * trace.actors], trace.actors};
+    if (session.lockstep) session.peers->meet("the start of a sample", session.patience());
     sample_duration(session, *order.lasts, &trace.at(sample, 0, 0), actors.data());
-    add_intervals(session.program, *order.lasts, actors, trace.windows[sample]);
+    Window& window = trace.windows[sample];
+    window = common_time(actors);
+    if (session.lockstep) window = common_time_of_all(session, window, *order.lasts);
+    add_intervals(session.program, *order.lasts, actors, window);
   }
 }
 

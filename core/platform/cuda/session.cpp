@@ -352,6 +352,7 @@ void run_on_host_threads(CudaSession& session, const HostThreads& threads_of) {
     bool started = false;
     try {
       bind_thread_to_node(state.node);
+      if (state.cpu) bind_thread_to_cpu(state.node, *state.cpu);
       if (state.device) state.device->use();
       threads_of.ready(a);
       start.arrive_and_wait();

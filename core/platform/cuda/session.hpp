@@ -13,6 +13,7 @@
 #include "base/actor_ops.hpp"
 #include "gpu/device.hpp"
 #include "gpu/graph.hpp"
+#include "gpu/green.hpp"
 #include "gpu/memory.hpp"
 #include "gpu/stream.hpp"
 #include "host/crew.hpp"
@@ -86,7 +87,8 @@ struct ActorState {
   Device* device = nullptr;  // streams only
   Stream* stream = nullptr;  // likewise
   std::unique_ptr<Event> enter, exit;
-  u32 node = 0;  // NUMA node of its host thread
+  u32 node = 0;              // NUMA node of its host thread
+  std::optional<u32> cpu{};  // the only CPU of that node which the thread may use, as in Message
   u64 iteration = 0;
   CUdeviceptr result = 0;          // results of its kernels to be checked, in its GPU's memory; 0: none
   u64 turns = 0;                   // launches of its chase on one SM, which that SM counts behind the result
@@ -119,8 +121,9 @@ struct CudaSession final : Session {
       opened;                                            // by region and GPU, for memory that a GPU opens for itself
   std::vector<std::unique_ptr<Buffer>> managed, shared;  // those that end with the session
   std::vector<std::unique_ptr<Buffer>> theirs;           // memory of other processes, as opened by this one
-  std::map<u32, std::vector<std::unique_ptr<Allocation>>> called;  // by region whose memory calls allocate
-  std::vector<std::pair<u32, Device*>> gpus;                       // by number, with managed memory
+  std::map<u32, std::vector<std::unique_ptr<Allocation>>> called;       // by region whose memory calls allocate
+  std::vector<std::pair<u32, Device*>> gpus;                            // by number, with managed memory
+  std::map<std::pair<u32, u32>, std::unique_ptr<GreenContexts>> green;  // by GPU and number of parts
   std::vector<ActorState> actors;
   Timing timing = Timing::gate;
   std::string why_timing;

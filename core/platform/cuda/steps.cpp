@@ -12,6 +12,7 @@
 #include "platform/cuda/kernel_executors.hpp"
 #include "platform/cuda/library_calls.hpp"
 #include "platform/cuda/managed.hpp"
+#include "platform/cuda/messages.hpp"
 #include "platform/cuda/moves.hpp"
 #include "platform/cuda/references.hpp"
 #include "platform/cuda/verification.hpp"
@@ -120,6 +121,7 @@ std::unique_ptr<StepRunner> runner_of(const Actor& actor, const Step& step) {
   if (const auto* kernel = std::get_if<Kernel>(&step)) return std::make_unique<KernelRunner>(*kernel);
   if (const auto* call = std::get_if<Opaque>(&step)) return library_runner(*call);
   if (const auto* call = std::get_if<Call>(&step)) return std::make_unique<CallRunner>(*call);
+  if (const auto* message = std::get_if<Message>(&step)) return message_runner(actor, *message);
   return std::make_unique<PrefetchRunner>(std::get<Prefetch>(step));
 }
 

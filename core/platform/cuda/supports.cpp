@@ -1,8 +1,11 @@
 #include "platform/cuda/supports.hpp"
 
 #include <algorithm>
+#include <cstdlib>
+#include <map>
 
 #include "base/error.hpp"
+#include "gpu/green.hpp"
 #include "host/dirty.hpp"
 #include "host/scratch_file.hpp"
 #include "host/topology.hpp"
@@ -13,6 +16,7 @@
 #include "platform/cuda/flags.hpp"
 #include "platform/cuda/library_calls.hpp"
 #include "platform/cuda/managed.hpp"
+#include "platform/cuda/messages.hpp"
 #include "platform/cuda/moves.hpp"
 #include "platform/cuda/steps.hpp"
 #include "program/allocation.hpp"
@@ -156,6 +160,11 @@ std::string Offer::why_no_actor(const Program& program, const Actor& actor) cons
   if (auto why = why_no_place(actor.place); !why.empty()) return why;
   if (actor.cpu)
     if (auto why = why_no_place(*actor.cpu); !why.empty()) return why;
+  if (actor.core && actor.cpu)
+    if (const u64 cpus = host_nodes()[actor.cpu->index].cpus.size(); *actor.core >= cpus)
+      return why_no_cpu(*actor.cpu, *actor.core, cpus);
+  if (actor.sms)
+    if (auto why = why_no_green_context(driver_); !why.empty()) return why;
   for (const auto& step : actor.once) {
     const auto* call = std::get_if<Call>(&step);
     if (!std::holds_alternative<Prefetch>(step) && !(call && call->until))
@@ -173,6 +182,7 @@ std::string Offer::why_no_actor(const Program& program, const Actor& actor) cons
     if (auto why = kernel ? why_no_traffic(*kernel) : ""; !why.empty()) return why;
     if (auto why = why_no_managed_step(driver_, program, actor, step); !why.empty()) return why;
     if (std::holds_alternative<Prefetch>(step)) continue;
+    if (const auto* message = std::get_if<Message>(&step)) return why_no_message(actor, *message);
     if (const auto* library = std::get_if<Opaque>(&step)) {
       if (auto why = why_no_library_call(program, actor, *library); !why.empty()) return why;
       continue;
@@ -269,11 +279,28 @@ std::string Offer::why_too_much_managed(const Program& program) const {
   return "";
 }
 
+/// Whether processes may use GPUs at the same time, or through MPS.
+std::string Offer::why_no_processes(const Program& program) const {
+  if (program.mps && !std::getenv("CUDA_MPS_PIPE_DIRECTORY"))
+    return "processes under MPS need its daemon: CUDA_MPS_PIPE_DIRECTORY is not set";
+  if (program.mps) return "";
+  std::map<u32, u32> first;  // process by GPU
+  for (const auto& actor : program.actors) {
+    if (actor.place.kind != PlaceKind::gpu) continue;
+    const u32 gpu = actor.place.index;
+    if (first.try_emplace(gpu, actor.process).first->second == actor.process) continue;
+    if (facts_.gpus[gpu].attribute("COMPUTE_MODE", 0) == CU_COMPUTEMODE_EXCLUSIVE_PROCESS)
+      return to_string(actor.place) + " is in compute mode 'exclusive process': one process uses it at a time";
+  }
+  return "";
+}
+
 Support Offer::supports(const Program& program) const {
   for (const auto& region : program.regions)
     if (auto why = why_no_region(region); !why.empty()) return Support::no(why);
   for (const auto& actor : program.actors)
     if (auto why = why_no_actor(program, actor); !why.empty()) return Support::no(why);
+  if (auto why = why_no_processes(program); !why.empty()) return Support::no(why);
   if (program.held_by == HeldBy::wait)
     if (auto why = driver_.why_no("cuStreamWaitValue32"); !why.empty()) return Support::no(why);
   if (auto why = why_no_peer(program); !why.empty()) return Support::no(why);

@@ -32,6 +32,7 @@ class Offer {
   [[nodiscard]] std::string why_no_calls(const Program&, const Actor&) const;
   [[nodiscard]] std::string why_no_kernel(const Program&, const Actor&, const Kernel&) const;
   [[nodiscard]] std::string why_no_threads(const Program&, const Actor&, const Move&) const;
+  [[nodiscard]] std::string why_no_processes(const Program&) const;
   [[nodiscard]] std::string why_no_peer(const Program&) const;
   [[nodiscard]] std::string why_too_much_managed(const Program&) const;
 

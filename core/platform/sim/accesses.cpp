@@ -89,8 +89,9 @@ double Compiler::out_of_reach(const Program& program, Node gpu) const {
 }
 
 /// Little's law: the bytes in flight of the GPU's threads over the time of a tile.
-double Compiler::kernel_cap(Node gpu, const Shape& shape, double tile, double tile_bytes) const {
-  const double sms = machine_.gpu(gpu).sms, most = 4 * sms, blocks = shape.blocks ? shape.blocks : sms;
+double Compiler::kernel_cap(const Actor& actor, const Shape& shape, double tile, double tile_bytes) const {
+  const double all = machine_.gpu(node(actor.place)).sms, sms = actor.sms ? all / actor.sms->parts : all;
+  const double most = 4 * sms, blocks = shape.blocks ? shape.blocks : sms;
   const double tiles =
       std::min(most, blocks * (shape.threads > 32 ? shape.threads / 512.0 : 1));  // a TMA copy has as many in flight
   return tiles * tile_bytes / tile;
@@ -140,7 +141,8 @@ Op Compiler::op(const Program& program, const Actor& actor, const Opaque& librar
   made.chunk_bytes *= library.times;
   if (computes(library)) {
     const auto& gpu = machine_.gpu(node(actor.place));
-    const double takes = library.operations / (gpu.operations.at(library.element) * gpu.reached);
+    const double parts = actor.sms ? actor.sms->parts : 1;
+    const double takes = parts * library.operations / (gpu.operations.at(library.element) * gpu.reached);
     auto& cap = made.stages[0].path.cap;
     cap = std::min(cap, static_cast<double>(made.bytes) / takes);
   }
@@ -189,7 +191,7 @@ Op Compiler::accessed(const Program& program, const Actor& actor, const Kernel& 
   const double vector = bytes_of_access(kernel.traffic.front()) * part_of_vector(kernel);
   const double time_of_tile = tile / ways + (loads > 0 ? loads : machine_.kernel->load);
   stage.path.cap = in_block ? actor.threads / threads_of_tile * in_tile * vector / time_of_tile
-                            : kernel_cap(gpu, kernel.shape, time_of_tile, in_tile * vector) / ways;
+                            : kernel_cap(actor, kernel.shape, time_of_tile, in_tile * vector) / ways;
   op.stages.push_back(std::move(stage));
   for (std::size_t side = 0; traits_of(kernel.id).in_pairs && side < kernel.traffic.size(); side += 2)
     op.moves.push_back({kernel.traffic[side].span, kernel.traffic[side + 1].span, Engine::sm, false, kernel.shape});

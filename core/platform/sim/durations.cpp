@@ -1,6 +1,7 @@
 // Samples of a duration: lanes run until a common end.
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "platform/sim/simulation.hpp"
 
@@ -12,6 +13,8 @@ void Simulation::sample(const Duration& lasts, std::span<const Factors> factors,
   common_ = 0;
   for (u32 lane = 0; lane < lanes_.size(); ++lane) {
     running_[lane].marks.emplace(lasts, series[lane], now_);
+    running_[lane].latencies = lanes_[lane].singly ? &series[lane].latencies : nullptr;
+    running_[lane].begun = now_;
     begin(lane, lanes_[lane].loop, std::numeric_limits<u32>::max());
   }
   run_to_end();
@@ -30,6 +33,7 @@ bool Simulation::goes_on(u32 lane) {
   if (!until_) return running.iteration < running.iterations;
   if (running.iteration % passes_ != 0) return true;
   running.marks->add(now_, running.iteration / passes_);
+  if (running.latencies) running.latencies->add(now_ - std::exchange(running.begun, now_));
   if (const double rest = lanes_[lane].rest; rest > 0) {
     running.works_from = now_ + rest * (now_ - running.works_from);
     return running.works_from < *until_;

@@ -38,6 +38,7 @@ std::vector<u32> Servers::counts(u32 processes) const {
 }
 
 std::vector<u32> Lanes::shared_gpus() const {
+  if (mps) return {};
   std::map<u32, std::set<u32>> users;
   for (const auto& lane : lanes)
     for (const auto* ops : {&lane.once, &lane.loop})
@@ -78,6 +79,7 @@ Op Compiler::op(const Program& program, const Actor& actor, const Step& step) co
   if (const auto* wait = std::get_if<Wait>(&step)) return op(program, actor, *wait);
   if (std::holds_alternative<Fence>(step)) return fence(program, actor);
   if (const auto* library = std::get_if<Opaque>(&step)) return op(program, actor, *library);
+  if (const auto* message = std::get_if<Message>(&step)) return op(program, actor, *message);
   return op(program, actor, std::get<Kernel>(step));
 }
 
@@ -128,6 +130,14 @@ void Compiler::time(const Program& program, const Actor& actor, Lane& lane) cons
   }
 }
 
+/// A stream's next iteration is queued when the thread has seen the end of the one before.
+void Compiler::run_singly(const Actor& actor, Lane& lane) const {
+  lane.singly = true;
+  lane.called = false;
+  for (auto& o : lane.loop) o.overlaps = false;
+  if (on_gpu(actor.kind)) lane.loop.front().start += lane.loop.front().queue + machine_.costs.sync;
+}
+
 std::string Compiler::route(const Actor& actor, const Lane& lane) const {
   std::string route;
   for (const auto& o : lane.loop)
@@ -140,6 +150,7 @@ Lanes Compiler::compile(const Program& program) const {
   Lanes all;
   all.processes = processes(program);
   all.passes = program.passes;
+  all.mps = program.mps;
   for (const auto& actor : program.actors) {
     Lane lane;
     lane.process = actor.process;
@@ -150,6 +161,7 @@ Lanes Compiler::compile(const Program& program) const {
     // Calls overlap with the copy before only if nothing of another kind stands between them, and no rest.
     if (lane.loop.size() > 1 || lane.rest > 0)
       for (auto& o : lane.loop) o.overlaps = false;
+    if (actor.singly) run_singly(actor, lane);
     wake(program, actor, lane);
     lane.route = route(actor, lane);
     all.lanes.push_back(std::move(lane));

@@ -133,6 +133,7 @@ struct Lane {
   bool queues = false;        // the host queues while the GPU works: nothing starts before its call has queued it
   bool called = false;        // each of its steps is queued by a call
   bool exchanges = false;     // sets or waits for words
+  bool singly = false;        // each iteration waits for its own end, and its duration is kept
   double closing = 0;         // from the end of the last copy to its stamp
   double rest = 0;            // s after each iteration of a sample of a duration, per s of it
   std::string route;          // in words
@@ -141,9 +142,10 @@ struct Lane {
 struct Lanes {
   std::vector<Lane> lanes;
   u32 tracks = 0, stages = 0, processes = 1;
-  u32 passes = 1;  // of an iteration
+  u32 passes = 1;    // of an iteration
+  bool mps = false;  // processes run side by side on a GPU
 
-  /// The GPUs, by index, that several processes use.
+  /// The GPUs, by index, that several processes use in turn.
   [[nodiscard]] std::vector<u32> shared_gpus() const;
 };
 
@@ -194,6 +196,7 @@ class Compiler {
   [[nodiscard]] std::vector<Op> ops(const Program&, const Actor&, const std::vector<Step>&, Lanes&) const;
   [[nodiscard]] Op op(const Program&, const Actor&, const Step&) const;
   void time(const Program&, const Actor&, Lane&) const;
+  void run_singly(const Actor&, Lane&) const;
   [[nodiscard]] std::string route(const Actor&, const Lane&) const;
   // Copies (copies.cpp).
   [[nodiscard]] Op op(const Program&, const Actor&, const Move&) const;
@@ -208,6 +211,8 @@ class Compiler {
   [[nodiscard]] Op op(const Program&, const Actor&, const Kernel&) const;
   [[nodiscard]] Support supports_file(const Program&, const Actor&, const Move&) const;
   [[nodiscard]] Support supports(const Program&, const Actor&, const Opaque&) const;
+  [[nodiscard]] Support supports(const Program&, const Actor&, const Message&) const;
+  [[nodiscard]] Op op(const Program&, const Actor&, const Message&) const;
   [[nodiscard]] Op op(const Program&, const Actor&, const Opaque&) const;
   [[nodiscard]] Op streamed(const Actor&, const Opaque&) const;
   [[nodiscard]] Op copy_by_sm(const Program&, const Actor&, const Move&) const;
@@ -241,7 +246,7 @@ class Compiler {
   [[nodiscard]] bool mapped(const Program&, const Actor&, const Kernel&) const;
   [[nodiscard]] Op accessed_by_cpu(const Program&, const Actor&, const Kernel&) const;
   void add_kernel_side(const Program&, Node gpu, const Access&, Stage&) const;
-  [[nodiscard]] double kernel_cap(Node gpu, const Shape&, double tile, double tile_bytes) const;
+  [[nodiscard]] double kernel_cap(const Actor&, const Shape&, double tile, double tile_bytes) const;
   [[nodiscard]] bool in_l2(const Program&, Node gpu) const;
   [[nodiscard]] u32 walks(Node gpu) const;
   [[nodiscard]] u32 l2(Node gpu) const { return walks(gpu) + static_cast<u32>(machine_.gpus.size()); }

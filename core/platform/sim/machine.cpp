@@ -191,6 +191,11 @@ class Parser {
     if (costs.has("stream_wait_us")) machine_.costs.stream_wait = costs.number("stream_wait_us") * micro;
     if (costs.has("context_switch_us") || costs.has("time_slice_us"))
       machine_.slices = TimeSlices{costs.number("context_switch_us") * micro, costs.number("time_slice_us") * micro};
+    auto* latency = machine_.messages.latency.data();
+    for (const char* key : {"message_shm_us", "message_local_us", "message_tcp_us"}) {
+      if (costs.has(key)) *latency = costs.number(key) * micro;
+      ++latency;
+    }
   }
 
   void copies() {

@@ -196,6 +196,11 @@ struct AtomicCosts {
   double link_bytes = 0;                     // of a link, per operation
 };
 
+/// Messages between processes of a host: s of one direction by Channel, besides the bytes and the path between nodes.
+struct MessageCosts {
+  std::array<double, 3> latency{0.3e-6, 3e-6, 7e-6};
+};
+
 /// How a GPU is shared by processes: one context at a time.
 struct TimeSlices {
   double change = 0;  // s from one process's context to another's
@@ -239,6 +244,7 @@ struct Machine {
 
   Costs costs;
   std::optional<TimeSlices> slices;  // unknown: GPUs are not shared by processes
+  MessageCosts messages;
   CopyCosts copy;
   PullCosts pull;
   std::optional<BatchCosts> batch;      // unknown: such copies are unsupported

@@ -155,6 +155,7 @@ class Sim final : public SimPlatform {
       draw_sample(session);
       const std::span actors{&trace.series[std::size_t{sample} * lanes.size()], lanes.size()};
       session.simulation.sample(*order.lasts, session.factors, &trace.at(sample, 0, 0), actors.data());
+      trace.windows[sample] = common_time(actors);
       add_intervals(session.program, *order.lasts, actors, trace.windows[sample]);
     }
     if (order.verify) trace.verdict = both(before, session.memory.verify());

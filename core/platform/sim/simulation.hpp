@@ -52,7 +52,9 @@ class Simulation {
     double works_from = 0;  // the end of its latest rest
     Factors factors;
     Runner runners[2];
-    std::optional<Marks> marks;  // in a sample of a duration
+    std::optional<Marks> marks;      // in a sample of a duration,
+    Latencies* latencies = nullptr;  // and those of a lane whose iterations run singly,
+    double begun = 0;                // the last of which began at this time
   };
   struct Timer {
     double at = 0;

@@ -41,6 +41,9 @@ Support Compiler::supports(const Program& program) const {
     if (actor.clock == Clock::kernel) return Support::no("the model has no kernel clock yet");
     if (actor.place.kind != (on_gpu(actor.kind) ? PlaceKind::gpu : PlaceKind::numa))
       return Support::no(std::string{"a "} + to_string(actor.kind) + " does not run on " + to_string(actor.place));
+    if (actor.core && *actor.core >= machine_.numa[host_of(actor)].cpus)
+      return Support::no(
+          why_no_cpu(machine_.numa[host_of(actor)].place, *actor.core, machine_.numa[host_of(actor)].cpus));
     if (actor.cpu && actor.cpu->kind != PlaceKind::numa)
       return Support::no("no host thread runs on " + to_string(*actor.cpu));
     for (const auto* steps : {&actor.once, &actor.loop})
@@ -62,7 +65,7 @@ Support Compiler::supports_processes(const Program& program) const {
                                std::to_string(region.process) + ", and process " + std::to_string(actor.process) +
                                " uses it: " + to_string(region.kind) + " memory is not shared");
         }
-  if (machine_.slices ||
+  if (machine_.slices || program.mps ||
       std::all_of(program.actors.begin(), program.actors.end(), [](const Actor& actor) { return actor.process == 0; }))
     return {};
   const auto shared = compile(program).shared_gpus();
@@ -78,6 +81,7 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Ste
   if (const auto* wait = std::get_if<Wait>(&step)) return supports_flag(program, actor, wait->word);
   if (std::holds_alternative<Fence>(step)) return {};
   if (const auto* library = std::get_if<Opaque>(&step)) return supports(program, actor, *library);
+  if (const auto* message = std::get_if<Message>(&step)) return supports(program, actor, *message);
   if (const auto* call = std::get_if<Call>(&step)) return supports(program, actor, *call);
 
   const auto& move = std::get<Move>(step);

@@ -8,7 +8,8 @@ Exit code 1: a setting is bad. Exit code 0: at most warnings.
 
 import argparse
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from linkscope.errors import FINE, NOT_HERE, UserError
 
@@ -34,9 +35,11 @@ def main(arguments: argparse.Namespace) -> int:
     from linkscope.machine.doctor import exit_code, findings
     from linkscope.machine.environment import environment
     from linkscope.machine.probe import probe
+    from linkscope.run.mps import why_no_mps
     from linkscope.run.worker import driver_facts
 
-    machine = probe(driver_facts())
+    driver = driver_facts()
+    machine = probe(driver)
     if arguments.placement is not None:
         return _placement(machine, arguments)
     found = findings(machine, environment())
@@ -45,6 +48,8 @@ def main(arguments: argparse.Namespace) -> int:
     else:
         for finding in found:
             print(finding)
+        if driver.get("gpus"):
+            print(f"Clients that share a GPU: {why_no_mps() or 'MPS can be started'}; {_green_contexts(driver)}.")
         if machine.gpus:
             from linkscope.cli.seats import seat_lines, seating_of_machine
 
@@ -68,3 +73,8 @@ def _placement(machine: "Machine", arguments: argparse.Namespace) -> int:
     seating = seating_of_machine(machine.to_json(), near_far(run.points) if run else [])
     print(as_json(seating) if arguments.json else "\n".join(lines(seating)))
     return FINE
+
+
+def _green_contexts(driver: Mapping[str, Any]) -> str:
+    lacking = [name for name in driver.get("missing", ()) if "Green" in name or "DevResource" in name]
+    return f"green contexts: the driver lacks {lacking[0]}" if lacking else "the driver has green contexts"

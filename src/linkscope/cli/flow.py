@@ -5,8 +5,8 @@ linkscope flow --preset ring --seconds 2 --json
 linkscope flow --machine h200x4 --file flows.txt         MODELLED
 linkscope flow "numa:0 -> gpu:0 x2" --against fitted.toml          beside a model's prediction
 
-docs/reference/flows.md describes flows and work: gemm, memory, launch, ping_pong, read. A rate is the median of the
-rounds, with its 95 % interval. Jain's index is 1 if all transfers are equally fast.
+docs/reference/flows.md describes flows and work: gemm, memory, launch, ping_pong, read, message. A rate is the median
+of the rounds, with its 95 % interval. Jain's index is 1 if all transfers are equally fast.
 
 Presets: all-to-host, host-to-all, both, own-thread, ring, all-to-all, one-to-all, same-path:N.
 """
@@ -192,10 +192,13 @@ def _cells(flow: "FlowRates") -> list[str]:
     spread = [per_s / each for of_round in flow.interval_per_s for per_s in of_round]
     peak = f"{format_fraction(rate / flow.limit_gbps)} of peak" if flow.limit_gbps and flow.bytes else ""
     parts = f"{min(spread):.4g} to {max(spread):.4g} in 10 ms"
+    each_time = f"{format_seconds(flow.seconds)} each"
+    if flow.p50_s is not None and flow.p99_s is not None:
+        each_time = f"median {format_seconds(flow.p50_s)}, p99 {format_seconds(flow.p99_s)}"
     return [
         str(flow.asked.flow),
         f"{value} {unit} {width}".rstrip(),
-        f"{format_seconds(flow.seconds)} each",
+        each_time,
         parts,
         peak,
     ]
@@ -254,6 +257,7 @@ def as_entry(flow: "FlowRates") -> dict[str, Any]:
         "ci95_per_s": [ends.low, ends.high] if ends else None,
         "tflops": asked.operations / flow.seconds / 1e12 if asked.operations else None,
         "seconds": flow.seconds,
+        **({"p50_s": flow.p50_s, "p99_s": flow.p99_s} if flow.p50_s is not None else {}),
         "limit_gbps": flow.limit_gbps,
         "of_peak": flow.gbps / flow.limit_gbps if flow.gbps and flow.limit_gbps else None,
         "interval_gbps" if flow.bytes else "interval_per_s": [

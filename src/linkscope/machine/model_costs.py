@@ -22,6 +22,16 @@ class Costs(Table, frozen=True):
     time_slice_us: Annotated[
         Quantity | None, Key("time slice of a context while another waits", needs="context_switch_us")
     ] = None
+    message_shm_us: Annotated[
+        Quantity | None,
+        Key(
+            "a message to another process of the host, one direction: shared memory, local socket, TCP; bytes are "
+            "copied twice at `memcpy_gbps`",
+            default="0.3, 3 and 7",
+        ),
+    ] = None
+    message_local_us: Annotated[Quantity | None, Key(row="message_shm_us")] = None
+    message_tcp_us: Annotated[Quantity | None, Key(row="message_shm_us")] = None
     stream_wait_us: Annotated[
         Quantity | None,
         Key("from an event until a waiting stream continues", default="one actor on several GPUs unsupported"),

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from linkscope.plan.facts import MachineFacts, all_gpus, kind_of
+from linkscope.plan.facts import MachineFacts, all_gpus, host_of, kind_of
 from linkscope.plan.rules import RULES, RuleName
 from linkscope.runfile import PointId
 
@@ -79,6 +79,8 @@ def moved_bytes(point: PointId) -> int:
 def case_of(point: PointId, machine: MachineFacts) -> dict[str, Any]:
     """Returns the `case` of a prepare request (docs/reference/worker.md)."""
     others = _other_gpus(point, machine)
+    if point.param("sets") == "all":
+        others = [gpu for gpu in machine.of_kind("gpu") if host_of(gpu) == host_of(point.src)]
     return {
         "benchmark": point.benchmark,
         "engine": point.engine,
@@ -90,7 +92,14 @@ def case_of(point: PointId, machine: MachineFacts) -> dict[str, Any]:
         "params": dict(point.params),
         "footprint_bytes": footprint(point, machine),
         **({"others": others} if others else {}),
+        **({"cpus": _cpus(point, machine)} if point.param("messages") else {}),
     }
+
+
+def _cpus(point: PointId, machine: MachineFacts) -> list[int]:
+    """Returns the number of CPUs of each NUMA node of the source's host."""
+    nodes = [node for node in machine.of_kind("numa") if host_of(node) == host_of(point.src)]
+    return [machine.cpus.get(node, 0) for node in nodes]
 
 
 def most_memory(points: Iterable[PointId], machine: MachineFacts) -> list[dict[str, Any]]:

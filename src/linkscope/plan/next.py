@@ -80,7 +80,8 @@ def rounds_after(plan: Plan, have: int) -> int:
 
 def in_order(plan: Plan, ids: Iterable[str], round_number: int, last: Container[str] = ()) -> list[str]:
     """Returns the points in a random order for one round. Points of one `peer` setting stay together, because changing
-    it is slow.
+    it is slow. Work alone comes before work at once, which comes before what runs alone again, so that a drift of the
+    machine shows.
 
     `last`: points that come after the others of their setting.
     """
@@ -92,8 +93,16 @@ def in_order(plan: Plan, ids: Iterable[str], round_number: int, last: Container[
     chance.shuffle(names)
     for name in names:
         chance.shuffle(blocks[name])
-        blocks[name].sort(key=lambda id: id in last)
+        blocks[name].sort(key=lambda id: (_turn(PointId.parse(id)), id in last))
     return [id for name in names for id in blocks[name]]
+
+
+def _turn(point: PointId) -> int:
+    """0: alone; 1: at once with other work; 2: alone again."""
+    if point.param("again"):
+        return 2
+    at_once = point.param("beside", "none") != "none" or point.param("tasks") or point.param("at") == "both"
+    return int(bool(at_once) or point.param("clients", "1") != "1")
 
 
 def _rounds(point: Point) -> list[float]:

@@ -1,152 +1,11 @@
 """Defines the suites, as data. A suite is the union of its rules."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import MappingProxyType
 
-from linkscope.flow import read_path
 from linkscope.plan.papers import COMM_SCOPE
-from linkscope.plan.table import Benchmark, Param
-
-EACH = ("*",)  # all values of a parameter, also for rows without it
-_RELATIVE_PLACES = ("other", "same")  # kinds of the destination: another place of the source's kind, or the same place
-# parameters that `everything` does not vary: they choose another quantity, seconds of waiting, or work beside it
-_NEVER_VARIED = ("clock", "idle_gap_s", "beside", "load", "tasks")
-
-KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
-ALL_SIZES = tuple(1 << exponent for exponent in range(3, 31))
-MOST_MANAGED = 256 * MIB  # largest size of managed memory
-
-
-@dataclass(frozen=True)
-class Rule:
-    """Selects sizes and values of some parameters. The others have their defaults, or with `everything` each value
-    once, one parameter at a time.
-
-    A rule that names a value skips rows without that parameter. Some rows require a rule that names them (`taken`).
-    Operations without bytes are measured once.
-
-    `ends`: kind of place and memory of source and destination. As a kind of the destination, `other` means another
-    place of the source's kind, and `same` the source itself.
-    """
-
-    sizes: tuple[int, ...]
-    benchmarks: tuple[str, ...] = ()
-    engines: tuple[str, ...] = ()
-    memories: tuple[str, ...] = ()  # allowed at both ends
-    params: MappingProxyType[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
-    everything: bool = False
-    ends: tuple[tuple[str, str], tuple[str, str]] | None = None
-    fixed: tuple[str, ...] = ()  # parameters that `everything` leaves at their default
-    one_path: bool = False  # whether only one path of each class is measured
-
-    @property
-    def apart(self) -> bool:
-        """Whether source and destination must differ."""
-        return self.ends is not None and self.ends[1][0] == "other"
-
-    def allows(self, src: str, dst: str) -> bool:
-        """Returns whether these places are allowed as source and destination."""
-        within = self.ends is not None and self.ends[1][0] == "same"
-        return not (self.apart and src == dst) and not (within and src != dst)
-
-    def values(self, param: Param) -> list[str]:
-        """Returns the values of this parameter that the rule measures."""
-        wanted = self.params.get(param.name, (param.values[0],))
-        return list(param.values) if wanted == EACH else [value for value in param.values if value in wanted]
-
-    def extra_values(self, param: Param) -> list[str]:
-        """Returns the additional values, measured while all other parameters have their `values`."""
-        not_varied = (*self.params, *self.fixed, *_NEVER_VARIED)
-        return list(param.values[1:]) if self.everything and param.name not in not_varied else []
-
-    def takes(self, row: Benchmark) -> bool:
-        """Returns whether the rule selects this row."""
-        if self.ends is not None:
-            src, dst = (kind for kind, _ in self.ends)
-            if (row.src, row.dst) != (src, src if dst in _RELATIVE_PLACES else dst):
-                return False
-        if row.taken == "by_memory" and not (self.ends or self.memories):
-            return False
-        if self.benchmarks or self.engines:
-            named = not self.benchmarks or row.name in self.benchmarks
-            return named and (not self.engines or row.engine in self.engines)
-        return row.taken != "by_name"
-
-    def of_memories(self, row: Benchmark) -> list[tuple[str, str]]:
-        """Returns the pairs of memory kinds of the row that the rule selects."""
-        if self.ends is not None:
-            return [pair for pair in row.memories if pair == tuple(memory for _, memory in self.ends)]
-        if self.memories:
-            return [pair for pair in row.memories if set(pair) <= set(self.memories)]
-        return row.memories
-
-    def needs(self) -> set[str]:
-        """Returns the parameters that a row must have."""
-        return {name for name, values in self.params.items() if values != EACH}
-
-
-@dataclass(frozen=True)
-class Suite:
-    """A named set of points, with a sentence for `linkscope list`.
-
-    `rest`: rule for benchmarks that no other rule selects. `theirs`: extra rules that only the measurement rule of the
-    suite's name needs (`--rule`). `early`, `more_rounds`: as in a plan. `budget_s`: budget without `--budget`; a suite
-    with a budget is measured by classes of paths. `together_at`: size of the concurrent flows; None: none.
-    `alike_contexts`: as in a plan; in a run of a few seconds it would cost too much.
-    """
-
-    name: str
-    summary: str
-    rules: tuple[Rule, ...]
-    theirs: tuple[Rule, ...] = ()
-    rest: Rule | None = None
-    early: bool = False
-    more_rounds: bool = True
-    budget_s: float | None = None
-    together_at: int | None = None
-    alike_contexts: bool = True
-
-    def rules_for(self, row: Benchmark, table: Iterable[Benchmark]) -> tuple[Rule, ...]:
-        """Returns the rules that may select points of this row of the table."""
-        own = tuple(
-            Rule(tuple(of.sizes), benchmarks=(row.name,), engines=(row.engine,))
-            for of in row.suites
-            if of.suite == self.name
-        )
-        named = [one for one in table if one.name == row.name]
-        if self.rest is None or own or any(rule.takes(one) for rule in self.rules for one in named):
-            return (*self.rules, *own)
-        return (replace(self.rest, benchmarks=(row.name,)),)
-
-
-def _rule(
-    *sizes: int,
-    benchmarks: tuple[str, ...] = (),
-    engines: tuple[str, ...] = (),
-    memories: tuple[str, ...] = (),
-    **params: tuple[str, ...],
-) -> Rule:
-    return Rule(sizes, benchmarks, engines, memories, MappingProxyType(params))
-
-
-def of_preset(text: str, sizes: tuple[int, ...]) -> Rule:
-    """Returns the rule of a preset like 'read/sm/gpu.device->other.device?threads=256,512' (papers/entry.py), at these
-    sizes.
-
-    Managed memory is limited to small sizes. Other parameters have their defaults, and `*` means every value. Raises
-    ValueError for another form.
-    """
-    head, _, params = text.partition("?")
-    benchmark, engine, ends = head.split("/")
-    (src, src_memory), (dst, dst_memory) = (end.split(".") for end in read_path(ends))
-    pairs = [item.split("=") for item in params.split("&")] if params else []
-    values = {name: tuple(value.split(",")) for name, value in pairs}
-    most = MOST_MANAGED if "managed" in (src_memory, dst_memory) else max(sizes, default=0)
-    fitting = tuple(size for size in sizes if size <= most)
-    both_ends = ((src, src_memory), (dst, dst_memory))
-    return Rule(fitting, (benchmark,), (engine,), params=MappingProxyType(values), ends=both_ends)
-
+from linkscope.plan.rules import ALL_SIZES, EACH, GIB, KIB, MIB, MOST_MANAGED, Rule, Suite, of_preset
+from linkscope.plan.rules import rule as _rule
 
 _KERNELS = ("sm", "tma")
 _MANAGED = ("prefetch", "fault")
@@ -192,12 +51,12 @@ _MESSAGES = (8, 64, 256, *(size * KIB for size in (1, 4, 16, 64, 256)), MIB, 4 *
 _PUTS_AND_GETS = ("put", "get", "put_ping_pong", "get_ping_pong")
 _RINGS = ("1", "4", "16", "32")
 _CALLS = ("launch", "launch_to_end", "synchronize", "event", "stream", "copy_call")
-_CONTENDED = tuple(
-    f"contended_{kind}"
-    for kind in (
-        "h2d", "d2h", "both", "local", "peer", "zero_copy", "memory", "triad", "gemm", "launch", "ping_pong", "host",
-    )
+_KINDS = (
+    "h2d", "d2h", "both", "local", "peer", "zero_copy", "memory", "triad", "gemm", "launch", "ping_pong", "host", "message",
+    "socket",
 )  # fmt: skip
+_CONTENDED = tuple(f"contended_{kind}" for kind in _KINDS)
+_SP_8 = ("h2d", "d2h", "message", "host")
 _LOADED = tuple(f"loaded_{kind}" for kind in ("h2d", "d2h", "zero_copy", "launch", "ping_pong"))
 _BACKGROUNDS = ("both", "zero_copy", "memory")
 _COMPUTED = tuple(
@@ -207,7 +66,6 @@ _COMPUTED = tuple(
     )
 )  # fmt: skip
 _STAND_INS = tuple(f"compute_stand_in_{name}" for name in ("lammps", "dca", "openmm"))
-_SP_8 = ("h2d", "d2h", "ping_pong", "host")
 _OF_SP_8 = tuple(f"contended_{kind}" for kind in _SP_8)
 _BY_KERNELS = (*_COPIES, *_ACCESS, *_JOINT, *_EXCHANGES)
 _PINNED = ("pinned", "device")  # the memory kinds of nvbandwidth's copies
@@ -250,6 +108,28 @@ _STANDARD = (
     *(of_preset(text, (4 * KIB, 64 * KIB, MIB, 16 * MIB, MOST_MANAGED)) for text in _MIGRATIONS),
     *(of_preset(text, (64 * KIB, MIB, 16 * MIB)) for text in _PEER_MIGRATIONS),
 )
+
+
+_AGAIN = ("true",)
+_SETS = ("1", "2", "3", "4")
+_SHARED = ("shared_h2d", "shared_d2h", "shared_mix", "shared_launch")
+
+
+def _contended(kinds: tuple[str, ...], beside: tuple[str, ...]) -> tuple[Rule, ...]:
+    """Returns kinds of work alone, beside others, and alone again."""
+    rules = (_rule(benchmarks=kinds, beside=beside), _rule(benchmarks=kinds, beside=("none",), again=_AGAIN))
+    return tuple(replace(rule, one_path=True) for rule in rules)
+
+
+def _tasks(**params: tuple[str, ...]) -> Rule:
+    return replace(_rule(64 * MIB, benchmarks=("tasks",), **params), one_path=True)
+
+
+def _tasks_alone(**params: tuple[str, ...]) -> tuple[Rule, ...]:
+    """Returns each kind of task alone, and alone again. Transfers alone do not depend on messages."""
+    transfers = {name: values for name, values in params.items() if name == "sets"}
+    rules = (_tasks(at=("transfers",), **transfers), _tasks(at=("messages",), message=EACH, **params))
+    return (*rules, *(replace(rule, params=MappingProxyType({**rule.params, "again": _AGAIN})) for rule in rules))
 
 
 def _pause_before_copies(**params: tuple[str, ...]) -> Rule:
@@ -362,8 +242,9 @@ SUITES: dict[str, Suite] = {
         ),
         Suite(
             "contention",
-            "who slows whom: twelve kinds of work at one GPU and NUMA node, each alone and beside each other kind",
-            (replace(_rule(benchmarks=_CONTENDED, beside=EACH), one_path=True),),
+            "who slows whom: 14 kinds of work at one GPU and NUMA node, each alone, beside each other kind, and alone "
+            "again",
+            _contended(_CONTENDED, EACH),
         ),
         Suite(
             "loaded-latency",
@@ -396,12 +277,30 @@ SUITES: dict[str, Suite] = {
         Suite(
             "sp-8",
             "Spafford 5: copies of a GPU, messages and CPU traffic, each alone and beside each other",
-            (replace(_rule(benchmarks=_OF_SP_8, beside=("none", *_SP_8)), one_path=True),),
+            _contended(_OF_SP_8, ("none", *_SP_8)),
+        ),
+        Suite(
+            "sp-9",
+            "Spafford 5.1: a transfer task for each GPU, and message tasks, one for each transfer or on all other CPUs",
+            (_tasks(at=("both",), message=EACH, messages=EACH), *_tasks_alone(messages=EACH)),
         ),
         Suite(
             "sp-10",
             "Spafford 5.2: 1 to 16 tasks copy 64 MiB to each GPU, all GPUs at once",
-            (_rule(64 * MIB, benchmarks=("host_to_all",), engines=("ce",), tasks=EACH),),
+            (
+                _rule(64 * MIB, benchmarks=("host_to_all",), engines=("ce",), tasks=EACH),
+                _rule(64 * MIB, benchmarks=("host_to_all",), engines=("ce",), tasks=("1",), again=_AGAIN),
+            ),
+        ),
+        Suite(
+            "sp-11",
+            "Spafford 5.3: transfers and messages by one thread or by two bound threads, 1 to 4 sets",
+            (_tasks(at=("both",), sets=_SETS, message=EACH, threads=EACH), *_tasks_alone(sets=_SETS)),
+        ),
+        Suite(
+            "sharing",
+            "one GPU for 1, 2 and 4 clients: threads, processes, processes under MPS, green contexts",
+            (replace(_rule(benchmarks=_SHARED, clients=EACH, way=EACH), one_path=True),),
         ),
         Suite(
             "putget",

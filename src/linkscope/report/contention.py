@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from linkscope.runfile import Point, Run
 from linkscope.stats import Interval, geometric_mean, ratio_interval
 
-ALONE = "none"
+ALONE, AGAIN = "none", "again"
 _PREFIX = "contended_"
 _LEVEL = 0.95
 _LEAST_FOR_P99 = 100  # samples
@@ -54,11 +54,6 @@ class Slowdown:
         """The penalty over the bad value: (beside - alone) / beside."""
         return 1 - 1 / self.ratio
 
-    @property
-    def slowed(self) -> bool:
-        """Whether the whole interval lies above 1."""
-        return self.interval is not None and self.interval.low > 1
-
 
 @dataclass(frozen=True)
 class MatrixRow:
@@ -71,6 +66,7 @@ class MatrixRow:
     path: str
     alone: Point
     beside: Mapping[str, Slowdown]
+    again: Point | None = None  # alone, after the work at once
     predicted_s: float | None = None
 
     @property
@@ -85,10 +81,15 @@ class MatrixRow:
 
     @property
     def drift(self) -> float | None:
-        """The change of the time alone from the first half of the rounds to the last; None for fewer than two."""
-        rounds = _rounds(self.alone)
-        half = len(rounds) // 2
-        return geometric_mean(rounds[-half:]) / geometric_mean(rounds[:half]) - 1 if half else None
+        """The change of the time alone from before the work at once to after it; None if it did not run again."""
+        if self.again is None:
+            return None
+        return geometric_mean(_rounds(self.again)) / geometric_mean(_rounds(self.alone)) - 1
+
+    def slowed_by(self, other: str) -> bool:
+        """Whether the other work slows this work by more than the drift explains."""
+        found = self.beside[other].interval
+        return found is not None and found.low > 1 + abs(self.drift or 0)
 
 
 def matrix(run: Run) -> list[MatrixRow]:
@@ -96,17 +97,17 @@ def matrix(run: Run) -> list[MatrixRow]:
     order = {id: at for at, id in enumerate(run.header.plan.get("points", ()))}
     groups: dict[tuple[str, str, str], dict[str, Point]] = {}
     for point in sorted(run.points, key=lambda point: order.get(point.id, len(order))):
-        if point.benchmark.startswith(_PREFIX) and point.median_s:
+        if point.benchmark.startswith(_PREFIX) and "beside" in point.params and point.median_s:
             key = (point.benchmark.removeprefix(_PREFIX), point.src, point.dst)
-            groups.setdefault(key, {})[point.params["beside"]] = point
+            groups.setdefault(key, {})[AGAIN if "again" in point.params else point.params["beside"]] = point
     rows = []
     for (kind, src, dst), found in groups.items():
-        alone = found.pop(ALONE, None)
+        alone, again = found.pop(ALONE, None), found.pop(AGAIN, None)
         if alone is not None and found:
             path = src if src == dst else f"{src} -> {dst}"
             basis = _predicted(run, alone)
             beside = {name: _slowdown(alone, of, _ratio(_predicted(run, of), basis)) for name, of in found.items()}
-            rows.append(MatrixRow(kind, path, alone, beside, basis))
+            rows.append(MatrixRow(kind, path, alone, beside, again, basis))
     return rows
 
 
@@ -139,5 +140,8 @@ def _rounds(point: Point) -> list[float]:
 
 
 def _p99(point: Point) -> float | None:
+    """Of single operations where each has its own time, otherwise of the mean time in an interval."""
+    if point.flows[0].p99_s is not None:
+        return point.flows[0].p99_s
     samples = sorted(sample for of_round in point.flows[0].samples_s for sample in of_round)
     return samples[-(len(samples) // 100) - 1] if len(samples) >= _LEAST_FOR_P99 else None

@@ -53,8 +53,8 @@ def without_concurrent(run: Run) -> Run:
 
 
 def is_contended(point: Point) -> bool:
-    """Whether the point measures work beside other work (suite `contention`)."""
-    return "beside" in point.params
+    """Whether the point measures work beside other work, several kinds of tasks, or clients of one GPU."""
+    return not {"beside", "at", "clients"}.isdisjoint(point.params)
 
 
 def is_concurrent(point: Point) -> bool:

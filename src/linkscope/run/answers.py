@@ -54,10 +54,15 @@ class Carried(msgspec.Struct):
 
 
 class ActorSeries(msgspec.Struct):
-    """What an actor did in a sample of a duration; `interval_iterations` counts parts of those under way."""
+    """What an actor did in a sample of a duration; `interval_iterations` counts parts of those under way.
+
+    `p50_s`, `p99_s`: of the durations of its iterations, if each waits for its own end.
+    """
 
     iterations: int
     interval_iterations: list[float]
+    p50_s: float | None = None
+    p99_s: float | None = None
 
 
 class Window(msgspec.Struct):
@@ -125,8 +130,15 @@ def merged(parts: list[Trace]) -> Trace:
             verdict=_both(whole.verdict, part.verdict),
             links=whole.links + part.links,
             notes=part.notes | whole.notes,
+            series=[_of_both(*windows) for windows in zip(whole.series, part.series, strict=True)],
         )
     return whole
+
+
+def _of_both(first: Window, second: Window) -> Window:
+    """Every actor ran in one of the processes; the other counts nothing for it."""
+    actors = [one if one.iterations else other for one, other in zip(first.actors, second.actors, strict=True)]
+    return msgspec.structs.replace(first, actors=actors)
 
 
 def _both(first: Verdict | None, second: Verdict | None) -> Verdict | None:

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from linkscope.plan import RULES, Inheritance, Plan, footprint, moved_bytes, precision_target, rounds_wanted, share_s
@@ -257,8 +257,16 @@ def _flow(rounds: Sequence[Round], index: int) -> Flow:
     return Flow(
         src=facts.src, dst=facts.dst, src_memory=facts.src_memory, dst_memory=facts.dst_memory, bytes=facts.bytes,
         role=facts.role, round_medians_s=medians, samples_s=samples, median_s=value, ci95_s=None,
-        gbps=facts.bytes / value / 1e9 if facts.bytes and value > 0 else None, operations=facts.operations,
+        gbps=facts.bytes / value / 1e9 if facts.bytes and value > 0 else None,
+        p50_s=_median_known(round.flows[index].p50_s for round in rounds),
+        p99_s=_median_known(round.flows[index].p99_s for round in rounds),
+        operations=facts.operations,
     )  # fmt: skip
+
+
+def _median_known(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
 
 
 @dataclasses.dataclass(frozen=True)

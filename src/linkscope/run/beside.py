@@ -16,8 +16,9 @@ COMPUTATION_TASKS = 10  # a computation with its transfers takes as long as so m
 
 
 def lasts(point: PointId) -> bool:
-    """Whether the point runs for a duration: work beside other work, or alone in the same way, or several tasks."""
-    return point.param("beside") != "" or point.param("tasks") != ""
+    """Whether the point runs for a duration: work beside other work, or alone in the same way, several tasks, or
+    clients of one GPU."""
+    return any(point.param(name) for name in ("beside", "tasks", "at", "clients"))
 
 
 def time_of(point: PointId) -> tuple[float, float]:
@@ -41,7 +42,8 @@ def contended_round(worker: Worker, task: Task, prepared: Prepared) -> Round:
     if trace.verdict is not None and not trace.verdict.ok:
         raise WrongData(f"{trace.verdict.wrong_bytes} bytes are wrong, the first: {trace.verdict.first_wrong}")
     warm_up = trace.series[0].warm_up()
-    done = [actor.interval_iterations[warm_up:] for actor in trace.series[0].actors]
+    actors = trace.series[0].actors
+    done = [actor.interval_iterations[warm_up:] for actor in actors]
     if any(not counts or min(counts) <= 0 for counts in done):
         raise RequestFailed("failed", f"an operation took longer than the common time of {seconds:g} s")
     samples = [[rounded(interval_s / count) for count in counts] for counts in done]
@@ -53,7 +55,7 @@ def contended_round(worker: Worker, task: Task, prepared: Prepared) -> Round:
     return Round(
         id=str(task.point),
         round=task.round,
-        flows=[flow_of(facts, samples[facts.actor]) for facts in prepared.flows],
+        flows=[flow_of(facts, samples[facts.actor], actors[facts.actor]) for facts in prepared.flows],
         batch=[max(1, round(sum(counts))) for counts in done],
         overhead_s=None,
         timing=timing_of(trace.timing),

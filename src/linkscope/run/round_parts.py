@@ -1,6 +1,6 @@
 """Parts of a round's record that every way to sample has."""
 
-from linkscope.run.answers import FlowFacts
+from linkscope.run.answers import ActorSeries, FlowFacts
 from linkscope.run.worker import RequestFailed
 from linkscope.runfile import RoundFlow
 from linkscope.runfile.schema import Timing
@@ -15,11 +15,13 @@ def rounded(seconds: float) -> float:
     return float(f"{seconds:.9g}")
 
 
-def flow_of(facts: FlowFacts, samples: list[float]) -> RoundFlow:
-    """Returns a flow with its samples, in seconds per operation."""
+def flow_of(facts: FlowFacts, samples: list[float], series: ActorSeries | None = None) -> RoundFlow:
+    """Returns a flow with its samples, in seconds per operation. `series`: its actor in a sample of a duration."""
     return RoundFlow(
         src=facts.src, dst=facts.dst, src_memory=facts.src_memory, dst_memory=facts.dst_memory,
-        bytes=facts.bytes, role=facts.role, samples_s=samples, operations=facts.operations,
+        bytes=facts.bytes, role=facts.role, samples_s=samples,
+        p50_s=series.p50_s if series else None, p99_s=series.p99_s if series else None,
+        operations=facts.operations,
     )  # fmt: skip
 
 

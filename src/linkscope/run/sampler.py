@@ -4,11 +4,13 @@ The cost of one operation in a batch of L is the slope to a batch of mL: (T(mL) 
 single operation is T(1) - T(0).
 """
 
+import contextlib
 from dataclasses import dataclass, field
 from typing import Any
 
 from linkscope.plan import Plan, case_of, once_only, pages_move, precision_target
 from linkscope.plan.facts import MachineFacts
+from linkscope.run import mps
 from linkscope.run.answers import FlowFacts, Prepared, Trace
 from linkscope.run.batches import SLOWEST_RATE, Batches, Pair, Task, pair_of
 from linkscope.run.beside import contended_round, lasts
@@ -16,7 +18,7 @@ from linkscope.run.calibrate import ALONE_S, Calibration
 from linkscope.run.recipes import recipe_of
 from linkscope.run.round_parts import WrongData, flow_of, rounded, timing_of
 from linkscope.run.stopping import Stopping
-from linkscope.run.worker import REQUEST_LIMIT_S, RunRequest, Worker
+from linkscope.run.worker import REQUEST_LIMIT_S, RequestFailed, RunRequest, Worker, WorkerGone
 from linkscope.runfile import Round
 from linkscope.stats import median, slope
 
@@ -35,6 +37,8 @@ class Sampler:
 
     def measure(self, task: Task) -> Round:
         """Measures the task. Raises Unsupported, WrongData, RequestFailed or errors of the worker."""
+        if task.point.param("way") == "mps" and not self._machine.modelled:
+            return self._under_mps(task)
         case = self._case(task)
         limit = REQUEST_LIMIT_S + 20 * 4 * case["footprint_bytes"] / SLOWEST_RATE
         prepared = self._worker.prepare(case, f"{task.point}#{task.round}", limit, self._opening(task))
@@ -43,6 +47,21 @@ class Sampler:
         if lasts(task.point):
             return contended_round(self._worker, task, prepared)
         return self._round_of(task, prepared).measure()
+
+    def _under_mps(self, task: Task) -> Round:
+        """Measures with a worker, and its peers, that are clients of an MPS daemon."""
+        try:
+            with mps.daemon() as environment, contextlib.ExitStack() as at_end:
+                worker = self._worker.twin(environment)
+                at_end.callback(worker.kill)
+                prepared = worker.prepare(self._case(task), f"{task.point}#{task.round}")
+                if not prepared.supported:
+                    raise Unsupported(prepared.reason)
+                return contended_round(worker, task, prepared)
+        except mps.NoMps as problem:
+            raise Unsupported(str(problem)) from None
+        except WorkerGone as gone:
+            raise RequestFailed("failed", f"under MPS: {gone}") from None
 
     def _case(self, task: Task) -> dict[str, Any]:
         return case_of(task.point, self._machine)

@@ -85,9 +85,9 @@ def modelled(model: "Model", seed: int) -> Target:
 
     kinds = functools.cache(lambda: classes_modelled(model))
     here = (*known.numa, *known.gpus, *known.disks)
-    facts = MachineFacts(model.machine.name, True, here, dict(known.cache_bytes), kinds, known.sms)
-    machine = {"name": model.machine.name, "title": model.machine.title, "places": list(facts.places), "model": content}
     cpus = {place: node.cpus for node in model.numa for place in node.places}
+    facts = MachineFacts(model.machine.name, True, here, dict(known.cache_bytes), kinds, known.sms, cpus)
+    machine = {"name": model.machine.name, "title": model.machine.title, "places": list(facts.places), "model": content}
     request = {"platform": "sim", "machine": content, "seed": seed}
     return Target(facts, request, limit, machine, numa_of_gpus=known.gpu_numa, cpus=cpus)
 
@@ -116,9 +116,10 @@ def this_machine() -> Target:
         return _one_sided(point, found.gbps, found.source) if found.gbps is not None else None
 
     kinds = functools.cache(lambda: classes_probed(machine))
-    facts = MachineFacts(machine.name, False, tuple(machine.places), dict(machine.cache_bytes), kinds, machine.sms)
-    near = {f"gpu:{gpu.index}": f"numa:{gpu.numa}" for gpu in machine.gpus if gpu.numa is not None}
     cpus = {f"numa:{node.index}": len(node.cpus) for node in machine.numa}
+    places, caches = tuple(machine.places), dict(machine.cache_bytes)
+    facts = MachineFacts(machine.name, False, places, caches, kinds, machine.sms, cpus)
+    near = {f"gpu:{gpu.index}": f"numa:{gpu.numa}" for gpu in machine.gpus if gpu.numa is not None}
     return Target(facts, {"platform": "cuda"}, limit, machine.to_json(), environment(), near, cpus)
 
 

@@ -165,8 +165,7 @@ class Worker:
         """Times the prepared program. Each of the `samples` samples runs `batches` in turn."""
         request = RunRequest(samples, batches, verify)
         if self._together:
-            answers = self._ask_all(self._acting, request.line(), limit_s)
-            return merged([_trace(process, *answer) for process, answer in zip(self._acting, answers, strict=True)])
+            return self._run_together(request.line(), limit_s)
         if self._sent_run != request:
             self._drop_unread_run()
             self._first.send(request.line())
@@ -176,13 +175,14 @@ class Worker:
     def run_for(self, duration_s: float, interval_s: float, *, verify: bool, limit_s: float = REQUEST_LIMIT_S) -> Trace:
         """Runs all actors of the prepared program for a duration, once, and counts iterations in each interval.
 
-        Raises RequestFailed of kind `usage` for a program that runs in batches only, and for one of several processes.
+        Raises RequestFailed of kind `usage` for a program that runs in batches only.
         """
-        if self._together:
-            raise RequestFailed("usage", "a program of several processes runs in batches only, not for a duration")
         self._drop_unread_run()
         asked = {"samples": 1, "duration_s": duration_s, "interval_s": interval_s, "verify": verify}
-        self._first.send(msgspec.json.encode({"op": "run", **asked}) + b"\n")
+        line = msgspec.json.encode({"op": "run", **asked}) + b"\n"
+        if self._together:
+            return self._run_together(line, duration_s + limit_s)
+        self._first.send(line)
         return self._next_trace(duration_s + limit_s)
 
     def prepare_and_run(
@@ -221,6 +221,21 @@ class Worker:
 
     def _next_trace(self, limit_s: float) -> Trace:
         return _trace(self._first, *self._first.answer(limit_s))
+
+    def twin(self, environment: dict[str, str]) -> "Worker":
+        """Returns another worker with these environment variables that has opened the same platform."""
+        words = [f"{name}={value}" for name, value in environment.items()]
+        other = Worker(["env", *words, *self._command], self._stop_asked)
+        try:
+            other.open(self._own_memory())
+        except BaseException:
+            other.kill()
+            raise
+        return other
+
+    def _own_memory(self) -> dict[str, Any]:
+        """Returns the last request to open a platform, without what only the first worker needs."""
+        return {key: value for key, value in self._opened.items() if key not in ("most", "contexts")}
 
     def end(self) -> None:
         """Kills the worker without waiting; kill() waits."""
@@ -269,8 +284,7 @@ class Worker:
         ]
         self._peers += new
         if new:
-            own = {key: value for key, value in self._opened.items() if key not in ("most", "contexts")}
-            self._ask_all(new, msgspec.json.encode({"op": "open", **own}) + b"\n", OPEN_LIMIT_S)
+            self._ask_all(new, msgspec.json.encode({"op": "open", **self._own_memory()}) + b"\n", OPEN_LIMIT_S)
         together = [self._first, *self._peers[: processes - 1]]
         if self._joined != processes:
             meeting = {"op": "join", "processes": processes, "meeting": secrets.token_hex(16)}
@@ -278,6 +292,10 @@ class Worker:
             self._ask_all(together, lines, REQUEST_LIMIT_S)
             self._joined = processes
         return together
+
+    def _run_together(self, line: bytes, limit_s: float) -> Trace:
+        answers = self._ask_all(self._acting, line, limit_s)
+        return merged([_trace(process, *answer) for process, answer in zip(self._acting, answers, strict=True)])
 
     def _release_together(self) -> None:
         """Ends a program of several processes: they close each other's memory before any of it is freed."""

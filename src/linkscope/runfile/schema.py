@@ -104,7 +104,10 @@ class ToolShape(msgspec.Struct):
 
 
 class RoundFlow(msgspec.Struct, gc=False, omit_defaults=True):
-    """The samples of one flow in one round."""
+    """The samples of one flow in one round.
+
+    `p50_s`, `p99_s`: of the durations of single operations, where each waits for the one before.
+    """
 
     src: str
     dst: str
@@ -114,6 +117,8 @@ class RoundFlow(msgspec.Struct, gc=False, omit_defaults=True):
     role: Literal["measured", "background"]
     samples_s: list[float]
     operations: float | None = None
+    p50_s: float | None = None
+    p99_s: float | None = None
 
 
 class Round(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True, tag_field="record", tag="round"):
@@ -139,7 +144,7 @@ class Flow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
     """One transfer of a point; a point has several concurrent ones.
 
     `mean_s`, `stddev_s`: of the samples, under a rule that reports them. `operations`: arithmetic operations of one
-    iteration of a computation.
+    iteration of a computation. `p50_s`, `p99_s`: medians of those of the rounds.
     """
 
     src: str
@@ -156,6 +161,8 @@ class Flow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
     mean_s: float | None = None
     stddev_s: float | None = None
     operations: float | None = None
+    p50_s: float | None = None
+    p99_s: float | None = None
 
 
 AnyFlow = TypeVar("AnyFlow", RoundFlow, Flow)

@@ -5,7 +5,7 @@ from linkscope.plan.papers.entry import Source, powers, row
 _CONTENDED = (
     "h2d/ce/numa.pinned->gpu.device",
     "d2h/ce/gpu.device->numa.pinned",
-    "ping_pong/cpu/numa.pinned->gpu.pinned",
+    "message/cpu/numa.pageable->same.pageable",
     "host/cpu/numa.pageable->same.pinned",
 )
 
@@ -41,10 +41,22 @@ SPAFFORD = Source(
         row(
             "SP-8",
             "GPU transfers and messages, sequential and concurrent",
-            *(f"contended_{kind}?beside=none,h2d,d2h,ping_pong,host" for kind in _CONTENDED),
-            note="round trips of a word between CPU and GPU instead of MPI; `run --suite sp-8`",
+            "message/cpu/numa.pageable->same.pageable?channel=*",
+            *(f"contended_{kind}?beside=none,h2d,d2h,message,host" for kind in _CONTENDED),
+            note="messages of 8 B by shared memory instead of MPI; `run --suite sp-8`",
         ),
-        row("SP-9 SP-11", "several message tasks; transfers and messages by one thread or by two"),
+        row(
+            "SP-9",
+            "a transfer task for each GPU, and message tasks",
+            "tasks/ce/numa.pinned->gpu.device?messages=each,cores&message=*",
+            note="`run --suite sp-9`",
+        ),
+        row(
+            "SP-11",
+            "transfers and messages by one thread or by two",
+            "tasks/ce/numa.pinned->gpu.device?sets=1,2,3,4&threads=*&message=*",
+            note="`run --suite sp-11`",
+        ),
         row(
             "SP-10",
             "several tasks for each GPU",

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from linkscope.report.contention import MISSED, MatrixRow, Slowdown, matrix, others
+from linkscope.report.contention import MISSED, MatrixRow, matrix, others
 from linkscope.report.run_view import RunView
 from linkscope.report.section import (
     METHOD,
@@ -29,7 +29,8 @@ _NOTE = (
 _PENALTIES = (
     "Alone, and beside the work that slows it most. Times are the median and the p99 of the mean time of an operation "
     "in 10 ms. The penalty over the good value is (beside - alone) / alone, over the bad value (beside - alone) / "
-    "beside. Drift is the change of the time alone from the first half of the rounds to the last."
+    "beside. Drift is the change of the time alone from before the work at once to after it; slowdowns "
+    "below it are not marked."
 )
 _MISSED = (
     Column("Work", strong=True), Column("Beside", label="Beside"), Column("Slowdown", right=True, label="Slowdown"),
@@ -96,10 +97,7 @@ def _table(rows: Sequence[MatrixRow], *, short: bool, on: Output) -> Table:
     several = _several(rows)
     columns = [Column("Work", strong=True), Column("Alone", right=True, label="Alone")]
     columns += [Column(name, right=True, label=name) for name in names]
-    made = [
-        Row((_name(row, several), _alone(row), *(_cell(row.beside.get(name), short=short) for name in names)))
-        for row in rows
-    ]
+    made = [Row((_name(row, several), _alone(row), *(_cell(row, name, short=short) for name in names))) for row in rows]
     return Table("Slowdown by work beside it", tuple(columns), (Group(tuple(made)),), stacks=True, on=on)
 
 
@@ -117,14 +115,15 @@ def _alone(row: MatrixRow) -> str:
     return format_rate(row.alone.total_gbps) if row.alone.total_gbps else format_seconds(row.alone.median_s or 0.0)
 
 
-def _cell(found: Slowdown | None, *, short: bool) -> Text:
+def _cell(row: MatrixRow, other: str, *, short: bool) -> Text:
+    found = row.beside.get(other)
     if found is None:
         return "-"
     ends = "" if short or found.interval is None else f" [{found.interval.low:.3g}, {found.interval.high:.3g}]"
     if not short and found.deviation is not None:
         ends += f", model {found.predicted:.3g} ({format_change(found.deviation)})"
     text = f"{found.ratio:.3g}"
-    return (Span(text, "strong"), ends) if found.slowed else text + ends
+    return (Span(text, "strong"), ends) if row.slowed_by(other) else text + ends
 
 
 def _penalty(row: MatrixRow, several: bool) -> tuple[Text, ...]:

@@ -12,13 +12,15 @@ _COLLAPSED = 0.5  # of an equal share
 _NOTE = (
     "The rate of a task: good is the slowest of one task for each GPU, bad the slowest of several. The penalty over "
     "the good value is (good - bad) / good, over the bad value (good - bad) / bad. An equal share is good over the "
-    "number of tasks; below half of it the rate has collapsed."
+    "number of tasks; below half of it the rate has collapsed. Drift is the change of the slowest of one task for each "
+    "GPU from before the others to after them."
 )
 _COLUMNS = (
     Column("Path", label="Path"), Column("Tasks", right=True, label="Tasks"),
     Column("Slowest, GB/s", right=True, strong=True), Column("Mean", right=True, label="Mean"),
     Column("Fastest", right=True, label="Fastest"), Column("Over good", right=True, label="Over good"),
     Column("Over bad", right=True, label="Over bad"), Column("Share", right=True, label="Of an equal share"),
+    Column("Drift", right=True, label="Drift"),
 )  # fmt: skip
 
 
@@ -31,7 +33,9 @@ def section(view: RunView) -> Section | None:
         once = dataclasses.replace(id, params=tuple(pair for pair in id.params if pair[0] != "tasks"))
         if once in rates:
             good = min(rates[once])
-            groups.setdefault(once, [_row(once, 1, rates[once], good)]).append(_row(id, tasks, rates[id], good))
+            again = rates.get(dataclasses.replace(once, params=tuple(sorted((*once.params, ("again", "true"))))))
+            drift = f"{100 * (min(again) / good - 1):+.1f} %" if again else "-"
+            groups.setdefault(once, [_row(once, 1, rates[once], good, drift)]).append(_row(id, tasks, rates[id], good))
     if not groups:
         return None
     made = Table(_TITLE, _COLUMNS, tuple(Group(tuple(rows)) for rows in groups.values()), stacks=True)
@@ -42,13 +46,13 @@ def _rates(point: Point) -> list[float]:
     return [flow.gbps for flow in point.flows if flow.gbps is not None and flow.role == "measured"]
 
 
-def _row(id: PointId, tasks: int, found: list[float], good: float) -> Row:
+def _row(id: PointId, tasks: int, found: list[float], good: float, drift: str = "") -> Row:
     bad = min(found)
     share = bad * tasks / good
     collapsed = share < _COLLAPSED
     cells = (
         f"{id.src} -> {id.dst}", str(tasks), f"{bad:.4g}", f"{sum(found) / len(found):.4g}", f"{max(found):.4g}",
         format_fraction((good - bad) / good), format_fraction((good - bad) / bad),
-        f"{format_fraction(share)}{', collapsed' if collapsed else ''}",
+        f"{format_fraction(share)}{', collapsed' if collapsed else ''}", drift,
     )  # fmt: skip
     return Row(cells, notable=collapsed)

@@ -27,6 +27,7 @@ WORKS = {
     "launch": "launch gpu:0",
     "ping_pong": "ping_pong gpu:0",
     "read": "read gpu:0 16MiB",
+    "message": "message numa:0 64KiB via=tcp to=numa:1",
 }
 
 
@@ -67,18 +68,19 @@ def _places(flow: Flow) -> list[tuple[str, str]]:
 
 
 def _refuse_more_threads(found: Sequence[Asked], target: Target) -> None:
-    """Refuses more copying CPU threads than their node has CPUs: they would take turns."""
+    """Refuses more CPU threads that copy or exchange messages than their node has CPUs: they would take turns."""
     used: Counter[str] = Counter()
     for asked in found:
-        node = asked.points[0].src
-        if asked.points[0].benchmark != "h2h":
-            continue
-        used[node] += len(asked.points)
-        if used[node] > target.cpus.get(node, used[node]):
-            raise wrong(
-                asked.flow, "threads=",
-                f"{used[node]} threads would copy on {node}, and it has {target.cpus[node]} CPUs",
-            )  # fmt: skip
+        first = asked.points[0]
+        nodes = {"h2h": [first.src] * len(asked.points), "message": [first.src, first.dst]}.get(first.benchmark, [])
+        used.update(nodes)
+        for node in nodes:
+            if used[node] > target.cpus.get(node, used[node]):
+                what = "copy" if first.benchmark == "h2h" else "copy or exchange messages"
+                raise wrong(
+                    asked.flow, "threads=",
+                    f"{used[node]} threads would {what} on {node}, and it has {target.cpus[node]} CPUs",
+                )  # fmt: skip
 
 
 def _transfer(flow: Transfer, target: Target, table: Sequence[Benchmark], size: int) -> Asked:
@@ -155,8 +157,8 @@ def _memories(flow: Transfer, engine: str, rows: Sequence[Benchmark]) -> tuple[s
 def _work(flow: Work, target: Target, table: Sequence[Benchmark], size: int) -> Asked:
     works: dict[str, Callable[[Work], Asked]] = {
         "gemm": partial(_gemm, table=table), "memory": partial(_memory, target=target, size=size), "launch": _launch,
-        "triad": _triad, "ping_pong": partial(_ping_pong, target=target),
-        "read": partial(_read, target=target, size=size),
+        "triad": _triad, "ping_pong": partial(_ping_pong, target=target), "read": partial(_read, target=target, size=size),
+        "message": partial(_message, target=target, table=table),
     }  # fmt: skip
     made = works.get(flow.name)
     if made is None:
@@ -252,6 +254,23 @@ def _ping_pong(flow: Work, target: Target) -> Asked:
     alone, near = (("beside", "none"),), _near(flow, target)
     point = PointId("contended_ping_pong", "cpu", near, "pinned", flow.place, "pinned", 0, alone)
     return Asked(flow, (point,), "ping_pong")
+
+
+def _message(flow: Work, target: Target, table: Sequence[Benchmark]) -> Asked:
+    """Round trips between two processes, the other one at `to`; bytes count in one direction."""
+    if kind_of(flow.place) != "numa":
+        _refuse(flow, "place", "messages go between NUMA nodes")
+    _only(flow, ("via", "to"))
+    options = dict(flow.options)
+    channels = next(row for row in table if row.name == "message").params[0].values
+    channel, other = options.get("via", channels[0]), options.get("to", flow.place)
+    if channel not in channels:
+        _refuse(flow, "via=", f"via is {', '.join(channels)}")
+    if other not in target.facts.of_kind("numa"):
+        _refuse(flow, "to=", f"{target.facts.name} has no NUMA node {other}")
+    params = (("channel", channel),)
+    point = PointId("message", "cpu", flow.place, "pageable", other, "pageable", _size_of(flow, 8), params)
+    return Asked(flow, (point,), "message")
 
 
 def _read(flow: Work, target: Target, size: int) -> Asked:

@@ -23,7 +23,8 @@ _LIMIT_S = 60.0  # for memory, rehearsals and the comparison of a program
 class FlowRates:
     """One flow. `per_s`: operations a second in each round; `interval_per_s`: the same in each interval of a round.
 
-    `bytes`: of one operation of all its actors together.
+    `bytes`: of one operation of all its actors together. `p50_s`, `p99_s`: of the durations of single operations, the
+    median over rounds; None for flows whose operations overlap.
     """
 
     asked: Asked
@@ -32,6 +33,8 @@ class FlowRates:
     interval_per_s: list[list[float]]
     limit_gbps: float | None
     limit_source: str | None
+    p50_s: float | None = None
+    p99_s: float | None = None
 
     @property
     def gbps(self) -> float | None:
@@ -156,4 +159,11 @@ def _flow(target: Target, asked: Asked, rounds: Sequence[tuple[_Round, list[int]
     peak = target.limit(asked.points[0]) if len(asked.points) == 1 and not asked.work else None
     per_s = [sum(of) / len(of) for of in found]
     gbps, source = peak or (None, None)
-    return FlowRates(asked, sum(point.bytes for point in asked.points) or asked.traffic, per_s, found, gbps, source)
+    singly = [round.trace.series[0].actors[actors[0]] for round, actors in rounds]
+    medians = [of.p50_s for of in singly if of.p50_s is not None]
+    tails = [of.p99_s for of in singly if of.p99_s is not None]
+    return FlowRates(
+        asked, sum(point.bytes for point in asked.points) or asked.traffic, per_s, found, gbps, source,
+        median(medians) if medians else None,
+        median(tails) if tails else None,
+    )  # fmt: skip

@@ -1,0 +1,72 @@
+"""Section: several clients of one GPU, as threads, processes, processes under MPS or green contexts."""
+
+from linkscope.report.run_view import RunView
+from linkscope.report.section import METHOD, Column, Group, Output, Paragraph, Row, Section, Table
+from linkscope.runfile import Flow, Point
+from linkscope.stats import jain_index
+from linkscope.units import format_rate, format_seconds
+
+_TITLE = "Sharing one GPU"
+_NOTE = (
+    "Each client does the same work and waits for each operation. A rate is that of the slowest and the fastest "
+    "client. Jain's index is 1 if all clients get the same. p99 is the time that 1 % of a client's operations exceed; "
+    "the last column is the p99 of the slowest client over that of one client alone in the same way. "
+)
+_WAYS = {
+    "threads": "threads of one process", "processes": "processes in turn", "mps": "processes under MPS",
+    "green": "green contexts",
+}  # fmt: skip
+_COLUMNS = (
+    Column("Work", strong=True), Column("Clients", label="Clients"), Column("Each", right=True, label="Each"),
+    Column("Total", right=True, label="Total"), Column("Jain", right=True, label="Jain's index"),
+    Column("Median", right=True, label="Median"), Column("p99", right=True, label="p99"),
+    Column("p99 over alone", right=True, label="p99 over alone"),
+)  # fmt: skip
+_PREFIX = "shared_"
+
+
+def section(view: RunView) -> Section | None:
+    """A row for each work, way and number of clients. None for a run without clients of one GPU."""
+    points = [point for point in view.run.points if "clients" in point.params and point.flows and point.median_s]
+    if not points:
+        return None
+    found: dict[tuple[str, str, str, str], dict[int, Point]] = {}
+    for point in points:
+        key = (point.benchmark, point.src, point.dst, point.params["way"])
+        found.setdefault(key, {})[int(point.params["clients"])] = point
+    order = list(_WAYS)
+    groups = tuple(
+        Group(tuple(_row(point, one.get(1)) for _, point in sorted(one.items())))
+        for _, one in sorted(found.items(), key=lambda item: (item[0][:3], order.index(item[0][3])))
+    )
+    note = (
+        Paragraph((_NOTE, METHOD), note=True, on=Output.PAGE),
+        Paragraph(_NOTE.strip(), on=Output.TERMINAL | Output.MARKDOWN),
+    )
+    return Section("sharing", _TITLE, (*note, Table(_TITLE, _COLUMNS, groups, stacks=True)))
+
+
+def _row(point: Point, alone: Point | None) -> Row:
+    rates = [_per_s(flow) for flow in point.flows]
+    tails = [flow.p99_s for flow in point.flows if flow.p99_s]
+    medians = [flow.p50_s for flow in point.flows if flow.p50_s]
+    before = alone.flows[0].p99_s if alone else None
+    clients, jain = len(point.flows), jain_index(rates)
+    return Row((
+        point.benchmark.removeprefix(_PREFIX), f"{clients} {_WAYS[point.params['way']]}" if clients > 1 else
+        f"1, as {_WAYS[point.params['way']]}",
+        " to ".join(dict.fromkeys((_written(point, min(rates)), _written(point, max(rates))))),
+        _written(point, sum(rates)), f"{jain:.4f}" if clients > 1 and jain is not None else "-",
+        format_seconds(max(medians)) if medians else "-", format_seconds(max(tails)) if tails else "-",
+        f"{max(tails) / before:.3g}" if tails and before and clients > 1 else "-",
+    ))  # fmt: skip
+
+
+def _per_s(flow: Flow) -> float:
+    return 1 / flow.median_s if flow.median_s else 0.0
+
+
+def _written(point: Point, per_s: float) -> str:
+    """A rate: GB/s where the operation has bytes, otherwise operations a second."""
+    size = point.flows[0].bytes
+    return format_rate(per_s * size / 1e9) if size else f"{per_s:.4g} /s"

@@ -1,0 +1,125 @@
+"""Suites `sp-9` and `sp-11`: transfer tasks beside message tasks, on a model and on this machine."""
+
+from pathlib import Path
+
+import pytest
+
+from fake_driver import environment, needs_fake, needs_worker
+from linkscope.cli.main import main
+from linkscope.errors import FINE, NOT_HERE
+from linkscope.plan.cases import case_of
+from linkscope.plan.enumerate import points_of
+from linkscope.plan.suites import SUITES
+from linkscope.report.task_sets import Compared, TaskSet, task_sets
+from linkscope.run import benchmark_table
+from linkscope.run.target import choose
+from linkscope.runfile import PointId, Run, read_run
+from test_cli import linkscope
+
+pytestmark = [needs_worker]
+TWO_CPUS = 2
+
+
+def measured(path: Path, suite: str, *only: str, machine: str = "sl390") -> Run:
+    globs = [word for glob in only for word in ("--only", f"tasks/ce/numa:0.pinned->gpu:0.*{glob}")]
+    words = ["run", "--machine", machine, "--suite", suite, *globs, "--rounds", "2", "-o", str(path), "-q"]
+    assert main(words) in (FINE, NOT_HERE)
+    return read_run(path)
+
+
+def by_name(one: TaskSet) -> dict[str, Compared]:
+    return {compared.name: compared for compared in one.compared}
+
+
+def test_sp_9_has_both_scenarios_alone_at_once_and_alone_again() -> None:
+    machine = choose("sl390", 1).facts
+    points = [point for point in points_of(SUITES["sp-9"], machine, benchmark_table()) if point.dst == "gpu:0"]
+    combinations = [(message, messages) for message in ("8B", "64KiB") for messages in ("each", "cores")]
+    found = [
+        (point.param("at"), point.param("again"), point.param("message"), point.param("messages")) for point in points
+    ]
+    wanted = [("both", "", *of) for of in combinations]
+    wanted += [("messages", again, *of) for of in combinations for again in ("", "true")]
+    wanted += [("transfers", again, "8B", "each") for again in ("", "true")]
+    assert sorted(found) == sorted(wanted)
+
+
+def test_sp_11_has_one_to_four_sets_by_one_thread_and_by_two() -> None:
+    points = points_of(SUITES["sp-11"], choose("h200x4", 1).facts, benchmark_table())
+    both = {(point.param("sets"), point.param("threads")) for point in points if point.param("at") == "both"}
+    assert both == {(sets, threads) for sets in "1234" for threads in ("", "one")}
+
+
+def test_tasks_on_all_gpus_and_cpus_need_to_know_them() -> None:
+    machine = choose("sl390", 1).facts
+    id = "tasks/ce/numa:0.pinned->gpu:0.device/8?at=both&message=8B&messages=cores&sets=all"
+    case = case_of(PointId.parse(id), machine)
+    assert case["others"] == ["gpu:0", "gpu:1", "gpu:2"] and case["cpus"] == [6, 6]
+
+
+def test_penalties_of_each_task_by_both_formulas() -> None:
+    rates = Compared("transfers", True, [10.0, 20.0], [5.0, 16.0], [9.0, 18.0])
+    assert (rates.over_good.low, rates.over_good.mean, rates.over_good.high) == pytest.approx((0.2, 0.35, 0.5))
+    assert (rates.over_bad.low, rates.over_bad.mean, rates.over_bad.high) == pytest.approx((0.25, 0.625, 1.0))
+    assert rates.drift == pytest.approx(-0.1)
+    times = Compared("messages", False, [1e-6], [4e-6], [])
+    assert times.over_good.mean == pytest.approx(3) and times.over_bad.mean == pytest.approx(0.75)
+    assert times.drift is None
+
+
+def test_transfers_and_messages_on_a_model_of_keeneland(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = measured(tmp_path / "run.jsonl", "sp-9", "message=8B&messages=*")
+    found = {one.point.params["messages"]: by_name(one) for one in task_sets(run)}
+    assert set(found) == {"each", "cores"}
+    # Twelve CPUs: three drive GPUs, four pairs are left.
+    assert [len(found[key]["messages, median"].alone) for key in ("each", "cores")] == [3, 4]
+    small = found["cores"]
+    assert len(small["transfers"].alone) == 3
+    assert small["messages, median"].alone[0] == pytest.approx(1.2e-6, rel=0.1)
+    assert small["messages, median"].over_good.high < 0.1  # small messages suffer least
+    assert abs(small["transfers"].drift or 1) < 0.01
+    capsys.readouterr()
+    assert main(["report", str(run.path), "--summary=full"]) == 0
+    text = capsys.readouterr().out
+    assert "Transfer tasks beside message tasks" in text and "|bad - good| / good" in text
+
+
+def test_one_thread_for_both_makes_messages_slower_and_copies_hardly(tmp_path: Path) -> None:
+    run = measured(tmp_path / "run.jsonl", "sp-11", "message=64KiB*sets=1*", "message=8B&messages=each&sets=1")
+    found = {
+        one.point.params.get("threads", "two"): by_name(one)
+        for one in task_sets(run)
+        if one.point.params["message"] == "64KiB"
+    }
+    median = {threads: of["messages, median"].at_once[0] for threads, of in found.items()}
+    assert 1e-6 < median["one"] - median["two"] < 10e-6  # the paper: about 5 us
+    rate = {threads: of["transfers"].at_once[0] for threads, of in found.items()}
+    assert rate["one"] == pytest.approx(rate["two"], rel=0.05)
+
+
+def test_more_sets_than_gpus_and_more_tasks_than_cpus_are_a_stated_skip(tmp_path: Path) -> None:
+    run = measured(tmp_path / "run.jsonl", "sp-11", "at=both&message=8B&messages=each&sets=4")
+    assert [point.status for point in run.points] == ["unsupported"]
+    assert "gpu:3" in (run.points[0].reason or "")
+    text = (Path(__file__).parents[2] / "machines" / "sl390.toml").read_text()
+    few = tmp_path / "few.toml"
+    few.write_text(text.replace("cpus = 6", "cpus = 2"))
+    run = measured(tmp_path / "cpus.jsonl", "sp-9", "at=both&message=8B&messages=each&sets=all", machine=str(few))
+    assert "a task needs CPU number 4 of numa:0 for itself, and the node has 2 CPUs" in (run.points[0].reason or "")
+
+
+@needs_fake
+def test_tasks_by_one_thread_on_this_machine(tmp_path: Path) -> None:
+    """Two CPUs are enough for one set: the thread of the stream, and the process that answers."""
+    path = tmp_path / "run.jsonl"
+    only = "tasks/ce/numa:0.pinned->gpu:0.*at=both&message=8B&messages=each&sets=1&threads=one"
+    words = ("--suite", "sp-11", "--only", only, "--rounds", "1", "--contexts", "any", "-o", str(path), "-q")
+    done = linkscope("run", *words, environment=environment(CUDA_GPUS=1, CUDA_COPY_US=2000))
+    assert done.returncode == 0, done.stderr
+    (point,) = read_run(path).points
+    if point.status == "unsupported":
+        assert "for itself" in (point.reason or "")
+        return
+    transfer, message = point.flows
+    assert point.verified and transfer.gbps and message.p50_s and message.p99_s
+    assert message.p50_s <= message.p99_s and transfer.p50_s is None
