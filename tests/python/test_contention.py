@@ -21,8 +21,8 @@ from test_cli import linkscope
 
 pytestmark = [needs_worker]
 KINDS = (
-    "h2d", "d2h", "both", "local", "peer", "zero_copy", "memory", "triad", "gemm", "launch", "ping_pong", "host", "message",
-    "socket",
+    "h2d", "d2h", "both", "local", "peer", "zero_copy", "memory", "triad", "gemm", "launch", "ping_pong", "host",
+    "message", "socket",
 )  # fmt: skip
 
 

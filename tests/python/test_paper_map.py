@@ -14,7 +14,7 @@ import pytest
 from linkscope.cli.main import main
 from linkscope.plan import SOURCES, SUITES, Entry, Source, Suite, make_plan, patterns, presets
 from linkscope.plan.enumerate import points_of
-from linkscope.plan.rules import of_preset
+from linkscope.plan.suite_rules import of_preset
 from linkscope.run import benchmark_table
 from linkscope.run.target import choose
 from linkscope.runfile import PointId, read_run

@@ -8,10 +8,11 @@ from linkscope.plan.facts import MachineFacts
 from linkscope.plan.next import in_order, next_work, rounds_wanted
 from linkscope.plan.papers import SOURCES, Entry, Source
 from linkscope.plan.plan import Plan, make_plan, precision_target
-from linkscope.plan.rules import RULES, RuleName, Suite
+from linkscope.plan.rules import RULES, RuleName
 from linkscope.plan.selection import Selection, check_written
 from linkscope.plan.shares import affordable, foreseen_rounds, share_s
 from linkscope.plan.stages import Inheritance, expected_ids, inheritances, left_over, representatives, staged_work
+from linkscope.plan.suite_rules import Suite
 from linkscope.plan.suites import SUITES
 from linkscope.plan.table import Benchmark, Param
 from linkscope.plan.work import Underway, Work

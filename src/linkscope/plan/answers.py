@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from linkscope.errors import UserError
 from linkscope.plan.papers import SOURCES, Entry, Source
-from linkscope.plan.rules import Rule, of_preset
+from linkscope.plan.suite_rules import Rule, of_preset
 from linkscope.plan.table import Benchmark, Param
 from linkscope.units import format_bytes
 

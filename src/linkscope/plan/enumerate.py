@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 
 from linkscope.plan.facts import MachineFacts, all_gpus, host_of
-from linkscope.plan.rules import Rule, Suite
+from linkscope.plan.suite_rules import Rule, Suite
 from linkscope.plan.table import Benchmark
 from linkscope.runfile import PointId
 

@@ -14,8 +14,9 @@ from linkscope.plan.classes import PathClass, classes_of, only_the_representativ
 from linkscope.plan.enumerate import points_of
 from linkscope.plan.facts import MachineFacts, all_gpus, kind_of
 from linkscope.plan.interference import Together, together
-from linkscope.plan.rules import RuleName, Suite
+from linkscope.plan.rules import RuleName
 from linkscope.plan.selection import Selection, select
+from linkscope.plan.suite_rules import Suite
 from linkscope.plan.suites import SUITES
 from linkscope.plan.table import Benchmark
 from linkscope.runfile import Point, PointId

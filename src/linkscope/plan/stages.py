@@ -25,7 +25,6 @@ from linkscope.plan.curve import GRID, Timed, bracketing_sizes, finer_sizes
 from linkscope.plan.interference import further_pairs, next_together
 from linkscope.plan.plan import Plan, usual_precision
 from linkscope.plan.recall import Recall
-from linkscope.plan.rules import MOST_MANAGED
 from linkscope.plan.shares import (
     affordable_rounds,
     lacking,
@@ -35,6 +34,7 @@ from linkscope.plan.shares import (
     share_s,
     wanted,
 )
+from linkscope.plan.suite_rules import MOST_MANAGED
 from linkscope.plan.work import NOTHING, Underway, Work
 from linkscope.runfile import Flow, Point, PointId, half_width
 from linkscope.stats import EARLY_ROUNDS, Similarity, clusters, doubts, geometric_mean

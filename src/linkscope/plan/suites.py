@@ -4,8 +4,8 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from linkscope.plan.papers import COMM_SCOPE
-from linkscope.plan.rules import ALL_SIZES, EACH, GIB, KIB, MIB, MOST_MANAGED, Rule, Suite, of_preset
-from linkscope.plan.rules import rule as _rule
+from linkscope.plan.suite_rules import ALL_SIZES, EACH, GIB, KIB, MIB, MOST_MANAGED, Rule, Suite, of_preset
+from linkscope.plan.suite_rules import rule as _rule
 
 _KERNELS = ("sm", "tma")
 _MANAGED = ("prefetch", "fault")
@@ -52,8 +52,8 @@ _PUTS_AND_GETS = ("put", "get", "put_ping_pong", "get_ping_pong")
 _RINGS = ("1", "4", "16", "32")
 _CALLS = ("launch", "launch_to_end", "synchronize", "event", "stream", "copy_call")
 _KINDS = (
-    "h2d", "d2h", "both", "local", "peer", "zero_copy", "memory", "triad", "gemm", "launch", "ping_pong", "host", "message",
-    "socket",
+    "h2d", "d2h", "both", "local", "peer", "zero_copy", "memory", "triad", "gemm", "launch", "ping_pong", "host",
+    "message", "socket",
 )  # fmt: skip
 _CONTENDED = tuple(f"contended_{kind}" for kind in _KINDS)
 _SP_8 = ("h2d", "d2h", "message", "host")

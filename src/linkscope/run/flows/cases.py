@@ -157,7 +157,8 @@ def _memories(flow: Transfer, engine: str, rows: Sequence[Benchmark]) -> tuple[s
 def _work(flow: Work, target: Target, table: Sequence[Benchmark], size: int) -> Asked:
     works: dict[str, Callable[[Work], Asked]] = {
         "gemm": partial(_gemm, table=table), "memory": partial(_memory, target=target, size=size), "launch": _launch,
-        "triad": _triad, "ping_pong": partial(_ping_pong, target=target), "read": partial(_read, target=target, size=size),
+        "triad": _triad, "ping_pong": partial(_ping_pong, target=target),
+        "read": partial(_read, target=target, size=size),
         "message": partial(_message, target=target, table=table),
     }  # fmt: skip
     made = works.get(flow.name)
