@@ -1,9 +1,11 @@
 #include "host/file_reader.hpp"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,7 +24,10 @@ FileReader::FileReader(std::string path) : path_{std::move(path)}, file_{open(pa
   if (!S_ISREG(facts.st_mode)) throw Error{ErrorKind::usage, path_ + " is no regular file"};
   size_ = static_cast<u64>(facts.st_size);
   direct_ = Descriptor{open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT)};
-  void* mapped = size_ ? mmap(nullptr, size_, PROT_READ, MAP_SHARED, file_.get(), 0) : MAP_FAILED;
+  struct statfs system{};
+  // All files of tmpfs are in memory, or swapped: its pages need not be asked for.
+  const bool in_memory = fstatfs(file_.get(), &system) == 0 && system.f_type == TMPFS_MAGIC;
+  void* mapped = size_ && !in_memory ? mmap(nullptr, size_, PROT_READ, MAP_SHARED, file_.get(), 0) : MAP_FAILED;
   if (mapped != MAP_FAILED) mapped_ = static_cast<std::byte*>(mapped);
 }
 
