@@ -199,7 +199,7 @@ def _id_at(one: "TransferMethod", size: int) -> "PointId":
 def _points_of_others(asked: "Question", model: "Model") -> "list[PointId]":
     from linkscope.cli.predict import points_of_transfer, refuse_unmeasured
 
-    usual = argparse.Namespace(memory="pinned", engine="ce", peer="on", threads="1")
+    usual = argparse.Namespace(memory="pinned", engine="ce", peer="on", threads="1", helpers=None)
     found = [point for one in asked.others for point in points_of_transfer(usual, model, one, asked.bytes)]
     refuse_unmeasured(model, model.machine.name, found)
     return found

@@ -68,10 +68,13 @@ def placements(run: Run) -> list[Placed]:
 
 def _near_nodes(machine: Mapping[str, Any]) -> dict[str, str]:
     """The NUMA node of each GPU, of a computer or of a model, where known."""
+    gpus, model = machine.get("gpus") or (), machine.get("model")
     found = {
-        f"gpu:{gpu['index']}": f"numa:{gpu['numa']}" for gpu in machine.get("gpus") or () if gpu.get("numa") is not None
+        f"gpu:{gpu['index']}": f"numa:{gpu['numa']}"
+        for gpu in gpus
+        if isinstance(gpu, Mapping) and gpu.get("numa") is not None
     }
-    for table in (machine.get("model") or {}).get("gpu", ()):
+    for table in model.get("gpu", ()) if isinstance(model, Mapping) else ():
         found |= {gpu: node for node, gpus in table["at"].items() for gpu in gpus}
     return found
 
