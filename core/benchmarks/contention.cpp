@@ -89,6 +89,14 @@ std::vector<Program> host_traffic(const Kind& kind, const Site& at) {
   return std::vector<Program>(cpu_threads, build_program(case_of(kind, "h2h", at.node, at.node)));
 }
 
+/// The row of a kind of work beside other work; `text` is its name and its summary, and outlives the row.
+Benchmark row_of(const Kind& kind, const std::pair<std::string, std::string>& text, std::vector<Param> params,
+                 Program (*build)(const Case&)) {
+  constexpr bool sized = false;
+  return {text.first,      text.second,       "linkscope", kind.engine, kind.src,       kind.dst,        kind.relation,
+          {kind.memories}, std::move(params), build,       sized,       Taken::by_name, Role::contention};
+}
+
 const std::vector<Kind>& kinds() {
   using enum PlaceKind;
   static const std::vector<Kind> all{
@@ -261,20 +269,7 @@ std::vector<Benchmark> loaded() {
   std::vector<Benchmark> rows;
   for (std::size_t i = 0; i < std::size(probes); ++i) {
     const Kind& kind = kind_named(probes[i].kind);
-    constexpr bool sized = false;
-    rows.push_back({texts[i].first,
-                    texts[i].second,
-                    "linkscope",
-                    kind.engine,
-                    kind.src,
-                    kind.dst,
-                    kind.relation,
-                    {kind.memories},
-                    {beside, load},
-                    build_loaded,
-                    sized,
-                    Taken::by_name,
-                    Role::contention});
+    rows.push_back(row_of(kind, texts[i], {beside, load}, build_loaded));
   }
   return rows;
 }
@@ -294,20 +289,7 @@ std::vector<Benchmark> contention() {
   std::vector<Benchmark> rows;
   for (std::size_t i = 0; i < kinds().size(); ++i) {
     const Kind& kind = kinds()[i];
-    constexpr bool sized = false;
-    rows.push_back({texts[i].first,
-                    texts[i].second,
-                    "linkscope",
-                    kind.engine,
-                    kind.src,
-                    kind.dst,
-                    kind.relation,
-                    {kind.memories},
-                    {beside, again_param()},
-                    build,
-                    sized,
-                    Taken::by_name,
-                    Role::contention});
+    rows.push_back(row_of(kind, texts[i], {beside, again_param()}, build));
   }
   for (auto& row : loaded()) rows.push_back(std::move(row));
   return rows;
