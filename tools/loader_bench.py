@@ -1,6 +1,6 @@
 """Loads one safetensors file to the first GPU with linkscope and with every other loader that is installed.
 
-Usage: python tools/loader_bench.py [--gib 8] [--repeats 3] [--directory DIR]... [-o FILE]
+Usage: python tools/loader_bench.py [--gib 8] [--repeats 3] [--directory DIR]... [--loaders NAME...] [-o FILE]
 
 Known are safetensors, fastsafetensors, Run:ai's model streamer and InstantTensor. The file is in the page cache, or in
 memory if the directory is a tmpfs like /dev/shm. Each loader ends with all tensors in memory of their own. They are
@@ -153,8 +153,8 @@ def is_right(tensors: Tensors, names: list[str], path: Path) -> bool:
 class Bench:
     """Times loaders of one file. A loader that raises an error takes no further part."""
 
-    def __init__(self, path: Path, names: list[str], repeats: int) -> None:
-        self._path, self._names, self._repeats = path, names, repeats
+    def __init__(self, path: Path, names: list[str], repeats: int, loaders: list[str]) -> None:
+        self._path, self._names, self._repeats, self._loaders = path, names, repeats, loaders
         self._failed = set[str]()
 
     def compare(self) -> list[dict[str, Any]]:
@@ -164,11 +164,11 @@ class Bench:
     def _new(self) -> list[dict[str, Any]]:
         import torch
 
-        seconds: dict[str, list[float]] = {name: [] for name in _installed()}
+        seconds: dict[str, list[float]] = {name: [] for name in self._loaders}
         for turn in range(self._repeats + 1):  # the first is not timed: the tensors are compared
             for name, times in seconds.items():
                 torch.cuda.empty_cache()
-                self._call(name, _installed()[name](False), times, is_first=turn == 0)
+                self._call(name, LOADERS[name][1](False), times, is_first=turn == 0)
         torch.cuda.empty_cache()
         return [self._row(name, "new", times) for name, times in seconds.items() if name not in self._failed]
 
@@ -176,8 +176,8 @@ class Bench:
         import torch
 
         rows = []
-        for name, make in _installed().items():
-            load, times = make(True), list[float]()
+        for name in self._loaders:
+            load, times = LOADERS[name][1](True), list[float]()
             for turn in range(self._repeats + 1):
                 self._call(name, load, times, is_first=turn == 0)
             if name not in self._failed:
@@ -215,8 +215,8 @@ class Bench:
         return {**facts, "seconds": times, "gbps": rate}
 
 
-def _installed() -> dict[str, Callable[[bool], Load]]:
-    return {name: make for name, (module, make) in LOADERS.items() if find_spec(module)}
+def _installed() -> list[str]:
+    return [name for name, (module, _) in LOADERS.items() if find_spec(module)]
 
 
 def main() -> int:
@@ -226,6 +226,7 @@ def main() -> int:
     parser.add_argument(
         "--directory", action="append", help="where the file lies; repeatable (default: temporary files)"
     )
+    parser.add_argument("--loaders", nargs="+", choices=list(LOADERS), metavar="NAME", default=_installed())
     parser.add_argument("-o", "--output", type=Path)
     args = parser.parse_args()
     rows = []
@@ -233,7 +234,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory(dir=directory) as folder:
             path = Path(folder) / "model.safetensors"
             names = write_model(path, max(int(args.gib * (1 << 30)), 1))
-            rows += Bench(path, names, max(args.repeats, 1)).compare()
+            rows += Bench(path, names, max(args.repeats, 1), args.loaders).compare()
     if args.output:
         args.output.write_text(json.dumps(rows))
     return 0

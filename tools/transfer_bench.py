@@ -107,7 +107,7 @@ class Bench:
         code = ROOT / "build" / "run" / "device_code"
         count = ctypes.c_int()
         self.driver.ok("cuDeviceGetCount", ctypes.byref(count))
-        self.second = Gpu(self.driver, code, 1) if count.value > 1 else None
+        self.others = [Gpu(self.driver, code, number) for number in range(1, count.value)]
         self.gpu = Gpu(self.driver, code)
         self.stream = self.gpu.stream()
         self.repeats, self.rows, self.cpu_s = repeats, [], 0.0
@@ -360,7 +360,7 @@ def main() -> int:
         "small": partial(small_copies, bench),
         "blocks": partial(blocks, bench),
         "gemm": partial(gemm_beside_blocks, bench),
-        "links": partial(copies_over_links, bench, bench.second),
+        "links": partial(copies_over_links, bench, bench.others),
         "file": partial(files, bench, args.file_mib * MIB),
         "cold": partial(cold_files, bench, args.folder, args.file_mib * MIB),
         "save": partial(saved_files, bench, args.folder, args.file_mib * MIB),

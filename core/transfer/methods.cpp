@@ -75,16 +75,17 @@ void ring_to_gpu(const Resources& with, const PlannedCopy& copy, Progress& progr
     return run_pump(with, *copy.lane, {dst, host, request.bytes}, knobs, Towards::gpu, progress);
   }
   constexpr u64 granule = 4_KiB;
+  const auto shared = for_links(with, copy, knobs, Towards::gpu);
   RingWork work;
   work.chunks =
-      divide(request.bytes, chunk_for(request.bytes, knobs, with.arena.slot_bytes(), smallest_chunk), dst, granule);
+      divide(request.bytes, chunk_for(request.bytes, shared, with.arena.slot_bytes(), smallest_chunk), dst, granule);
   work.by_cpu = [&](std::byte* slot, Chunk chunk) {
     copy_in_pieces(slot, bytes_at(request.src, chunk.at), chunk.bytes, knobs.piece);
   };
   work.queue = [&](std::byte* slot, Chunk chunk) {
     LINKSCOPE_CU(with.driver, cuMemcpyHtoDAsync, dst + chunk.at, slot, chunk.bytes, copy.lane->stream);
   };
-  run_ring_over_links(with, copy, work, knobs, Towards::gpu, progress);
+  run_ring_over_links(with, copy, work, shared, Towards::gpu, progress);
 }
 
 void ring_from_gpu(const Resources& with, const PlannedCopy& copy, const Knobs& knobs, u64 smallest,
@@ -94,8 +95,9 @@ void ring_from_gpu(const Resources& with, const PlannedCopy& copy, const Knobs& 
   if (by_kernel(with, copy, knobs))
     return run_pump(with, *copy.lane, {src, static_cast<std::byte*>(request.dst), request.bytes}, knobs, Towards::host,
                     progress);
+  const auto shared = for_links(with, copy, knobs, Towards::host);
   RingWork work;
-  work.chunks = divide(request.bytes, chunk_for(request.bytes, knobs, with.arena.slot_bytes(), smallest),
+  work.chunks = divide(request.bytes, chunk_for(request.bytes, shared, with.arena.slot_bytes(), smallest),
                        reinterpret_cast<u64>(request.dst), huge_page);
   work.by_cpu = [&](std::byte* slot, Chunk chunk) {
     copy_in_pieces(bytes_at(request.dst, chunk.at), slot, chunk.bytes, knobs.piece);
@@ -103,7 +105,7 @@ void ring_from_gpu(const Resources& with, const PlannedCopy& copy, const Knobs& 
   work.queue = [&](std::byte* slot, Chunk chunk) {
     LINKSCOPE_CU(with.driver, cuMemcpyDtoHAsync, slot, src + chunk.at, chunk.bytes, copy.lane->stream);
   };
-  run_ring_over_links(with, copy, work, knobs, Towards::host, progress);
+  run_ring_over_links(with, copy, work, shared, Towards::host, progress);
 }
 
 bool fits_from_gpu(const Resources& with, const PlannedCopy& copy, MethodId id) {

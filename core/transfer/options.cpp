@@ -80,10 +80,11 @@ void Options::set_staged_defaults(u32 cpus) {
     of(StagedWork::packed_to_host, mean) = {false, threads, 4_MiB, 2, 2, 0, of(Towards::host, mean).sm_blocks,
                                             4_KiB, 1};
   }
-  // The threads of single copies. A disk array needs some 64 MiB in flight to be busy.
+  // A read of the page cache is slower than a copy of memory: 8 threads read with 38 GB/s, 12 with 52. A disk array needs
+  // some 64 MiB in flight to be busy.
   const u32 few = std::min(cpus, 8u), many = std::min(cpus, 16u);
   for (const u64 start : file_classes) {
-    of(StagedWork::read_cached, start) = {false, start < 256_MiB ? threads : few, 4_MiB, 2, 1, 0};
+    of(StagedWork::read_cached, start) = {false, threads, 4_MiB, 2, 1, 0};
     of(StagedWork::read_cold, start) = {false, few, 4_MiB, 16, 1, 0};
     of(StagedWork::write_file, start) = {false, start < 256_MiB ? threads : many, 4_MiB, 2, 1, 0};
   }

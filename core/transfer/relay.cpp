@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "gpu/context.hpp"
+#include "host/own_memory.hpp"
 #include "transfer/capture.hpp"
 #include "transfer/staged.hpp"
 
@@ -107,6 +108,13 @@ void relay_to_gpu(const Resources& with, const PlannedCopy& copy, Progress& prog
 
 void relay_to_host(const Resources& with, const PlannedCopy& copy, Progress& progress) {
   relay(with, copy, MethodId::relay_to_host, Towards::host, progress);
+}
+
+Knobs for_links(const Resources& with, const PlannedCopy& copy, Knobs knobs, Towards towards) {
+  const u64 links = 1 + helpers_of_copy(with, copy, knobs, towards).size(), cpus = usable_cpus();
+  knobs.threads =
+      static_cast<u32>(std::clamp<u64>(knobs.threads * links, knobs.threads, std::max<u64>(knobs.threads, cpus)));
+  return knobs;
 }
 
 void run_ring_over_links(const Resources& with, const PlannedCopy& copy, RingWork& work, const Knobs& knobs,
