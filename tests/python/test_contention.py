@@ -69,7 +69,7 @@ def test_background_work_has_its_role_and_no_part_in_the_total(run: Run) -> None
     point = points["contended_h2d/ce/numa:0.pinned->gpu:0.device/0?beside=h2d"]
     assert [flow.role for flow in point.flows] == ["measured", "background"]
     assert point.total_gbps == pytest.approx(point.flows[0].gbps, rel=0.01)
-    assert len(point.flows[0].samples_s) == 6 and all(len(of) >= 19 for of in point.flows[0].samples_s)
+    assert len(point.flows[0].samples_s) >= 3 and all(len(of) >= 19 for of in point.flows[0].samples_s)
 
 
 def test_copies_on_one_link_halve_each_other_and_other_links_keep_their_rate(run: Run) -> None:

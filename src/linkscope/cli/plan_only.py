@@ -4,6 +4,7 @@ import json
 from typing import TYPE_CHECKING
 
 from linkscope.model.text import count_text
+from linkscope.stats import EARLY_ROUNDS
 from linkscope.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ def _concurrent(plan: "Plan") -> list[str]:
 def _sums(plan: "Plan", costs: dict[str, float], roles: dict[str, str]) -> list[str]:
     if not plan.classes:
         total, rounds = sum(costs.values()), count_text(plan.rounds, "round")
+        if plan.early:
+            rounds = f"{EARLY_ROUNDS} to {rounds}"
         lines = [f"{count_text(len(costs), 'point')} in {rounds}, expected to take {format_seconds(total)}"]
         if plan.budget_s is not None and plan.budget_s < total:
             lines.append(f"the budget of {format_seconds(plan.budget_s)} leaves no time for some points")

@@ -4,6 +4,7 @@ from linkscope.plan.answers import patterns, presets, sizes_text, source_named
 from linkscope.plan.cases import case_of, estimated_seconds, footprint, most_memory, moved_bytes, once_only, pages_move
 from linkscope.plan.classes import ClassCurve, PathClass, class_curves
 from linkscope.plan.cost import budget_of_its_own, check_budget, expected_s
+from linkscope.plan.durations import DURATION_S, INTERVAL_S, computes, lasts, time_of
 from linkscope.plan.facts import MachineFacts
 from linkscope.plan.next import in_order, next_work, rounds_wanted
 from linkscope.plan.papers import SOURCES, Entry, Source
@@ -18,6 +19,8 @@ from linkscope.plan.table import Benchmark, Param
 from linkscope.plan.work import Underway, Work
 
 __all__ = [
+    "DURATION_S",
+    "INTERVAL_S",
     "RULES",
     "SOURCES",
     "SUITES",
@@ -41,6 +44,7 @@ __all__ = [
     "check_budget",
     "check_written",
     "class_curves",
+    "computes",
     "estimated_seconds",
     "expected_ids",
     "expected_s",
@@ -48,6 +52,7 @@ __all__ = [
     "foreseen_rounds",
     "in_order",
     "inheritances",
+    "lasts",
     "left_over",
     "make_plan",
     "most_memory",
@@ -64,4 +69,5 @@ __all__ = [
     "sizes_text",
     "source_named",
     "staged_work",
+    "time_of",
 ]  # fmt: skip

@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from linkscope.plan.durations import lasts, time_of
 from linkscope.plan.facts import MachineFacts, all_gpus, host_of, kind_of
 from linkscope.plan.rules import RULES, RuleName
 from linkscope.runfile import PointId
@@ -24,6 +25,7 @@ _SETUP_S = 2.4e-3
 _TOUCHED = {"numa": 13e9, "gpu": 300e9}  # bytes per second to make, fill, flush and compare memory
 _SINGLE_S, _BATCH_S, _LARGE_BATCH_S = 0.05e-3, 0.3e-3, 1.3e-3
 _JOINT_FACTOR = 2.5  # flows that end together need longer batches and more trials
+_COMPUTATION_S = 10e-3
 _COPIED_BY_CPU, _FROM_HOST, _STAGED, _WITHIN_GPUS = 8e9, 50e9, 36e9, 350e9  # bytes per second
 
 
@@ -120,6 +122,8 @@ def estimated_seconds(point: PointId, machine: MachineFacts, rule: RuleName = "l
     flows = max(len(point.paths), len(_other_gpus(point, machine))) * (1 + point.bidirectional)
     of_flows = sum(footprint(point, machine) / _TOUCHED.get(kind_of(end), 8e9) for end in _ends(point))
     touched = _SETUP_S + of_flows
+    if lasts(point):
+        return (0.0 if machine.modelled else touched) + time_of(point, _COMPUTATION_S)[0]
     samples = 2 if point.bytes >= MOST_FOOTPRINT // 4 else 4
     batch = _LARGE_BATCH_S if point.bytes >= 1 << 20 else _BATCH_S
     if point.param("mode") == "single":

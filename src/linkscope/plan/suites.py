@@ -245,11 +245,13 @@ SUITES: dict[str, Suite] = {
             "who slows whom: 14 kinds of work at one GPU and NUMA node, each alone, beside each other kind, and alone "
             "again",
             _contended(_CONTENDED, EACH),
+            early=True,
         ),
         Suite(
             "loaded-latency",
             "small copies, launches, zero-copy reads and round trips against background traffic in ten steps",
             (replace(_rule(benchmarks=_LOADED, beside=_BACKGROUNDS, load=EACH), one_path=True),),
+            early=True,
         ),
         Suite(
             "sp-5",
@@ -265,6 +267,7 @@ SUITES: dict[str, Suite] = {
             "sp-6",
             "the computations of suite `sp-5` beside copies to the same GPU or to another one",
             (replace(_rule(benchmarks=_COMPUTED, memories=_PINNED, beside=("none", "same", "other")), one_path=True),),
+            early=True,
         ),
         Suite(
             "sp-7",
@@ -278,11 +281,13 @@ SUITES: dict[str, Suite] = {
             "sp-8",
             "Spafford 5: copies of a GPU, messages and CPU traffic, each alone and beside each other",
             _contended(_OF_SP_8, ("none", *_SP_8)),
+            early=True,
         ),
         Suite(
             "sp-9",
             "Spafford 5.1: a transfer task for each GPU, and message tasks, one for each transfer or on all other CPUs",
             (_tasks(at=("both",), message=EACH, messages=EACH), *_tasks_alone(messages=EACH)),
+            early=True,
         ),
         Suite(
             "sp-10",
@@ -296,11 +301,13 @@ SUITES: dict[str, Suite] = {
             "sp-11",
             "Spafford 5.3: transfers and messages by one thread or by two bound threads, 1 to 4 sets",
             (_tasks(at=("both",), sets=_SETS, message=EACH, threads=EACH), *_tasks_alone(sets=_SETS)),
+            early=True,
         ),
         Suite(
             "sharing",
             "one GPU for 1, 2 and 4 clients: threads, processes, processes under MPS, green contexts",
             (replace(_rule(benchmarks=_SHARED, clients=EACH, way=EACH), one_path=True),),
+            early=True,
         ),
         Suite(
             "putget",

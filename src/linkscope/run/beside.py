@@ -4,30 +4,13 @@ Batches of a fixed number of operations would end at different times: a product 
 long as a launch, and an engine serves the queued batches of several tasks one after the other.
 """
 
+from linkscope.plan import DURATION_S, INTERVAL_S, computes, time_of
 from linkscope.run.answers import Prepared
 from linkscope.run.batches import Task
 from linkscope.run.round_parts import WrongData, flow_of, rounded, timing_of
 from linkscope.run.worker import REQUEST_LIMIT_S, RequestFailed, Worker
-from linkscope.runfile import PointId, Round
-
-DURATION_S, INTERVAL_S = 0.2, 0.01  # of a round and of a sample, for each task of a GPU
-_LOADED_INTERVAL_S = 0.002  # a p99 of small operations needs many samples
-COMPUTATION_TASKS = 10  # a computation with its transfers takes as long as so many tasks
-
-
-def lasts(point: PointId) -> bool:
-    """Whether the point runs for a duration: work beside other work, or alone in the same way, several tasks, or
-    clients of one GPU."""
-    return any(point.param(name) for name in ("beside", "tasks", "at", "clients"))
-
-
-def time_of(point: PointId) -> tuple[float, float]:
-    """Seconds of a round of the point, and of its samples: tasks on one GPU take turns."""
-    if point.param("load"):
-        return DURATION_S, _LOADED_INTERVAL_S
-    tasks = int(point.param("tasks") or 1)
-    tasks *= COMPUTATION_TASKS if point.benchmark.startswith("compute_") else 1
-    return tasks * DURATION_S, tasks * INTERVAL_S
+from linkscope.runfile import Round
+from linkscope.stats import median
 
 
 def contended_round(worker: Worker, task: Task, prepared: Prepared) -> Round:
@@ -37,7 +20,7 @@ def contended_round(worker: Worker, task: Task, prepared: Prepared) -> Round:
 
     Raises WrongData, or RequestFailed if the actors have no common interval.
     """
-    seconds, interval_s = time_of(task.point)
+    seconds, interval_s = time_of(task.point, _operation_s(worker, task, prepared))
     trace = worker.run_for(seconds, interval_s, verify=True, limit_s=2 * REQUEST_LIMIT_S)
     if trace.verdict is not None and not trace.verdict.ok:
         raise WrongData(f"{trace.verdict.wrong_bytes} bytes are wrong, the first: {trace.verdict.first_wrong}")
@@ -63,6 +46,17 @@ def contended_round(worker: Worker, task: Task, prepared: Prepared) -> Round:
         guards=guards,
         device_s=rounded(trace.span()),
     )
+
+
+def _operation_s(worker: Worker, task: Task, prepared: Prepared) -> float | None:
+    """Seconds of a computation, by the first round or by a short trial; None if the trial ended before it."""
+    if not computes(task.point):
+        return None
+    if task.first:
+        return median(task.first.flows[0].samples_s)
+    (window,) = worker.run_for(DURATION_S, INTERVAL_S, verify=False).series
+    done = sum(window.actors[prepared.flows[0].actor].interval_iterations)
+    return DURATION_S / done if done > 0 else None
 
 
 def _intervals_together(prepared: Prepared, done: list[list[float]]) -> float:

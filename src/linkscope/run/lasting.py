@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from linkscope.plan import case_of
-from linkscope.run.beside import time_of
+from linkscope.plan import case_of, time_of
 from linkscope.run.simulate import quiet
 from linkscope.run.target import Target, modelled
 from linkscope.run.worker import RequestFailed, Worker, worker_command

@@ -8,12 +8,12 @@ import contextlib
 from dataclasses import dataclass, field
 from typing import Any
 
-from linkscope.plan import Plan, case_of, once_only, pages_move, precision_target
+from linkscope.plan import Plan, case_of, lasts, once_only, pages_move, precision_target
 from linkscope.plan.facts import MachineFacts
 from linkscope.run import mps
 from linkscope.run.answers import FlowFacts, Prepared, Trace
 from linkscope.run.batches import SLOWEST_RATE, Batches, Pair, Task, pair_of
-from linkscope.run.beside import contended_round, lasts
+from linkscope.run.beside import contended_round
 from linkscope.run.calibrate import ALONE_S, Calibration
 from linkscope.run.recipes import recipe_of
 from linkscope.run.round_parts import WrongData, flow_of, rounded, timing_of

@@ -1,0 +1,34 @@
+"""How long a round of a point lasts whose actors run for a duration, and how long its samples are."""
+
+from linkscope.runfile import PointId
+
+DURATION_S, INTERVAL_S = 0.2, 0.01  # of a round and of a sample, for each task of a GPU
+_BESIDE_INTERVAL_S, _LOADED_INTERVAL_S = 0.005, 0.002  # a p99 needs 100 samples of three rounds
+_LONGEST = 10  # a computation may take as long as so many tasks
+
+
+def lasts(point: PointId) -> bool:
+    """Whether the point runs for a duration: work beside other work, or alone in the same way, several tasks, or
+    clients of one GPU."""
+    return any(point.param(name) for name in ("beside", "tasks", "at", "clients"))
+
+
+def computes(point: PointId) -> bool:
+    """Whether an operation of the point is a computation, which takes 0.2 to 70 ms."""
+    return point.benchmark.startswith("compute_")
+
+
+def time_of(point: PointId, operation_s: float | None = None) -> tuple[float, float]:
+    """Seconds of a round of the point, and of its samples: tasks on one GPU take turns, and a sample of a computation
+    holds at least one. `operation_s`: its seconds; None: unknown, which gives the longest time."""
+    if point.param("load"):
+        return DURATION_S, _LOADED_INTERVAL_S
+    if point.param("beside") and not computes(point):
+        return DURATION_S, _BESIDE_INTERVAL_S
+    tasks = int(point.param("tasks") or 1)
+    if computes(point):
+        factor = 1
+        while factor < _LONGEST and (operation_s is None or tasks * factor * INTERVAL_S < operation_s):
+            factor *= 2
+        tasks *= min(factor, _LONGEST)
+    return tasks * DURATION_S, tasks * INTERVAL_S
