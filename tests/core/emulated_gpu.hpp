@@ -131,6 +131,19 @@ inline void ptx_ld_acquire_sys_global_u64(u64& value, const u64* at) {
 }
 inline void ptx_st_release_sys_global_u64(u64* at, u64 value) { stored(at, value); }
 
+// What a network card reads and writes.
+inline void* pointer(u64 at) { return reinterpret_cast<void*>(at); }
+inline void ptx_st_global_v4_u32(u64 at, unsigned x, unsigned y, unsigned z, unsigned w) {
+  stored(pointer(at), uint4{x, y, z, w});
+}
+inline void ptx_st_global_u32(u64 at, unsigned value) { stored(pointer(at), value); }
+inline void ptx_ld_volatile_global_v4_u32(unsigned& x, unsigned& y, unsigned& z, unsigned& w, u64 at) {
+  const auto v = loaded<uint4>(pointer(at));
+  x = v.x, y = v.y, z = v.z, w = v.w;
+}
+inline void ptx_st_volatile_global_u32(u64 at, unsigned value) { stored(pointer(at), value); }
+inline void ptx_st_volatile_global_u64(u64 at, u64 value) { stored(pointer(at), value); }
+
 /// The scopes of atomic operations, in order: "gpu" or "sys".
 inline std::vector<std::string> scopes;
 inline u64 added(u64* at, u64 value, const char* scope) {

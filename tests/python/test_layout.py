@@ -24,6 +24,7 @@ CORE = {
     "platform/sim": {"base", "program"},
     "benchmarks": {"base", "program"},
     "transfer": {"base", "host", "gpu"},
+    "putget": {"base", "host", "gpu"},
     "capi": {"base", "host", "gpu", "transfer"},
     "worker": {"base", "program", "host", "gpu", "platform/cuda", "platform/sim", "benchmarks"},
 }
