@@ -447,7 +447,7 @@ TEST_CASE("a wait for a completion that never comes ends, and names the completi
   CHECK(verbs::await_completion(made.first.completions, Seconds{1}).index == 1);
 }
 
-TEST_CASE("completions are told in words, also those that only the card knows") {
+TEST_CASE("the text of a completion says what the card found, and gives the number of an unknown error") {
   Completion completion;
   completion.index = 12;
   completion.queue = 81;
