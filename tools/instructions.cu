@@ -12,6 +12,7 @@ extern "C" __global__ void __launch_bounds__(1)
   linkscope::verbs::SendQueue mine = *queue;
   CardFromGpu card;
   *posted = static_cast<unsigned>(linkscope::verbs::post(mine, request, card));
+  if (*posted != 0) return;
   linkscope::verbs::submit(mine, card);
   *queue = mine;
 }

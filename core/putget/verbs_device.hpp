@@ -26,7 +26,13 @@ struct CardFromGpu {
   static __device__ __forceinline__ unsigned long long acquire(unsigned long long at) {
     return BlockWords::acquire(at);
   }
-  static __device__ __forceinline__ void fence() { __threadfence_system(); }
+  static __device__ __forceinline__ void fence() {
+#if __CUDA_ARCH__ >= 700
+    asm volatile("fence.acq_rel.sys;" ::: "memory");  // that of the language is sequentially consistent and slower
+#else
+    __threadfence_system();
+#endif
+  }
   static __device__ __forceinline__ void record(unsigned long long at, unsigned value) {
     asm volatile("st.volatile.global.u32 [%0], %1;" ::"l"(at), "r"(value) : "memory");
   }

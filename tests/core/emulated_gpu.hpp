@@ -132,6 +132,7 @@ inline void ptx_ld_acquire_sys_global_u64(u64& value, const u64* at) {
 inline void ptx_st_release_sys_global_u64(u64* at, u64 value) { stored(at, value); }
 
 // What a network card reads and writes.
+inline void ptx_fence_acq_rel_sys() {}
 inline void* pointer(u64 at) { return reinterpret_cast<void*>(at); }
 inline void ptx_st_global_v4_u32(u64 at, unsigned x, unsigned y, unsigned z, unsigned w) {
   stored(pointer(at), uint4{x, y, z, w});

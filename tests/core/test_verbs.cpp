@@ -463,6 +463,29 @@ TEST_CASE("the text of a completion says what the card found, and gives the numb
   }
 }
 
+TEST_CASE("a put with its completion reads its queues twice and writes them seven times, the doorbell among them") {
+  struct Counting : CardFromCpu {
+    u32 reads = 0, writes = 0, rings = 0;
+    void store(LongWord at, const Segment& segment) { ++writes, CardFromCpu::store(at, segment); }
+    void store(LongWord at, verbs::Word value) { ++writes, CardFromCpu::store(at, value); }
+    [[nodiscard]] Segment load(LongWord at) { return ++reads, CardFromCpu::load(at); }
+    [[nodiscard]] LongWord acquire(LongWord at) { return ++reads, CardFromCpu::acquire(at); }
+    void record(LongWord at, verbs::Word value) { ++writes, CardFromCpu::record(at, value); }
+    void ring(LongWord at, LongWord value) { ++writes, ++rings, CardFromCpu::ring(at, value); }
+  };
+  Connection made;
+  Counting counting;
+  Completion completion;
+  REQUIRE(verbs::post(made.first.send, made.request(Opcode::write, 1024), counting) == Posted::yes);
+  verbs::submit(made.first.send, counting);
+  made.card.work();
+  REQUIRE(verbs::complete(made.first.send, made.first.completions, completion, counting));
+  CHECK(counting.reads == 2);
+  CHECK(counting.writes == 7);
+  CHECK(counting.rings == 1);
+  CHECK(made.faults() == "");
+}
+
 TEST_CASE("a GPU's thread posts elements that the card executes, and polls their completions") {
   using emulated::Memory;
   constexpr u64 blocks = 8;

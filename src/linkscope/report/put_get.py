@@ -268,13 +268,13 @@ def _flat(rates: Sequence[Connections]) -> Claim:
 def _collaborates(run: Run) -> Claim:
     """A block moves a large message faster than one of its threads; the evidence has the smallest message as well."""
     text = "Threads that post together beat one thread"
-    by_threads: dict[tuple[str, ...], dict[int, Point]] = {}
+    forms: dict[tuple[str, ...], dict[int, Point]] = {}
     for point in _measured(run):
         if point.benchmark in _TRIPS and "threads" in point.params:
             rest = tuple(value for name, value in sorted(point.params.items()) if name != "threads")
             key = (point.benchmark, point.src, point.dst, *rest, str(point.bytes))
-            by_threads.setdefault(key, {})[int(point.params["threads"])] = point
-    able = [(key, of) for key, of in by_threads.items() if 1 in of and len(of) > 1]
+            forms.setdefault(key, {})[int(point.params["threads"])] = point
+    able = [(key, of) for key, of in forms.items() if 1 in of and len(of) > 1]
     if not able:
         return Claim(text, None, "the run lacks numbers of threads")
     path = min(key[:-1] for key, _ in able)
