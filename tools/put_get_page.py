@@ -56,7 +56,7 @@ ACCESSES = """
 
 What the GPUs of a round trip of 1 KiB access, for 100 iterations. Words count one access of at most 32 B each, and a
 successful poll one read: the simulation states no polls in vain. The payload counts sectors of 32 B. In the paper a
-card moves the payload.
+card moves the payload. `tools/put_get_counters.py` counts the same on a GPU, through Nsight Compute.
 
 | mode | words: host memory | own memory | another GPU | payload: own memory | another GPU |
 |---|---|---|---|---|---|"""

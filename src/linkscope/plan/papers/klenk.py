@@ -33,7 +33,7 @@ KLENK = Source(
             note="each connection has its own kernel, or its own CPU thread",
         ),
         row("KL-4", "time to poll, time to post"),
-        row("KL-5", "counters of 100 iterations"),
+        row("KL-5", "counters of 100 iterations", instead="tools/put_get_counters.py, between a GPU and host memory"),
         row(
             "KL-6 KL-8 KL-9",
             "instructions and accesses of a post and a poll",
