@@ -14,6 +14,7 @@ from linkscope.units import format_bytes, format_fraction, format_seconds
 DIRECT, NOTIFIED, HOST, ASSISTED = "direct", "notified", "host", "assisted"
 BY_GPU, BY_HOST = (DIRECT, NOTIFIED), (HOST, ASSISTED)
 MODES = (*BY_GPU, *BY_HOST)
+PACKED = "packed"  # words that have a part of the payload and its number
 TOGETHER = 0.85  # share of the time that flows ran together; below, a joint rate shows nothing
 _TRIPS, _STREAMS = ("put_ping_pong", "get_ping_pong"), ("put", "get")
 _LEVEL = 0.95
@@ -84,6 +85,11 @@ class Connections:
     together: float
 
     @property
+    def form(self) -> str:
+        """The mode, and the kind of word where a run may have two."""
+        return f"{self.mode}, packed" if _word(self.point) == PACKED else self.mode
+
+    @property
     def path(self) -> tuple[str, str]:
         """Source and destination."""
         return self.point.src, self.point.dst
@@ -132,7 +138,8 @@ def connections(run: Run) -> list[Connections]:
         if _form(point) in several
     ]
     return sorted(
-        made, key=lambda one: (_STREAMS.index(one.point.benchmark), *one.path, MODES.index(one.mode), one.count)
+        made,
+        key=lambda one: (_STREAMS.index(one.point.benchmark), *one.path, MODES.index(one.mode), one.form, one.count),
     )
 
 
@@ -147,7 +154,7 @@ def claims(run: Run) -> list[Claim]:
         _slower("Polling in host memory costs more than polling in GPU memory", small, NOTIFIED, DIRECT),
         _falls(streams),
         _flat(connections(run)),
-        Claim("Small descriptors: the footprint decides", None, "no point of this run has descriptors"),
+        _small(run),
         _collaborates(run),
         _slower("Words that stay off the host link save time", small, NOTIFIED, DIRECT),
     ]
@@ -156,6 +163,10 @@ def claims(run: Run) -> list[Claim]:
 def _measured(run: Run) -> Iterable[Point]:
     names = (*_TRIPS, *_STREAMS)
     return (point for point in run.points if point.benchmark in names and point.median_s and point.flows)
+
+
+def _word(point: Point) -> str:
+    return point.params.get("word", "separate")
 
 
 def _together(point: Point) -> float:
@@ -265,22 +276,35 @@ def _flat(rates: Sequence[Connections]) -> Claim:
     return Claim(text, many.per_s < few.per_s * _GROWS, rates_of)
 
 
+def _small(run: Run) -> Claim:
+    """A payload and its number in one word of 16 bytes beat a payload with a word of its own behind a fence."""
+    text = "A small footprint saves time: payload and number in one word"
+    found: dict[tuple[str, int], dict[str, Point]] = {}
+    for point in sorted(_measured(run), key=_seconds, reverse=True):
+        if point.benchmark == "put_ping_pong" and point.engine == "sm":
+            found.setdefault((f"{point.src} {point.dst} {mode_of(point)}", point.bytes), {})[_word(point)] = point
+    both = {key: of for key, of in found.items() if len(of) > 1}
+    if not both:
+        return Claim(text, None, "the run lacks packed words")
+    of = both[min(both, key=lambda key: (key[1], key[0]))]
+    return _longer(text, *((f"{name} words", of[name]) for name in ("separate", PACKED)))
+
+
 def _collaborates(run: Run) -> Claim:
     """A block moves a large message faster than one of its threads; the evidence has the smallest message as well."""
     text = "Threads that post together beat one thread"
-    forms: dict[tuple[str, ...], dict[int, Point]] = {}
+    forms: dict[tuple[str, ...], dict[int, dict[int, Point]]] = {}
     for point in _measured(run):
         if point.benchmark in _TRIPS and "threads" in point.params:
             rest = tuple(value for name, value in sorted(point.params.items()) if name != "threads")
-            key = (point.benchmark, point.src, point.dst, *rest, str(point.bytes))
-            forms.setdefault(key, {})[int(point.params["threads"])] = point
-    able = [(key, of) for key, of in forms.items() if 1 in of and len(of) > 1]
-    if not able:
+            sizes = forms.setdefault((point.benchmark, point.src, point.dst, *rest), {})
+            sizes.setdefault(point.bytes, {})[int(point.params["threads"])] = point
+    able = {key: [of for _, of in sorted(sizes.items()) if 1 in of and len(of) > 1] for key, sizes in forms.items()}
+    by_size = max((able[key] for key in sorted(able)), key=len, default=[])
+    if not by_size:
         return Claim(text, None, "the run lacks numbers of threads")
-    path = min(key[:-1] for key, _ in able)
-    by_size = sorted((of for key, of in able if key[:-1] == path), key=lambda of: of[1].bytes)
-    small, large = (
-        _longer(text, ("1 thread", of[1]), (f"{max(of)} threads", of[max(of)])) for of in (by_size[0], by_size[-1])
+    large, small = (
+        _longer(text, ("1 thread", of[1]), (f"{max(of)} threads", of[max(of)])) for of in (by_size[-1], by_size[0])
     )
     evidence = f"{large.evidence}; {small.evidence}" if len(by_size) > 1 else large.evidence
     return Claim(text, large.holds, evidence)

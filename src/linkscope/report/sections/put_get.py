@@ -36,7 +36,8 @@ _TITLE = "Put and get: who should drive"
 _NOTE = (
     "A GPU drives a message if its threads move the payload; the words that end it lie in GPU memory (direct) or in "
     "host memory (notified). The host drives it by a copy engine, alone (host) or when a GPU asks (assisted). The "
-    "faster mode of each counts. Either: the 95 % interval of the ratio of their times has 1. "
+    "faster mode of each counts, with the fastest number of threads and kind of word. Either: the 95 % interval of the "
+    "ratio of their times has 1. "
 )
 _OF_CONNECTIONS = (
     "Messages a second over a number of connections, and the share of the time that all of them ran together. A rate "
@@ -104,7 +105,7 @@ def _rates(rates: Sequence[Connections]) -> Table:
     for one in rates:
         point = one.point
         name = f"{format_bytes(point.bytes)} {point.benchmark} {point.src} -> {point.dst}"
-        found.setdefault((name, one.mode), {})[one.count] = one
+        found.setdefault((name, one.form), {})[one.count] = one
     columns = [Column("Messages", strong=True), Column("Mode", label="Mode")]
     columns += [Column(str(count), right=True, label=f"{count} connections") for count in counts]
     rows = [(*key, *(_rate(of.get(count)) for count in counts)) for key, of in found.items()]
