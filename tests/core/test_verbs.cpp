@@ -376,6 +376,28 @@ TEST_CASE("the card finds each planted mistake") {
   }
 }
 
+TEST_CASE("each bit of a put but the fence matters to the card") {
+  constexpr u32 bytes = 40, offset = 2048, fence_bit = 11 * 8 + 7;
+  for (u32 bit = 0; bit < 48 * 8; ++bit) {
+    CAPTURE(bit);
+    Connection made;
+    fill(made.first, 1);
+    fill(made.second, 2);
+    std::vector<std::byte> expected{made.second.region.start, made.second.region.start + region_bytes};
+    std::copy_n(made.first.region.start + offset, bytes, expected.begin() + offset);
+    REQUIRE(verbs::post(made.first.send, made.request(Opcode::write, bytes, offset), made.cpu) == Posted::yes);
+    made.first.send_memory.start[bit / 8] ^= static_cast<std::byte>(1u << bit % 8);
+    if (bit < 64) std::memcpy(&made.first.send.last, made.first.send_memory.start, sizeof(LongWord));
+    verbs::submit(made.first.send, made.cpu);
+    made.card.work();
+    Completion completion;
+    const bool completed = verbs::poll(made.first.completions, completion, made.cpu);
+    const bool as_asked = made.card.faults.empty() && completed && completion.status == Status::success &&
+                          std::equal(expected.begin(), expected.end(), made.second.region.start);
+    CHECK(as_asked == (bit == fence_bit));
+  }
+}
+
 TEST_CASE("addresses and keys in the processor's byte order are outside of every region") {
   for (const auto& [segment, words, status] : {std::tuple{1u, std::pair{0u, 1u}, Status::remote_access},
                                                {1u, std::pair{2u, 2u}, Status::remote_access},

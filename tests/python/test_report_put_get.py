@@ -134,7 +134,7 @@ def test_a_conclusion_turns_with_the_times() -> None:
 
 def test_packed_words_have_rows_of_their_own_and_a_conclusion() -> None:
     def packed(point: Point) -> Point:
-        """Blocks of 32 threads as if they had packed words, and four times as fast."""
+        """Blocks of 32 threads become faster ones with packed words."""
         if point.params.get("threads") != "32" or not point.flows:
             return point
         return timed(msgspec.structs.replace(point, params={**point.params, "word": "packed"}), 0.25)
