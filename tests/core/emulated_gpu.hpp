@@ -131,6 +131,19 @@ inline void ptx_ld_acquire_sys_global_u64(u64& value, const u64* at) {
 }
 inline void ptx_st_release_sys_global_u64(u64* at, u64 value) { stored(at, value); }
 
+/// The scopes of atomic operations, in order: "gpu" or "sys".
+inline std::vector<std::string> scopes;
+inline u64 added(u64* at, u64 value, const char* scope) {
+  scopes.emplace_back(scope);
+  const u64 found = loaded<u64>(at);
+  stored(at, found + value);
+  return found;
+}
+inline void ptx_red_gpu_global_add_u64(u64* at, u64 value) { added(at, value, "gpu"); }
+inline void ptx_red_sys_global_add_u64(u64* at, u64 value) { added(at, value, "sys"); }
+inline void ptx_atom_gpu_global_add_u64(u64& found, u64* at, u64 value) { found = added(at, value, "gpu"); }
+inline void ptx_atom_sys_global_add_u64(u64& found, u64* at, u64 value) { found = added(at, value, "sys"); }
+
 // What a network card reads and writes.
 inline void ptx_fence_acq_rel_sys() {}
 inline void* pointer(u64 at) { return reinterpret_cast<void*>(at); }
@@ -144,19 +157,6 @@ inline void ptx_ld_volatile_global_v4_u32(unsigned& x, unsigned& y, unsigned& z,
 }
 inline void ptx_st_volatile_global_u32(u64 at, unsigned value) { stored(pointer(at), value); }
 inline void ptx_st_volatile_global_u64(u64 at, u64 value) { stored(pointer(at), value); }
-
-/// The scopes of atomic operations, in order: "gpu" or "sys".
-inline std::vector<std::string> scopes;
-inline u64 added(u64* at, u64 value, const char* scope) {
-  scopes.emplace_back(scope);
-  const u64 found = loaded<u64>(at);
-  stored(at, found + value);
-  return found;
-}
-inline void ptx_red_gpu_global_add_u64(u64* at, u64 value) { added(at, value, "gpu"); }
-inline void ptx_red_sys_global_add_u64(u64* at, u64 value) { added(at, value, "sys"); }
-inline void ptx_atom_gpu_global_add_u64(u64& found, u64* at, u64 value) { found = added(at, value, "gpu"); }
-inline void ptx_atom_sys_global_add_u64(u64& found, u64* at, u64 value) { found = added(at, value, "sys"); }
 
 // TMA copies. A fetch is made when the kernel waits for its barrier, a store when the kernel waits for its group. A
 // kernel that waits for too little therefore delivers the old bytes.
