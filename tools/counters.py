@@ -20,6 +20,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
@@ -120,20 +121,22 @@ def stated(program: str) -> dict[tuple[str, str], int]:
     return moved
 
 
-def counted(point: PointId, case: dict[str, object], steps: int) -> dict[tuple[str, str], float]:
-    """Bytes that each launch of the kernel moved, by ncu: the median over launches, for a chase the longest launch."""
+def profile(
+    case: dict[str, object], key: str, batch: list[int], metrics: Sequence[str], *, kernels: str, replay: str
+) -> tuple[dict[str, list[float]], str]:
+    """The values of each metric by launch of the kernels, in base units, and what ncu logged. `batch`: the operations
+    of each actor. Exits if ncu counted nothing.
+    """
     requests = [
         {"op": "open", "platform": "cuda"},
-        {"op": "prepare", "case": case, "key": f"{point}#0"},
-        {"op": "run", "samples": 1, "batches": [[steps]], "verify": False},
+        {"op": "prepare", "case": case, "key": key},
+        {"op": "run", "samples": 1, "batches": [batch], "verify": False},
     ]
-    metrics = MIGRATIONS if point.benchmark == "demand" else METRICS
     with tempfile.TemporaryDirectory() as folder:
         log, asked = Path(folder) / "ncu.csv", Path(folder) / "requests"
         command = ["ncu", "--clock-control", "none", "--csv", "--print-units", "base", "--log-file", str(log)]
-        # Pages move once, so a kernel that must run several times to be counted needs a new worker each time.
-        command += ["--replay-mode", "application" if metrics is MIGRATIONS else "kernel"]
-        command += ["-k", f"regex:{KERNELS}", "--metrics", ",".join(metrics.values())]
+        command += ["--replay-mode", replay]
+        command += ["-k", f"regex:{kernels}", "--metrics", ",".join(metrics)]
         command += ["sh", "-c", f'exec "$@" < {asked}', "sh", *worker_command()]
         # ncu waits for every profiled launch, so no gate may hold work back.
         environment = {**os.environ, "CUDA_LAUNCH_BLOCKING": "1"}
@@ -143,11 +146,20 @@ def counted(point: PointId, case: dict[str, object], steps: int) -> dict[tuple[s
     start = next((at for at, line in enumerate(lines) if line.startswith('"ID"')), None)
     if start is None:
         said = [*lines[-5:], done.stderr.decode(errors="replace")[-500:]]
-        sys.exit(f"{point}: ncu counted nothing:\n" + "\n".join(said))
+        sys.exit(f"{key}: ncu counted nothing:\n" + "\n".join(said))
     by_metric: dict[str, list[float]] = {}
     for row in csv.DictReader(lines[start:]):
         if row["Metric Value"]:
             by_metric.setdefault(row["Metric Name"], []).append(float(row["Metric Value"].replace(",", "")))
+    return by_metric, "\n".join(lines[:start])
+
+
+def counted(point: PointId, case: dict[str, object], steps: int) -> dict[tuple[str, str], float]:
+    """Bytes that each launch of the kernel moved, by ncu: the median over launches, for a chase the longest launch."""
+    metrics = MIGRATIONS if point.benchmark == "demand" else METRICS
+    # Pages move once, so a kernel that must run several times to be counted needs a new worker each time.
+    replay = "application" if metrics is MIGRATIONS else "kernel"
+    by_metric, _ = profile(case, str(point), [steps], list(metrics.values()), kernels=KERNELS, replay=replay)
     of_launches = max if steps > 1 else median
     units = {name: next((unit for part, unit in USER_BYTES.items() if part in name), 1) for name in by_metric}
     return {key: units[name] * of_launches(by_metric[name]) for key, name in metrics.items() if name in by_metric}

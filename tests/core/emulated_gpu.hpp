@@ -144,6 +144,20 @@ inline void ptx_red_sys_global_add_u64(u64* at, u64 value) { added(at, value, "s
 inline void ptx_atom_gpu_global_add_u64(u64& found, u64* at, u64 value) { found = added(at, value, "gpu"); }
 inline void ptx_atom_sys_global_add_u64(u64& found, u64* at, u64 value) { found = added(at, value, "sys"); }
 
+// What a network card reads and writes.
+inline void ptx_fence_acq_rel_sys() {}
+inline void* pointer(u64 at) { return reinterpret_cast<void*>(at); }
+inline void ptx_st_global_v4_u32(u64 at, unsigned x, unsigned y, unsigned z, unsigned w) {
+  stored(pointer(at), uint4{x, y, z, w});
+}
+inline void ptx_st_global_u32(u64 at, unsigned value) { stored(pointer(at), value); }
+inline void ptx_ld_volatile_global_v4_u32(unsigned& x, unsigned& y, unsigned& z, unsigned& w, u64 at) {
+  const auto v = loaded<uint4>(pointer(at));
+  x = v.x, y = v.y, z = v.z, w = v.w;
+}
+inline void ptx_st_volatile_global_u32(u64 at, unsigned value) { stored(pointer(at), value); }
+inline void ptx_st_volatile_global_u64(u64 at, u64 value) { stored(pointer(at), value); }
+
 // TMA copies. A fetch is made when the kernel waits for its barrier, a store when the kernel waits for its group. A
 // kernel that waits for too little therefore delivers the old bytes.
 void ptx_mbarrier_init_shared_cta_b64(unsigned barrier, unsigned arrivals);

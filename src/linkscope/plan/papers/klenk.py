@@ -33,8 +33,16 @@ KLENK = Source(
             note="each connection has its own kernel, or its own CPU thread",
         ),
         row("KL-4", "time to poll, time to post"),
-        row("KL-5 KL-6 KL-8 KL-9", "counters and instructions of a post and a poll"),
-        row("KL-7 KL-10 KL-12", "put and get, notifications, and findings"),
+        row("KL-5", "counters of 100 iterations", instead="tools/put_get_counters.py, between a GPU and host memory"),
+        row(
+            "KL-6 KL-8 KL-9",
+            "instructions and accesses of a post and a poll",
+            instead="docs/notes/put-get-on-models.md",
+        ),
+        row(
+            "KL-7", "queues of a network card", instead="core/putget/verbs.hpp, with a card in tests/core/mock_card.hpp"
+        ),
+        row("KL-10 KL-12", "findings", instead="section 'Put and get' of the report; docs/notes/put-get-on-models.md"),
         row(
             "KL-11",
             "two nodes with EXTOLL, two with InfiniBand",

@@ -1,0 +1,40 @@
+// The queues of a network card (verbs.hpp) for a CPU thread: how it reaches them, how they are made, what errors mean.
+#pragma once
+#include <span>
+#include <string>
+
+#include "base/units.hpp"
+#include "putget/verbs.hpp"
+
+namespace linkscope::verbs {
+
+/// The CPU's memory. A doorbell is a register of the card that is mapped without write combining.
+struct CardFromCpu {
+  static void store(LongWord at, const Segment& segment);
+  static void store(LongWord at, Word value);
+  [[nodiscard]] static Segment load(LongWord at);
+  [[nodiscard]] static unsigned char byte(LongWord at);
+  [[nodiscard]] static LongWord acquire(LongWord at);
+  static void fence();
+  static void record(LongWord at, Word value);
+  static void ring(LongWord at, LongWord value);
+};
+
+/// An empty send queue in `memory`, every block of it stamped. Throws Error{usage}: the memory does not begin at a
+/// multiple of 64 bytes, or is no power of two of blocks from 4 to 2^15; the number has more than 24 bits.
+[[nodiscard]] SendQueue make_send_queue(std::span<std::byte> memory, Word number, Word& record, LongWord& doorbell);
+
+/// An empty receive queue. Throws Error{usage}: misaligned to 16 bytes, or no power of two of entries up to 2^15.
+[[nodiscard]] ReceiveQueue make_receive_queue(std::span<std::byte> memory, Word& record);
+
+/// An empty completion queue, no entry of which is the reader's. Throws Error{usage}: misaligned to 64 bytes, or no power
+/// of two of entries up to 2^23.
+[[nodiscard]] CompletionQueue make_completion_queue(std::span<std::byte> memory, Word& record);
+
+/// The next completion. Throws Error{timeout} if none comes in time: the text names the queue's next entry.
+[[nodiscard]] Completion await_completion(CompletionQueue& queue, Seconds timeout);
+
+/// What a completion says, in words: "element 12 of queue 0x51: remote access error: …".
+[[nodiscard]] std::string text_of(const Completion& completion);
+
+}  // namespace linkscope::verbs

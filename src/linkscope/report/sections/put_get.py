@@ -1,0 +1,122 @@
+"""Section: who should drive a message, a GPU or the host."""
+
+from collections.abc import Sequence
+
+from linkscope.report.put_get import (
+    MODES,
+    TOGETHER,
+    Claim,
+    Connections,
+    Message,
+    Series,
+    all_series,
+    claims,
+    connections,
+)
+from linkscope.report.run_view import RunView
+from linkscope.report.section import (
+    METHOD,
+    Block,
+    Column,
+    Group,
+    Items,
+    Output,
+    Paragraph,
+    Row,
+    Section,
+    Span,
+    Table,
+    Text,
+    table,
+)
+from linkscope.runfile import Point
+from linkscope.units import format_bytes, format_fraction, format_seconds_interval
+
+_TITLE = "Put and get: who should drive"
+_NOTE = (
+    "A GPU drives a message if its threads move the payload; the words that end it lie in GPU memory (direct) or in "
+    "host memory (notified). The host drives it by a copy engine, alone (host) or when a GPU asks (assisted). The "
+    "faster mode of each counts, with the fastest number of threads and kind of word. Either: the 95 % interval of the "
+    "ratio of their times has 1. "
+)
+_OF_CONNECTIONS = (
+    "Messages a second over a number of connections, and the share of the time that all of them ran together. A rate "
+    f"is left out below {format_fraction(TOGETHER)}."
+)
+_CLAIMS = "Conclusions of Klenk, Oden and Froning, on this machine:"
+_NAMES = {
+    "put_ping_pong": "Round trip, written by the sender", "get_ping_pong": "Round trip, fetched by the receiver",
+    "put": "Stream of messages, written by the sender", "get": "Stream of messages, fetched by the receiver",
+}  # fmt: skip
+_COLUMNS = (
+    Column("Size", strong=True), *(Column(mode, right=True, label=mode) for mode in MODES),
+    Column("Drive by", label="Drive by"), Column("Host over GPU", right=True, label="Host over GPU"),
+)  # fmt: skip
+_ANSWERS = {True: "holds", False: "does not hold", None: "not known"}
+
+
+def section(view: RunView) -> Section | None:
+    """The advice of each path, the times behind it, rates by connections and claims. None without such messages."""
+    series = [one for one in all_series(view.run) if one.advice]
+    if not series:
+        return None
+    advice = [(Span(f"{_name(one)}: ", "strong"), f"{one.advice}.") for one in series]
+    blocks: list[Block] = [
+        Paragraph((_NOTE, METHOD), note=True, on=Output.PAGE),
+        Paragraph(_NOTE.strip(), on=Output.TERMINAL | Output.MARKDOWN),
+        Items.of(advice),
+        Table("Times of messages", _COLUMNS, tuple(map(_group, series)), stacks=True, on=Output.PAGE | Output.MARKDOWN),
+    ]
+    if rates := connections(view.run):
+        blocks += [Paragraph(_OF_CONNECTIONS), _rates(rates)]
+    blocks += [Paragraph(_CLAIMS), Items.of([_claim(one) for one in claims(view.run)])]
+    return Section("putget", _TITLE, tuple(blocks))
+
+
+def _name(series: Series) -> str:
+    return f"{_NAMES[series.benchmark]}, {series.src} -> {series.dst}"
+
+
+def _group(series: Series) -> Group:
+    return Group(tuple(_row(message) for message in series.messages if message.driver), head=_name(series))
+
+
+def _row(message: Message) -> Row:
+    ends = message.interval
+    ratio = "-" if message.ratio is None else f"{message.ratio:.3g}"
+    if ends is not None:
+        ratio += f" [{ends.low:.3g}, {ends.high:.3g}]"
+    times = (_time(message.modes.get(mode)) for mode in MODES)
+    return Row((format_bytes(message.bytes), *times, (Span(message.driver, "strong"),), ratio))
+
+
+def _time(point: Point | None) -> Text:
+    if point is None or point.median_s is None:
+        return "-"
+    low, high = point.ci95_s or (None, None)
+    text = format_seconds_interval(point.median_s, low, high)
+    return f"{text} ~" if point.status == "missed_precision" else text
+
+
+def _rates(rates: Sequence[Connections]) -> Table:
+    """A row for each path and mode, a column for each number of connections."""
+    counts = sorted({one.count for one in rates})
+    found: dict[tuple[str, str], dict[int, Connections]] = {}
+    for one in rates:
+        point = one.point
+        name = f"{format_bytes(point.bytes)} {point.benchmark} {point.src} -> {point.dst}"
+        found.setdefault((name, one.form), {})[one.count] = one
+    columns = [Column("Messages", strong=True), Column("Mode", label="Mode")]
+    columns += [Column(str(count), right=True, label=f"{count} connections") for count in counts]
+    rows = [(*key, *(_rate(of.get(count)) for count in counts)) for key, of in found.items()]
+    return table("Rates by connections", columns, rows)
+
+
+def _rate(one: Connections | None) -> str:
+    if one is None:
+        return "-"
+    return f"{f'{one.per_s / 1e6:.3g} M/s' if one.counts else '-'}, {format_fraction(one.together)}"
+
+
+def _claim(claim: Claim) -> Text:
+    return (f"{claim.text}: ", Span(_ANSWERS[claim.holds], "strong"), f" ({claim.evidence}).")

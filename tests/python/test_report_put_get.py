@@ -1,0 +1,176 @@
+"""Section 'Put and get: who should drive', on a run of two H200s, and on points changed by hand."""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from linkscope.cli.main import main
+from linkscope.report.put_get import Claim, Series, all_series, claims, connections
+from linkscope.report.run_view import RunView
+from linkscope.report.section import plain
+from linkscope.report.sections import put_get
+from linkscope.runfile import Point, Run, read_run
+
+RUN = Path(__file__).parents[2] / "results" / "h200x2-putget.jsonl.gz"
+BETWEEN = ("gpu:0", "gpu:1")
+
+
+@functools.cache
+def measured() -> Run:
+    return read_run(RUN)
+
+
+def only(keep: Callable[[Point], bool], change: Callable[[Point], Point] = lambda point: point) -> Run:
+    run = measured()
+    return dataclasses.replace(run, points=[change(point) for point in run.points if keep(point)])
+
+
+def timed(point: Point, factor: float) -> Point:
+    """The point with all its times multiplied."""
+    flows = [
+        msgspec.structs.replace(
+            flow,
+            median_s=factor * (flow.median_s or 0.0),
+            round_medians_s=[factor * seconds for seconds in flow.round_medians_s],
+        )
+        for flow in point.flows
+    ]
+    return msgspec.structs.replace(point, median_s=factor * (point.median_s or 0.0), flows=flows)
+
+
+def series(run: Run, benchmark: str, ends: tuple[str, str] = BETWEEN) -> Series:
+    return next(one for one in all_series(run) if (one.benchmark, one.src, one.dst) == (benchmark, *ends))
+
+
+def claim(run: Run, start: str) -> Claim:
+    return next(one for one in claims(run) if one.text.startswith(start))
+
+
+@pytest.mark.parametrize(
+    "benchmark, ends, advice",
+    [
+        ("put_ping_pong", BETWEEN, "GPU up to 256 KiB, host from 1 MiB"),
+        ("put_ping_pong", ("gpu:0", "numa:0"), "GPU up to 256 KiB, either at 1 MiB, host from 4 MiB"),
+        ("get_ping_pong", BETWEEN, "GPU up to 256 KiB, host from 1 MiB"),
+        ("put", BETWEEN, "GPU up to 64 KiB, host from 256 KiB"),
+        ("put", ("gpu:0", "numa:0"), "either up to 16 KiB, host from 64 KiB"),
+        ("get", ("numa:0", "gpu:0"), "either up to 16 KiB, host from 64 KiB"),
+    ],
+)
+def test_the_advice_names_the_driver_of_each_size(benchmark: str, ends: tuple[str, str], advice: str) -> None:
+    assert series(measured(), benchmark, ends).advice == advice
+
+
+def test_the_fastest_mode_of_the_gpu_and_of_the_host_are_compared_with_an_interval() -> None:
+    small = series(measured(), "put_ping_pong").messages[0]
+    times = {mode: point.median_s for mode, point in small.modes.items()}
+    assert small.bytes == 8 and set(times) == {"direct", "notified", "host", "assisted"}
+    assert small.ratio == pytest.approx(min(times["host"], times["assisted"]) / min(times["direct"], times["notified"]))
+    assert small.interval and small.interval.low < small.ratio < small.interval.high
+    assert small.driver == "GPU"
+
+
+def test_the_number_of_threads_that_is_fastest_counts() -> None:
+    small = series(measured(), "put_ping_pong").messages[0]
+    of = [point for point in measured().points if point.benchmark == "put_ping_pong" and point.bytes == 8]
+    direct = [point for point in of if point.dst == "gpu:1" and point.params.get("control") == "direct"]
+    assert len(direct) > 1 and small.modes["direct"].median_s == min(point.median_s or 0 for point in direct)
+
+
+def test_one_driver_at_all_sizes_is_said_as_such() -> None:
+    slow = only(lambda one: True, lambda one: timed(one, 1000) if one.engine == "ce" and one.flows else one)
+    assert series(slow, "put_ping_pong").advice == "GPU at all sizes, 8 B to 64 MiB"
+
+
+def test_modes_of_one_driver_alone_give_no_advice() -> None:
+    run = only(lambda one: one.engine == "sm")
+    assert all(one.advice == "" for one in all_series(run))
+    assert put_get.section(RunView(run)) is None
+
+
+def test_a_rate_is_the_sum_over_connections_and_counts_only_if_they_ran_together() -> None:
+    rates = {(one.mode, one.count): one for one in connections(measured()) if one.path == BETWEEN and
+             one.point.benchmark == "put"}  # fmt: skip
+    four, sixteen = rates["direct", 4], rates["direct", 16]
+    of = [flow.median_s for flow in four.point.flows if flow.role == "measured"]
+    assert len(of) == 4 and four.per_s == pytest.approx(sum(1 / (seconds or 1) for seconds in of))
+    assert four.counts and four.together > 0.85
+    assert not sixteen.counts and sixteen.together == pytest.approx(0.48, abs=0.01)
+
+
+def test_the_papers_conclusions_that_hold_on_two_h200s() -> None:
+    assert {one.text: one.holds for one in claims(measured())} == {
+        "A GPU that drives messages needs more time than the host": False,
+        "The host's help costs more than polling in GPU memory": True,
+        "Polling in host memory costs more than polling in GPU memory": True,
+        "The rate falls beyond 1 MiB": False,
+        "The rate with the host's help is flat beyond 4 connections": None,
+        "A small footprint saves time: payload and number in one word": None,
+        "Threads that post together beat one thread": True,
+        "Words that stay off the host link save time": True,
+    }
+    assert claim(measured(), "A GPU that").evidence.startswith("8 B: notified 6.296 us, host 16.41 us; ratio 0.384 [")
+    assert "ran together for only 55 % and 3.1 %" in claim(measured(), "The rate with").evidence
+
+
+def test_a_conclusion_turns_with_the_times() -> None:
+    slow = only(lambda one: True, lambda one: timed(one, 10) if one.params.get("control") == "notified" else one)
+    assert claim(slow, "A GPU that").holds is True
+    large = only(
+        lambda one: True,
+        lambda one: timed(one, 10) if one.bytes > 1 << 20 and one.params.get("control") == "direct" else one,
+    )
+    assert claim(large, "The rate falls").holds is True
+
+    def together(point: Point) -> Point:
+        return msgspec.structs.replace(point, guards={**point.guards, "joint_overlap": 0.99})
+
+    assert claim(only(lambda one: True, together), "The rate with").holds is False  # 0.49 and 1.8 M/s
+
+
+def test_packed_words_have_rows_of_their_own_and_a_conclusion() -> None:
+    def packed(point: Point) -> Point:
+        """Blocks of 32 threads become faster ones with packed words."""
+        if point.params.get("threads") != "32" or not point.flows:
+            return point
+        return timed(msgspec.structs.replace(point, params={**point.params, "word": "packed"}), 0.25)
+
+    run = only(lambda one: True, packed)
+    small = claim(run, "A small footprint")
+    assert small.holds and small.evidence.startswith("8 B: separate words 4.004 us, packed words ")
+    assert series(run, "put_ping_pong").messages[0].modes["direct"].params["word"] == "packed"
+    assert {one.form for one in connections(run) if one.mode == "direct"} == {"direct, packed"}
+    section = put_get.section(RunView(run))
+    assert section is not None and "direct, packed" in repr(section)
+
+
+def test_a_run_without_points_of_a_conclusion_says_so() -> None:
+    few = only(
+        lambda one: one.bytes == 8 and one.params.get("control") != "assisted" and "connections" not in one.params
+    )
+    assert claim(few, "The host's help") == Claim(
+        "The host's help costs more than polling in GPU memory", None, "the run lacks mode assisted"
+    )
+    assert {claim(few, start).holds for start in ("The rate falls", "The rate with")} == {None}
+
+
+@pytest.mark.parametrize("words", [["--summary=full"], ["--markdown", "{}/out"], ["-o", "{}/out"]])
+def test_terminal_markdown_and_page_show_the_section(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", str(RUN), *(word.format(tmp_path) for word in words)]) == 0
+    file = tmp_path / "out"
+    shown = " ".join((file.read_text() if file.exists() else capsys.readouterr().out).split())
+    for text in ("Put and get: who should drive", "GPU up to 64 KiB, host from 256 KiB", "does not hold", "-, 48 %"):
+        assert text in shown
+    assert ("4.1 \\[3.95, 4.21\\]" in shown) == ("--markdown" in words)
+
+
+def test_messages_of_several_connections_alone_make_no_section() -> None:
+    section = put_get.section(RunView(measured()))
+    assert section is not None and plain(section.title) == "Put and get: who should drive"
+    assert put_get.section(RunView(only(lambda one: one.params.get("connections", "1") != "1"))) is None

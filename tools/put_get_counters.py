@@ -1,0 +1,121 @@
+"""Counts what a GPU's block does in 100 round trips of 1 KiB, beside the paper's counters, as a Markdown table.
+
+Usage: .venv/bin/python tools/put_get_counters.py     (needs a GPU, and Nsight Compute's `ncu` allowed to read counters)
+
+The paper is Klenk, Oden and Froning (KL-5, KL-8). Its counters have other names today, and loads and stores of global
+memory include those of host memory. A name that `ncu` does not list for this GPU counts as missing. Each metric has a
+run of its own, of one pass: a kernel that waits for a CPU thread cannot be replayed, because the thread does not come
+twice. Between GPUs two kernels wait for each other, and `ncu` runs one launch after the other, so only messages between
+a GPU and host memory are counted. The paper's second table needs a network card.
+"""
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import counters
+
+from linkscope.plan import case_of
+from linkscope.run.target import choose
+from linkscope.run.worker import Worker, worker_command
+from linkscope.runfile import PointId
+
+ITERATIONS = 100
+KERNELS = "^linkscope_block$"
+POINTS = {
+    "put": "put_ping_pong/sm/gpu:0.device->numa:0.pinned/1024?threads=1024",
+    "get": "get_ping_pong/sm/numa:0.pinned->gpu:0.device/1024?threads=1024",
+}
+
+
+@dataclass(frozen=True)
+class Counter:
+    """A counter of the paper, and the metrics that stand for it today, the best first.
+
+    `system`, `device`: the paper's counts where notifications lie in system memory, and where the GPU polls its own.
+    """
+
+    name: str
+    metrics: tuple[str, ...]
+    system: int
+    device: int
+
+
+COUNTERS = (
+    Counter("system memory reads, 32 B", ("lts__t_sectors_srcunit_tex_aperture_sysmem_op_read",), 4368, 0),
+    Counter("system memory writes, 32 B", ("lts__t_sectors_srcunit_tex_aperture_sysmem_op_write",), 2908, 303),
+    Counter(
+        "loads of global memory",
+        ("smsp__inst_executed_op_global_ld", "smsp__sass_inst_executed_op_global_ld"),
+        0,
+        1314,
+    ),
+    Counter(
+        "stores to global memory",
+        ("smsp__inst_executed_op_global_st", "smsp__sass_inst_executed_op_global_st"),
+        500,
+        400,
+    ),
+    Counter("L2 read hits", ("lts__t_sectors_srcunit_tex_op_read_lookup_hit",), 0, 3143),
+    Counter("L2 read requests", ("lts__t_requests_srcunit_tex_op_read",), 4822, 2970),
+    Counter("L2 write requests", ("lts__t_requests_srcunit_tex_op_write",), 5268, 404),
+    Counter("memory accesses", ("lts__t_requests_srcunit_tex",), 6788, 1714),
+    Counter("instructions", ("smsp__inst_executed",), 46_413, 22_491),
+)
+
+
+def listed() -> set[str]:
+    """The names of all metrics that `ncu` lists for the GPUs here."""
+    done = subprocess.run(["ncu", "--query-metrics"], capture_output=True, text=True, timeout=counters.LIMIT_S)
+    return set(re.findall(r"^(\w+__\w+)\s", done.stdout, flags=re.MULTILINE))
+
+
+def metric_of(counter: Counter, names: Collection[str]) -> str | None:
+    """The first metric of the counter that is listed."""
+    return next((name for name in counter.metrics if name in names), None)
+
+
+def passes(log: str) -> int:
+    """The most passes that a launch needed."""
+    return max((int(count) for count in re.findall(r"100% - (\d+) pass", log)), default=1)
+
+
+def count(point: PointId, case: dict[str, object], actors: int, metric: str) -> str:
+    """The count of the longest launch, for a cell of the table."""
+    name = f"{metric}.sum"
+    batch = [ITERATIONS] * actors
+    found, log = counters.profile(case, str(point), batch, [name], kernels=KERNELS, replay="kernel")
+    if (needed := passes(log)) > 1:
+        return f"needs {needed} passes"
+    return f"{max(found[name]):.0f}" if name in found else "not counted"
+
+
+def main() -> None:
+    if shutil.which("ncu") is None:
+        sys.exit("put_get_counters.py needs Nsight Compute: ncu is not on the path")
+    names = listed()
+    target = choose("auto", seed=1)
+    cases = {}
+    for way, text in POINTS.items():
+        point = PointId.parse(text)
+        case = case_of(point, target.facts)
+        worker = Worker(worker_command())
+        worker.open(target.open_request)
+        prepared = worker.prepare(case, f"{point}#0")
+        worker.kill()
+        if not prepared.supported:
+            sys.exit(f"{point}: {prepared.reason}")
+        cases[way] = (point, case, prepared.actors)
+    print(f"| of {ITERATIONS} round trips | {' | '.join(cases)} | paper, system memory | paper, own memory |")
+    print("|---|" + "--:|" * (len(cases) + 2))
+    for counter in COUNTERS:
+        metric = metric_of(counter, names)
+        cells = [count(*case, metric) if metric else "not listed" for case in cases.values()]
+        print(f"| {counter.name} | {' | '.join(cells)} | {counter.system} | {counter.device} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
