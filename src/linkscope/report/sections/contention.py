@@ -28,8 +28,8 @@ _NOTE = (
 )
 _PENALTIES = (
     "Alone, and beside the work that slows it most. Times are the median and the p99 of the mean time of an operation "
-    "in 10 ms. The penalty over the good value is (beside - alone) / alone, over the bad value (beside - alone) / "
-    "beside. Drift is the change of the time alone from before the work at once to after it; slowdowns "
+    "in an interval of a few ms. The penalty over the good value is (beside - alone) / alone, over the bad value "
+    "(beside - alone) / beside. Drift is the change of the time alone from before the work at once to after it; slowdowns "
     "below it are not marked."
 )
 _MISSED = (
