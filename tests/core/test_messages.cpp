@@ -113,6 +113,8 @@ TEST_CASE("a modelled round trip takes its latency in both directions and two co
   CHECK(round_trip_us(machine, messages(Channel::tcp, 1'000'000)) == about(2 * 7.0 + 2 * 1000 / 2.5));
   CHECK(round_trip_us(machine, messages(Channel::shm, 1'000'000, "numa:1")) ==
         about(2 * (0.3 + 0.25) + 2 * 1000 / 2.0));
+  machine["numa"][0]["dram_gbps"] = 6;  // two copies read and write each byte of a message: four times in all
+  CHECK(round_trip_us(machine, messages(Channel::shm, 1'000'000)) == about(2 * 0.3 + 2 * 1000 / 1.5));
 }
 
 TEST_CASE("a modelled thread that also drives a stream asks for its copies between messages") {

@@ -64,6 +64,11 @@ TEST_CASE("concurrent launches hold the driver's lock in turns, for 1 of the 3 u
 TEST_CASE("a wait ends when the last kernel has ended, and kernels of one stream run one after the other") {
   const auto sim = make_sim(toy(), 1);
   check_us(slope(*sim, call("launch_to_end")), 3 + 7);
+  for (const char* wait : {"synchronize_device", "synchronize_event"}) {
+    auto waits = call("launch_to_end");
+    std::get<Call>(waits.actors[0].loop[1]).api = wait;
+    check_us(slope(*sim, waits), 3 + 7);
+  }
   auto two = call("launch_to_end");
   two.actors[0].loop.insert(two.actors[0].loop.begin(), two.actors[0].loop.front());
   check_us(slope(*sim, two), 3 + 3 + 7);  // the first kernel ended long before

@@ -273,6 +273,8 @@ TEST_CASE("a copy ends later by a constant for each doubling of its number of 4 
   check_us(slope(*sim, local(15 * 4096)), 1 + 15 * 4096 / 400e3 + 0.25 * 4);
   check_us(slope(*sim, d2h("pinned", 15 * 4096)), 0.5 + 3 + 6.144 + 0.5 * 4);
   check_us(slope(*sim, h2d("pinned", "gpu:0", 15 * 4096)), 0.5 + 2 + 6.144);
+  // Pageable: each chunk of 25 parts is a copy.
+  check_us(slope(*sim, d2h("pageable", ten_chunks)), 2 + (0.5 + 3 + 0.5 * std::log2(26) + 10.24) + 10 * (2 + 20.48));
 }
 
 TEST_CASE(

@@ -131,6 +131,15 @@ TEST_CASE("throttling: some samples are slower, and that trace and all later one
   CHECK_FALSE(reports_throttling(sim->run(*other, {9, {{1}}, false})));
 }
 
+TEST_CASE("throttling also delays the time at which a copy to the host is known to have arrived") {
+  auto machine = toy(), throttled = with_fault({{"kind", "throttle"}, {"samples", 9}, {"factor", 3}});
+  const double at_once = costs(machine, large("gpu:0", "numa:0"), 1)[0];
+  for (auto* one : {&machine, &throttled}) (*one)["copy"]["arrive_us"] = 2;
+  CHECK((costs(machine, large("gpu:0", "numa:0"), 1)[0] - at_once) * 1e6 == about(2).epsilon(1e-6));
+  CHECK(costs(throttled, large("gpu:0", "numa:0"), 1)[0] ==
+        about(3 * costs(machine, large("gpu:0", "numa:0"), 1)[0]).epsilon(1e-9));
+}
+
 TEST_CASE("a slow link has the stated fraction of its rate, in one direction, for all traffic") {
   const auto machine = with_fault({{"kind", "slow"}, {"links", {"bus numa:0->gpu:*"}}, {"factor", 0.5}});
   const double bytes = 16 * 1048576.0;

@@ -156,6 +156,13 @@ def test_three_paths_with_one_capacity_are_one_group_and_three_pairs_are_three_g
     }  # fmt: skip
 
 
+def test_a_capacity_is_the_rate_of_its_own_pairs_and_not_of_a_pair_that_shares_a_flow() -> None:
+    pairs = [dict.fromkeys("ab", 6.0), dict.fromkeys("bc", 6.1)]  # equal capacities are found together
+    totals = {frozenset(of): sum(of.values()) for of in pairs}
+    found = shared_by_pairs(slowdowns(contrasts(dict.fromkeys("abc", 10.0), *pairs)), totals, lambda a, b: "")
+    assert {group.flows: group.capacity for group in found} == totals
+
+
 def test_a_slowdown_below_ten_percent_is_no_sharing() -> None:
     slow = slowdowns(contrasts({"a": 10.0, "b": 10.0}, {"a": 9.1, "b": 9.1}))
     assert not any(one.slowed for one in slow)

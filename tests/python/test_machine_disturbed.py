@@ -258,6 +258,7 @@ def test_every_place_belongs_to_one_host_and_hosts_are_numbered_without_gaps() -
     assert "host:0/gpu:0 and host:1/gpu:0 are on different hosts" in refusal(peers)
     headless = TWO.replace("host:1/", "host:2/")
     assert "there is host:2 but no host:1" in refusal(headless)
+    assert "there is host:1 but no host:0" in refusal(headless.replace("host:0/", "host:1/"))
 
 
 def points(tmp_path: Path, text: str, only: str, **plan: int) -> dict:

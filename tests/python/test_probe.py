@@ -341,6 +341,15 @@ def test_a_saved_probe_gives_the_same_machine(tmp_path, monkeypatch):
     assert json.loads((tmp_path / "node.json").read_text())["machine"] == json.loads(json.dumps(machine.to_json()))
 
 
+def test_a_reading_has_the_kernel_files_of_gpus_that_only_the_driver_shows(tmp_path, monkeypatch):
+    texts = fakes.two_nodes(numa=(0, 0, 1, 1))
+    fakes.write_tree(tmp_path, texts)
+    monkeypatch.setattr(Files.__init__, "__defaults__", (tmp_path,))
+    monkeypatch.setattr("linkscope.machine.saved.read_nvml", lambda: NO_NVML)
+    machine = read_machine(fakes.driver()).machine()
+    assert [gpu.numa for gpu in machine.gpus] == [0, 0, 1, 1] and machine == replay(texts, fakes.driver())
+
+
 def saved(tmp_path, **changes):
     path = tmp_path / "probe.json"
     path.write_text(saved_text(Reading({}, {}, NO_NVML, None)))

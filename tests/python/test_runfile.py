@@ -3,6 +3,7 @@
 import gzip
 import os
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,10 @@ def test_a_compressed_run_reads_the_same(run_path, tmp_path) -> None:
     packed = tmp_path / "a.jsonl.gz"
     packed.write_bytes(gzip.compress(run_path.read_bytes()))
     assert read_run(packed).points == read_run(run_path).points
+    content, middle = run_path.read_bytes(), run_path.stat().st_size // 2
+    packed.write_bytes(gzip.compress(content[:middle]) + gzip.compress(content[middle:]))  # as `cat` joins them
+    assert read_run(packed) == replace(read_run(run_path), path=packed, compressed=True)
+    packed.write_bytes(gzip.compress(content))
     half = tmp_path / "half.jsonl.gz"
     half.write_bytes(packed.read_bytes()[: packed.stat().st_size * 3 // 4])
     assert any("incomplete" in warning for warning in read_run(half).warnings)
@@ -252,3 +257,8 @@ def test_single_copies_borrow_no_noise_from_batched_ones_and_both_directions_do(
 
     assert kin("bidirectional=false&mode=single") != kin("bidirectional=false&mode=batched")
     assert kin("bidirectional=false&mode=batched") == kin("bidirectional=true&mode=batched")
+
+
+def test_a_class_of_sizes_begins_with_its_smallest_size() -> None:
+    sizes = ((64 << 10) - 1, 64 << 10, (1 << 20) - 1, 1 << 20)
+    assert [family_of(PointId.parse(IDS[0].replace("/8?", f"/{size}?"))).size_class for size in sizes] == [0, 1, 1, 2]

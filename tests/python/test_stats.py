@@ -1,5 +1,6 @@
 """Statistics: known answers, properties, coverage by simulation, and no difference claimed between equal work."""
 
+import math
 import random
 
 import pytest
@@ -140,6 +141,11 @@ def test_few_samples_show_no_modes() -> None:
     assert bimodal([1.0] * 30) is None
 
 
+def test_three_samples_are_a_mode_and_two_are_not() -> None:
+    assert bimodal([1.0] * 3 + [2.0] * 17) == (1.0, 2.0) == bimodal([1.0] * 17 + [2.0] * 3)
+    assert bimodal([1.0] * 2 + [2.0] * 18) is None
+
+
 def test_a_trend_is_sought_within_rounds_and_not_between_them() -> None:
     falling = [[5.0, 4.0, 3.0, 2.0, 1.0]] * 4
     assert trend(falling) == pytest.approx(-40 / (4 * 5 * 4 * 15 / 18) ** 0.5)
@@ -157,3 +163,13 @@ def test_without_a_trend_the_test_statistic_is_standard_normal() -> None:
 def test_each_round_of_a_point_belongs_to_one_triple_of_the_search_for_modes() -> None:
     even = [1.0, 2.0, 3.0, 2.0]  # four rounds have one triple, so twelve points are enough and eleven are not
     assert is_regular([even] * LEAST_POINTS) and not is_regular([even] * (LEAST_POINTS - 1))
+
+
+@pytest.mark.parametrize("total, regular", [(22.3, True), (23.5, False)])
+def test_a_family_has_modes_where_chance_gives_its_angles_at_most_once_in_200_families(
+    total: float, regular: bool
+) -> None:
+    """The sum of twelve exponential values exceeds 22.8 with this probability."""
+    tangent = math.tan(math.exp(-total / 12) * math.pi / 6)
+    near = 2 * tangent / (math.sqrt(3) - tangent)
+    assert is_regular([[1.0, 1.0 + near, 2.0 + near]] * 12) is regular

@@ -6,6 +6,7 @@ import pytest
 
 from fakes import FAKE_WORKER, H2D, facts
 from linkscope.plan import case_of
+from linkscope.run.answers import ActorSeries, Window
 from linkscope.run.worker import RunRequest, Worker, WorkerGone
 from linkscope.runfile import PointId
 
@@ -96,3 +97,8 @@ def test_an_answer_that_arrives_byte_by_byte_still_misses_its_deadline(parts) ->
     worker = Worker([sys.executable, "-c", script])
     with pytest.raises(WorkerGone, match=r"no answer within 0\.4 s; the worker was killed"):
         worker.prepare({}, "key#0", limit_s=0.4)
+
+
+def test_a_duration_counts_when_the_slowest_actor_has_ended_an_operation() -> None:
+    fast, slow = ActorSeries(4, [1.0, 1.0, 1.0, 1.0]), ActorSeries(1, [0.4, 0.4, 0.2, 0.0])
+    assert Window(0.0, 0.4, [fast, slow]).warm_up() == Window(0.0, 0.4, [slow, fast]).warm_up() == 3

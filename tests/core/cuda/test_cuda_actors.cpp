@@ -1,5 +1,6 @@
 // Actors that wait, samples of a duration and library calls on the cuda platform, with the fake driver (tests/fake_cuda)
 // and its library.
+#include <algorithm>
 #include <chrono>
 
 #include "cuda_testing.hpp"
@@ -206,6 +207,24 @@ TEST_CASE("actors that rest after each iteration do less in a duration, on a str
   }
 }
 
+TEST_CASE("a rest of a CPU thread follows from the work since the last one, and not from all work so far") {
+  Program program;
+  program.regions = {{numa(0), MemKind::pinned, 1_MiB, Content::pattern},
+                     {numa(0), MemKind::pinned, 1_MiB, Content::poison}};
+  Actor copy;
+  copy.place = numa(0);
+  copy.kind = ActorKind::cpu_thread;
+  copy.clock = Clock::host;
+  copy.tenths = 1;
+  copy.loop = {Move{{0, 0, 64_KiB, 64_KiB, 16}, {1, 0, 64_KiB, 64_KiB, 16}, Engine::cpu}};
+  program.actors = {copy};
+  program.flows = {{0, numa(0), numa(0), MemKind::pinned, MemKind::pinned, 64_KiB}};
+  const auto trace = run(program, {5, {}, false, Duration{Seconds{0.05}, Seconds{0.01}}});
+  u64 most = 0;  // of five samples, since other programs may delay a copy, and a long copy has a long rest
+  for (const auto& series : trace.series) most = std::max<u64>(most, series.marks.back().iterations);
+  CHECK(most > 12);  // after nine times all work, at most six copies of a microsecond or more would fit
+}
+
 TEST_CASE("a block and its proxy end a duration after the same number of iterations") {
   const auto trace = run(block_posts_to_cpu_proxy(512, 4), {2, {}, true, Duration{Seconds{0.05}, Seconds{0.01}}});
   CHECK_MESSAGE(trace.verdict->ok, trace.verdict->first_wrong);
@@ -268,4 +287,6 @@ TEST_CASE("streams that share a copy engine queue one batch, so that none of the
   p.actors = {copy(0, 1), copy(0, 1)};
   p.actors[1].place = gpu(1);
   CHECK(batches_ahead(p, 0) == 3);
+  std::get<Move>(p.actors[1].loop[0]).by = gpu(0);  // whose engine it uses from its own stream
+  CHECK(batches_ahead(p, 0) == 1);
 }
