@@ -29,8 +29,8 @@ _NOTE = (
 _PENALTIES = (
     "Alone, and beside the work that slows it most. Times are the median and the p99 of the mean time of an operation "
     "in an interval of a few ms. The penalty over the good value is (beside - alone) / alone, over the bad value "
-    "(beside - alone) / beside. Drift is the change of the time alone from before the work at once to after it; slowdowns "
-    "below it are not marked."
+    "(beside - alone) / beside. Drift is the change of the time alone from before the work at once to after it. Slower "
+    "times within the drift are not marked."
 )
 _MISSED = (
     Column("Work", strong=True), Column("Beside", label="Beside"), Column("Slowdown", right=True, label="Slowdown"),
