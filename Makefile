@@ -1,6 +1,6 @@
 # make run       maps this machine; ends by naming the run file and the report
 # make test      every test that needs no GPU
-# make test-long the same tests with the full campaigns, and the C++ tests with sanitizers (an hour or more)
+# make test-long checks, the same tests with the full campaigns, and the C++ tests with sanitizers (an hour or more)
 # make test-gpu  the tests that need one
 # make check     format, lint and types; clang-tidy on all C++ files, or on TIDY
 # make format    apply the formats
@@ -21,7 +21,7 @@ test: build-tests
 	@$(RUN) tools/run_tests.py
 
 # Sanitizers: addresses and undefined behaviour in one build, threads in another.
-test-long: build-tests
+test-long: check
 	$(call compiled,build/asan,-DLINKSCOPE_TESTS=ON -DCMAKE_BUILD_TYPE=Debug -DLINKSCOPE_SANITIZE=address$(comma)undefined)
 	$(call compiled,build/tsan,-DLINKSCOPE_TESTS=ON -DCMAKE_BUILD_TYPE=Debug -DLINKSCOPE_SANITIZE=thread)
 	@LINKSCOPE_TESTS=long $(RUN) tools/run_tests.py
@@ -55,7 +55,7 @@ check: build-tests
 	$(RUN) -m ruff check src tests tools cmake
 	@.venv/bin/clang-format --dry-run --Werror $(CPP_FILES)
 	$(RUN) -m mypy
-	@echo $(TIDY) | xargs -P 2 -n 4 .venv/bin/clang-tidy -p build/dev --quiet
+	@echo $(TIDY) | xargs -r -P 2 -n 4 .venv/bin/clang-tidy -p build/dev --quiet
 
 format:
 	@$(PYTHON) tools/bootstrap.py build test check
