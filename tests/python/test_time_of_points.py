@@ -1,0 +1,34 @@
+"""How long points last whose actors run for a duration, and what their plans say of it."""
+
+import pytest
+
+from linkscope.machine import model
+from linkscope.plan import DURATION_S, expected_s, lasts, make_plan, time_of
+from linkscope.run import benchmark_table
+from linkscope.run.target import modelled
+from linkscope.runfile import PointId
+
+MD = PointId.parse("compute_md/sm/numa:0.pinned->gpu:0.device/0?beside=none&size=shoc")
+COPY = PointId.parse("contended_h2d/ce/numa:0.pinned->gpu:0.device/0?beside=gemm")
+
+
+@pytest.mark.parametrize(
+    ("operation_s", "interval_s"), [(1e-4, 0.01), (0.01, 0.01), (0.011, 0.02), (0.07, 0.08), (5.0, 0.1), (None, 0.1)]
+)
+def test_a_sample_of_a_computation_holds_at_least_one_as_far_as_ten_tasks_may_last(operation_s, interval_s):
+    seconds, sample_s = time_of(MD, operation_s)
+    assert sample_s == pytest.approx(interval_s)
+    assert seconds == pytest.approx(20 * interval_s), "twenty samples a round"
+
+
+def test_three_rounds_of_work_beside_other_work_have_enough_samples_for_a_p99():
+    seconds, sample_s = time_of(COPY, 5.0)
+    assert seconds == DURATION_S, "the time of an operation matters to computations only"
+    assert 3 * (seconds / sample_s - 2) >= 100
+
+
+def test_a_plan_expects_at_least_the_duration_of_each_round():
+    facts = modelled(model.load("h200x1"), 1).facts
+    costs = expected_s(make_plan(facts, benchmark_table(), suite="contention"), facts)
+    assert all(lasts(PointId.parse(id)) for id in costs)
+    assert min(costs.values()) >= 3 * DURATION_S
