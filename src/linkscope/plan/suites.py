@@ -132,6 +132,19 @@ def _tasks_alone(**params: tuple[str, ...]) -> tuple[Rule, ...]:
     return (*rules, *(replace(rule, params=MappingProxyType({**rule.params, "again": _AGAIN})) for rule in rules))
 
 
+def _lu_over_gpus() -> tuple[Rule, ...]:
+    """Returns an LU on every set of GPUs from each node, near and far threads, and one without look-ahead."""
+    alone, all_gpus = ("0", "1", "2", "3"), ("0", "01", "012", "0123")
+    several = ("01", "02", "03", "12", "13", "23", "012", "013", "023", "123", "0123")
+    rules = (
+        _rule(benchmarks=("lu_gpus",), gpus=alone, node=EACH),
+        _rule(benchmarks=("lu_gpus",), gpus=several, node=EACH, by=EACH),
+        _rule(benchmarks=("lu_gpus",), gpus=all_gpus, node=EACH, by=("host",), threads_on=("0", "1")),
+        _rule(benchmarks=("lu_gpus",), gpus=all_gpus, by=("host",), ahead=("0",)),
+    )
+    return tuple(replace(rule, one_path=True) for rule in rules)
+
+
 def _pause_before_copies(**params: tuple[str, ...]) -> Rule:
     return _rule(4 * KIB, benchmarks=_COPIES, engines=("ce",), memories=_PINNED, mode=_SINGLE, **params)
 
@@ -268,10 +281,11 @@ SUITES: dict[str, Suite] = {
         ),
         Suite(
             "sp-7",
-            "Spafford 4.2: a blocked LU, and its update by one to four GPUs from every placement",
+            "Spafford 4.2: a blocked LU on one to four GPUs, and its update alone, from every placement",
             (
                 replace(_rule(benchmarks=("lu", "lu_update"), nodes=EACH, slots=EACH), one_path=True),
-                _rule(64 * MIB, benchmarks=("h2d", "d2h"), engines=("ce",), memories=_PINNED),
+                *_lu_over_gpus(),
+                _rule(64 * MIB, benchmarks=("h2d", "d2h", "d2d"), engines=("ce",), memories=_PINNED),
             ),
         ),
         Suite(
@@ -358,7 +372,7 @@ SUITES: dict[str, Suite] = {
                 *_STANDARD,
                 _rule(256 * MIB, benchmarks=("relayed",), helpers=("1", "3")),
                 replace(_rule(benchmarks=(*_COMPUTED, *_STAND_INS, "lu_update"), size=("small",)), one_path=True),
-                replace(_rule(benchmarks=("lu",), n=("256",)), one_path=True),
+                replace(_rule(benchmarks=("lu", "lu_gpus"), n=("256",)), one_path=True),
                 of_preset(f"latency/sm/gpu.device->same.device?sm={','.join(_SMS)}", ()),
                 *(replace(rule, one_path=True) for rule in _EVERYTHING),
             ),

@@ -36,7 +36,8 @@ SPAFFORD = Source(
             "HPL by pinning scheme",
             "lu_update/sm/gpu.device->same.device?nodes=*&slots=*",
             "lu/sm/gpu.device->same.device",
-            note="the update of its trailing matrix by placement, and an LU on one GPU; `run --suite sp-7`",
+            "lu_gpus/sm/gpu.device->same.device?gpus=*&node=*&by=*",
+            note="an LU over GPUs and its update by placement, and an LU on one GPU; `run --suite sp-7`",
         ),
         row(
             "SP-8",
