@@ -23,7 +23,7 @@ class PartRunner : public StepRunner {
   const Opaque& call_;
   u64 n_, width_, first_;
 
-  /// Whole columns in the memory of the stream's GPU, from a row on.
+  /// Whole columns in the memory of the stream's GPU, below a row, with the row.
   [[nodiscard]] Columns columns(const CudaSession& session, const ActorState& state, std::size_t array, u64 row,
                                 u64 column = 0) const {
     const Span& span = call_.traffic[array].span;

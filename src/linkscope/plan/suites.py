@@ -53,10 +53,10 @@ _RINGS = ("1", "4", "16", "32")
 _CALLS = ("launch", "launch_to_end", "synchronize", "event", "stream", "copy_call")
 _KINDS = (
     "h2d", "d2h", "both", "local", "peer", "zero_copy", "memory", "triad", "gemm", "launch", "ping_pong", "host",
-    "message", "socket",
+    "message", "socket", "disk",
 )  # fmt: skip
 _CONTENDED = tuple(f"contended_{kind}" for kind in _KINDS)
-_SP_8 = ("h2d", "d2h", "message", "host")
+_SP_8 = ("h2d", "d2h", "message", "host")  # beside others; reads of a disk, where there is one, beside all of these
 _LOADED = tuple(f"loaded_{kind}" for kind in ("h2d", "d2h", "zero_copy", "launch", "ping_pong"))
 _BACKGROUNDS = ("both", "zero_copy", "memory")
 _COMPUTED = tuple(
@@ -66,7 +66,7 @@ _COMPUTED = tuple(
     )
 )  # fmt: skip
 _STAND_INS = tuple(f"compute_stand_in_{name}" for name in ("lammps", "dca", "openmm"))
-_OF_SP_8 = tuple(f"contended_{kind}" for kind in _SP_8)
+_OF_SP_8 = tuple(f"contended_{kind}" for kind in (*_SP_8, "disk"))
 _BY_KERNELS = (*_COPIES, *_ACCESS, *_JOINT, *_EXCHANGES)
 _PINNED = ("pinned", "device")  # the memory kinds of nvbandwidth's copies
 _HOST_MEMORY = (*_PINNED, "pageable")
@@ -334,8 +334,12 @@ SUITES: dict[str, Suite] = {
         ),
         Suite(
             "sp-13",
-            "stand-ins for the applications of Spafford 6, from near and far NUMA nodes",
-            (replace(_rule(benchmarks=_STAND_INS), one_path=True), _NEAR_AND_FAR),
+            "stand-ins for the applications of Spafford 6, of one and of two tasks, from near and far NUMA nodes",
+            (
+                replace(_rule(benchmarks=_STAND_INS), one_path=True),
+                replace(_rule(benchmarks=_STAND_INS, memories=_PINNED, second=("0", "1")), one_path=True),
+                _NEAR_AND_FAR,
+            ),
         ),
         Suite(
             "nvbandwidth",

@@ -1,4 +1,4 @@
-"""Section: a blocked LU over GPUs by placement, beside what copies alone predict (Spafford et al. 4.2)."""
+"""Section: a blocked LU over GPUs by placement, beside what rates of copies predict (Spafford et al. 4.2)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from linkscope.units import format_fraction, format_seconds
 
 _TITLE = "Blocked LU over GPUs"
 _NOTE = (
-    "A digit is a GPU. Panels of 512 columns are dealt to the GPUs in turn. The prediction from copies alone is the "
+    "A digit is a GPU. Panels of 512 columns are dealt to the GPUs in turn. The prediction from rates of copies is the "
     "longest load, then the computation of one GPU divided among all (or the taking of panels, if longer), then the "
     "last panel's way back. A placement's predicted rank is its place by that, of all placements of as many GPUs. "
     "Equal predictions share a place. The gap is the time of the worst placement over that of the best, less one."
