@@ -2,7 +2,7 @@
 
 Usage: python tools/all_gather_bench.py --gpus N [--bytes 67108864] [--seconds 1]
 
-A process for each GPU. Each measures the all-gather alone, the copies alone, and both at once, each for that time, and
+A process for each GPU. Each measures the all-gather, the copies, and both at once, each for that time, and
 the first process prints the slowest GPU of each as Markdown. The environment decides how NCCL moves data.
 """
 
@@ -57,7 +57,7 @@ class Rank:
         seconds = time.perf_counter() - begun
         return gathers / seconds, copied / seconds
 
-    def copies_alone(self, seconds: float) -> float:
+    def unshared_copies(self, seconds: float) -> float:
         """Copies a second."""
         self.distributed.barrier()
         begun, copied = time.perf_counter(), 0
@@ -76,12 +76,12 @@ class Rank:
 
 
 def measure(rank: Rank, seconds: float) -> tuple[list[float], bool]:
-    """Rates of the slowest GPU: all-gathers alone, copies alone, both at once. And whether the data arrived."""
+    """Rates of the slowest GPU: all-gathers, copies, and both at once. And whether the data arrived."""
     rank.rates(4 * _QUEUED, also_copies=True)  # NCCL connects at the first use
     each_s = 1 / rank.slowest([rank.rates(8 * _QUEUED, also_copies=False)[0]])[0]
     count = max(2, round(seconds / each_s / _QUEUED)) * _QUEUED
     alone, _ = rank.rates(count, also_copies=False)
-    copies = rank.copies_alone(seconds)
+    copies = rank.unshared_copies(seconds)
     rank.all.zero_()
     rank.torch.cuda.synchronize()
     both, beside = rank.rates(count, also_copies=True)

@@ -103,11 +103,11 @@ class Bench:
         except subprocess.TimeoutExpired:
             raise OutOfTime from None
 
-    def run_file(self, name: str, *words: str) -> Path | None:
-        """The file of a run that ends within the section's time; None with a note if it has no values."""
+    def run_file(self, name: str, *words: str, share: float = 1.0) -> Path | None:
+        """The file of a run that ends within a share of the section's time; None with a note if it has no values."""
         path = self.folder / f"{name}.jsonl"
         path.unlink(missing_ok=True)
-        left = self.ends - time.monotonic() - _ENDING_S
+        left = share * (self.ends - time.monotonic()) - _ENDING_S
         if left <= 1:
             raise OutOfTime
         limit = [] if self.target.modelled else ["--budget", f"{left:.0f}s"]
@@ -157,8 +157,8 @@ def capacity(bench: Bench) -> Table:
 
 
 def across(bench: Bench) -> Table:
-    """The time of an operation beside work on the other GPU, over its time alone. A row is work on the first GPU in the
-    columns from its own on, and on the second in those before."""
+    """The time of an operation beside work on the other GPU, over its time alone. On and right of the diagonal the work
+    of the row runs on the first GPU, left of it on the second."""
     if len(bench.gpus) < 2:
         bench.missing.append("across: it needs two GPUs")
         return
@@ -208,12 +208,17 @@ def lu(bench: Bench) -> Table:
     globs = [f"lu_gpus*gpus={gpus}&*" for gpus in ("0", "01", "0123")]
     copies = ["h2d*", "d2h*", "d2d*"]
     only = [word for one in (*globs, *copies) for word in ("--only", one)]
-    path = bench.run_file("lu", "--suite", "sp-7", *only)
-    if path is None:
-        return
+    paths = [bench.run_file("lu", "--suite", "sp-7", *only, share=0.6)]
+    ids = [
+        f"lu_gpus/sm/gpu:0.device->gpu:0.device/0?ahead=1&by={by}&gpus={gpus}&n=16384&node=0&threads_on=near"
+        for gpus in ("0123"[:count] for count in (1, 2, 4))
+        for by in ("peer", "host")
+    ]
+    paths.append(bench.run_file("lu-16384", *(word for one in ids for word in ("--only", one))))
+    points = [point for path in paths if path for point in read_run(path).points]
     yield "| rows | GPUs | matrix | threads | panels by | ahead | time | TFLOP/s | over best | predicted | its rank |"
     yield "|---|---|---|---|---|---|---|---|---|---|---|"
-    for (order, _), group in lu_placements(read_run(path).points).items():
+    for (order, _), group in lu_placements(points).items():
         for one, rank in zip(group, ranks_of([one.predicted for one in group]), strict=True):
             of = one.params
             yield (

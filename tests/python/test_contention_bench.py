@@ -48,6 +48,7 @@ def test_presets_run_twice_and_work_across_gpus_has_a_cell_for_each_pair(
 def test_an_lu_is_ranked_by_placement_for_each_number_of_gpus(tmp_path: Path) -> None:
     found = rows(page(tmp_path, "--sections", "lu"))[1:]
     assert {row[1] for row in found} == {"0", "01", "0123"}
+    assert {(row[0], row[1]) for row in found} >= {("16384", "0"), ("16384", "01"), ("16384", "0123")}
     first = next(row for row in found if row[1] == "0123")
     assert first[4] == "peer" and first[8] == "0 %" and first[10] == "1"
 
