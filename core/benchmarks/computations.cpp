@@ -225,8 +225,17 @@ Program beside_copies(const Case& c, const std::string& beside) {
   return together(all);
 }
 
+/// Two tasks: a second one on another GPU with the memory of a node.
+Program beside_second(const Case& c, const std::string& node) {
+  Case second = c;
+  second.src.index = static_cast<u32>(std::stoul(node));
+  second.dst.index = c.dst.index == 0 ? 1 : 0;
+  return together({with_transfers(c), with_transfers(second)});
+}
+
 Program build(const Case& c) {
   if (c.src.kind == PlaceKind::gpu) return alone(c);
+  if (const auto second = c.param("second", "none"); second != "none") return beside_second(c, second);
   const auto beside = c.param("beside", "");
   return beside.empty() ? with_transfers(c) : beside_copies(c, beside);
 }
@@ -244,8 +253,11 @@ std::vector<Benchmark> computations() {
                      false,
                      false,
                      {"none", "same", "other"}};
+  const Param second{
+      "second", {"none", "0", "1"}, "a second task on another GPU, with its memory on this NUMA node", false};
   std::vector<Benchmark> rows;
   for (const auto& kind : kinds) {
+    const bool stand_in = std::string_view{kind.name}.starts_with("compute_stand_in");
     rows.push_back({kind.name,
                     kind.summary,
                     "SHOC level 1",
@@ -267,7 +279,7 @@ std::vector<Benchmark> computations() {
                     gpu,
                     Relation::any,
                     {{pinned, device}, {pageable, device}},
-                    {size, beside},
+                    stand_in ? std::vector{size, beside, second} : std::vector{size, beside},
                     build,
                     sized,
                     Taken::by_name,

@@ -16,9 +16,9 @@ using enum MemKind;
 constexpr u64 copied = 16_MiB, in_flight = 4;  // bytes of a transfer; distinct slices of each
 constexpr u32 cpu_threads = 4;                 // of memory traffic by CPUs
 
-/// Where work runs: a GPU, another one, and a NUMA node.
+/// Where work runs: a GPU, another one, a NUMA node, and the disk of the measured work if that reads files.
 struct Site {
-  Place gpu, other_gpu, node;
+  Place gpu, other_gpu, node, disk;
 };
 
 struct Kind {
@@ -87,6 +87,10 @@ std::vector<Program> by_tcp(const Kind& kind, const Site& at) {
 }
 std::vector<Program> host_traffic(const Kind& kind, const Site& at) {
   return std::vector<Program>(cpu_threads, build_program(case_of(kind, "h2h", at.node, at.node)));
+}
+
+std::vector<Program> file_reads(const Kind& kind, const Site& at) {
+  return {build_program(case_of(kind, "read_file", at.disk, at.node))};
 }
 
 /// The row of a kind of work beside other work; `text` is its name and its summary, and outlives the row.
@@ -170,6 +174,15 @@ const std::vector<Kind>& kinds() {
        {pageable, pageable},
        64_KiB,
        by_tcp},
+      {"disk",
+       "one CPU thread reads a file",
+       Engine::file,
+       disk,
+       numa,
+       Relation::any,
+       {file, pinned},
+       copied,
+       file_reads},
   };
   return all;
 }
@@ -178,13 +191,16 @@ const Kind& kind_named(std::string_view name) {
   return *std::find_if(kinds().begin(), kinds().end(), [&](const Kind& kind) { return kind.name == name; });
 }
 
+/// Only a measured read of files names its disk, so such reads are beside no other work.
+bool names_disk(const Kind& kind) { return kind.src == PlaceKind::disk; }
+
 /// The place of the other work: at the case's GPU and node, otherwise at gpu:0 and numa:0 of the same host.
 Site site_of(const Case& c) {
   const auto number = [&](PlaceKind kind, u32 index) { return Place{kind, index, c.src.host, {}}; };
   const auto end = [&](PlaceKind kind) {
     return c.src.kind == kind ? c.src : c.dst.kind == kind ? c.dst : number(kind, 0);
   };
-  Site site{end(PlaceKind::gpu), {}, end(PlaceKind::numa)};
+  Site site{end(PlaceKind::gpu), {}, end(PlaceKind::numa), c.src};
   site.other_gpu =
       c.dst.kind == PlaceKind::gpu && c.dst != site.gpu ? c.dst : number(PlaceKind::gpu, site.gpu.index == 0);
   return site;
@@ -261,7 +277,7 @@ std::vector<Benchmark> loaded() {
   }();
   std::vector<std::string_view> others;
   for (const auto& kind : kinds())
-    if (kind.name != "ping_pong" && kind.name != "launch") others.push_back(kind.name);
+    if (kind.name != "ping_pong" && kind.name != "launch" && !names_disk(kind)) others.push_back(kind.name);
   const Param beside{"beside", others, "the background traffic, at the same GPU and NUMA node"};
   const Param load{"load",
                    {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10"},
@@ -283,12 +299,14 @@ std::vector<Benchmark> contention() {
       made.emplace_back(std::string{prefix} + std::string{kind.name}, std::string{kind.summary} + " beside other work");
     return made;
   }();
-  std::vector<std::string_view> others{"none"};
-  for (const auto& kind : kinds()) others.push_back(kind.name);
-  const Param beside{"beside", others, "the other work, at the same GPU and NUMA node; none: the work alone"};
+  std::vector<std::string_view> all{"none"}, without_disk;
+  for (const auto& kind : kinds()) all.push_back(kind.name);
+  std::copy_if(all.begin(), all.end(), std::back_inserter(without_disk), [](auto name) { return name != "disk"; });
   std::vector<Benchmark> rows;
   for (std::size_t i = 0; i < kinds().size(); ++i) {
     const Kind& kind = kinds()[i];
+    const Param beside{"beside", names_disk(kind) ? all : without_disk,
+                       "the other work, at the same GPU and NUMA node; none: the work alone"};
     rows.push_back(row_of(kind, texts[i], {beside, again_param()}, build));
   }
   for (auto& row : loaded()) rows.push_back(std::move(row));

@@ -26,6 +26,15 @@ bool is_computed(const Program& program, const Span& span) {
   return false;
 }
 
+bool has_result(const Program& program, const Span& span) {
+  const Span* from = &span;
+  for (std::size_t buffers = 0; from && buffers <= program.actors.size(); ++buffers) {
+    if (is_computed(program, *from)) return true;
+    from = has_pattern(program.regions[from->region].content) ? nullptr : filled_from(program, *from);
+  }
+  return false;
+}
+
 const Span& pattern_of(const Program& program, const Actor& actor, const Move& move) {
   const Span* from = &origin(actor, move);
   // As many buffers as there are actors may lie between.

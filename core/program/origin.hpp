@@ -12,5 +12,7 @@ namespace linkscope {
 [[nodiscard]] const Span* filled_from(const Program&, const Span&);
 /// Whether a computation of any actor writes the region of the span.
 [[nodiscard]] bool is_computed(const Program&, const Span&);
+/// Whether a span has what a computation wrote: its region is written by one, or a move of any actor fills it from such.
+[[nodiscard]] bool has_result(const Program&, const Span&);
 
 }  // namespace linkscope

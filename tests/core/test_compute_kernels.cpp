@@ -131,7 +131,7 @@ TEST_CASE("a pass of the sort moves keys with their values by one digit and keep
   }
 }
 
-TEST_CASE("a block of a matrix is factored in place, and a loaded matrix has its diagonal raised") {
+TEST_CASE("a block of a matrix is factored in place with its diagonal raised, and so is that of a loaded matrix") {
   const u64 n = 40, stride = 50;
   const Memory in{8 * stride * stride}, out{8 * stride * stride};
   in.fill_with_pattern(numbers | 9);
@@ -139,8 +139,9 @@ TEST_CASE("a block of a matrix is factored in place, and a loaded matrix has its
   double* found = as<double>(out);
   run({2, 32}, [&] { linkscope_load_dominant(from, found, stride, 200); });
   for (u64 i = 0; i < stride * stride; ++i) CHECK(found[i] == from[i] + (i / stride == i % stride ? 200 : 0));
-  const std::vector<double> loaded(found, found + stride * stride);
-  run({1, 32}, [&] { linkscope_factor_block(found, stride, n); }, Lanes::lockstep);
+  std::vector<double> loaded(found, found + stride * stride);
+  for (u64 i = 0; i < n; ++i) loaded[i * (stride + 1)] += 3;
+  run({1, 32}, [&] { linkscope_factor_block(found, stride, n, 3); }, Lanes::lockstep);
   for (u64 row = 0; row < n; ++row)
     for (u64 column = 0; column < n; ++column) {
       double sum = 0;  // of L U, whose diagonal of L is 1

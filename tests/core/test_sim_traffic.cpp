@@ -76,7 +76,9 @@ void add_steps(Traffic& traffic, const Machine& machine, const Program& program,
       continue;
     }
     if (const auto* set = std::get_if<Set>(&step))
-      add(traffic, machine.route(actor.kind == ActorKind::stream ? *actor.cpu : actor.place, at(set->word)),
+      add(traffic,
+          machine.route(actor.kind == ActorKind::stream ? actor.cpu.value_or(machine.host(actor.place)) : actor.place,
+                        at(set->word)),
           times * set->word.bytes);
     if (const auto* call = std::get_if<Call>(&step); call && call->to)
       add(traffic, machine.route(at(*call->span), at(*call->to)), times * call->to->bytes);
@@ -289,8 +291,8 @@ TEST_CASE("the traffic that programs state is what the simulation counts on the 
         std::string{row.name} + " by " + to_string(row.engine) + " from " + std::string{to_string(row.src)};
     CAPTURE(family);
     if (row.src == PlaceKind::disk || row.dst == PlaceKind::disk) continue;  // no disk here
-    // Work within a place may run beside copies over links, and so do the ranks of an LU update.
-    const bool within = row.relation == Relation::same && row.role != Role::contention && row.name != "lu_update",
+    // Work within a place may run beside copies over links, and so do the ranks of an LU.
+    const bool within = row.relation == Relation::same && row.role != Role::contention && !row.name.starts_with("lu_"),
                unmapped = row.name == "latency" && row.engine == Engine::cpu && row.src == PlaceKind::gpu;
     // ac922 lacks the latency of loads; small kernels of clients stay within their GPU.
     const bool one_node = (row.name == "latency" && row.engine == Engine::cpu) || row.name == "shared_launch";
@@ -311,7 +313,7 @@ TEST_CASE("the traffic that programs state is what the simulation counts on the 
     const bool not_in_file =
         has("ac922 does not say") || has("its file has no [calls]") || has("its file has no [atomic]");
     const bool too_few =
-        (why.starts_with("relayed") || why.starts_with("lu_update") || why.starts_with("tasks")) && has("has no gpu:");
+        (why.starts_with("relayed") || why.starts_with("lu_") || why.starts_with("tasks")) && has("has no gpu:");
     const bool older = has("by tma") && has("compute capability 9.0");  // V100s have 7.0
     // The papers' machines have no costs of memory and no reserved huge pages; no machine has huge pages of 1 GiB.
     const bool kinds = why.find("[memory]") != std::string::npos || why.find("huge pages of") != std::string::npos;

@@ -125,9 +125,10 @@ CUresult load_dominant(CUcontext context, const double* in, double* out, u64 n, 
   });
 }
 
-CUresult factor_block(CUcontext context, double* block, u64 stride, u32 n) {
+CUresult factor_block(CUcontext context, double* block, u64 stride, u32 n, double more) {
   if (!all_reachable(context, range(block, (n - 1) * stride + n))) return CUDA_ERROR_ILLEGAL_ADDRESS;
   return deliver(block, n, [=] {
+    for (u64 k = 0; k < n; ++k) block[k * (stride + 1)] += more;
     for (u64 k = 0; k < n; ++k)
       for (u64 row = k + 1; row < n; ++row) {
         block[k * stride + row] /= block[k * stride + k];

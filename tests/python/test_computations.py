@@ -113,6 +113,18 @@ def test_stand_ins_for_applications_lose_less_than_the_computation_that_they_rep
         assert placed.over_good is not None and 0 < placed.over_good < machine.found(repeated).over_good
 
 
+def test_two_tasks_of_a_stand_in_lose_most_when_both_have_the_wrong_node(tmp_path: Path) -> None:
+    """GPU 0 of Keeneland is near node 0, GPU 1 near node 1 (Spafford et al. 6)."""
+    path = tmp_path / "run.jsonl"
+    only = ["--only", "compute_stand_in_openmm/*", "--rounds", "1", "-o", str(path), "-q"]
+    assert main(["run", "--machine", "sl390", "--suite", "sp-13", *only]) == 0
+    found = {p.beside: p for p in placements(read_run(path)) if p.memory == "pinned"}
+    right, crossed = found["task of numa:1"].near, found["task of numa:0"].far
+    assert crossed is not None and crossed > right
+    assert right == pytest.approx(found[""].near, rel=0.05)  # links of their own
+    assert found["task of numa:1"].moved == found[""].moved
+
+
 # --- the page ---
 
 

@@ -49,7 +49,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 def test_the_suite_measures_each_kind_alone_and_beside_each_kind_on_one_path() -> None:
     table = benchmark_table()
     named = {row.name for row in table if row.name.startswith("contended_")}
-    assert named == {f"contended_{kind}" for kind in KINDS}
+    assert named == {f"contended_{kind}" for kind in (*KINDS, "disk")}
+    named.remove("contended_disk")  # no disk here
     points = points_of(SUITES["contention"], choose("h200x4", 1).facts, table)
     assert {(point.benchmark, point.param("beside")) for point in points} == {
         (name, other) for name in named for other in ("none", *KINDS)
@@ -57,6 +58,17 @@ def test_the_suite_measures_each_kind_alone_and_beside_each_kind_on_one_path() -
     again = [point for point in points if point.param("again")]
     assert {(point.benchmark, point.param("beside")) for point in again} == {(name, "none") for name in named}
     assert len(points) == len(KINDS) * (len(KINDS) + 2)
+
+
+def test_reads_of_a_disk_share_it_and_leave_the_links_of_gpus_alone(tmp_path: Path) -> None:
+    found = points_of(SUITES["contention"], choose("jorda-b", 1).facts, benchmark_table())
+    beside = {point.param("beside") for point in found if point.benchmark == "contended_disk"}
+    assert beside == {"none", "disk", *KINDS}
+    assert "disk" not in {point.param("beside") for point in found if point.benchmark == "contended_h2d"}
+    globs = [f"contended_disk/*beside={other}" for other in ("none", "disk", "h2d")]
+    row = rows(measured(tmp_path / "run.jsonl", *globs, machine="jorda-b"))["disk"]
+    assert row.beside["disk"].ratio == pytest.approx(2, rel=0.03)
+    assert row.beside["h2d"].ratio == pytest.approx(1, rel=0.03)
 
 
 def test_suite_full_measures_each_kind_alone_only() -> None:

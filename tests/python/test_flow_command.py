@@ -47,6 +47,33 @@ def test_flows_on_different_links_do_not_slow_each_other(capsys: Captured) -> No
     assert [of["gbps"] for of in found["flows"]] == pytest.approx([alone(capsys, text) for text in texts], rel=0.02)
 
 
+def test_reads_of_a_disk_are_flows(capsys: Captured) -> None:
+    found = flow(capsys, "disk:0 -> numa:0 1MiB x2; numa:0 -> gpu:0 16MiB", machine="jorda-b")
+    disk, other, copies = (of["gbps"] for of in found["flows"])
+    assert disk == pytest.approx(other, rel=0.1)
+    assert copies == pytest.approx(
+        flow(capsys, "numa:0 -> gpu:0 16MiB", machine="jorda-b")["flows"][0]["gbps"], rel=0.05
+    )
+    status, problem = refused(capsys, "numa:0 -> disk:0", machine="jorda-b")
+    assert status == WRONG_USAGE and "nothing here moves data from a numa to a disk" in problem
+    status, problem = refused(capsys, "disk:0 -> numa:0")
+    assert status == NOT_HERE and "has no disk:0" in problem
+
+
+@needs_fake
+def test_a_file_in_a_directory_is_read_beside_copies(tmp_path: Path) -> None:
+    words = ["flow", f"disk:{tmp_path} -> numa:0 1MiB; numa:0 -> gpu:0 1MiB", "--seconds", "0.05", "--rounds", "1"]
+    done = linkscope(*words, "--json", environment=environment(CUDA_GPUS=1))
+    if done.returncode == NOT_HERE:  # a directory in memory
+        assert "page cache" in done.stderr
+    else:
+        read, copied = json.loads(done.stdout)["flows"]
+        assert read["gbps"] > 0 and copied["gbps"] > 0 and read["engine"] == "file"
+    assert not list(tmp_path.iterdir())
+    done = linkscope("flow", "disk:/nowhere -> numa:0", environment=environment(CUDA_GPUS=1))
+    assert done.returncode == NOT_HERE and "disk:/nowhere: this is no directory" in done.stderr
+
+
 def test_flows_of_unequal_rates_have_a_jain_index_below_one(capsys: Captured) -> None:
     found = flow(capsys, "gpu:0 -> gpu:1 16MiB; numa:0 -> gpu:2 16MiB")
     rates = [of["gbps"] for of in found["flows"]]

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from campaign import sample
-from fake_driver import ROOT, environment, needs_fake, needs_worker
+from fake_driver import LIBRARIES, ROOT, environment, needs_fake, needs_worker
 
 pytestmark = [needs_fake, needs_worker]
 
@@ -18,6 +18,7 @@ def outcome(files: str, **settings: int) -> tuple[str, str]:
     found = [str(ROOT / "tests" / "gpu" / word) if word.endswith(".py") else word for word in files.split()]
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rs", *found]
     variables = environment(**settings) | {"PYTHONPATH": os.environ["PYTHONPATH"]}
+    variables["LD_LIBRARY_PATH"] += f":{LIBRARIES / 'libraries'}"
     done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=900)
     return done.stdout.strip().splitlines()[-1], done.stdout + done.stderr
 
@@ -30,6 +31,7 @@ def outcome(files: str, **settings: int) -> tuple[str, str]:
         sample("test_copies.py -k written-pinned", "test_copies.py"),
         sample("test_leaks.py -k repeated", "test_leaks.py"),
         "test_driver.py",
+        "test_lu.py -k on_2",
         sample("test_transfer.py -k background", "test_transfer.py"),
     ],
 )

@@ -4,14 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from fake_driver import needs_worker
+from fake_driver import LIBRARIES, environment, needs_fake, needs_worker
 from linkscope.cli.main import main
 from linkscope.plan.enumerate import points_of
 from linkscope.plan.suites import SUITES
-from linkscope.report.sections.lu import Placement, placements_of_lu, predicted_ranks
+from linkscope.report.sections.lu import Placement, placements_of_lu, predicted_ranks, ranks_of
+from linkscope.report.sections.lu_gpus import lu_placements
 from linkscope.run import benchmark_table
 from linkscope.run.target import choose
 from linkscope.runfile import Run, read_run
+from test_cli import linkscope
 
 pytestmark = [needs_worker]
 
@@ -72,7 +74,67 @@ def test_ranks_without_a_gpu_are_unsupported_with_their_reason(run: Run) -> None
     assert len(missing) == 32 and all(p.status == "unsupported" and "gpu:3" in (p.reason or "") for p in missing)
 
 
+def test_suite_sp_7_factors_on_every_set_of_gpus_from_every_node(run: Run) -> None:
+    found = [p.params for p in run.points if p.benchmark == "lu_gpus" and p.params["ahead"] == "1"]
+    near = {(p["gpus"], p["node"], p["by"]) for p in found if p["threads_on"] == "near"}
+    assert len(near) == 2 * (4 + 2 * 11)
+    assert {p["threads_on"] for p in found if p["gpus"] == "0123"} == {"near", "0", "1"}
+
+
+def test_an_lu_over_three_gpus_of_keeneland_is_faster_than_on_one_and_fastest_near_two_of_them(run: Run) -> None:
+    """Its GPUs lack peer access, so they take panels from the node's memory."""
+    groups = lu_placements(run.points)
+    assert list(groups) == [(8192, 1), (8192, 2), (8192, 3)]
+    one, three = groups[8192, 1][0], groups[8192, 3][0]
+    assert three.seconds < 0.5 * one.seconds
+    assert three.params["node"] == "1"  # the node of two of the three GPUs
+    assert {placed.params["by"] for placed in groups[8192, 3]} == {"host"}
+    without = next(placed for placed in groups[8192, 3] if placed.params["ahead"] == "0")
+    assert without.seconds > 1.3 * three.seconds
+    missing = [
+        p for p in run.points if p.benchmark == "lu_gpus" and p.params["gpus"] == "01" and p.params["by"] == "peer"
+    ]
+    assert missing and all("no peer access" in (p.reason or "") for p in missing)
+
+
+def test_rates_of_copies_predict_an_lu_on_one_gpu_but_not_the_best_node_for_three(run: Run) -> None:
+    """Copies that run alone do not show that two GPUs load over one link between the nodes."""
+    groups = lu_placements(run.points)
+    for placed in groups[8192, 1]:
+        if placed.params["ahead"] == "1":
+            assert placed.predicted == pytest.approx(placed.seconds, rel=0.02)
+    ranks = ranks_of([placed.predicted for placed in groups[8192, 3]])
+    assert ranks[0] != 1 and groups[8192, 3][ranks.index(1)].params["node"] == "0"
+
+
+def test_an_lu_over_four_gpus_of_h200x4_takes_panels_faster_from_peers_than_from_the_host(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    words = ["--suite", "sp-7", "--only", "lu_gpus*gpus=0123*", "--rounds", "6", "-o", str(path), "-q"]
+    assert main(["run", "--machine", "h200x4", *words]) == 0
+    found = read_run(path).points
+    (group,) = lu_placements(found).values()
+    times = {placed.params["by"]: placed.seconds for placed in reversed(group) if placed.params["threads_on"] == "near"}
+    assert times["peer"] < 0.5 * times["host"]
+    assert {p.status for p in found if p.params["node"] == "0" and p.params["threads_on"] == "near"} == {"ok"}
+
+
+@needs_fake
+def test_an_lu_over_gpus_whose_data_is_damaged_fails(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    point = "lu_gpus/sm/gpu:0.device->gpu:0.device/0?ahead=1&by=host&gpus=01&n=256&node=0&threads_on=near"
+    settings = environment(CUDA_GPUS=2, CUDA_CORRUPT="1+")
+    settings["LD_LIBRARY_PATH"] += f":{LIBRARIES / 'libraries'}"
+    linkscope("run", "--only", point, "--rounds", "1", "-o", str(path), "-q", environment=settings)
+    (failed,) = read_run(path).points
+    assert failed.status == "failed" and "bytes are wrong" in (failed.reason or "")
+
+
 def test_the_report_shows_best_worst_and_gap(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(run.path), "--summary=full"]) == 0
     text = capsys.readouterr().out
-    assert "Blocked LU by placement" in text and "Look-ahead" in text and "Gap" in text
+    assert (
+        "Update of a blocked LU by placement" in text
+        and "Blocked LU over GPUs" in text
+        and "Look-ahead" in text
+        and "Gap" in text
+    )

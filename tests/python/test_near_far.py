@@ -1,5 +1,6 @@
 """Near and far NUMA nodes by measured and by modelled copies: one code path, and the lines that bind processes."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -7,10 +8,10 @@ import pytest
 
 from fake_driver import environment, needs_fake
 from invented import point
-from linkscope.advise.binding import Seat, cpu_ranges, rank_file, seats_of, single_line, slurm_line
+from linkscope.advise.binding import Seat, cpu_ranges, map_by_line, rank_file, seats_of, single_line, slurm_line
 from linkscope.advise.near_far import largest, near_far, nearest, value_text
 from linkscope.cli.main import main
-from linkscope.cli.seats import seating_of_machine, seating_of_model
+from linkscope.cli.seats import as_json, lines, seating_of_machine, seating_of_model
 from linkscope.errors import NOT_HERE, WRONG_USAGE, UserError
 from linkscope.machine.model import load
 from linkscope.runfile import Point
@@ -188,3 +189,22 @@ def test_doctor_names_the_place_of_each_gpu_and_refuses_a_run_of_another_machine
     run.write_text(run.read_text().replace('"modelled":true', '"modelled":false', 1))
     other = linkscope("doctor", "--placement", str(run), environment=environment())
     assert other.returncode == NOT_HERE and "was measured on another machine" in other.stderr
+
+
+def test_open_mpi_needs_no_rank_file_where_nodes_in_order_have_as_many_processes() -> None:
+    def seats(*nodes: int | None) -> list[Seat]:
+        return [Seat(f"gpu:{at}", node, node) for at, node in enumerate(nodes)]
+
+    assert map_by_line(seats(0, 0, 1, 1)) == "mpirun -n 4 --map-by ppr:2:numa --bind-to numa"
+    assert map_by_line(seats(0)) == "mpirun -n 1 --map-by ppr:1:numa --bind-to numa"
+    for nodes in ((0, 1, 1), (1, 1), (0, 1, 0, 1), (0, 8), (0, None)):
+        assert map_by_line(seats(*nodes)) is None
+
+
+def test_the_line_without_a_rank_file_is_printed_only_where_it_gives_the_placement() -> None:
+    crossed = seating_of_machine(MACHINE, near_far(POINTS))
+    in_order = dataclasses.replace(crossed, seats=[Seat("gpu:0", 0, 0), Seat("gpu:1", 1, 1)])
+    assert "--map-by ppr:1:numa --bind-to numa" in "\n".join(lines(in_order))
+    assert "--map-by" not in "\n".join(lines(crossed))
+    assert json.loads(as_json(in_order))["map_by"].startswith("mpirun -n 2")
+    assert json.loads(as_json(crossed))["map_by"] is None

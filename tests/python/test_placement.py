@@ -87,6 +87,9 @@ def test_pairs_that_talk_share_an_ioh_of_system_a(tmp_path, capsys):
     out = capsys.readouterr().out
     assert out.startswith("MODELLED jorda-a") and "no placement is faster" in out
     assert "--gpu-bind=map_gpu:0,2,1,3 --cpu-bind=map_ldom:0,1,0,1" in out
+    assert "--map-by" not in out  # which fills the nodes in order
+    assert main(["advise", "--machine", "h200x4", "--talk", matrix(tmp_path, PAIRS)]) == 0
+    assert "or without FILE: mpirun -n 4 --map-by ppr:4:numa --bind-to numa" in capsys.readouterr().out
     slots = ["0,1", "4,5", "2,3", "6,7"]
     assert ranks.read_text().splitlines()[1:] == [
         f"rank {rank}=localhost slot={cpus}" for rank, cpus in enumerate(slots)

@@ -89,6 +89,17 @@ def test_parts_that_ran_in_turn_have_a_rate_and_a_note() -> None:
     assert overview([two_flows(54.0, 48.0)])[0].rows[0].note == ""
 
 
+def test_the_actors_of_one_computation_may_wait_for_each_other() -> None:
+    id, ends = "lu_gpus/sm/gpu:0.device->gpu:0.device/0?gpus=01", [("gpu:0", "gpu:0", "device", "device")] * 2
+    made = [structs.replace(one, id=id) for one in rounds(54.0, 54.0, overlaps=(0.5,) * 6, ends=ends)]
+    for one in made:
+        one.flows = [
+            structs.replace(flow, bytes=0, role=role, operations=operations)
+            for flow, role, operations in zip(one.flows, ("measured", "background"), (1e9, None), strict=True)
+        ]
+    assert "in_turn" not in Assembler(plan(BOTH), facts(), lambda _: None).point(id, made).guards
+
+
 def test_threads_whose_calls_ran_in_turn_have_no_time_of_their_own() -> None:
     """They move no bytes, so they have no joint rate."""
     id, ends = "launch/cpu/numa:0.pageable->gpu:0.device/0?threads=2", [("numa:0", "gpu:0", "pageable", "device")] * 2

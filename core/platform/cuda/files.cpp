@@ -22,8 +22,7 @@ std::string why_no_file_copy(const Program& program, const Actor& actor, const M
   if (move.engine != Engine::file)
     return is_file(from) || is_file(to) ? "files are read and written by engine file" : "";
   if (is_file(from) == is_file(to)) return "one end of a file's copy is a file, and one is memory";
-  if (actor.kind != ActorKind::cpu_thread || !exchanges_words(actor))
-    return "files are read and written by CPU threads that exchange words here";
+  if (actor.kind != ActorKind::cpu_thread) return "files are read and written by CPU threads here";
   if (!past_cache(program)) return "";
   for (const Span* span : {&move.from, &move.to})
     if ((span->offset | span->bytes | (span->slices > 1 ? span->stride : 0)) % granule != 0)

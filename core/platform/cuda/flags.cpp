@@ -179,11 +179,11 @@ void queue_block(Device& device, CUstream stream, const BlockLaunch& launch) {
 }
 
 void prepare_ops(const CudaSession& session, ActorState& state) {
+  state.files = files_of(session, *state.actor);
   if (!performs_ops(*state.actor)) return;
   Table table{session, state};
   for (const auto& step : state.actor->loop) std::visit(table, step);
   state.ops = table.ops();
-  state.files = files_of(session, *state.actor);
   if (const u32 threads = threads_of_copies(*state.actor); !state.stream && threads > 1)
     state.crew = std::make_unique<Crew>(state.node, threads);
 }

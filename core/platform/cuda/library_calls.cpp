@@ -210,6 +210,8 @@ constexpr auto table = std::to_array<LibraryCall>({
     {"cufft", why_no_fft,
      [](const Opaque& call) -> std::unique_ptr<StepRunner> { return std::make_unique<FftRunner>(call); }},
     {"lu", why_no_lu, lu_runner},
+    {"lu_panel", why_no_lu_part, lu_panel_runner},
+    {"lu_columns", why_no_lu_part, lu_columns_runner},
 });
 
 const LibraryCall* find(const Opaque& call) {

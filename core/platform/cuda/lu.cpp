@@ -9,11 +9,6 @@
 namespace linkscope {
 namespace {
 
-constexpr u64 largest_block = 64;  // of linkscope_factor_block
-
-/// Numbers are less than 2, so a matrix with this on its diagonal is dominated by it and needs no pivots.
-double diagonal_of(u64 n) { return 4 * static_cast<double>(n); }
-
 /// What one factorization queues: the panels on a stream of their own, so that the next panel is ready when the update
 /// ends (look-ahead).
 class LuRunner final : public StepRunner {
@@ -82,11 +77,7 @@ class LuRunner final : public StepRunner {
 
   /// The block on the diagonal, and the part of L below it.
   void queue_panel(const Device& device, u64 first) const {
-    CUdeviceptr block = at(first, first).at;
-    u64 stride = n_;
-    auto length = static_cast<u32>(block_);
-    void* arguments[] = {&block, &stride, &length};
-    device.launch(factor_, 1, 32, panel_stream_->get(), arguments);
+    queue_block_factors(device, factor_, panel_stream_->get(), at(first, first), block_, 0);
     const u64 below = first + block_;
     if (below < n_)
       panels_->solve(panel_stream_->get(), Triangle::upper_from_right, static_cast<int>(n_ - below),
@@ -102,38 +93,51 @@ class LuRunner final : public StepRunner {
                                at(below, column));
   }
 
-  /// HPL's way: a scaled residual, of A x - L (U x), that rounding keeps below 16.
   void check(const CudaSession& session, Verdict& verdict) const {
     const Span& span = call_.traffic[1].span;
-    const auto found = contents_as<double>(session, span);
     const auto in = input_of(session, call_.traffic[0].span).value_or(Input{});
-    const auto x = [](u64 i) { return i % 7 < 3 ? 1.0 : -0.5; };
-    std::vector<double> by_matrix(n_), by_upper(n_), by_both(n_), row_sums(n_);
-    for (u64 column = 0; column < n_; ++column)
-      for (u64 row = 0; row < n_; ++row) {
-        const double element = in.at<double>(column * n_ + row) + (row == column ? diagonal_of(n_) : 0);
-        by_matrix[row] += element * x(column);
-        row_sums[row] += std::abs(element);
-        if (row <= column) by_upper[row] += found[column * n_ + row] * x(column);
-      }
-    for (u64 column = 0; column < n_; ++column) {
-      by_both[column] += by_upper[column];
-      for (u64 row = column + 1; row < n_; ++row) by_both[row] += found[column * n_ + row] * by_upper[column];
-    }
-    double largest = 0, norm = 0;
-    for (u64 row = 0; row < n_; ++row) {
-      largest = std::max(largest, std::abs(by_matrix[row] - by_both[row]));
-      norm = std::max(norm, row_sums[row]);
-    }
-    constexpr double allowed = 16, epsilon = 0x1p-53;
     verdict.checked_bytes += span.bytes;
-    const double residual = largest / (epsilon * norm * static_cast<double>(n_));
-    if (!(residual <= allowed))
+    if (!(scaled_residual(n_, {{0, in, contents_as<double>(session, span)}}) <= largest_residual))
       add_wrong(verdict, span.bytes, session, span, span.offset, ", by the residual of the factors");
   }
 };
 
 }  // namespace
+
+void queue_block_factors(const Device& device, CUfunction factor, CUstream stream, const Columns& block, u64 length,
+                         double more) {
+  constexpr unsigned threads = 512;
+  CUdeviceptr at = block.at;
+  u64 stride = static_cast<u64>(block.stride);
+  auto n = static_cast<u32>(length);
+  void* arguments[] = {&at, &stride, &n, &more};
+  device.launch(factor, 1, threads, stream, arguments);
+}
+
+double scaled_residual(u64 n, const std::vector<FactoredColumns>& parts) {
+  const auto x = [](u64 i) { return i % 7 < 3 ? 1.0 : -0.5; };
+  std::vector<double> by_matrix(n), by_upper(n), by_both(n), row_sums(n);
+  for (const auto& part : parts)
+    for (u64 i = 0; i < part.factors.size(); ++i) {
+      const u64 column = part.first + i / n, row = i % n;
+      const double element = part.matrix.at<double>(i) + (row == column ? diagonal_of(n) : 0);
+      by_matrix[row] += element * x(column);
+      row_sums[row] += std::abs(element);
+      if (row <= column) by_upper[row] += part.factors[i] * x(column);
+    }
+  for (const auto& part : parts)
+    for (u64 i = 0; i < part.factors.size(); ++i) {
+      const u64 column = part.first + i / n, row = i % n;
+      if (row >= column) by_both[row] += (row == column ? 1 : part.factors[i]) * by_upper[column];
+    }
+  double largest = 0, norm = 0;
+  for (u64 row = 0; row < n; ++row) {
+    largest = std::max(largest, std::abs(by_matrix[row] - by_both[row]));
+    norm = std::max(norm, row_sums[row]);
+  }
+  constexpr double epsilon = 0x1p-53;
+  return largest / (epsilon * norm * static_cast<double>(n));
+}
 
 std::string why_no_lu(const Opaque& call) {
   if (call.element != "f64") return "lu factors f64, and not '" + call.element + "'";

@@ -237,6 +237,10 @@ void queue_move(const CudaSession& session, ActorState& state, const Move& move,
     const auto at = [&](const Span& span) {
       return session.buffers[span.region]->host() + span.offset_at(state.iteration);
     };
+    if (move.engine == Engine::file) {
+      CpuMemory memory{0, nullptr, state.files};
+      return memory.copy(reinterpret_cast<Word>(at(move.to)), reinterpret_cast<Word>(at(move.from)), move.from.bytes);
+    }
     std::memcpy(at(move.to), at(move.from), move.from.bytes);
     return;
   }

@@ -74,6 +74,7 @@ struct Helper {
   std::unique_ptr<Event> before, after;
 };
 class Caller;
+class Cublas;
 class DueWords;
 
 /// An actor with what it needs to run.
@@ -100,6 +101,7 @@ struct ActorState {
   Pieces pieces;                                     // of the next batch
   std::shared_ptr<Caller> caller;                    // of a CPU thread whose loop consists of calls
   std::shared_ptr<DueWords> due;                     // of a stream that exchanges words
+  std::shared_ptr<Cublas> products;                  // of a stream with parts of an LU, which share one handle
   ActorOps ops{};                                    // of its loop, if it performs ops
   std::vector<FileMemory> files;                     // that its ops read and write
 };

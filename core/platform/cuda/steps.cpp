@@ -32,7 +32,8 @@ class MoveRunner final : public StepRunner {
   }
   void run(CudaSession& session, ActorState& state, u64) override { queue_move(session, state, move_, code_); }
   void add_checks(const CudaSession& session, const ActorState& state, Checks& checks) const override {
-    if (is_computed(session.program, move_.from))
+    if (is_computed(session.program, move_.to)) return;  // a result has taken its place
+    if (has_result(session.program, move_.from))
       check_copy_of_result(session, move_.from, move_.to, state.iteration, checks);
     else check_copied(session, state, pattern_of(session.program, actor_, move_), move_.to, checks);
   }

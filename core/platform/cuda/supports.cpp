@@ -13,6 +13,7 @@
 #include "platform/cuda/caller.hpp"
 #include "platform/cuda/calls.hpp"
 #include "platform/cuda/driven.hpp"
+#include "platform/cuda/files.hpp"
 #include "platform/cuda/flags.hpp"
 #include "platform/cuda/library_calls.hpp"
 #include "platform/cuda/managed.hpp"
@@ -198,7 +199,9 @@ std::string Offer::why_no_actor(const Program& program, const Actor& actor) cons
     const auto* move = std::get_if<Move>(&step);
     if (!move) return "a stream orders its own work: fences are of GPU blocks and CPU threads";
     const bool by_gpu = by_copy_engine(move->engine) || move->engine == Engine::sm || move->engine == Engine::tma;
-    if (on_gpu(actor.kind) ? !by_gpu : move->engine != Engine::cpu)
+    const bool of_file = actor.kind == ActorKind::cpu_thread && move->engine == Engine::file;
+    if (auto why = of_file ? why_no_file_copy(program, actor, *move) : ""; !why.empty()) return why;
+    if (on_gpu(actor.kind) ? !by_gpu : move->engine != Engine::cpu && !of_file)
       return std::string{to_string(move->engine)} + " copies cannot be run here yet";
     if (auto why = why_no_threads(program, actor, *move); !why.empty()) return why;
     if (move->by)

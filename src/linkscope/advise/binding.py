@@ -54,8 +54,20 @@ def slurm_line(seats: Sequence[Seat]) -> str:
     return f"{text} --cpu-bind=map_ldom:{listed} --mem-bind=map_mem:{listed}"
 
 
+def map_by_line(seats: Sequence[Seat]) -> str | None:
+    """Open MPI's command without a rank file: as many processes on each NUMA node, each bound to its whole node.
+
+    None where that is not the placement: Open MPI fills the nodes 0, 1, … in order.
+    """
+    nodes = [seat.os_numa for seat in seats]
+    count = len(set(nodes))
+    if None in nodes or len(nodes) % count or nodes != [at // (len(nodes) // count) for at in range(len(nodes))]:
+        return None
+    return f"mpirun -n {len(nodes)} --map-by ppr:{len(nodes) // count}:numa --bind-to numa"
+
+
 def mpi_lines(seats: Sequence[Seat]) -> list[str]:
-    """Open MPI's command, and how each process finds its GPU."""
+    """Open MPI's command with a rank file, and how each process finds its GPU."""
     numbers = " ".join(seat.number for seat in seats)
     return [
         f"mpirun -n {len(seats)} --rankfile FILE, and in each process",

@@ -2,6 +2,7 @@
 
 linkscope flow "numa:0 -> gpu:0 256MiB x2; gpu:0 -> numa:0; gemm gpu:0 bf16 8192"
 linkscope flow --preset ring --seconds 2 --json
+linkscope flow "disk:/data -> numa:0 16MiB; numa:0 -> gpu:0"        reads of a file in /data
 linkscope flow --machine h200x4 --file flows.txt         MODELLED
 linkscope flow "numa:0 -> gpu:0 x2" --against fitted.toml          beside a model's prediction
 
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from linkscope.cli import options
 from linkscope.errors import FINE, UserError
-from linkscope.flow import Flow, Transfer, parse_flows
+from linkscope.flow import Flow, Transfer, kind_of, parse_flows
 from linkscope.units import format_change, format_fraction, format_seconds, parse_duration, with_interval
 
 if TYPE_CHECKING:
@@ -61,11 +62,13 @@ def main(arguments: argparse.Namespace) -> int:
     flows = parse_flows(text, where) if text is not None else None
     from linkscope.run import benchmark_table
     from linkscope.run.flows import asked_flows, measure_flows, preset_text
-    from linkscope.run.target import choose
+    from linkscope.run.target import choose, with_directory
 
     target = choose(arguments.machine, seed)
     if flows is None:
         flows = parse_flows(preset_text(arguments.preset, target), f"--preset {arguments.preset}")
+    for path in _directories(flows) if not target.modelled else ():
+        target = with_directory(target, path, f"disk:{path}")
     measured = measure_flows(target, asked_flows(flows, target, benchmark_table(), size), seconds, rounds)
     predicted = _predicted(arguments.against, target, flows, size)
     if arguments.json:
@@ -73,6 +76,12 @@ def main(arguments: argparse.Namespace) -> int:
     else:
         print("\n".join(_lines(measured, target, predicted)))
     return FINE
+
+
+def _directories(flows: Sequence[Flow]) -> list[str]:
+    """The paths of the disks that the flows name."""
+    ends = [end for flow in flows if isinstance(flow, Transfer) for end in (flow.src, flow.dst)]
+    return sorted({end.partition(":")[2] for end in ends if kind_of(end) == "disk"})
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ def place_ranks(arguments: argparse.Namespace, node: Node) -> int:
 
 
 def _print(found: "Placement", seats: "list[Seat]", node: Node, matrix: Path) -> None:
-    from linkscope.advise.binding import mpi_lines, slurm_line
+    from linkscope.advise.binding import map_by_line, mpi_lines, slurm_line
     from linkscope.cli.screen import filled
 
     print(f"{node.title}: {len(seats)} processes of {matrix}")
@@ -107,6 +107,8 @@ def _print(found: "Placement", seats: "list[Seat]", node: Node, matrix: Path) ->
     print(f"  Slurm: {slurm_line(seats)}")
     command, gpu = mpi_lines(seats)
     print(f"  Open MPI: {command.replace('FILE', 'FILE, with the FILE of -o')}\n    {gpu}")
+    if without := map_by_line(seats):
+        print(f"    or without FILE: {without}")
 
 
 def _as_json(found: "Placement", seats: "list[Seat]", node: Node) -> dict[str, Any]:

@@ -13,7 +13,6 @@ requested is not on this machine; 4 stopped early (--resume continues).
 
 import argparse
 import contextlib
-import dataclasses
 import datetime
 import gc
 import itertools
@@ -53,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--directory",
         metavar="DIR",
-        help="also measure copies of files (file_copies) in this directory; no file is left there",
+        help="also measure files in this directory (file_copies, read_file, contended_disk); no file is left there",
     )
     add("--suite", metavar="NAME", help="quick, standard (the default), full, …: `linkscope list suites`")
     add(
@@ -191,11 +190,11 @@ def _plan(arguments: argparse.Namespace, budget_s: float | None) -> tuple["Plan"
     seed = options.whole("--seed", arguments.seed or "1", least=0, most=2**63 - 1)
     alike_contexts = _alike_contexts(arguments.contexts, rule)
     from linkscope.run import benchmark_table, check_points
-    from linkscope.run.target import choose
+    from linkscope.run.target import choose, with_directory
 
     target = choose(arguments.machine or "auto", seed)
     if arguments.directory:
-        target = _with_directory(target, arguments.directory)
+        target = with_directory(target, arguments.directory, f"--directory {arguments.directory}")
     if alike_contexts and target.facts.modelled:
         raise UserError(f"--contexts alike: {target.facts.name} is a model, which has no contexts; leave it out")
     suite = arguments.suite or "standard"
@@ -209,23 +208,13 @@ def _plan(arguments: argparse.Namespace, budget_s: float | None) -> tuple["Plan"
         alike_contexts=alike_contexts,
     )  # fmt: skip
     if arguments.directory and not any("disk:" in point for point in plan.points):
-        raise UserError(f"--directory {arguments.directory}: no copy of a file is chosen; add file_copies")
+        known = "file_copies, read_file or contended_disk"
+        raise UserError(f"--directory {arguments.directory}: no copy of a file is chosen; add {known}")
     check_points(plan, target.facts)
     if plan.classes and not chosen:
         plan = structs.replace(plan, budget_s=budget_of_its_own(plan, target.facts))
     check_budget(plan, target.facts)
     return plan, target
-
-
-def _with_directory(target: "Target", directory: str) -> "Target":
-    """The machine with the disk that holds a directory."""
-    if target.facts.modelled:
-        raise UserError(f"--directory {directory}: {target.facts.name} is a model, whose disks have no directories")
-    path = os.path.abspath(directory)
-    if not os.path.isdir(path) or not os.access(path, os.W_OK | os.X_OK):
-        raise UserError(f"--directory {directory}: this is no directory in which files can be made", NOT_HERE)
-    facts = dataclasses.replace(target.facts, places=(*target.facts.places, f"disk:{path}"))
-    return dataclasses.replace(target, facts=facts)
 
 
 def _selection(arguments: argparse.Namespace) -> "Selection":

@@ -5,7 +5,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from linkscope.advise.binding import Seat, cpu_ranges, mpi_lines, rank_file, seats_of, single_line, slurm_line
+from linkscope.advise.binding import (
+    Seat,
+    cpu_ranges,
+    map_by_line,
+    mpi_lines,
+    rank_file,
+    seats_of,
+    single_line,
+    slurm_line,
+)
 from linkscope.advise.near_far import DIRECTIONS, FORMULAS, NearFar, hidden_numa, largest, near_far, nearest, value_text
 from linkscope.errors import NOT_HERE, UserError
 from linkscope.units import format_bytes, format_fraction
@@ -143,6 +152,8 @@ def lines(of: Seating) -> list[str]:
     made += ["One process:", *(f"  {single_line(seat)}" for seat in of.seats)]
     made += [f"A process for each GPU, by Slurm:\n  {slurm_line(of.seats)}"]
     made += ["By Open MPI:", *(f"  {line}" for line in mpi_lines(of.seats))]
+    if without := map_by_line(of.seats):
+        made.append(f"  or without FILE: {without}, and the same in each process")
     if all(seat.cpus for seat in of.seats):
         made += ["  FILE:", *(f"    {line}" for line in rank_file(of.title, of.seats).splitlines()[1:])]
     return made
@@ -175,6 +186,7 @@ def as_json(of: Seating) -> str:
     return json.dumps(
         {"machine": of.title, "modelled": of.modelled, "gpus": gpus, "near_far": found, "formulas": FORMULAS,
          "notes": of.notes, "slurm": slurm_line(of.seats), "open_mpi": mpi_lines(of.seats),
+         "map_by": map_by_line(of.seats),
          "rank_file": rank_file(of.title, of.seats) if known else None}
     )  # fmt: skip
 

@@ -12,6 +12,7 @@ _RELATIVE_PLACES = ("other", "same")  # kinds of the destination: another place 
 # parameters that `everything` does not vary: they choose another quantity, seconds of waiting, or work beside it
 _NEVER_VARIED = (
     "clock", "idle_gap_s", "beside", "load", "tasks", "again", "at", "message", "messages", "sets", "clients", "way",
+    "second",
 )  # fmt: skip
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30

@@ -53,10 +53,10 @@ _RINGS = ("1", "4", "16", "32")
 _CALLS = ("launch", "launch_to_end", "synchronize", "event", "stream", "copy_call")
 _KINDS = (
     "h2d", "d2h", "both", "local", "peer", "zero_copy", "memory", "triad", "gemm", "launch", "ping_pong", "host",
-    "message", "socket",
+    "message", "socket", "disk",
 )  # fmt: skip
 _CONTENDED = tuple(f"contended_{kind}" for kind in _KINDS)
-_SP_8 = ("h2d", "d2h", "message", "host")
+_SP_8 = ("h2d", "d2h", "message", "host")  # beside others; reads of a disk, where there is one, beside all of these
 _LOADED = tuple(f"loaded_{kind}" for kind in ("h2d", "d2h", "zero_copy", "launch", "ping_pong"))
 _BACKGROUNDS = ("both", "zero_copy", "memory")
 _COMPUTED = tuple(
@@ -66,7 +66,7 @@ _COMPUTED = tuple(
     )
 )  # fmt: skip
 _STAND_INS = tuple(f"compute_stand_in_{name}" for name in ("lammps", "dca", "openmm"))
-_OF_SP_8 = tuple(f"contended_{kind}" for kind in _SP_8)
+_OF_SP_8 = tuple(f"contended_{kind}" for kind in (*_SP_8, "disk"))
 _BY_KERNELS = (*_COPIES, *_ACCESS, *_JOINT, *_EXCHANGES)
 _PINNED = ("pinned", "device")  # the memory kinds of nvbandwidth's copies
 _HOST_MEMORY = (*_PINNED, "pageable")
@@ -130,6 +130,19 @@ def _tasks_alone(**params: tuple[str, ...]) -> tuple[Rule, ...]:
     transfers = {name: values for name, values in params.items() if name == "sets"}
     rules = (_tasks(at=("transfers",), **transfers), _tasks(at=("messages",), message=EACH, **params))
     return (*rules, *(replace(rule, params=MappingProxyType({**rule.params, "again": _AGAIN})) for rule in rules))
+
+
+def _lu_over_gpus() -> tuple[Rule, ...]:
+    """Returns an LU on every set of GPUs from each node, near and far threads, and one without look-ahead."""
+    alone, all_gpus = ("0", "1", "2", "3"), ("0", "01", "012", "0123")
+    several = ("01", "02", "03", "12", "13", "23", "012", "013", "023", "123", "0123")
+    rules = (
+        _rule(benchmarks=("lu_gpus",), gpus=alone, node=EACH),
+        _rule(benchmarks=("lu_gpus",), gpus=several, node=EACH, by=EACH),
+        _rule(benchmarks=("lu_gpus",), gpus=all_gpus, node=EACH, by=("host",), threads_on=("0", "1")),
+        _rule(benchmarks=("lu_gpus",), gpus=all_gpus, by=("host",), ahead=("0",)),
+    )
+    return tuple(replace(rule, one_path=True) for rule in rules)
 
 
 def _pause_before_copies(**params: tuple[str, ...]) -> Rule:
@@ -271,10 +284,11 @@ SUITES: dict[str, Suite] = {
         ),
         Suite(
             "sp-7",
-            "Spafford 4.2: a blocked LU, and its update by one to four GPUs from every placement",
+            "Spafford 4.2: a blocked LU on one to four GPUs, and its update alone, from every placement",
             (
                 replace(_rule(benchmarks=("lu", "lu_update"), nodes=EACH, slots=EACH), one_path=True),
-                _rule(64 * MIB, benchmarks=("h2d", "d2h"), engines=("ce",), memories=_PINNED),
+                *_lu_over_gpus(),
+                _rule(64 * MIB, benchmarks=("h2d", "d2h", "d2d"), engines=("ce",), memories=_PINNED),
             ),
         ),
         Suite(
@@ -327,8 +341,12 @@ SUITES: dict[str, Suite] = {
         ),
         Suite(
             "sp-13",
-            "stand-ins for the applications of Spafford 6, from near and far NUMA nodes",
-            (replace(_rule(benchmarks=_STAND_INS), one_path=True), _NEAR_AND_FAR),
+            "stand-ins for the applications of Spafford 6, of one and of two tasks, from near and far NUMA nodes",
+            (
+                replace(_rule(benchmarks=_STAND_INS), one_path=True),
+                replace(_rule(benchmarks=_STAND_INS, memories=_PINNED, second=("0", "1")), one_path=True),
+                _NEAR_AND_FAR,
+            ),
         ),
         Suite(
             "nvbandwidth",
@@ -365,7 +383,7 @@ SUITES: dict[str, Suite] = {
                 *_STANDARD,
                 _rule(256 * MIB, benchmarks=("relayed",), helpers=("1", "3")),
                 replace(_rule(benchmarks=(*_COMPUTED, *_STAND_INS, "lu_update"), size=("small",)), one_path=True),
-                replace(_rule(benchmarks=("lu",), n=("256",)), one_path=True),
+                replace(_rule(benchmarks=("lu", "lu_gpus"), n=("256",)), one_path=True),
                 of_preset(f"latency/sm/gpu.device->same.device?sm={','.join(_SMS)}", ()),
                 *(replace(rule, one_path=True) for rule in _EVERYTHING),
             ),

@@ -61,7 +61,7 @@ def placements(run: Run) -> list[Placed]:
     found: dict[tuple[str, ...], dict[bool, Point]] = {}
     for point in of_kind:
         if point.src != point.dst:
-            key = (point.benchmark, point.src_memory, _size(point), point.params.get("beside", ""))
+            key = (point.benchmark, point.src_memory, _size(point), _beside(point))
             found.setdefault(key, {}).setdefault(near_nodes.get(point.dst) in (None, point.src), point)
     return [_placed(key, ends, alone, costs) for key, ends in found.items() if True in ends]
 
@@ -77,6 +77,12 @@ def _near_nodes(machine: Mapping[str, Any]) -> dict[str, str]:
     for table in model.get("gpu", ()) if isinstance(model, Mapping) else ():
         found |= {gpu: node for node, gpus in table["at"].items() for gpu in gpus}
     return found
+
+
+def _beside(point: Point) -> str:
+    """What runs beside it: copies by their kind, or a second task by its NUMA node."""
+    second = point.params.get("second", ALONE)
+    return point.params.get("beside", "") if second == ALONE else f"task of numa:{second}"
 
 
 def _size(point: Point) -> str:
@@ -103,7 +109,8 @@ def _placed(
 ) -> Placed:
     benchmark, memory, size, beside = key
     near, far = ends[True], ends.get(False)
-    measured = [flow for flow in near.flows if flow.role == "measured"]
+    of_task = {near.src, near.dst}  # a second task has another GPU
+    measured = [flow for flow in near.flows if flow.role == "measured" and {flow.src, flow.dst} == of_task]
     extra: float | None = 0.0
     for flow, copy in zip(measured, _COPIES, strict=False):
         good, bad = (costs.get((copy, memory, is_near)) for is_near in (True, False))

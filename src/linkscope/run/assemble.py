@@ -213,10 +213,12 @@ class Assembler:
 
 
 def _ran_in_turn(point: Point) -> bool:
-    """Returns whether several flows overlapped for less than 85 % of the time. Parts of one transfer do not count:
-    they have one rate in either case."""
+    """Returns whether several flows overlapped for less than 85 % of the time. Parts of one transfer or of one
+    computation do not count: they have one rate in either case."""
     parts_of_one = point.bytes > 0 and len(flows_by_path(point.flows)) == 1
-    return point.guards.get("joint_overlap", 1.0) < NEARLY_TOGETHER and not parts_of_one
+    measured = [flow for flow in point.flows if flow.role == "measured"]
+    computation = len(measured) == 1 and measured[0].operations and not any(flow.bytes for flow in point.flows)
+    return point.guards.get("joint_overlap", 1.0) < NEARLY_TOGETHER and not (parts_of_one or computation)
 
 
 def _drop_times_of_waiting_flows(point: Point) -> None:

@@ -1,6 +1,8 @@
 // Computations with their transfers on the cuda platform, with the fake driver and its libraries.
 #include "benchmarks/case.hpp"
 #include "cuda_testing.hpp"
+#include "platform/cuda/contents.hpp"
+#include "platform/cuda/lu.hpp"
 
 using namespace linkscope;
 
@@ -65,6 +67,45 @@ TEST_CASE("ranks of an LU update bring every tile to their GPUs and back, with a
   }
 }
 
+TEST_CASE("factors with a wrong element exceed the residual that rounding leaves") {
+  const u64 n = 64, seed = 5 | numbers_seed;
+  FactoredColumns all{0, {seed, 0}, {}};
+  for (u64 i = 0; i < n * n; ++i) all.factors.push_back(all.matrix.at<double>(i) + (i % (n + 1) ? 0 : diagonal_of(n)));
+  auto& at = all.factors;
+  for (u64 k = 0; k < n; ++k)
+    for (u64 row = k + 1; row < n; ++row) {
+      at[k * n + row] /= at[k * n + k];
+      for (u64 column = k + 1; column < n; ++column) at[column * n + row] -= at[k * n + row] * at[column * n + k];
+    }
+  CHECK(scaled_residual(n, {all}) < largest_residual);
+  at[7 * n + 5] += 1e-6;
+  CHECK(scaled_residual(n, {all}) > largest_residual);
+}
+
+TEST_CASE("an LU over GPUs has the residual of a factorization, whichever GPUs and however they take panels") {
+  for (const char* gpus : {"0", "1", "01"})
+    for (const char* by : {"peer", "host"}) {
+      CAPTURE(gpus);
+      CAPTURE(by);
+      const auto program = build_program({"lu_gpus",
+                                          Engine::sm,
+                                          gpu(0),
+                                          gpu(0),
+                                          MemKind::device,
+                                          MemKind::device,
+                                          0,
+                                          0,
+                                          {{"gpus", gpus}, {"by", by}, {"n", "256"}}});
+      const auto support = platform().supports(program);
+      REQUIRE_MESSAGE(support, support.why_not);
+      const auto session = platform().prepare(program, "test#0");
+      const u64 ranks = std::string{gpus}.size();
+      const auto trace = platform().run(*session, {1, {std::vector<u32>(3 * ranks, 3)}, true});
+      CHECK_MESSAGE(trace.verdict->ok, trace.verdict->first_wrong);
+      CHECK(trace.verdict->checked_bytes >= 2 * 256 * 256 * 8);  // factors, and factors as stored
+    }
+}
+
 TEST_CASE("a computation whose lengths do not fit is refused with a reason") {
   const auto refused = [](const char* benchmark, auto change, const char* words) {
     auto program = build_program(
@@ -86,6 +127,18 @@ TEST_CASE("a computation whose lengths do not fit is refused with a reason") {
   lu([](Opaque& o) { o.element = "f32"; }, "factors f64");
   lu([](Opaque& o) { o.shape[1] = 96; }, "at most 64");
   lu([](Opaque& o) { o.shape[0] = 512; }, "and writes as many");
+  const auto part = [&](auto change, const char* words) {
+    auto program =
+        build_program({"lu_gpus", Engine::sm, gpu(0), gpu(0), MemKind::device, MemKind::device, 0, 0, {{"n", "256"}}});
+    for (auto& step : program.actors[1].loop)
+      if (auto* panel = std::get_if<Opaque>(&step)) change(*panel);
+    const auto support = platform().supports(program);
+    CHECK_MESSAGE(support.why_not.find(words) != std::string::npos, support.why_not);
+  };
+  part([](Opaque& o) { o.element = "f32"; }, "lu_panel factors f64");
+  part([](Opaque& o) { o.shape = {256}; }, "lu_panel takes three lengths");
+  part([](Opaque& o) { o.shape[1] = 96; }, "divide its order");
+  part([](Opaque& o) { o.shape[1] = 128; }, "accesses whole columns of 2 KiB");
   refused("compute_fft", [](Opaque& o) { o.element = "bf16"; }, "transforms f32 and f64");
   refused("compute_fft", [](Opaque& o) { o.shape = {512}; }, "two lengths");
   refused("compute_fft", [](Opaque& o) { o.shape[1] += 1; }, "and writes as many");

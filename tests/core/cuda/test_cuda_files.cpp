@@ -64,6 +64,31 @@ bool is_on_disk(const fs::path& folder) {
 
 }  // namespace
 
+TEST_CASE("a CPU thread reads a file exactly into host memory, also for a duration") {
+  const Folder folder;
+  for (const char* cache : {"cold", "hot"}) {
+    if (std::string{cache} == "cold" && !is_on_disk(folder.path)) continue;
+    const Place disk = parse_place("disk:" + folder.path.string());
+    const auto program = build_program({"read_file",
+                                        Engine::file,
+                                        disk,
+                                        parse_place("numa:0"),
+                                        MemKind::file,
+                                        MemKind::pinned,
+                                        256_KiB,
+                                        512_KiB,
+                                        {{"cache", cache}}});
+    const auto [trace, note] = run(program);
+    CHECK_MESSAGE(trace.verdict->ok, trace.verdict->first_wrong);
+    CHECK(trace.verdict->checked_bytes >= 512_KiB);
+    const auto session = platform().prepare(program, "files#0");
+    Order order{1, {}, true};
+    order.lasts = Duration{Seconds{0.02}, Seconds{0.01}};
+    CHECK(platform().run(*session, order).verdict->ok);
+    CHECK(fs::is_empty(folder.path));
+  }
+}
+
 TEST_CASE("files are copied exactly in both directions, and their share of cached pages is noted") {
   const Folder folder;
   for (const char* cache : {"cold", "hot"})

@@ -165,18 +165,22 @@ extern "C" __global__ void linkscope_load_dominant(const double* in, double* out
   for (u64 i = first_of_grid(); i < n * n; i += threads_of_grid()) out[i] = in[i] + (i % (n + 1) ? 0 : more);
 }
 
-// L and U of a block of at most 64 x 64, column by column, in place and without pivots. One warp.
-extern "C" __global__ void linkscope_factor_block(double* block, u64 stride, u32 n) {
+// L and U of a block of at most 64 x 64, column by column, in place and without pivots, after `more` was added to its
+// diagonal. One block of threads.
+extern "C" __global__ void linkscope_factor_block(double* block, u64 stride, u32 n, double more) {
   __shared__ double at[64 * 64];
-  const u32 lane = threadIdx.x;
-  for (u32 i = lane; i < n * n; i += 32) at[i] = block[i / n * stride + i % n];
+  for (u32 i = threadIdx.x; i < n * n; i += blockDim.x)
+    at[i] = block[i / n * stride + i % n] + (i % (n + 1) ? 0 : more);
   __syncthreads();
   for (u32 k = 0; k + 1 < n; ++k) {
-    for (u32 row = k + 1 + lane; row < n; row += 32) at[k * n + row] /= at[k * n + k];
+    for (u32 row = k + 1 + threadIdx.x; row < n; row += blockDim.x) at[k * n + row] /= at[k * n + k];
     __syncthreads();
-    for (u32 column = k + 1; column < n; ++column)
-      for (u32 row = k + 1 + lane; row < n; row += 32) at[column * n + row] -= at[k * n + row] * at[column * n + k];
+    const u32 first = k + 1, left = n - first;
+    for (u32 i = threadIdx.x; i < left * left; i += blockDim.x) {
+      const u32 column = first + i / left, row = first + i % left;
+      at[column * n + row] -= at[k * n + row] * at[column * n + k];
+    }
     __syncthreads();
   }
-  for (u32 i = lane; i < n * n; i += 32) block[i / n * stride + i % n] = at[i];
+  for (u32 i = threadIdx.x; i < n * n; i += blockDim.x) block[i / n * stride + i % n] = at[i];
 }

@@ -36,7 +36,8 @@ SPAFFORD = Source(
             "HPL by pinning scheme",
             "lu_update/sm/gpu.device->same.device?nodes=*&slots=*",
             "lu/sm/gpu.device->same.device",
-            note="the update of its trailing matrix by placement, and an LU on one GPU; `run --suite sp-7`",
+            "lu_gpus/sm/gpu.device->same.device?gpus=*&node=*&by=*",
+            note="an LU over GPUs and its update by placement, and an LU on one GPU; `run --suite sp-7`",
         ),
         row(
             "SP-8",
@@ -72,8 +73,8 @@ SPAFFORD = Source(
         row(
             "SP-13",
             "applications on the right and the wrong node",
-            *(f"compute_stand_in_{name}/sm/numa.pinned->gpu.device" for name in ("lammps", "dca", "openmm")),
-            note="stand-ins of one task from SHOC's computations, without CPU work; `run --suite sp-13`",
+            *(f"compute_stand_in_{name}/sm/numa.pinned->gpu.device?second=*" for name in ("lammps", "dca", "openmm")),
+            note="stand-ins of one and two tasks from SHOC's computations, without CPU work; `run --suite sp-13`",
         ),
         row("SP-14", "Keeneland SL390 and DL160", instead="machines/sl390.toml and machines/dl160.toml"),
     ),

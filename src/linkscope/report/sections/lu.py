@@ -1,4 +1,4 @@
-"""Section: the update of a blocked LU from every placement of its ranks (Spafford et al. 4.2)."""
+"""Section: the update of a blocked LU, from every placement of its ranks (Spafford et al. 4.2)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from linkscope.report.section import Column, Group, Paragraph, Row, Section, Tab
 from linkscope.runfile import Point
 from linkscope.units import format_fraction, format_seconds
 
-_TITLE = "Blocked LU by placement"
+_TITLE = "Update of a blocked LU by placement"
 _NOTE = (
     "Rank i has GPU i; a digit is the NUMA node of its memory. Time of a tile is that of the slowest rank. The "
     "prediction from copies is the product and the slower copy of a tile, with look-ahead the slowest of the three. A "
@@ -71,16 +71,22 @@ def _predicted(point: Point, costs: Mapping[tuple[str, str, str], float], produc
     return max(ranks)
 
 
-def predicted_ranks(group: Sequence[Placement]) -> dict[str, int]:
-    """The place of every placement by its prediction; equal predictions share a place."""
-    known = sorted((one.predicted, one.nodes) for one in group if one.predicted is not None)
-    found: dict[str, int] = {}
+def ranks_of(predictions: Sequence[float | None]) -> list[int | None]:
+    """The place of each prediction; equal predictions share a place, and unknown ones have none."""
+    known = sorted(seconds for seconds in predictions if seconds is not None)
+    places: dict[float, int] = {}
     first = place = 0
-    for at, (seconds, nodes) in enumerate(known):
-        if at == 0 or seconds > known[first][0] * (1 + _SAME):
+    for at, seconds in enumerate(known):
+        if at == 0 or seconds > known[first] * (1 + _SAME):
             first, place = at, at + 1
-        found[nodes] = place
-    return found
+        places[seconds] = place
+    return [None if seconds is None else places[seconds] for seconds in predictions]
+
+
+def predicted_ranks(group: Sequence[Placement]) -> dict[str, int]:
+    """The place of every placement by its prediction."""
+    ranks = ranks_of([one.predicted for one in group])
+    return {one.nodes: rank for one, rank in zip(group, ranks, strict=True) if rank is not None}
 
 
 def section(view: RunView) -> Section | None:

@@ -120,6 +120,8 @@ def _operation(flow: Transfer, engine: str) -> str:
             return "local" if flow.src == flow.dst else "d2d"
         case ("numa", "numa"):
             return "h2h"
+        case ("disk", "numa"):
+            return "read_file"
         case ("disk", "gpu") | ("gpu", "disk"):
             return "file_copies"
     raise wrong(flow, "flow", f"nothing here moves data from a {flow.kinds[0]} to a {flow.kinds[1]}")

@@ -1,0 +1,323 @@
+"""Measures contention on a node with several GPUs in one call: the evidence of docs/notes/contention-evidence.md.
+
+Usage: python tools/contention_bench.py FOLDER [--budget 540] [--machine auto|NAME] [--against NAME|FILE]
+       [--sections presets,capacity,across,lu,nccl,nvbandwidth] [--nvbandwidth PATH] [--seconds 0.3] [--rounds 6]
+
+Each section gets an equal part of the time that is left, and says if that was too short. A call for each section gives
+each the whole budget. FOLDER gets the answers of `linkscope flow` as JSON, run files, and contention.md with all
+tables, which are also printed. On a model the rates are MODELLED; `nccl` and `nvbandwidth` need hardware.
+
+presets      every preset of flows, twice: totals and Jain's index
+capacity     joint rates to and from the host by number of GPUs, beside the model's prediction
+across       work on the first GPU beside work on the second, in two rounds: who slows whom across GPUs
+lu           a blocked LU on 1, 2 and 4 GPUs by placement (suite sp-7)
+nccl         an all-gather by PyTorch beside copies to the host (all_gather_bench.py)
+nvbandwidth  the tests of several GPUs at once by a given binary, side by side with suite nvbandwidth
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
+
+from linkscope.errors import UserError
+from linkscope.report.sections.lu import ranks_of
+from linkscope.report.sections.lu_gpus import lu_placements
+from linkscope.run.flows import PRESETS
+from linkscope.run.target import Target, choose
+from linkscope.runfile import read_run
+from linkscope.units import format_change, format_fraction, format_seconds
+
+ROOT = Path(__file__).parents[1]
+Table = Iterator[str]
+_TOGETHER = ("host_to_all*", "all_to_host*", "one_to_all*", "all_to_one*")
+_ENDING_S = 15.0  # a run that was asked to stop saves its points within this time
+# The work of suite `contention` on a GPU, the NUMA node near it, and another GPU.
+_WORK = {
+    "h2d": "{node} -> {gpu} 16MiB", "d2h": "{gpu} -> {node} 16MiB", "peer": "{gpu} -> {other} 16MiB",
+    "zero_copy": "read {gpu} 16MiB", "memory": "memory {gpu} 64MiB", "gemm": "gemm {gpu} bf16 8192",
+    "launch": "launch {gpu}",
+}  # fmt: skip
+
+
+class OutOfTime(Exception):
+    """The section's part of the budget is over."""
+
+
+@dataclass
+class Bench:
+    """The machine, where answers go, and the time that is left. `ends`: of the current section, in `monotonic` time."""
+
+    target: Target
+    machine: str
+    against: str | None
+    folder: Path
+    seconds: str
+    rounds: int
+    nvbandwidth: str | None
+    ends: float = 0.0
+    missing: list[str] = field(default_factory=list)
+
+    @property
+    def gpus(self) -> list[str]:
+        return self.target.facts.of_kind("gpu")
+
+    def near(self, gpu: str) -> str:
+        return self.target.numa_of_gpus.get(gpu, self.target.facts.of_kind("numa")[0])
+
+    def flow(self, name: str, *words: str, rounds: int | None = None) -> dict[str, Any] | None:
+        """The answer of `linkscope flow`, kept as NAME.json; None with a note if it failed. Raises OutOfTime."""
+        options = [
+            "--machine",
+            self.machine,
+            "--seconds",
+            self.seconds,
+            "--rounds",
+            str(rounds or self.rounds),
+            "--json",
+        ]
+        if self.against:
+            options += ["--against", self.against]
+        done = self.command([sys.executable, "-m", "linkscope", "flow", *words, *options])
+        if done.returncode != 0:
+            self.missing.append(f"{name}: {done.stderr.strip().splitlines()[-1]}")
+            return None
+        (self.folder / f"{name}.json").write_text(done.stdout)
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    def command(self, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        """Raises OutOfTime if the section's time ends before the command does."""
+        left = self.ends - time.monotonic()
+        if left <= 0:
+            raise OutOfTime
+        try:
+            return subprocess.run(words, capture_output=True, text=True, timeout=left, check=False)
+        except subprocess.TimeoutExpired:
+            raise OutOfTime from None
+
+    def run_file(self, name: str, *words: str, share: float = 1.0) -> Path | None:
+        """The file of a run that ends within a share of the section's time; None with a note if it has no values."""
+        path = self.folder / f"{name}.jsonl"
+        path.unlink(missing_ok=True)
+        left = share * (self.ends - time.monotonic()) - _ENDING_S
+        if left <= 1:
+            raise OutOfTime
+        limit = [] if self.target.modelled else ["--budget", f"{left:.0f}s"]
+        options = ["--machine", self.machine, *limit, "-o", str(path), "-q"]
+        done = self.command([sys.executable, "-m", "linkscope", "run", *words, *options])
+        if done.returncode not in (0, 1) or not path.exists():
+            self.missing.append(f"{name}: {done.stderr.strip().splitlines()[-1]}")
+            return None
+        return path
+
+
+def presets(bench: Bench) -> Table:
+    yield "| preset | flows | total, GB/s | again | change | Jain's index | largest deviation of the model |"
+    yield "|---|---|---|---|---|---|---|"
+    for name in (*(name for name in PRESETS if ":" not in name), "same-path:2", "same-path:4"):
+        file = name.replace(":", "-")
+        one, two = (bench.flow(f"preset-{file}-{run}", "--preset", name, "--bytes", "256MiB") for run in "ab")
+        if one is None or two is None:
+            continue
+        change = format_change(two["total_gbps"] / one["total_gbps"] - 1)
+        off = max((abs(flow["deviation"]) for flow in one["flows"] if flow["deviation"] is not None), default=None)
+        jain = "-" if one["jain"] is None else f"{one['jain']:.4f}"
+        yield (
+            f"| {name} | {len(one['flows'])} | {one['total_gbps']:.1f} | {two['total_gbps']:.1f} | {change} | {jain} "
+            f"| {format_fraction(off) if off is not None else '-'} |"
+        )
+
+
+def capacity(bench: Bench) -> Table:
+    yield "| direction | GPUs | joint rate, GB/s | 95 % | predicted, GB/s | deviation |"
+    yield "|---|---|---|---|---|---|"
+    for direction in ("to", "from"):
+        for count in range(1, len(bench.gpus) + 1):
+            pairs = [(bench.near(gpu), gpu) for gpu in bench.gpus[:count]]
+            text = "; ".join(f"{a} -> {b}" for a, b in (pairs if direction == "to" else [(b, a) for a, b in pairs]))
+            found = bench.flow(f"capacity-{direction}-{count}", text, "--bytes", "256MiB")
+            if found is None:
+                continue
+            rates = [flow["predicted_gbps"] for flow in found["flows"]]
+            predicted = None if None in rates else sum(rates)
+            ends = found["total_ci95_gbps"]
+            yield (
+                f"| {direction} GPUs | {count} | {found['total_gbps']:.1f} "
+                f"| {f'{ends[0]:.1f} to {ends[1]:.1f}' if ends else '-'} | {f'{predicted:.1f}' if predicted else '-'} "
+                f"| {format_change(predicted / found['total_gbps'] - 1) if predicted else '-'} |"
+            )
+
+
+def across(bench: Bench) -> Table:
+    """The time of an operation beside work on the other GPU, over its time alone. On and right of the diagonal the work
+    of the row runs on the first GPU, left of it on the second."""
+    if len(bench.gpus) < 2:
+        bench.missing.append("across: it needs two GPUs")
+        return
+    cells: dict[tuple[str, str], str] = {}
+    try:
+        for kind, other, ratio in _ratios(bench):
+            cells[kind, other] = ratio
+    finally:
+        if cells:
+            yield f"| work, beside work on the other of {' and '.join(bench.gpus[:2])} | {' | '.join(_WORK)} |"
+            yield "|---|" + "---|" * len(_WORK)
+            for kind in _WORK:
+                yield f"| {kind} | {' | '.join(cells.get((kind, other), '-') for other in _WORK)} |"
+
+
+def _ratios(bench: Bench) -> Iterator[tuple[str, str, str]]:
+    """Each pair of kinds runs once, which gives the slowdown of both."""
+    few = min(bench.rounds, 2)
+    kinds = list(_WORK)
+    sides = [_work_on(bench, at) for at in (0, 1)]
+    alone: dict[tuple[int, str], float] = {}
+    for at, side in enumerate(sides):
+        for kind, text in side.items():
+            if found := bench.flow(f"across-{kind}-on-{at}", text, rounds=few):
+                alone[at, kind] = found["flows"][0]["seconds"]
+    for first, kind in enumerate(kinds):
+        for other in kinds[first:]:
+            if (0, kind) not in alone or (1, other) not in alone:
+                continue
+            found = bench.flow(f"across-{kind}-{other}", f"{sides[0][kind]}; {sides[1][other]}", rounds=few)
+            if found is None:
+                continue
+            times = [flow["seconds"] for flow in found["flows"]]
+            yield kind, other, f"{times[0] / alone[0, kind]:.2f}"
+            if kind != other:
+                yield other, kind, f"{times[1] / alone[1, other]:.2f}"
+
+
+def _work_on(bench: Bench, at: int) -> dict[str, str]:
+    """Texts of the kinds of work. With four GPUs the peer copies of both sides have GPUs of their own."""
+    gpu = bench.gpus[at]
+    other = bench.gpus[at + 2] if len(bench.gpus) >= 4 else bench.gpus[1 - at]
+    return {kind: text.format(gpu=gpu, node=bench.near(gpu), other=other) for kind, text in _WORK.items()}
+
+
+def lu(bench: Bench) -> Table:
+    globs = [f"lu_gpus*gpus={gpus}&*" for gpus in ("0", "01", "0123")]
+    copies = ["h2d*", "d2h*", "d2d*"]
+    only = [word for one in (*globs, *copies) for word in ("--only", one)]
+    paths = [bench.run_file("lu", "--suite", "sp-7", *only, share=0.6)]
+    ids = [
+        f"lu_gpus/sm/gpu:0.device->gpu:0.device/0?ahead=1&by={by}&gpus={gpus}&n=16384&node=0&threads_on=near"
+        for gpus in ("0123"[:count] for count in (1, 2, 4))
+        for by in ("peer", "host")
+    ]
+    paths.append(bench.run_file("lu-16384", *(word for one in ids for word in ("--only", one))))
+    points = [point for path in paths if path for point in read_run(path).points]
+    yield "| rows | GPUs | matrix | threads | panels by | ahead | time | TFLOP/s | over best | predicted | its rank |"
+    yield "|---|---|---|---|---|---|---|---|---|---|---|"
+    for (order, _), group in lu_placements(points).items():
+        for one, rank in zip(group, ranks_of([one.predicted for one in group]), strict=True):
+            of = one.params
+            yield (
+                f"| {order} | {one.gpus} | numa:{of['node']} | {of['threads_on']} | {of['by']} "
+                f"| {'yes' if of['ahead'] == '1' else 'no'} | {format_seconds(one.seconds)} "
+                f"| {one.operations / one.seconds / 1e12:.3g} | {format_fraction(one.seconds / group[0].seconds - 1)} "
+                f"| {format_seconds(one.predicted) if one.predicted else '-'} | {rank or '-'} |"
+            )
+
+
+def nccl(bench: Bench) -> Table:
+    if bench.target.modelled:
+        bench.missing.append("nccl: a model has no NCCL")
+        return
+    done = bench.command([sys.executable, str(ROOT / "tools" / "all_gather_bench.py"), "--gpus", str(len(bench.gpus))])
+    if done.returncode != 0:
+        bench.missing.append(f"nccl: {(done.stderr.strip().splitlines() or ['no reason'])[-1]}")
+        return
+    (bench.folder / "nccl.md").write_text(done.stdout)
+    yield from done.stdout.splitlines()
+
+
+def nvbandwidth(bench: Bench) -> Table:
+    if bench.target.modelled or not bench.nvbandwidth:
+        bench.missing.append("nvbandwidth: give its binary by --nvbandwidth, on hardware")
+        return
+    path = bench.folder / "nvbandwidth.txt"
+    done = bench.command([bench.nvbandwidth, "-p", "host_to_all", "all_to_host", "one_to_all", "all_to_one"])
+    path.write_text(done.stdout)
+    only = [word for one in _TOGETHER for word in ("--only", one)]
+    run = bench.run_file("suite-nvbandwidth", "--suite", "nvbandwidth", "--rule", "nvbandwidth", *only)
+    if run is None:
+        return
+    beside = bench.command([sys.executable, str(ROOT / "tools" / "side_by_side.py"), str(run), str(path)])
+    yield from beside.stdout.splitlines()
+    if beside.returncode != 0:
+        bench.missing.append(f"nvbandwidth: {(beside.stderr.strip().splitlines() or ['no table'])[-1]}")
+
+
+SECTIONS = {
+    "presets": ("Presets of flows", presets),
+    "capacity": ("Joint capacity to and from the host", capacity),
+    "across": ("Who slows whom across GPUs", across),
+    "lu": ("A blocked LU by placement", lu),
+    "nccl": ("An all-gather beside copies to the host", nccl),
+    "nvbandwidth": ("Side by side with nvbandwidth", nvbandwidth),
+}
+
+
+def all_lines(bench: Bench, names: Sequence[str], budget_s: float) -> Iterator[str]:
+    """The tables as Markdown. A section that runs out of time keeps the rows that it has."""
+    deadline = time.monotonic() + budget_s
+    modelled = "MODELLED: " if bench.target.modelled else ""
+    yield f"# Contention on {modelled}{bench.target.machine.get('title') or bench.target.facts.name}"
+    for at, name in enumerate(names):
+        title, section = SECTIONS[name]
+        now = time.monotonic()
+        bench.ends = now + (deadline - now) / (len(names) - at)
+        yield f"\n## {title}\n"
+        try:
+            yield from section(bench)
+        except OutOfTime:
+            bench.missing.append(f"{name}: its part of the {budget_s:.0f} s ended before all was measured")
+        except UserError as problem:
+            bench.missing.append(f"{name}: {problem}")
+    if bench.missing:
+        yield "\n## Not measured\n"
+        yield from (f"- {one}" for one in bench.missing)
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--budget", type=float, default=540.0)
+    parser.add_argument("--machine", default="auto")
+    parser.add_argument("--against")
+    parser.add_argument("--sections", default=",".join(SECTIONS))
+    parser.add_argument("--nvbandwidth")
+    parser.add_argument("--seconds", default="0.3")
+    parser.add_argument("--rounds", type=int, default=6)
+    given = parser.parse_args(arguments)
+    names = given.sections.split(",")
+    if unknown := [name for name in names if name not in SECTIONS]:
+        parser.error(f"there is no section {', '.join(unknown)}; sections are {', '.join(SECTIONS)}")
+    try:
+        target = choose(given.machine, 1)
+    except UserError as problem:
+        parser.error(str(problem))
+    given.folder.mkdir(parents=True, exist_ok=True)
+    bench = Bench(
+        target, given.machine, given.against, given.folder, given.seconds, given.rounds, given.nvbandwidth
+    )  # fmt: skip
+    with (given.folder / "contention.md").open("w") as page:
+        for line in all_lines(bench, names, given.budget):
+            print(line, flush=True)
+            page.write(f"{line}\n")
+            page.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
