@@ -260,7 +260,7 @@ def _load_file(
     tensors = {entry.name: make(entry, buffer, places[entry.name]) for entry in entries}
     to = transfer.range_of(buffer, "the buffer")
     pieces = [(entry.offset, entry.nbytes, to.address + places[entry.name]) for entry in entries if entry.nbytes]
-    read = native.read_file(path, pieces, to.stream or 0, report)
+    read = native.read_file(path, pieces, transfer.stream_of(to), report)
     return tensors, {name: getattr(read, name) for name in ("cached", "direct", "buffered", "uring", "cufile")}
 
 

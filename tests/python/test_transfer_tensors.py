@@ -36,6 +36,32 @@ assert uses == [(on_gpu.data_ptr(), STREAM)]
     python(TORCH + code)
 
 
+def test_the_default_stream_is_that_of_the_gpu_that_has_the_tensor() -> None:
+    code = """
+seen = []
+native.copy = lambda dst, src, nbytes, stream: seen.append(stream)
+linkscope.copy(on_gpu, host)
+linkscope.copy(host, on_gpu, stream=0)
+assert seen == [native.STREAM_OF_MEMORY, 0]
+"""
+    python(TORCH + code)
+
+
+def test_a_copy_between_two_gpus_waits_for_the_current_streams_of_both() -> None:
+    code = """
+from fake_torch import on_second, waits
+other = Tensor(host.array.copy(), "cuda:1")
+current.cuda_stream, on_second.cuda_stream = STREAM, 7
+native.copy = lambda dst, src, nbytes, stream: waits.append(("copied on", stream))
+linkscope.copy(on_gpu, other)
+assert waits == [(STREAM, 7), ("copied on", STREAM), (7, STREAM)] and uses == []
+waits.clear()
+linkscope.copy(on_gpu, host)
+assert waits == [("copied on", STREAM)]
+"""
+    python(TORCH + code)
+
+
 @pytest.mark.parametrize(
     ("tensor", "message"),
     [
