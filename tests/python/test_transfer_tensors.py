@@ -91,6 +91,28 @@ assert sums.keys() == expected.keys()
     python(TORCH + code)
 
 
+@pytest.mark.parametrize("spread", ["where", "where.get"], ids=["dictionary", "function"])
+def test_a_model_is_spread_over_devices(tmp_path, spread) -> None:
+    code = f"""
+import test_safetensors
+from pathlib import Path
+path, reported = Path({str(tmp_path / "a")!r}), []
+expected = test_safetensors.model(path)
+names = sorted(expected)
+where = {{name: "cuda:0" if i % 2 else "cpu" for i, name in enumerate(names)}}
+tensors = linkscope.load_safetensors(path, {spread}, progress=lambda done, all: reported.append((done, all)))
+driver.ok("cuStreamSynchronize", c_void_p())
+for name, one in expected.items():
+    assert tensors[name].device.type == where[name][:4].rstrip(":"), name
+    assert np.array_equal(tensors[name].array, one), name
+whole = sum(one.nbytes for one in expected.values())
+assert reported == sorted(reported) and reported[-1] == (whole, whole)
+try: linkscope.load_safetensors(path, {{names[0]: "cpu"}})
+except ValueError as e: print(e)
+"""
+    assert "device names no device for tensor" in python(TORCH + code)
+
+
 def test_a_model_needs_pytorch_for_a_device(tmp_path) -> None:
     code = f"""
 import sys, test_safetensors
