@@ -8,6 +8,8 @@ namespace linkscope {
 AsynchronousCopy::AsynchronousCopy(Transfers& transfers, const CopyRequest& request)
     : transfers_{transfers}, request_{request}, lane_{transfers.lane_of(request)} {
   const auto& driver = transfers_.driver();
+  if (!driver.usable() && driver_stream(request_.stream))
+    throw Error{ErrorKind::usage, "a copy on a stream needs a GPU, and " + driver.why_not()};
   if (!lane_ && driver_stream(request_.stream))
     throw Error{ErrorKind::usage, "an asynchronous copy needs a stream of a GPU's primary context, or stream 0"};
   if (lane_) {
