@@ -2,7 +2,7 @@
  *
  * Each function returns LS_OK or an error, whose text ls_last_error() returns. All functions may be called by several
  * threads at once, unless stated otherwise. They leave the caller's CUDA context as it was. A stream is a CUstream or a
- * cudaStream_t of a GPU's primary context; NULL is the legacy default stream. */
+ * cudaStream_t of a GPU's primary context; NULL is the legacy default stream of the current context. */
 #ifndef LINKSCOPE_H
 #define LINKSCOPE_H
 
@@ -14,6 +14,10 @@ extern "C" {
 #endif
 
 #define LS_EXPORT __attribute__((visibility("default")))
+
+/* As a stream: the legacy default stream of the GPU that has the memory, whichever context is current; of the destination's
+ * between two GPUs. */
+#define LS_STREAM_OF_MEMORY ((void*)~(uintptr_t)0)
 
 typedef enum ls_status {
   LS_OK = 0,

@@ -19,6 +19,13 @@ struct CopyLane {
   bool operator==(const CopyLane&) const = default;
 };
 
+/// As a stream: the legacy default stream of the GPU that has the memory, whichever context is current.
+/// Between two ranges of host memory it is that of the current context.
+inline const CUstream stream_of_memory = reinterpret_cast<CUstream>(~u64{0});
+
+/// A stream as the driver knows it, in the context of its lane.
+inline CUstream driver_stream(CUstream stream) { return stream == stream_of_memory ? nullptr : stream; }
+
 /// A piece of pinned memory. After hold(), an event guards it until the GPU has read or written it.
 class Slot {
  public:

@@ -8,13 +8,15 @@ namespace linkscope {
 AsynchronousCopy::AsynchronousCopy(Transfers& transfers, const CopyRequest& request)
     : transfers_{transfers}, request_{request}, lane_{transfers.lane_of(request)} {
   const auto& driver = transfers_.driver();
-  if (!lane_ && request_.stream)
+  if (!driver.usable() && driver_stream(request_.stream))
+    throw Error{ErrorKind::usage, "a copy on a stream needs a GPU, and " + driver.why_not()};
+  if (!lane_ && driver_stream(request_.stream))
     throw Error{ErrorKind::usage, "an asynchronous copy needs a stream of a GPU's primary context, or stream 0"};
   if (lane_) {
     const CurrentContext current{driver, lane_->context};
     stream_ = std::make_unique<Stream>(driver);
     const Event before{driver, CU_EVENT_DISABLE_TIMING};
-    LINKSCOPE_CU(driver, cuEventRecord, before.get(), request_.stream);
+    LINKSCOPE_CU(driver, cuEventRecord, before.get(), lane_->stream);
     LINKSCOPE_CU(driver, cuStreamWaitEvent, stream_->get(), before.get(), CU_EVENT_WAIT_DEFAULT);
     request_.stream = stream_->get();
   }

@@ -16,10 +16,12 @@ std::optional<u32> Gpus::index_of(CUdevice device) const {
 
 std::optional<CopyLane> Gpus::lane_of(CUstream stream, CUdevice memory_on) {
   CUcontext context = nullptr;
+  const bool of_memory = stream == stream_of_memory && memory_on >= 0;
+  stream = driver_stream(stream);
   const bool legacy = stream == nullptr || stream == CU_STREAM_LEGACY;
   if (stream == CU_STREAM_PER_THREAD) return {};  // the helper threads have streams of their own
   if (legacy) {
-    LINKSCOPE_CU(driver_, cuCtxGetCurrent, &context);
+    if (!of_memory) LINKSCOPE_CU(driver_, cuCtxGetCurrent, &context);
   } else {
     if (!driver_.cuStreamGetCtx) return {};
     const CUresult status = driver_.cuStreamGetCtx(stream, &context);

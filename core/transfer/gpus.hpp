@@ -15,7 +15,8 @@ class Gpus {
   explicit Gpus(const Driver& driver) : driver_{driver}, devices_{driver, transfer_code()} {}
 
   /// Where work on a stream runs. The legacy stream is that of the current context, or of the GPU that has the memory
-  /// if no context is current. None if the stream is of a context that is not a GPU's primary one, if its order depends
+  /// if no context is current; `stream_of_memory` is that of the GPU that has the memory,
+  /// if one has it. None if the stream is of a context that is not a GPU's primary one, if its order depends
   /// on the calling thread, or if no GPU is named at all. Throws Error{usage} if the stream does not exist.
   [[nodiscard]] std::optional<CopyLane> lane_of(CUstream, CUdevice memory_on);
   /// A context in which pinned memory is freed; null if no GPU was used.

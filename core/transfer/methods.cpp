@@ -61,16 +61,18 @@ bool fits_ring_to_gpu(const Resources& with, const PlannedCopy& copy) {
          copy.dst.memory == MemoryType::device && with.options.uses(MethodId::ring_to_gpu, copy.request.bytes);
 }
 
-/// Whether a kernel of the own GPU moves the chunks. It has no other links: with helpers, copy engines take part.
-bool by_kernel(const Resources& with, const PlannedCopy& copy, const Knobs& knobs) {
-  return knobs.sm_blocks && helpers_of(with, *copy.lane, knobs.links).empty();
+/// Whether a kernel of the stream's GPU moves the chunks. It has no other links: with helpers, copy engines take part.
+/// Memory of another GPU is left to copy engines: a kernel without peer access to it would end the context.
+bool by_kernel(const Resources& with, const PlannedCopy& copy, const Knobs& knobs, const Location& memory) {
+  return knobs.sm_blocks && with.gpus.facts()[copy.lane->gpu].handle == memory.device &&
+         helpers_of(with, *copy.lane, knobs.links).empty();
 }
 
 void ring_to_gpu(const Resources& with, const PlannedCopy& copy, Progress& progress) {
   const auto& request = copy.request;
   const auto& knobs = with.options.of(MethodId::ring_to_gpu, request.bytes);
   const auto dst = reinterpret_cast<CUdeviceptr>(request.dst);
-  if (by_kernel(with, copy, knobs)) {
+  if (by_kernel(with, copy, knobs, copy.dst)) {
     auto* host = static_cast<std::byte*>(const_cast<void*>(request.src));
     return run_pump(with, *copy.lane, {dst, host, request.bytes}, knobs, Towards::gpu, progress);
   }
@@ -92,7 +94,7 @@ void ring_from_gpu(const Resources& with, const PlannedCopy& copy, const Knobs& 
                    Progress& progress) {
   const auto& request = copy.request;
   const auto src = reinterpret_cast<CUdeviceptr>(request.src);
-  if (by_kernel(with, copy, knobs))
+  if (by_kernel(with, copy, knobs, copy.src))
     return run_pump(with, *copy.lane, {src, static_cast<std::byte*>(request.dst), request.bytes}, knobs, Towards::host,
                     progress);
   const auto shared = for_links(with, copy, knobs, Towards::host);

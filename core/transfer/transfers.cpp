@@ -128,17 +128,16 @@ PlannedCopy Transfers::look_up(const CopyRequest& request) {
   if (request.bytes && (!request.dst || !request.src))
     throw Error{ErrorKind::usage, std::string{"the "} + (request.dst ? "source" : "destination") + " has address 0"};
   if (overlap(request)) throw Error{ErrorKind::usage, "source and destination overlap; copy through a third buffer"};
-  if (!driver_.usable()) return {request, {}, {}, {}, false};
+  PlannedCopy copy{request, {}, {}, {}, false};
+  copy.request.stream = driver_stream(request.stream);
+  if (!driver_.usable()) return copy;
   // The parent's threads and GPUs are not here, but a copy between two ranges of host memory needs neither.
-  if (is_child_of_fork && !request.stream && can_read(request.src, request.bytes) &&
+  if (is_child_of_fork && !copy.request.stream && can_read(request.src, request.bytes) &&
       can_write(request.dst, request.bytes))
-    return {request, {}, {}, {}, false};
+    return copy;
   if (is_child_of_fork) refuse_gpus();
-  PlannedCopy copy{request,
-                   locate_all(driver_, request.dst, request.bytes),
-                   locate_all(driver_, request.src, request.bytes),
-                   {},
-                   false};
+  copy.dst = locate_all(driver_, request.dst, request.bytes);
+  copy.src = locate_all(driver_, request.src, request.bytes);
   copy.lane = gpus_.lane_of(request.stream, copy.dst.memory == MemoryType::device ? copy.dst.device : copy.src.device);
   copy.captured = copy.lane && captured(*copy.lane);
   return copy;
@@ -221,11 +220,10 @@ void Transfers::copy_one_by_one(std::span<const Block> blocks, CUstream stream) 
 }
 
 /// Blocks whose other end is pageable.
-void Transfers::pack(const std::vector<Block>& blocks, StagedWork work, const CopyLane& lane) {
+void Transfers::pack(const std::vector<Block>& blocks, StagedWork work, const CopyLane& lane, CUstream stream) {
   if (blocks.empty()) return;
-  if (options_.of(work, mean_bytes(blocks)).plain) return copy_one_by_one(blocks, lane.stream);
-  or_one_by_one(blocks, lane.stream,
-                [&] { copy_packed(resources(), blocks, lane, work == StagedWork::packed_to_gpu); });
+  if (options_.of(work, mean_bytes(blocks)).plain) return copy_one_by_one(blocks, stream);
+  or_one_by_one(blocks, stream, [&] { copy_packed(resources(), blocks, lane, work == StagedWork::packed_to_gpu); });
 }
 
 void Transfers::copy_blocks(std::span<const Block> blocks, CUstream stream) {
@@ -238,8 +236,8 @@ void Transfers::copy_blocks(std::span<const Block> blocks, CUstream stream) {
     sorted.others = {blocks.begin(), blocks.end()};
   else sorted = sort_blocks(resources(), blocks, *copy.lane);
   or_one_by_one(sorted.direct, stream, [&] { copy_direct(resources(), sorted.direct, *copy.lane); });
-  if (copy.lane) pack(sorted.to_gpu, StagedWork::packed_to_gpu, *copy.lane);
-  if (copy.lane) pack(sorted.from_gpu, StagedWork::packed_to_host, *copy.lane);
+  if (copy.lane) pack(sorted.to_gpu, StagedWork::packed_to_gpu, *copy.lane, stream);
+  if (copy.lane) pack(sorted.from_gpu, StagedWork::packed_to_host, *copy.lane, stream);
   copy_one_by_one(sorted.others, stream);
 }
 

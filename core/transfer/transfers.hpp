@@ -47,13 +47,19 @@ class Transfers {
   class Prepared {
    public:
     void run() {
-      if (!direct_ || is_in_child_of_fork() || direct_(*this) != CUDA_SUCCESS) run_any();
+      if (!direct_ || is_in_child_of_fork() || !is_here() || direct_(*this) != CUDA_SUCCESS) run_any();
     }
 
    private:
     friend class Transfers;
     explicit Prepared(Transfers& owner, const PlannedCopy& copy) : owner_{owner}, copy_{copy} {}
     void run_any();
+    /// Whether the driver would take the stream for the same one: a default stream is that of the current context.
+    [[nodiscard]] bool is_here() const {
+      CUcontext current = nullptr;
+      return copy_.request.stream ||
+             (owner_.driver_.cuCtxGetCurrent(&current) == CUDA_SUCCESS && copy_.lane->context == current);
+    }
     Transfers& owner_;
     PlannedCopy copy_;
     CUresult (*direct_)(const Prepared&) = nullptr;  // one call of the driver, if that is the method
@@ -99,8 +105,9 @@ class Transfers {
  private:
   [[nodiscard]] bool copy_small(const CopyRequest& request) const {
     if (!small_copy_ || is_in_child_of_fork() || overlap(request)) return false;
+    if (request.stream == stream_of_memory && gpus_.facts().size() > 1) return false;
     return small_copy_(reinterpret_cast<CUdeviceptr>(request.dst), reinterpret_cast<CUdeviceptr>(request.src),
-                       request.bytes, request.stream) == CUDA_SUCCESS;
+                       request.bytes, driver_stream(request.stream)) == CUDA_SUCCESS;
   }
   [[nodiscard]] static bool overlap(const CopyRequest& request) {
     const auto dst = reinterpret_cast<u64>(request.dst), src = reinterpret_cast<u64>(request.src);
@@ -116,7 +123,7 @@ class Transfers {
   void copy_one_by_one(std::span<const Block>, CUstream);
   template <class Method>
   void or_one_by_one(std::span<const Block>, CUstream, Method);
-  void pack(const std::vector<Block>&, StagedWork, const CopyLane&);
+  void pack(const std::vector<Block>&, StagedWork, const CopyLane&, CUstream);
   void find_smallest();
   [[nodiscard]] Resources resources() {
     return {driver_, options_, gpus_, arena_, movers_, hops_, cufile_, fallbacks_};

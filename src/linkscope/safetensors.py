@@ -64,8 +64,9 @@ def load_safetensors(
 ) -> dict[str, Any]:
     """Returns the tensors of files by name.
 
-    `device` is None for NumPy arrays, or a device of PyTorch ("cpu", "cuda", "cuda:1") for its tensors. The tensors of
-    a file share one allocation. `progress(done_bytes, all_bytes)` is called now and then; what it raises ends the
+    `device` is None for NumPy arrays, or a device of PyTorch ("cpu", "cuda", "cuda:1") for its tensors. A dictionary
+    or a function from the tensor's name to a device spreads them over several. The tensors of a file on one device
+    share one allocation. `progress(done_bytes, all_bytes)` is called now and then; what it raises ends the
     loading. `checksums`, a dictionary, receives the CRC-32 of each tensor, computed from the data at its destination.
     `counts`, a dictionary, receives the bytes by the way they were read, with the names that read_file() returns.
     """
@@ -75,11 +76,12 @@ def load_safetensors(
     loaded, counted = dict[str, Any](), Counter[str]()
     whole, done = sum(entry.nbytes for _, entries in headers for entry in entries), 0
     for path, entries in headers:
-        report = None if progress is None else lambda now, before=done: progress(before + now, whole)
-        tensors, read = _load_file(path, entries, device, report)
-        loaded |= tensors
-        counted.update(read)
-        done += sum(entry.nbytes for entry in entries)
+        for where, part in _by_device(entries, device):
+            report = None if progress is None else lambda now, before=done: progress(before + now, whole)
+            tensors, read = _load_part(path, part, where, report)
+            loaded |= tensors
+            counted.update(read)
+            done += sum(entry.nbytes for entry in part)
     if progress is not None:
         progress(done, whole)
     if checksums is not None:
@@ -247,10 +249,27 @@ def _refuse_duplicates(headers: list[tuple[Path, list[Entry]]]) -> None:
 # --- the data ---------------------------------------------------------------------------------------------------------
 
 
-def _load_file(
+def _by_device(entries: list[Entry], device: Any) -> list[tuple[Any, list[Entry]]]:
+    """The tensors of each device, at least one part: an empty file has no tensors on any device."""
+    if isinstance(device, dict):
+        missing = [entry.name for entry in entries if entry.name not in device]
+        if missing:
+            raise ValueError(
+                f"device names no device for tensor '{missing[0]}'; add it, or pass a function of the name"
+            )
+        device = device.__getitem__
+    if not callable(device):
+        return [(device, entries)]
+    parts: dict[Any, list[Entry]] = {}
+    for entry in entries:
+        parts.setdefault(device(entry.name), []).append(entry)
+    return list(parts.items())
+
+
+def _load_part(
     path: Path, entries: list[Entry], device: Any, report: Callable[[int], None] | None
 ) -> tuple[dict[str, Any], dict[str, int]]:
-    """The tensors of a file, and the bytes by the way they were read."""
+    """Tensors of a file on one device, and the bytes by the way they were read."""
     places, end = {}, 0
     for entry in sorted(entries, key=lambda one: one.offset):
         places[entry.name] = end
@@ -260,7 +279,7 @@ def _load_file(
     tensors = {entry.name: make(entry, buffer, places[entry.name]) for entry in entries}
     to = transfer.range_of(buffer, "the buffer")
     pieces = [(entry.offset, entry.nbytes, to.address + places[entry.name]) for entry in entries if entry.nbytes]
-    read = native.read_file(path, pieces, to.stream or 0, report)
+    read = native.read_file(path, pieces, transfer.stream_of(to), report)
     return tensors, {name: getattr(read, name) for name in ("cached", "direct", "buffered", "uring", "cufile")}
 
 

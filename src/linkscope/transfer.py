@@ -4,11 +4,12 @@ They take NumPy arrays, anything with the buffer protocol, `__cuda_array_interfa
 and `(address, nbytes)`. LINKSCOPE_TRANSFER=plain leaves every copy to the driver.
 """
 
+import contextlib
 import math
 import operator
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,11 +58,12 @@ def copy(dst: Any, src: Any, stream: Any = None) -> None:
 
     When it returns, a pageable source may be changed, and a pageable destination holds the data. Pinned memory must
     stay allocated until the stream has made the copy. Default stream: the current one of PyTorch for its tensors, that
-    of `__cuda_array_interface__`, or the legacy default stream.
+    of `__cuda_array_interface__`, or the legacy default stream of the GPU that has the memory.
     """
     to, source = _pair(dst, src)
     number = _stream_number(stream, to, source)
-    native.copy(to.address, source.address, source.nbytes, number)
+    with _both_waiting(stream, to, source):
+        native.copy(to.address, source.address, source.nbytes, number)
     _record(stream, number, to, source)
 
 
@@ -103,7 +105,7 @@ def copy_blocks(dst_pointers: Any, src_pointers: Any, sizes: Any, stream: Any = 
         lengths = np.full(to.size, lengths[0])
     if lengths.size != to.size:
         raise ValueError(f"sizes has {lengths.size} values for {to.size} blocks; pass one, or one of each block")
-    number = 0 if stream is None else _stream_number(stream)
+    number = _stream_number(stream)
     native.copy_blocks(to.ctypes.data, source.ctypes.data, lengths.ctypes.data, to.size, number)
 
 
@@ -130,7 +132,8 @@ def start_copy(dst: Any, src: Any, stream: Any = None) -> Transfer:
     """
     to, source = _pair(dst, src)
     number = _stream_number(stream, to, source)
-    return Transfer(to.address, source.address, source.nbytes, number, owners=(dst, src))
+    with _both_waiting(stream, to, source):
+        return Transfer(to.address, source.address, source.nbytes, number, owners=(dst, src))
 
 
 def prepare(dst: Any, src: Any, stream: Any = None) -> Prepared:
@@ -314,10 +317,11 @@ def _dlpack_range(thing: Any, role: str) -> Range:
 
 
 def _stream_number(stream: Any, *ranges: Range) -> int:
-    """The CUstream that the caller named, or that of an owner; 0 is the legacy default stream."""
+    """The CUstream that the caller named, or that of an owner; without one, the default stream of the memory's GPU."""
     if stream is None:
         named = next((one.stream for one in ranges if one.stream is not None), 0)
-        return 0 if named == _LEGACY_STREAM else named
+        # The current context may be that of another GPU: PyTorch changes it only while its own functions run.
+        return native.STREAM_OF_MEMORY if named in (0, _LEGACY_STREAM) else named
     if isinstance(stream, int):
         return stream
     for name in ("cuda_stream", "ptr", "handle"):  # PyTorch, CuPy, Numba and cuda.core
@@ -329,8 +333,23 @@ def _stream_number(stream: Any, *ranges: Range) -> int:
     raise ValueError(f"{stream!r} is not a CUDA stream; pass a stream of PyTorch or CuPy, or its address")
 
 
+@contextlib.contextmanager
+def _both_waiting(stream: Any, to: Range, source: Range) -> Iterator[None]:
+    """Orders a copy between two GPUs by the current streams of both tensors, as PyTorch does."""
+    torch = _torch_of(to.owner) and _torch_of(source.owner)
+    if stream is not None or not torch or None in (to.stream, source.stream) or to.owner.device == source.owner.device:
+        yield
+        return
+    there, here = (torch.cuda.current_stream(one.owner.device) for one in (to, source))
+    there.wait_stream(here)
+    yield
+    here.wait_stream(there)
+
+
 def _record(stream: Any, number: int, *ranges: Range) -> None:
     """Shows PyTorch's allocator that the tensors are in use on a stream that is not their current one."""
+    if stream is None:
+        return
     for one in ranges:
         torch = _torch_of(one.owner)
         if torch and one.stream is not None and one.stream != number:

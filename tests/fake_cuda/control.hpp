@@ -7,5 +7,9 @@ extern "C" void fake_cuda_fail(const char* symbol, unsigned long long after, uns
 // The number of resources that the process holds: memory, contexts, streams, events, graphs, modules.
 extern "C" unsigned long long fake_cuda_held();
 
+// The name of one of the symbols that were called since the latest fake_cuda_fail, in alphabetical order; null after the
+// last one.
+extern "C" const char* fake_cuda_called(unsigned long long number);
+
 // The number of calls of a symbol since the latest fake_cuda_fail.
 extern "C" unsigned long long fake_cuda_calls(const char* symbol);

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iomanip>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <string>
@@ -104,6 +105,12 @@ EXPORT void fake_cuda_fail(const char* symbol, unsigned long long after, unsigne
   fake::plan().error = static_cast<CUresult>(error);
   fake::plan().calls.clear();
   fake::has_plan = true;
+}
+
+EXPORT const char* fake_cuda_called(unsigned long long number) {
+  const std::lock_guard held{fake::plan().mutex};
+  const auto& calls = fake::plan().calls;
+  return number < calls.size() ? std::next(calls.begin(), static_cast<std::ptrdiff_t>(number))->first.c_str() : nullptr;
 }
 
 EXPORT unsigned long long fake_cuda_calls(const char* symbol) {

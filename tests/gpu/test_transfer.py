@@ -1,6 +1,7 @@
 """The transfer library on a GPU: every way of moving data is bit-exact, also with the choices of the tuner."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -48,15 +49,18 @@ def there_and_back(count, at):
 """
 
 
-def script(code: str, **variables: str) -> str:
-    """Runs lines in a process of its own, as an application does, and returns what they print."""
+def script(code: str, *under: str, **variables: str) -> str:
+    """Runs lines in a process of its own, as an application does, under another program if it is named.
+
+    Returns what they print.
+    """
     settings = {"LINKSCOPE_TRANSFER_TUNING": "none"} | variables
     done = subprocess.run(
-        [sys.executable, "-c", PRELUDE + code],
+        [*under, sys.executable, "-c", PRELUDE + code],
         env={**ENVIRONMENT, "PYTHONPATH": PATHS, **settings},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600 if under else 300,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -191,3 +195,30 @@ synchronize()
 assert np.array_equal(linkscope.to_cpu(on_gpu), source)
 """
     script(code)
+
+
+def test_kernels_touch_only_memory_of_their_copies() -> None:
+    sanitizer = shutil.which("compute-sanitizer")
+    if not sanitizer and not FAKE:
+        pytest.skip("compute-sanitizer of the CUDA toolkit is not installed")
+    under = [] if FAKE else [str(sanitizer), "--error-exitcode", "9", "--target-processes", "all"]
+    code = """
+for to_gpu in (True, False):
+    for mean in native.block_classes(): native.set_block_knobs(to_gpu, mean, "kernel", 4)
+for method in ("ring_to_gpu", "ring_to_host"):
+    for start in native.size_classes():
+        native.set_knobs(method, start, plain=0, threads=3, sm_blocks=8, sm_chunk=1 << 16)
+for count in (70_001, (3 << 20) + 1): there_and_back(count, 37)
+expected, on_gpu = data(64 * 5000), Array(64 * 5000)
+at = np.arange(64, dtype=np.uint64) * np.uint64(5000)
+for memory in (expected.copy(), pinned(expected.size)):
+    memory[:] = expected
+    linkscope.copy_blocks(on_gpu.address + at, memory.ctypes.data + at, 4099, STREAM)
+    synchronize()
+    memory[:] = 0
+    linkscope.copy_blocks(memory.ctypes.data + at, on_gpu.address + at, 4099, STREAM)
+    synchronize()
+    assert np.array_equal(memory.reshape(64, 5000)[:, :4099], expected.reshape(64, 5000)[:, :4099])
+    assert not memory.reshape(64, 5000)[:, 4099:].any()
+"""
+    script(code, *under)

@@ -10,12 +10,25 @@ from typing import Any
 import numpy as np
 
 uses: list[tuple[int, int]] = []  # (address of a tensor, stream), one for each record_stream
-current = SimpleNamespace(cuda_stream=0)
+waits: list[tuple[int, int]] = []  # (stream that waits, stream that it waits for)
+
+
+class Stream:
+    def __init__(self, number: int) -> None:
+        self.cuda_stream = number
+
+    def wait_stream(self, other: "Stream") -> None:
+        waits.append((self.cuda_stream, other.cuda_stream))
+
+
+current, on_second = Stream(0), Stream(0)  # the current streams of the GPUs
 
 
 class Tensor:
     def __init__(self, array: np.ndarray, device: str = "cpu", owner: Any = None) -> None:
-        self.array, self.device, self.owner = array, SimpleNamespace(type=device.split(":")[0]), owner
+        self.array, self.device, self.owner = array, SimpleNamespace(), owner
+        self.device.type, _, index = device.partition(":")
+        self.device.index = int(index or 0)
         self.layout, self.dtype, self.shape = "strided", array.dtype, array.shape
         self.is_lazy = False
 
@@ -74,7 +87,8 @@ def empty(shape: Any, dtype: Any, device: str = "cpu") -> Tensor:
 module: Any = ModuleType("torch")
 module.Tensor, module.empty, module.strided = Tensor, empty, "strided"
 module.cuda = SimpleNamespace(
-    current_stream=lambda device: current, ExternalStream=lambda number, device: SimpleNamespace(cuda_stream=number)
+    current_stream=lambda device: on_second if device.index else current,
+    ExternalStream=lambda number, device: SimpleNamespace(cuda_stream=number),
 )
 for name in ("uint8", "float32", "float16", "float64", "int64"):
     setattr(module, name, np.dtype(name))

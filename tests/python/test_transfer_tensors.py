@@ -36,6 +36,32 @@ assert uses == [(on_gpu.data_ptr(), STREAM)]
     python(TORCH + code)
 
 
+def test_the_default_stream_is_that_of_the_gpu_that_has_the_tensor() -> None:
+    code = """
+seen = []
+native.copy = lambda dst, src, nbytes, stream: seen.append(stream)
+linkscope.copy(on_gpu, host)
+linkscope.copy(host, on_gpu, stream=0)
+assert seen == [native.STREAM_OF_MEMORY, 0]
+"""
+    python(TORCH + code)
+
+
+def test_a_copy_between_two_gpus_waits_for_the_current_streams_of_both() -> None:
+    code = """
+from fake_torch import on_second, waits
+other = Tensor(host.array.copy(), "cuda:1")
+current.cuda_stream, on_second.cuda_stream = STREAM, 7
+native.copy = lambda dst, src, nbytes, stream: waits.append(("copied on", stream))
+linkscope.copy(on_gpu, other)
+assert waits == [(STREAM, 7), ("copied on", STREAM), (7, STREAM)] and uses == []
+waits.clear()
+linkscope.copy(on_gpu, host)
+assert waits == [("copied on", STREAM)]
+"""
+    python(TORCH + code)
+
+
 @pytest.mark.parametrize(
     ("tensor", "message"),
     [
@@ -63,6 +89,28 @@ for name, one in expected.items():
 assert sums.keys() == expected.keys()
 """
     python(TORCH + code)
+
+
+@pytest.mark.parametrize("spread", ["where", "where.get"], ids=["dictionary", "function"])
+def test_a_model_is_spread_over_devices(tmp_path, spread) -> None:
+    code = f"""
+import test_safetensors
+from pathlib import Path
+path, reported = Path({str(tmp_path / "a")!r}), []
+expected = test_safetensors.model(path)
+names = sorted(expected)
+where = {{name: "cuda:0" if i % 2 else "cpu" for i, name in enumerate(names)}}
+tensors = linkscope.load_safetensors(path, {spread}, progress=lambda done, all: reported.append((done, all)))
+driver.ok("cuStreamSynchronize", c_void_p())
+for name, one in expected.items():
+    assert tensors[name].device.type == where[name][:4].rstrip(":"), name
+    assert np.array_equal(tensors[name].array, one), name
+whole = sum(one.nbytes for one in expected.values())
+assert reported == sorted(reported) and reported[-1] == (whole, whole)
+try: linkscope.load_safetensors(path, {{names[0]: "cpu"}})
+except ValueError as e: print(e)
+"""
+    assert "device names no device for tensor" in python(TORCH + code)
 
 
 def test_a_model_needs_pytorch_for_a_device(tmp_path) -> None:

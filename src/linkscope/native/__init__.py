@@ -22,6 +22,9 @@ __all__ = ["DlpackTensor", "Knobs", "ReadCounts", "WriteCounts", "dlpack_tensor"
 _OK, _USAGE, _MEMORY, _CANCELLED = 0, 1, 5, 6
 
 
+STREAM_OF_MEMORY = (1 << 64) - 1  # LS_STREAM_OF_MEMORY
+
+
 class TransferError(RuntimeError):
     """A copy failed: a call of the driver or of the system was refused."""
 

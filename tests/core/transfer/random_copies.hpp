@@ -54,12 +54,14 @@ inline bool round_trip(Transfers& transfers, const Route& route, CUstream stream
 struct Everywhere {
   static constexpr u64 most = 64_MiB, space = most + 2 * margin;
   /// `shared`: memory of the GPU that belongs to another process, of twice the space; null: it has its own.
-  explicit Everywhere(std::byte* shared = nullptr) : gpu{shared ? shared : with.on_gpu()} {}
-  const Application with{2 * space};
+  explicit Everywhere(std::byte* shared = nullptr, u64 longest = most)
+      : room{longest + 2 * margin}, gpu{shared ? shared : with.on_gpu()} {}
+  const u64 room;
+  const Application with{2 * room};
   std::byte* gpu;
-  const PinnedMemory source{the_driver(), space, 0}, back{the_driver(), space, 0};
-  const OnOther elsewhere{with, space};
-  Bytes on_host = Bytes(space);
+  const PinnedMemory source{the_driver(), room, 0}, back{the_driver(), room, 0};
+  const OnOther elsewhere{with, room};
+  Bytes on_host = Bytes(room);
 
   [[nodiscard]] std::vector<Route> routes() {
     using enum MethodId;
@@ -71,7 +73,7 @@ struct Everywhere {
             {"several links", with_links(), nullptr, gpu, nullptr, {ring_to_gpu, ring_to_host}},
             {"fresh over several links", with_links(), nullptr, gpu, nullptr, {ring_to_fresh}, true},
             {"helpers", with_helpers(), source.data(), gpu, back.data(), {relay_to_gpu, relay_to_host}},
-            {"between GPUs", with_helpers(), gpu, elsewhere.at(), gpu + space, {between_gpus}},
+            {"between GPUs", with_helpers(), gpu, elsewhere.at(), gpu + room, {between_gpus}},
             {"host", small_chunks(), nullptr, on_host.data(), nullptr, {host}},
             {"plain", by_driver, nullptr, gpu, nullptr, {}}};
   }

@@ -81,6 +81,26 @@ TEST_CASE("each pair of memories has its method") {
   CHECK(method(with.on_gpu(), host.data(), 32_KiB) == "plain");
 }
 
+TEST_CASE("memory of another GPU than the stream's goes there and back by copy engines, which reach it") {
+  const Application with;
+  const OnOther elsewhere{with, 4_MiB};
+  Transfers transfers{small_chunks_by_kernel()};
+  const auto source = random_bytes(3_MiB + 1, 9);
+  Bytes back(source.size());
+  std::ranges::fill(back, std::byte{1});
+  for (const CUstream stream : {with.stream->get(), CUstream{nullptr}}) {
+    fake().fail(nullptr, 0, 0, 0);
+    transfers.copy({elsewhere.at(5), source.data(), source.size(), stream});
+    transfers.copy({back.data(), elsewhere.at(5), source.size(), stream});
+    CHECK(fake().calls("cuLaunchKernel") == 0);
+    CHECK(back == source);
+    std::ranges::fill(back, std::byte{1});
+  }
+  CHECK(made_by(transfers, MethodId::ring_to_gpu) == 2);
+  CHECK(made_by(transfers, MethodId::ring_to_host) == 2);
+  CHECK(transfers.latest_fallback().empty());
+}
+
 TEST_CASE("the call returns while the GPU has not begun, and slots stay in use until it has read them") {
   const Application with;
   Transfers transfers{small_chunks()};

@@ -31,6 +31,7 @@ struct Fake {
   void (*fail)(const char* symbol, unsigned long long after, unsigned long long times, int error);
   unsigned long long (*held)();
   unsigned long long (*calls)(const char* symbol);
+  const char* (*called)(unsigned long long number);
 };
 
 inline const Fake& fake() {
@@ -45,6 +46,7 @@ inline const Fake& fake() {
     symbol(made.fail, "fake_cuda_fail");
     symbol(made.held, "fake_cuda_held");
     symbol(made.calls, "fake_cuda_calls");
+    symbol(made.called, "fake_cuda_called");
     return made;
   }();
   return found;

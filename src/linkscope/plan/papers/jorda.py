@@ -33,9 +33,13 @@ JORDA = Source(
             instead="machines/jorda-a.toml, machines/jorda-b.toml and machines/jorda-c.toml",
         ),
         row("JO-9 JO-10", "findings on CPU and GPU, and GPU to GPU", instead="tests/python/test_paper_jorda.py"),
-        row("JO-12 JO-13 JO-14", "findings on disks and double buffers", instead="docs/notes/jorda-on-models.md"),
-        row("JO-11 JO-15 JO-16", "findings on MPI and the network"),
-        row("JO-17", "a tuner: path and buffer size"),
+        row(
+            "JO-12 JO-13 JO-14 JO-16",
+            "findings on disks, double buffers and gains",
+            instead="docs/notes/jorda-on-models.md",
+        ),
+        row("JO-11 JO-15", "findings on MPI and the network"),
+        row("JO-17", "a tuner: path and buffer size", instead="`linkscope tune` (tests/python/test_tune.py)"),
         row(
             "JO-17",
             "GPUs of one domain for the processes that talk most",

@@ -1,0 +1,143 @@
+// Whichever call of the driver fails, the data is right or the error is clear. The calls are those that were made.
+#include <array>
+#include <set>
+
+#include "random_blocks.hpp"
+#include "transfer/asynchronous.hpp"
+
+using namespace linkscope;
+
+namespace {
+
+constexpr u64 bytes = 256_KiB;
+
+/// How copies and blocks move, and how many calls succeed before one fails.
+struct Way {
+  Options options;
+  BlockMethod blocks;
+  u64 after;
+};
+
+/// One application that uses every function of the library.
+struct Everything {
+  const Application with{8 * bytes};
+  const OnOther elsewhere{with, bytes};
+  const PinnedMemory pinned{the_driver(), bytes, 0};
+  const Bytes data = random_bytes(bytes, 130);
+  const File file{data};
+
+  /// Does one thing. Returns its error; without one, the data must have arrived.
+  template <class Work>
+  std::string step(std::byte* dst, Work work) const {
+    std::memset(dst, 0, bytes);
+    const auto error = error_of(work);
+    if (!error.empty()) return error;
+    arrivals.push_back(dst);
+    return "";
+  }
+  std::vector<std::string> go(const Way& way, std::unique_ptr<Transfers>& made) const {
+    arrivals.clear();
+    Bytes back(bytes);
+    std::vector<std::string> errors;
+    const CUstream stream = with.stream->get();
+    std::memcpy(pinned.data(), data.data(), bytes);
+    std::memcpy(with.on_gpu(), data.data(), bytes);
+    errors.push_back(error_of([&] {
+      made = std::make_unique<Transfers>(way.options);
+      for (const auto towards : {Towards::gpu, Towards::host})
+        for (const u64 mean : block_classes) made->set(towards, mean, {way.blocks, 8});
+    }));
+    if (!made) return errors;
+    Transfers& transfers = *made;
+    const auto copied = [&](std::byte* dst, const std::byte* src) {
+      errors.push_back(step(dst, [&] { transfers.copy({dst, src, bytes, stream}); }));
+    };
+    copied(with.on_gpu(1 * bytes), data.data());
+    copied(with.on_gpu(2 * bytes), pinned.data());
+    copied(elsewhere.at(), with.on_gpu());
+    errors.push_back(
+        step(with.on_gpu(3 * bytes), [&] { transfers.copy_blocks(blocks(3 * bytes, pinned.data()), stream); }));
+    errors.push_back(
+        step(with.on_gpu(4 * bytes), [&] { transfers.copy_blocks(blocks(4 * bytes, data.data()), stream); }));
+    errors.push_back(step(with.on_gpu(5 * bytes), [&] {
+      ReadCounts counts;
+      Progress progress;
+      transfers.read(FileReader{file.path.string()}, {{{0, bytes, with.on_gpu(5 * bytes)}}}, stream, counts, progress);
+    }));
+    errors.push_back(step(with.on_gpu(6 * bytes), [&] {
+      AsynchronousCopy copy{transfers, {with.on_gpu(6 * bytes), data.data(), bytes, stream}};
+      copy.wait();
+    }));
+    errors.push_back(step(with.on_gpu(7 * bytes),
+                          [&] { transfers.prepare({with.on_gpu(7 * bytes), data.data(), bytes, stream}).run(); }));
+    errors.push_back(error_of([&] {
+      transfers.copy({back.data(), with.on_gpu(), bytes, stream});
+      came_back = back == data;
+    }));
+    return errors;
+  }
+  [[nodiscard]] std::vector<Block> blocks(u64 at, const std::byte* src) const {
+    std::vector<Block> found;
+    for (u64 i = 0; i < bytes; i += 16_KiB)
+      found.push_back({reinterpret_cast<u64>(with.on_gpu(at + i)), reinterpret_cast<u64>(src + i), 16_KiB});
+    return found;
+  }
+  [[nodiscard]] bool all_arrived() const {
+    return std::all_of(arrivals.begin(), arrivals.end(),
+                       [&](const std::byte* dst) { return same(dst, data.data(), bytes); });
+  }
+  mutable std::vector<std::byte*> arrivals;
+  mutable bool came_back = false;
+};
+
+const Way ways[] = {{small_chunks(), BlockMethod::loop, 0},
+                    {small_chunks_by_kernel(), BlockMethod::kernel, 1},
+                    {with_links(), BlockMethod::batch, 3}};
+
+/// The driver's functions that all of the library calls.
+std::set<std::string> calls_of(const Way& way) {
+  const Everything all;
+  std::unique_ptr<Transfers> transfers;
+  fake().fail(nullptr, 0, 0, 0);
+  for (const auto& error : all.go(way, transfers)) CHECK(error == "");
+  std::set<std::string> names;
+  for (u64 i = 0; const char* name = fake().called(i); ++i) names.insert(name);
+  all.with.stream->synchronize();
+  CHECK(all.all_arrived());
+  CHECK(all.came_back);
+  return names;
+}
+
+void go_while_failing(const Way& way, const std::string& symbol) {
+  const Everything all;
+  std::unique_ptr<Transfers> transfers;
+  std::vector<std::string> errors;
+  {
+    const Failing failing{symbol.c_str(), way.after};
+    errors = all.go(way, transfers);
+  }
+  all.with.gpu.use();
+  all.with.stream->synchronize();
+  CHECK(all.all_arrived());
+  CHECK((all.came_back || !errors.back().empty()));
+  // A stream whose state the driver does not tell counts as captured, and files need one that is not.
+  for (const auto& error : errors)
+    CHECK_MESSAGE((error.empty() || error.find("CUDA_ERROR") != std::string::npos ||
+                   error.find("that is not captured") != std::string::npos),
+                  error);
+}
+
+}  // namespace
+
+TEST_CASE("whichever call of the driver fails, the data is right or the error is clear, and nothing leaks") {
+  for (const auto& way : ways)
+    for (const auto& symbol : calls_of(way)) {
+      CAPTURE(symbol);
+      const u64 held = fake().held();
+      go_while_failing(way, symbol);
+      // What the driver does not free, or whose context it does not make current, stays.
+      const bool frees = std::ranges::any_of(std::array{"Free", "Destroy", "Unmap", "Release", "Unload", "cuCtx"},
+                                             [&](const char* part) { return symbol.find(part) != std::string::npos; });
+      if (!frees) CHECK(fake().held() == held);
+    }
+}
