@@ -18,6 +18,8 @@
 #include "memory.hpp"
 #include "program/chain.hpp"
 #include "program/row_order.hpp"
+#include "putget/cpu_words.hpp"
+#include "putget/run_task.hpp"
 #include "settings.hpp"
 #include "transfer/block.hpp"
 #include "transfer/pump_task.hpp"
@@ -109,6 +111,40 @@ CUresult pump(CUcontext context, linkscope_pump_task task, unsigned to_gpu) {
       return status;
     word((to_gpu ? task.emptied : task.filled) + gap).store(i + 1);
   }
+  return CUDA_SUCCESS;
+}
+
+/// The regions of a channel, and the words that its two sides share.
+bool reaches(CUcontext context, const linkscope::Channel& channel) {
+  const auto range = [&](u64 start, u64 bytes) {
+    return start == 0 || reachable(context, reinterpret_cast<const void*>(start), bytes);
+  };
+  return range(channel.control, linkscope::control_bytes) && range(channel.local, channel.local_bytes) &&
+         range(channel.slots, channel.slot_count * channel.slot_words * linkscope::pair_bytes) &&
+         range(channel.remote, channel.remote_bytes);
+}
+
+CUresult post(CUcontext context, linkscope::PostTask task) {
+  if (!reaches(context, task.channel) ||
+      !reachable(context, reinterpret_cast<const void*>(task.steps), task.count * sizeof(linkscope::PostStep)))
+    return CUDA_ERROR_ILLEGAL_ADDRESS;
+  linkscope::run_posts(task, linkscope::CpuWords{}, linkscope::OneThread{});
+  return CUDA_SUCCESS;
+}
+
+CUresult serve(CUcontext context, linkscope::ServeTask task) {
+  if (!reachable(context, reinterpret_cast<const void*>(task.channel.control), linkscope::control_bytes) ||
+      !reachable(context, reinterpret_cast<const void*>(task.local), task.channel.local_bytes) ||
+      !reachable(context, reinterpret_cast<const void*>(task.remote), task.channel.remote_bytes))
+    return CUDA_ERROR_ILLEGAL_ADDRESS;
+  std::array<linkscope::Operation, linkscope::most_descriptor_words> operations;
+  linkscope::serve(task, linkscope::CpuWords{}, linkscope::OneThread{}, operations.data());
+  return CUDA_SUCCESS;
+}
+
+CUresult add_word(CUcontext context, u64 word, u64 value) {
+  if (!reachable(context, reinterpret_cast<const void*>(word), sizeof word)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  linkscope::CpuWords::add(word, value);
   return CUDA_SUCCESS;
 }
 
@@ -367,6 +403,9 @@ const Prepare* find_kernel(const std::string& name) {
         {"linkscope_copy_rows", by_types(copy_rows)},
         {"linkscope_copy_blocks", by_types(copy_blocks)},
         {"linkscope_pump", by_types(pump)},
+        {"linkscope_post", by_types(post)},
+        {"linkscope_serve", by_types(serve)},
+        {"linkscope_add_word", by_types(add_word)},
         {"linkscope_exchange", by_types(exchange)},
         {"linkscope_read", by_types(read)},
         {"linkscope_write", by_types(write)},

@@ -24,7 +24,8 @@ CORE = {
     "platform/sim": {"base", "program"},
     "benchmarks": {"base", "program"},
     "transfer": {"base", "host", "gpu"},
-    "capi": {"base", "host", "gpu", "transfer"},
+    "putget": {"base", "host", "gpu", "transfer"},
+    "capi": {"base", "host", "gpu", "transfer", "putget"},
     "worker": {"base", "program", "host", "gpu", "platform/cuda", "platform/sim", "benchmarks"},
 }
 COMMON = {"errors", "units", "flow"}
