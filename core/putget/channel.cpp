@@ -115,7 +115,7 @@ void OpenChannel::make_words(u64 bytes) {
 /// Loads the kernel that posts by running it without steps. The driver may load a kernel only when no other one runs.
 void OpenChannel::load_posting() {
   if (!options_.gpu) return;
-  run_on_gpu({}, GroupKind::thread, 1, nullptr);
+  run_on_gpu({}, 1, nullptr);
   finish_on_gpu();
 }
 
@@ -300,11 +300,10 @@ void OpenChannel::await(u64 local, u64 value) {
   });
 }
 
-void OpenChannel::run_on_gpu(std::span<const PostStep> steps, GroupKind group, u32 threads, CUstream stream) {
+void OpenChannel::run_on_gpu(std::span<const PostStep> steps, u32 threads, CUstream stream) {
   if (!options_.gpu) throw Error{ErrorKind::usage, "CPU threads post to this channel, not kernels of a GPU"};
-  if (threads == 0 || threads > most_threads || (group == GroupKind::warp && threads != 32) ||
-      (group == GroupKind::thread && threads != 1))
-    throw Error{ErrorKind::usage, "a block has 1 to 1024 threads, a warp 32, and a thread is one"};
+  if (threads == 0 || threads > most_threads) throw Error{ErrorKind::usage, "a block has 1 to 1024 threads"};
+  const auto group = threads == 1 ? GroupKind::thread : threads == 32 ? GroupKind::warp : GroupKind::block;
   auto& gpu = all_.gpu(*options_.gpu);
   const CurrentContext current{all_.driver(), gpu.context()};
   finish_on_gpu();

@@ -53,8 +53,9 @@ class OpenChannel {
   void quiet();
   void await(u64 local, u64 value);
 
-  /// Lets a block of the poster's GPU perform steps in the order of a stream. `threads` are those of the block.
-  void run_on_gpu(std::span<const PostStep>, GroupKind, u32 threads, CUstream);
+  /// Lets the poster's GPU perform steps in the order of a stream: a thread (1), a warp (32), or a block of that many
+  /// threads.
+  void run_on_gpu(std::span<const PostStep>, u32 threads, CUstream);
   /// Waits for the latest run_on_gpu(), and throws the error that ended it.
   void finish_on_gpu();
 

@@ -122,10 +122,7 @@ std::string PutGet::why_no_peer(u32 by, u32 owner) {
 // --- regions ----------------------------------------------------------------------------------------------------------
 
 Region::Region(PutGet& all, void* start, u64 bytes)
-    : all_{all},
-      start_{reinterpret_cast<u64>(start)},
-      bytes_{bytes},
-      location_{locate_all(all.driver(), start, bytes)} {
+    : all_{all}, start_{reinterpret_cast<u64>(start)}, bytes_{bytes}, location_{locate(all.driver(), start)} {
   if (!start || !bytes) throw Error{ErrorKind::usage, "a region needs memory: its start is NULL, or it has 0 B"};
   if (location_.memory == MemoryType::managed)
     throw Error{ErrorKind::usage, "managed memory cannot be registered: its pages move; use pinned memory or a GPU's"};

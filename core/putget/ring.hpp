@@ -9,9 +9,9 @@
 #pragma once
 
 #ifdef __CUDACC__
-#define LINKSCOPE_ANYWHERE __host__ __device__ __forceinline__
+#define LINKSCOPE_ANYWHERE __device__ __forceinline__
 // A compiler of device code repeats the body of a poll 256 times, and each body in all functions that post.
-#define LINKSCOPE_CALLED __host__ __device__ __noinline__
+#define LINKSCOPE_CALLED __device__ __noinline__
 #define LINKSCOPE_ROLLED _Pragma("unroll 1")
 #else
 #define LINKSCOPE_ANYWHERE inline

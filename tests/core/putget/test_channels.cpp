@@ -43,7 +43,7 @@ TEST_CASE("kernels of a GPU post through memory, a serving kernel and a proxy") 
           {StepKind::operation, {Verb::get, 32'000, 64, 5000, 0}, 0},
           {StepKind::quiet, {}, 0},
       };
-      channel.run_on_gpu(steps, GroupKind::block, 256, nullptr);
+      channel.run_on_gpu(steps, 256, nullptr);
       OpenChannel polled{all(), remote, local, {.transport = Transport::proxy}};
       polled.await(word_at, 9);
       const auto* came = reinterpret_cast<const std::byte*>(remote.start());
