@@ -230,7 +230,7 @@ LS_EXPORT ls_status ls_region_import(ls_region** region, const char* handle, uin
 LS_EXPORT void* ls_region_start(const ls_region* region);
 LS_EXPORT ls_status ls_region_close(ls_region* region);
 
-/* Moves data between a local and a remote region. One CPU thread, or one group of threads of a kernel, posts at a time. */
+/* Moves data between a local and a remote region. GPUs are numbered in PCI bus order, from 0. One CPU thread, or one group of threads of a kernel, posts at a time. */
 typedef struct ls_channel ls_channel;
 typedef enum ls_transport { LS_ANY = 0, LS_DIRECT = 1, LS_KERNEL = 2, LS_PROXY = 3 } ls_transport;
 /* `gpu`: whose kernels post; below 0: CPU threads post. `transport`: LS_ANY is LS_DIRECT, the poster's own loads and stores,

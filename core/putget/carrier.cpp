@@ -39,11 +39,12 @@ class TcpCarrier : public Carrier {
   TcpClient client_;
 };
 
-/// Copies of the driver on a stream of one of the GPUs. A word is set by a copy, too, so that it follows the data.
+/// Copies of the driver on a stream of the GPU that has the remote region, or else the local one. A word is set by a copy,
+/// too, so that it follows the data.
 class EngineCarrier : public Carrier {
  public:
   EngineCarrier(PutGet& all, const Region& local, const Region& remote)
-      : all_{all}, local_{local}, remote_{remote}, gpu_{all.gpu(gpu_of(local.on_host() ? remote : local))} {
+      : all_{all}, local_{local}, remote_{remote}, gpu_{all.gpu(gpu_of(remote.on_host() ? local : remote))} {
     const CurrentContext current{all.driver(), gpu_.context()};
     stream_ = std::make_unique<Stream>(all.driver());
     values_ = all.take_pinned(slots * sizeof(u64));

@@ -142,7 +142,7 @@ void OpenChannel::start_kernel() {
 }
 
 void OpenChannel::start_proxy() {
-  if (!CpuWords::has_whole_pairs())
+  if (!has_whole_pairs())
     throw Error{ErrorKind::unsupported, "this CPU does not store 16 bytes at once, which a proxy's ring needs"};
   carrier_ = make_carrier(all_, local_, remote_, options_.timeout);
   transport_ = "proxy (" + carrier_->name() + ")";

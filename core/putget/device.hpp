@@ -5,21 +5,26 @@
 
 namespace linkscope {
 
-/// The threads of a warp: all 32 lanes make each call.
-struct Warp {
-  static __device__ __forceinline__ unsigned lane() { return threadIdx.x % 32; }
-  static __device__ __forceinline__ unsigned size() { return 32; }
-  static __device__ __forceinline__ void sync() { __syncwarp(); }
-  static __device__ __forceinline__ bool all(bool mine) { return __all_sync(~0u, mine); }
+/// `count` neighbouring lanes of a warp, a power of two: all of them make each call.
+template <unsigned count>
+struct Lanes {
+  static __device__ __forceinline__ unsigned lane() { return threadIdx.x % count; }
+  static __device__ __forceinline__ unsigned size() { return count; }
+  static __device__ __forceinline__ void sync() { __syncwarp(mask()); }
+  static __device__ __forceinline__ bool all(bool mine) { return __all_sync(mask(), mine); }
   template <class Function>
   static __device__ __forceinline__ RingWord lead(Function function) {
-    __syncwarp();
+    sync();
     RingWord said = 0;
     if (lane() == 0) said = function();
-    __syncwarp();
-    return __shfl_sync(~0u, said, 0);
+    sync();
+    return __shfl_sync(mask(), said, 0, count);
   }
+
+ private:
+  static __device__ __forceinline__ unsigned mask() { return ~0u >> (32 - count) << threadIdx.x % 32 / count * count; }
 };
+using Warp = Lanes<32>;
 
 /// The threads of a one-dimensional block.
 struct Block {

@@ -86,6 +86,7 @@ class Poster {
   LINKSCOPE_ANYWHERE Posted open() {
     return lead([&] {
       if (!memory_.claim(channel_.word(ControlWord::owner))) return Posted::in_use;
+      memory_.fence();  // the claim has no order, and the poster before left its count
       poster_.posted = memory_.acquire(channel_.word(ControlWord::posted));
       poster_.look(memory_);
       return Posted::ok;

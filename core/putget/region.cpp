@@ -21,6 +21,7 @@
 namespace linkscope {
 namespace {
 
+constexpr u64 least_pinned = 64 << 10;  // so that most blocks fit the next taker
 constexpr const char *shared_kind = "shm", *gpu_kind = "ipc", *tcp_kind = "tcp";
 
 [[noreturn]] void no_handle(const std::string& text) {
@@ -77,6 +78,7 @@ PinnedBlock PutGet::take_pinned(u64 bytes) {
   PinnedBlock taken;
   if (fits == kept_.end()) {
     const CurrentContext current{driver_, gpus_->any()->context()};
+    bytes = std::max(bytes, least_pinned);
     taken = {{driver_, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP}, bytes};
   } else {
     taken = std::move(*fits);

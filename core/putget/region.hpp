@@ -37,7 +37,7 @@ class PutGet {
   [[nodiscard]] Device& gpu(u32 index);
   /// "", or why kernels of a GPU cannot reach memory of another. Enables the access.
   [[nodiscard]] std::string why_no_peer(u32 by, u32 owner);
-  /// Memory of at least this size, and its end. The driver frees memory only when no kernel runs, and a kernel that serves a
+  /// Memory of at least this size. The driver allocates and frees memory only when no kernel runs, and a kernel that serves a
   /// channel runs for long; so blocks are kept until the end.
   [[nodiscard]] PinnedBlock take_pinned(u64 bytes);
   void give_back(PinnedBlock);

@@ -1,7 +1,7 @@
-// Rings that two sides exchange words through without a lock, a doorbell or a fence for each message. A word has 16 bytes,
-// which GPUs and CPUs store and load at once if they are aligned: whoever sees a part of a word sees all of it. So a word
-// carries its payload together with what says that it is there. The same templates are compiled for CPU threads, for
-// device code and for the model checker of the tests, so nothing but the language is used here.
+// Rings that two sides exchange words through without a lock, a doorbell or a fence for each message. GPUs and CPUs store
+// and load an aligned word of 16 bytes at once, so a reader that sees a part of it sees all of it. Such a word carries its
+// payload together with what says that it is there. The same templates are compiled for CPU threads, for device code and
+// for the model checker of the tests, so nothing but the language is used here.
 //
 // A Memory brings `load_pair` and `store_pair` of 16 bytes without any order, `acquire` and `release` of 8 bytes, and
 // `fence`, which orders all earlier accesses before all later ones. A Group is the threads that act together: `lane`,

@@ -54,7 +54,7 @@ LINKSCOPE_ANYWHERE void run_posts(const PostTask& task, Memory memory, Group gro
   memory.release(task.result, static_cast<RingWord>(done) + 1);
 }
 
-/// Serves a channel's ring until it is told to stop, something fails, or nobody posts for `idle_ns`. `local` and `remote`:
+/// Serves a channel's ring until its channel ends, something fails, or nobody posts for `idle_ns`. `local` and `remote`:
 /// the regions as the server sees them.
 struct ServeTask {
   Channel channel;

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/actor_ops.hpp"
+#include "base/cpu_pairs.hpp"
 #include "base/pattern.hpp"
 #include "faults.hpp"
 #include "log.hpp"
@@ -341,6 +342,25 @@ struct BlockMemory {
     }
     return true;
   }
+  void send(const linkscope::ActorOp& op, u64 iteration, u64 value) const {
+    const u64 from = op.from.at(iteration), to = op.to.at(iteration);
+    for (u64 at = 0; delivers != Delivers::nothing && at < op.bytes; at += sizeof(u64))
+      linkscope::store_whole_pair(to + 2 * at,
+                                  {word_at(from + at) ^ (delivers == Delivers::one_wrong_byte && at == 0), value});
+  }
+  static bool receive(const linkscope::ActorOp& op, u64 iteration, u64 value) {
+    const u64 from = op.from.at(iteration), to = op.to.at(iteration), start = now_ns();
+    for (u64 at = 0; at < op.bytes; at += sizeof(u64)) {
+      auto pair = linkscope::load_whole_pair(from + 2 * at);
+      for (unsigned polls = 1; !linkscope::has_come(pair.second, value) && lost() == CUDA_SUCCESS; ++polls) {
+        if (polls % 1024 == 0) std::this_thread::yield();
+        if (now_ns() - start > op.timeout_ns) return false;
+        pair = linkscope::load_whole_pair(from + 2 * at);
+      }
+      word_at(to + at) = pair.first;
+    }
+    return true;
+  }
   static void fence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
   void copy(u64 to, u64 from, u64 bytes) const {
     if (delivers != Delivers::nothing) std::memcpy(&word_at(to), &word_at(from), bytes);
@@ -364,9 +384,11 @@ bool all_reachable(CUcontext context, const linkscope::OpSpan& span, u64 bytes) 
 
 CUresult block(CUcontext context, linkscope::ActorOps table, u64 first, u64 count, u64* result) {
   if (!reachable(context, result, 2 * sizeof *result)) return CUDA_ERROR_ILLEGAL_ADDRESS;
-  for (const auto& op : std::span{table.ops, table.count})
-    if (!all_reachable(context, op.from, op.bytes) || !all_reachable(context, op.to, op.bytes))
-      return CUDA_ERROR_ILLEGAL_ADDRESS;
+  for (const auto& op : std::span{table.ops, table.count}) {
+    const u64 from = op.kind == linkscope::OpKind::receive ? 2 * op.bytes : op.bytes,
+              to = op.kind == linkscope::OpKind::send ? 2 * op.bytes : op.bytes;
+    if (!all_reachable(context, op.from, from) || !all_reachable(context, op.to, to)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  }
   BlockMemory memory{begin_copy()};
   const u64 in_vain = linkscope::perform_all(table.ops, table.count, first, count, memory);
   result[0] += memory.sum;

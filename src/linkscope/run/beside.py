@@ -12,19 +12,23 @@ from linkscope.runfile import PointId, Round
 
 DURATION_S, INTERVAL_S = 0.2, 0.01  # of a round and of a sample, for each task of a GPU
 _LOADED_INTERVAL_S = 0.002  # a p99 of small operations needs many samples
+# A model takes longer than the messages that it simulates, and no thread of it waits for a core: thousands are enough.
+_MODELLED_STREAM_S, _MODELLED_STREAM_INTERVAL_S, _SMALL_MESSAGE = 0.02, 0.002, 64 << 10
 COMPUTATION_TASKS = 10  # a computation with its transfers takes as long as so many tasks
 
 
 def lasts(point: PointId) -> bool:
-    """Whether the point runs for a duration: work beside other work, or alone in the same way, several tasks, or
-    clients of one GPU."""
-    return any(point.param(name) for name in ("beside", "tasks", "at", "clients"))
+    """Whether the point runs for a duration: work beside other work, or alone in the same way, several tasks, clients
+    of one GPU, or streams of messages."""
+    return any(point.param(name) for name in ("beside", "tasks", "at", "clients", "connections"))
 
 
-def time_of(point: PointId) -> tuple[float, float]:
+def time_of(point: PointId, *, modelled: bool) -> tuple[float, float]:
     """Seconds of a round of the point, and of its samples: tasks on one GPU take turns."""
     if point.param("load"):
         return DURATION_S, _LOADED_INTERVAL_S
+    if modelled and point.param("connections") and point.bytes <= _SMALL_MESSAGE:
+        return _MODELLED_STREAM_S, _MODELLED_STREAM_INTERVAL_S
     tasks = int(point.param("tasks") or 1)
     tasks *= COMPUTATION_TASKS if point.benchmark.startswith("compute_") else 1
     return tasks * DURATION_S, tasks * INTERVAL_S
@@ -37,7 +41,7 @@ def contended_round(worker: Worker, task: Task, prepared: Prepared) -> Round:
 
     Raises WrongData, or RequestFailed if the actors have no common interval.
     """
-    seconds, interval_s = time_of(task.point)
+    seconds, interval_s = time_of(task.point, modelled=worker.is_modelled)
     trace = worker.run_for(seconds, interval_s, verify=True, limit_s=2 * REQUEST_LIMIT_S)
     if trace.verdict is not None and not trace.verdict.ok:
         raise WrongData(f"{trace.verdict.wrong_bytes} bytes are wrong, the first: {trace.verdict.first_wrong}")

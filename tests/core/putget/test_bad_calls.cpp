@@ -1,4 +1,8 @@
 // Calls that make no sense, and what fails under a channel: each has an error that says what is wrong, and nothing hangs.
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <algorithm>
 #include <thread>
 
 #include "doctest.h"
@@ -144,4 +148,32 @@ TEST_CASE("where a poster does not reach a region, a proxy serves it, and the ch
   CHECK(says(error_of([&] { OpenChannel{all(), a, c, {.gpu = 0, .transport = Transport::memory}}; }),
              "no channel by memory"));
   CHECK(says(error_of([&] { OpenChannel{all(), a, b, {.gpu = 99}}; }), "there is no GPU 99"));
+}
+
+TEST_CASE("a server of TCP that does not answer is an error of the channel") {
+  const Descriptor listener{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof at;
+  REQUIRE(bind(listener.get(), reinterpret_cast<sockaddr*>(&at), size) == 0);
+  REQUIRE(listen(listener.get(), 1) == 0);
+  REQUIRE(getsockname(listener.get(), reinterpret_cast<sockaddr*>(&at), &size) == 0);
+  Memory sent{64_KiB};
+  Region local{all(), sent.data(), sent.size()},
+      remote{all(), "tcp 127.0.0.1 " + std::to_string(ntohs(at.sin_port)) + " 4096", 0};
+  OpenChannel channel{all(), local, remote, {.timeout = brief}};
+  channel.put(0, 0, 64);
+  const auto text = error_of([&] {
+    channel.quiet();
+    channel.quiet();
+  });
+  CHECK((says(text, "does not answer by TCP") || says(text, "the end of 1 descriptors")));
+}
+
+TEST_CASE("an address where nobody serves a region, and one that is none, are refused") {
+  Memory sent{64_KiB};
+  Region local{all(), sent.data(), sent.size()}, nobody{all(), std::string{"tcp 127.0.0.1 1 4096"}, 0};
+  CHECK(says(error_of([&] { OpenChannel{all(), local, nobody, {}}; }), "nobody serves a region"));
+  CHECK(says(error_of([&] { (void)local.serve_tcp("localhost", 0); }), "is no IPv4 address"));
 }

@@ -53,3 +53,42 @@ TEST_CASE("kernels of a GPU post through memory, a serving kernel and a proxy") 
       CHECK(std::memcmp(on_gpu.read().data() + 32'000, sent.data(), 5000) == 0);
     }
 }
+
+TEST_CASE("a full ring of messages refuses the next one, and takes it when the receiver has given slots back") {
+  Memory memory{4_KiB};
+  const u64 at = reinterpret_cast<u64>(memory.data());
+  const Ring ring{at + 128, at, 4, 2};
+  CpuWords words;
+  MessageSender sender{ring};
+  MessageReceiver receiver{ring};
+  const auto send = [&](u64 value) {
+    return sender.try_send(words, OneThread{}, 8, [value](unsigned) { return value; });
+  };
+  u64 came = 0;
+  const auto receive = [&] {
+    return receiver.try_receive(words, OneThread{}, [&](unsigned, u64 word) { came = word; });
+  };
+  for (u64 lap = 0; lap < 5; ++lap) {
+    for (u64 i = 0; i < 4; ++i) CHECK(send(4 * lap + i));
+    CHECK_FALSE(send(99));
+    for (u64 i = 0; i < 4; ++i) {
+      CHECK(receive());
+      CHECK(came == 4 * lap + i);
+    }
+    CHECK_FALSE(receive());
+  }
+}
+
+TEST_CASE("operations of a descriptor keep all of their numbers") {
+  for (const auto verb : {Verb::put, Verb::get})
+    for (const RingWord value : {RingWord{0}, RingWord{1}, RingWord{0x5555}, most_offset}) {
+      const Operation one{verb, value, most_offset - value, value & most_bytes_of_operation, 0};
+      const auto [verb_back, local, remote, bytes, unused] = unpacked(packed(one));
+      CHECK((verb_back == verb && local == one.local && remote == one.remote && bytes == one.bytes));
+      CHECK((packed(one).second & valid_bit) == 0);
+    }
+  for (const auto verb : {Verb::set, Verb::add}) {
+    const auto back = unpacked(packed({verb, 0, most_offset, 0, ~u64{0}}));
+    CHECK((back.verb == verb && back.remote == most_offset && back.value == ~u64{0}));
+  }
+}
