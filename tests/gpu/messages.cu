@@ -81,7 +81,7 @@ extern "C" __global__ void ping_pong(u64 mine, u64 theirs, unsigned self, u64 co
 }
 
 // A stream of messages of 64 bytes: each 8 lanes have a ring of their own, of `stream_slots` slots, in the receiver's memory.
-// `count` messages go through each ring. result: for each block its start, its end, and what went wrong.
+// `count` messages go through each ring. result: for each block its start, its end, and a Wrong.
 constexpr unsigned stream_words = 8, stream_slots = 32;
 using Eight = Lanes<stream_words>;
 
