@@ -39,7 +39,7 @@ def main() -> int:
     # fixtures are made once per file.
     workers = ["-n", str(len(os.sched_getaffinity(0)) + 1), "--dist", "loadfile", "--durations=25"]
     builds = ["dev", "asan", "tsan"] if os.environ.get("LINKSCOPE_TESTS") == "long" else ["dev"]
-    names = ("core-tests", "gpu-tests", "transfer-tests", "cuda-tests")
+    names = ("core-tests", "gpu-tests", "transfer-tests", "putget-tests", "cuda-tests")
     programs = [f"build/{build}/tests/core/{name}" for build in builds for name in names]
     core_commands = " && ".join(f"{program} --no-colors" for program in programs)
     with tempfile.TemporaryFile("w+") as core_output:

@@ -18,15 +18,18 @@ struct OpSpan {
 };
 
 /// `set`, `wait`: a word of 8 bytes. `copy`: `bytes` from `from` to `to`. `load`: sums up the words of `from`. `store`:
-/// writes the pattern of a region to `to`. `fence`: earlier stores are visible to everybody before later ones.
-enum class OpKind : unsigned { set, wait, copy, load, store, fence };
+/// writes the pattern of a region to `to`. `fence`: earlier stores are visible to everybody before later ones. `send`: like
+/// `set`, with `bytes` of `from` in words of 16 bytes, each of which has 8 bytes of them and the value, so that nothing has
+/// to be ordered. `receive`: waits until all of these words of `from` have come, and stores their bytes to `to`.
+enum class OpKind : unsigned { set, wait, copy, load, store, fence, send, receive };
+inline constexpr unsigned packed_word_bytes = 16;
 
 struct ActorOp {
   OpKind kind;
-  OpSpan from, to;  // wait, load: `from`; set, store: `to`; copy: both
+  OpSpan from, to;  // wait, load: `from`; set, store: `to`; copy, send, receive: both
   Word bytes;
-  Word value, step;   // set, wait: iteration i sets or awaits value + i * step
-  Word timeout_ns;    // wait
+  Word value, step;   // set, wait, send, receive: iteration i sets or awaits value + i * step
+  Word timeout_ns;    // wait, receive
   Word seed, origin;  // store: the seed of the pattern, and the address of its word 0
 };
 
@@ -65,6 +68,11 @@ constexpr bool perform(const ActorOp& op, Word iteration, Memory& memory) {
     case OpKind::store:
       memory.store(to, op.bytes, op.seed, (to - op.origin) / sizeof(Word));
       return true;
+    case OpKind::send:
+      memory.send(op, iteration, op.value + iteration * op.step);
+      return true;
+    case OpKind::receive:
+      return memory.receive(op, iteration, op.value + iteration * op.step);
     default:
       return synchronize(op, iteration, memory);
   }

@@ -28,6 +28,28 @@ struct BlockWords {
     return value;
   }
 
+  // 16 bytes at once, without any order.
+  static __device__ __forceinline__ void look(unsigned long long at, unsigned long long& x, unsigned long long& y) {
+#if __CUDA_ARCH__ >= 700
+    asm volatile("{ .reg .b128 both; ld.relaxed.sys.global.b128 both, [%2]; mov.b128 {%0, %1}, both; }"
+                 : "=l"(x), "=l"(y)
+                 : "l"(at)
+                 : "memory");
+#else
+    asm volatile("ld.volatile.global.v2.u64 {%0, %1}, [%2];" : "=l"(x), "=l"(y) : "l"(at) : "memory");
+#endif
+  }
+
+  static __device__ __forceinline__ void tell(unsigned long long at, unsigned long long x, unsigned long long y) {
+#if __CUDA_ARCH__ >= 700
+    asm volatile("{ .reg .b128 both; mov.b128 both, {%1, %2}; st.relaxed.sys.global.b128 [%0], both; }" ::"l"(at),
+                 "l"(x), "l"(y)
+                 : "memory");
+#else
+    asm volatile("st.volatile.global.v2.u64 [%0], {%1, %2};" ::"l"(at), "l"(x), "l"(y) : "memory");
+#endif
+  }
+
   // The barrier orders the other threads' stores before the release, which is cumulative from compute capability 7.0.
   static __device__ __forceinline__ void set(unsigned long long word, unsigned long long value) {
 #if __CUDA_ARCH__ >= 700

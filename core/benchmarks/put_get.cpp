@@ -37,6 +37,7 @@ struct Side {
   Place at, node;
   MemKind memory;
   u32 given = 0, received = 0, words = 0;
+  u32 packed = 0;  // of the packed words of messages to this side
 };
 
 /// The memory of two sides, and the actors that exchange messages through it.
@@ -54,6 +55,9 @@ class Connection {
       side.received = add({side.at, side.memory, slots * slice_stride(c.bytes), Content::poison});
       side.words =
           add({on_gpu ? side.at : node, on_gpu ? side.memory : MemKind::pinned, numbers * line, Content::zero});
+      if (is_packed_)
+        side.packed = add({on_gpu ? side.at : node, on_gpu ? side.memory : MemKind::pinned,
+                           slots * slice_stride(2 * c.bytes), Content::zero});
     }
   }
 
@@ -61,12 +65,22 @@ class Connection {
   [[nodiscard]] Wait await(u32 side, Number number, u32 ahead = 0) const {
     return {word(side, number), u64{1} - ahead, 1};
   }
+  /// The end of a message to a side, or that it has ended: the word of its own, or the words that have the payload, too. A
+  /// side that gives nothing sends 8 bytes.
+  [[nodiscard]] Set send(u32 side) const {
+    if (!is_packed_) return tell(side, message);
+    return {packed(side), 1, 1, Scope::system, part_of(sides_[1 - side].given, side)};
+  }
+  [[nodiscard]] Wait receive(u32 side, u32 ahead = 0) const {
+    if (!is_packed_) return await(side, message, ahead);
+    return {packed(side), u64{1} - ahead, 1, Wait{}.timeout, part_of(sides_[side].received, side)};
+  }
 
   /// Adds the actor of a side. `payload_of`: the giver of the payload that it moves between `before` and `behind`.
   void add_side(u32 side, std::vector<Step> before, std::optional<u32> payload_of, std::vector<Step> behind) {
     auto loop = std::move(before);
     if (payload_of && control_ != Control::assisted) {
-      loop.emplace_back(payload(*payload_of));
+      if (!is_packed_) loop.emplace_back(payload(*payload_of));
       add_flow(*payload_of, case_.bytes, measured);
     } else {
       add_flow(side, 0, !measured);
@@ -94,6 +108,17 @@ class Connection {
  private:
   [[nodiscard]] u32 actors() const { return static_cast<u32>(program_.actors.size()); }
   [[nodiscard]] Span word(u32 side, Number number) const { return {sides_[side].words, number * line, word_bytes}; }
+  /// The payload of a message to a side, which lies in one of its slots if there are several.
+  [[nodiscard]] Span part_of(u32 region, u32 side) const {
+    const bool gives = is_giver(1 - side);
+    return {region, 0, gives ? case_.bytes : word_bytes, slice_stride(case_.bytes), gives ? slots_ : 1};
+  }
+  [[nodiscard]] Span packed(u32 side) const {
+    const auto part = part_of(0, side);
+    return {sides_[side].packed, 0, 2 * part.bytes, slice_stride(2 * case_.bytes), part.slices};
+  }
+  /// Whether a side's messages have the payload of the case. A stream of messages has one giver.
+  [[nodiscard]] bool is_giver(u32 side) const { return is_gpu(side) && (side == 0 || slots_ == 1); }
   [[nodiscard]] Move payload(u32 giver) const {
     const u64 stride = slice_stride(case_.bytes);
     return {{sides_[giver].given, 0, case_.bytes, stride, slots_},
@@ -125,6 +150,7 @@ class Connection {
   const Case& case_;
   u32 slots_;
   Control control_ = control_of(case_);
+  bool is_packed_ = case_.param("word", "separate") == "packed";
   std::array<Side, 2> sides_;
 };
 
@@ -133,8 +159,8 @@ void add_put_round_trip(Connection& made) {
   for (const u32 side : {0u, 1u}) {
     const u32 other = 1 - side;
     std::vector<Step> first, last;
-    (side == 0 ? last : first).emplace_back(made.await(side, message));
-    const auto told = made.is_assisted(side) ? made.tell(side, request) : made.tell(other, message);
+    (side == 0 ? last : first).emplace_back(made.receive(side));
+    const auto told = made.is_assisted(side) ? made.tell(side, request) : made.send(other);
     last.insert(side == 0 ? last.begin() : last.end(), told);
     made.add_side(side, std::move(first), made.is_gpu(side) ? std::optional{side} : std::nullopt, std::move(last));
     if (made.is_assisted(side)) made.add_helper(side, side, made.tell(other, message));
@@ -160,8 +186,8 @@ void add_get_round_trip(Connection& made) {
 
 /// Messages from side 0 to side 1, at most `ring_slots` under way. The side that moves them says so to the other.
 void add_messages(Connection& made, u32 mover) {
-  const Wait room = made.await(0, message, ring_slots), there = made.await(1, message);
-  const Set sent = made.tell(1, message), received = made.tell(0, message);
+  const Wait room = made.receive(0, ring_slots), there = made.receive(1);
+  const Set sent = made.send(1), received = made.send(0);
   const Step wait = mover == 0 ? Step{room} : Step{there};
   const Set told = mover == 0 ? sent : received;
   constexpr u32 giver = 0;
@@ -222,6 +248,9 @@ std::vector<Benchmark> puts_and_gets() {
   const Param threads{"threads", {"1024", "32", "1"}, "threads of a GPU's block: a block, a warp, or one thread"};
   const Param connections{
       "connections", {"1", "2", "4", "8", "16", "32", "64"}, "rings of messages, each with its own block"};
+  const Param word{"word",
+                   {"separate", "packed"},
+                   "what ends a message: a word behind a fence, or a number in each 16 bytes beside 8 of the payload"};
   std::vector<Benchmark> rows;
   const auto add = [&](std::string_view name, std::string_view summary, PlaceKind src, PlaceKind dst,
                        Program (*build)(const Case&), bool is_stream) {
@@ -231,6 +260,7 @@ std::vector<Benchmark> puts_and_gets() {
       if (engine == Engine::ce) params.push_back(by_host);
       if (engine == Engine::sm && between_gpus) params.push_back(direct);
       if (engine == Engine::sm) params.push_back(threads);
+      if (engine == Engine::sm && name.starts_with("put")) params.push_back(word);
       if (is_stream) params.push_back(connections);
       rows.push_back({name,
                       summary,

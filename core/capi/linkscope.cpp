@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "capi/guarded.hpp"
 #include "transfer/asynchronous.hpp"
 #include "transfer/transfers.hpp"
 #include "transfer/trial.hpp"
@@ -26,7 +27,7 @@ struct ls_trial {
 
 namespace {
 
-thread_local std::string last_error, returned_text, other_text;
+thread_local std::string returned_text, other_text;
 
 /// The library's state, made at the first call. It is never destroyed at the end of the process, when the driver may
 /// already have ended: ls_close destroys it.
@@ -42,49 +43,6 @@ Transfers& made_now() {
 Transfers& transfers() {
   Transfers* made = state.load(std::memory_order_acquire);
   return made ? *made : made_now();
-}
-
-ls_status failed(ls_status status, const char* text) {
-  try {
-    last_error = text;
-  } catch (const std::bad_alloc&) {
-    last_error.clear();
-  }
-  return status;
-}
-
-ls_status status_of(ErrorKind kind) {
-  switch (kind) {
-    case ErrorKind::usage:
-      return LS_USAGE;
-    case ErrorKind::failed:
-    case ErrorKind::unsupported:
-      return LS_FAILED;
-    case ErrorKind::lost:
-      return LS_LOST;
-    case ErrorKind::timeout:
-      return LS_TIMEOUT;
-    case ErrorKind::memory:
-      return LS_MEMORY;
-  }
-  return LS_FAILED;
-}
-
-/// Runs a call of the library; exceptions end here.
-template <class Call>
-ls_status guarded(Call call) {
-  try {
-    call();
-    return LS_OK;
-  } catch (const Cancelled& error) {
-    return failed(LS_CANCELLED, error.what());
-  } catch (const Error& error) {
-    return failed(status_of(error.kind()), error.what());
-  } catch (const std::bad_alloc&) {
-    return failed(LS_MEMORY, "the host has no memory left");
-  } catch (const std::exception& error) {
-    return failed(LS_FAILED, error.what());
-  }
 }
 
 Towards direction(int to_gpu) { return to_gpu ? Towards::gpu : Towards::host; }
@@ -113,7 +71,9 @@ const char* ls_why_no_gpu() {
 
 ls_status ls_close() {
   return guarded([] {
-    if (!Transfers::is_in_child_of_fork()) delete state.exchange(nullptr);
+    if (Transfers::is_in_child_of_fork()) return;
+    delete state.exchange(nullptr);
+    close_putget();
   });
 }
 

@@ -1,4 +1,4 @@
-/* Copies between host memory and GPUs that choose their method. C99 and later, and C++.
+/* Copies between host memory and GPUs that choose their method, and puts and gets. C99 and later, and C++.
  *
  * Each function returns LS_OK or an error, whose text ls_last_error() returns. All functions may be called by several
  * threads at once, unless stated otherwise. They leave the caller's CUDA context as it was. A stream is a CUstream or a
@@ -215,6 +215,84 @@ LS_EXPORT ls_status ls_trial_file(ls_trial* trial, const char* directory, int co
 /* The same for saving memory of the GPU durably to a file in `directory`, which is removed. */
 LS_EXPORT ls_status ls_trial_save(ls_trial* trial, const char* directory, size_t bytes, uint32_t repeats,
                                   double* seconds);
+
+/* --- put and get -------------------------------------------------------------------------------------------------- */
+
+/* Registered memory. It stays allocated until ls_region_close, which refuses while a channel uses it. */
+typedef struct ls_region ls_region;
+/* Memory of this process: of the host, pinned or not, or of a GPU. */
+LS_EXPORT ls_status ls_region_open(ls_region** region, void* start, size_t bytes);
+/* New host memory, zero, which other processes of this host may import, and which GPUs reach. */
+LS_EXPORT ls_status ls_region_create(ls_region** region, size_t bytes);
+/* A text by which other processes import the region: on this host, or over TCP at an IPv4 address (port 0: any free one).
+ * NULL after an error; valid until this thread's next call. TCP has no protection: use it in a trusted network. */
+LS_EXPORT const char* ls_region_handle(ls_region* region);
+LS_EXPORT const char* ls_region_serve(ls_region* region, const char* address, uint16_t port);
+/* Memory of another process. That of a GPU is mapped for GPU `gpu` of this process. */
+LS_EXPORT ls_status ls_region_import(ls_region** region, const char* handle, uint32_t gpu);
+/* Its address here; NULL if it is behind TCP. */
+LS_EXPORT void* ls_region_start(const ls_region* region);
+LS_EXPORT ls_status ls_region_close(ls_region* region);
+
+/* Moves data between a local and a remote region. GPUs are numbered in PCI bus order, from 0. One CPU thread, or one group of threads of a kernel, posts at a time. */
+typedef struct ls_channel ls_channel;
+typedef enum ls_transport { LS_ANY = 0, LS_DIRECT = 1, LS_KERNEL = 2, LS_PROXY = 3 } ls_transport;
+/* `gpu`: whose kernels post; below 0: CPU threads post. `transport`: LS_ANY is LS_DIRECT, the poster's own loads and stores,
+ * where it reaches both regions, else LS_PROXY, a CPU thread. LS_KERNEL: a kernel of GPU `server_gpu` serves, until nobody
+ * has posted for 10 s. `slots`: descriptors of the ring, of `descriptor_bytes` (16 to 128) each. */
+typedef struct ls_channel_options {
+  int32_t gpu;
+  uint32_t transport, server_gpu, slots, descriptor_bytes;
+  double timeout_s; /* of each wait */
+} ls_channel_options;
+/* CPU threads post; LS_ANY, 256 slots of 32 bytes, 2 s. */
+#define LS_CHANNEL_DEFAULTS {-1, LS_ANY, 0, 256, 32, 2.0}
+/* `options` may be NULL. */
+LS_EXPORT ls_status ls_channel_open(ls_channel** channel, ls_region* local, ls_region* remote,
+                                    const ls_channel_options* options);
+LS_EXPORT void ls_channel_close(ls_channel* channel);
+/* "memory", or what serves the channel and why: "proxy (copy engine): GPU 0 and GPU 1 have no peer access". */
+LS_EXPORT const char* ls_channel_transport(const ls_channel* channel);
+/* What a kernel takes by value as its linkscope::Channel (linkscope_device.hpp). */
+typedef struct ls_view {
+  uint64_t words[16];
+} ls_view;
+LS_EXPORT ls_status ls_channel_view(const ls_channel* channel, ls_view* view);
+
+/* Posted by a CPU thread, with offsets in bytes. Operations take effect in order; the data of a put is only complete when a
+ * later signal or addition can be seen, or after ls_quiet. Words have 8 bytes. */
+LS_EXPORT ls_status ls_put(ls_channel* channel, uint64_t remote, uint64_t local, uint64_t bytes);
+LS_EXPORT ls_status ls_get(ls_channel* channel, uint64_t local, uint64_t remote, uint64_t bytes);
+LS_EXPORT ls_status ls_put_signal(ls_channel* channel, uint64_t remote, uint64_t local, uint64_t bytes, uint64_t word,
+                                  uint64_t value);
+LS_EXPORT ls_status ls_signal(ls_channel* channel, uint64_t word, uint64_t value);
+LS_EXPORT ls_status ls_add(ls_channel* channel, uint64_t word, uint64_t value);
+/* Sources of puts may be written again, and the data of gets is there. */
+LS_EXPORT ls_status ls_flush(ls_channel* channel);
+/* All data is at its destination. */
+LS_EXPORT ls_status ls_quiet(ls_channel* channel);
+/* Waits until a word of the local region is at least `value`. LS_TIMEOUT: the text says what was waited for. */
+LS_EXPORT ls_status ls_await(ls_channel* channel, uint64_t word, uint64_t value);
+
+/* A step of a kernel that the library has: `verb` with what ls_put … ls_await take. */
+typedef enum ls_verb {
+  LS_STEP_PUT = 1,
+  LS_STEP_GET = 2,
+  LS_STEP_SIGNAL = 3, /* remote: the word */
+  LS_STEP_ADD = 4,
+  LS_STEP_PUT_SIGNAL = 5,
+  LS_STEP_AWAIT = 6, /* local: the word */
+  LS_STEP_QUIET = 7,
+} ls_verb;
+typedef struct ls_step {
+  uint64_t verb, local, remote, bytes, word, value;
+} ls_step;
+/* Lets the channel's GPU perform steps in the order of a stream: a thread (1), a warp (32), or a block of `threads`. One
+ * call at a time; the next one waits for it. */
+LS_EXPORT ls_status ls_run_steps(ls_channel* channel, const ls_step* steps, size_t count, uint32_t threads,
+                                 void* stream);
+/* Waits for the end of the latest ls_run_steps, and returns its error. */
+LS_EXPORT ls_status ls_finish_steps(ls_channel* channel);
 
 #ifdef __cplusplus
 }

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <string>
 
+#include "base/cpu_pairs.hpp"
 #include "base/error.hpp"
 #include "base/pattern.hpp"
 
@@ -16,6 +17,17 @@ namespace linkscope {
 namespace {
 
 u64& word_at(Word address) { return *reinterpret_cast<u64*>(address); }
+
+/// A word whose number is polled together with its payload.
+struct PackedWord {
+  Word payload = 0;
+  Word acquire(Word word) {
+    const auto [first, second] = load_whole_pair(word);
+    payload = first;
+    return second;
+  }
+  [[nodiscard]] static Word now_ns() { return CpuMemory::now_ns(); }
+};
 
 const FileMemory* file_at(std::span<const FileMemory> files, Word address) {
   const auto found =
@@ -45,6 +57,21 @@ Word CpuMemory::now_ns() {
 }
 
 void CpuMemory::set(Word word, Word value) { std::atomic_ref{word_at(word)}.store(value, std::memory_order_release); }
+
+void CpuMemory::send(const ActorOp& op, Word iteration, Word value) {
+  const Word from = op.from.at(iteration), to = op.to.at(iteration);
+  for (Word at = 0; at < op.bytes; at += sizeof(u64)) store_whole_pair(to + 2 * at, {word_at(from + at), value});
+}
+
+bool CpuMemory::receive(const ActorOp& op, Word iteration, Word value) {
+  const Word from = op.from.at(iteration), to = op.to.at(iteration);
+  for (Word at = 0; at < op.bytes; at += sizeof(u64)) {
+    PackedWord packed;
+    if (!poll(packed, from + 2 * at, value, op.timeout_ns)) return false;
+    word_at(to + at) = packed.payload;
+  }
+  return true;
+}
 
 void CpuMemory::fence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 

@@ -24,6 +24,8 @@ struct CpuMemory {
   [[nodiscard]] static Word now_ns();
   static void set(Word word, Word value);
   [[nodiscard]] bool wait(Word word, Word value, Word timeout_ns) { return poll(*this, word, value, timeout_ns); }
+  static void send(const ActorOp& op, Word iteration, Word value);
+  [[nodiscard]] static bool receive(const ActorOp& op, Word iteration, Word value);
   static void fence();
   /// Throws Error{failed} if a file cannot be read or written.
   void copy(Word to, Word from, Word bytes);

@@ -6,7 +6,7 @@
 namespace linkscope {
 namespace {
 
-bool is_word(const Step& step) { return std::holds_alternative<Set>(step) || std::holds_alternative<Wait>(step); }
+bool is_word(const Step& step) { return word_of(step) != nullptr; }
 
 std::string why_no_copy(const Actor& actor, const Move& move) {
   const bool by_cpu = actor.kind == ActorKind::cpu_thread;
@@ -29,6 +29,19 @@ std::string why_no_access(const Kernel& kernel) {
 }
 
 }  // namespace
+
+const Span* word_of(const Step& step) {
+  if (const auto* set = std::get_if<Set>(&step)) return &set->word;
+  const auto* wait = std::get_if<Wait>(&step);
+  return wait ? &wait->word : nullptr;
+}
+
+const Span* payload_of(const Step& step) {
+  const auto* set = std::get_if<Set>(&step);
+  const auto* wait = std::get_if<Wait>(&step);
+  const auto* found = set ? &set->payload : wait ? &wait->payload : nullptr;
+  return found && *found ? &**found : nullptr;
+}
 
 bool in_step(const Program& program) {
   return program.actors.size() > 1 && std::all_of(program.actors.begin(), program.actors.end(), [](const Actor& actor) {

@@ -79,45 +79,51 @@ const char* to_string(CacheState state) {
 
 std::string step_text(const Step& step) {
   std::ostringstream out;
-  std::visit(
-      Overloaded{
-          [&](const Move& m) {
-            out << "move " << to_string(m.engine) << " " << span_text(m.from) << " -> " << span_text(m.to)
-                << (m.peer_call ? " by peer call" : "") << (m.row_by_row ? " row by row" : "") << shape_text(m.shape);
-            if (m.by) out << " on " << to_string(*m.by);
-          },
-          [&](const Kernel& k) {
-            out << "kernel " << to_string(k.id) << shape_text(k.shape);
-            if (k.sm) out << " on SM " << *k.sm;
-            if (k.scope == Scope::system) out << " system";
-            if (k.dependent_steps) out << " dependent " << k.dependent_steps;
-            for (const auto& a : k.traffic) out << access_text(a);
-          },
-          [&](const Opaque& o) {
-            out << "library " << o.library_call << " " << o.element;
-            for (const u64 length : o.shape) out << " " << length;
-            if (o.times > 1) out << " traffic x" << o.times;
-            for (const auto& a : o.traffic) out << access_text(a);
-          },
-          [&](const Set& s) { out << "set " << span_text(s.word) << " = " << s.value << " + " << s.step << " i"; },
-          [&](const Wait& w) { out << "wait " << span_text(w.word) << " >= " << w.value << " + " << w.step << " i"; },
-          [&](const Fence&) { out << "fence"; },
-          [&](const Call& c) {
-            out << "call " << (c.until ? "until " : "") << c.api;
-            if (c.amount) out << " of " << c.amount;
-            if (c.on) out << " on " << to_string(*c.on);
-            if (c.span) out << " " << span_text(*c.span);
-            if (c.to) out << " -> " << span_text(*c.to);
-          },
-          [&](const Prefetch& p) {
-            out << "prefetch " << span_text(p.span) << " to " << to_string(p.to);
-            if (p.ranges) out << " as " << p.ranges << " ranges by one call";
-            if (p.discard != Prefetch::Discard::no)
-              out << (p.discard == Prefetch::Discard::before ? ", discarded before" : ", discarded with it");
-          },
-          [&](const Message& m) { out << to_text(m); },
-      },
-      step);
+  std::visit(Overloaded{
+                 [&](const Move& m) {
+                   out << "move " << to_string(m.engine) << " " << span_text(m.from) << " -> " << span_text(m.to)
+                       << (m.peer_call ? " by peer call" : "") << (m.row_by_row ? " row by row" : "")
+                       << shape_text(m.shape);
+                   if (m.by) out << " on " << to_string(*m.by);
+                 },
+                 [&](const Kernel& k) {
+                   out << "kernel " << to_string(k.id) << shape_text(k.shape);
+                   if (k.sm) out << " on SM " << *k.sm;
+                   if (k.scope == Scope::system) out << " system";
+                   if (k.dependent_steps) out << " dependent " << k.dependent_steps;
+                   for (const auto& a : k.traffic) out << access_text(a);
+                 },
+                 [&](const Opaque& o) {
+                   out << "library " << o.library_call << " " << o.element;
+                   for (const u64 length : o.shape) out << " " << length;
+                   if (o.times > 1) out << " traffic x" << o.times;
+                   for (const auto& a : o.traffic) out << access_text(a);
+                 },
+                 [&](const Set& s) {
+                   out << "set " << span_text(s.word) << " = " << s.value << " + " << s.step << " i";
+                   if (s.payload) out << " with " << span_text(*s.payload);
+                 },
+                 [&](const Wait& w) {
+                   out << "wait " << span_text(w.word) << " >= " << w.value << " + " << w.step << " i";
+                   if (w.payload) out << " with " << span_text(*w.payload);
+                 },
+                 [&](const Fence&) { out << "fence"; },
+                 [&](const Call& c) {
+                   out << "call " << (c.until ? "until " : "") << c.api;
+                   if (c.amount) out << " of " << c.amount;
+                   if (c.on) out << " on " << to_string(*c.on);
+                   if (c.span) out << " " << span_text(*c.span);
+                   if (c.to) out << " -> " << span_text(*c.to);
+                 },
+                 [&](const Prefetch& p) {
+                   out << "prefetch " << span_text(p.span) << " to " << to_string(p.to);
+                   if (p.ranges) out << " as " << p.ranges << " ranges by one call";
+                   if (p.discard != Prefetch::Discard::no)
+                     out << (p.discard == Prefetch::Discard::before ? ", discarded before" : ", discarded with it");
+                 },
+                 [&](const Message& m) { out << to_text(m); },
+             },
+             step);
   return out.str();
 }
 
@@ -150,9 +156,16 @@ void check_span(const Program& program, const Span& span, const std::string& whe
                      std::to_string(program.regions[span.region].bytes));
 }
 
-void check_word(const Program& program, const Span& word, const std::string& where) {
+void check_word(const Program& program, const Step& step, const std::string& where) {
+  const Span &word = *word_of(step), *payload = payload_of(step);
   check_span(program, word, where);
-  if (word.bytes != sizeof(u64)) wrong(where, span_text(word) + " is not a word of 8 B");
+  if (!payload) {
+    if (word.bytes != sizeof(u64)) wrong(where, span_text(word) + " is not a word of 8 B");
+    return;
+  }
+  check_span(program, *payload, where);
+  if (payload->bytes == 0 || payload->bytes % sizeof(u64) || word.bytes != 2 * payload->bytes)
+    wrong(where, span_text(word) + " does not have 16 B for each 8 B of " + span_text(*payload));
 }
 
 void check_access(const Program& program, const Access& access, const std::string& where) {
@@ -190,8 +203,8 @@ void check_step(const Program& program, const Step& step, const std::string& whe
                  [&](const Opaque& o) {
                    for (const auto& a : o.traffic) check_access(program, a, where);
                  },
-                 [&](const Set& s) { check_word(program, s.word, where); },
-                 [&](const Wait& w) { check_word(program, w.word, where); },
+                 [&](const Set&) { check_word(program, step, where); },
+                 [&](const Wait&) { check_word(program, step, where); },
                  [&](const Fence&) {},
                  [&](const Call& c) {
                    for (const auto* span : {&c.span, &c.to})
@@ -224,8 +237,14 @@ void shift_regions(Step& step, u32 by) {
                  [&](Opaque& o) {
                    for (auto& access : o.traffic) access.span.region += by;
                  },
-                 [&](Set& s) { s.word.region += by; },
-                 [&](Wait& w) { w.word.region += by; },
+                 [&](Set& s) {
+                   s.word.region += by;
+                   if (s.payload) s.payload->region += by;
+                 },
+                 [&](Wait& w) {
+                   w.word.region += by;
+                   if (w.payload) w.payload->region += by;
+                 },
                  [&](Fence&) {},
                  [&](Call& c) {
                    for (auto* span : {&c.span, &c.to})
@@ -294,8 +313,14 @@ std::vector<Touch> touches(const Step& step) {
                  [&](const Move& m) { all = {{m.from, false}, {m.to, true}}; },
                  [&](const Kernel& k) { all = touches(k.traffic); },
                  [&](const Opaque& o) { all = touches(o.traffic); },
-                 [&](const Set& s) { all = {{s.word, true}}; },
-                 [&](const Wait& w) { all = {{w.word, false}}; },
+                 [&](const Set& s) {
+                   all = {{s.word, true}};
+                   if (s.payload) all.push_back({*s.payload, false});
+                 },
+                 [&](const Wait& w) {
+                   all = {{w.word, false}};
+                   if (w.payload) all.push_back({*w.payload, true});
+                 },
                  [&](const Fence&) {},
                  [&](const Call& c) {
                    if (!c.on) return;  // concerns memory and moves no data

@@ -170,18 +170,24 @@ struct Kernel {
 [[nodiscard]] std::string why_no_traffic(const Kernel&);
 
 /// Writes a word of 8 bytes with release semantics; iteration i writes value + i * step.
+///
+/// With a payload the step is a message: the span of the word has 16 bytes for each 8 of the payload, which hold those and
+/// the value. Nothing orders such words, because who sees the value sees the payload.
 struct Set {
   Span word;
   u64 value = 0, step = 0;
   Scope scope = Scope::system;
+  std::optional<Span> payload{};
 };
 
 /// Waits until a word has reached value + i * step, a sequence number: a ring of n slots waits for 1 - n + i, so that its
 /// first n iterations wait for nobody. A time-out fails the sample.
+/// With a payload it waits for a message of packed words (Set), and stores their bytes there.
 struct Wait {
   Span word;
   u64 value = 0, step = 0;
   Seconds timeout{2.0};
+  std::optional<Span> payload{};
 };
 
 /// Earlier stores of the actor are visible to the whole system before its later ones.
@@ -341,6 +347,10 @@ inline constexpr Seconds longest_idle{1.0};
 /// Several programs merged into one whose actors all run concurrently. Throws Error{usage} if the programs differ in a
 /// state that a program has once: peer access, caches, `held_by`, idle time.
 [[nodiscard]] Program together(const std::vector<Program>&);
+
+/// The word that a step sets or waits for; null for other steps. The payload that comes with it; null without one.
+[[nodiscard]] const Span* word_of(const Step&);
+[[nodiscard]] const Span* payload_of(const Step&);
 
 /// The program as text, one line per step, for people, golden tests and error messages.
 [[nodiscard]] std::string to_text(const Program&);

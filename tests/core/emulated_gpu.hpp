@@ -131,6 +131,13 @@ inline void ptx_ld_acquire_sys_global_u64(u64& value, const u64* at) {
 }
 inline void ptx_st_release_sys_global_u64(u64* at, u64 value) { stored(at, value); }
 
+inline void ptx_ld_relaxed_sys_global_b128(u64 at, u64& x, u64& y) {
+  if (between_polls) between_polls();
+  const auto v = loaded<ulonglong2>(reinterpret_cast<const void*>(at));
+  x = v.x, y = v.y;
+}
+inline void ptx_mov_b128(u64 x, u64 y, u64 at) { stored(reinterpret_cast<void*>(at), ulonglong2{x, y}); }
+
 /// The scopes of atomic operations, in order: "gpu" or "sys".
 inline std::vector<std::string> scopes;
 inline u64 added(u64* at, u64 value, const char* scope) {

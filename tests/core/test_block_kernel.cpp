@@ -201,3 +201,47 @@ TEST_CASE("a block's word is set after all of its threads' stores, and its threa
   }
   CHECK((last_store >= 0 && last_store < set_at));
 }
+
+TEST_CASE("a block sends each 8 bytes with the value in one store of 16, slice by slice") {
+  for (const unsigned threads : {1u, 32u})
+    for (const u64 bytes : {u64{8}, u64{512}}) {
+      const Memory from{2 * bytes}, to{4 * bytes};
+      const Result result;
+      from.fill_with_pattern(5);
+      ActorOp send = moves(OpKind::send, at(from, bytes, 2), at(to, 2 * bytes, 2), bytes);
+      send.value = 7, send.step = 1;
+      run_block(threads, {send}, 0, 2, result);
+      bool right = true;
+      for (u64 i = 0; i < 2 * bytes / 8; ++i)
+        right = right && to.words()[2 * i] == from.words()[i] && to.words()[2 * i + 1] == 7 + i / (bytes / 8);
+      CHECK(right);
+      CHECK(to.vectors_written_once());
+      CHECK(to.guards_intact());
+    }
+}
+
+TEST_CASE("a block receives words when all of them have the value, and stores their payload") {
+  for (const unsigned threads : {1u, 32u}) {
+    const u64 bytes = 512;
+    const Memory from{2 * bytes}, to{bytes};
+    const Result result;
+    for (u64 i = 0; i < bytes / 8; ++i) from.words()[2 * i] = 100 + i, from.words()[2 * i + 1] = 3;
+    from.words()[bytes / 8 + 1] = 2;  // one word is of the message before
+    unsigned polls = 0;
+    between_polls = [&] {
+      if (++polls == 500) from.words()[bytes / 8 + 1] = 3;
+    };
+    ActorOp receive = moves(OpKind::receive, at(from), at(to), bytes);
+    receive.value = 3, receive.timeout_ns = ~u64{0};
+    run_block(threads, {receive}, 0, 1, result);
+    between_polls = nullptr;
+    CHECK(polls > 500);
+    bool right = true;
+    for (u64 i = 0; i < bytes / 8; ++i) right = right && to.words()[i] == 100 + i;
+    CHECK(right);
+    CHECK(result.in_vain() == 0);
+    receive.value = 4, receive.timeout_ns = 1000;
+    run_block(threads, {receive}, 0, 1, result);
+    CHECK(result.in_vain() == 1);
+  }
+}

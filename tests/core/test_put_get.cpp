@@ -1,6 +1,7 @@
 // Messages that one side puts or gets: where their words lie, and who moves the payload.
 #include <algorithm>
 
+#include "base/error.hpp"
 #include "benchmarks/case.hpp"
 #include "doctest.h"
 
@@ -96,4 +97,36 @@ TEST_CASE("each connection has memory, words and actors of its own") {
   std::ranges::sort(targets);
   CHECK(targets.size() == 4);
   CHECK(std::ranges::adjacent_find(targets) == targets.end());
+}
+
+TEST_CASE("a packed message has its payload in the words that its receiver polls, and no copy and no other word") {
+  const auto program = build_program(message_case("put", Engine::sm, "gpu:0", "gpu:1", {{"word", "packed"}}));
+  validate(program);
+  for (const auto& actor : program.actors) {
+    CHECK(move_of(actor) == nullptr);
+    for (const auto& step : actor.loop) CHECK(payload_of(step) != nullptr);
+  }
+  const auto& sent = std::get<Set>(program.actors[0].loop.back());
+  const auto& received = std::get<Wait>(program.actors[1].loop.front());
+  CHECK(program.regions[sent.word.region].at == parse_place("gpu:1"));
+  CHECK(sent.word.bytes == 2 * 4096);
+  CHECK(sent.word.slices == 16);
+  CHECK(sent.payload->bytes == 4096);
+  CHECK(received.word.region == sent.word.region);
+  CHECK(program.flows.front().bytes == 4096);
+}
+
+TEST_CASE("a packed message is answered by a packed message of the same size, and by 8 bytes of a CPU thread") {
+  for (const auto& [dst, bytes] : {std::pair{"gpu:1", 4096u}, std::pair{"numa:0", 8u}}) {
+    const auto program = build_program(message_case("put_ping_pong", Engine::sm, "gpu:0", dst, {{"word", "packed"}}));
+    validate(program);
+    CHECK(std::get<Wait>(program.actors[0].loop.back()).payload->bytes == bytes);
+    CHECK(std::get<Wait>(program.actors[1].loop.front()).payload->bytes == 4096);
+  }
+}
+
+TEST_CASE("packed words have 16 bytes for each 8 of their payload") {
+  auto program = build_program(message_case("put_ping_pong", Engine::sm, "gpu:0", "gpu:1", {{"word", "packed"}}));
+  std::get<Set>(program.actors[0].loop.front()).word.bytes = 4096;
+  CHECK_THROWS_WITH_AS(validate(program), doctest::Contains("does not have 16 B for each 8 B"), Error);
 }

@@ -12,12 +12,15 @@
 #include <thread>
 
 #include "base/actor_ops.hpp"
+#include "base/cpu_pairs.hpp"
 #include "base/pattern.hpp"
 #include "faults.hpp"
 #include "log.hpp"
 #include "memory.hpp"
 #include "program/chain.hpp"
 #include "program/row_order.hpp"
+#include "putget/cpu_words.hpp"
+#include "putget/run_task.hpp"
 #include "settings.hpp"
 #include "transfer/block.hpp"
 #include "transfer/pump_task.hpp"
@@ -109,6 +112,40 @@ CUresult pump(CUcontext context, linkscope_pump_task task, unsigned to_gpu) {
       return status;
     word((to_gpu ? task.emptied : task.filled) + gap).store(i + 1);
   }
+  return CUDA_SUCCESS;
+}
+
+/// The regions of a channel, and the words that its two sides share.
+bool reaches(CUcontext context, const linkscope::Channel& channel) {
+  const auto range = [&](u64 start, u64 bytes) {
+    return start == 0 || reachable(context, reinterpret_cast<const void*>(start), bytes);
+  };
+  return range(channel.control, linkscope::control_bytes) && range(channel.local, channel.local_bytes) &&
+         range(channel.slots, channel.slot_count * channel.slot_words * linkscope::pair_bytes) &&
+         range(channel.remote, channel.remote_bytes);
+}
+
+CUresult post(CUcontext context, linkscope::PostTask task) {
+  if (!reaches(context, task.channel) ||
+      !reachable(context, reinterpret_cast<const void*>(task.steps), task.count * sizeof(linkscope::PostStep)))
+    return CUDA_ERROR_ILLEGAL_ADDRESS;
+  linkscope::run_posts(task, linkscope::CpuWords{}, linkscope::OneThread{});
+  return CUDA_SUCCESS;
+}
+
+CUresult serve(CUcontext context, linkscope::ServeTask task) {
+  if (!reachable(context, reinterpret_cast<const void*>(task.channel.control), linkscope::control_bytes) ||
+      !reachable(context, reinterpret_cast<const void*>(task.local), task.channel.local_bytes) ||
+      !reachable(context, reinterpret_cast<const void*>(task.remote), task.channel.remote_bytes))
+    return CUDA_ERROR_ILLEGAL_ADDRESS;
+  std::array<linkscope::Operation, linkscope::most_descriptor_words> operations;
+  linkscope::serve(task, linkscope::CpuWords{}, linkscope::OneThread{}, operations.data());
+  return CUDA_SUCCESS;
+}
+
+CUresult add_word(CUcontext context, u64 word, u64 value) {
+  if (!reachable(context, reinterpret_cast<const void*>(word), sizeof word)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  linkscope::CpuWords::add(word, value);
   return CUDA_SUCCESS;
 }
 
@@ -305,6 +342,25 @@ struct BlockMemory {
     }
     return true;
   }
+  void send(const linkscope::ActorOp& op, u64 iteration, u64 value) const {
+    const u64 from = op.from.at(iteration), to = op.to.at(iteration);
+    for (u64 at = 0; delivers != Delivers::nothing && at < op.bytes; at += sizeof(u64))
+      linkscope::store_whole_pair(to + 2 * at,
+                                  {word_at(from + at) ^ (delivers == Delivers::one_wrong_byte && at == 0), value});
+  }
+  static bool receive(const linkscope::ActorOp& op, u64 iteration, u64 value) {
+    const u64 from = op.from.at(iteration), to = op.to.at(iteration), start = now_ns();
+    for (u64 at = 0; at < op.bytes; at += sizeof(u64)) {
+      auto pair = linkscope::load_whole_pair(from + 2 * at);
+      for (unsigned polls = 1; !linkscope::has_come(pair.second, value) && lost() == CUDA_SUCCESS; ++polls) {
+        if (polls % 1024 == 0) std::this_thread::yield();
+        if (now_ns() - start > op.timeout_ns) return false;
+        pair = linkscope::load_whole_pair(from + 2 * at);
+      }
+      word_at(to + at) = pair.first;
+    }
+    return true;
+  }
   static void fence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
   void copy(u64 to, u64 from, u64 bytes) const {
     if (delivers != Delivers::nothing) std::memcpy(&word_at(to), &word_at(from), bytes);
@@ -328,9 +384,11 @@ bool all_reachable(CUcontext context, const linkscope::OpSpan& span, u64 bytes) 
 
 CUresult block(CUcontext context, linkscope::ActorOps table, u64 first, u64 count, u64* result) {
   if (!reachable(context, result, 2 * sizeof *result)) return CUDA_ERROR_ILLEGAL_ADDRESS;
-  for (const auto& op : std::span{table.ops, table.count})
-    if (!all_reachable(context, op.from, op.bytes) || !all_reachable(context, op.to, op.bytes))
-      return CUDA_ERROR_ILLEGAL_ADDRESS;
+  for (const auto& op : std::span{table.ops, table.count}) {
+    const u64 from = op.kind == linkscope::OpKind::receive ? 2 * op.bytes : op.bytes,
+              to = op.kind == linkscope::OpKind::send ? 2 * op.bytes : op.bytes;
+    if (!all_reachable(context, op.from, from) || !all_reachable(context, op.to, to)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  }
   BlockMemory memory{begin_copy()};
   const u64 in_vain = linkscope::perform_all(table.ops, table.count, first, count, memory);
   result[0] += memory.sum;
@@ -367,6 +425,9 @@ const Prepare* find_kernel(const std::string& name) {
         {"linkscope_copy_rows", by_types(copy_rows)},
         {"linkscope_copy_blocks", by_types(copy_blocks)},
         {"linkscope_pump", by_types(pump)},
+        {"linkscope_post", by_types(post)},
+        {"linkscope_serve", by_types(serve)},
+        {"linkscope_add_word", by_types(add_word)},
         {"linkscope_exchange", by_types(exchange)},
         {"linkscope_read", by_types(read)},
         {"linkscope_write", by_types(write)},

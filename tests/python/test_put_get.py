@@ -31,18 +31,22 @@ def _trip(times: dict[str, float], way: str, engine: str, nbytes: int, params: s
 
 def test_words_in_host_memory_cost_gpus_time(times: dict[str, float]) -> None:
     direct, notified = (
-        _trip(times, "put", "sm", 8, f"control={control}&threads=1024") for control in ("direct", "notified")
+        _trip(times, "put", "sm", 8, f"control={control}&threads=1024&word=separate")
+        for control in ("direct", "notified")
     )
     assert direct < notified
 
 
 def test_a_get_takes_longer_than_a_put_because_the_request_crosses_the_link_first(times: dict[str, float]) -> None:
-    put, get = (_trip(times, way, "sm", 8, "control=direct&threads=1024") for way in ("put", "get"))
+    put, get = (
+        _trip(times, way, "sm", 8, f"control=direct&threads=1024{'&word=separate' * (way == 'put')}")
+        for way in ("put", "get")
+    )
     assert put < get
 
 
 def test_gpus_exchange_small_messages_faster_than_the_host_does_for_them(times: dict[str, float]) -> None:
-    direct = _trip(times, "put", "sm", 8, "control=direct&threads=1024")
+    direct = _trip(times, "put", "sm", 8, "control=direct&threads=1024&word=separate")
     by_host = _trip(times, "put", "ce", 8, "control=host")
     assisted = _trip(times, "put", "ce", 8, "control=assisted")
     assert direct < by_host < assisted
@@ -51,7 +55,7 @@ def test_gpus_exchange_small_messages_faster_than_the_host_does_for_them(times: 
 def test_copy_engines_move_large_messages_faster_than_one_block(times: dict[str, float]) -> None:
     block, engine = (
         times[f"put/{name}/{_BETWEEN}/{64 << 20}?connections=1&control={control}"]
-        for name, control in (("sm", "direct&threads=1024"), ("ce", "host"))
+        for name, control in (("sm", "direct&threads=1024&word=separate"), ("ce", "host"))
     )
     assert engine < block
 
@@ -61,6 +65,25 @@ def test_more_threads_of_a_block_move_a_large_message_faster(tmp_path: Path) -> 
     only = f"put/sm/{_BETWEEN}/{1 << 20}?*"
     assert main(["run", "--machine", "h200x2", "--suite", "putget", "--only", only, "-o", str(run)]) == 0
     points = {
-        point.params["threads"]: point.median_s for point in read_run(run).points if point.params["control"] == "direct"
+        point.params["threads"]: point.median_s
+        for point in read_run(run).points
+        if point.params["control"] == "direct" and point.params["word"] == "separate"
     }
     assert points["1024"] < points["32"] < points["1"]
+
+
+def test_packed_words_save_the_copy_before_the_word(times: dict[str, float]) -> None:
+    separate, packed = (
+        _trip(times, "put", "sm", 8, f"control=direct&threads=1024&word={word}") for word in ("separate", "packed")
+    )
+    assert packed < separate
+
+
+def test_a_stream_of_messages_is_measured_for_a_duration(tmp_path: Path) -> None:
+    run = tmp_path / "run.jsonl"
+    only = f"put/sm/{_BETWEEN}/64?connections=4&*"
+    assert main(["run", "--machine", "h200x2", "--suite", "putget", "--only", only, "-o", str(run)]) == 0
+    points = read_run(run).points
+    assert points and {point.status for point in points} <= {"ok", "missed_precision"}
+    for point in points:
+        assert point.guards["together_s"] > 0 and "joint_overlap" not in point.guards, point.id

@@ -16,13 +16,13 @@ COPY = PointId.parse("contended_h2d/ce/numa:0.pinned->gpu:0.device/0?beside=gemm
     ("operation_s", "interval_s"), [(1e-4, 0.01), (0.01, 0.01), (0.011, 0.02), (0.07, 0.08), (5.0, 0.1), (None, 0.1)]
 )
 def test_a_sample_of_a_computation_holds_at_least_one_as_far_as_ten_tasks_may_last(operation_s, interval_s):
-    seconds, sample_s = time_of(MD, operation_s)
+    seconds, sample_s = time_of(MD, operation_s, modelled=False)
     assert sample_s == pytest.approx(interval_s)
     assert seconds == pytest.approx(20 * interval_s), "twenty samples a round"
 
 
 def test_three_rounds_of_work_beside_other_work_have_enough_samples_for_a_p99():
-    seconds, sample_s = time_of(COPY, 5.0)
+    seconds, sample_s = time_of(COPY, 5.0, modelled=True)
     assert seconds == DURATION_S, "the time of an operation matters to computations only"
     assert 3 * (seconds / sample_s - 2) >= 100
 

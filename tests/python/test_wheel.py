@@ -31,7 +31,8 @@ def test_the_wheel_contains_the_worker_the_library_every_machine_and_the_bundled
     assert "-py3-none-" in wheel.name
     names = set(zipfile.ZipFile(wheel).namelist())
     assert "linkscope/_native/linkscope-worker" in names
-    assert {"linkscope/_native/liblinkscope.so", "linkscope/_native/linkscope.h"} <= names
+    headers = {"linkscope/_native/linkscope.h", "linkscope/_native/linkscope_device.hpp"}
+    assert {"linkscope/_native/liblinkscope.so", *headers} <= names
     machines = {f"linkscope/_native/machines/{path.name}" for path in (ROOT / "machines").glob("*.toml")}
     assert machines and machines <= names
     assert "linkscope/check/bundled.toml" in names

@@ -71,6 +71,7 @@ std::string why_not_driven(const Program& program, const Actor& actor) {
     const bool computes = std::holds_alternative<Opaque>(step);
     if (!word && !computes && !(move && move->engine == Engine::ce && !move->by))
       return "a stream that exchanges words copies by its own copy engine, or computes, between them here";
+    if (payload_of(step)) return "a stream's host thread exchanges words without a payload here";
     for (const auto& touch : touches(step)) {
       const auto& region = program.regions[touch.span.region];
       if (word && (traits_of(region.kind).holder != Holder::host || region.content != Content::zero))

@@ -4,6 +4,7 @@
 #include <tuple>
 #include <variant>
 
+#include "base/cpu_pairs.hpp"
 #include "base/error.hpp"
 #include "host/topology.hpp"
 #include "host/words.hpp"
@@ -69,11 +70,15 @@ std::string why_no_ops(const Program& program, const Actor& actor) {
     if (auto why = why_no_op(actor, step); !why.empty()) return why;
     if (const auto* move = std::get_if<Move>(&step))
       if (auto why = why_no_file_copy(program, actor, *move); !why.empty()) return why;
-    const bool word = std::holds_alternative<Set>(step) || std::holds_alternative<Wait>(step);
-    for (const auto& touch : touches(step))
-      if (auto why = word ? why_no_word(program, actor, touch.span) : why_no_data(program, actor, touch.span);
+    const Span* word = word_of(step);
+    if (payload_of(step) && !on_gpu(actor.kind) && !has_whole_pairs())
+      return "this CPU does not load and store 16 bytes at once, as packed words need";
+    for (const auto& touch : touches(step)) {
+      const bool is_word = word && touch.span.region == word->region;
+      if (auto why = is_word ? why_no_word(program, actor, touch.span) : why_no_data(program, actor, touch.span);
           !why.empty())
         return why;
+    }
   }
   return "";
 }
@@ -93,9 +98,18 @@ class Table {
  public:
   Table(const CudaSession& session, const ActorState& state) : session_{session}, state_{state} {}
 
-  void operator()(const Set& set) { word(OpKind::set, set.word, set.value, set.step); }
+  void operator()(const Set& set) {
+    ActorOp& op = word(set.payload ? OpKind::send : OpKind::set, set.word, set.value, set.step);
+    if (!set.payload) return;
+    op.from = seen(*set.payload);
+    op.bytes = set.payload->bytes;
+  }
   void operator()(const Wait& wait) {
-    word(OpKind::wait, wait.word, wait.value, wait.step).timeout_ns = static_cast<Word>(wait.timeout.count() * 1e9);
+    ActorOp& op = word(wait.payload ? OpKind::receive : OpKind::wait, wait.word, wait.value, wait.step);
+    op.timeout_ns = static_cast<Word>(wait.timeout.count() * 1e9);
+    if (!wait.payload) return;
+    op.to = seen(*wait.payload);
+    op.bytes = wait.payload->bytes;
   }
   void operator()(const Fence&) { add(OpKind::fence); }
   void operator()(const Move& move) {
@@ -132,7 +146,7 @@ class Table {
   }
   ActorOp& word(OpKind kind, const Span& word, u64 value, u64 step) {
     ActorOp& op = add(kind);
-    (kind == OpKind::set ? op.to : op.from) = seen(word);
+    (kind == OpKind::set || kind == OpKind::send ? op.to : op.from) = seen(word);
     op.bytes = word.bytes;
     op.value = value;
     op.step = step;
@@ -219,6 +233,15 @@ bool same_word(const Span& a, const Span& b) {
   return a.region == b.region && a.offset == b.offset && a.stride == b.stride && a.slices == b.slices;
 }
 
+/// The payload of the messages that are sent to a word.
+const Span* payload_sent_to(const Program& program, const Span& word) {
+  for (const auto& actor : program.actors)
+    for (const auto& step : actor.loop)
+      if (const auto* set = std::get_if<Set>(&step); set && set->payload && same_word(set->word, word))
+        return &*set->payload;
+  return nullptr;
+}
+
 /// Whether a later step of the loop sets the same word.
 bool set_again(const Actor& actor, const Set& set) {
   const auto* last = &set;
@@ -228,7 +251,9 @@ bool set_again(const Actor& actor, const Set& set) {
 }
 
 void compare_word(const CudaSession& session, const Set& set, u64 iteration, Verdict& verdict) {
-  const u64 expected = set.value + iteration * set.step, offset = set.word.offset_at(iteration);
+  // A packed word has its payload first.
+  const u64 expected = set.value + iteration * set.step,
+            offset = set.word.offset_at(iteration) + (set.payload ? sizeof(u64) : 0);
   const Buffer& buffer = *session.buffers[set.word.region];
   u64 found = 0;
   if (buffer.host()) {
@@ -255,6 +280,10 @@ void check_op(const CudaSession& session, const ActorState& state, const Step& s
     return check_copied(session, state, pattern_of(session.program, actor, *move), move->to, checks);
   if (const auto* kernel = std::get_if<Kernel>(&step))
     return executor_of(*kernel).add_checks(session, state, *kernel, checks);
+  // A wait for a number from before the start may have received nothing.
+  if (const auto* wait = std::get_if<Wait>(&step); wait && wait->payload && !has_come(0, wait->value))
+    if (const Span* sent = payload_sent_to(session.program, wait->word))
+      return check_copied(session, state, *sent, *wait->payload, checks);
   const auto* set = std::get_if<Set>(&step);
   if (!set || set_again(actor, *set)) return;
   checks.add(session.buffers[set->word.region]->device(), [&session, &state, set](Verdict& into) {

@@ -123,7 +123,7 @@ def estimated_seconds(point: PointId, machine: MachineFacts, rule: RuleName = "l
     of_flows = sum(footprint(point, machine) / _TOUCHED.get(kind_of(end), 8e9) for end in _ends(point))
     touched = _SETUP_S + of_flows
     if lasts(point):
-        return (0.0 if machine.modelled else touched) + time_of(point, _COMPUTATION_S)[0]
+        return (0.0 if machine.modelled else touched) + time_of(point, _COMPUTATION_S, modelled=machine.modelled)[0]
     samples = 2 if point.bytes >= MOST_FOOTPRINT // 4 else 4
     batch = _LARGE_BATCH_S if point.bytes >= 1 << 20 else _BATCH_S
     if point.param("mode") == "single":

@@ -4,13 +4,15 @@ from linkscope.runfile import PointId
 
 DURATION_S, INTERVAL_S = 0.2, 0.01  # of a round and of a sample, for each task of a GPU
 _BESIDE_INTERVAL_S, _LOADED_INTERVAL_S = 0.005, 0.002  # a p99 needs 100 samples of three rounds
+# A model takes longer than the messages that it simulates, and no thread of it waits for a core: thousands are enough.
+_MODELLED_STREAM_S, _MODELLED_STREAM_INTERVAL_S, _SMALL_MESSAGE = 0.02, 0.002, 64 << 10
 _LONGEST = 10  # a computation may take as long as so many tasks
 
 
 def lasts(point: PointId) -> bool:
-    """Whether the point runs for a duration: work beside other work, or alone in the same way, several tasks, or
-    clients of one GPU."""
-    return any(point.param(name) for name in ("beside", "tasks", "at", "clients"))
+    """Whether the point runs for a duration: work beside other work, or alone in the same way, several tasks, clients
+    of one GPU, or streams of messages."""
+    return any(point.param(name) for name in ("beside", "tasks", "at", "clients", "connections"))
 
 
 def computes(point: PointId) -> bool:
@@ -18,13 +20,15 @@ def computes(point: PointId) -> bool:
     return point.benchmark.startswith("compute_")
 
 
-def time_of(point: PointId, operation_s: float | None = None) -> tuple[float, float]:
+def time_of(point: PointId, operation_s: float | None = None, *, modelled: bool) -> tuple[float, float]:
     """Seconds of a round of the point, and of its samples: tasks on one GPU take turns, and a sample of a computation
     holds at least one. `operation_s`: its seconds; None: unknown, which gives the longest time."""
     if point.param("load"):
         return DURATION_S, _LOADED_INTERVAL_S
     if point.param("beside") and not computes(point):
         return DURATION_S, _BESIDE_INTERVAL_S
+    if modelled and point.param("connections") and point.bytes <= _SMALL_MESSAGE:
+        return _MODELLED_STREAM_S, _MODELLED_STREAM_INTERVAL_S
     tasks = int(point.param("tasks") or 1)
     if computes(point):
         factor = 1

@@ -49,6 +49,7 @@ _STRIDED_OTHERS = tuple(
 )
 _MESSAGES = (8, 64, 256, *(size * KIB for size in (1, 4, 16, 64, 256)), MIB, 4 * MIB, 16 * MIB, 64 * MIB)
 _PUTS_AND_GETS = ("put", "get", "put_ping_pong", "get_ping_pong")
+_PUTS = ("put", "put_ping_pong")
 _RINGS = ("1", "4", "16", "32")
 _CALLS = ("launch", "launch_to_end", "synchronize", "event", "stream", "copy_call")
 _KINDS = (
@@ -332,6 +333,16 @@ SUITES: dict[str, Suite] = {
                     for rule in (
                         _rule(*_MESSAGES, benchmarks=_PUTS_AND_GETS, control=EACH),
                         _rule(8, 4 * KIB, MIB, benchmarks=_PUTS_AND_GETS, engines=("sm",), threads=EACH),
+                        _rule(8, 64, 4 * KIB, 64 * KIB, benchmarks=_PUTS, engines=("sm",), word=("packed",)),
+                        _rule(8, benchmarks=_PUTS, engines=("sm",), threads=EACH, word=("packed",)),
+                        _rule(
+                            64,
+                            benchmarks=("put",),
+                            engines=("sm",),
+                            connections=_RINGS,
+                            threads=("32",),
+                            word=("packed",),
+                        ),
                         _rule(64, benchmarks=("put", "get"), engines=("sm",), connections=_RINGS, threads=("32",)),
                         _rule(64, benchmarks=("put", "get"), engines=("ce",), connections=_RINGS, control=EACH),
                         _rule(benchmarks=("ping_pong",), memories=("pinned", "device"), word=EACH),

@@ -20,7 +20,7 @@ def contended_round(worker: Worker, task: Task, prepared: Prepared) -> Round:
 
     Raises WrongData, or RequestFailed if the actors have no common interval.
     """
-    seconds, interval_s = time_of(task.point, _operation_s(worker, task, prepared))
+    seconds, interval_s = time_of(task.point, _operation_s(worker, task, prepared), modelled=worker.is_modelled)
     trace = worker.run_for(seconds, interval_s, verify=True, limit_s=2 * REQUEST_LIMIT_S)
     if trace.verdict is not None and not trace.verdict.ok:
         raise WrongData(f"{trace.verdict.wrong_bytes} bytes are wrong, the first: {trace.verdict.first_wrong}")

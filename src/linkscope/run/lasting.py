@@ -35,7 +35,7 @@ def _seconds(worker: Worker, target: Target, point: PointId) -> list[float] | st
     ends = {place for place in (point.src, point.dst) if not place.endswith(":all")}
     if not ends <= set(target.facts.places):
         return f"{target.facts.name} has no {', '.join(sorted(ends - set(target.facts.places)))}"
-    seconds, interval_s = time_of(point)
+    seconds, interval_s = time_of(point, modelled=True)
     try:
         prepared = worker.prepare(case_of(point, target.facts), f"{point}#0")
         if not prepared.supported:

@@ -128,6 +128,11 @@ class Worker:
         self.ask_to_open(request)
         return self.opened()
 
+    @property
+    def is_modelled(self) -> bool:
+        """Whether the platform that is open runs in virtual time."""
+        return self._opened.get("platform") == "sim"
+
     def ask_to_open(self, request: dict[str, Any]) -> None:
         """Sends the request of open() without waiting; opened() reads the answer."""
         self._drop_unread_run()

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "benchmarks/case.hpp"
 #include "cuda_testing.hpp"
 #include "gpu/cublas.hpp"
 #include "platform/cuda/durations.hpp"
@@ -93,6 +94,28 @@ TEST_CASE("a GPU block posts messages to a CPU proxy over a ring, and every mess
       CHECK(trace.verdict->checked_bytes >= 512);
     }
   }
+}
+
+TEST_CASE("packed messages arrive between GPUs and at a CPU thread") {
+  for (const char* benchmark : {"put", "put_ping_pong"})
+    for (const char* dst : {"gpu:1", "numa:0"}) {
+      const auto to = parse_place(dst);
+      const auto memory = to.kind == PlaceKind::gpu ? MemKind::device : MemKind::pinned;
+      const auto program = build_program({benchmark,
+                                          Engine::sm,
+                                          gpu(0),
+                                          to,
+                                          MemKind::device,
+                                          memory,
+                                          512,
+                                          0,
+                                          {{"word", "packed"}, {"threads", "32"}}});
+      for (const u32 count : {1u, 5u, 40u}) {
+        const auto trace = run(program, {1, {{count, count}}, true});
+        CHECK_MESSAGE(trace.verdict->ok, trace.verdict->first_wrong);
+        CHECK(trace.verdict->checked_bytes >= 512);
+      }
+    }
 }
 
 TEST_CASE("a block stores and loads spans, and both are compared") {

@@ -29,6 +29,38 @@ struct BlockMemory : BlockWords {
     return blockDim.x > 1 ? __syncthreads_and(there) != 0 : there;
   }
 
+  // Each thread sends and receives words of its own.
+  static __device__ __forceinline__ void send(const linkscope::ActorOp& op, u64 iteration, u64 value) {
+    const u64 from = op.from.at(iteration), to = op.to.at(iteration);
+    for (u64 at = u64{threadIdx.x} * 8; at < op.bytes; at += u64{blockDim.x} * 8)
+      tell(to + 2 * at, *reinterpret_cast<const u64*>(from + at), value);
+  }
+
+  static __device__ __forceinline__ bool receive(const linkscope::ActorOp& op, u64 iteration, u64 value) {
+    const u64 from = op.from.at(iteration), to = op.to.at(iteration);
+    bool there = true;
+    for (u64 at = u64{threadIdx.x} * 8; there && at < op.bytes; at += u64{blockDim.x} * 8) {
+      u64 payload = 0;
+      there = look_for(from + 2 * at, value, op.timeout_ns, payload);
+      if (there) *reinterpret_cast<u64*>(to + at) = payload;
+    }
+    return blockDim.x > 1 ? __syncthreads_and(there) != 0 : there;
+  }
+
+  static __device__ __forceinline__ bool look_for(u64 word, u64 value, u64 timeout_ns, u64& payload) {
+    constexpr unsigned looks = 256;  // between two readings of the clock
+    const u64 start = now_ns();
+    do {
+#pragma unroll 1
+      for (unsigned i = 0; i < looks; ++i) {
+        u64 found = 0;
+        look(word, payload, found);
+        if (linkscope::has_come(found, value)) return true;
+      }
+    } while (now_ns() - start <= timeout_ns);
+    return false;
+  }
+
   static __device__ __forceinline__ void fence() {
     __threadfence_system();
     join_block();

@@ -1,0 +1,26 @@
+// How a proxy thread performs operations between two regions: by CPU, by copy engines, or over TCP.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "putget/region.hpp"
+#include "putget/ring.hpp"
+
+namespace linkscope {
+
+class Carrier {
+ public:
+  virtual ~Carrier() = default;
+  /// Starts an operation, which takes effect behind those before it. Throws Error.
+  virtual void perform(const Operation&) = 0;
+  /// Waits until all operations so far are done. Throws Error.
+  virtual void finish() = 0;
+  /// "CPU", "copy engine" or "TCP".
+  [[nodiscard]] virtual std::string name() const = 0;
+};
+
+/// The carrier for two regions. `patience`: of each wait for a TCP server.
+[[nodiscard]] std::unique_ptr<Carrier> make_carrier(PutGet&, const Region& local, const Region& remote,
+                                                    Seconds patience);
+
+}  // namespace linkscope

@@ -1,0 +1,334 @@
+#include "putget/channel.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+
+#include "base/error.hpp"
+#include "gpu/context.hpp"
+
+namespace linkscope {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr u64 line = control_gap;
+constexpr u32 most_slots = 1u << 20, most_threads = 1024, threads_of_server = 1024;
+constexpr Seconds idle_kernel{10.0};  // a kernel that nobody posts to gives the GPU back
+
+void check_options(const ChannelOptions& options) {
+  if (options.slots < 2 || options.slots > most_slots)
+    throw Error{ErrorKind::usage,
+                "a ring of " + std::to_string(options.slots) + " descriptors: use 2 to " + std::to_string(most_slots)};
+  if (options.descriptor_bytes % pair_bytes != 0 || options.descriptor_bytes == 0 ||
+      options.descriptor_bytes > most_descriptor_words * pair_bytes)
+    throw Error{ErrorKind::usage, "descriptors of " + std::to_string(options.descriptor_bytes) +
+                                      " B: use a multiple of 16 from 16 to 128"};
+  if (options.timeout.count() <= 0) throw Error{ErrorKind::usage, "the time-out must be above 0 s"};
+}
+
+RingWord nanoseconds(Seconds time) { return static_cast<RingWord>(time.count() * 1e9); }
+
+}  // namespace
+
+OpenChannel::OpenChannel(PutGet& all, Region& local, Region& remote, const ChannelOptions& options)
+    : all_{all}, local_{local}, remote_{remote}, options_{options} {
+  check_options(options);
+  if (options.gpu) (void)all_.gpu(*options.gpu);
+  auto why = why_not_reached(remote);
+  if (why.empty()) why = why_not_reached(local);
+  if (options.transport == Transport::memory && !why.empty())
+    throw Error{ErrorKind::usage, "no channel by memory: " + why};
+  const bool serves = options.transport == Transport::kernel || options.transport == Transport::proxy || !why.empty();
+  const u64 slots_bytes = serves ? u64{options.slots} * options.descriptor_bytes : 0;
+  make_words(control_bytes + slots_bytes);
+  view_.local = options.gpu && local.on_host() ? address_for(*options.gpu, local) : local.start();
+  view_.local_bytes = local.bytes();
+  view_.remote_bytes = remote.bytes();
+  view_.timeout_ns = nanoseconds(options.timeout);
+  if (!serves) {
+    view_.remote = options.gpu ? address_for(*options.gpu, remote) : remote.start();
+    transport_ = "memory";
+  } else {
+    view_.slots = view_.control + control_bytes;
+    view_.slot_count = options.slots;
+    view_.slot_words = options.descriptor_bytes / pair_bytes;
+    if (options.transport == Transport::kernel) start_kernel();
+    else start_proxy();
+    if (!why.empty()) transport_ += ": " + why;
+  }
+  ++local_.users();
+  ++remote_.users();
+  if (options.gpu) return;
+  Channel here = view_;
+  here.control = control_;
+  if (serves) here.slots = control_ + control_bytes;
+  poster_ = std::make_unique<CpuPoster>(here, CpuWords{}, OneThread{});
+  (void)poster_->open();  // nobody else has the ring yet
+}
+
+OpenChannel::~OpenChannel() {
+  end_server();
+  --local_.users();
+  --remote_.users();
+  all_.give_back(std::move(pinned_));
+  all_.give_back(std::move(run_memory_));
+}
+
+/// "", or why the poster's loads and stores do not reach a region.
+std::string OpenChannel::why_not_reached(const Region& region) const {
+  if (!region.tcp_address().empty()) return "the region is behind TCP";
+  if (!options_.gpu) return region.on_host() ? "" : "a CPU thread does not reach " + to_string(region.location());
+  if (region.on_host())
+    return region.location().memory == MemoryType::pinned ? "" : "a GPU does not reach pageable memory";
+  if (region.is_imported())
+    return region.mapped_for() == *options_.gpu ? "" : "the memory is mapped for another GPU of this process";
+  return all_.why_no_peer(*options_.gpu, all_.index_of(region.location().device));
+}
+
+u64 OpenChannel::address_for(u32 gpu, const Region& region) const {
+  if (!region.on_host()) return region.start();
+  if (region.location().memory != MemoryType::pinned) return 0;
+  const CurrentContext current{all_.driver(), all_.gpu(gpu).context()};
+  return mapped_address(all_.driver(), reinterpret_cast<std::byte*>(region.start()));
+}
+
+/// The words that the poster and the server share: pinned if a GPU is among them.
+void OpenChannel::make_words(u64 bytes) {
+  const bool pinned = options_.gpu || options_.transport == Transport::kernel;
+  if (!pinned) {
+    plain_ = std::make_unique<std::byte[]>(bytes + line);
+    control_ = (reinterpret_cast<u64>(plain_.get()) + line - 1) / line * line;
+    view_.control = control_;
+    return;
+  }
+  auto& gpu = all_.gpu(options_.gpu.value_or(options_.server_gpu));
+  pinned_ = all_.take_pinned(bytes);
+  control_ = reinterpret_cast<u64>(pinned_.memory.data());
+  const CurrentContext current{all_.driver(), gpu.context()};
+  view_.control = mapped_address(all_.driver(), pinned_.memory.data());
+}
+
+// --- who serves -------------------------------------------------------------------------------------------------------
+
+/// Loads the kernel that posts by running it without steps. The driver may load a kernel only when no other one runs.
+void OpenChannel::load_posting() {
+  if (!options_.gpu) return;
+  run_on_gpu({}, 1, nullptr);
+  finish_on_gpu();
+}
+
+void OpenChannel::start_kernel() {
+  const u32 number = options_.server_gpu;
+  auto& gpu = all_.gpu(number);
+  ServeTask task{view_, address_for(number, local_), address_for(number, remote_), 0, nanoseconds(idle_kernel)};
+  for (const auto* region : {&local_, &remote_}) {
+    const bool is_device = !region->on_host() && region->tcp_address().empty();
+    const bool other = is_device && (region->is_imported()
+                                         ? region->mapped_for() != number
+                                         : !all_.why_no_peer(number, all_.index_of(region->location().device)).empty());
+    if (other || !region->tcp_address().empty() || (region->on_host() && address_for(number, *region) == 0))
+      throw Error{ErrorKind::usage,
+                  "GPU " + std::to_string(number) + " does not reach both regions, so it cannot serve"};
+  }
+  load_posting();
+  const CurrentContext current{all_.driver(), gpu.context()};
+  const auto kernel = gpu.function("post", "linkscope_serve");
+  server_stream_ = std::make_unique<Stream>(all_.driver());
+  std::array<void*, 1> arguments{&task};
+  gpu.launch(kernel, 1, threads_of_server, server_stream_->get(), arguments.data());
+  transport_ = "kernel on GPU " + std::to_string(number);
+}
+
+void OpenChannel::start_proxy() {
+  if (!has_whole_pairs())
+    throw Error{ErrorKind::unsupported, "this CPU does not store 16 bytes at once, which a proxy's ring needs"};
+  carrier_ = make_carrier(all_, local_, remote_, options_.timeout);
+  transport_ = "proxy (" + carrier_->name() + ")";
+  proxy_ = std::thread{[this] { serve(); }};
+}
+
+void OpenChannel::serve() {
+  Ring ring = view_.ring();
+  ring.slots = control_ + control_bytes;
+  ring.credits = control_ + control_gap * static_cast<u64>(ControlWord::credits);
+  DescriptorServer server{ring};
+  // A thread that sleeps answers late, and one that never sleeps takes a core from the application.
+  constexpr unsigned attentive = 20'000, between_questions = 100;
+  try {
+    for (unsigned idle_looks = 0; !stops_; ++idle_looks) {
+      bool idle = true;
+      serve_batch(server, idle);
+      if (!idle) idle_looks = 0;
+      if (idle_looks < attentive) continue;
+      if (idle_looks % between_questions == 0)
+        if (const auto why = remote_.why_gone(); !why.empty()) throw Error{ErrorKind::lost, why};
+      std::this_thread::sleep_for(20us);
+    }
+  } catch (const Error& error) {
+    fail(error.kind() == ErrorKind::lost ? Posted::ended : Posted::failed, error.what());
+  }
+}
+
+/// Performs what is there, at most half a ring, and completes it at once.
+void OpenChannel::serve_batch(DescriptorServer& server, bool& idle) {
+  CpuWords words;
+  std::array<Operation, most_descriptor_words> operations;
+  const u32 most = std::max(1u, options_.slots / 2);
+  for (u32 taken = 0; taken < most && server.try_take(words, operations.data()); ++taken) {
+    idle = false;
+    for (const auto& one : std::span{operations}.first(server.ring.words)) {
+      if (check_operation(one, local_.bytes(), remote_.bytes()) != Posted::ok)
+        throw Error{ErrorKind::usage, "a descriptor of the ring names memory outside of its regions"};
+      if (one.verb != Verb::none) carrier_->perform(one);
+    }
+  }
+  if (idle) return;
+  carrier_->finish();
+  server.complete(words);
+}
+
+void OpenChannel::fail(Posted state, const std::string& text) {
+  {
+    const std::lock_guard lock{failure_mutex_};
+    failure_ = text;
+  }
+  CpuWords::release(control_ + control_gap * static_cast<u64>(ControlWord::failure), static_cast<u64>(state));
+}
+
+void OpenChannel::end_server() {
+  stops_ = true;
+  if (control_) CpuWords::release(control_ + control_gap * static_cast<u64>(ControlWord::stop), 1);
+  if (proxy_.joinable()) proxy_.join();
+  if (!server_stream_) return;
+  try {
+    const CurrentContext current{all_.driver(), all_.gpu(options_.server_gpu).context()};
+    server_stream_->synchronize();
+    server_stream_.reset();
+  } catch (const Error&) {  // the GPU is lost
+  }
+}
+
+// --- posting ----------------------------------------------------------------------------------------------------------
+
+std::string OpenChannel::waited_text() const {
+  const auto word = [&](ControlWord which) {
+    return CpuWords::acquire(control_ + control_gap * static_cast<u64>(which));
+  };
+  const auto expected = std::to_string(word(ControlWord::expected)), found = std::to_string(word(ControlWord::found));
+  switch (static_cast<Waited>(word(ControlWord::waited))) {
+    case Waited::room:
+      return "room in the ring of " + std::to_string(options_.slots) + " descriptors: " + found +
+             " are complete, and " + expected + " must be";
+    case Waited::completion:
+      return "the end of " + expected + " descriptors: " + found + " are complete";
+    case Waited::signal:
+      return "the word at offset " + std::to_string(word(ControlWord::offset)) + " of the local region to reach " +
+             expected + ": it is " + found;
+    default:
+      return "nothing";
+  }
+}
+
+void OpenChannel::check(Posted posted) const {
+  switch (posted) {
+    case Posted::ok:
+      return;
+    case Posted::outside:
+      throw Error{ErrorKind::usage, "the operation ends outside of its region: the local one has " +
+                                        bytes_text(local_.bytes()) + ", the remote one " + bytes_text(remote_.bytes())};
+    case Posted::misaligned:
+      throw Error{ErrorKind::usage, "the offset of a word must be a multiple of 8 B"};
+    case Posted::in_use:
+      throw Error{ErrorKind::usage, "the ring has another user: one thread, warp or block posts at a time"};
+    case Posted::timed_out:
+      throw Error{ErrorKind::timeout, "waited in vain for " + waited_text()};
+    default:
+      break;
+  }
+  const std::lock_guard lock{failure_mutex_};
+  const auto kind = posted == Posted::ended ? ErrorKind::lost : ErrorKind::failed;
+  throw Error{kind, failure_.empty() ? "the kernel that serves the channel has ended: nobody posted for 10 s, or an "
+                                       "operation was outside of its region"
+                                     : failure_};
+}
+
+template <class Call>
+void OpenChannel::post(Call call) {
+  const std::unique_lock lock{user_, std::try_to_lock};
+  if (!poster_) throw Error{ErrorKind::usage, "kernels of a GPU post to this channel, not CPU threads"};
+  if (!lock) check(Posted::in_use);
+  check(call(*poster_));
+}
+
+void OpenChannel::put(u64 remote, u64 local, u64 bytes) {
+  post([&](CpuPoster& poster) { return poster.put(remote, local, bytes); });
+}
+void OpenChannel::get(u64 local, u64 remote, u64 bytes) {
+  post([&](CpuPoster& poster) { return poster.get(local, remote, bytes); });
+}
+void OpenChannel::put_signal(u64 remote, u64 local, u64 bytes, u64 word, u64 value) {
+  post([&](CpuPoster& poster) { return poster.put_signal(remote, local, bytes, word, value); });
+}
+void OpenChannel::signal(u64 remote, u64 value) {
+  post([&](CpuPoster& poster) { return poster.signal(remote, value); });
+}
+void OpenChannel::add(u64 remote, u64 value) {
+  post([&](CpuPoster& poster) { return poster.add(remote, value); });
+}
+void OpenChannel::flush() {
+  post([](CpuPoster& poster) { return poster.flush(); });
+}
+void OpenChannel::quiet() {
+  post([](CpuPoster& poster) { return poster.quiet(); });
+}
+
+/// Asks between short waits whether the other process still lives.
+void OpenChannel::await(u64 local, u64 value) {
+  if (!local_.on_host()) throw Error{ErrorKind::usage, "a CPU thread does not poll " + to_string(local_.location())};
+  post([&](CpuPoster& poster) {
+    const RingWord begin = CpuWords::now_ns();
+    for (;;) {
+      const RingWord waited = CpuWords::now_ns() - begin;
+      if (waited >= view_.timeout_ns) return poster.await(local, value, 1);
+      constexpr RingWord slice = 10'000'000;
+      const auto done = poster.await(local, value, std::min(slice, view_.timeout_ns - waited));
+      if (done != Posted::timed_out) return done;
+      if (const auto why = remote_.why_gone(); !why.empty()) throw Error{ErrorKind::lost, why};
+    }
+  });
+}
+
+void OpenChannel::run_on_gpu(std::span<const PostStep> steps, u32 threads, CUstream stream) {
+  if (!options_.gpu) throw Error{ErrorKind::usage, "CPU threads post to this channel, not kernels of a GPU"};
+  if (threads == 0 || threads > most_threads) throw Error{ErrorKind::usage, "a block has 1 to 1024 threads"};
+  const auto group = threads == 1 ? GroupKind::thread : threads == 32 ? GroupKind::warp : GroupKind::block;
+  auto& gpu = all_.gpu(*options_.gpu);
+  const CurrentContext current{all_.driver(), gpu.context()};
+  finish_on_gpu();
+  constexpr u64 result_bytes = 2 * sizeof(u64);
+  if (const u64 bytes = result_bytes + steps.size_bytes(); bytes > run_memory_.bytes) {
+    all_.give_back(std::move(run_memory_));
+    run_memory_ = all_.take_pinned(bytes);
+  }
+  auto* memory = run_memory_.memory.data();
+  std::memset(memory, 0, result_bytes);
+  std::memcpy(memory + result_bytes, steps.data(), steps.size_bytes());
+  const u64 at = mapped_address(all_.driver(), memory);
+  PostTask task{view_, at + result_bytes, steps.size(), at, group};
+  std::array<void*, 1> arguments{&task};
+  gpu.launch(gpu.function("post", "linkscope_post"), 1, threads, stream, arguments.data());
+  run_stream_ = stream;
+}
+
+void OpenChannel::finish_on_gpu() {
+  if (!run_stream_) return;
+  const CurrentContext current{all_.driver(), all_.gpu(*options_.gpu).context()};
+  LINKSCOPE_CU(all_.driver(), cuStreamSynchronize, *std::exchange(run_stream_, std::nullopt));
+  const auto posted = CpuWords::acquire(reinterpret_cast<u64>(run_memory_.memory.data()));
+  if (posted == 0) throw Error{ErrorKind::failed, "the kernel that posts has not run"};
+  check(static_cast<Posted>(posted - 1));
+}
+
+}  // namespace linkscope

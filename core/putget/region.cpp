@@ -1,0 +1,263 @@
+#include "putget/region.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <sstream>
+
+#include "base/error.hpp"
+#include "gpu/context.hpp"
+#include "host/own_memory.hpp"
+#include "putget/device_code.hpp"
+#include "putget/tcp.hpp"
+
+namespace linkscope {
+namespace {
+
+constexpr u64 least_pinned = 64 << 10;  // so that most blocks fit the next taker
+constexpr const char *shared_kind = "shm", *gpu_kind = "ipc", *tcp_kind = "tcp";
+
+[[noreturn]] void no_handle(const std::string& text) {
+  throw Error{ErrorKind::usage, "'" + text + "' is no handle of a region: pass the text that the other process made"};
+}
+
+std::vector<std::string> parts_of(const std::string& handle) {
+  std::vector<std::string> parts;
+  std::istringstream stream{handle};
+  for (std::string part; std::getline(stream, part, ' ');) parts.push_back(part);
+  return parts;
+}
+
+u64 number(const std::string& handle, const std::string& text) {
+  std::size_t end = 0;
+  try {
+    const u64 value = std::stoull(text, &end);
+    if (end == text.size()) return value;
+  } catch (const std::exception&) {
+    no_handle(handle);
+  }
+  no_handle(handle);
+}
+
+Descriptor process_of(u64 pid) {
+#ifdef SYS_pidfd_open
+  Descriptor process{static_cast<int>(syscall(SYS_pidfd_open, static_cast<pid_t>(pid), 0))};
+  if (!process && errno == ESRCH)
+    throw Error{ErrorKind::lost, "process " + std::to_string(pid) + ", which has the region, has ended"};
+  return process;
+#else
+  return {};
+#endif
+}
+
+}  // namespace
+
+// --- the GPUs ---------------------------------------------------------------------------------------------------------
+
+PutGet::PutGet() : gpus_{std::make_unique<Devices>(driver_, putget_code())} {}
+
+PutGet::~PutGet() {
+  if (kept_.empty()) return;
+  try {
+    const CurrentContext current{driver_, gpus_->any()->context()};
+    kept_.clear();
+  } catch (const Error&) {  // the driver is shutting down
+  }
+}
+
+PinnedBlock PutGet::take_pinned(u64 bytes) {
+  const std::lock_guard lock{mutex_};
+  const auto fits = std::ranges::find_if(kept_, [&](const PinnedBlock& one) { return one.bytes >= bytes; });
+  PinnedBlock taken;
+  if (fits == kept_.end()) {
+    const CurrentContext current{driver_, gpus_->any()->context()};
+    bytes = std::max(bytes, least_pinned);
+    taken = {{driver_, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP}, bytes};
+  } else {
+    taken = std::move(*fits);
+    kept_.erase(fits);
+  }
+  std::memset(taken.memory.data(), 0, taken.bytes);
+  return taken;
+}
+
+void PutGet::give_back(PinnedBlock block) {
+  const std::lock_guard lock{mutex_};
+  if (block.memory.data()) kept_.push_back(std::move(block));
+}
+
+u32 PutGet::index_of(CUdevice device) const {
+  const auto& facts = gpus_->facts();
+  for (u32 i = 0; i < facts.size(); ++i)
+    if (facts[i].handle == device) return i;
+  throw Error{ErrorKind::usage,
+              "the driver's GPU " + std::to_string(device) + " is not among the GPUs of this process"};
+}
+
+Device& PutGet::gpu(u32 index) {
+  if (index >= gpus_->facts().size())
+    throw Error{ErrorKind::usage, "there is no GPU " + std::to_string(index) + "; this process has " +
+                                      std::to_string(gpus_->facts().size())};
+  return gpus_->at(index);
+}
+
+std::string PutGet::why_no_peer(u32 by, u32 owner) {
+  if (by == owner) return "";
+  const auto pair = "GPU " + std::to_string(by) + " and GPU " + std::to_string(owner);
+  if (!driver_.cuDeviceCanAccessPeer || !driver_.cuCtxEnablePeerAccess) return "the driver has no peer access";
+  int can = 0;
+  LINKSCOPE_CU(driver_, cuDeviceCanAccessPeer, &can, gpu(by).facts().handle, gpu(owner).facts().handle);
+  if (!can) return pair + " have no peer access";
+  const CurrentContext current{driver_, gpu(by).context()};
+  const CUresult status = driver_.cuCtxEnablePeerAccess(gpu(owner).context(), 0);
+  if (status != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) driver_.check(status, "cuCtxEnablePeerAccess");
+  return "";
+}
+
+// --- regions ----------------------------------------------------------------------------------------------------------
+
+Region::Region(PutGet& all, void* start, u64 bytes)
+    : all_{all}, start_{reinterpret_cast<u64>(start)}, bytes_{bytes}, location_{locate(all.driver(), start)} {
+  if (!start || !bytes) throw Error{ErrorKind::usage, "a region needs memory: its start is NULL, or it has 0 B"};
+  if (location_.memory == MemoryType::managed)
+    throw Error{ErrorKind::usage, "managed memory cannot be registered: its pages move; use pinned memory or a GPU's"};
+  allocation_ = bytes_from(all.driver(), start);
+  if (allocation_ && allocation_ < bytes)
+    throw Error{ErrorKind::usage, "the memory ends after " + bytes_text(allocation_) + ", before the region's end at " +
+                                      bytes_text(bytes)};
+  if (location_.on_host() && !can_write(start, bytes))
+    throw Error{ErrorKind::usage, "this process cannot write the memory of the region; pass memory that is allocated"};
+}
+
+Region::Region(PutGet& all, u64 bytes) : all_{all}, bytes_{bytes} {
+  if (!bytes) throw Error{ErrorKind::usage, "a region needs memory: 0 B were asked for"};
+  pages_ = SharedPages{0, bytes};
+  pages_.touch();
+  std::memset(pages_.data(), 0, bytes);
+  start_ = reinterpret_cast<u64>(pages_.data());
+  pin();
+}
+
+Region::Region(PutGet& all, const std::string& handle, u32 by) : all_{all} {
+  const auto parts = parts_of(handle);
+  if (parts.empty()) no_handle(handle);
+  if (parts[0] == shared_kind && parts.size() == 4) {
+    import_shared(handle);
+  } else if (parts[0] == gpu_kind && parts.size() == 5) {
+    import_gpu(handle, by);
+  } else if (parts[0] == tcp_kind && parts.size() == 4) {
+    tcp_address_ = parts[1] + " " + parts[2];
+    bytes_ = number(handle, parts[3]);
+  } else {
+    no_handle(handle);
+  }
+}
+
+Region::~Region() {
+  server_.reset();
+  if (!pinned_here_) return;
+  try {
+    const CurrentContext current{all_.driver(), all_.gpus().any()->context()};
+    all_.driver().cuMemHostUnregister(pages_.data());
+  } catch (const Error&) {  // the driver is shutting down
+  }
+}
+
+void Region::import_shared(const std::string& handle) {
+  const auto parts = parts_of(handle);
+  const u64 pid = number(handle, parts[1]);
+  process_ = process_of(pid);
+  const auto path = "/proc/" + parts[1] + "/fd/" + std::to_string(number(handle, parts[2]));
+  const Descriptor file{open(path.c_str(), O_RDWR | O_CLOEXEC)};
+  if (!file)
+    throw Error{errno == ENOENT ? ErrorKind::lost : ErrorKind::failed,
+                "process " + parts[1] + " does not give its memory: " + std::strerror(errno)};
+  bytes_ = number(handle, parts[3]);
+  pages_ = SharedPages{file, bytes_};
+  start_ = reinterpret_cast<u64>(pages_.data());
+  pin();
+}
+
+void Region::import_gpu(const std::string& handle, u32 by) {
+  const auto parts = parts_of(handle);
+  process_ = process_of(number(handle, parts[1]));
+  bytes_ = number(handle, parts[2]);
+  const u64 offset = number(handle, parts[3]);
+  CUipcMemHandle memory{};
+  if (parts[4].size() != 2 * sizeof memory.reserved) no_handle(handle);
+  for (std::size_t i = 0; i < sizeof memory.reserved; ++i)
+    memory.reserved[i] = static_cast<char>(std::stoi(parts[4].substr(2 * i, 2), nullptr, 16));
+  by_ = by;
+  opened_ = std::make_unique<IpcOpened>(all_.driver(), all_.gpu(by), memory);
+  start_ = opened_->address() + offset;
+  location_ = locate(all_.driver(), reinterpret_cast<void*>(start_));
+}
+
+/// Lets GPUs reach shared pages. A machine without GPUs uses them all the same.
+void Region::pin() {
+  auto& driver = all_.driver();
+  if (!driver.usable() || !driver.cuMemHostRegister || !all_.gpus().any()) return;
+  const CurrentContext current{driver, all_.gpus().any()->context()};
+  LINKSCOPE_CU(driver, cuMemHostRegister, pages_.data(), bytes_,
+               CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+  pinned_here_ = true;
+  location_ = {MemoryType::pinned, -1};
+}
+
+std::string Region::handle() const {
+  std::ostringstream text;
+  if (pages_.descriptor()) {
+    text << shared_kind << ' ' << getpid() << ' ' << pages_.descriptor().get() << ' ' << bytes_;
+    return text.str();
+  }
+  if (location_.memory != MemoryType::device || opened_)
+    throw Error{ErrorKind::usage,
+                "no other process can map this region: share memory that the library allocated, or "
+                "memory of a GPU of this process"};
+  const CurrentContext current{all_.driver(), all_.gpus().at(all_.index_of(location_.device)).context()};
+  const auto memory = ipc_handle(all_.driver(), start_);
+  CUdeviceptr base = 0;
+  const auto attribute = CU_POINTER_ATTRIBUTE_RANGE_START_ADDR;
+  std::array asked{attribute};
+  std::array<void*, 1> answers{&base};
+  LINKSCOPE_CU(all_.driver(), cuPointerGetAttributes, 1, asked.data(), answers.data(), start_);
+  text << gpu_kind << ' ' << getpid() << ' ' << bytes_ << ' ' << start_ - base << ' ';
+  for (const char byte : memory.reserved) {
+    std::array<char, 3> digits{};
+    std::snprintf(digits.data(), digits.size(), "%02x", static_cast<unsigned char>(byte));
+    text << digits.data();
+  }
+  return text.str();
+}
+
+std::string Region::serve_tcp(const std::string& address, unsigned short port) {
+  if (!on_host())
+    throw Error{ErrorKind::usage,
+                "only host memory of this process is served by TCP; the region is " + to_string(location_)};
+  if (!server_) server_ = std::make_unique<TcpServer>(TcpMemory{start_, bytes_}, address, port);
+  std::ostringstream text;
+  text << tcp_kind << ' ' << address << ' ' << server_->port() << ' ' << bytes_;
+  return text.str();
+}
+
+std::string Region::why_gone() const {
+  if (!process_) return "";
+  pollfd ended{process_.get(), POLLIN, 0};
+  return poll(&ended, 1, 0) > 0 ? "the process that has the region has ended" : "";
+}
+
+std::string Region::why_freed() const {
+  if (!allocation_ || opened_) return "";
+  return bytes_from(all_.driver(), reinterpret_cast<const void*>(start_)) == allocation_
+             ? ""
+             : "memory of a region was freed while a channel used it";
+}
+
+}  // namespace linkscope

@@ -1,0 +1,164 @@
+#include "putget/tcp.hpp"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.hpp"
+#include "putget/cpu_words.hpp"
+#include "putget/poster.hpp"
+
+namespace linkscope {
+namespace {
+
+/// Both sides are of this library, so the bytes are those of the structure. Verb none asks for an answer of one byte.
+struct Request {
+  u64 verb, remote, bytes, value;
+};
+
+sockaddr_in address_of(const std::string& address, unsigned short port) {
+  sockaddr_in found{};
+  found.sin_family = AF_INET;
+  found.sin_port = htons(port);
+  if (inet_pton(AF_INET, address.c_str(), &found.sin_addr) != 1)
+    throw Error{ErrorKind::usage, "'" + address + "' is no IPv4 address, such as 127.0.0.1"};
+  return found;
+}
+
+[[noreturn]] void refused(const std::string& what) {
+  throw Error{ErrorKind::failed, what + ": " + std::strerror(errno)};
+}
+
+[[noreturn]] void gone() {
+  if (errno == EAGAIN || errno == EWOULDBLOCK)
+    throw Error{ErrorKind::timeout, "the server of the region does not answer by TCP"};
+  throw Error{ErrorKind::lost, "the server of the region has closed the TCP connection"};
+}
+
+void send_all(int socket, const void* data, u64 bytes, int flags) {
+  for (const auto* at = static_cast<const char*>(data); bytes > 0;) {
+    const auto sent = send(socket, at, bytes, flags | MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent <= 0) gone();
+    at += sent;
+    bytes -= static_cast<u64>(sent);
+  }
+}
+
+void receive_all(int socket, void* data, u64 bytes) {
+  for (auto* at = static_cast<char*>(data); bytes > 0;) {
+    const auto came = recv(socket, at, bytes, 0);
+    if (came < 0 && errno == EINTR) continue;
+    if (came == 0) errno = ECONNRESET;
+    if (came <= 0) gone();
+    at += came;
+    bytes -= static_cast<u64>(came);
+  }
+}
+
+void at_once(int socket) {
+  const int on = 1;
+  setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+Request request_of(const Operation& one) { return {static_cast<u64>(one.verb), one.remote, one.bytes, one.value}; }
+
+}  // namespace
+
+// --- the server -------------------------------------------------------------------------------------------------------
+
+TcpServer::TcpServer(TcpMemory memory, const std::string& address, unsigned short port)
+    : memory_{memory}, listener_{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)} {
+  auto at = address_of(address, port);
+  const int on = 1;
+  setsockopt(listener_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (bind(listener_.get(), reinterpret_cast<sockaddr*>(&at), sizeof at) != 0 ||
+      listen(listener_.get(), SOMAXCONN) != 0)
+    refused("no TCP server at " + address + " port " + std::to_string(port));
+  socklen_t size = sizeof at;
+  getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&at), &size);
+  port_ = ntohs(at.sin_port);
+  acceptor_ = std::thread{[this] { accept_all(); }};
+}
+
+TcpServer::~TcpServer() {
+  stops_ = true;
+  shutdown(listener_.get(), SHUT_RDWR);
+  acceptor_.join();
+  for (const auto& connection : connections_) shutdown(connection.get(), SHUT_RDWR);
+  for (auto& server : servers_) server.join();
+}
+
+void TcpServer::accept_all() {
+  while (!stops_) {
+    Descriptor connection{accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)};
+    if (!connection) {
+      if (errno == EINTR || errno == ECONNABORTED) continue;
+      return;
+    }
+    at_once(connection.get());
+    const int number = connection.get();
+    connections_.push_back(std::move(connection));
+    servers_.emplace_back([this, number] { serve(number); });
+  }
+}
+
+void TcpServer::serve(int connection) {
+  try {
+    for (;;) {
+      Request request{};
+      receive_all(connection, &request, sizeof request);
+      Operation one{static_cast<Verb>(request.verb), 0, request.remote, request.bytes, request.value};
+      // The client checks what it sends, so a request that does not fit ends the connection.
+      if (check_operation(one, one.bytes, memory_.bytes) != Posted::ok) break;
+      const u64 at = memory_.start + one.remote;
+      if (one.verb == Verb::put) receive_all(connection, reinterpret_cast<void*>(at), one.bytes);
+      else if (one.verb == Verb::get) send_all(connection, reinterpret_cast<const void*>(at), one.bytes, 0);
+      else if (one.verb == Verb::set) CpuWords::release(at, one.value);
+      else if (one.verb == Verb::add) CpuWords::add(at, one.value);
+      else send_all(connection, "", 1, 0);
+    }
+  } catch (const Error&) {  // the client has ended
+  }
+  shutdown(connection, SHUT_RDWR);
+}
+
+// --- the client -------------------------------------------------------------------------------------------------------
+
+TcpClient::TcpClient(const std::string& address, Seconds patience)
+    : socket_{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)} {
+  const auto space = address.find(' ');
+  const auto at = address_of(address.substr(0, space), static_cast<unsigned short>(std::stoul(address.substr(space))));
+  const auto whole = static_cast<time_t>(patience.count());
+  const timeval most{whole, static_cast<suseconds_t>((patience.count() - static_cast<double>(whole)) * 1e6)};
+  setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &most, sizeof most);
+  setsockopt(socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &most, sizeof most);
+  if (connect(socket_.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0)
+    refused("nobody serves a region by TCP at " + address);
+  at_once(socket_.get());
+}
+
+void TcpClient::send(const Operation& one, u64 local) {
+  const auto request = request_of(one);
+  const bool has_data = one.verb == Verb::put && one.bytes > 0;
+  send_all(socket_.get(), &request, sizeof request, has_data ? MSG_MORE : 0);
+  if (has_data) send_all(socket_.get(), reinterpret_cast<const void*>(local), one.bytes, 0);
+}
+
+void TcpClient::get(const Operation& one, u64 local) {
+  send(one, local);
+  receive_all(socket_.get(), reinterpret_cast<void*>(local), one.bytes);
+}
+
+void TcpClient::finish() {
+  send({}, 0);
+  char answer = 0;
+  receive_all(socket_.get(), &answer, 1);
+}
+
+}  // namespace linkscope

@@ -1,0 +1,60 @@
+// Puts and gets over TCP: a server's threads perform the requests of its clients on memory of this process.
+#pragma once
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/units.hpp"
+#include "host/descriptor.hpp"
+#include "putget/ring.hpp"
+
+namespace linkscope {
+
+struct TcpMemory {
+  u64 start = 0, bytes = 0;
+};
+
+class TcpServer {
+ public:
+  /// Listens at an IPv4 address of this host; port 0: any free one. Throws Error{failed}.
+  TcpServer(TcpMemory, const std::string& address, unsigned short port);
+  /// Ends all connections.
+  ~TcpServer();
+  TcpServer(const TcpServer&) = delete;
+  TcpServer& operator=(const TcpServer&) = delete;
+
+  [[nodiscard]] unsigned short port() const { return port_; }
+
+ private:
+  void accept_all();
+  void serve(int connection);
+  TcpMemory memory_;
+  Descriptor listener_;
+  unsigned short port_ = 0;
+  std::atomic<bool> stops_{false};
+  std::vector<Descriptor> connections_;
+  std::vector<std::thread> servers_;
+  std::thread acceptor_;
+};
+
+class TcpClient {
+ public:
+  /// `address`: "127.0.0.1 4711". Each wait for the server lasts at most `patience`. Throws Error{failed} if nobody
+  /// listens there.
+  TcpClient(const std::string& address, Seconds patience);
+
+  // These throw Error{lost} if the server has ended, Error{timeout} if it does not answer.
+
+  /// Sends an operation; `local` is the address of the data of a put. The server performs it in order.
+  void send(const Operation&, u64 local);
+  /// Sends a get, and waits for its data.
+  void get(const Operation&, u64 local);
+  /// Waits until the server has performed all that was sent.
+  void finish();
+
+ private:
+  Descriptor socket_;
+};
+
+}  // namespace linkscope

@@ -1,0 +1,179 @@
+// Calls that make no sense, and what fails under a channel: each has an error that says what is wrong, and nothing hangs.
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "doctest.h"
+#include "error_of.hpp"
+#include "putget_testing.hpp"
+
+using namespace linkscope;
+
+namespace {
+
+constexpr Seconds brief{0.05};
+
+/// A channel between pageable memory of two owners.
+struct Pair64 {
+  explicit Pair64(ChannelOptions options = {.timeout = brief}) : channel{all(), local, remote, options} {}
+  Memory sent{64_KiB}, came{64_KiB};
+  Region local{all(), sent.data(), sent.size()}, remote{all(), came.data(), came.size()};
+  OpenChannel channel;
+};
+
+bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("a region needs memory that this process has, up to its end") {
+  Memory memory{4_KiB};
+  CHECK(says(error_of([&] { Region{all(), nullptr, 64}; }), "NULL"));
+  CHECK(says(error_of([&] { Region{all(), memory.data(), 0}; }), "0 B"));
+  CHECK(says(error_of([&] { Region{all(), reinterpret_cast<void*>(u64{64}), 64}; }), "cannot write"));
+  const DeviceBytes on_gpu{4_KiB};
+  CHECK(says(error_of([&] { Region{all(), on_gpu.pointer(), 5_KiB}; }), "the memory ends after"));
+}
+
+TEST_CASE("a region is imported only by a handle") {
+  for (const char* text : {"", "shm", "shm x 3 64", "shm 1 2 3 4", "udp 1 2 3", "tcp 127.0.0.1 4711 many"})
+    CHECK(says(error_of([&] { Region{all(), std::string{text}, 0}; }), "no handle"));
+  CHECK(says(error_of([&] { Region{all(), "shm 4194303 3 64", 0}; }), "has ended"));
+}
+
+TEST_CASE("operations end inside of both regions, for every transport, and nothing is moved otherwise") {
+  for (const auto transport : {Transport::memory, Transport::proxy}) {
+    Pair64 pair{{.transport = transport}};
+    pair.sent.fill(1);
+    auto& channel = pair.channel;
+    const u64 size = pair.sent.size(), huge = ~u64{0} - 7;
+    for (const u64 beyond : {size - 63, size, size + 64, huge}) {
+      CHECK(says(error_of([&] { channel.put(beyond, 0, 64); }), "outside of its region"));
+      CHECK(says(error_of([&] { channel.put(0, beyond, 64); }), "outside of its region"));
+      CHECK(says(error_of([&] { channel.get(beyond, 0, 64); }), "outside of its region"));
+      CHECK(says(error_of([&] { channel.put_signal(0, beyond, 64, 0, 1); }), "outside of its region"));
+    }
+    for (const u64 word : {size - 4, size, huge}) {
+      CHECK(error_of([&] { channel.signal(word, 1); }) != "");
+      CHECK(error_of([&] { channel.add(word, 1); }) != "");
+      CHECK(error_of([&] { channel.await(word, 1); }) != "");
+      CHECK(error_of([&] { channel.put_signal(0, 0, 64, word, 1); }) != "");
+    }
+    channel.quiet();
+    CHECK(std::all_of(pair.came.data(), pair.came.data() + size, [](std::byte one) { return one == std::byte{}; }));
+    channel.put(size - 64, size - 64, 64);
+    channel.put(size, size, 0);
+    channel.quiet();
+    CHECK(std::equal(pair.came.data() + size - 64, pair.came.data() + size, pair.sent.data() + size - 64));
+  }
+}
+
+TEST_CASE("words are aligned to 8 bytes") {
+  Pair64 pair;
+  for (const u64 word : {1, 4, 60'004}) {
+    CHECK(says(error_of([&] { pair.channel.signal(word, 1); }), "multiple of 8"));
+    CHECK(says(error_of([&] { pair.channel.add(word, 1); }), "multiple of 8"));
+    CHECK(says(error_of([&] { pair.channel.await(word, 1); }), "multiple of 8"));
+  }
+}
+
+TEST_CASE("a wait for what nobody sends ends, and says what it waited for") {
+  Pair64 pair;
+  reinterpret_cast<u64*>(pair.sent.data())[8] = 6;
+  const auto text = error_of([&] { pair.channel.await(64, 7); });
+  CHECK(says(text, "the word at offset 64 of the local region to reach 7: it is 6"));
+}
+
+TEST_CASE("a ring has 2 slots or more, and descriptors of 16 to 128 bytes") {
+  for (const u32 slots : {0u, 1u, (1u << 20) + 1})
+    CHECK(says(error_of([&] { Pair64{{.transport = Transport::proxy, .slots = slots}}; }), "a ring of"));
+  for (const u32 bytes : {0u, 8u, 24u, 144u})
+    CHECK(
+        says(error_of([&] { Pair64{{.transport = Transport::proxy, .descriptor_bytes = bytes}}; }), "descriptors of"));
+  CHECK(says(error_of([&] { Pair64{{.timeout = Seconds{0}}}; }), "time-out"));
+  Pair64 smallest{{.transport = Transport::proxy, .slots = 2, .descriptor_bytes = 16}};
+  for (u64 i = 1; i <= 100; ++i) smallest.channel.put_signal(0, 0, 64, word_at, i);
+  smallest.channel.quiet();
+  CHECK(*reinterpret_cast<u64*>(smallest.came.data() + word_at) == 100);
+}
+
+TEST_CASE("a channel has one user: a second kernel or thread is refused") {
+  DeviceBytes on_gpu{64_KiB};
+  Region local{all(), on_gpu.pointer(), on_gpu.size()}, remote{all(), 64_KiB};
+  OpenChannel channel{all(), local, remote, {.gpu = 0, .timeout = brief}};
+  CpuWords::release(channel.view().word(ControlWord::owner), 1);
+  channel.run_on_gpu(std::vector{PostStep{StepKind::quiet, {}, 0}}, 32, nullptr);
+  CHECK(says(error_of([&] { channel.finish_on_gpu(); }), "another user"));
+  CHECK(says(error_of([&] { channel.put(0, 0, 8); }), "kernels of a GPU post"));
+  Pair64 by_cpu;
+  CHECK(says(error_of([&] { by_cpu.channel.run_on_gpu({}, 32, nullptr); }), "CPU threads post"));
+}
+
+TEST_CASE("a kernel that waits in vain ends, and the channel says what it waited for") {
+  DeviceBytes on_gpu{64_KiB};
+  Region local{all(), on_gpu.pointer(), on_gpu.size()}, remote{all(), 64_KiB};
+  OpenChannel channel{all(), local, remote, {.gpu = 0, .timeout = brief}};
+  channel.run_on_gpu(std::vector{PostStep{StepKind::await, {Verb::none, 8, 0, 0, 3}, 0}}, 1, nullptr);
+  CHECK(
+      says(error_of([&] { channel.finish_on_gpu(); }), "the word at offset 8 of the local region to reach 3: it is 0"));
+}
+
+TEST_CASE("memory that its owner freed is an error of the channel, not a crash") {
+  DeviceBytes on_gpu{64_KiB};
+  Memory sent{64_KiB};
+  Region local{all(), sent.data(), sent.size()}, remote{all(), on_gpu.pointer(), on_gpu.size()};
+  OpenChannel channel{all(), local, remote, {}};
+  channel.put(0, 0, 64);
+  channel.quiet();
+  on_gpu.free();
+  channel.put(0, 0, 64);
+  CHECK(says(error_of([&] { channel.quiet(); }), "was freed while a channel used it"));
+  CHECK(says(error_of([&] {
+               for (int i = 0; i < 1000; ++i) channel.put(0, 0, 64);
+             }),
+             "was freed"));
+}
+
+TEST_CASE("where a poster does not reach a region, a proxy serves it, and the channel says why") {
+  DeviceBytes first{64_KiB, 0}, second{64_KiB, 1};
+  Memory pageable{64_KiB};
+  Region a{all(), first.pointer(), first.size()}, b{all(), second.pointer(), second.size()},
+      c{all(), pageable.data(), pageable.size()};
+  CHECK(OpenChannel{all(), a, b, {.gpu = 0}}.transport() == "memory");
+  CHECK(OpenChannel{all(), a, c, {.gpu = 0}}.transport() ==
+        "proxy (copy engine): a GPU does not reach pageable memory");
+  CHECK(
+      says(OpenChannel{all(), c, a, {}}.transport(), "proxy (copy engine): a CPU thread does not reach memory of GPU"));
+  CHECK(says(error_of([&] { OpenChannel{all(), a, c, {.gpu = 0, .transport = Transport::memory}}; }),
+             "no channel by memory"));
+  CHECK(says(error_of([&] { OpenChannel{all(), a, b, {.gpu = 99}}; }), "there is no GPU 99"));
+}
+
+TEST_CASE("a server of TCP that does not answer is an error of the channel") {
+  const Descriptor listener{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof at;
+  REQUIRE(bind(listener.get(), reinterpret_cast<sockaddr*>(&at), size) == 0);
+  REQUIRE(listen(listener.get(), 1) == 0);
+  REQUIRE(getsockname(listener.get(), reinterpret_cast<sockaddr*>(&at), &size) == 0);
+  Memory sent{64_KiB};
+  Region local{all(), sent.data(), sent.size()},
+      remote{all(), "tcp 127.0.0.1 " + std::to_string(ntohs(at.sin_port)) + " 4096", 0};
+  OpenChannel channel{all(), local, remote, {.timeout = brief}};
+  channel.put(0, 0, 64);
+  const auto text = error_of([&] {
+    channel.quiet();
+    channel.quiet();
+  });
+  CHECK((says(text, "does not answer by TCP") || says(text, "the end of 1 descriptors")));
+}
+
+TEST_CASE("an address where nobody serves a region, and one that is none, are refused") {
+  Memory sent{64_KiB};
+  Region local{all(), sent.data(), sent.size()}, nobody{all(), std::string{"tcp 127.0.0.1 1 4096"}, 0};
+  CHECK(says(error_of([&] { OpenChannel{all(), local, nobody, {}}; }), "nobody serves a region"));
+  CHECK(says(error_of([&] { (void)local.serve_tcp("localhost", 0); }), "is no IPv4 address"));
+}

@@ -1,0 +1,94 @@
+// Channels between memory of this process: CPU threads and kernels of GPUs post, through each transport.
+#include <cstring>
+#include <numeric>
+#include <thread>
+
+#include "doctest.h"
+#include "error_of.hpp"
+#include "gpu/context.hpp"
+#include "putget_testing.hpp"
+
+using namespace linkscope;
+
+TEST_CASE("a put with a signal delivers its data before the signal, by every transport between two threads") {
+  for (const auto transport : {Transport::memory, Transport::proxy}) {
+    Memory sent{1_MiB}, came{1_MiB};
+    Region local{all(), sent.data(), sent.size()}, remote{all(), came.data(), came.size()};
+    OpenChannel channel{all(), local, remote, {.transport = transport}};
+    CAPTURE(channel.transport());
+    OpenChannel polled{all(), remote, local, {}};
+    std::thread receiver{[&] {
+      polled.await(word_at, 7);
+      CHECK(std::memcmp(came.data() + 100, sent.data(), 1000) == 0);
+    }};
+    sent.fill(3);
+    channel.put_signal(100, 0, 1000, word_at, 7);
+    receiver.join();
+    channel.quiet();
+  }
+}
+
+TEST_CASE("kernels of a GPU post through memory, a serving kernel and a proxy") {
+  for (const auto transport : {Transport::memory, Transport::kernel, Transport::proxy})
+    for (const u32 bytes : {16u, 32u, 64u, 128u}) {
+      DeviceBytes on_gpu{64_KiB};
+      Region local{all(), on_gpu.pointer(), on_gpu.size()}, remote{all(), 64_KiB};
+      OpenChannel channel{all(), local, remote, {.gpu = 0, .transport = transport, .descriptor_bytes = bytes}};
+      CAPTURE(channel.transport());
+      CAPTURE(bytes);
+      const auto sent = on_gpu.fill(bytes);
+      const std::vector<PostStep> steps{
+          {StepKind::put_signal, {Verb::put, 0, 64, 5000, 9}, word_at},
+          {StepKind::operation, {Verb::add, 0, word_at + 8, 0, 5}, 0},
+          {StepKind::operation, {Verb::get, 32'000, 64, 5000, 0}, 0},
+          {StepKind::quiet, {}, 0},
+      };
+      channel.run_on_gpu(steps, 256, nullptr);
+      OpenChannel polled{all(), remote, local, {.transport = Transport::proxy}};
+      polled.await(word_at, 9);
+      const auto* came = reinterpret_cast<const std::byte*>(remote.start());
+      CHECK(std::memcmp(came + 64, sent.data(), 5000) == 0);
+      channel.finish_on_gpu();
+      CHECK(*reinterpret_cast<const u64*>(came + word_at + 8) == 5);
+      CHECK(std::memcmp(on_gpu.read().data() + 32'000, sent.data(), 5000) == 0);
+    }
+}
+
+TEST_CASE("a full ring of messages refuses the next one, and takes it when the receiver has given slots back") {
+  Memory memory{4_KiB};
+  const u64 at = reinterpret_cast<u64>(memory.data());
+  const Ring ring{at + 128, at, 4, 2};
+  CpuWords words;
+  MessageSender sender{ring};
+  MessageReceiver receiver{ring};
+  const auto send = [&](u64 value) {
+    return sender.try_send(words, OneThread{}, 8, [value](unsigned) { return value; });
+  };
+  u64 came = 0;
+  const auto receive = [&] {
+    return receiver.try_receive(words, OneThread{}, [&](unsigned, u64 word) { came = word; });
+  };
+  for (u64 lap = 0; lap < 5; ++lap) {
+    for (u64 i = 0; i < 4; ++i) CHECK(send(4 * lap + i));
+    CHECK_FALSE(send(99));
+    for (u64 i = 0; i < 4; ++i) {
+      CHECK(receive());
+      CHECK(came == 4 * lap + i);
+    }
+    CHECK_FALSE(receive());
+  }
+}
+
+TEST_CASE("operations of a descriptor keep all of their numbers") {
+  for (const auto verb : {Verb::put, Verb::get})
+    for (const RingWord value : {RingWord{0}, RingWord{1}, RingWord{0x5555}, most_offset}) {
+      const Operation one{verb, value, most_offset - value, value & most_bytes_of_operation, 0};
+      const auto [verb_back, local, remote, bytes, unused] = unpacked(packed(one));
+      CHECK((verb_back == verb && local == one.local && remote == one.remote && bytes == one.bytes));
+      CHECK((packed(one).second & valid_bit) == 0);
+    }
+  for (const auto verb : {Verb::set, Verb::add}) {
+    const auto back = unpacked(packed({verb, 0, most_offset, 0, ~u64{0}}));
+    CHECK((back.verb == verb && back.remote == most_offset && back.value == ~u64{0}));
+  }
+}

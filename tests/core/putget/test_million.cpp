@@ -1,0 +1,175 @@
+// Many messages of random sizes between random pairs, in random order: none is lost, doubled or torn, and those of a pair
+// come in order.
+#include <cstdio>
+#include <cstring>
+#include <random>
+#include <thread>
+
+#include "doctest.h"
+#include "error_of.hpp"
+#include "other_process.hpp"
+#include "putget_testing.hpp"
+#include "traffic.hpp"
+
+using namespace linkscope;
+
+namespace {
+
+constexpr u32 actors = 4;
+constexpr Seconds patience{20.0};
+constexpr u64 messages_each_of(u64 all) { return all / (actors * (actors - 1)); }
+
+// Puts of random sizes to random places of 16 slots, each with a signal; the receiver gives slots back by signals.
+constexpr u64 slots = 16, slot_bytes = 2048, region_bytes = slots * (slot_bytes + 128);
+
+u64 word_of(u64 number) { return slots * slot_bytes + number % slots * 128; }
+struct Shape {
+  u64 bytes, skew;
+};
+Shape shape_of(u64 number) {
+  const u64 key = Traffic::mixed(number);
+  return {key % (slot_bytes - 15), key / slot_bytes % 16};
+}
+std::byte byte_of(u64 number, u64 i) { return static_cast<std::byte>(Traffic::mixed(number) >> i % 8 * 8 ^ i); }
+
+void send_all(OpenChannel& channel, std::byte* local, u64 count) {
+  for (u64 n = 0; n < count; ++n) {
+    channel.await(word_of(n), n / slots);
+    const auto [bytes, skew] = shape_of(n);
+    std::byte* data = local + n % slots * slot_bytes;
+    for (u64 i = 0; i < bytes; ++i) data[i] = byte_of(n, i);
+    channel.put_signal(n % slots * slot_bytes + skew, n % slots * slot_bytes, bytes, word_of(n), n / slots + 1);
+  }
+  channel.quiet();
+}
+
+/// `channel` leads back to the sender.
+std::string receive_all(OpenChannel& channel, const std::byte* local, u64 count) {
+  for (u64 n = 0; n < count; ++n) {
+    channel.await(word_of(n), n / slots + 1);
+    const auto [bytes, skew] = shape_of(n);
+    const std::byte* data = local + n % slots * slot_bytes + skew;
+    for (u64 i = 0; i < bytes; ++i)
+      if (data[i] != byte_of(n, i)) return "put " + std::to_string(n) + " has a wrong byte";
+    if (CpuWords::acquire(reinterpret_cast<u64>(local) + word_of(n)) != n / slots + 1)
+      return "put " + std::to_string(n) + " was overtaken";
+    channel.signal(word_of(n), n / slots + 1);
+  }
+  channel.quiet();
+  return "";
+}
+
+const std::byte* bytes_at(const Region& region) { return reinterpret_cast<const std::byte*>(region.start()); }
+
+std::string setting(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+}  // namespace
+
+TEST_CASE("messages between threads arrive once, whole and in order") {
+  const u64 each = messages_each_of(messages_in_all());
+  Memory memory{Traffic{0, actors, each}.bytes()};
+  const Traffic traffic{reinterpret_cast<u64>(memory.data()), actors, each};
+  std::vector<std::string> wrong(actors);
+  std::vector<std::thread> threads;
+  for (u32 self = 0; self < actors; ++self)
+    threads.emplace_back([&, self] { wrong[self] = traffic.run(self, patience); });
+  for (auto& thread : threads) thread.join();
+  CHECK(wrong == std::vector<std::string>(actors));
+}
+
+TEST_CASE("the other process of the traffic" * doctest::skip()) {
+  Region region{all(), setting("PUTGET_HANDLE"), 0};
+  const Traffic traffic{region.start(), actors, std::stoull(setting("PUTGET_EACH"))};
+  const auto wrong = traffic.run(static_cast<u32>(std::stoul(setting("PUTGET_SELF"))), patience);
+  std::printf("> %s.\n", wrong.c_str());
+}
+
+TEST_CASE("messages between processes arrive once, whole and in order") {
+  const u64 each = messages_each_of(messages_in_all());
+  Region region{all(), Traffic{0, actors, each}.bytes()};
+  std::vector<std::unique_ptr<OtherProcess>> others;
+  for (u32 self = 1; self < actors; ++self)
+    others.push_back(std::make_unique<OtherProcess>(
+        "the other process of the traffic",
+        std::vector<std::pair<std::string, std::string>>{{"PUTGET_HANDLE", region.handle()},
+                                                         {"PUTGET_EACH", std::to_string(each)},
+                                                         {"PUTGET_SELF", std::to_string(self)}}));
+  CHECK(Traffic{region.start(), actors, each}.run(0, patience) == "");
+  for (auto& other : others) CHECK(other->line() == ".");
+}
+
+TEST_CASE("puts with signals arrive whole and in order by every transport between threads") {
+  const u64 count = messages_in_all() / 10;
+  for (const auto transport : {Transport::memory, Transport::proxy})
+    for (const u32 bytes : {16u, 32u}) {
+      Region here{all(), region_bytes}, there{all(), region_bytes};
+      const ChannelOptions options{.transport = transport, .slots = 4, .descriptor_bytes = bytes, .timeout = patience};
+      OpenChannel forth{all(), here, there, options}, back{all(), there, here, options};
+      CAPTURE(forth.transport());
+      std::string wrong;
+      std::thread receiver{[&] { wrong = receive_all(back, bytes_at(there), count); }};
+      send_all(forth, const_cast<std::byte*>(bytes_at(here)), count);
+      receiver.join();
+      CHECK(wrong == "");
+    }
+}
+
+// The other process receives into its own region, and signals into the first one's, each by its handle.
+TEST_CASE("the other process of the puts" * doctest::skip()) {
+  Region here{all(), region_bytes}, there{all(), setting("PUTGET_HANDLE"), 0};
+  const bool tcp = setting("PUTGET_CHANNEL") == "tcp";
+  const auto transport = setting("PUTGET_CHANNEL") == "memory" ? Transport::memory : Transport::proxy;
+  std::printf("> %s\n", (tcp ? here.serve_tcp("127.0.0.1", 0) : here.handle()).c_str());
+  std::fflush(stdout);
+  OpenChannel back{all(), here, there, {.transport = transport, .timeout = patience}};
+  const auto wrong = receive_all(back, bytes_at(here), std::stoull(setting("PUTGET_COUNT")));
+  std::printf("> %s.\n", wrong.c_str());
+  std::fflush(stdout);
+  wait_for_the_end();
+}
+
+TEST_CASE("puts with signals arrive whole and in order between processes, by memory, a proxy and TCP") {
+  for (const std::string way : {"memory", "proxy", "tcp"}) {
+    CAPTURE(way);
+    const u64 count = messages_in_all() / 10;
+    Region here{all(), region_bytes};
+    OtherProcess other{"the other process of the puts",
+                       {{"PUTGET_HANDLE", way == "tcp" ? here.serve_tcp("127.0.0.1", 0) : here.handle()},
+                        {"PUTGET_CHANNEL", way},
+                        {"PUTGET_COUNT", std::to_string(count)}}};
+    Region there{all(), other.line(), 0};
+    OpenChannel forth{
+        all(), here, there, {.transport = way == "memory" ? Transport::memory : Transport::proxy, .timeout = patience}};
+    send_all(forth, const_cast<std::byte*>(bytes_at(here)), count);
+    CHECK(other.line() == ".");
+  }
+}
+
+TEST_CASE("a process that is killed in the middle is an error, not a hang") {
+  for (const std::string way : {"memory", "proxy", "tcp"}) {
+    CAPTURE(way);
+    Region here{all(), region_bytes};
+    OtherProcess other{"the other process of the puts",
+                       {{"PUTGET_HANDLE", way == "tcp" ? here.serve_tcp("127.0.0.1", 0) : here.handle()},
+                        {"PUTGET_CHANNEL", way},
+                        {"PUTGET_COUNT", "1000000000"}}};
+    Region there{all(), other.line(), 0};
+    OpenChannel forth{
+        all(), here, there, {.transport = way == "memory" ? Transport::memory : Transport::proxy, .timeout = patience}};
+    auto* local = const_cast<std::byte*>(bytes_at(here));
+    send_all(forth, local, 100);
+    other.kill();
+    const auto text = error_of([&] {
+      for (u64 n = 100;; ++n) {
+        forth.await(word_of(n), n / slots);
+        forth.put_signal(0, 0, 64, word_of(n), n / slots + 1);
+        forth.quiet();
+      }
+    });
+    CAPTURE(text);
+    CHECK((text.find("has ended") != std::string::npos || text.find("has closed") != std::string::npos));
+  }
+}

@@ -1,0 +1,245 @@
+"""Puts and gets on GPUs: every transport is bit-exact, and random traffic loses, doubles and tears no message."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from on_gpus import ENVIRONMENT, FAKE, ROOT, gpus, measured, needs, only, verified
+
+pytestmark = needs(1)
+
+PRELUDE = """
+import ctypes, sys
+from ctypes import byref, c_int, c_size_t, c_uint, c_uint64, c_void_p
+from driver_by_ctypes import Driver
+from put_get_script import *
+from put_get_script import AWAIT, GET, PUT_SIGNAL, ADD, QUIET, DIRECT, KERNEL, PROXY
+driver = Driver()
+contexts = {}
+
+def use(number):
+    if number not in contexts:
+        contexts[number] = c_void_p()
+        driver.ok("cuDevicePrimaryCtxRetain", byref(contexts[number]), c_int(ordinals(driver)[number]))
+    driver.ok("cuCtxSetCurrent", contexts[number])
+
+def on_gpu(number, count):
+    pointer = c_uint64()
+    use(number)
+    driver.ok("cuMemAlloc", byref(pointer), c_size_t(count))
+    driver.ok("cuMemsetD8Async", pointer, c_int(0), c_size_t(count), c_void_p())
+    driver.ok("cuStreamSynchronize", c_void_p())
+    return pointer.value
+"""
+
+
+def script(code: str) -> str:
+    paths = os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests" / "python"), str(ROOT / "cmake")])
+    environment = ENVIRONMENT | {"PYTHONPATH": paths}
+    done = subprocess.run(
+        [sys.executable, "-c", PRELUDE + code], env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.strip()
+
+
+# A stream of puts in turns with the host: 40 messages of growing sizes from a GPU, each answered by a word.
+THERE_AND_BACK = """
+import threading
+SIZE, WORD = 1 << 20, (1 << 20) - 64
+data = Region(size=SIZE)
+data.write(0, bytes(i * 7 % 251 for i in range(SIZE - 4096)))
+local, remote = Region(on_gpu(0, SIZE), SIZE), REMOTE
+fill = Channel(data, local)
+ok(fill.call("ls_put", 0, 0, SIZE - 4096)); ok(fill.call("ls_quiet"))
+additions = 0
+for transport in (DIRECT, KERNEL, PROXY):
+    for threads in (1, 32, 1024):
+        channel = Channel(local, remote, gpu=0, transport=transport, timeout_s=5.0)
+        sizes = [(i * i * 641) % 200000 for i in range(40)]
+        steps = [(PUT_SIGNAL, i * 16, 64 + i, count, WORD, i + 1) for i, count in enumerate(sizes)]
+        channel.run(threads, *steps, (ADD, 0, WORD + 8, 0, 0, 2), (QUIET,))
+        back = Channel(data, remote)
+        ok(back.call("ls_get", SIZE - 4096, WORD, 16)); ok(back.call("ls_quiet"))
+        words = data.bytes(SIZE - 4096, 16)
+        additions += 2
+        assert [int.from_bytes(words[at:at + 8], "little") for at in (0, 8)] == [40, additions], (transport, threads)
+        last = 39
+        ok(back.call("ls_get", 500000, 64 + last, sizes[last])); ok(back.call("ls_quiet"))
+        assert data.bytes(500000, sizes[last]) == data.bytes(last * 16, sizes[last]), (transport, threads)
+        back.close()
+        channel.close()
+print("same")
+"""
+
+
+def test_puts_of_a_gpu_to_host_memory_are_exact_by_every_transport() -> None:
+    assert script(THERE_AND_BACK.replace("REMOTE", "Region(size=SIZE)")) == "same"
+
+
+@needs(2)
+def test_puts_between_gpus_are_exact_by_every_transport() -> None:
+    assert script(THERE_AND_BACK.replace("REMOTE", "Region(on_gpu(1, SIZE), SIZE)")) == "same"
+
+
+def test_packed_messages_are_measured_and_verified(tmp_path) -> None:
+    run = measured(
+        tmp_path / "run.jsonl",
+        "--suite",
+        "putget",
+        *only("put_ping_pong/sm/*/64?*word=packed", "put/sm/*/64?connections=1&*word=packed"),
+        "--rounds",
+        "2",
+    )
+    verified(run)
+
+
+# --- random traffic between warps: device code that the fake driver cannot run ----------------------------------------
+
+KERNELS = """
+from pathlib import Path
+from embed_device_code import Nvrtc
+root = Path(ROOT)
+nvrtc = Nvrtc()
+attribute = lambda which: (value := c_int(), driver.ok("cuDeviceGetAttribute", byref(value), c_int(which), c_int(0)))[0]
+arch = f"sm_{attribute(75).value}{attribute(76).value}"
+code = nvrtc.compile(root / "tests/gpu/messages.cu", str(root / "src/linkscope/_native"), arch)
+
+def function(ordinal, name):
+    use(ordinal)
+    module, found = c_void_p(), c_void_p()
+    driver.ok("cuModuleLoadData", byref(module), code)
+    driver.ok("cuModuleGetFunction", byref(found), module, name.encode())
+    return found
+
+def stream(ordinal):
+    use(ordinal)
+    made = c_void_p()
+    driver.ok("cuStreamCreate", byref(made), c_uint(1))
+    return made
+
+def launch(ordinal, kernel, on, blocks, threads, *arguments):
+    use(ordinal)
+    pointers = (c_void_p * len(arguments))(*(ctypes.addressof(one) for one in arguments))
+    driver.ok("cuLaunchKernel", kernel, blocks, 1, 1, threads, 1, 1, 0, on, pointers, None)
+
+def wait(ordinal, on):
+    use(ordinal)
+    driver.ok("cuStreamSynchronize", on)
+
+def numbers(address, count):
+    made = (c_uint64 * count)()
+    driver.ok("cuMemcpyDtoH", made, c_uint64(address), c_size_t(8 * count))
+    return list(made)
+"""
+
+TRAFFIC = """
+ACTORS, EACH = 8, TOTAL // (8 * 7)
+rings = MEMORY
+gpus = GPUS
+results = [on_gpu(gpu, 8 * ACTORS) for gpu in gpus]
+kernels, streams = [function(gpu, "exchange") for gpu in gpus], [stream(gpu) for gpu in gpus]
+part = ACTORS // len(gpus)
+for i, gpu in enumerate(gpus):
+    launch(gpu, kernels[i], streams[i], part, 32, c_uint64(rings), c_uint(ACTORS), c_uint(i * part), c_uint64(EACH),
+           c_uint64(5_000_000_000), c_uint64(results[i]))
+for i, gpu in enumerate(gpus):
+    wait(gpu, streams[i])
+for i, gpu in enumerate(gpus):
+    use(gpu)
+    assert numbers(results[i], part) == [1] * part, numbers(results[i], part)
+print("all came once")
+"""
+
+only_real = pytest.mark.skipif(FAKE, reason="the fake driver runs no device code")
+BYTES = 8 * 8 * (128 + 5 * 9 * 16)
+PLACES = {
+    "memory of one GPU": (f"on_gpu(0, {BYTES})", "[0]"),
+    "host memory": (f"Region(size={BYTES}).start()", "[0]"),
+}
+
+
+def traffic(memory: str, on: str, peers: str = "") -> str:
+    total = 1_000_000 if os.environ.get("LINKSCOPE_TESTS") == "long" else 100_000
+    code = KERNELS.replace("ROOT", repr(str(ROOT)), 1) + peers + TRAFFIC
+    return script(code.replace("TOTAL", str(total)).replace("MEMORY", memory).replace("GPUS", on))
+
+
+@only_real
+@pytest.mark.parametrize("place", PLACES)
+def test_random_traffic_between_warps_arrives_once_and_whole(place: str) -> None:
+    assert traffic(*PLACES[place]) == "all came once"
+
+
+PEERS = """
+for one, other in ((0, 1), (1, 0)):
+    use(other); use(one)
+    driver.ok("cuCtxEnablePeerAccess", contexts[other], c_uint(0))
+"""
+
+
+@only_real
+@needs(2)
+def test_random_traffic_between_gpus_arrives_once_and_whole() -> None:
+    assert traffic(f"on_gpu(1, {BYTES})", "[0, 1]", PEERS) == "all came once"
+
+
+PING_PONG = """
+gpus = GPUS
+words = [on_gpu(gpu, 4096) for gpu in gpus]
+results = [on_gpu(gpu, 8) for gpu in gpus]
+kernels, streams = [function(gpu, "ping_pong") for gpu in gpus], [stream(gpu) for gpu in gpus]
+COUNT = 20000
+for i, gpu in enumerate(gpus):
+    launch(gpu, kernels[i], streams[i], 1, 1, c_uint64(words[i]), c_uint64(words[1 - i]), c_uint(i), c_uint64(COUNT),
+           c_uint64(2_000_000_000), c_uint64(results[i]))
+for i, gpu in enumerate(gpus):
+    wait(gpu, streams[i])
+use(gpus[0])
+print(numbers(results[0], 1)[0] / COUNT)
+"""
+
+
+@only_real
+def test_messages_of_8_bytes_go_there_and_back(capsys) -> None:
+    """Prints the round trip; the benchmark `put_ping_pong` measures it with an interval."""
+    on = "[0, 1]" if gpus() > 1 else "[0, 0]"
+    code = KERNELS.replace("ROOT", repr(str(ROOT)), 1) + (PEERS if gpus() > 1 else "") + PING_PONG.replace("GPUS", on)
+    round_trip_ns = float(script(code))
+    with capsys.disabled():
+        print(f"\n8 B there and back between {'two GPUs' if gpus() > 1 else 'two blocks'}: {round_trip_ns:.0f} ns")
+    assert round_trip_ns > 0
+
+
+STREAM = """
+gpus = GPUS
+THREADS, COUNT = 256, 4000
+RINGS = THREADS // 8
+kernels, streams = [function(gpu, "stream") for gpu in gpus], [stream(gpu) for gpu in gpus]
+most = attribute(16).value // (1 if gpus[0] != gpus[1] else 2)
+for blocks in sorted({1, 4, 16, 64, most}):
+    slots, credits = on_gpu(gpus[1], blocks * RINGS * 32 * 128), on_gpu(gpus[0], blocks * RINGS * 128)
+    results = [on_gpu(gpu, 24 * blocks) for gpu in gpus]
+    for i, gpu in enumerate(gpus):
+        launch(gpu, kernels[i], streams[i], blocks, THREADS, c_uint64(slots), c_uint64(credits), c_uint(1 - i),
+               c_uint64(COUNT), c_uint64(5_000_000_000), c_uint64(results[i]))
+    for i, gpu in enumerate(gpus):
+        wait(gpu, streams[i])
+    use(gpus[1])
+    found = numbers(results[1], 3 * blocks)
+    assert found[2::3] == [0] * blocks, found[2::3]
+    print(f"{blocks} blocks: {1e3 * blocks * RINGS * COUNT / (max(found[1::3]) - min(found[::3])):.1f} M/s")
+"""
+
+
+@only_real
+def test_streams_of_64_bytes_arrive_whole_from_all_blocks(capsys) -> None:
+    """Prints millions of messages a second: each is polled for by its receiver."""
+    on = "[0, 1]" if gpus() > 1 else "[0, 0]"
+    code = KERNELS.replace("ROOT", repr(str(ROOT)), 1) + (PEERS if gpus() > 1 else "") + STREAM.replace("GPUS", on)
+    shown = script(code)
+    with capsys.disabled():
+        print(f"\n64 B between {'two GPUs' if gpus() > 1 else 'blocks of one GPU'}:\n{shown}")
+    assert "M/s" in shown
