@@ -111,9 +111,12 @@ void relay_to_host(const Resources& with, const PlannedCopy& copy, Progress& pro
 }
 
 Knobs for_links(const Resources& with, const PlannedCopy& copy, Knobs knobs, Towards towards) {
-  const u64 links = 1 + helpers_of_copy(with, copy, knobs, towards).size(), cpus = usable_cpus();
-  knobs.threads =
-      static_cast<u32>(std::clamp<u64>(knobs.threads * links, knobs.threads, std::max<u64>(knobs.threads, cpus)));
+  constexpr u64 least_chunk = 2_MiB, slots_each = 2;
+  const u64 links = 1 + helpers_of_copy(with, copy, knobs, towards).size(),
+            worth = copy.request.bytes / (knobs.chunks_each * least_chunk),
+            slots = with.options.arena_bytes / with.arena.slot_bytes(), cpus = usable_cpus();
+  const u64 most = std::min({knobs.threads * links, worth, slots / slots_each, cpus});
+  knobs.threads = static_cast<u32>(std::max<u64>(knobs.threads, most));
   return knobs;
 }
 

@@ -12,8 +12,8 @@ namespace linkscope {
 void relay_to_gpu(const Resources&, const PlannedCopy&, Progress&);
 void relay_to_host(const Resources&, const PlannedCopy&, Progress&);
 
-/// The knobs of a copy of pageable memory, whose threads are those of one link, with as many for each link that it uses,
-/// as far as there are CPUs.
+/// The knobs of a copy of pageable memory, whose threads are those of one link, with as many for each link that it uses.
+/// Four H200s: more threads than leave each chunks of 2 MiB and two slots made copies from a GPU slower.
 [[nodiscard]] Knobs for_links(const Resources&, const PlannedCopy&, Knobs, Towards);
 /// Pageable memory to a GPU or back through the ring, over the links that the knobs ask for.
 void run_ring_over_links(const Resources&, const PlannedCopy&, RingWork&, const Knobs&, Towards, Progress&);

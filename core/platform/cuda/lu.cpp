@@ -1,8 +1,13 @@
 #include "platform/cuda/lu.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <functional>
+#include <mutex>
 
 #include "gpu/cublas.hpp"
+#include "host/parallel.hpp"
 #include "platform/cuda/moves.hpp"
 #include "platform/cuda/references.hpp"
 
@@ -114,26 +119,51 @@ void queue_block_factors(const Device& device, CUfunction factor, CUstream strea
   device.launch(factor, 1, threads, stream, arguments);
 }
 
+namespace {
+
+/// Sums over the columns of a part, one for each row. add(column, its first element, sums) adds what a column gives.
+template <std::size_t count, class Add>
+void add_columns(u64 n, const FactoredColumns& part, std::array<std::vector<double>, count>& sums, Add add) {
+  std::mutex guard;
+  const u64 bytes = n * sizeof(double);
+  parallel_ranges(part.factors.size() * sizeof(double), bytes, [&](u64 begin, u64 end) {
+    std::array<std::vector<double>, count> own;
+    own.fill(std::vector<double>(n));
+    for (u64 at = begin / bytes; at < end / bytes; ++at) add(part.first + at, at * n, own);
+    const std::scoped_lock lock{guard};
+    for (std::size_t i = 0; i < count; ++i)
+      std::transform(own[i].begin(), own[i].end(), sums[i].begin(), sums[i].begin(), std::plus{});
+  });
+}
+
+}  // namespace
+
 double scaled_residual(u64 n, const std::vector<FactoredColumns>& parts) {
   const auto x = [](u64 i) { return i % 7 < 3 ? 1.0 : -0.5; };
-  std::vector<double> by_matrix(n), by_upper(n), by_both(n), row_sums(n);
+  std::array<std::vector<double>, 3> sums;  // the matrix times x, U times x, and the absolute values
+  std::array<std::vector<double>, 1> by_both;
+  sums.fill(std::vector<double>(n));
+  by_both.fill(std::vector<double>(n));
   for (const auto& part : parts)
-    for (u64 i = 0; i < part.factors.size(); ++i) {
-      const u64 column = part.first + i / n, row = i % n;
-      const double element = part.matrix.at<double>(i) + (row == column ? diagonal_of(n) : 0);
-      by_matrix[row] += element * x(column);
-      row_sums[row] += std::abs(element);
-      if (row <= column) by_upper[row] += part.factors[i] * x(column);
-    }
+    add_columns(n, part, sums, [&](u64 column, u64 first, auto& of) {
+      for (u64 row = 0; row < n; ++row) {
+        const double element = part.matrix.at<double>(first + row) + (row == column ? diagonal_of(n) : 0);
+        of[0][row] += element * x(column);
+        of[2][row] += std::abs(element);
+        if (row <= column) of[1][row] += part.factors[first + row] * x(column);
+      }
+    });
   for (const auto& part : parts)
-    for (u64 i = 0; i < part.factors.size(); ++i) {
-      const u64 column = part.first + i / n, row = i % n;
-      if (row >= column) by_both[row] += (row == column ? 1 : part.factors[i]) * by_upper[column];
-    }
+    add_columns(n, part, by_both, [&](u64 column, u64 first, auto& of) {
+      of[0][column] += sums[1][column];
+      for (u64 row = column + 1; row < n; ++row) of[0][row] += part.factors[first + row] * sums[1][column];
+    });
   double largest = 0, norm = 0;
   for (u64 row = 0; row < n; ++row) {
-    largest = std::max(largest, std::abs(by_matrix[row] - by_both[row]));
-    norm = std::max(norm, row_sums[row]);
+    const double difference = std::abs(sums[0][row] - by_both[0][row]);
+    if (std::isnan(difference)) return difference;  // std::max would forget it
+    largest = std::max(largest, difference);
+    norm = std::max(norm, sums[2][row]);
   }
   constexpr double epsilon = 0x1p-53;
   return largest / (epsilon * norm * static_cast<double>(n));

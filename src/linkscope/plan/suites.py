@@ -291,6 +291,7 @@ SUITES: dict[str, Suite] = {
                 *_lu_over_gpus(),
                 _rule(64 * MIB, benchmarks=("h2d", "d2h", "d2d"), engines=("ce",), memories=_PINNED),
             ),
+            early=True,
         ),
         Suite(
             "sp-8",

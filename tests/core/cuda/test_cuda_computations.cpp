@@ -1,4 +1,6 @@
 // Computations with their transfers on the cuda platform, with the fake driver and its libraries.
+#include <limits>
+
 #include "benchmarks/case.hpp"
 #include "cuda_testing.hpp"
 #include "platform/cuda/contents.hpp"
@@ -80,6 +82,9 @@ TEST_CASE("factors with a wrong element exceed the residual that rounding leaves
   CHECK(scaled_residual(n, {all}) < largest_residual);
   at[7 * n + 5] += 1e-6;
   CHECK(scaled_residual(n, {all}) > largest_residual);
+  // A factor that is not a number must not count as no difference.
+  all.factors[7] = std::numeric_limits<double>::quiet_NaN();
+  CHECK_FALSE(scaled_residual(n, {all}) <= largest_residual);
 }
 
 TEST_CASE("an LU over GPUs has the residual of a factorization, whichever GPUs and however they take panels") {
