@@ -71,8 +71,11 @@ std::vector<Benchmark> allocations() {
     for (const MemKind kind : kinds) memories.emplace_back(kind, src == numa && dst == gpu ? device : kind);
     constexpr bool sized = false;
     const auto known = phases_of(kinds.front());
-    std::vector<std::string_view> phases{known.begin(), known.end()};
-    if (kinds.front() == pool) phases.insert(phases.begin() + 1, "grow");
+    std::vector<std::string_view> phases;
+    for (const auto phase : known) {
+      phases.push_back(phase);
+      if (kinds.front() == pool && phases.size() == 1) phases.push_back("grow");
+    }
     std::vector<Param> params{{"phase", phases, "the timed phase of an allocation; the phases before it run untimed"},
                               size_param()};
     if (huge) params.push_back(pages_param());

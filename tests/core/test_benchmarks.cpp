@@ -65,7 +65,7 @@ TEST_CASE("a split copy has one stream per part, and every part holds at least o
         build_program(copy_case("split", "numa:0", "pinned", "gpu:0", "device", bytes, {{"streams", streams}}));
     CHECK(program.actors.size() == program.flows.size());
     for (const auto& flow : program.flows) {
-      CHECK((flow.src == Place{PlaceKind::numa, 0} && flow.dst == Place{PlaceKind::gpu, 0}));
+      CHECK((flow.src == numa(0) && flow.dst == gpu(0)));
       CHECK(program.actors[flow.actor].place == flow.dst);
       found.push_back(flow.bytes);
     }
