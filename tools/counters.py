@@ -22,11 +22,13 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
 from linkscope.plan import case_of
-from linkscope.run.target import choose
+from linkscope.run.answers import Prepared
+from linkscope.run.target import Target, choose
 from linkscope.run.worker import Worker, worker_command
 from linkscope.runfile import PointId
 from linkscope.stats import median
@@ -165,6 +167,17 @@ def counted(point: PointId, case: dict[str, object], steps: int) -> dict[tuple[s
     return {key: units[name] * of_launches(by_metric[name]) for key, name in metrics.items() if name in by_metric}
 
 
+def prepared_alone(text: str, target: Target) -> tuple[PointId, dict[str, Any], Prepared]:
+    """The point of an id, its case, and what a worker of its own says of its program."""
+    point = PointId.parse(text)
+    case = case_of(point, target.facts)
+    worker = Worker(worker_command())
+    worker.open(target.open_request)
+    prepared = worker.prepare(case, f"{point}#0")
+    worker.kill()
+    return point, case, prepared
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("points", nargs="*", metavar="POINT_ID")
@@ -175,12 +188,7 @@ def main() -> None:
     several = len(target.facts.of_kind("gpu")) > 1
     print("| kernel of | memory | stated, B | counted, B | apart |\n|---|---|---|---|---|")
     for text in asked.points or POINTS + (OF_TWO_GPUS if several else []):
-        point = PointId.parse(text)
-        case = case_of(point, target.facts)
-        worker = Worker(worker_command())
-        worker.open(target.open_request)
-        prepared = worker.prepare(case, f"{point}#0")
-        worker.kill()
+        point, case, prepared = prepared_alone(text, target)
         if not prepared.supported:
             print(f"| `{point}` | | | {prepared.reason} | |", flush=True)
             continue

@@ -18,9 +18,7 @@ from dataclasses import dataclass
 
 import counters
 
-from linkscope.plan import case_of
 from linkscope.run.target import choose
-from linkscope.run.worker import Worker, worker_command
 from linkscope.runfile import PointId
 
 ITERATIONS = 100
@@ -100,12 +98,7 @@ def main() -> None:
     target = choose("auto", seed=1)
     cases = {}
     for way, text in POINTS.items():
-        point = PointId.parse(text)
-        case = case_of(point, target.facts)
-        worker = Worker(worker_command())
-        worker.open(target.open_request)
-        prepared = worker.prepare(case, f"{point}#0")
-        worker.kill()
+        point, case, prepared = counters.prepared_alone(text, target)
         if not prepared.supported:
             sys.exit(f"{point}: {prepared.reason}")
         cases[way] = (point, case, prepared.actors)

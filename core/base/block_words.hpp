@@ -1,6 +1,7 @@
 // Words that a GPU's block exchanges with CPU threads and other blocks, as device code. Before compute capability 7.0,
 // volatile accesses and fences replace release and acquire.
 #pragma once
+#include "base/pair_words.hpp"
 
 // The block's threads arrive together. A block of one thread has nobody to wait for.
 static __device__ __forceinline__ void join_block() {
@@ -28,26 +29,12 @@ struct BlockWords {
     return value;
   }
 
-  // 16 bytes at once, without any order.
   static __device__ __forceinline__ void look(unsigned long long at, unsigned long long& x, unsigned long long& y) {
-#if __CUDA_ARCH__ >= 700
-    asm volatile("{ .reg .b128 both; ld.relaxed.sys.global.b128 both, [%2]; mov.b128 {%0, %1}, both; }"
-                 : "=l"(x), "=l"(y)
-                 : "l"(at)
-                 : "memory");
-#else
-    asm volatile("ld.volatile.global.v2.u64 {%0, %1}, [%2];" : "=l"(x), "=l"(y) : "l"(at) : "memory");
-#endif
+    load_pair_of_words(at, x, y);
   }
 
   static __device__ __forceinline__ void tell(unsigned long long at, unsigned long long x, unsigned long long y) {
-#if __CUDA_ARCH__ >= 700
-    asm volatile("{ .reg .b128 both; mov.b128 both, {%1, %2}; st.relaxed.sys.global.b128 [%0], both; }" ::"l"(at),
-                 "l"(x), "l"(y)
-                 : "memory");
-#else
-    asm volatile("st.volatile.global.v2.u64 [%0], {%1, %2};" ::"l"(at), "l"(x), "l"(y) : "memory");
-#endif
+    store_pair_of_words(at, x, y);
   }
 
   // The barrier orders the other threads' stores before the release, which is cumulative from compute capability 7.0.

@@ -1,6 +1,7 @@
 // Posters and rings in device code: the memory of a GPU, and the groups of threads that act together. 16-byte accesses are
 // whole from compute capability 7.0.
 #pragma once
+#include "base/pair_words.hpp"
 #include "putget/poster.hpp"
 
 namespace linkscope {
@@ -50,16 +51,11 @@ struct DeviceMemoryWords {
   }
   static __device__ __forceinline__ Pair load_pair(RingWord at) {
     Pair pair;
-    asm volatile("{ .reg .b128 both; ld.relaxed.sys.global.b128 both, [%2]; mov.b128 {%0, %1}, both; }"
-                 : "=l"(pair.first), "=l"(pair.second)
-                 : "l"(at)
-                 : "memory");
+    load_pair_of_words(at, pair.first, pair.second);
     return pair;
   }
   static __device__ __forceinline__ void store_pair(RingWord at, const Pair& pair) {
-    asm volatile("{ .reg .b128 both; mov.b128 both, {%1, %2}; st.relaxed.sys.global.b128 [%0], both; }" ::"l"(at),
-                 "l"(pair.first), "l"(pair.second)
-                 : "memory");
+    store_pair_of_words(at, pair.first, pair.second);
   }
   static __device__ __forceinline__ RingWord acquire(RingWord at) {
     RingWord value;

@@ -62,7 +62,7 @@ def converted(text: str) -> str:
 
 def with_device_headers(text: str) -> str:
     def insert(line: re.Match[str]) -> str:
-        header = (CORE / line[1]).read_text()
+        header = with_device_headers((CORE / line[1]).read_text())
         return header.replace("#pragma once\n", "") if STATEMENT in header else line[0]
 
     return re.sub(r'^#include "([^"]+)"$', insert, text, flags=re.M)
