@@ -37,7 +37,7 @@ _NOTE = (
     "A GPU drives a message if its threads move the payload; the words that end it lie in GPU memory (direct) or in "
     "host memory (notified). The host drives it by a copy engine, alone (host) or when a GPU asks (assisted). The "
     "faster mode of each counts, with the fastest number of threads and kind of word. Either: the 95 % interval of the "
-    "ratio of their times has 1. "
+    "ratio of their times contains 1. "
 )
 _OF_CONNECTIONS = (
     "Messages a second over a number of connections, and the share of the time that all of them ran together. A rate "
