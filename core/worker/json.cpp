@@ -166,9 +166,12 @@ Json to_json(const Program& program) {
                      {"role", flow.measured ? "measured" : "background"}});
     if (flow.operations > 0) flows.back()["operations"] = flow.operations;
   }
+  u64 memory_bytes = 0;
+  for (const auto& region : program.regions) memory_bytes += region.bytes;
   return {{"actors", program.actors.size()}, {"flows", std::move(flows)},
           {"slices", slices_of(program)},    {"most_iterations", program.most_iterations},
-          {"in_step", in_step(program)},     {"program", to_text(program)}};
+          {"in_step", in_step(program)},     {"memory_bytes", memory_bytes},
+          {"program", to_text(program)}};
 }
 
 Json to_json(const DriverFacts& facts) {

@@ -569,3 +569,18 @@ def test_an_actor_of_two_flows_is_expected_to_take_as_long_as_its_slower_flow(ea
     flow = FlowFacts(0, "gpu:0", "gpu:1", "device", "device", 8, "measured")
     task = Task(PointId.parse(H2D.format(8, "true", "batched")), 1, earlier([4], *each_s))
     assert Batches(Timed(lambda _: 1e-3), task, [flow, flow], 1).each_s == [3e-3]
+
+
+def test_a_worker_has_the_time_to_compare_all_memory_of_its_program() -> None:
+    limits = []
+
+    class Asked(Timed):
+        def run(self, samples: int, batches: list[list[int]], *, verify: bool, limit_s: float) -> Trace:
+            limits.append(limit_s)
+            return super().run(samples, batches, verify=verify, limit_s=limit_s)
+
+    task = Task(PointId.parse("lu_gpus/sm/gpu:0.device->gpu:0.device/0?n=16384"), 0, None)
+    for memory_bytes in (0, 4 << 30):
+        Batches(Asked(lambda _: 1e-3), task, [], 1, memory_bytes).run(1, [[1]], verify=True)
+    small, large = limits
+    assert large - small >= 4 * (4 << 30) / 4e9  # writes, reads and compares it, each with 4 GB/s

@@ -31,6 +31,7 @@ class Prepared(msgspec.Struct):
     slices: int = 1
     most_iterations: int = 0  # maximum operations of a batch; 0: no maximum
     in_step: bool = False  # whether the actors wait for each other, so that all of them do the same number
+    memory_bytes: int = 0  # of all regions
     program: str = ""
     once_s: float = 0.0  # seconds of the first iteration of all loops; 0: unknown
     processes: int = 1  # more: as many processes must prepare the program together

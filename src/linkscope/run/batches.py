@@ -45,8 +45,10 @@ def pair_of(batch: list[int], ratio: int) -> Pair:
 class Batches:
     """The batches of a point in one round."""
 
-    def __init__(self, worker: Worker, task: Task, flows: list[FlowFacts], actors: int) -> None:
+    def __init__(self, worker: Worker, task: Task, flows: list[FlowFacts], actors: int, memory_bytes: int = 0) -> None:
         self._worker = worker
+        # The worker may also fill and compare this memory before it answers.
+        self._contents_s = min(4 * max(512 * task.point.bytes, memory_bytes) / SLOWEST_RATE, 2.0)
         self._task = task
         self.actors = actors
         self.each_s = _initial_each_s(task, flows, actors)  # seconds per operation of each actor, as known so far
@@ -78,8 +80,7 @@ class Batches:
     def run(self, samples: int, batches: list[list[int]], *, verify: bool) -> Trace:
         """Runs samples of the batches."""
         longest = max(sum(batch[actor] for batch in batches) * self.each_s[actor] for actor in range(self.actors))
-        checking = 4 * self._task.point.bytes * 512 / SLOWEST_RATE if verify else 0.0
-        limit = REQUEST_LIMIT_S + 20 * (samples * longest + min(checking, 2.0))
+        limit = REQUEST_LIMIT_S + 20 * (samples * longest + (self._contents_s if verify else 0.0))
         trace = self._worker.run(samples, batches, verify=verify, limit_s=limit)
         if (trace.actors, trace.samples, trace.batches) != (self.actors, samples, len(batches)):
             raise RequestFailed("failed", "the worker answered with other samples than requested")

@@ -120,7 +120,7 @@ class PointRound:
         self._flows = prepared.flows
         self._actors = prepared.actors
         self._recipe = recipe_of(task.point, prepared)
-        self._batches = Batches(worker, task, prepared.flows, prepared.actors)
+        self._batches = Batches(worker, task, prepared.flows, prepared.actors, prepared.memory_bytes)
         self._calibration = Calibration(self._batches, self._recipe, prepared.once_s)
         self._ratio = 1 if self._recipe.single else self._ratio_of_first_round()
         self._stopping = Stopping(
