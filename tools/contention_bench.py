@@ -120,8 +120,8 @@ class Bench:
 
 
 def presets(bench: Bench) -> Table:
-    yield "| preset | flows | total, GB/s | again | change | Jain's index | largest deviation of the model |"
-    yield "|---|---|---|---|---|---|---|"
+    yield "| preset | flows | total, GB/s | again | change | Jain's index | predicted | deviation | largest of a flow |"
+    yield "|---|---|---|---|---|---|---|---|---|"
     for name in (*(name for name in PRESETS if ":" not in name), "same-path:2", "same-path:4"):
         file = name.replace(":", "-")
         one, two = (bench.flow(f"preset-{file}-{run}", "--preset", name, "--bytes", "256MiB") for run in "ab")
@@ -129,11 +129,20 @@ def presets(bench: Bench) -> Table:
             continue
         change = format_change(two["total_gbps"] / one["total_gbps"] - 1)
         off = max((abs(flow["deviation"]) for flow in one["flows"] if flow["deviation"] is not None), default=None)
+        predicted = _predicted_total(one)
         jain = "-" if one["jain"] is None else f"{one['jain']:.4f}"
         yield (
             f"| {name} | {len(one['flows'])} | {one['total_gbps']:.1f} | {two['total_gbps']:.1f} | {change} | {jain} "
+            f"| {f'{predicted:.1f}' if predicted else '-'} "
+            f"| {format_change(predicted / one['total_gbps'] - 1) if predicted else '-'} "
             f"| {format_fraction(off) if off is not None else '-'} |"
         )
+
+
+def _predicted_total(found: dict[str, Any]) -> float | None:
+    """The model's rate of all flows together, in GB/s; None if it lacks one."""
+    rates = [flow["predicted_gbps"] for flow in found["flows"]]
+    return None if None in rates else sum(rates)
 
 
 def capacity(bench: Bench) -> Table:
@@ -146,8 +155,7 @@ def capacity(bench: Bench) -> Table:
             found = bench.flow(f"capacity-{direction}-{count}", text, "--bytes", "256MiB")
             if found is None:
                 continue
-            rates = [flow["predicted_gbps"] for flow in found["flows"]]
-            predicted = None if None in rates else sum(rates)
+            predicted = _predicted_total(found)
             ends = found["total_ci95_gbps"]
             yield (
                 f"| {direction} GPUs | {count} | {found['total_gbps']:.1f} "
