@@ -11,6 +11,7 @@ linkscope report run.jsonl --break-even                           memory costs a
 linkscope report run.jsonl --shared [--json]                      shared links, from concurrent flows
 linkscope report run.jsonl --list-figures                         the names of all figures
 linkscope report run.jsonl --figure machine -o machine.svg        one figure, .svg or .png
+linkscope report a.jsonl b.jsonl --plots FILE.yaml -o plots       figures for papers, as the file declares them
 """
 
 import argparse
@@ -55,6 +56,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     what.add_argument("--break-even", action="store_true", help="print memory costs and break-even")
     what.add_argument("--shared", action="store_true", help="print shared links (docs/method/shared-links.md)")
+    what.add_argument(
+        "--plots",
+        metavar="FILE.yaml|NAME",
+        help="draw figures of one or several runs into folder -o DIR; NAME: a ready specification, such as comm-scope",
+    )
     what.add_argument("--list-figures", action="store_true", help="print the names of all figures")
     parser.add_argument(
         "--against",
@@ -67,6 +73,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Runs `linkscope report`."""
+    if arguments.plots:
+        return _draw_plots(arguments)
     if len(arguments.run) > 1:
         raise UserError(f"report takes one run file, not {len(arguments.run)}: call it once for each")
     source = Path(arguments.run[0])
@@ -192,6 +200,19 @@ def _write_markdown(source: Path, target: Path, arguments: argparse.Namespace) -
     check_writable(target, [source], "--markdown", force=arguments.force)
     write(target, to_markdown(with_predictions(read(source), arguments.against)), "--markdown")
     name_output("report", target)
+    return FINE
+
+
+def _draw_plots(arguments: argparse.Namespace) -> int:
+    from linkscope.report.plot_spec import read_specification
+    from linkscope.report.plots import draw
+
+    specification = read_specification(arguments.plots)
+    folder = Path(arguments.output or "plots")
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"-o {folder}: --plots writes several files, so it needs a folder")
+    for path, drawn in draw([read(run) for run in arguments.run], specification, folder):
+        print(f"{path}" if drawn else f"{path} (unchanged)")
     return FINE
 
 
