@@ -10,6 +10,7 @@ import pytest
 
 from fake_driver import environment, needs_fake, needs_worker
 from linkscope.cli.main import main
+from linkscope.errors import FINE, NOT_HERE
 from linkscope.plan import in_order, make_plan
 from linkscope.plan.enumerate import points_of
 from linkscope.plan.suites import SUITES
@@ -231,6 +232,22 @@ def test_work_beside_other_work_on_a_gpu(tmp_path: Path) -> None:
     points = {point.params["beside"]: point for point in read_run(path).points}
     assert "libcublas" in points.pop("gemm").reason
     assert all(point.median_s and point.verified for point in points.values()), json.loads(done.stdout)
+
+
+@needs_fake
+def test_copies_beside_reads_of_a_file_in_a_directory(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    only = ("--only", "contended_d2h/ce/gpu:0*beside=none", "--only", "contended_d2h/ce/disk*->gpu:0*")
+    words = ("--suite", "contention", *only, "--directory", str(tmp_path), "--rounds", "1", "--contexts", "any", "-q")
+    done = linkscope("run", *words, "-o", str(path), environment=environment())
+    assert done.returncode in (FINE, NOT_HERE), done.stderr
+    run = read_run(path)
+    (beside,) = [point for point in run.points if point.params["beside"] == "disk"]
+    if beside.status == "unsupported":  # a directory in memory, whose files are never cold
+        assert "page cache" in (beside.reason or "")
+        return
+    assert beside.verified and [flow.role for flow in beside.flows] == ["measured", "background"]
+    assert rows(run)["d2h"].beside["disk"].ratio > 0
 
 
 @needs_fake
