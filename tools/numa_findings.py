@@ -181,9 +181,7 @@ def stand_ins() -> Answer:
 
 def two_tasks() -> Answer:
     more = [MODEL.computations.tasks(name, 2) / MODEL.computations.tasks(name, 1) for name in APPLICATIONS]
-    return Answer(
-        verdict(min(more) > 1.02), f"two stand-ins lose {min(more):.2f} to {max(more):.2f} times as much as one"
-    )
+    return Answer(verdict(min(more) > 1.02), f"two stand-ins lose {min(more):.2f} to {max(more):.2f} × what one loses")
 
 
 # --- transfers beside messages (SP-9, SP-11) ---
@@ -370,7 +368,7 @@ def page() -> str:
         "An effect holds where it exceeds the drift of its run, or where the intervals of the compared rates do not "
         "overlap. Penalties are over the good value. `each`: one message task for each transfer; `cores`: message "
         "tasks on all other cores. SP-6 (sizes), SP-8 (the method) and SP-14 (the machines) are no findings. The run "
-        "of SP-10 copies from one GPU by threads of one process; the paper copied to three GPUs. The model is fitted "
+        "of SP-10 copies from one GPU with threads of one process; the paper copied to three GPUs. The model is fitted "
         "to the 13 % of SP-2, so only its other answers are predictions.\n",
         "| item | the paper found | today | run | on the model of Keeneland, MODELLED |\n|---|---|---|---|---|",
     ]
