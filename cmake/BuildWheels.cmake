@@ -1,5 +1,6 @@
 # Headers and the device compiler come from the wheels of the Python that builds the project (pyproject.toml,
-# build-system.requires). Each may be given by hand: -DLINKSCOPE_JSON_INCLUDE=…, -DLINKSCOPE_CUDA_INCLUDE=….
+# build-system.requires). Each may be given by hand: -DLINKSCOPE_JSON_INCLUDE=…, -DLINKSCOPE_CUDA_INCLUDE=…,
+# -DLINKSCOPE_CUB_INCLUDE=….
 function(linkscope_find_in_wheels result file)
   if(DEFINED ${result})
     return()
@@ -27,3 +28,4 @@ endfunction()
 
 linkscope_find_in_wheels(LINKSCOPE_JSON_INCLUDE nlohmann/json.hpp nlohmann_json/include)
 linkscope_find_in_wheels(LINKSCOPE_CUDA_INCLUDE cudaTypedefs.h nvidia/cu13/include nvidia/cuda_runtime/include)
+linkscope_find_in_wheels(LINKSCOPE_CUB_INCLUDE cub/version.cuh nvidia/cu13/include/cccl)

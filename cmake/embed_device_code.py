@@ -1,6 +1,6 @@
-"""Compiles .cu files by NVRTC, for each of its architectures of at least sm_60, and writes one .cpp file.
+"""Compiles a .cu file by NVRTC, for each of its architectures of at least sm_60, or writes one .cpp file for several.
 
-The file holds machine code for each architecture and PTX for compute_90. Later drivers compile the PTX for GPUs that
+That file holds machine code for each architecture and PTX for compute_90. Later drivers compile the PTX for GPUs that
 this compiler does not know. NVRTC comes from the build requirements (12.9). Without them, NVRTC of the loader's path or
 of $CUDA_HOME is used, with its architectures.
 """
@@ -10,11 +10,13 @@ import ctypes
 import hashlib
 import os
 import pathlib
+import re
 import sys
+from collections.abc import Sequence
 
 LOWEST_ARCH = 60
 PTX_ARCH = 90
-OPTIONS = ["--std=c++17", "-lineinfo", "--fmad=true", "-default-device"]
+OPTIONS = ["--std=c++17", "--fmad=true", "-default-device"]
 
 
 def find_nvrtc() -> ctypes.CDLL:
@@ -59,13 +61,16 @@ class Nvrtc:
         self.check(self.lib.nvrtcGetSupportedArchs(archs), "nvrtcGetSupportedArchs")
         return sorted(arch for arch in archs if arch >= LOWEST_ARCH)
 
-    def compile(self, source: pathlib.Path, include: str, arch: str) -> bytes:
-        """Machine code where arch is sm_NN, PTX where it is compute_NN."""
+    def compile(self, source: pathlib.Path, include: Sequence[str], arch: str) -> bytes:
+        """Machine code where arch is sm_NN, PTX where it is compute_NN. Code from headers in <> has no line numbers,
+        which would more than double it.
+        """
         program = ctypes.c_void_p()
         text = source.read_bytes()
         name = source.name.encode()
         self.check(self.lib.nvrtcCreateProgram(ctypes.byref(program), text, name, 0, None, None), "create")
-        options = [f"--gpu-architecture={arch}", f"--include-path={include}", *OPTIONS]
+        options = [f"--gpu-architecture={arch}", *(f"--include-path={folder}" for folder in include), *OPTIONS]
+        options += [] if b"#include <" in text else ["-lineinfo"]
         array = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
         status = self.lib.nvrtcCompileProgram(program, len(options), array)
         if status:
@@ -83,25 +88,39 @@ class Nvrtc:
         return code.raw
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--include", required=True)
-    parser.add_argument("--out", required=True, type=pathlib.Path)
-    parser.add_argument("--header", required=True, help="the header that declares the functions of the written file")
-    parser.add_argument("--prefix", default="", help="what the names of these functions begin with")
-    parser.add_argument("kernels", nargs="+", type=pathlib.Path)
-    args = parser.parse_args()
+def targets(nvrtc: Nvrtc) -> list[tuple[str, int, bool]]:
+    """Names of architectures, their numbers, and whether they are PTX."""
+    return [(f"sm_{arch}", arch, False) for arch in nvrtc.archs()] + [(f"compute_{PTX_ARCH}", PTX_ARCH, True)]
+
+
+def headers_of(text: str, core: pathlib.Path) -> set[pathlib.Path]:
+    """The headers of core that a text includes, also through others."""
+    found: set[pathlib.Path] = set()
+    for name in re.findall(r'^#include "(.+)"$', text, flags=re.M):
+        found |= {core / name} | headers_of((core / name).read_text(), core)
+    return found
+
+
+def compile_kernels(args: argparse.Namespace) -> None:
+    """Writes a file of code for each architecture, the headers as a depfile, and a stamp."""
+    stem, nvrtc = args.out / args.kernels[0].stem, Nvrtc()
     args.out.mkdir(parents=True, exist_ok=True)
-    nvrtc = Nvrtc()
-    targets = [(f"sm_{arch}", arch, "false") for arch in nvrtc.archs()] + [(f"compute_{PTX_ARCH}", PTX_ARCH, "true")]
-    digest = hashlib.sha256()
+    for name, _, _ in targets(nvrtc):
+        stem.with_suffix(f".{name}").write_bytes(nvrtc.compile(args.kernels[0], args.include, name))
+    stamp = stem.with_suffix(".compiled")
+    headers = sorted(headers_of(args.kernels[0].read_text(), pathlib.Path(args.include[0])))
+    stem.with_suffix(".d").write_text(f"{stamp}: {' '.join(map(str, headers))}\n")
+    stamp.touch()
+
+
+def embed(args: argparse.Namespace) -> None:
+    """Writes device_code.cpp, which holds the files of all kernels."""
+    nvrtc, digest = Nvrtc(), hashlib.sha256()
     blobs, rows = [], []
     for source in sorted(args.kernels):
-        for name, arch, is_ptx in targets:
-            code = nvrtc.compile(source, args.include, name)
-            digest.update(code)
+        for name, arch, is_ptx in targets(nvrtc):
             file = args.out / f"{source.stem}.{name}"
-            file.write_bytes(code)
+            digest.update(file.read_bytes())
             symbol = f"linkscope_code_{source.stem}_{name}"
             # .byte 0 ends PTX, which the driver reads as a C string.
             blobs.append(
@@ -109,7 +128,7 @@ def main() -> None:
                 f'    "{symbol}_end: .byte 0\\n.previous\\n");\n'
                 f'extern "C" const unsigned char {symbol}[], {symbol}_end[];'
             )
-            rows.append(f'    {{"{source.stem}", {arch}, {is_ptx}, {symbol}, {symbol}_end}},')
+            rows.append(f'    {{"{source.stem}", {arch}, {str(is_ptx).lower()}, {symbol}, {symbol}_end}},')
     (args.out / "device_code.cpp").write_text(
         "// Written by cmake/embed_device_code.py\n"
         f'#include "{args.header}"\n\n'
@@ -122,6 +141,18 @@ def main() -> None:
         f'const char* {args.prefix}device_code_hash() {{ return "{digest.hexdigest()[:16]}"; }}\n'
         "}  // namespace linkscope\n"
     )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("step", choices=("compile", "embed"))
+    parser.add_argument("kernels", nargs="+", type=pathlib.Path, help="one file to compile, or all to embed")
+    parser.add_argument("--out", required=True, type=pathlib.Path)
+    parser.add_argument("--include", nargs="+", help="folders of headers, that of core first")
+    parser.add_argument("--header", help="the header that declares the functions of the written file")
+    parser.add_argument("--prefix", default="", help="what the names of these functions begin with")
+    args = parser.parse_args()
+    {"compile": compile_kernels, "embed": embed}[args.step](args)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Writes docs/notes/computations-on-models.md: SHOC level 1 with its transfers on the model of the SL390 (SP-5).
+"""Writes docs/notes/computations-on-models.md: SHOC level 1 with its transfers on the model of the SL390 (SP-5, SP-6),
+and stand-ins for the paper's applications (SP-13).
 
 Usage: .venv/bin/python tools/computations_page.py     (MODELLED, without noise)
 """
@@ -40,6 +41,12 @@ PUBLISHED: Mapping[str, tuple[float, float, str, float]] = {
     "reduction": (5.631, 4.942, "GB/s", 12),
     "scan": (0.007, 0.005, "GB/s", 31),
     "stencil": (8.749, 11.895, "s", 36),
+}
+# coverage.md SP-13: the penalty of an application's time, where the paper gives it.
+APPLICATIONS: Mapping[str, tuple[str, str]] = {
+    "stand_in_lammps": ("LAMMPS (lj-cut)", "0.5 %"),
+    "stand_in_dca": ("DCA++ (24 sites, 80 slices)", "between"),
+    "stand_in_openmm": ("GROMACS with OpenMM (dhfr)", "about 4 %"),
 }
 _MILLISECONDS = 1000  # SHOC before September 2014 added the scan's output time in milliseconds to seconds
 HEAD = """# Computations with their transfers on the model of Keeneland
@@ -87,8 +94,10 @@ class Found:
         return self.extra / (self.near + self.extra)
 
 
-def _computation(name: str, node: str, memory: str = "pinned", beside: str = "") -> PointId:
-    params = [("size", "shoc")] + ([("beside", beside)] if beside else [])
+def _computation(name: str, node: str, memory: str = "pinned", beside: str = "", second: str = "") -> PointId:
+    """`second`: the number of the node of a second task, whose GPU is gpu:1."""
+    others = {"beside": beside, "second": second}
+    params = [("size", "shoc"), *((key, value) for key, value in others.items() if value)]
     return PointId(f"compute_{name}", "sm", node, memory, GPU, "device", 0, tuple(sorted(params)))
 
 
@@ -106,6 +115,8 @@ class Keeneland:
         points = [_computation(name, node, memory, beside)
                   for name in NAMES for node in (NEAR, FAR) for memory, beside in
                   (("pinned", ""), ("pageable", ""), ("pinned", "same"), ("pinned", "other"))]  # fmt: skip
+        points += [_computation(name, node, second=second) for name in APPLICATIONS
+                   for node, second in ((NEAR, ""), (FAR, ""), (NEAR, "1"), (FAR, "0"))]  # fmt: skip
         points += [_copy(benchmark, node) for benchmark in ("h2d", "d2h") for node in (NEAR, FAR)]
         with simulation() as simulated:
             found = simulated.seconds(quiet(models.load("sl390").to_json()), points)
@@ -128,6 +139,14 @@ class Keeneland:
         near, far = (self._times[_computation(name, node, memory, beside)] for node in (NEAR, FAR))
         return Found(near, far, self.extra(name))
 
+    def tasks(self, name: str, count: int) -> float:
+        """The penalty of a stand-in's time over the good value, (bad - good) / good: one task from the wrong node, or
+        two with their nodes exchanged.
+        """
+        right, wrong = ("", "") if count == 1 else ("1", "0")  # gpu:1 is near numa:1
+        good, bad = _computation(name, NEAR, second=right), _computation(name, FAR, second=wrong)
+        return self._times[bad] / self._times[good] - 1
+
     def scan_as_counted(self) -> Found:
         """The scan by SHOC's accounting of 2011."""
         whole = self.found("scan")
@@ -141,7 +160,7 @@ class Keeneland:
 def page() -> str:
     """The whole page."""
     machine = Keeneland()
-    return "\n".join([HEAD, *_placements(machine), TAIL, *_busy(machine)]) + "\n"
+    return "\n".join([HEAD, *_placements(machine), TAIL, *_busy(machine), *_applications(machine)]) + "\n"
 
 
 def _percent(fraction: float) -> str:
@@ -187,6 +206,20 @@ def _busy(machine: Keeneland) -> Iterator[str]:
         cells = [_percent(found.over_good) for found in (machine.found(name, "pageable"), *beside)]
         cells += [f"{found.near / alone.near:.2f}" for found in beside]
         yield f"| {name} | {' | '.join(cells)} |"
+
+
+def _applications(machine: Keeneland) -> Iterator[str]:
+    yield "\n## Stand-ins for applications (SP-13, MODELLED)\n"
+    yield "A stand-in repeats one of the computations above between transfers, without the application's CPU work. The"
+    yield "penalty is that of the time, (bad - good) / good: one task on the wrong node, or two tasks with their nodes"
+    yield "exchanged. The paper gives the ends of the range, and says that two tasks lose more than one.\n"
+    yield "| stand-in for | one task | two tasks | the paper |"
+    yield "|---|---|---|---|"
+    for name, (application, published) in APPLICATIONS.items():
+        one, two = (_percent(machine.tasks(name, count)) for count in (1, 2))
+        yield f"| {application} | {one} | {two} | {published} |"
+    yield "\nThe order is not the paper's: the stand-in of LAMMPS brings lists of neighbors and has no CPU work. In the"
+    yield "model two tasks lose as much as one, because their copies cross the sockets in opposite directions."
 
 
 if __name__ == "__main__":

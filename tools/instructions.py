@@ -78,7 +78,7 @@ def nvdisasm() -> str | None:
 def machine_code(architecture: str, disassembler: str) -> str:
     """The text of all kernels for an architecture."""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(Nvrtc().compile(SOURCE, str(ROOT / "core"), architecture))
+        file.write(Nvrtc().compile(SOURCE, [str(ROOT / "core")], architecture))
         file.flush()
         done = subprocess.run([disassembler, "-c", file.name], capture_output=True, text=True, check=True)
     return done.stdout

@@ -1,9 +1,10 @@
 """Compares linkscope's computations with the same problems by PyTorch, which calls the vendor's libraries.
 
-Usage: python tools/library_rates.py [-o RUN.jsonl] [--size shoc|small|full] [--budget 60s]
+Usage: python tools/library_rates.py [-o FOLDER] [--size shoc|small|full] [--budget 90s]
 
-Prints Markdown: seconds of linkscope's row and of PyTorch's call on gpu:0 in one call of this tool, and how much longer
-linkscope takes. PyTorch's sort also makes 64-bit positions, where linkscope moves 32-bit values.
+Prints Markdown, a row as soon as it is measured: seconds of linkscope's computation and of PyTorch's call on gpu:0, one
+after the other, and how much longer linkscope takes. It ends within the budget: a computation that has no value by then
+is said to be not measured. PyTorch's sort also makes 64-bit positions, where linkscope moves 32-bit values.
 """
 
 import argparse
@@ -11,6 +12,7 @@ import importlib.util
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,10 +21,12 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
 from linkscope.runfile import read_run
 from linkscope.stats import median
-from linkscope.units import format_change, format_seconds
+from linkscope.units import format_change, format_seconds, parse_duration
 
 ALLOWED = 0.05
-_REPEATS, _TOGETHER = 12, 10
+_REPEATS, _LEAST, _TOGETHER = 12, 3, 10
+# Of the time of a row: what linkscope measures in, what its process may take with the checks, and what PyTorch has.
+_MEASURED, _ALLOWED_IN_ALL, _BY_TORCH = 0.4, 0.75, 0.15
 _MIB = 1 << 20
 # Rows and columns, or bytes, by size: core/benchmarks/computations.cpp.
 _LENGTHS: Mapping[str, Mapping[str, int]] = {
@@ -62,64 +66,80 @@ def calls(torch: Any, name: str, length: int) -> Callable[[], object]:
     return lambda: torch.sort(words)
 
 
-def seconds_by_torch(torch: Any, call: Callable[[], object]) -> float:
-    """The median over repeats of a call among several."""
-    found = []
-    for _ in range(_REPEATS):
+def seconds_by_torch(torch: Any, call: Callable[[], object], limit_s: float) -> float:
+    """The median over repeats of a call among several; fewer, at least three, where these take too long."""
+
+    def timed(count: int) -> float:
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         begin.record()
-        for _ in range(_TOGETHER):
+        for _ in range(count):
             call()
         end.record()
         end.synchronize()
-        found.append(begin.elapsed_time(end) / 1e3 / _TOGETHER)
-    return median(found[2:])
+        return float(begin.elapsed_time(end)) / 1e3 / count
+
+    ends = time.monotonic() + limit_s
+    timed(1)  # makes handles and plans
+    together = max(1, min(_TOGETHER, int(limit_s / _REPEATS / timed(1))))
+    found: list[float] = []
+    while len(found) < _REPEATS and (len(found) < _LEAST or time.monotonic() < ends):
+        found.append(timed(together))
+    return median(found)
 
 
-def seconds_by_linkscope(path: Path, size: str, budget: str) -> dict[str, float]:
-    """By name; a row that could not be measured is missing."""
-    only = [word for name in _LENGTHS for word in ("--only", point_of(name, size))]
-    words = ["run", *only, "--budget", budget, "-o", str(path), "-q"]
-    done = subprocess.run([sys.executable, "-m", "linkscope", *words], capture_output=True, text=True, check=False)
+def seconds_by_linkscope(path: Path, point: str, share_s: float) -> float | None:
+    """None if the point has no value within its share of the time, checks included."""
+    words = ["run", "--only", point, "--contexts", "any", "--budget", f"{_MEASURED * share_s:.1f}s"]
+    command = [sys.executable, "-m", "linkscope", *words, "-o", str(path), "-q"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_ALLOWED_IN_ALL * share_s)
+    except subprocess.TimeoutExpired:
+        return _value(path)
     if not path.exists():
         raise SystemExit(done.stderr)
-    points = read_run(path).points
-    return {point.benchmark.removeprefix("compute_"): point.median_s for point in points if point.median_s}
+    return _value(path)
 
 
-def table(ours: Mapping[str, float], theirs: Mapping[str, float]) -> list[str]:
-    """A row for each computation of PyTorch. A change above 5 % is marked."""
-    lines = ["| computation | linkscope | PyTorch | linkscope takes | within 5 % |", "|---|---|---|---|---|"]
-    for name, seconds in theirs.items():
-        if name not in ours:
-            lines.append(f"| {name} | not measured | {format_seconds(seconds)} | - | - |")
-            continue
-        change = ours[name] / seconds - 1
-        lines.append(
-            f"| {name} | {format_seconds(ours[name])} | {format_seconds(seconds)} | {format_change(change)} "
-            f"| {'yes' if change <= ALLOWED else 'no'} |"
-        )
-    return lines
+def _value(path: Path) -> float | None:
+    points = read_run(path).points if path.exists() else []
+    return points[0].median_s if points else None
+
+
+def row(name: str, ours: float | None, theirs: float) -> str:
+    """A row of the table. A change above 5 % is marked."""
+    if ours is None:
+        return f"| {name} | not measured | {format_seconds(theirs)} | - | - |"
+    change = ours / theirs - 1
+    within = "yes" if change <= ALLOWED else "no"
+    return f"| {name} | {format_seconds(ours)} | {format_seconds(theirs)} | {format_change(change)} | {within} |"
 
 
 def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-o", type=Path, dest="path")
+    parser.add_argument("-o", type=Path, dest="folder", help="keeps the run files here, one for each computation")
     parser.add_argument("--size", choices=("shoc", "small", "full"), default="shoc")
-    parser.add_argument("--budget", default="60s")
+    parser.add_argument("--budget", default="90s")
     given = parser.parse_args(words)
     if importlib.util.find_spec("torch") is None:
         parser.error("PyTorch is not installed")
-    with tempfile.TemporaryDirectory() as folder:
-        ours = seconds_by_linkscope(given.path or Path(folder) / "run.jsonl", given.size, given.budget)
+    budget_s = parse_duration(given.budget)
+    if not budget_s:
+        parser.error(f"--budget {given.budget} is no duration such as 90s")
+    ends = time.monotonic() + budget_s
     import torch
 
-    theirs = {}
-    for name, lengths in _LENGTHS.items():
-        theirs[name] = seconds_by_torch(torch, calls(torch, name, lengths[given.size]))
-        torch.cuda.empty_cache()
     print(f"PyTorch {torch.__version__}, size {given.size}, {torch.cuda.get_device_name()}\n")
-    print("\n".join(table(ours, theirs)))
+    print("| computation | linkscope | PyTorch | linkscope takes | within 5 % |\n|---|---|---|---|---|", flush=True)
+    with tempfile.TemporaryDirectory() as made:
+        folder = given.folder or Path(made)
+        folder.mkdir(parents=True, exist_ok=True)
+        for at, (name, lengths) in enumerate(_LENGTHS.items()):
+            share_s = (ends - time.monotonic()) / (len(_LENGTHS) - at)
+            ours = seconds_by_linkscope(folder / f"{name}.jsonl", point_of(name, given.size), share_s)
+            call = calls(torch, name, lengths[given.size])
+            print(row(name, ours, seconds_by_torch(torch, call, _BY_TORCH * share_s)), flush=True)
+            del call
+            torch.cuda.empty_cache()
     return 0
 
 

@@ -74,11 +74,11 @@ Work reduction(u64 bytes) {
 }
 Work scan(u64 bytes) {
   return {{"scan", "u32", {bytes / 4}, {}, real(bytes / 4)},
-          {input(bytes, Content::pattern), output(bytes), {scan_scratch_bytes}},
-          {{0, read}, {1, write}, {2, write}, {0, read}}};
+          {input(bytes, Content::pattern), output(bytes), {scan_scratch_bytes(bytes / 4)}},
+          {{0, read}, {1, write}, {2, write}}};
 }
 
-/// Keys with values, in eight passes of four bits: each reads the keys twice.
+/// Keys with values, in four passes of eight bits, after a count of all digits.
 Work sort(u64 bytes) {
   Work work{{"sort", "u32", {bytes / 4}, {}, 0},
             {input(bytes, Content::pattern),
@@ -87,12 +87,11 @@ Work sort(u64 bytes) {
              {bytes},
              output(bytes),
              output(bytes),
-             {sort_scratch_bytes}},
+             {sort_scratch_bytes(bytes / 4)}},
             {{0, read}, {1, read}, {2, write}, {3, write}, {4, write}, {5, write}, {6, write}, {0, read}}};
-  for (u32 pass = 1; pass < 8; ++pass) {
+  for (u32 pass = 1; pass < sort_passes; ++pass) {
     const u32 from = pass % 2 ? 2 : 4, to = pass % 2 ? 4 : 2;
-    const std::pair<u32, Access::Dir> more[] = {{from, read}, {from, read}, {from + 1, read}};
-    work.accesses.insert(work.accesses.end(), std::begin(more), std::end(more));
+    work.accesses.insert(work.accesses.end(), {{from, read}, {from + 1, read}});
     if (pass > 1) work.accesses.insert(work.accesses.end(), {{to, write}, {to + 1, write}});
   }
   return work;

@@ -16,7 +16,7 @@ using enum MemKind;
 constexpr u64 copied = 16_MiB, in_flight = 4;  // bytes of a transfer; distinct slices of each
 constexpr u32 cpu_threads = 4;                 // of memory traffic by CPUs
 
-/// Where work runs: a GPU, another one, a NUMA node, and the disk of the measured work if that reads files.
+/// Where work runs: a GPU, another one, a NUMA node, and the disk if a work reads files.
 struct Site {
   Place gpu, other_gpu, node, disk;
 };
@@ -191,8 +191,18 @@ const Kind& kind_named(std::string_view name) {
   return *std::find_if(kinds().begin(), kinds().end(), [&](const Kind& kind) { return kind.name == name; });
 }
 
-/// Only a measured read of files names its disk, so such reads are beside no other work.
-bool names_disk(const Kind& kind) { return kind.src == PlaceKind::disk; }
+bool reads_disk(const Kind& kind) { return kind.src == PlaceKind::disk; }
+
+/// The row of a kind beside reads of files. A disk has a name, not a number, so the source of the row's paths is that
+/// disk; the work itself runs at the GPU or node of the destination.
+Kind beside_disk(Kind kind) {
+  const bool at_gpu = kind.src == PlaceKind::gpu || kind.dst == PlaceKind::gpu;
+  kind.src = PlaceKind::disk;
+  kind.dst = at_gpu ? PlaceKind::gpu : PlaceKind::numa;
+  kind.relation = Relation::any;
+  kind.memories = {file, at_gpu ? device : pinned};
+  return kind;
+}
 
 /// The place of the other work: at the case's GPU and node, otherwise at gpu:0 and numa:0 of the same host.
 Site site_of(const Case& c) {
@@ -277,7 +287,7 @@ std::vector<Benchmark> loaded() {
   }();
   std::vector<std::string_view> others;
   for (const auto& kind : kinds())
-    if (kind.name != "ping_pong" && kind.name != "launch" && !names_disk(kind)) others.push_back(kind.name);
+    if (kind.name != "ping_pong" && kind.name != "launch" && !reads_disk(kind)) others.push_back(kind.name);
   const Param beside{"beside", others, "the background traffic, at the same GPU and NUMA node"};
   const Param load{"load",
                    {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10"},
@@ -302,12 +312,14 @@ std::vector<Benchmark> contention() {
   std::vector<std::string_view> all{"none"}, without_disk;
   for (const auto& kind : kinds()) all.push_back(kind.name);
   std::copy_if(all.begin(), all.end(), std::back_inserter(without_disk), [](auto name) { return name != "disk"; });
+  const auto beside = [](const std::vector<std::string_view>& values) {
+    return Param{"beside", values, "the other work, at the same GPU and NUMA node; none: the work alone"};
+  };
   std::vector<Benchmark> rows;
   for (std::size_t i = 0; i < kinds().size(); ++i) {
     const Kind& kind = kinds()[i];
-    const Param beside{"beside", names_disk(kind) ? all : without_disk,
-                       "the other work, at the same GPU and NUMA node; none: the work alone"};
-    rows.push_back(row_of(kind, texts[i], {beside, again_param()}, build));
+    rows.push_back(row_of(kind, texts[i], {beside(reads_disk(kind) ? all : without_disk), again_param()}, build));
+    if (!reads_disk(kind)) rows.push_back(row_of(beside_disk(kind), texts[i], {beside({"disk"})}, build));
   }
   for (auto& row : loaded()) rows.push_back(std::move(row));
   return rows;

@@ -1,23 +1,28 @@
-// How computations of our own divide their work, which programs and platforms must agree on.
+// Memory that computations of our own need beside their arrays, which programs and platforms must agree on.
 #pragma once
-#include <algorithm>
-
 #include "base/units.hpp"
+#include "program/computation_tiles.hpp"
 
 namespace linkscope {
 
-/// Scans and sorts work on at most this many chunks of consecutive elements.
-inline constexpr u64 most_chunks = 4096;
-/// Elements of a chunk, a multiple of 128.
-[[nodiscard]] constexpr u64 chunk_length(u64 elements) {
-  return std::max<u64>(1, (elements + most_chunks * 128 - 1) / (most_chunks * 128)) * 128;
+/// Tiles of a scan, and of a sort.
+[[nodiscard]] constexpr u64 scan_tiles(u64 elements) {
+  constexpr u64 tile = u64{scan_threads} * scan_elements;
+  return (elements + tile - 1) / tile;
 }
-[[nodiscard]] constexpr u64 chunk_count(u64 elements) {
-  return (elements + chunk_length(elements) - 1) / chunk_length(elements);
+[[nodiscard]] constexpr u64 sort_tiles(u64 elements) {
+  constexpr u64 tile = u64{sort_threads} * sort_elements;
+  return (elements + tile - 1) / tile;
 }
-/// Memory for the sums of chunks; for a sort's counts of 16 digits; for all that a sort needs beside its arrays.
-inline constexpr u64 scan_scratch_bytes = most_chunks * sizeof(u64);
-inline constexpr u64 sort_counts_bytes = 16 * most_chunks * sizeof(u32);
-inline constexpr u64 sort_scratch_bytes = 2 * sort_counts_bytes + scan_scratch_bytes;
+/// Bytes of the states of a scan's tiles.
+[[nodiscard]] constexpr u64 scan_scratch_bytes(u64 elements) {
+  return (scan_padding + scan_tiles(elements)) * sizeof(u64);
+}
+/// Bytes of a sort's counts of digits, behind them those of its counters of tiles, and then of the counts of tiles.
+inline constexpr u64 sort_counts_bytes = u64{sort_passes} * sort_digits * sizeof(u32);
+inline constexpr u64 sort_counters_bytes = u64{sort_passes} * sizeof(u32);
+[[nodiscard]] constexpr u64 sort_scratch_bytes(u64 elements) {
+  return sort_counts_bytes + sort_counters_bytes + sort_tiles(elements) * sort_digits * sizeof(u32);
+}
 
 }  // namespace linkscope

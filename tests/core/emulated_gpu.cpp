@@ -228,20 +228,6 @@ u64 __shfl_xor_sync(unsigned lanes, u64 value, unsigned mask) {
   return exchange(lanes, value)[(self ^ mask) % warp];
 }
 
-u64 __shfl_up_sync(unsigned lanes, u64 value, unsigned distance) {
-  const unsigned self = running().lane;
-  return exchange(lanes, value)[self >= distance ? self - distance : self];
-}
-
-u64 __shfl_sync(unsigned lanes, u64 value, unsigned lane) { return exchange(lanes, value)[lane % warp]; }
-
-unsigned __ballot_sync(unsigned lanes, bool value) {
-  const auto& all = exchange(lanes, value);
-  unsigned bits = 0;
-  for (unsigned lane = 0; lane < warp; ++lane) bits |= static_cast<unsigned>(all[lane]) << lane;
-  return bits;
-}
-
 int __syncthreads_and(int value) {
   auto& all = running();
   if (!all.lockstep || blockDim.x > warp) {

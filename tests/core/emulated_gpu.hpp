@@ -73,10 +73,6 @@ void launch(unsigned blocks, unsigned threads, const std::function<void()>& kern
 
 bool touch(const void* at, u64 bytes, bool writes);
 u64 __shfl_xor_sync(unsigned lanes, u64 value, unsigned mask);
-u64 __shfl_up_sync(unsigned lanes, u64 value, unsigned distance);
-u64 __shfl_sync(unsigned lanes, u64 value, unsigned lane);
-unsigned __ballot_sync(unsigned lanes, bool value);
-inline int __popc(unsigned value) { return __builtin_popcount(value); }
 /// For blocks of at most one warp.
 void __syncthreads();
 int __syncthreads_and(int value);

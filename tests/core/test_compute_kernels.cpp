@@ -1,7 +1,6 @@
 // Device code as in test_kernels.cpp: computations. Results are compared with plain loops.
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <vector>
 
 #include "base/pattern.hpp"
@@ -18,7 +17,6 @@ using namespace emulated;
 namespace {
 
 constexpr u64 numbers = 1ull << 63;
-constexpr std::array<emulated::Launch, 3> some_shapes{{{1, 32}, {3, 64}, {7, 256}}};
 
 template <class T>
 T* as(const Memory& memory) {
@@ -76,58 +74,6 @@ TEST_CASE("forces sum up all neighbors, also one at the same place") {
       x += dx * third / square * (1.5 * third - 2);
     }
     CHECK(std::abs(as<linkscope_four>(forces)[i].x - x) < 1e-3);
-  }
-}
-
-TEST_CASE("sums of chunks and their scan add up every element before") {
-  for (const auto& shape : some_shapes)
-    for (const u64 count : {128ull, 1000ull, 5124ull}) {
-      const u64 chunk = 256, chunks = (count + chunk - 1) / chunk;
-      const Memory in{4 * count}, sums{8 * chunks}, total{8}, out{4 * count};
-      in.fill_with_pattern(count);
-      std::fill_n(sums.words(), chunks, 0ull);
-      total.words()[0] = 0;
-      const auto* from = as<linkscope_four_words>(in);
-      run(shape, [&] { linkscope_chunk_sums(from, count, chunk, sums.words(), 1); }, Lanes::lockstep);
-      run(shape, [&] { linkscope_chunk_sums(from, count, chunk, total.words(), 0); }, Lanes::lockstep);
-      run(
-          shape, [&] { linkscope_scan(from, count, chunk, sums.words(), as<linkscope_four_words>(out)); },
-          Lanes::lockstep);
-      const u32* element = as<u32>(in);
-      CHECK(total.words()[0] == std::accumulate(element, element + count, u64{0}));
-      u32 before = 0, wrong = 0;
-      for (u64 i = 0; i < count; before += element[i++]) wrong += as<u32>(out)[i] != before;
-      CHECK(wrong == 0);
-      CHECK(out.guards_intact());
-    }
-}
-
-TEST_CASE("a pass of the sort moves keys with their values by one digit and keeps the order of equal digits") {
-  for (const auto& shape : some_shapes) {
-    const u64 count = 1000, chunk = 128, chunks = 8;
-    const u32 shift = 8;
-    const Memory keys{4 * count}, values{4 * count}, counts{64 * chunks}, starts{64 * chunks}, keys_to{4 * count},
-        values_to{4 * count};
-    keys.fill_with_pattern(3);
-    for (u32 i = 0; i < count; ++i) as<u32>(values)[i] = i;
-    run(
-        shape, [&] { linkscope_count_digits(as<u32>(keys), count, chunk, chunks, shift, as<u32>(counts)); },
-        Lanes::lockstep);
-    std::exclusive_scan(as<u32>(counts), as<u32>(counts) + 16 * chunks, as<u32>(starts), 0u);
-    run(
-        shape,
-        [&] {
-          linkscope_move_digits(as<u32>(keys), as<u32>(values), count, chunk, chunks, shift, as<u32>(starts),
-                                as<u32>(keys_to), as<u32>(values_to));
-        },
-        Lanes::lockstep);
-    std::vector<u32> order(count);
-    std::iota(order.begin(), order.end(), 0u);
-    const auto digit = [&](u32 i) { return as<u32>(keys)[i] >> shift & 15; };
-    std::stable_sort(order.begin(), order.end(), [&](u32 i, u32 j) { return digit(i) < digit(j); });
-    CHECK(std::equal(order.begin(), order.end(), as<u32>(values_to)));
-    for (u64 i = 0; i < count; ++i) CHECK(as<u32>(keys_to)[i] == as<u32>(keys)[order[i]]);
-    CHECK((keys_to.guards_intact() && values_to.guards_intact()));
   }
 }
 

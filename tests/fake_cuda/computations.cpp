@@ -1,11 +1,14 @@
-// C++ versions of core/platform/cuda/kernels/compute.cu, like kernels.cpp. Each counts as a copy for the faults.
+// C++ versions of core/platform/cuda/kernels/compute.cu and cub.cu, like kernels.cpp. Each that makes a result counts as a
+// copy for the faults.
 #include <algorithm>
 #include <functional>
+#include <numeric>
 #include <vector>
 
 #include "faults.hpp"
 #include "kernels.hpp"
 #include "memory.hpp"
+#include "program/computations.hpp"
 
 namespace fake {
 namespace {
@@ -75,45 +78,67 @@ CUresult forces(CUcontext context, const float* positions, const u32* neighbors,
   });
 }
 
-CUresult chunk_sums(CUcontext context, const u32* in, u64 count, u64 chunk, u64* sums, u32 apart) {
-  const u64 chunks = (count + chunk - 1) / chunk;
-  if (!all_reachable(context, range(in, count), range(sums, apart ? chunks : 1))) return CUDA_ERROR_ILLEGAL_ADDRESS;
-  return deliver(sums, 1, [=] {
-    for (u64 i = 0; i < count; ++i) sums[apart ? i / chunk : 0] += in[i];
-  });
+CUresult sum(CUcontext context, const u32* in, u32 count, u64* found) {
+  if (!all_reachable(context, range(in, count), range(found, 1))) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  return deliver(found, 1, [=] { *found = std::accumulate(in, in + count, *found); });
 }
 
-CUresult scan(CUcontext context, const u32* in, u64 count, u64 chunk, const u64* sums, u32* out) {
-  const u64 chunks = (count + chunk - 1) / chunk;
-  if (!all_reachable(context, range(in, count), range(sums, chunks), range(out, count)))
+/// The mark of a tile that a scan has yet to do, as CUB has it.
+constexpr u64 to_do = 99;
+
+CUresult scan_start(CUcontext context, u64* tiles, u32 count) {
+  if (!all_reachable(context, range(tiles, linkscope::scan_padding + count))) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  std::fill_n(tiles, linkscope::scan_padding, 0);
+  std::fill_n(tiles + linkscope::scan_padding, count, to_do);
+  return CUDA_SUCCESS;
+}
+
+/// A scan whose tiles were not prepared would wait without end on a GPU; here it delivers nothing.
+CUresult scan(CUcontext context, const u32* in, u32* out, u32 count, u64* tiles) {
+  const u64 all = linkscope::scan_tiles(count);
+  if (!all_reachable(context, range(in, count), range(out, count), range(tiles, linkscope::scan_padding + all)))
     return CUDA_ERROR_ILLEGAL_ADDRESS;
-  return deliver(out, count, [=] {
-    u64 earlier = 0;
-    for (u64 i = 0; i < chunks; earlier += sums[i++]) {
-      auto before = static_cast<u32>(earlier);
-      for (u64 at = i * chunk; at < std::min(count, (i + 1) * chunk); before += in[at++]) out[at] = before;
-    }
+  tiles += linkscope::scan_padding;
+  if (!std::all_of(tiles, tiles + all, [](u64 tile) { return tile == to_do; })) return CUDA_SUCCESS;
+  std::fill_n(tiles, all, to_do + 2);
+  return deliver(out, count, [=] { std::exclusive_scan(in, in + count, out, 0u); });
+}
+
+u32 digit_of(u32 key, u32 pass) { return key >> 8 * pass & 255; }
+
+CUresult digit_counts(CUcontext context, const u32* keys, u32 count, u32* counts) {
+  constexpr u64 all = u64{linkscope::sort_passes} * linkscope::sort_digits;
+  if (!all_reachable(context, range(keys, count), range(counts, all))) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  return deliver(counts, all, [=] {
+    for (u32 i = 0; i < count; ++i)
+      for (u32 pass = 0; pass < linkscope::sort_passes; ++pass)
+        ++counts[pass * linkscope::sort_digits + digit_of(keys[i], pass)];
   });
 }
 
-CUresult count_digits(CUcontext context, const u32* keys, u64 count, u64 chunk, u64 chunks, u32 shift, u32* counts) {
-  if (!all_reachable(context, range(keys, count), range(counts, 16 * chunks))) return CUDA_ERROR_ILLEGAL_ADDRESS;
-  return deliver(counts, 16 * chunks, [=] {
-    std::fill_n(counts, 16 * chunks, 0u);
-    for (u64 i = 0; i < count; ++i) ++counts[(keys[i] >> shift & 15) * chunks + i / chunk];
-  });
+CUresult digit_starts(CUcontext context, u32* counts) {
+  constexpr u32 digits = linkscope::sort_digits;
+  if (!all_reachable(context, range(counts, u64{linkscope::sort_passes} * digits))) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  for (u32* at = counts; at != counts + linkscope::sort_passes * digits; at += digits)
+    std::exclusive_scan(at, at + digits, at, 0u);
+  return CUDA_SUCCESS;
 }
 
-CUresult move_digits(CUcontext context, const u32* keys, const u32* values, u64 count, u64 chunk, u64 chunks, u32 shift,
-                     const u32* starts, u32* keys_to, u32* values_to) {
-  if (!all_reachable(context, range(keys, count), range(values, count), range(starts, 16 * chunks),
-                     range(keys_to, count), range(values_to, count)))
+/// As the scan: words that are not 0 at the start let a GPU deliver nothing of use.
+CUresult sort_pass(CUcontext context, const u32* keys, const u32* values, int count, u32 pass, const u32* starts,
+                   u32* next, u32* before, u32* keys_to, u32* values_to) {
+  const u64 all = static_cast<u64>(count), tiles = linkscope::sort_tiles(all), counts = tiles * linkscope::sort_digits;
+  if (!all_reachable(context, range(keys, all), range(values, all), range(starts, linkscope::sort_digits),
+                     range(next, 1), range(before, counts), range(keys_to, all), range(values_to, all)))
     return CUDA_ERROR_ILLEGAL_ADDRESS;
-  return deliver(values_to, count, [=] {
-    std::vector<u32> next(starts, starts + 16 * chunks);
-    for (u64 i = 0; i < count; ++i) {
-      const u64 to = next[(keys[i] >> shift & 15) * chunks + i / chunk]++;
-      if (to < count) keys_to[to] = keys[i], values_to[to] = values[i];
+  if (*next != 0 || std::any_of(before, before + counts, [](u32 word) { return word != 0; })) return CUDA_SUCCESS;
+  *next = static_cast<u32>(tiles);
+  std::fill_n(before, counts, 1u << 31);
+  return deliver(values_to, all, [=] {
+    std::vector<u32> at(starts, starts + linkscope::sort_digits);
+    for (u64 i = 0; i < all; ++i) {
+      const u32 to = at[digit_of(keys[i], pass)]++;
+      if (to < all) keys_to[to] = keys[i], values_to[to] = values[i];
     }
   });
 }
@@ -144,10 +169,12 @@ void add_computations(std::map<std::string, Prepare>& kernels) {
   kernels.insert({{"linkscope_triad", by_types(triad)},
                   {"linkscope_stencil", by_types(stencil)},
                   {"linkscope_forces", by_types(forces)},
-                  {"linkscope_chunk_sums", by_types(chunk_sums)},
+                  {"linkscope_sum", by_types(sum)},
+                  {"linkscope_scan_start", by_types(scan_start)},
                   {"linkscope_scan", by_types(scan)},
-                  {"linkscope_count_digits", by_types(count_digits)},
-                  {"linkscope_move_digits", by_types(move_digits)},
+                  {"linkscope_digit_counts", by_types(digit_counts)},
+                  {"linkscope_digit_starts", by_types(digit_starts)},
+                  {"linkscope_sort_pass", by_types(sort_pass)},
                   {"linkscope_load_dominant", by_types(load_dominant)},
                   {"linkscope_factor_block", by_types(factor_block)}});
 }

@@ -29,7 +29,7 @@ Prepare by_types(CUresult (*kernel)(CUcontext, A...)) {
   };
 }
 
-/// The kernels of core/platform/cuda/kernels/compute.cu.
+/// The kernels of core/platform/cuda/kernels/compute.cu and cub.cu.
 void add_computations(std::map<std::string, Prepare>& kernels);
 
 }  // namespace fake

@@ -105,7 +105,7 @@ root = Path(ROOT)
 nvrtc = Nvrtc()
 attribute = lambda which: (value := c_int(), driver.ok("cuDeviceGetAttribute", byref(value), c_int(which), c_int(0)))[0]
 arch = f"sm_{attribute(75).value}{attribute(76).value}"
-code = nvrtc.compile(root / "tests/gpu/messages.cu", str(root / "src/linkscope/_native"), arch)
+code = nvrtc.compile(root / "tests/gpu/messages.cu", [str(root / "src/linkscope/_native")], arch)
 
 def function(ordinal, name):
     use(ordinal)

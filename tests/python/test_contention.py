@@ -10,6 +10,7 @@ import pytest
 
 from fake_driver import environment, needs_fake, needs_worker
 from linkscope.cli.main import main
+from linkscope.errors import FINE, NOT_HERE
 from linkscope.plan import in_order, make_plan
 from linkscope.plan.enumerate import points_of
 from linkscope.plan.suites import SUITES
@@ -60,15 +61,30 @@ def test_the_suite_measures_each_kind_alone_and_beside_each_kind_on_one_path() -
     assert len(points) == len(KINDS) * (len(KINDS) + 2)
 
 
+@pytest.mark.parametrize("suite, kinds", [("contention", KINDS), ("sp-8", ("h2d", "d2h", "message", "host"))])
+def test_where_there_is_a_disk_its_reads_are_a_row_and_a_column(suite: str, kinds: tuple[str, ...]) -> None:
+    found = points_of(SUITES[suite], choose("jorda-b", 1).facts, benchmark_table())
+    of_disk = {point.param("beside") for point in found if point.benchmark == "contended_disk"}
+    assert of_disk == {"none", "disk", *kinds}
+    beside_disk = {point.benchmark: point for point in found if point.param("beside") == "disk"}
+    assert beside_disk.keys() == {f"contended_{kind}" for kind in (*kinds, "disk")}
+    assert {point.src for point in beside_disk.values()} == {"disk:0"}
+
+
 def test_reads_of_a_disk_share_it_and_leave_the_links_of_gpus_alone(tmp_path: Path) -> None:
-    found = points_of(SUITES["contention"], choose("jorda-b", 1).facts, benchmark_table())
-    beside = {point.param("beside") for point in found if point.benchmark == "contended_disk"}
-    assert beside == {"none", "disk", *KINDS}
-    assert "disk" not in {point.param("beside") for point in found if point.benchmark == "contended_h2d"}
     globs = [f"contended_disk/*beside={other}" for other in ("none", "disk", "h2d")]
-    row = rows(measured(tmp_path / "run.jsonl", *globs, machine="jorda-b"))["disk"]
-    assert row.beside["disk"].ratio == pytest.approx(2, rel=0.03)
-    assert row.beside["h2d"].ratio == pytest.approx(1, rel=0.03)
+    globs += [f"contended_{kind}/*beside={other}" for kind in ("h2d", "host") for other in ("none", "disk")]
+    run = measured(tmp_path / "run.jsonl", *globs, machine="jorda-b")
+    found = rows(run)
+    assert found["disk"].beside["disk"].ratio == pytest.approx(2, rel=0.03)
+    assert found["disk"].beside["h2d"].ratio == pytest.approx(1, rel=0.03)
+    h2d = found["h2d"]
+    assert h2d.path == "numa:0 -> gpu:0" and found["host"].path == "numa:0"
+    assert h2d.beside["disk"].ratio == pytest.approx(1, rel=0.03)
+    (beside,) = [point for point in run.points if point.id == h2d.beside["disk"].id]
+    assert [(flow.src, flow.dst, flow.role) for flow in beside.flows] == [
+        ("numa:0", "gpu:0", "measured"), ("disk:0", "numa:0", "background"),
+    ]  # fmt: skip
 
 
 def test_suite_full_measures_each_kind_alone_only() -> None:
@@ -216,6 +232,22 @@ def test_work_beside_other_work_on_a_gpu(tmp_path: Path) -> None:
     points = {point.params["beside"]: point for point in read_run(path).points}
     assert "libcublas" in points.pop("gemm").reason
     assert all(point.median_s and point.verified for point in points.values()), json.loads(done.stdout)
+
+
+@needs_fake
+def test_copies_beside_reads_of_a_file_in_a_directory(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    only = ("--only", "contended_d2h/ce/gpu:0*beside=none", "--only", "contended_d2h/ce/disk*->gpu:0*")
+    words = ("--suite", "contention", *only, "--directory", str(tmp_path), "--rounds", "1", "--contexts", "any", "-q")
+    done = linkscope("run", *words, "-o", str(path), environment=environment())
+    assert done.returncode in (FINE, NOT_HERE), done.stderr
+    run = read_run(path)
+    (beside,) = [point for point in run.points if point.params["beside"] == "disk"]
+    if beside.status == "unsupported":  # a directory in memory, whose files are never cold
+        assert "page cache" in (beside.reason or "")
+        return
+    assert beside.verified and [flow.role for flow in beside.flows] == ["measured", "background"]
+    assert rows(run)["d2h"].beside["disk"].ratio > 0
 
 
 @needs_fake

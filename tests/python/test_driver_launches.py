@@ -10,6 +10,7 @@ from test_driver_matrix import (
     KIB,
     MIB,
     access,
+    case,
     d2d,
     d2h,
     failure,
@@ -98,6 +99,24 @@ def test_the_fake_driver_logs_queued_work(worker, tmp_path):
     lines = logged.more()
     assert ("launch", "gpu:0", "linkscope_write", "8", "512") in lines
     assert ("fill", "gpu:1", str(MIB), str(0xA5)) in lines
+
+
+SMALL = {"bytes": 0, "footprint_bytes": 0, "params": {"size": "small"}}
+
+
+def test_computations_by_cub_have_a_block_for_each_tile_and_the_threads_of_its_code(worker, tmp_path):
+    """65 536 B are 16 384 elements: 5.3 tiles of a scan and 1.9 of a sort."""
+    logged = Logged(worker, tmp_path)
+
+    def launches(name):
+        works(logged.pipe, by("sm", case(f"compute_{name}", "gpu:0", "gpu:0", "device", "device")) | SMALL)
+        found = logged.launches()
+        return [(kernel, blocks, threads) for kernel, _, blocks, threads in found]
+
+    assert set(launches("scan")) == {("scan_start", 1, 128), ("scan", 6, 128)}
+    sort = launches("sort")
+    passes = [one for one in sort if one[0] == "sort_pass"]
+    assert set(passes) == {("sort_pass", 2, 384)} and len(passes) == 4 * sort.count(("digit_starts", 4, 256))
 
 
 # --- the acting GPU -----------------------------------------------------------------------------------------------

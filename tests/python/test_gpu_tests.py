@@ -32,6 +32,7 @@ def outcome(files: str, **settings: int) -> tuple[str, str]:
         sample("test_leaks.py -k repeated", "test_leaks.py"),
         "test_driver.py",
         "test_lu.py -k on_2",
+        "test_computations.py",
         "test_put_get.py -k exact",
         sample("test_transfer.py -k background", "test_transfer.py"),
     ],

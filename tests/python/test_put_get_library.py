@@ -135,7 +135,7 @@ def nvrtc():
 
 @pytest.mark.parametrize("arch", ["sm_70", "sm_90"])
 def test_the_device_header_compiles_alone(nvrtc, arch: str) -> None:
-    code = nvrtc.compile(ROOT / "examples" / "put_get_kernel.cu", str(NATIVE), arch)
+    code = nvrtc.compile(ROOT / "examples" / "put_get_kernel.cu", [str(NATIVE)], arch)
     assert b"send_and_wait" in code
 
 

@@ -2,17 +2,23 @@
 
 import re
 import shutil
+import struct
+import subprocess
 import xml.etree.ElementTree as ET
+import zlib
+from pathlib import Path
 
 import pytest
 
+from browser import CHROMIUM
 from invented import point, run, small_run
 from linkscope.cli.main import main
 from linkscope.report.details import details
-from linkscope.report.figures import figures, standalone
+from linkscope.report.figures import figures, size_of, standalone
 from linkscope.report.html import page
 from linkscope.report.markdown import to_markdown
 from linkscope.report.picture import machine_svg, wires
+from linkscope.report.png import cropped
 from linkscope.report.summary import summary
 from linkscope.runfile import RunWriter, read_run
 
@@ -133,6 +139,49 @@ def test_without_a_browser_a_png_is_refused(tmp_path, capsys, monkeypatch) -> No
     monkeypatch.setattr(shutil, "which", lambda name: None)
     assert main(["report", source, "--figure", "rate-numa-0-to-gpu-0", "-o", str(tmp_path / "x.png")]) == 3
     assert "Chromium" in capsys.readouterr().err and not (tmp_path / "x.png").exists()
+
+
+def pixels(png: bytes) -> tuple[int, int, bytes]:
+    """Width, height, and the rows, each behind the number of its filter."""
+    width, height = struct.unpack_from(">II", png, 16)
+    return width, height, zlib.decompress(png[png.index(b"IDAT") + 4 :])
+
+
+@pytest.mark.parametrize("colour, channels", [(2, 3), (6, 4)])
+def test_the_upper_left_part_of_a_png_keeps_its_rows(colour: int, channels: int) -> None:
+    rows = [bytes([1]) + bytes(range(10 * y, 10 * y + 5 * channels)) for y in range(4)]
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    whole = zlib.compress(b"".join(rows))
+    png = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 5, 4, 8, colour, 0, 0, 0))
+    png += chunk(b"IDAT", whole[:9]) + chunk(b"IDAT", whole[9:]) + chunk(b"IEND", b"")
+    kept = b"".join(row[: 1 + 3 * channels] for row in rows[:2])
+    assert pixels(cropped(png, 3, 2)) == (3, 2, kept)
+    assert pixels(cropped(png, 9, 9)) == (5, 4, b"".join(rows))
+    with pytest.raises(ValueError, match="16 bits"):
+        cropped(png.replace(struct.pack(">BB", 8, colour), struct.pack(">BB", 16, colour), 1), 3, 2)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here")
+def test_a_png_has_the_size_of_its_figure_also_where_that_is_narrower_than_a_window(tmp_path, monkeypatch) -> None:
+    """Chromium paints a smaller part than its window at first, and under load writes that: the window is higher."""
+    commands, run_command = [], subprocess.run
+
+    def recorded(command, **options):
+        commands.append(command)
+        return run_command(command, **options)
+
+    monkeypatch.setattr(subprocess, "run", recorded)
+    source = str(Path(__file__).parents[1] / "golden" / "run-h200x1.jsonl")
+    for end in ("svg", "png"):
+        assert main(["report", source, "--figure", "machine", "-o", str(tmp_path / f"x.{end}")]) == 0
+    size = size_of((tmp_path / "x.svg").read_text())
+    width, height, rows = pixels((tmp_path / "x.png").read_bytes())
+    assert size[0] < 500 and (width, height) == (2 * size[0], 2 * size[1]) and len(rows) % height == 0
+    (window,) = [word for word in commands[-1] if word.startswith("--window-size=")]
+    assert int(window.split(",")[1]) > size[1] + 100
 
 
 def test_the_command_prints_the_summary_or_all_tables(tmp_path, capsys) -> None:

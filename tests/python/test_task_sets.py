@@ -7,11 +7,13 @@ import pytest
 from fake_driver import environment, needs_fake, needs_worker
 from linkscope.cli.main import main
 from linkscope.errors import FINE, NOT_HERE
+from linkscope.machine import model as models
 from linkscope.plan.cases import case_of
 from linkscope.plan.enumerate import points_of
 from linkscope.plan.suites import SUITES
 from linkscope.report.task_sets import Compared, TaskSet, task_sets
 from linkscope.run import benchmark_table
+from linkscope.run.simulate import simulation
 from linkscope.run.target import choose
 from linkscope.runfile import PointId, Run, read_run
 from test_cli import linkscope
@@ -95,6 +97,14 @@ def test_one_thread_for_both_makes_messages_slower_and_copies_hardly(tmp_path: P
     assert 1e-6 < median["one"] - median["two"] < 10e-6  # the paper: about 5 us
     rate = {threads: of["transfers"].at_once[0] for threads, of in found.items()}
     assert rate["one"] == pytest.approx(rate["two"], rel=0.05)
+
+
+def test_a_prediction_of_a_model_has_a_flow_for_each_task() -> None:
+    """Twelve CPUs: three drive GPUs, four pairs exchange messages."""
+    id = "tasks/ce/numa:0.pinned->gpu:0.device/67108864?at=both&message=8B&messages=cores&sets=all"
+    with simulation() as simulated:
+        (found,) = simulated.seconds(models.load("sl390").to_json(), [PointId.parse(id)])
+    assert len(found) == 3 + 4
 
 
 def test_more_sets_than_gpus_and_more_tasks_than_cpus_are_a_stated_skip(tmp_path: Path) -> None:

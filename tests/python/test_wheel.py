@@ -36,6 +36,8 @@ def test_the_wheel_contains_the_worker_the_library_every_machine_and_the_bundled
     machines = {f"linkscope/_native/machines/{path.name}" for path in (ROOT / "machines").glob("*.toml")}
     assert machines and machines <= names
     assert "linkscope/check/bundled.toml" in names
+    assert {name.rpartition("/")[2] for name in names if "/licenses/" in name} == {"LICENSE", "LICENSE-CUB"}
+    assert wheel.stat().st_size < 25e6
 
 
 def test_the_installed_package_measures(wheel, tmp_path) -> None:

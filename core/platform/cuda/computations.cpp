@@ -23,13 +23,21 @@ struct Launches {
     const Span& span = call.traffic[array].span;
     return session.address(span.region, *state.device) + span.offset_at(state.iteration);
   }
+  [[nodiscard]] u32 blocks_that_fill(unsigned threads) const {
+    constexpr unsigned of_sm = 2048;  // threads that run at once on an SM of most GPUs
+    return of_sm / threads * blocks_of(*state.device, {0, threads});
+  }
+  template <class... Arguments>
+  void launch_blocks(const char* function, u64 blocks, unsigned threads, Arguments... arguments) const {
+    void* pointers[] = {&arguments...};
+    state.device->launch(functions.at(function), static_cast<unsigned>(blocks), threads, state.stream->get(), pointers);
+  }
   template <class... Arguments>
   void launch(const char* function, Arguments... arguments) const {
-    constexpr unsigned threads = 256, blocks_per_sm = 8;
-    void* pointers[] = {&arguments...};
-    state.device->launch(functions.at(function), blocks_per_sm * blocks_of(*state.device, {0, threads}), threads,
-                         state.stream->get(), pointers);
+    constexpr unsigned threads = 256;
+    launch_blocks(function, blocks_that_fill(threads), threads, arguments...);
   }
+  [[nodiscard]] u32 elements() const { return static_cast<u32>(call.shape[0]); }
   void clear(CUdeviceptr at, u64 bytes) const {
     LINKSCOPE_CU(session.driver, cuMemsetD8Async, at, 0, bytes, state.stream->get());
   }
@@ -55,6 +63,7 @@ struct Results {
   }
 };
 
+constexpr u64 most_elements = 1 << 28;  // that look-back counts in a 32-bit word beside its marks
 constexpr u64 most_compared = 1 << 20;  // elements of a large result
 bool near(double found, double expected, double scale) { return std::abs(found - expected) <= 1e-5 * scale; }
 
@@ -135,7 +144,7 @@ void check_forces(const Results& of) {
 
 void queue_sum(const Launches& of) {
   of.clear(of.at(1), sizeof(u64));
-  of.launch("linkscope_chunk_sums", of.at(0), of.call.shape[0], chunk_length(of.call.shape[0]), of.at(1), 0u);
+  of.launch_blocks("linkscope_sum", of.blocks_that_fill(sum_threads), sum_threads, of.at(0), of.elements(), of.at(1));
 }
 
 void check_sum(const Results& of) {
@@ -149,14 +158,12 @@ void check_sum(const Results& of) {
   if (of.output<u64>(1)[0] != expected) of.wrong(1, 0, sizeof(u64));
 }
 
-void scan(const Launches& of, CUdeviceptr in, CUdeviceptr out, CUdeviceptr sums, u64 count) {
-  const u64 chunk = chunk_length(count);
-  of.clear(sums, chunk_count(count) * sizeof(u64));
-  of.launch("linkscope_chunk_sums", in, count, chunk, sums, 1u);
-  of.launch("linkscope_scan", in, count, chunk, sums, out);
+void queue_scan(const Launches& of) {
+  const u64 tiles = scan_tiles(of.elements());
+  of.launch_blocks("linkscope_scan_start", (tiles + scan_threads - 1) / scan_threads, scan_threads, of.at(2),
+                   static_cast<u32>(tiles));
+  of.launch_blocks("linkscope_scan", tiles, scan_threads, of.at(0), of.at(1), of.elements(), of.at(2));
 }
-
-void queue_scan(const Launches& of) { scan(of, of.at(0), of.at(1), of.at(2), of.call.shape[0]); }
 
 void check_scan(const Results& of) {
   const auto found = of.output<u32>(1);
@@ -172,14 +179,19 @@ void check_scan(const Results& of) {
 // --- sort -----------------------------------------------------------------------------------------------------------
 
 void queue_sort(const Launches& of) {
-  const u64 count = of.call.shape[0], chunk = chunk_length(count), chunks = chunk_count(count);
-  const CUdeviceptr counts = of.at(6), starts = counts + sort_counts_bytes, sums = starts + sort_counts_bytes;
+  const u64 tiles = sort_tiles(of.elements());
+  const CUdeviceptr counts = of.at(6), counters = counts + sort_counts_bytes, before = counters + sort_counters_bytes;
+  of.clear(counts, sort_counts_bytes + sort_counters_bytes);
+  of.launch_blocks("linkscope_digit_counts", of.blocks_that_fill(count_threads), count_threads, of.at(0), of.elements(),
+                   counts);
+  of.launch_blocks("linkscope_digit_starts", sort_passes, sort_digits, counts);
   CUdeviceptr keys = of.at(0), values = of.at(1);
-  for (u32 pass = 0; pass < 8; ++pass) {
+  for (u32 pass = 0; pass < sort_passes; ++pass) {
     const CUdeviceptr keys_to = of.at(pass % 2 ? 4 : 2), values_to = of.at(pass % 2 ? 5 : 3);
-    of.launch("linkscope_count_digits", keys, count, chunk, chunks, 4 * pass, counts);
-    scan(of, counts, starts, sums, 16 * chunks);
-    of.launch("linkscope_move_digits", keys, values, count, chunk, chunks, 4 * pass, starts, keys_to, values_to);
+    of.clear(before, tiles * sort_digits * sizeof(u32));
+    of.launch_blocks("linkscope_sort_pass", tiles, sort_threads, keys, values, of.elements(), pass,
+                     counts + u64{pass} * sort_digits * sizeof(u32), counters + pass * sizeof(u32), before, keys_to,
+                     values_to);
     keys = keys_to, values = values_to;
   }
 }
@@ -227,9 +239,11 @@ class ComputationRunner final : public StepRunner {
   explicit ComputationRunner(const Opaque& call) : call_{call}, row_{*find(call.library_call)} {}
 
   void load_code(ActorState& state) override {
-    for (const char* name : {"linkscope_triad", "linkscope_stencil", "linkscope_forces", "linkscope_chunk_sums",
-                             "linkscope_scan", "linkscope_count_digits", "linkscope_move_digits"})
+    for (const char* name : {"linkscope_triad", "linkscope_stencil", "linkscope_forces"})
       functions_[name] = state.device->function("compute", name);
+    for (const char* name : {"linkscope_sum", "linkscope_scan_start", "linkscope_scan", "linkscope_digit_counts",
+                             "linkscope_digit_starts", "linkscope_sort_pass"})
+      functions_[name] = state.device->function("cub", name);
   }
   void run(CudaSession& session, ActorState& state, u64) override { row_.queue({session, state, call_, functions_}); }
   void add_checks(const CudaSession& session, const ActorState& state, Checks& checks) const override {
@@ -253,6 +267,7 @@ std::string why_no_computation(const Opaque& call) {
     return call.library_call + " has " + std::to_string(row.lengths) + " lengths and " + std::to_string(row.arrays) +
            " arrays";
   if (call.shape[0] % 4) return call.library_call + " takes elements in fours";
+  if (call.shape[0] > most_elements) return call.library_call + " takes at most 2^28 elements";
   if (call.library_call == "stencil" && call.shape[1] % 2) return "a stencil has an even number of steps";
   return "";
 }

@@ -30,6 +30,7 @@ from linkscope.errors import FINE, NOT_HERE, UserError
 SUMMARY = "write the report of a run file"
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 _PNG_WAIT_S = 60
+_PNG_SCALE, _PNG_MARGIN = 2, 200  # pixels for one of the figure; pixels below the figure
 _PRINTING = ("summary", "nvbandwidth", "comm_scope", "break_even", "shared", "list_figures")
 
 
@@ -239,8 +240,9 @@ def _write_figure(source: Path, arguments: argparse.Namespace) -> int:
 
 
 def _write_png(target: Path, svg: str) -> None:
-    """Renders the figure with a browser in a window of its size."""
+    """Renders the figure with a browser in a higher window: on a busy machine a browser leaves its lower part empty."""
     from linkscope.report.figures import size_of
+    from linkscope.report.png import cropped
 
     browser = next((found for one in _BROWSERS if (found := shutil.which(one))), None)
     if browser is None:
@@ -251,8 +253,8 @@ def _write_png(target: Path, svg: str) -> None:
         page.write_text(f'<!DOCTYPE html><body style="margin:0">{svg}', encoding="utf-8")
         command = [
             browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
-            "--force-device-scale-factor=2", f"--user-data-dir={folder}/profile",
-            f"--window-size={max(width, 500)},{height}", f"--screenshot={made}",
+            f"--force-device-scale-factor={_PNG_SCALE}", f"--user-data-dir={folder}/profile",
+            f"--window-size={max(width, 500)},{height + _PNG_MARGIN}", f"--screenshot={made}",
             page.as_uri(),
         ]  # fmt: skip
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):  # a missing figure is reported below
@@ -260,6 +262,8 @@ def _write_png(target: Path, svg: str) -> None:
         if not made.exists():
             raise UserError(f"{browser} wrote no figure: write -o FILE.svg instead", NOT_HERE)
         try:
-            shutil.copyfile(made, target)
+            target.write_bytes(cropped(made.read_bytes(), _PNG_SCALE * width, _PNG_SCALE * height))
+        except ValueError as error:
+            raise UserError(f"{browser} wrote {error}: write -o FILE.svg instead", NOT_HERE) from None
         except OSError as error:
             raise UserError(f"-o {target}: cannot be written: {error.strerror}; choose another path") from None

@@ -57,7 +57,7 @@ _KINDS = (
     "message", "socket", "disk",
 )  # fmt: skip
 _CONTENDED = tuple(f"contended_{kind}" for kind in _KINDS)
-_SP_8 = ("h2d", "d2h", "message", "host")  # beside others; reads of a disk, where there is one, beside all of these
+_SP_8 = ("h2d", "d2h", "message", "host", "disk")
 _LOADED = tuple(f"loaded_{kind}" for kind in ("h2d", "d2h", "zero_copy", "launch", "ping_pong"))
 _BACKGROUNDS = ("both", "zero_copy", "memory")
 _COMPUTED = tuple(
@@ -67,7 +67,7 @@ _COMPUTED = tuple(
     )
 )  # fmt: skip
 _STAND_INS = tuple(f"compute_stand_in_{name}" for name in ("lammps", "dca", "openmm"))
-_OF_SP_8 = tuple(f"contended_{kind}" for kind in (*_SP_8, "disk"))
+_OF_SP_8 = tuple(f"contended_{kind}" for kind in _SP_8)
 _BY_KERNELS = (*_COPIES, *_ACCESS, *_JOINT, *_EXCHANGES)
 _PINNED = ("pinned", "device")  # the memory kinds of nvbandwidth's copies
 _HOST_MEMORY = (*_PINNED, "pageable")
@@ -256,8 +256,8 @@ SUITES: dict[str, Suite] = {
         ),
         Suite(
             "contention",
-            "who slows whom: 14 kinds of work at one GPU and NUMA node, each alone, beside each other kind, and alone "
-            "again",
+            "who slows whom: 14 kinds of work at one GPU and NUMA node, and reads of a disk, each alone, beside each "
+            "other kind, and alone again",
             _contended(_CONTENDED, EACH),
             early=True,
         ),

@@ -98,13 +98,13 @@ def matrix(run: Run) -> list[MatrixRow]:
     groups: dict[tuple[str, str, str], dict[str, Point]] = {}
     for point in sorted(run.points, key=lambda point: order.get(point.id, len(order))):
         if point.benchmark.startswith(_PREFIX) and "beside" in point.params and point.median_s:
-            key = (point.benchmark.removeprefix(_PREFIX), point.src, point.dst)
+            key = (point.benchmark.removeprefix(_PREFIX), *_ends(point))
             groups.setdefault(key, {})[AGAIN if "again" in point.params else point.params["beside"]] = point
     rows = []
-    for (kind, src, dst), found in groups.items():
+    for (kind, *_), found in groups.items():
         alone, again = found.pop(ALONE, None), found.pop(AGAIN, None)
         if alone is not None and found:
-            path = src if src == dst else f"{src} -> {dst}"
+            path = alone.src if alone.src == alone.dst else f"{alone.src} -> {alone.dst}"
             basis = _predicted(run, alone)
             beside = {name: _slowdown(alone, of, _ratio(_predicted(run, of), basis)) for name, of in found.items()}
             rows.append(MatrixRow(kind, path, alone, beside, again, basis))
@@ -114,6 +114,11 @@ def matrix(run: Run) -> list[MatrixRow]:
 def others(rows: Sequence[MatrixRow]) -> list[str]:
     """All kinds that ran beside one of the rows, in the order in which they occur."""
     return list(dict.fromkeys(name for row in rows for name in row.beside))
+
+
+def _ends(point: Point) -> tuple[str, str]:
+    """Where the work runs: the places of its flow. Beside reads of files, the point's source is their disk."""
+    return point.flows[0].src, point.flows[0].dst
 
 
 def _predicted(run: Run, point: Point) -> float | None:

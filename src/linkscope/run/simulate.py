@@ -161,10 +161,12 @@ def quiet(machine: dict[str, Any]) -> dict[str, Any]:
 
 def _facts(machine: dict[str, Any]) -> MachineFacts:
     caches: dict[str, int] = {}
+    cpus: dict[str, int] = {}
     for numa in machine["numa"]:
         caches |= dict.fromkeys(numa["places"], int(numa["llc_mib"] * 2**20))
+        cpus |= dict.fromkeys(numa["places"], numa["cpus"])
     for gpu in machine.get("gpu", []):
         for places in gpu["at"].values():
             caches |= dict.fromkeys(places, int(gpu["l2_mib"] * 2**20))
     disks = [place for disk in machine.get("disk", []) for place in disk["places"]]
-    return MachineFacts(machine["machine"]["name"], True, (*caches, *disks), caches)
+    return MachineFacts(machine["machine"]["name"], True, (*caches, *disks), caches, cpus=cpus)

@@ -1,14 +1,10 @@
-// Computations that are measured with their transfers: triad, nine-point stencil, Lennard-Jones forces, sum, scan and
-// sort, and parts of a blocked LU. Threads exchange values within a warp only; a warp works on a chunk of consecutive
-// elements.
+// Computations that are measured with their transfers: triad, nine-point stencil, Lennard-Jones forces, and parts of a
+// blocked LU.
 using u32 = unsigned int;
 using u64 = unsigned long long;
 
 struct alignas(16) linkscope_four {
   float x, y, z, w;
-};
-struct alignas(16) linkscope_four_words {
-  u32 x, y, z, w;
 };
 
 __device__ __forceinline__ u64 first_of_grid() { return (u64)blockIdx.x * blockDim.x + threadIdx.x; }
@@ -64,99 +60,6 @@ extern "C" __global__ void linkscope_forces(const linkscope_four* positions, con
       sum.x += x * force, sum.y += y * force, sum.z += z * force;
     }
     forces[i] = sum;
-  }
-}
-
-// Adds the sum of chunk i to sums[i], or all of them to sums[0].
-extern "C" __global__ void linkscope_chunk_sums(const linkscope_four_words* in, u64 count, u64 chunk, u64* sums,
-                                                u32 apart) {
-  const u64 lane = threadIdx.x % 32;
-  for (u64 warp = first_of_grid() / 32; warp * chunk < count; warp += threads_of_grid() / 32) {
-    const u64 begin = warp * chunk, end = begin + chunk < count ? begin + chunk : count;
-    u64 sum = 0;
-#pragma unroll 8
-    for (u64 i = begin / 4 + lane; i < end / 4; i += 32) {
-      const linkscope_four_words found = in[i];
-      sum += (u64)found.x + found.y + found.z + found.w;
-    }
-    for (u32 mask = 16; mask; mask /= 2) sum += __shfl_xor_sync(~0u, sum, mask);
-    if (lane == 0) atomicAdd(&sums[apart ? warp : 0], sum);
-  }
-}
-
-// Element i of `out` is the sum of the elements before it, modulo 2^32. Each warp adds up the sums of earlier chunks.
-extern "C" __global__ void linkscope_scan(const linkscope_four_words* in, u64 count, u64 chunk, const u64* sums,
-                                          linkscope_four_words* out) {
-  const u32 lane = threadIdx.x % 32;
-  for (u64 warp = first_of_grid() / 32; warp * chunk < count; warp += threads_of_grid() / 32) {
-    const u64 begin = warp * chunk, end = begin + chunk < count ? begin + chunk : count;
-    u64 before = 0;
-    for (u64 i = lane; i < warp; i += 32) before += sums[i];
-    for (u32 mask = 16; mask; mask /= 2) before += __shfl_xor_sync(~0u, before, mask);
-    u32 running = (u32)before;
-    for (u64 at = begin; at < end; at += 128) {
-      const u64 i = at / 4 + lane;
-      linkscope_four_words found = {0, 0, 0, 0};
-      if (i < end / 4) found = in[i];
-      const u32 own = found.x + found.y + found.z + found.w;
-      u32 up_to = own;
-      for (u32 distance = 1; distance < 32; distance *= 2) {
-        const u32 lower = (u32)__shfl_up_sync(~0u, up_to, distance);
-        if (lane >= distance) up_to += lower;
-      }
-      const u32 first = running + up_to - own;
-      if (i < end / 4)
-        out[i] = {first, first + found.x, first + found.x + found.y, first + found.x + found.y + found.z};
-      running += (u32)__shfl_sync(~0u, up_to, 31);
-    }
-  }
-}
-
-// The lanes whose digit, of four bits, equals `digit`.
-__device__ __forceinline__ u32 lanes_with(const u32* bits, u32 digit) {
-  u32 found = ~0u;
-#pragma unroll
-  for (u32 bit = 0; bit < 4; ++bit) found &= digit >> bit & 1 ? bits[bit] : ~bits[bit];
-  return found;
-}
-
-// counts[d * chunks + i]: how many keys of chunk i have the digit d.
-extern "C" __global__ void linkscope_count_digits(const u32* keys, u64 count, u64 chunk, u64 chunks, u32 shift,
-                                                  u32* counts) {
-  const u32 lane = threadIdx.x % 32;
-  for (u64 warp = first_of_grid() / 32; warp < chunks; warp += threads_of_grid() / 32) {
-    const u64 begin = warp * chunk, end = begin + chunk < count ? begin + chunk : count;
-    u32 mine = 0;
-    for (u64 at = begin; at < end; at += 32) {
-      const bool inside = at + lane < end;
-      const u32 digit = inside ? keys[at + lane] >> shift & 15 : 0, all = __ballot_sync(~0u, inside);
-      u32 bits[4];
-#pragma unroll
-      for (u32 bit = 0; bit < 4; ++bit) bits[bit] = __ballot_sync(~0u, digit >> bit & 1);
-      mine += __popc(lanes_with(bits, lane & 15) & all);
-    }
-    if (lane < 16) counts[lane * chunks + warp] = mine;
-  }
-}
-
-// Moves every key with its value to where `starts`, the scan of the counts, has its digit. Equal digits keep their order.
-extern "C" __global__ void linkscope_move_digits(const u32* keys, const u32* values, u64 count, u64 chunk, u64 chunks,
-                                                 u32 shift, const u32* starts, u32* keys_to, u32* values_to) {
-  const u32 lane = threadIdx.x % 32;
-  for (u64 warp = first_of_grid() / 32; warp < chunks; warp += threads_of_grid() / 32) {
-    const u64 begin = warp * chunk, end = begin + chunk < count ? begin + chunk : count;
-    u32 next = starts[(lane & 15) * chunks + warp];
-    for (u64 at = begin; at < end; at += 32) {
-      const bool inside = at + lane < end;
-      const u32 key = inside ? keys[at + lane] : 0, digit = key >> shift & 15, all = __ballot_sync(~0u, inside);
-      u32 bits[4];
-#pragma unroll
-      for (u32 bit = 0; bit < 4; ++bit) bits[bit] = __ballot_sync(~0u, digit >> bit & 1);
-      const u32 before = __popc(lanes_with(bits, digit) & all & ((1u << lane) - 1));
-      const u32 to = (u32)__shfl_sync(~0u, next, digit) + before;
-      if (inside) keys_to[to] = key, values_to[to] = values[at + lane];
-      next += __popc(lanes_with(bits, lane & 15) & all);
-    }
   }
 }
 
