@@ -68,7 +68,7 @@ class _Blocks:
 
 
 def scattered_blocks(bench: Any, most_bytes: int) -> None:
-    """Calls of at most so many bytes, by each method and number of SMs, beside one large copy."""
+    """Calls of at most `most_bytes`, by each method and number of SMs, beside one large copy."""
     for block, count in _SHAPES:
         blocks = _Blocks(bench, block, min(count, max(most_bytes // block, 1)))
         blocks.one_copy()
