@@ -219,6 +219,14 @@ def _installed() -> list[str]:
     return [name for name, (module, _) in LOADERS.items() if find_spec(module)]
 
 
+def rows_of(directory: str, nbytes: int, repeats: int, loaders: list[str] | None = None) -> list[dict[str, Any]]:
+    """The rows of loaders (default: all that are installed) for a file that is made in a directory."""
+    with tempfile.TemporaryDirectory(dir=directory) as folder:
+        path = Path(folder) / "model.safetensors"
+        names = write_model(path, max(nbytes, 1))
+        return Bench(path, names, max(repeats, 1), _installed() if loaders is None else loaders).compare()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gib", type=float, default=8)
@@ -231,10 +239,7 @@ def main() -> int:
     args = parser.parse_args()
     rows = []
     for directory in args.directory or [tempfile.gettempdir()]:
-        with tempfile.TemporaryDirectory(dir=directory) as folder:
-            path = Path(folder) / "model.safetensors"
-            names = write_model(path, max(int(args.gib * (1 << 30)), 1))
-            rows += Bench(path, names, max(args.repeats, 1), args.loaders).compare()
+        rows += rows_of(directory, int(args.gib * (1 << 30)), args.repeats, args.loaders)
     if args.output:
         args.output.write_text(json.dumps(rows))
     return 0

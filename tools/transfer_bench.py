@@ -28,14 +28,16 @@ import numpy as np
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests" / "python")]
 
+import loader_bench  # noqa: E402
+from blocks_bench import scattered_blocks  # noqa: E402
 from file_bench import cold_files, saved_files  # noqa: E402
 from gemm_bench import gemm_beside_blocks  # noqa: E402
 from links_bench import copies_over_links  # noqa: E402
 
 from driver_by_ctypes import Driver, Gpu  # noqa: E402
-from linkscope import native, transfer  # noqa: E402
+from linkscope import native  # noqa: E402
 
-SECTIONS = ["copies", "torch", "small", "blocks", "gemm", "links", "file", "cold", "save"]
+SECTIONS = ["copies", "torch", "small", "blocks", "gemm", "links", "file", "cold", "save", "loaders"]
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 # Times the calls alone, without Python: one line a size with nanoseconds of the driver's call and of ls_run.
@@ -142,6 +144,10 @@ class Bench:
         self.cpu_s = (cpu_seconds() - used) / self.repeats  # of one call
         return times
 
+    def cost(self, nbytes: int) -> float:
+        """Core-seconds a GB of the latest calls that were timed."""
+        return round(self.cpu_s / nbytes * 1e9, 3)
+
     def add(self, section: str, name: str, nbytes: int, times: list[float], **facts: Any) -> None:
         middle = statistics.median(times)
         row = {"section": section, "method": name, "bytes": nbytes, "seconds": times, "gbps": nbytes / middle / 1e9}
@@ -178,19 +184,19 @@ def whole_copies(bench: Bench, sizes: list[int]) -> None:
         htod = partial(ok, "cuMemcpyHtoDAsync", device, c_void_p(source), count, stream)
         dtoh = partial(ok, "cuMemcpyDtoHAsync", c_void_p(target), device, count, stream)
         for section, plain, ours in (("to gpu", htod, to_gpu), ("to warm", dtoh, to_warm)):
-            bench.add(section, "driver, pageable", nbytes, bench.seconds(plain))
+            times = bench.seconds(plain)
+            bench.add(section, "driver, pageable", nbytes, times, core_s_per_gb=bench.cost(nbytes))
             times = bench.seconds(ours)
-            cost = round(bench.cpu_s / nbytes * 1e9, 3)
-            bench.add(section, "linkscope", nbytes, times, core_s_per_gb=cost, fallback=native.latest_fallback())
+            facts = {"core_s_per_gb": bench.cost(nbytes), "fallback": native.latest_fallback()}
+            bench.add(section, "linkscope", nbytes, times, **facts)
         bench.expect(bool(np.array_equal(host, back)), "pageable memory to the GPU and back")
         fresh_copies(bench, device, nbytes, host)
-        if nbytes <= GIB:
-            pinned = bench.gpu.pinned(nbytes)
-            there = partial(ok, "cuMemcpyHtoDAsync", device, pinned, count, stream)
-            home = partial(ok, "cuMemcpyDtoHAsync", pinned, device, count, stream)
-            bench.add("to gpu", "driver, pinned", nbytes, bench.seconds(there))
-            bench.add("to warm", "driver, pinned", nbytes, bench.seconds(home))
-            ok("cuMemFreeHost", pinned)
+        pinned = bench.gpu.pinned(nbytes)
+        there = partial(ok, "cuMemcpyHtoDAsync", device, pinned, count, stream)
+        home = partial(ok, "cuMemcpyDtoHAsync", pinned, device, count, stream)
+        bench.add("to gpu", "driver, pinned", nbytes, bench.seconds(there))
+        bench.add("to warm", "driver, pinned", nbytes, bench.seconds(home))
+        ok("cuMemFreeHost", pinned)
         bench.free(device)
 
 
@@ -252,48 +258,6 @@ def torch_copies(bench: Bench, sizes: list[int]) -> None:
         bench.expect(torch.equal(there, on_gpu) and torch.equal(linkscope.to_cpu(on_gpu), host), "tensors")
 
 
-def blocks(bench: Bench) -> None:
-    """Scattered blocks between pinned memory and the GPU, in a random order of the GPU's pages."""
-    driver, number = bench.driver, bench.stream.value
-    for block, count in ((4 * KIB, 1000), (4 * KIB, 8192), (16 * KIB, 4096), (24 * KIB, 2048), (64 * KIB, 1024)):
-        space, gap = 2 * block * count, 2 * block
-        device, host = bench.gpu.memory(space), bench.gpu.pinned(space)
-        pages = np.random.default_rng(3).permutation(count)
-        on_gpu = transfer.strided(device.value, gap, pages)
-        on_host = transfer.strided(ctypes.addressof(host), gap, count)
-        words = np.frombuffer(host, np.uint8).reshape(count, gap)
-        sent = np.random.default_rng(4).integers(0, 255, (count, block), dtype=np.uint8)
-        shapes = [("auto", 0), ("loop", 0), ("batch", 0), *(("kernel", sms) for sms in (4, 8, 12, 16, 32, 64))]
-        chosen = {to_gpu: native.block_knobs(to_gpu, block) for to_gpu in (True, False)}
-        for method, sms in shapes:
-            for to_gpu, (usual, usual_sms) in chosen.items():
-                native.set_block_knobs(to_gpu, block, usual if method == "auto" else method, sms or usual_sms)
-            name = f"{method} {sms}" if sms else method
-            words[:] = 0
-            words[:, :block] = sent
-            there = partial(transfer.copy_blocks, on_gpu, on_host, block, number)
-            home = partial(transfer.copy_blocks, on_host, on_gpu, block, number)
-            bench.add(f"{count} x {size(block)}", f"{name}, to gpu", block * count, bench.seconds(there))
-            words[:] = 0
-            bench.add(f"{count} x {size(block)}", f"{name}, to host", block * count, bench.seconds(home))
-            bench.expect(
-                bool(np.array_equal(words[:, :block], sent)) and not words[:, block:].any(), f"blocks by {name}"
-            )
-        for to_gpu, usual_knobs in chosen.items():
-            native.set_block_knobs(to_gpu, block, *usual_knobs)
-        pageable = np.ascontiguousarray(words)
-        rows = transfer.strided(pageable.ctypes.data, gap, count)
-        packed = partial(transfer.copy_blocks, on_gpu, rows, block, number)
-        unpacked = partial(transfer.copy_blocks, rows, on_gpu, block, number)
-        bench.add(f"{count} x {size(block)}", "pageable, to gpu", block * count, bench.seconds(packed))
-        bench.add(f"{count} x {size(block)}", "pageable, to host", block * count, bench.seconds(unpacked))
-        bench.expect(bool(np.array_equal(pageable[:, :block], sent)), "pageable blocks")
-        bench.free(device)
-        driver.ok("cuMemFreeHost", host)
-    if fallback := native.latest_fallback():
-        print(f"blocks         FALLBACK: {fallback}")
-
-
 def files(bench: Bench, nbytes: int) -> None:
     """A file to the GPU: from tmpfs, and from the page cache."""
     device = bench.gpu.memory(nbytes)
@@ -315,6 +279,15 @@ def files(bench: Bench, nbytes: int) -> None:
             native.copy(back.ctypes.data, device.value, nbytes, bench.stream.value)
             bench.expect(bool(np.array_equal(back, data)), f"a file in {folder}")
     bench.free(device)
+
+
+def loaded_models(bench: Bench, folders: list[str], nbytes: int) -> None:
+    """A safetensors file in memory and in the page cache, by each loader that is installed."""
+    if importlib.util.find_spec("torch") is None:
+        print("loaders        PyTorch is not installed, so its rows are missing")
+        return
+    for folder in folders:
+        bench.rows += [{"section": "loaders", **row} for row in loader_bench.rows_of(folder, nbytes, bench.repeats)]
 
 
 def small_copies(bench: Bench) -> None:
@@ -349,21 +322,25 @@ def main() -> int:
     parser.add_argument("--largest", type=int, default=4096, help="MiB of the largest copy")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--file-mib", type=int, default=4096)
-    parser.add_argument("--folder", default=tempfile.gettempdir(), help="of the files of sections cold and save")
+    parser.add_argument("--model-mib", type=int, default=8192, help="of the safetensors file of section loaders")
+    parser.add_argument(
+        "--folder", default=tempfile.gettempdir(), help="of the files of sections cold, save and loaders"
+    )
     parser.add_argument("--sections", nargs="+", choices=SECTIONS, default=SECTIONS)
     args = parser.parse_args()
     bench = Bench(args.repeats)
     sizes = [mib * MIB for mib in (1, 4, 16, 64, 256, 1024, 4096) if mib <= args.largest]
     sections: dict[str, Callable[[], None]] = {
         "copies": partial(whole_copies, bench, sizes),
-        "torch": partial(torch_copies, bench, [one for one in sizes if 64 * MIB <= one <= GIB]),
+        "torch": partial(torch_copies, bench, [one for one in sizes if one >= 64 * MIB]),
         "small": partial(small_copies, bench),
-        "blocks": partial(blocks, bench),
+        "blocks": partial(scattered_blocks, bench, args.largest * MIB),
         "gemm": partial(gemm_beside_blocks, bench),
         "links": partial(copies_over_links, bench, bench.others),
         "file": partial(files, bench, args.file_mib * MIB),
         "cold": partial(cold_files, bench, args.folder, args.file_mib * MIB),
         "save": partial(saved_files, bench, args.folder, args.file_mib * MIB),
+        "loaders": partial(loaded_models, bench, ["/dev/shm", args.folder], args.model_mib * MIB),
     }
     for name in args.sections:
         sections[name]()

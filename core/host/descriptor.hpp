@@ -21,9 +21,9 @@ class Descriptor {
 
   [[nodiscard]] int get() const { return number_; }
   [[nodiscard]] explicit operator bool() const { return number_ >= 0; }
-  void reset() {
-    if (number_ >= 0) close(std::exchange(number_, -1));
-  }
+  void reset() { (void)close_now(); }
+  /// Returns the result of close(): the descriptor is gone in any case.
+  int close_now() { return number_ >= 0 ? close(std::exchange(number_, -1)) : 0; }
 
  private:
   int number_ = -1;

@@ -24,12 +24,20 @@ std::string target_of(const std::string& path) {
   return none ? path : target.string();
 }
 
+bool is_on_disk(const Descriptor& file) {
+  while (fsync(file.get()) != 0)
+    if (errno != EINTR) return false;
+  return true;
+}
+
 }  // namespace
 
 FileWriter::FileWriter(const std::string& path, u64 bytes) : path_{target_of(path)}, size_{bytes} {
   static std::atomic<u64> made{0};
   struct stat old{};
   const bool exists = stat(path_.c_str(), &old) == 0;
+  if (!exists && errno != ENOENT)
+    throw Error{ErrorKind::usage, path_ + " cannot be looked up: " + std::strerror(errno)};
   if (exists && !S_ISREG(old.st_mode)) throw Error{ErrorKind::usage, path_ + " is no regular file"};
   if (exists && access(path_.c_str(), W_OK) != 0)
     throw Error{ErrorKind::usage, path_ + " cannot be replaced: " + std::strerror(errno)};
@@ -62,7 +70,8 @@ void FileWriter::fail(const char* what, int error) const {
 /// A disk that is too full fails here, before any data moves. Writes into reserved space may also run side by side.
 void FileWriter::reserve() const {
   if (size_ == 0 || fallocate(file_.get(), 0, 0, static_cast<off_t>(size_)) == 0) return;
-  if (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL) return;  // the file grows as it is written
+  // The file grows as it is written, also after a signal: tmpfs then gives all space back.
+  if (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL || errno == EINTR) return;
   fail(("has no room for " + bytes_text(size_)).c_str(), errno);
 }
 
@@ -101,13 +110,15 @@ void FileWriter::write(const std::byte* from, u64 offset, u64 bytes, WriteCounts
 }
 
 void FileWriter::commit(bool durable) {
-  if (durable && fsync(file_.get()) != 0) fail("cannot be written to its disk", errno);
+  if (durable && !is_on_disk(file_)) fail("cannot be written to its disk", errno);
+  // A file system of a network may report here what it could not write.
+  if (file_.close_now() != 0) fail("cannot be closed", errno);
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0) fail("cannot get its name", errno);
   temporary_.clear();
   if (!durable) return;
   const auto folder = fs::path{path_}.parent_path();
   const Descriptor names{open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
-  if (!names || fsync(names.get()) != 0) fail("is complete, but its directory cannot be written to its disk", errno);
+  if (!names || !is_on_disk(names)) fail("is complete, but its directory cannot be written to its disk", errno);
 }
 
 }  // namespace linkscope

@@ -34,8 +34,9 @@ class FileWriter {
   /// a granule. Throws Error{failed}.
   void write(const std::byte* from, u64 offset, u64 bytes, WriteCounts&) const;
   /// Gives the file its name, in place of an earlier file. `durable`: after its data is on the disk. Throws
-  /// Error{failed}.
+  /// Error{failed}, also if the file is in place and only its directory is not on the disk: then is_in_place().
   void commit(bool durable);
+  [[nodiscard]] bool is_in_place() const { return temporary_.empty(); }
 
  private:
   void reserve() const;

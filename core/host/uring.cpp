@@ -11,10 +11,8 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
-#include <string>
+#include <thread>
 #include <utility>
-
-#include "base/error.hpp"
 
 #if __has_include(<linux/io_uring.h>)
 #include <linux/io_uring.h>
@@ -25,7 +23,9 @@ namespace linkscope {
 #ifdef IORING_FEAT_NODROP
 namespace {
 
-constexpr Seconds forever{1e6};  // the kernel ends every request
+using namespace std::chrono_literals;
+
+constexpr Seconds long_time{60};
 
 u32 load(u32* word) { return std::atomic_ref{*word}.load(std::memory_order_acquire); }
 void store(u32* word, u32 value) { std::atomic_ref{*word}.store(value, std::memory_order_release); }
@@ -53,6 +53,7 @@ Uring::Uring(Descriptor ring, const io_uring_params& facts)
       entries_{map(facts.sq_entries * sizeof(io_uring_sqe), IORING_OFF_SQES)} {
   if (!queues_.start || !entries_.start) return;
   const auto word = [&](u32 offset) { return reinterpret_cast<u32*>(queues_.start + offset); };
+  head_ = word(facts.sq_off.head);
   tail_ = word(facts.sq_off.tail);
   mask_ = *word(facts.sq_off.ring_mask);
   order_ = word(facts.sq_off.array);
@@ -63,8 +64,7 @@ Uring::Uring(Descriptor ring, const io_uring_params& facts)
 }
 
 Uring::~Uring() {
-  while (in_flight_ > 0 && wait(forever)) {
-  }
+  while (in_flight_ > 0) (void)wait(long_time);  // the kernel ends every request
   for (const auto& [start, bytes] : {queues_, entries_})
     if (start) munmap(start, bytes);
 }
@@ -83,7 +83,7 @@ void Uring::pin(std::span<const std::span<std::byte>> buffers) {
     pinned_.assign(buffers.begin(), buffers.end());
 }
 
-void Uring::read(int file, std::span<std::byte> to, u64 offset, u64 tag) {
+bool Uring::read(int file, std::span<std::byte> to, u64 offset, u64 tag) {
   const auto buffer = std::find_if(pinned_.begin(), pinned_.end(), [&](std::span<std::byte> one) {
     return to.data() >= one.data() && to.data() + to.size() <= one.data() + one.size();
   });
@@ -100,18 +100,25 @@ void Uring::read(int file, std::span<std::byte> to, u64 offset, u64 tag) {
   std::memcpy(entries_.start + index * sizeof entry, &entry, sizeof entry);
   order_[index] = index;
   store(tail_, tail + 1);
-  while (syscall(__NR_io_uring_enter, ring_.get(), 1, 0, 0, nullptr, 0) < 0)
-    if (errno != EINTR && errno != EAGAIN && errno != EBUSY)
-      throw Error{ErrorKind::failed, std::string{"io_uring takes no request: "} + std::strerror(errno)};
-  ++in_flight_;
+  while (syscall(__NR_io_uring_enter, ring_.get(), 1, 0, 0, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  if (load(head_) == tail + 1) {
+    ++in_flight_;
+    return true;
+  }
+  store(tail_, tail);  // else the next call would start this read, when its memory has another use
+  return false;
 }
 
 std::optional<Uring::Done> Uring::wait(Seconds patience) {
   if (load(done_tail_) == *done_head_) {
     pollfd ready{ring_.get(), POLLIN, 0};
     const auto ms = static_cast<int>(std::min(std::ceil(patience.count() * 1e3), 1e9));
-    while (poll(&ready, 1, ms) < 0)
-      if (errno != EINTR) return {};
+    while (poll(&ready, 1, ms) < 0) {
+      if (errno == EINTR) continue;
+      std::this_thread::sleep_for(1ms);  // the kernel ends the reads all the same
+      break;
+    }
     if (load(done_tail_) == *done_head_) return {};
   }
   io_uring_cqe found;
@@ -129,7 +136,7 @@ std::unique_ptr<Uring> Uring::open(u32, int& refused) {
 }
 Uring::~Uring() = default;
 void Uring::pin(std::span<const std::span<std::byte>>) {}
-void Uring::read(int, std::span<std::byte>, u64, u64) {}
+bool Uring::read(int, std::span<std::byte>, u64, u64) { return false; }
 std::optional<Uring::Done> Uring::wait(Seconds) { return {}; }
 
 #endif

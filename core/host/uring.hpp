@@ -26,8 +26,8 @@ class Uring {
   /// Pins memory that requests use again and again. A kernel that refuses (its limit of locked memory, or memory of a
   /// driver) reads into it all the same.
   void pin(std::span<const std::span<std::byte>> buffers);
-  /// Starts a read. At most `depth` may be in flight. Throws Error{failed}.
-  void read(int file, std::span<std::byte> to, u64 offset, u64 tag);
+  /// Starts a read. At most `depth` may be in flight. False if the kernel takes no request: then nothing is read.
+  [[nodiscard]] bool read(int file, std::span<std::byte> to, u64 offset, u64 tag);
 
   /// A read that has ended: the bytes that it moved, or a negative errno.
   struct Done {
@@ -49,7 +49,7 @@ class Uring {
 
   Descriptor ring_;
   Shared queues_, entries_;
-  u32 *tail_ = nullptr, *order_ = nullptr, *done_head_ = nullptr, *done_tail_ = nullptr;
+  u32 *head_ = nullptr, *tail_ = nullptr, *order_ = nullptr, *done_head_ = nullptr, *done_tail_ = nullptr;
   u32 mask_ = 0, done_mask_ = 0, in_flight_ = 0;
   std::byte* done_ = nullptr;
   std::vector<std::span<std::byte>> pinned_;

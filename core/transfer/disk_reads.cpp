@@ -35,7 +35,7 @@ class Reading {
       if (progress.cancelled) throw Cancelled{};
       if (next < reads_.chunks.size() && !unused_.empty())
         if (Slot* slot = free_slot()) {
-          start(*slot, reads_.chunks[next++]);
+          start(*slot, reads_.chunks[next++], lane, progress);
           continue;
         }
       if (ring_.in_flight() == 0) std::this_thread::sleep_for(20us);  // the GPU has all slots
@@ -61,12 +61,12 @@ class Reading {
     return ring_.in_flight() == 0 ? lease_.one_more() : nullptr;
   }
 
-  void start(Slot& slot, Chunk chunk) {
+  void start(Slot& slot, Chunk chunk, const CopyLane& lane, Progress& progress) {
     const auto [offset, bytes] = reads_.range_of(chunk);
     const u64 tag = unused_.back(), whole = (bytes + granule - 1) / granule * granule;
-    ring_.read(reads_.file.direct(), {slot.data(), whole}, offset, tag);
     unused_.pop_back();
     under_way_[tag] = {&slot, chunk};
+    if (!ring_.read(reads_.file.direct(), {slot.data(), whole}, offset, tag)) finish({tag, 0}, lane, progress);
   }
 
   void finish(const Uring::Done& done, const CopyLane& lane, Progress& progress) {

@@ -278,6 +278,7 @@ void Transfers::save(const std::string& path, std::span<const FileSource> source
   } catch (const Cancelled&) {
     throw Cancelled{"the saving was cancelled; the file is as it was before"};
   } catch (const Error& error) {
+    if (file.is_in_place()) throw;
     throw Error{error.kind(), std::string{error.what()} + "; " + std::to_string(counts.direct + counts.buffered) +
                                   " of " + std::to_string(bytes) + " bytes were written, and are removed"};
   }

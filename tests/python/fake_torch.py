@@ -1,6 +1,6 @@
 """The part of PyTorch that linkscope.transfer uses, for tests on machines without PyTorch: import it before a copy.
 
-A tensor on "cpu" is a NumPy array; one on "cuda" is memory of the fake driver's first GPU.
+A tensor on "cpu" is a NumPy array; one on "cuda:1" is memory of the fake driver's second GPU.
 """
 
 import sys
@@ -27,6 +27,7 @@ current, on_second = Stream(0), Stream(0)  # the current streams of the GPUs
 class Tensor:
     def __init__(self, array: np.ndarray, device: str = "cpu", owner: Any = None) -> None:
         self.array, self.device, self.owner = array, SimpleNamespace(), owner
+        self._on = device
         self.device.type, _, index = device.partition(":")
         self.device.index = int(index or 0)
         self.layout, self.dtype, self.shape = "strided", array.dtype, array.shape
@@ -62,13 +63,13 @@ class Tensor:
         uses.append((self.data_ptr(), stream.cuda_stream))
 
     def __getitem__(self, part: Any) -> "Tensor":
-        return Tensor(self.array[part], self.device.type, self.owner)
+        return Tensor(self.array[part], self._on, self.owner)
 
     def view(self, dtype: Any) -> "Tensor":
-        return Tensor(self.array.view(dtype), self.device.type, self.owner)
+        return Tensor(self.array.view(dtype), self._on, self.owner)
 
     def reshape(self, shape: Any) -> "Tensor":
-        return Tensor(self.array.reshape(shape), self.device.type, self.owner)
+        return Tensor(self.array.reshape(shape), self._on, self.owner)
 
 
 def empty(shape: Any, dtype: Any, device: str = "cpu") -> Tensor:
@@ -79,7 +80,7 @@ def empty(shape: Any, dtype: Any, device: str = "cpu") -> Tensor:
     from fake_gpu import Array
 
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    owner = Array(max(size, 1))
+    owner = Array(max(size, 1), gpu=int(device.partition(":")[2] or 0))
     flat = np.frombuffer((c_char * size).from_address(owner.address), np.uint8) if size else np.empty(0, np.uint8)
     return Tensor(flat.view(dtype).reshape(shape), device, owner)
 

@@ -93,12 +93,13 @@ for name, one in expected.items():
 whole = sum(one.nbytes for one in expected.values())
 read = counts.cached + counts.direct + counts.buffered
 assert whole <= read <= whole + (len(expected) + 5) * 4096, (whole, read)
-print(native.arena_bytes() > 0)
+print(native.arena_bytes())
 """
 
 
-def test_a_file_goes_to_a_gpu_through_the_ring(tmp_path) -> None:
-    assert python(LOAD.replace("PATH", repr(str(tmp_path / "a")))).strip() == "True"
+def test_a_file_goes_to_a_gpu_through_a_ring_that_is_smaller_than_the_file(tmp_path) -> None:
+    code, bound = LOAD.replace("PATH", repr(str(tmp_path / "a"))), 8 << 20
+    assert 0 < int(python(code, transfer_arena=bound)) <= bound < (tmp_path / "a").stat().st_size
 
 
 @pytest.mark.parametrize(

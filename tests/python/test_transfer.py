@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -307,13 +308,33 @@ assert pathlib.Path(path).read_bytes() == source.tobytes()
     assert all("child of fork()" in line for line in told)
 
 
-def test_the_bench_compares_what_it_copies_and_writes_its_rows(tmp_path) -> None:
+def bench_rows(tmp_path: Path, largest: int, *sections: str) -> list[dict]:
     command = [sys.executable, str(ROOT / "tools" / "transfer_bench.py"), "-o", str(tmp_path / "rows.json")]
-    command += ["--largest", "4", "--repeats", "1", "--file-mib", "8", "--sections", "copies", "file"]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=120)
+    command += ["--largest", str(largest), "--repeats", "1", "--file-mib", "8", "--sections", *sections]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
-    rows = json.loads((tmp_path / "rows.json").read_text())["rows"]
+    return list(json.loads((tmp_path / "rows.json").read_text())["rows"])
+
+
+def test_the_bench_compares_what_it_copies_and_writes_its_rows(tmp_path) -> None:
+    rows = bench_rows(tmp_path, 4, "copies", "file")
     assert {"to gpu", "to warm", "to fresh", "file"} == {row["section"] for row in rows}
+    for section in ("to gpu", "to warm"):
+        of = [row for row in rows if row["section"] == section and row["bytes"] == 4 << 20]
+        assert {row["method"] for row in of} == {"driver, pageable", "driver, pinned", "linkscope"}
+        assert all("core_s_per_gb" in row for row in of if row["method"] != "driver, pinned")
+
+
+def test_the_bench_compares_blocks_with_one_large_copy_and_states_the_sms(tmp_path) -> None:
+    rows = bench_rows(tmp_path, 1, "blocks")
+    methods = {
+        f"{name}, to {end}" for name in ("one copy", "loop", "batch", "kernel 12", "auto") for end in ("gpu", "host")
+    }
+    for block in (4, 8, 16, 24, 28, 32, 64):
+        of = {row["method"]: row for row in rows if row["section"].endswith(f" x {block} KiB")}
+        assert methods <= of.keys()
+        assert of["kernel 12, to gpu"]["sms"] == 12 and of["loop, to host"]["sms"] == 0
+        assert of["auto, to gpu"]["by"] in ("loop", "batch", "kernel")
 
 
 def test_the_module_has_no_other_names() -> None:

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 
 #include "host/file_reader.hpp"
 #include "transfer_testing.hpp"
@@ -43,7 +44,8 @@ inline bool blocks_arrive(Transfers& transfers, const Ends& ends, CUstream strea
 
 /// A file that its destructor removes.
 struct File {
-  explicit File(const Bytes& data) {
+  explicit File(const Bytes& data, const std::string& name = "") {
+    path += name;
     std::FILE* file = std::fopen(path.c_str(), "wb");
     REQUIRE(std::fwrite(data.data(), 1, data.size(), file) == data.size());
     std::fclose(file);
@@ -51,6 +53,12 @@ struct File {
   ~File() { std::filesystem::remove(path); }
   File(const File&) = delete;
   File& operator=(const File&) = delete;
+  [[nodiscard]] Bytes content() const {
+    std::ifstream file{path, std::ios::binary};
+    const std::string text{std::istreambuf_iterator<char>{file}, {}};
+    const auto* start = reinterpret_cast<const std::byte*>(text.data());
+    return {start, start + text.size()};
+  }
   std::filesystem::path path =
       std::filesystem::temp_directory_path() / ("linkscope-random-" + std::to_string(getpid()));
 };

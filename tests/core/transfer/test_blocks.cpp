@@ -1,4 +1,6 @@
 // Many blocks in one call, between all kinds of memory.
+#include <sys/mman.h>
+
 #include "transfer_testing.hpp"
 
 using namespace linkscope;
@@ -142,6 +144,30 @@ TEST_CASE("the GPU moves the first of many blocks before all are listed, and a l
       CHECK(transfers.fallbacks() == (failing_launch ? 1 : 0));
     }
   }
+}
+
+TEST_CASE("a block that was freed, cannot be written or overlaps itself is refused before any block is copied") {
+  const Application with;
+  const PinnedMemory pinned{the_driver(), 64_KiB, 0};
+  Transfers transfers{small_chunks()};
+  std::memset(with.on_gpu(), 1, 64_KiB);
+  std::memset(pinned.data(), 2, 64_KiB);
+  auto* read_only = static_cast<std::byte*>(mmap(nullptr, 4_MiB, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  const auto refused = [&](std::byte* dst, const std::byte* src) {
+    const auto block = [](std::byte* to, const std::byte* from) {
+      return Block{reinterpret_cast<u64>(to), reinterpret_cast<u64>(from), 4_KiB};
+    };
+    const std::vector<Block> blocks{block(with.on_gpu(), pinned.data()), block(dst, src)};
+    return error_of([&] { transfers.copy_blocks(blocks, with.stream->get()); });
+  };
+  for (std::byte* start : {with.on_gpu(8_KiB), pinned.data() + 8_KiB})
+    CHECK(refused(start, start + 100).find("a block overlap; copy through a third") != std::string::npos);
+  CHECK(refused(read_only, with.on_gpu(8_KiB)).find("this process can write") != std::string::npos);
+  munmap(read_only, 4_MiB);
+  CHECK(refused(read_only, with.on_gpu(8_KiB)).find("this process can write") != std::string::npos);
+  CHECK(refused(with.on_gpu(8_KiB), read_only).find("this process can read") != std::string::npos);
+  with.stream->synchronize();
+  CHECK(with.on_gpu()[0] == std::byte{1});
 }
 
 TEST_CASE("an error in the calls for blocks leaves each block to a copy of its own") {

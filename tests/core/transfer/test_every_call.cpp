@@ -1,6 +1,7 @@
 // Whichever call of the driver fails, the data is right or the error is clear. The calls are those that were made.
 #include <array>
-#include <set>
+#include <map>
+#include <numeric>
 
 #include "random_blocks.hpp"
 #include "transfer/asynchronous.hpp"
@@ -11,7 +12,7 @@ namespace {
 
 constexpr u64 bytes = 256_KiB;
 
-/// How copies and blocks move, and how many calls succeed before one fails.
+/// How copies and blocks move, and how many calls succeed before one fails in the short campaign.
 struct Way {
   Options options;
   BlockMethod blocks;
@@ -24,7 +25,8 @@ struct Everything {
   const OnOther elsewhere{with, bytes};
   const PinnedMemory pinned{the_driver(), bytes, 0};
   const Bytes data = random_bytes(bytes, 130);
-  const File file{data};
+  const Bytes old = random_bytes(1000, 131);
+  const File file{data}, saved{old, "-saved"};
 
   /// Does one thing. Returns its error; without one, the data must have arrived.
   template <class Work>
@@ -70,11 +72,24 @@ struct Everything {
     }));
     errors.push_back(step(with.on_gpu(7 * bytes),
                           [&] { transfers.prepare({with.on_gpu(7 * bytes), data.data(), bytes, stream}).run(); }));
+    errors.push_back(save(transfers));
     errors.push_back(error_of([&] {
       transfers.copy({back.data(), with.on_gpu(), bytes, stream});
       came_back = back == data;
     }));
     return errors;
+  }
+  /// Half of the data from the GPU and half from the host.
+  std::string save(Transfers& transfers) const {
+    const auto error = error_of([&] {
+      WriteCounts counts;
+      Progress progress;
+      const u64 half = bytes / 2;
+      transfers.save(saved.path, {{{with.on_gpu(), half, with.stream->get()}, {data.data() + half, half, nullptr}}},
+                     false, counts, progress);
+    });
+    is_saved = saved.content() == (error.empty() ? data : old);
+    return error;
   }
   [[nodiscard]] std::vector<Block> blocks(u64 at, const std::byte* src) const {
     std::vector<Block> found;
@@ -87,39 +102,51 @@ struct Everything {
                        [&](const std::byte* dst) { return same(dst, data.data(), bytes); });
   }
   mutable std::vector<std::byte*> arrivals;
-  mutable bool came_back = false;
+  mutable bool came_back = false, is_saved = false;
 };
 
 const Way ways[] = {{small_chunks(), BlockMethod::loop, 0},
                     {small_chunks_by_kernel(), BlockMethod::kernel, 1},
                     {with_links(), BlockMethod::batch, 3}};
 
-/// The driver's functions that all of the library calls.
-std::set<std::string> calls_of(const Way& way) {
+/// The driver's functions that all of the library calls, and how often.
+std::map<std::string, u64> calls_of(const Way& way) {
   const Everything all;
   std::unique_ptr<Transfers> transfers;
   fake().fail(nullptr, 0, 0, 0);
   for (const auto& error : all.go(way, transfers)) CHECK(error == "");
-  std::set<std::string> names;
-  for (u64 i = 0; const char* name = fake().called(i); ++i) names.insert(name);
+  std::map<std::string, u64> calls;
+  for (u64 i = 0; const char* name = fake().called(i); ++i) calls[name] = 0;
+  for (auto& [name, count] : calls) count = fake().calls(name.c_str());
   all.with.stream->synchronize();
   CHECK(all.all_arrived());
   CHECK(all.came_back);
-  return names;
+  CHECK(all.is_saved);
+  return calls;
 }
 
-void go_while_failing(const Way& way, const std::string& symbol) {
+/// The calls after which one fails: in the long campaign each, but for those that wait again and again.
+std::vector<u64> places(const Way& way, u64 count) {
+  constexpr u64 most = 100;
+  if (!is_long()) return {way.after};
+  std::vector<u64> all(std::min(count, most));
+  std::iota(all.begin(), all.end(), u64{0});
+  return all;
+}
+
+void go_while_failing(const Way& way, const std::string& symbol, u64 after) {
   const Everything all;
   std::unique_ptr<Transfers> transfers;
   std::vector<std::string> errors;
   {
-    const Failing failing{symbol.c_str(), way.after};
+    const Failing failing{symbol.c_str(), after};
     errors = all.go(way, transfers);
   }
   all.with.gpu.use();
   all.with.stream->synchronize();
   CHECK(all.all_arrived());
   CHECK((all.came_back || !errors.back().empty()));
+  CHECK((all.is_saved || !transfers));
   // A stream whose state the driver does not tell counts as captured, and files need one that is not.
   for (const auto& error : errors)
     CHECK_MESSAGE((error.empty() || error.find("CUDA_ERROR") != std::string::npos ||
@@ -131,13 +158,16 @@ void go_while_failing(const Way& way, const std::string& symbol) {
 
 TEST_CASE("whichever call of the driver fails, the data is right or the error is clear, and nothing leaks") {
   for (const auto& way : ways)
-    for (const auto& symbol : calls_of(way)) {
+    for (const auto& [symbol, count] : calls_of(way)) {
       CAPTURE(symbol);
-      const u64 held = fake().held();
-      go_while_failing(way, symbol);
       // What the driver does not free, or whose context it does not make current, stays.
       const bool frees = std::ranges::any_of(std::array{"Free", "Destroy", "Unmap", "Release", "Unload", "cuCtx"},
                                              [&](const char* part) { return symbol.find(part) != std::string::npos; });
-      if (!frees) CHECK(fake().held() == held);
+      for (const u64 after : places(way, count)) {
+        CAPTURE(after);
+        const u64 held = fake().held();
+        go_while_failing(way, symbol, after);
+        if (!frees) CHECK(fake().held() == held);
+      }
     }
 }

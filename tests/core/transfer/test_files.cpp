@@ -13,6 +13,7 @@
 
 #include "host/file_reader.hpp"
 #include "host/uring.hpp"
+#include "system_calls.hpp"
 #include "transfer_testing.hpp"
 
 using namespace linkscope;
@@ -128,6 +129,7 @@ void linkscope::pretend_nothing_cached(bool nothing) { injected.nothing_cached =
 extern "C" {
 ssize_t __real_pread(int, void*, size_t, off_t);
 ssize_t __wrap_pread(int file, void* to, size_t bytes, off_t offset) {
+  if (system_call_fails("pread")) return -1;
   if (injected.pread_error && injected.preads++ >= injected.pread_after) {
     errno = injected.pread_error;
     return -1;
@@ -136,12 +138,14 @@ ssize_t __wrap_pread(int file, void* to, size_t bytes, off_t offset) {
 }
 ssize_t __real_preadv2(int, const iovec*, int, off_t, int);
 ssize_t __wrap_preadv2(int file, const iovec* parts, int count, off_t offset, int flags) {
+  if (system_call_fails("preadv2")) return -1;
   if (!injected.nowait_error) return __real_preadv2(file, parts, count, offset, flags);
   errno = injected.nowait_error;
   return -1;
 }
 int __real_mincore(void*, size_t, unsigned char*);
 int __wrap_mincore(void* start, size_t bytes, unsigned char* pages) {
+  if (system_call_fails("mincore")) return -1;
   if (!injected.nothing_cached) return __real_mincore(start, bytes, pages);
   std::memset(pages, 0, (bytes + 4095) / 4096);
   return 0;
@@ -153,6 +157,10 @@ long __wrap_syscall(long number, ...) {
   va_start(rest, number);
   for (long& argument : arguments) argument = va_arg(rest, long);
   va_end(rest);
+  for (const auto& [ring_call, name] : {std::pair{__NR_io_uring_setup, "io_uring_setup"},
+                                        {__NR_io_uring_enter, "io_uring_enter"},
+                                        {__NR_io_uring_register, "io_uring_register"}})
+    if (number == ring_call && system_call_fails(name)) return -1;
   if (number == __NR_io_uring_setup && injected.uring_error) {
     errno = injected.uring_error;
     return -1;
@@ -260,6 +268,25 @@ TEST_CASE("reads of io_uring that fail or are short are made again, and an error
   ReadCounts counts;
   CHECK(read_whole(with, reader, data, counts).find("cannot be read at byte") != std::string::npos);
   CHECK(fake().held() == held);
+}
+
+TEST_CASE("reads that io_uring does not take are made without it, and one that cannot wait for them looks again") {
+  const Application with;
+  const auto data = random_bytes(3_MiB + 500, 70);
+  const TemporaryFile file{data};
+  const FileReader reader{file.path.string()};
+  injected.nothing_cached = true;
+  for (const char* kind : {"io_uring_enter", "io_uring_register", "poll"})
+    for (const u64 times : {u64{2}, ~u64{0}}) {
+      const FailingSystem failing{kind, 1, times, EAGAIN};
+      ReadCounts counts;
+      CHECK(read_whole(with, reader, data, counts).empty());
+      CHECK(counts.direct + counts.buffered == data.size());
+      if (!has_uring(reader)) continue;
+      CHECK((counts.uring < data.size()) == (std::string{kind} == "io_uring_enter"));
+      CHECK(counts.uring > 0);
+      if (times == 2) CHECK(counts.uring >= data.size() - 2 * small_chunks().slot_bytes);
+    }
 }
 
 TEST_CASE("an error of the driver or a cancellation ends reads of io_uring, and leaks nothing") {
@@ -386,6 +413,30 @@ TEST_CASE("a reading that was cancelled says so, and not that the data is there"
     const std::vector<FilePiece> all{{0, data.size(), dst}};
     CHECK_THROWS_AS(transfers.read(reader, all, with.stream->get(), counts, progress), Cancelled);
   }
+}
+
+TEST_CASE("a reading to two GPUs, to memory that cannot be written or on a captured stream is refused with the cure") {
+  const Application with;
+  const OnOther elsewhere{with, 4096};
+  const TemporaryFile file{random_bytes(4096, 71)};
+  const FileReader reader{file.path.string()};
+  Transfers transfers{small_chunks()};
+  const auto refused = [&](const std::vector<FilePiece>& pieces) {
+    ReadCounts counts;
+    Progress progress;
+    return error_of([&] { transfers.read(reader, pieces, with.stream->get(), counts, progress); });
+  };
+  Bytes host(4096);
+  for (std::byte* second : {elsewhere.at(), host.data()})
+    CHECK(refused({{0, 8, with.on_gpu()}, {8, 8, second}}).find("call it once for each GPU") != std::string::npos);
+  void* read_only = mmap(nullptr, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  CHECK(refused({{0, 8, read_only}}).find("none that this process can write") != std::string::npos);
+  munmap(read_only, 4096);
+  CHECK(refused({{0, 8, read_only}}).find("none that this process can write") != std::string::npos);
+  CHECK(refused({{4090, 8, host.data()}}).find("it is truncated") != std::string::npos);
+  const Capture capture{with.stream->get()};
+  CHECK(refused({{0, 8, with.on_gpu()}}).find("that is not captured") != std::string::npos);
+  the_driver().cuGraphDestroy(capture.end());
 }
 
 TEST_CASE("files that cannot be read are refused with the reason") {

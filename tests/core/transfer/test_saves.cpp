@@ -12,6 +12,7 @@
 #include <fstream>
 
 #include "host/file_writer.hpp"
+#include "system_calls.hpp"
 #include "transfer_testing.hpp"
 
 using namespace linkscope;
@@ -83,6 +84,7 @@ std::vector<u64> random_sizes(u64 bytes, u64 longest, u64 seed) {
 extern "C" {
 ssize_t __real_pwrite(int, const void*, size_t, off_t);
 ssize_t __wrap_pwrite(int file, const void* from, size_t bytes, off_t offset) {
+  if (system_call_fails("pwrite")) return -1;
   const bool direct = (fcntl(file, F_GETFL) & O_DIRECT) != 0;
   if (injected.pwrite_error && (direct || !injected.direct_only) && injected.pwrites++ >= injected.pwrites_before) {
     errno = injected.pwrite_error;
@@ -92,18 +94,21 @@ ssize_t __wrap_pwrite(int file, const void* from, size_t bytes, off_t offset) {
 }
 int __real_fallocate(int, int, off_t, off_t);
 int __wrap_fallocate(int file, int mode, off_t from, off_t bytes) {
+  if (system_call_fails("fallocate")) return -1;
   if (!injected.fallocate_error) return __real_fallocate(file, mode, from, bytes);
   errno = injected.fallocate_error;
   return -1;
 }
 int __real_fsync(int);
 int __wrap_fsync(int file) {
+  if (system_call_fails("fsync")) return -1;
   if (!injected.fsync_error) return __real_fsync(file);
   errno = injected.fsync_error;
   return -1;
 }
 int __real_rename(const char*, const char*);
 int __wrap_rename(const char* from, const char* to) {
+  if (system_call_fails("rename")) return -1;
   if (!injected.rename_error) return __real_rename(from, to);
   errno = injected.rename_error;
   return -1;
@@ -221,6 +226,35 @@ TEST_CASE("after an error of the system or the driver the file is as it was, and
   }
 }
 
+TEST_CASE("a saving names the call that failed, keeps the old file, and goes on after a signal") {
+  const Application with;
+  const Folder folder;
+  const Bytes before = random_bytes(1000, 79), data = random_bytes(300'000, 80);
+  const auto saved = [&](const char* kind, u64 times, int error) {
+    WriteCounts counts;
+    REQUIRE(save(with, before, {before.size()}, folder.file(), false, counts) == "");
+    WriteCounts more;
+    const FailingSystem failing{kind, 0, times, error};
+    return save(with, data, {data.size()}, folder.file(), false, more, true);
+  };
+  for (const auto& [kind, text] : {std::pair{"stat", "cannot be looked up: Input/output error"},
+                                   {"access", "cannot be replaced: Input/output error"},
+                                   {"open O_CREAT", "cannot be made: Input/output error"},
+                                   {"close", "cannot be closed: Input/output error; 300000 of 300000 bytes"}}) {
+    const auto error = saved(kind, 1, EIO);
+    CHECK_MESSAGE(error.find(text) != std::string::npos, error);
+    CHECK(content_of(folder.file()) == before);
+  }
+  const auto error = saved("open O_DIRECTORY", 1, EIO);
+  CHECK(error == folder.file() + " is complete, but its directory cannot be written to its disk: Input/output error");
+  CHECK(content_of(folder.file()) == data);
+  for (const char* kind : {"fallocate", "fsync", "pwrite"}) {
+    CHECK(saved(kind, 1, EINTR) == "");
+    CHECK(content_of(folder.file()) == data);
+  }
+  CHECK(folder.count() == 1);
+}
+
 TEST_CASE("a file beyond the limit of the process is an error that says so") {
   const Application with;
   const Folder folder;
@@ -262,6 +296,44 @@ TEST_CASE("a cancelled saving leaves the file as it was") {
     CHECK(reported == data.size());
     CHECK(folder.count() == 0);
   }
+}
+
+TEST_CASE("a saving and a reading that find no free slots name the cure, and work when there are some") {
+  const Application with;
+  const Folder folder;
+  const auto data = random_bytes(1_MiB, 81);
+  auto options = small_chunks();
+  options.arena_bytes = 4 * options.slot_bytes;
+  Transfers transfers{options};
+  const Stream other{the_driver()};
+  std::memcpy(with.on_gpu(1_MiB), data.data(), data.size());
+  const auto saved = [&] {
+    WriteCounts counts;
+    Progress progress;
+    return error_of([&] {
+      transfers.save(folder.file(), {{{with.on_gpu(1_MiB), data.size(), other.get()}}}, false, counts, progress);
+    });
+  };
+  const auto read = [&] {
+    ReadCounts counts;
+    Progress progress;
+    const FileReader reader{folder.file()};
+    return error_of(
+        [&] { transfers.read(reader, {{{0, data.size(), with.on_gpu(2_MiB)}}}, other.get(), counts, progress); });
+  };
+  std::ofstream{folder.file()} << std::string(1_MiB, 'x');
+  {
+    const Gate gate{with};
+    transfers.copy({with.on_gpu(), data.data(), 512_KiB, with.stream->get()});  // takes all slots
+    for (const auto& error : {saved(), read()})
+      CHECK_MESSAGE(error.find("no free slots; raise LINKSCOPE_TRANSFER_ARENA") != std::string::npos, error);
+    CHECK(content_of(folder.file()) == Bytes(1_MiB, std::byte{'x'}));
+  }
+  with.stream->synchronize();
+  CHECK(saved() == "");
+  CHECK(read() == "");
+  other.synchronize();
+  CHECK(same(with.on_gpu(2_MiB), data.data(), data.size()));
 }
 
 TEST_CASE("a link stays a link, and the mode of a file stays") {

@@ -7,8 +7,7 @@
 #include <sstream>
 
 #include "gpu/ipc.hpp"
-#include "random_blocks.hpp"
-#include "random_copies.hpp"
+#include "random_saves.hpp"
 
 using namespace linkscope;
 
@@ -112,7 +111,13 @@ TEST_CASE("one of several processes copies random data" * doctest::skip()) {
   const FileReader reader{file.path.string()};
   Bytes pageable(block_space);
   const Ends ends[] = {{all.gpu, pageable.data()}, {pageable.data(), all.gpu}, {all.gpu, all.source.data()}};
+  const auto kept = save_sources(random_bytes(1_MiB, random()), all.gpu + 4_MiB, all.elsewhere.at(), all.source.data());
+  const SaveTo saved{file.path.string() + "-saved"};
   int wrong = 0;
+  for (int i = 0; i < cases; ++i)
+    wrong += !save_arrives(*transfers, kept, saved, 64_KiB, all.with.stream->get(), random);
+  wrong += !are_kept(kept);
+  std::filesystem::remove(saved.path);
   for (int i = 0; i < 3 * cases; ++i) {
     wrong += !blocks_arrive(*transfers, ends[i % std::size(ends)], all.with.stream->get(), random);
     wrong += !pieces_arrive(*transfers, reader, data, all.gpu, all.with.stream->get(), random);
