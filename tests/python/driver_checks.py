@@ -36,6 +36,7 @@ from driver_checks_memory import (
     advice_is_set_and_unset,
     an_exported_descriptor_maps_the_same_memory,
     batched_prefetches_move_pages_that_are_not_discarded,
+    copies_of_freed_memory_are_refused,
     memory_ends,
     memory_is_registered_and_unregistered_once,
     pools_keep_what_is_freed,
@@ -158,7 +159,8 @@ def devices_do_not_mix(driver: Driver, gpu: Gpu) -> None:
 CHECKS = [
     symbols_have_versions, buses_are_upper_case, calls_need_a_context, queued_work_waits_for_the_gate, gates_time_out,
     streams_wait_for_values, only_pageable_copies_block, streams_wait_for_events, events_without_a_record_have_no_time,
-    memory_ends, copies_stay_inside, prefetches_move_managed_pages_to_their_target, advice_is_set_and_unset,
+    memory_ends, copies_of_freed_memory_are_refused, copies_stay_inside,
+    prefetches_move_managed_pages_to_their_target, advice_is_set_and_unset,
     batched_prefetches_move_pages_that_are_not_discarded, pitched_copies_place_rows_at_their_pitch,
     a_batch_is_queued_by_one_call, graphs_of_copies_are_launched_again, memory_is_registered_and_unregistered_once,
     patterns_are_filled_and_checked, device_code_must_match_the_gpu, peer_access_is_enabled_and_disabled_once,
