@@ -50,7 +50,8 @@ bool is_by_tma(const Resources& with, const PlannedCopy& copy, const Knobs& knob
 void copy_by_kernel(const Resources& with, const PlannedCopy& copy, MethodId id, Progress& progress) {
   if (progress.cancelled) throw Cancelled{};
   const auto& lane = *copy.lane;
-  auto [dst, src, bytes, stream, fresh] = copy.request;
+  auto dst = reinterpret_cast<CUdeviceptr>(copy.request.dst), src = reinterpret_cast<CUdeviceptr>(copy.request.src);
+  u64 bytes = copy.request.bytes;
   const auto& knobs = with.options.of(id, bytes);
   const bool by_tma = is_by_tma(with, copy, knobs);
   const u64 worth = (bytes + bytes_of_block - 1) / bytes_of_block;
