@@ -159,8 +159,7 @@ def devices_do_not_mix(driver: Driver, gpu: Gpu) -> None:
 CHECKS = [
     symbols_have_versions, buses_are_upper_case, calls_need_a_context, queued_work_waits_for_the_gate, gates_time_out,
     streams_wait_for_values, only_pageable_copies_block, streams_wait_for_events, events_without_a_record_have_no_time,
-    memory_ends, copies_of_freed_memory_are_refused, copies_stay_inside,
-    prefetches_move_managed_pages_to_their_target, advice_is_set_and_unset,
+    memory_ends, copies_stay_inside, prefetches_move_managed_pages_to_their_target, advice_is_set_and_unset,
     batched_prefetches_move_pages_that_are_not_discarded, pitched_copies_place_rows_at_their_pitch,
     a_batch_is_queued_by_one_call, graphs_of_copies_are_launched_again, memory_is_registered_and_unregistered_once,
     patterns_are_filled_and_checked, device_code_must_match_the_gpu, peer_access_is_enabled_and_disabled_once,
@@ -169,6 +168,7 @@ CHECKS = [
     an_exported_descriptor_maps_the_same_memory, a_process_does_not_open_its_own_handles,
     shared_memory_of_another_process_is_opened_by_each_gpu, ping_pong_passes_words_and_gives_up_at_its_limit,
     graphs_run_in_their_stream_as_often_as_they_are_launched, blocks_with_all_shared_memory_cover_every_sm,
+    copies_of_freed_memory_are_refused,
     shared_memory_opened_by_one_gpu_is_out_of_reach_of_another,  # last: this error makes the context unusable
 ]  # fmt: skip
 
