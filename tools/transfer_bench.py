@@ -30,6 +30,7 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests" / "python")]
 
 import loader_bench  # noqa: E402
 from blocks_bench import scattered_blocks  # noqa: E402
+from device_bench import copies_within_a_gpu, registered_copies  # noqa: E402
 from file_bench import cold_files, saved_files  # noqa: E402
 from gemm_bench import gemm_beside_blocks  # noqa: E402
 from links_bench import copies_over_links  # noqa: E402
@@ -37,7 +38,20 @@ from links_bench import copies_over_links  # noqa: E402
 from driver_by_ctypes import Driver, Gpu  # noqa: E402
 from linkscope import native  # noqa: E402
 
-SECTIONS = ["copies", "torch", "small", "blocks", "gemm", "links", "file", "cold", "save", "loaders"]
+SECTIONS = [
+    "copies",
+    "torch",
+    "small",
+    "blocks",
+    "gemm",
+    "local",
+    "registered",
+    "links",
+    "file",
+    "cold",
+    "save",
+    "loaders",
+]
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 # Times the calls alone, without Python: one line a size with nanoseconds of the driver's call and of ls_run.
@@ -336,6 +350,8 @@ def main() -> int:
         "small": partial(small_copies, bench),
         "blocks": partial(scattered_blocks, bench, args.largest * MIB),
         "gemm": partial(gemm_beside_blocks, bench),
+        "local": partial(copies_within_a_gpu, bench, args.largest * MIB),
+        "registered": partial(registered_copies, bench, args.largest * MIB),
         "links": partial(copies_over_links, bench, bench.others),
         "file": partial(files, bench, args.file_mib * MIB),
         "cold": partial(cold_files, bench, args.folder, args.file_mib * MIB),

@@ -105,6 +105,18 @@ ls_status ls_run(ls_prepared* prepared) {
 
 void ls_release(ls_prepared* prepared) { delete prepared; }
 
+ls_status ls_register(void* start, size_t bytes) {
+  return guarded([&] { transfers().register_memory(start, bytes); });
+}
+
+ls_status ls_unregister(void* start) {
+  return guarded([&] { transfers().unregister_memory(start); });
+}
+
+ls_status ls_registered_bytes(uint64_t* bytes) {
+  return guarded([&] { *bytes = transfers().registered_bytes(); });
+}
+
 ls_status ls_copy_blocks(void* const* dst, const void* const* src, const size_t* bytes, size_t count, void* stream) {
   return guarded([&] {
     const auto blocks = std::make_unique_for_overwrite<Block[]>(count);
@@ -180,16 +192,17 @@ const uint64_t* ls_file_classes(size_t* count) {
 ls_status ls_get_knobs(const char* method, size_t bytes, ls_knobs* knobs) {
   return guarded([&] {
     const auto& of = transfers().knobs(method, bytes);
-    *knobs = {of.plain, of.threads,   of.chunk,    of.depth, of.chunks_each,
-              of.piece, of.sm_blocks, of.sm_chunk, of.links, of.cufile};
+    *knobs = {of.plain,     of.threads,  of.chunk, of.depth,  of.chunks_each, of.piece,
+              of.sm_blocks, of.sm_chunk, of.links, of.cufile, of.tma};
   });
 }
 
 ls_status ls_set_knobs(const char* method, size_t bytes, const ls_knobs* knobs) {
   return guarded([&] {
-    const auto& [plain, threads, chunk, depth, chunks_each, piece, sm_blocks, sm_chunk, links, cufile] = *knobs;
-    transfers().set(method, bytes,
-                    {plain != 0, threads, chunk, depth, chunks_each, piece, sm_blocks, sm_chunk, links, cufile != 0});
+    const auto& [plain, threads, chunk, depth, chunks_each, piece, sm_blocks, sm_chunk, links, cufile, tma] = *knobs;
+    transfers().set(
+        method, bytes,
+        {plain != 0, threads, chunk, depth, chunks_each, piece, sm_blocks, sm_chunk, links, cufile != 0, tma != 0});
   });
 }
 

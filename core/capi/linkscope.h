@@ -55,6 +55,18 @@ LS_EXPORT ls_status ls_prepare(ls_prepared** prepared, void* dst, const void* sr
 LS_EXPORT ls_status ls_run(ls_prepared* prepared);
 LS_EXPORT void ls_release(ls_prepared* prepared);
 
+/* --- memory that is copied often ----------------------------------------------------------------------------------- */
+
+/* Pins host memory that many copies will use. Copies are then as from and to pinned memory: the source must not
+ * change, and a destination does not hold the data, before the stream has made the copy. Memory that is pinned as a whole
+ * already stays as it is. LS_MEMORY beyond half of the host's memory, or LINKSCOPE_TRANSFER_REGISTERED=BYTES. */
+LS_EXPORT ls_status ls_register(void* start, size_t bytes);
+/* Ends the latest registration that begins at `start`, after the GPUs' work on it. Must precede freeing the memory: copies
+ * of a range that was freed are LS_USAGE, and so is this call, if nothing else lies there yet. ls_close ends all. */
+LS_EXPORT ls_status ls_unregister(void* start);
+/* Bytes that are pinned by ls_register. */
+LS_EXPORT ls_status ls_registered_bytes(uint64_t* bytes);
+
 /* --- many blocks -------------------------------------------------------------------------------------------------- */
 
 /* Copies `count` blocks in the order of the stream, in any order among themselves. Pageable memory is finished as by
@@ -147,6 +159,7 @@ typedef struct ls_knobs {
   uint64_t sm_chunk;    /* bytes of a chunk of that kernel */
   uint32_t links;       /* links of GPUs that copies by copy engine use, with those of helpers; 1: the GPU's own */
   uint32_t cufile;      /* not 0: cuFile moves files of read_cold and write_file, where it works */
+  uint32_t tma;         /* not 0: that kernel uses the Tensor Memory Accelerator where GPU and addresses allow it */
 } ls_knobs;
 /* The GPUs, by their number in PCI bus order, whose links to the host copies from and to other GPUs may use; none until
  * this is called, but for LINKSCOPE_TRANSFER_HELPERS. A copy between host memory and a GPU then also goes through 12 MiB
@@ -194,7 +207,7 @@ typedef struct ls_trial ls_trial;
 typedef enum ls_way {
   LS_CHOSEN = 0, /* by the method with its present knobs */
   LS_PLAIN = 1,  /* by one call of the driver */
-  LS_PINNED = 2, /* the same from or to pinned memory */
+  LS_PINNED = 2, /* the same from or to pinned memory; LS_PLAIN for within_gpu and between_peers */
 } ls_way;
 LS_EXPORT ls_status ls_trial_open(ls_trial** trial, uint32_t gpu, size_t bytes);
 LS_EXPORT void ls_trial_close(ls_trial* trial);
@@ -206,7 +219,7 @@ LS_EXPORT ls_status ls_trial_blocks(ls_trial* trial, int to_gpu, size_t block_by
 /* The same with pageable memory. */
 LS_EXPORT ls_status ls_trial_packed(ls_trial* trial, int to_gpu, size_t block_bytes, size_t count, uint32_t repeats,
                                     double* seconds);
-/* Adds `bytes` of memory of another GPU, from which ls_trial_copy with between_gpus copies. */
+/* Adds memory of another GPU, from which ls_trial_copy with between_gpus and between_peers copies: `bytes` of each kind. */
 LS_EXPORT ls_status ls_trial_add_gpu(ls_trial* trial, uint32_t gpu);
 /* The same for reading the first `bytes`, at most 256 MiB, of a file to the GPU. The file has no name and lies in
  * `directory`, or in memory if it is NULL. `cold` other than 0: the page cache is evicted before each reading. */

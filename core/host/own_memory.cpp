@@ -63,6 +63,8 @@ void request_huge_pages(void* start, u64 bytes) {
   if (first < end) madvise(reinterpret_cast<void*>(first), end - first, MADV_HUGEPAGE);
 }
 
+u64 host_memory_bytes() { return static_cast<u64>(sysconf(_SC_PHYS_PAGES)) * static_cast<u64>(sysconf(_SC_PAGESIZE)); }
+
 u32 usable_cpus() {
   std::size_t count = 0;
   for (const auto& node : host_nodes()) count += node.cpus.size();

@@ -15,6 +15,9 @@ namespace linkscope {
 /// Asks for huge pages where the range has room for whole ones. A fault on a huge page replaces 512 faults.
 void request_huge_pages(void* start, u64 bytes);
 
+/// The host's memory.
+[[nodiscard]] u64 host_memory_bytes();
+
 /// The number of CPUs that this process may use, at least 1.
 [[nodiscard]] u32 usable_cpus();
 

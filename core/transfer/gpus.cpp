@@ -51,6 +51,21 @@ CUcontext Gpus::any_context() {
   return known_.empty() ? nullptr : known_.front().first;
 }
 
+CUcontext Gpus::made_context() {
+  const std::lock_guard lock{mutex_};
+  if (!known_.empty()) return known_.front().first;
+  const Device* opened = devices_.any();
+  if (!opened) throw Error{ErrorKind::failed, "no GPU admits this process; see `linkscope doctor`"};
+  return opened->context();
+}
+
+std::vector<CUcontext> Gpus::contexts() {
+  const std::lock_guard lock{mutex_};
+  std::vector<CUcontext> found;
+  for (const auto& [context, gpu] : known_) found.push_back(context);
+  return found;
+}
+
 CUfunction Gpus::block_kernel(u32 index) {
   const std::lock_guard lock{mutex_};
   return devices_.at(index).function("copy_blocks", "linkscope_copy_blocks");
@@ -59,6 +74,11 @@ CUfunction Gpus::block_kernel(u32 index) {
 CUfunction Gpus::pump_kernel(u32 index) {
   const std::lock_guard lock{mutex_};
   return devices_.at(index).function("pump", "linkscope_pump");
+}
+
+CUfunction Gpus::copy_kernel(u32 index, bool by_tma) {
+  const std::lock_guard lock{mutex_};
+  return devices_.at(index).function("device_copy", by_tma ? "linkscope_copy_by_tma" : "linkscope_copy_by_sm");
 }
 
 Device& Gpus::at(u32 index) {

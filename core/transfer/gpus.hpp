@@ -21,6 +21,10 @@ class Gpus {
   [[nodiscard]] std::optional<CopyLane> lane_of(CUstream, CUdevice memory_on);
   /// A context in which pinned memory is freed; null if no GPU was used.
   [[nodiscard]] CUcontext any_context();
+  /// The same, of a GPU that is opened now if none was used. Throws Error{failed} if no GPU admits this process.
+  [[nodiscard]] CUcontext made_context();
+  /// Those of all GPUs that copies have used.
+  [[nodiscard]] std::vector<CUcontext> contexts();
   [[nodiscard]] Device& at(u32 index);
   /// The index of a GPU by the driver's number; none if the driver does not show it.
   [[nodiscard]] std::optional<u32> index_of(CUdevice) const;
@@ -29,6 +33,8 @@ class Gpus {
   [[nodiscard]] CUfunction block_kernel(u32 index);
   /// The kernel of a pump (pump.hpp), likewise.
   [[nodiscard]] CUfunction pump_kernel(u32 index);
+  /// The kernels that copy between memories of GPUs, likewise.
+  [[nodiscard]] CUfunction copy_kernel(u32 index, bool by_tma);
 
  private:
   const Driver& driver_;

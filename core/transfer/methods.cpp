@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "gpu/context.hpp"
 #include "host/own_memory.hpp"
+#include "transfer/device_copies.hpp"
 #include "transfer/pump.hpp"
 #include "transfer/relay.hpp"
 #include "transfer/staged.hpp"
@@ -25,15 +26,17 @@ const std::byte* bytes_at(const void* start, u64 offset) { return static_cast<co
 void check_host_memory(const PlannedCopy& copy) {
   const auto& [dst, src, bytes, stream, fresh] = copy.request;
   if (copy.src.memory == MemoryType::pageable && !can_read(src, bytes))
-    throw Error{ErrorKind::usage,
-                "the source is no memory that this process can read: it was freed, belongs to another "
-                "process or GPU, or is shorter than " +
-                    bytes_text(bytes)};
+    throw Error{
+        ErrorKind::usage,
+        "the source is no memory that this process can read, nor known memory of a GPU: it was freed, belongs to "
+        "another process or GPU, or is shorter than " +
+            bytes_text(bytes)};
   if (copy.dst.memory == MemoryType::pageable && !can_write(dst, bytes))
-    throw Error{ErrorKind::usage,
-                "the destination is no memory that this process can write: it is read-only, was freed, "
-                "or is shorter than " +
-                    bytes_text(bytes)};
+    throw Error{
+        ErrorKind::usage,
+        "the destination is no memory that this process can write, nor known memory of a GPU: it is read-only, was "
+        "freed, or is shorter than " +
+            bytes_text(bytes)};
 }
 
 // --- through the ring ------------------------------------------------------------------------------------------------
@@ -194,6 +197,10 @@ constexpr CopyMethod methods[] = {
      "pinned memory is filled over the GPU's own link and those of helper GPUs", fits_relay_to_host, relay_to_host},
     {MethodId::between_gpus, "between_gpus", "pinned slots take chunks from one GPU to another that has no peer access",
      fits_between_gpus, between_gpus},
+    {MethodId::within_gpu, "within_gpu", "SMs or their TMA copy within the memory of one GPU", fits_within_gpu,
+     copy_within_gpu},
+    {MethodId::between_peers, "between_peers", "SMs or their TMA copy between two GPUs that have peer access",
+     fits_between_peers, copy_between_peers},
     {MethodId::plain, "plain", "one call of the driver", fits_plain, run_plain},
 };
 static_assert(std::size(methods) == method_count);
@@ -215,6 +222,7 @@ void copy_plainly(const Resources& with, const PlannedCopy& copy) {
     LINKSCOPE_CU(with.driver, cuMemcpyAsync, reinterpret_cast<CUdeviceptr>(dst), reinterpret_cast<CUdeviceptr>(src),
                  bytes, stream);
   } catch (const Error& error) {
+    if (error.kind() == ErrorKind::failed) check_host_memory(copy);
     throw Error{error.kind(), about(with, copy) + " (" + error.what() + ")"};
   }
 }

@@ -19,9 +19,11 @@ enum class MethodId : u8 {
   relay_to_gpu,
   relay_to_host,
   between_gpus,
+  within_gpu,
+  between_peers,
   plain
 };
-inline constexpr std::size_t method_count = 8;
+inline constexpr std::size_t method_count = 10;
 
 /// The first size of each size class; a class ends where the next one begins. Smaller copies are always plain.
 inline constexpr std::array<u64, 8> size_classes{u64{64} << 10, u64{256} << 10, u64{1} << 20,   u64{4} << 20,
@@ -52,6 +54,7 @@ struct Knobs {
   u64 sm_chunk = 1;     // bytes of a chunk of that kernel
   u32 links = 1;        // links of GPUs that copies by copy engine use: the own one, and those of allowed helpers
   bool cufile = false;  // cuFile moves files of read_cold and write_file, where it works
+  bool tma = false;     // that kernel uses the Tensor Memory Accelerator where the GPU and the addresses allow it
   bool operator==(const Knobs&) const = default;
 };
 
@@ -79,6 +82,7 @@ struct Options {
   bool plain = false;  // every copy is one call of the driver
   u64 arena_bytes = u64{256} << 20;
   u64 slot_bytes = u64{4} << 20;
+  u64 registered_bytes;         // bound of the memory that the application registers; by default half of the host's
   std::vector<u32> helpers{};   // GPUs whose links copies from and to other GPUs may use, in PCI bus order
   std::string tuning = "none";  // "auto": the file of this machine; "none"; or a path
   std::array<std::array<Knobs, size_classes.size()>, method_count> knobs;
@@ -87,7 +91,7 @@ struct Options {
 
   /// Sensible values before any tuning, for the number of CPUs that this process may use.
   Options();
-  /// The same with LINKSCOPE_TRANSFER=plain|auto, LINKSCOPE_TRANSFER_ARENA=BYTES,
+  /// The same with LINKSCOPE_TRANSFER=plain|auto, LINKSCOPE_TRANSFER_ARENA=BYTES, LINKSCOPE_TRANSFER_REGISTERED=BYTES,
   /// LINKSCOPE_TRANSFER_HELPERS=N,N,… and LINKSCOPE_TRANSFER_TUNING=FILE|none. Throws Error{usage}.
   [[nodiscard]] static Options from_environment();
 

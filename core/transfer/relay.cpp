@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "gpu/context.hpp"
 #include "host/own_memory.hpp"
+#include "transfer/both_gpus.hpp"
 #include "transfer/capture.hpp"
 #include "transfer/staged.hpp"
 
@@ -155,6 +156,7 @@ void between_gpus(const Resources& with, const PlannedCopy& copy, Progress& prog
   for (std::size_t i = 0; i < lease.size(); ++i) memory.push_back(reinterpret_cast<CUdeviceptr>(lease[i].data()));
   hop->use(memory);
   const u64 chunk = chunk_for(request.bytes, knobs, 1, with.arena.slot_bytes());
+  const BothGpus both{with, copy};
   try {
     const Event before{with.driver, CU_EVENT_DISABLE_TIMING};
     LINKSCOPE_CU(with.driver, cuEventRecord, before.get(), request.stream);
@@ -167,6 +169,7 @@ void between_gpus(const Resources& with, const PlannedCopy& copy, Progress& prog
       progress.add(bytes);
     }
     hop->join(*copy.lane);
+    both.join();
     const CurrentContext last{with.driver, hop->second().context};
     for (std::size_t i = 0; i < lease.size(); ++i) lease[i].guard(with.driver);
   } catch (...) {

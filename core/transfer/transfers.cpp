@@ -48,7 +48,8 @@ Transfers::Transfers(const Options& options)
     : options_{options},
       gpus_{driver_},
       arena_{driver_, options.arena_bytes, options.slot_bytes},
-      hops_{driver_, gpus_, options.slot_bytes} {
+      hops_{driver_, gpus_, options.slot_bytes},
+      registrations_{driver_, gpus_, options.registered_bytes} {
   watch_forks();
   if (driver_.usable()) tuning_ = load_tuning(options_, fingerprint());
   else tuning_.note = driver_.why_not();
@@ -57,11 +58,12 @@ Transfers::Transfers(const Options& options)
 }
 
 Transfers::~Transfers() {
-  const CUcontext context = gpus_.any_context();
-  if (!context) return;
+  if (!gpus_.any_context() && registrations_.bytes() == 0) return;
   try {
+    const CUcontext context = gpus_.made_context();
     const CurrentContext current{driver_, context};
     hops_.clear();
+    registrations_.clear();
     arena_.clear();
   } catch (const Error&) {  // the driver is shutting down and has freed the memory
   }
@@ -124,6 +126,16 @@ std::string Transfers::save_tuning(const std::string& path, const std::string& v
   return file;
 }
 
+void Transfers::register_memory(void* start, u64 bytes) {
+  if (is_child_of_fork && driver_.usable()) refuse_gpus();
+  registrations_.add(start, bytes);
+}
+
+void Transfers::unregister_memory(void* start) {
+  if (is_child_of_fork && driver_.usable()) refuse_gpus();
+  registrations_.remove(start);
+}
+
 PlannedCopy Transfers::look_up(const CopyRequest& request) {
   if (request.bytes && (!request.dst || !request.src))
     throw Error{ErrorKind::usage, std::string{"the "} + (request.dst ? "source" : "destination") + " has address 0"};
@@ -138,6 +150,8 @@ PlannedCopy Transfers::look_up(const CopyRequest& request) {
   if (is_child_of_fork) refuse_gpus();
   copy.dst = locate_all(driver_, request.dst, request.bytes);
   copy.src = locate_all(driver_, request.src, request.bytes);
+  if (copy.dst.memory == MemoryType::pinned) registrations_.require_alive(request.dst, request.bytes);
+  if (copy.src.memory == MemoryType::pinned) registrations_.require_alive(request.src, request.bytes);
   copy.lane = gpus_.lane_of(request.stream, copy.dst.memory == MemoryType::device ? copy.dst.device : copy.src.device);
   copy.captured = copy.lane && captured(*copy.lane);
   return copy;

@@ -11,6 +11,7 @@
 #include "transfer/checks.hpp"
 #include "transfer/files.hpp"
 #include "transfer/methods.hpp"
+#include "transfer/registrations.hpp"
 #include "transfer/saves.hpp"
 #include "transfer/tuning.hpp"
 
@@ -95,6 +96,15 @@ class Transfers {
   /// Writes the present knobs to a file ("": that of this machine) and returns its path. Throws Error{failed}.
   std::string save_tuning(const std::string& path, const std::string& version) const;
 
+  /// Pins host memory that many copies will use, or ends that (registrations.hpp). Between the two, copies are as from and
+  /// to pinned memory: the source must not change, and a destination does not hold the data, before the stream has made
+  /// the copy. Throws Error.
+  void register_memory(void* start, u64 bytes);
+  void unregister_memory(void* start);
+  [[nodiscard]] u64 registered_bytes() const { return registrations_.bytes(); }
+
+  /// Whether memory of a GPU can be granted to another one, by their indices.
+  [[nodiscard]] bool can_grant(u32 owner, u32 other) const { return hops_.can_relay(owner, other); }
   [[nodiscard]] const std::vector<DeviceFacts>& gpu_facts() const { return gpus_.facts(); }
   [[nodiscard]] Device& gpu(u32 index) { return gpus_.at(index); }
   /// Whether this process is a child of fork(), in which the parent's threads and GPUs do not exist.
@@ -134,6 +144,7 @@ class Transfers {
   Gpus gpus_;
   Arena arena_;
   Hops hops_;
+  Registrations registrations_;
   Movers movers_;
   u64 small_ = 0;  // below it, every method is the driver's own copy
   decltype(Driver::cuMemcpyAsync) small_copy_ = nullptr;

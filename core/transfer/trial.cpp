@@ -50,7 +50,7 @@ double median(std::vector<double> values) {
 }  // namespace
 
 Trial::Trial(Transfers& transfers, u32 gpu, u64 bytes)
-    : transfers_{transfers}, gpu_{gpu_of(transfers, gpu)}, bytes_{bytes} {
+    : transfers_{transfers}, gpu_{gpu_of(transfers, gpu)}, number_{gpu}, bytes_{bytes} {
   const auto& driver = transfers_.driver();
   const CurrentContext current{driver, gpu_.context()};
   stream_ = std::make_unique<Stream>(driver);
@@ -65,7 +65,9 @@ Trial::~Trial() {
     transfers_.driver().cuStreamSynchronize(stream_->get());
     stream_.reset();
     on_gpu_.free();
+    also_on_gpu_.free();
     pinned_.free();
+    on_peer_.reset();
     if (!other_) return;
     const CurrentContext others{transfers_.driver(), other_->context()};
     on_other_.free();
@@ -103,6 +105,20 @@ void Trial::add_gpu(u32 gpu) {
   const CurrentContext current{transfers_.driver(), other.context()};
   on_other_ = {transfers_.driver(), bytes_};
   other_ = &other;
+  other_number_ = gpu;
+}
+
+/// Allocates what only copies by this method use.
+void Trial::require_memory(MethodId id) {
+  if ((id == MethodId::between_gpus || id == MethodId::between_peers) && !other_)
+    throw Error{ErrorKind::usage, "a copy between GPUs needs two; name another one"};
+  if (id == MethodId::within_gpu && !also_on_gpu_.address()) also_on_gpu_ = {transfers_.driver(), bytes_};
+  if (id != MethodId::between_peers || on_peer_) return;
+  if (!transfers_.can_grant(other_number_, number_))
+    throw Error{ErrorKind::unsupported, "gpu:" + std::to_string(number_) + " does not reach memory of gpu:" +
+                                            std::to_string(other_number_) + " by peer access"};
+  const CurrentContext current{transfers_.driver(), other_->context()};
+  on_peer_ = std::make_unique<GrantedMemory>(transfers_.driver(), other_->facts().handle, gpu_.facts().handle, bytes_);
 }
 
 /// The memory of the next copy. `fresh`: its destination, unless it is null.
@@ -111,6 +127,10 @@ CopyRequest Trial::request_of(MethodId id, Way way, u64 bytes, void* fresh) {
   void* device = reinterpret_cast<void*>(on_gpu_.address() + at);
   if (id == MethodId::between_gpus && way != Way::pinned)
     return {device, reinterpret_cast<void*>(on_other_.address() + at), bytes, stream_->get(), false};
+  if (id == MethodId::within_gpu)
+    return {device, reinterpret_cast<void*>(also_on_gpu_.address() + at), bytes, stream_->get(), false};
+  if (id == MethodId::between_peers)
+    return {device, reinterpret_cast<void*>(on_peer_->address() + at), bytes, stream_->get(), false};
   const bool to_gpu = id == MethodId::ring_to_gpu || id == MethodId::relay_to_gpu || id == MethodId::between_gpus,
              is_pinned = way == Way::pinned || id == MethodId::relay_to_gpu || id == MethodId::relay_to_host;
   void* host = fresh ? fresh : is_pinned ? pinned_.data() + at : pageable_.data() + at;
@@ -123,11 +143,11 @@ double Trial::copy(MethodId id, Way way, u64 bytes, u32 repeats) {
   if (id == MethodId::host || id == MethodId::plain)
     throw Error{
         ErrorKind::usage,
-        "a trial copies by ring_to_gpu, ring_to_host, ring_to_fresh, relay_to_gpu, relay_to_host or between_gpus"};
-  if (id == MethodId::between_gpus && !other_)
-    throw Error{ErrorKind::usage, "a copy between GPUs needs two; name another one"};
+        "a trial copies by ring_to_gpu, ring_to_host, ring_to_fresh, relay_to_gpu, relay_to_host, between_gpus, "
+        "within_gpu or between_peers"};
   const auto& driver = transfers_.driver();
   const CurrentContext current{driver, gpu_.context()};
+  require_memory(id);
   std::vector<double> seconds;
   for (u32 i = 0; i < std::max(repeats, 1u); ++i) {
     std::optional<Untouched> fresh;

@@ -12,6 +12,7 @@ namespace linkscope {
 class Trial {
  public:
   /// How a copy is made: with the method's present knobs, by the driver, or by the driver from or to pinned memory.
+  /// Copies between memories of GPUs with peer access have no pinned memory: there, pinned is plain.
   enum class Way : u8 { chosen, plain, pinned };
 
   /// Allocates `bytes` on the GPU, pageable and pinned, over which copies rotate. Throws Error{usage} for a GPU that is
@@ -21,7 +22,8 @@ class Trial {
   Trial(const Trial&) = delete;
   Trial& operator=(const Trial&) = delete;
 
-  /// Allocates `bytes` on another GPU, from which between_gpus copies. Throws Error{usage} for a GPU that is not here.
+  /// Allocates `bytes` on another GPU, from which between_gpus copies. Memory that this GPU reaches, from which
+  /// between_peers copies, is allocated at its first copy. Throws Error{usage} for a GPU that is not here.
   void add_gpu(u32 gpu);
   /// The median seconds of `repeats` copies on an idle stream, each with its end. Throws Error{failed} if the method
   /// fell back to plain copies.
@@ -48,16 +50,19 @@ class Trial {
   [[nodiscard]] CopyRequest request_of(MethodId, Way, u64 bytes, void* fresh);
   [[nodiscard]] double blocks_of(std::byte* memory, Towards, u64 block_bytes, u64 count, u32 repeats);
   void require(u64 bytes) const;
+  void require_memory(MethodId);
 
   Transfers& transfers_;
   Device& gpu_;
+  u32 number_, other_number_ = 0;
   u64 bytes_, offset_ = 0;
   std::unique_ptr<Stream> stream_;
   DeviceMemory on_gpu_;
   PinnedMemory pinned_;
   std::vector<std::byte> pageable_;
   Device* other_ = nullptr;
-  DeviceMemory on_other_;
+  DeviceMemory on_other_, also_on_gpu_;
+  std::unique_ptr<GrantedMemory> on_peer_;
   std::unique_ptr<TrialFile> file_;
 };
 

@@ -24,9 +24,10 @@ namespace fs = std::filesystem;
 constexpr const char* first_line = "linkscope transfer tuning, format 1";
 constexpr const char *fingerprint_word = "fingerprint: ", *made_word = "made: ", *last_line = "end";
 // Raise it when a method changes so that its best knobs change. The kernel's hash is beside it.
-constexpr const char* methods_version = "3";
+constexpr const char* methods_version = "4";
 constexpr std::array tuned_methods{MethodId::ring_to_gpu,  MethodId::ring_to_host,  MethodId::ring_to_fresh,
-                                   MethodId::relay_to_gpu, MethodId::relay_to_host, MethodId::between_gpus};
+                                   MethodId::relay_to_gpu, MethodId::relay_to_host, MethodId::between_gpus,
+                                   MethodId::within_gpu,   MethodId::between_peers};
 constexpr std::array directions{Towards::gpu, Towards::host};
 constexpr u64 most_bytes = u64{1} << 20;  // of a file, which has a few KiB
 
@@ -113,11 +114,12 @@ void read_copies(Words& words, Options& options) {
   const std::string name = words.next();
   Knobs& knobs = class_named(options, name, words.number("from"));
   const std::string method = words.next();
-  if (method != "plain" && method != "ring" && method != "cufile")
-    refuse("'" + method + "' is not plain, ring or cufile");
+  constexpr std::array words_of_methods{"plain", "ring", "cufile", "sm", "tma"};
+  if (std::find(words_of_methods.begin(), words_of_methods.end(), method) == words_of_methods.end())
+    refuse("'" + method + "' is not plain, ring, cufile, sm or tma");
   knobs = {method == "plain",          words.small("threads"), words.number("chunk"),    words.small("depth"),
            words.small("chunks_each"), words.number("piece"),  words.small("sm_blocks"), words.number("sm_chunk"),
-           words.small("links"),       method == "cufile"};
+           words.small("links"),       method == "cufile",     method == "tma"};
   check(knobs);
 }
 
@@ -189,21 +191,28 @@ std::string now() {
   return text.data();
 }
 
+bool is_by_kernel(MethodId id) { return id == MethodId::within_gpu || id == MethodId::between_peers; }
+
+/// How the file names the method of copies.
+const char* word_of(const Knobs& knobs, bool by_kernel) {
+  if (knobs.plain) return "plain";
+  if (knobs.cufile) return "cufile";
+  if (knobs.tma) return "tma";
+  return by_kernel ? "sm" : "ring";
+}
+
 std::string text_of(const Options& options, const std::string& fingerprint, const std::string& version) {
   std::ostringstream text;
   text << first_line << '\n' << fingerprint_word << fingerprint << '\n';
   text << made_word << now() << " by linkscope " << version << '\n';
-  const auto copies = [&](const char* name, u64 start, const Knobs& knobs) {
-    const auto& [plain, threads, chunk, depth, chunks_each, piece, sm_blocks, sm_chunk, links, cufile] = knobs;
-    text << "copies " << name << " from " << start
-         << (plain    ? " plain"
-             : cufile ? " cufile"
-                      : " ring")
-         << " threads " << threads << " chunk " << chunk << " depth " << depth << " chunks_each " << chunks_each
-         << " piece " << piece << " sm_blocks " << sm_blocks << " sm_chunk " << sm_chunk << " links " << links << '\n';
+  const auto copies = [&](const char* name, u64 start, const Knobs& knobs, bool by_kernel = false) {
+    const auto& [plain, threads, chunk, depth, chunks_each, piece, sm_blocks, sm_chunk, links, cufile, tma] = knobs;
+    text << "copies " << name << " from " << start << ' ' << word_of(knobs, by_kernel) << " threads " << threads
+         << " chunk " << chunk << " depth " << depth << " chunks_each " << chunks_each << " piece " << piece
+         << " sm_blocks " << sm_blocks << " sm_chunk " << sm_chunk << " links " << links << '\n';
   };
   for (const auto id : tuned_methods)
-    for (const u64 start : size_classes) copies(name_of(id), start, options.of(id, start));
+    for (const u64 start : size_classes) copies(name_of(id), start, options.of(id, start), is_by_kernel(id));
   for (const auto work : staged_works)
     for (const u64 start : classes_of(work)) copies(name_of(work), start, options.of(work, start));
   for (const auto towards : directions)

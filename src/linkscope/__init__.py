@@ -12,6 +12,7 @@ _LAZY = {
     "load_safetensors": "safetensors",
     "prepare": "transfer",
     "read_file": "transfer",
+    "register": "transfer",
     "save_file": "transfer",
     "save_safetensors": "safetensors",
     "start_copy": "transfer",

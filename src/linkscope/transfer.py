@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 
 from linkscope import native
-from linkscope.native import Cancelled, Prepared, ReadCounts, Transfer, TransferError, WriteCounts
+from linkscope.native import Cancelled, Prepared, ReadCounts, Registration, Transfer, TransferError, WriteCounts
 
 __all__ = [
     "Cancelled",
     "Prepared",
     "ReadCounts",
+    "Registration",
     "Transfer",
     "TransferError",
     "WriteCounts",
@@ -29,6 +30,7 @@ __all__ = [
     "copy_blocks",
     "prepare",
     "read_file",
+    "register",
     "save_file",
     "start_copy",
     "strided",
@@ -62,7 +64,7 @@ def copy(dst: Any, src: Any, stream: Any = None) -> None:
     """
     to, source = _pair(dst, src)
     number = _stream_number(stream, to, source)
-    with _both_waiting(stream, to, source):
+    with _both_waiting(_streams_of_both(stream, to, source)):
         native.copy(to.address, source.address, source.nbytes, number)
     _record(stream, number, to, source)
 
@@ -132,15 +134,40 @@ def start_copy(dst: Any, src: Any, stream: Any = None) -> Transfer:
     """
     to, source = _pair(dst, src)
     number = _stream_number(stream, to, source)
-    with _both_waiting(stream, to, source):
+    with _both_waiting(_streams_of_both(stream, to, source)):
         return Transfer(to.address, source.address, source.nbytes, number, owners=(dst, src))
 
 
 def prepare(dst: Any, src: Any, stream: Any = None) -> Prepared:
-    """Returns a copy that `run()` makes, as often as it is called."""
+    """Returns a copy that `run()` makes, as often as it is called, on the streams that are current now."""
     to, source = _pair(dst, src)
-    number = _stream_number(stream, to, source)
-    return Prepared(to.address, source.address, source.nbytes, number, owners=(dst, src))
+    number, both = _stream_number(stream, to, source), _streams_of_both(stream, to, source)
+    if both is None:
+        return Prepared(to.address, source.address, source.nbytes, number, owners=(dst, src))
+    between = _PreparedBetween(to.address, source.address, source.nbytes, number, owners=(dst, src))
+    between.streams = both
+    return between
+
+
+class _PreparedBetween(Prepared):
+    """A copy between tensors of two GPUs."""
+
+    streams: Any = None  # of both GPUs
+
+    def run(self) -> None:
+        with _both_waiting(self.streams):
+            super().run()
+
+
+def register(array: Any) -> Registration:
+    """Pins the memory of a host array that many copies will use, until `close()` or the end of a `with`.
+
+    Copies are then as from and to pinned memory: the source must not change, and a destination does not hold the data,
+    before the stream has made the copy. Memory that is pinned already stays as it is. Raises ValueError for memory that
+    is not the host's or is read-only; MemoryError beyond half of the host's memory, or LINKSCOPE_TRANSFER_REGISTERED.
+    """
+    of = range_of(array, "the array")
+    return Registration(of.address, of.nbytes, owners=array)
 
 
 def read_file(path: str | os.PathLike[str], dst: Any, offset: int = 0, stream: Any = None) -> ReadCounts:
@@ -333,14 +360,21 @@ def _stream_number(stream: Any, *ranges: Range) -> int:
     raise ValueError(f"{stream!r} is not a CUDA stream; pass a stream of PyTorch or CuPy, or its address")
 
 
-@contextlib.contextmanager
-def _both_waiting(stream: Any, to: Range, source: Range) -> Iterator[None]:
-    """Orders a copy between two GPUs by the current streams of both tensors, as PyTorch does."""
+def _streams_of_both(stream: Any, to: Range, source: Range) -> Any:
+    """The current streams of two tensors on different GPUs, the destination's first; None for other copies."""
     torch = _torch_of(to.owner) and _torch_of(source.owner)
     if stream is not None or not torch or None in (to.stream, source.stream) or to.owner.device == source.owner.device:
+        return None
+    return tuple(torch.cuda.current_stream(one.owner.device) for one in (to, source))
+
+
+@contextlib.contextmanager
+def _both_waiting(streams: Any) -> Iterator[None]:
+    """Orders a copy between two GPUs by the streams of both tensors, as PyTorch does."""
+    if streams is None:
         yield
         return
-    there, here = (torch.cuda.current_stream(one.owner.device) for one in (to, source))
+    there, here = streams
     there.wait_stream(here)
     yield
     here.wait_stream(there)

@@ -26,8 +26,10 @@ struct Side {
   std::optional<Allocation> allocation;
 
   Side(unsigned long long at, bool is_host, size_t bytes) : address{at}, host{is_host}, allocation{find(at, bytes)} {}
-  /// Memory that begins in an allocation must end in it.
-  [[nodiscard]] bool invalid() const { return !allocation && (!host || !address || find(address, 1)); }
+  /// Memory that begins in an allocation must end in it. The driver knows the addresses of GPUs.
+  [[nodiscard]] bool invalid() const {
+    return !allocation && (!host || !address || find(address, 1) || was_freed(address));
+  }
   [[nodiscard]] bool pageable() const { return host && !allocation; }
   [[nodiscard]] bool on_gpu() const {
     return allocation && (allocation->of_gpu() || allocation->kind == Allocation::Kind::granted);

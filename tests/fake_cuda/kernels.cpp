@@ -76,6 +76,12 @@ CUresult copy(CUcontext context, char* to, const char* from, u64 bytes) {
   return CUDA_SUCCESS;
 }
 
+CUresult copy_by_tma(CUcontext context, char* to, const char* from, u64 bytes) {
+  constexpr u64 line = 16;
+  if ((reinterpret_cast<u64>(to) ^ reinterpret_cast<u64>(from)) % line) return CUDA_ERROR_MISALIGNED_ADDRESS;
+  return copy(context, to, from, bytes);
+}
+
 CUresult copy_blocks(CUcontext context, const linkscope_block* table, u64 count) {
   if (!reachable(context, table, count * sizeof *table)) return CUDA_ERROR_ILLEGAL_ADDRESS;
   for (u64 i = 0; i < count; ++i) {
@@ -424,6 +430,8 @@ const Prepare* find_kernel(const std::string& name) {
         {"linkscope_copy_tma", by_types(copy)},
         {"linkscope_copy_rows", by_types(copy_rows)},
         {"linkscope_copy_blocks", by_types(copy_blocks)},
+        {"linkscope_copy_by_sm", by_types(copy)},
+        {"linkscope_copy_by_tma", by_types(copy_by_tma)},
         {"linkscope_pump", by_types(pump)},
         {"linkscope_post", by_types(post)},
         {"linkscope_serve", by_types(serve)},

@@ -27,6 +27,12 @@ std::map<unsigned long long, Allocation>& allocations() {
 }
 
 unsigned long long address_of(const void* pointer) { return reinterpret_cast<unsigned long long>(pointer); }
+/// Memory of GPUs that was freed, by its first address.
+std::map<unsigned long long, unsigned long long>& freed() {
+  static auto* ranges = new std::map<unsigned long long, unsigned long long>;
+  return *ranges;
+}
+
 void unmap(const Allocation& allocation) {
   munmap(reinterpret_cast<void*>(allocation.base), allocation.bytes);
   if (allocation.descriptor >= 0) close(allocation.descriptor);
@@ -77,6 +83,16 @@ std::optional<Allocation> find(unsigned long long address, unsigned long long by
   const auto& allocation = (--after)->second;
   if (address + bytes > allocation.base + allocation.bytes) return {};
   return allocation;
+}
+
+bool was_freed(unsigned long long address) {
+  const std::lock_guard lock{global_mutex()};
+  const auto after = freed().upper_bound(address);
+  if (after == freed().begin()) return false;
+  const auto& [base, bytes] = *std::prev(after);
+  unsigned char there = 0;
+  const auto page = static_cast<unsigned long long>(sysconf(_SC_PAGESIZE));
+  return address < base + bytes && mincore(reinterpret_cast<void*>(address / page * page), page, &there) != 0;
 }
 
 void count_memory(LeakCounts& counts) {
@@ -142,6 +158,8 @@ CUresult mem_free(CUdeviceptr pointer) {
   if (!allocation) allocation = forget(pointer, Allocation::Kind::managed);
   if (!allocation) return CUDA_ERROR_INVALID_VALUE;
   unmap(*allocation);
+  const std::lock_guard lock{global_mutex()};
+  freed()[allocation->base] = allocation->bytes;
   return CUDA_SUCCESS;
 }
 

@@ -40,6 +40,8 @@ struct Allocation {
 [[nodiscard]] inline std::optional<Allocation> find(const void* address, unsigned long long bytes) {
   return find(reinterpret_cast<unsigned long long>(address), bytes);
 }
+/// True for memory of a GPU that was freed, unless its addresses are in use again.
+[[nodiscard]] bool was_freed(unsigned long long address);
 /// True if a kernel of this context may touch the range. Managed pages of the range move to its GPU.
 [[nodiscard]] bool reachable(CUcontext, const void* address, unsigned long long bytes);
 /// Moves managed pages of the range to a GPU or to the host. Returns the number of bytes that were elsewhere.

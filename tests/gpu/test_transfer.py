@@ -127,6 +127,91 @@ print(native.latest_fallback())
     assert fallback == "" or (method == "batch" and "cuMemcpyBatchAsync" in fallback)
 
 
+ON_GPUS = """
+def choose(tma):
+    for method in ("within_gpu", "between_peers"):
+        for start in native.size_classes(): native.set_knobs(method, start, plain=0, sm_blocks=64, tma=tma)
+
+# Every byte of the target is compared: what is beside the copy keeps its value.
+def exact(target, source, sent, offsets):
+    for tma in (0, 1):
+        choose(tma)
+        for at, to in offsets:
+            for count in (65_536, 70_001, (1 << 20) + 15, sent.size - 64):
+                expected = np.full(sent.size, 91, np.uint8)
+                linkscope.copy(target, expected, stream=STREAM)
+                linkscope.copy(target[to : to + count], source[at : at + count], stream=STREAM)
+                back = np.zeros(sent.size, np.uint8)
+                linkscope.copy(back, target, stream=STREAM)
+                expected[to : to + count] = sent[at : at + count]
+                assert np.array_equal(back, expected), (tma, at, to, count)
+
+sent = data((3 << 20) if FAKE else (70 << 20))
+"""
+
+
+def test_copies_within_a_gpu_by_sms_and_by_tma_are_exact_at_any_offsets() -> None:
+    code = """
+source, target = Array(sent.size), Array(sent.size)
+linkscope.copy(source, sent, stream=STREAM)
+exact(target, source, sent, ((0, 0), (16, 32), (5, 21), (0, 4), (3, 0), (0, 1), (63, 10)))
+print(native.count("within_gpu"), native.latest_fallback())
+"""
+    assert script(ON_GPUS + code).split() == ["56"]
+
+
+@needs(2)
+def test_copies_from_a_peer_by_sms_and_by_tma_are_exact() -> None:
+    code = """
+import fake_gpu
+other, here = c_void_p(), fake_gpu._context
+driver.ok("cuDevicePrimaryCtxRetain", byref(other), c_int(1))
+if driver.cuCtxEnablePeerAccess(other, c_uint(0)) != 0: print("no peers"); sys.exit()
+driver.ok("cuCtxSetCurrent", other)
+source = Array(sent.size)
+driver.ok("cuCtxSetCurrent", here)
+target = Array(sent.size)
+linkscope.copy(source, sent)
+driver.ok("cuCtxSetCurrent", other)
+driver.ok("cuCtxSynchronize")
+driver.ok("cuCtxSetCurrent", here)
+exact(target, source, sent, ((0, 0), (5, 21), (0, 4), (3, 0)))
+print(native.count("between_peers"), native.latest_fallback())
+"""
+    told = script(ON_GPUS + code).split()
+    if told == ["no", "peers"]:
+        pytest.skip("these GPUs have no peer access")
+    assert told == ["32"]
+
+
+def test_registered_memory_is_copied_as_pinned_memory() -> None:
+    code = """
+source = data((8 << 20) if FAKE else (512 << 20))
+on_gpu, back = Array(source.size), np.zeros(source.size, np.uint8)
+def method(): return native.method_of(on_gpu.address, source.ctypes.data, source.nbytes, STREAM)
+assert method() == "ring_to_gpu", method()
+with linkscope.register(source), linkscope.register(back):
+    assert method() == "plain"
+    linkscope.copy(on_gpu, source, stream=STREAM)
+    linkscope.copy(back, on_gpu, stream=STREAM)
+assert np.array_equal(back, source) and method() == "ring_to_gpu" and native.registered_bytes() == 0
+"""
+    script(code)
+
+
+def test_a_copy_of_freed_memory_of_the_gpu_is_an_error_that_says_so() -> None:
+    code = """
+host, kept, freed = np.ones(32 << 20, np.uint8), Array(32 << 20), Array(32 << 20)
+driver.ok("cuMemFree", c_uint64(freed.address))
+for count in (100, 1 << 20, 32 << 20):
+    for pair in ((kept[:count], freed[:count]), (host[:count], freed[:count])):
+        try: linkscope.copy(*pair, stream=STREAM)
+        except ValueError as error: print(error)
+"""
+    told = script(code).splitlines()
+    assert len(told) == 6 and all("was freed" in line for line in told)
+
+
 @pytest.mark.parametrize("plain", [0, 1])
 @pytest.mark.parametrize("cufile", [0, 1])
 def test_files_are_exact_to_the_gpu_and_back(tmp_path, plain, cufile) -> None:
@@ -209,6 +294,14 @@ for method in ("ring_to_gpu", "ring_to_host"):
     for start in native.size_classes():
         native.set_knobs(method, start, plain=0, threads=3, sm_blocks=8, sm_chunk=1 << 16)
 for count in (70_001, (3 << 20) + 1): there_and_back(count, 37)
+for tma in (0, 1):
+    native.set_knobs("within_gpu", 1 << 20, plain=0, sm_blocks=8, tma=tma)
+    sent, source, target = data(1_500_001), Array(1_500_001), Array(1_500_001)
+    linkscope.copy(source, sent, stream=STREAM)
+    for at, to in ((0, 0), (5, 5), (1, 0), (0, 2)):
+        linkscope.copy(target[to : to + 1_499_990], source[at : at + 1_499_990], stream=STREAM)
+        synchronize()
+        assert np.array_equal(linkscope.to_cpu(target[to : to + 1_499_990]), sent[at : at + 1_499_990])
 expected, on_gpu = data(64 * 5000), Array(64 * 5000)
 at = np.arange(64, dtype=np.uint64) * np.uint64(5000)
 for memory in (expected.copy(), pinned(expected.size)):

@@ -326,6 +326,27 @@ def test_a_relay_between_gpus_has_its_code(tmp_path, capsys):
     assert one["language"] == "C++" and "i = (i + 1) % 2" in one["code"]
 
 
+def test_copies_within_a_gpu_are_ranked_by_engine_and_name_the_tuning_that_uses_them(capsys) -> None:
+    for dst, option in (("gpu:0", "--paths within-gpu"), ("gpu:1", "--paths peer-to-gpu --other-gpu N")):
+        words = ["--src", "gpu:0", "--dst", dst, "--bytes", "4MiB", "--json"]
+        assert main(["advise", "--machine", "h200x4", *words]) == 0
+        ways = json.loads(capsys.readouterr().out)["ways"]
+        codes = {way["engine"]: way["code"] for way in ways if way["benchmark"] in ("local", "d2d")}
+        for engine in ("sm", "tma"):
+            assert f"linkscope.copy(dst, src) after linkscope tune {option}, or:" in codes[engine]
+        assert "linkscope tune" not in codes["ce"]
+
+
+def test_registered_memory_is_ranked_with_its_break_even_and_names_the_function(capsys) -> None:
+    words = ["--src", "numa:0", "--dst", "gpu:0", "--bytes", "48MiB", "--memory", "pageable", "--reuse", "20", "--json"]
+    assert main(["advise", "--machine", "h200x4", *words]) == 0
+    ways = json.loads(capsys.readouterr().out)["ways"]
+    (one,) = [
+        way for way in ways if (way["benchmark"], way["engine"], way["src_memory"]) == ("h2d", "ce", "registered")
+    ]
+    assert one["pays_off"] and one["gain"]["ratio"] > 2 and "linkscope.register" in one["code"]
+
+
 def test_a_model_of_four_gpus_ranks_pinned_copies_over_the_links_of_helpers_first(capsys) -> None:
     words = ["--src", "numa:0", "--dst", "gpu:1", "--bytes", "256MiB", "--memory", "pinned", "--json"]
     assert main(["advise", "--machine", "h200x4", *words]) == 0

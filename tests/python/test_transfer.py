@@ -317,8 +317,9 @@ def bench_rows(tmp_path: Path, largest: int, *sections: str) -> list[dict]:
 
 
 def test_the_bench_compares_what_it_copies_and_writes_its_rows(tmp_path) -> None:
-    rows = bench_rows(tmp_path, 4, "copies", "file")
-    assert {"to gpu", "to warm", "to fresh", "file"} == {row["section"] for row in rows}
+    rows = bench_rows(tmp_path, 4, "copies", "local", "registered", "file")
+    sections = {"to gpu", "to warm", "to fresh", "local", "local, in a row", "registered", "file"}
+    assert sections == {row["section"] for row in rows}
     for section in ("to gpu", "to warm"):
         of = [row for row in rows if row["section"] == section and row["bytes"] == 4 << 20]
         assert {row["method"] for row in of} == {"driver, pageable", "driver, pinned", "linkscope"}

@@ -62,6 +62,23 @@ assert waits == [("copied on", STREAM)]
     python(TORCH + code)
 
 
+def test_a_prepared_copy_between_two_gpus_waits_for_the_streams_of_both_at_each_run() -> None:
+    code = """
+from fake_torch import on_second, waits
+other = Tensor(host.array.copy(), "cuda:1")
+current.cuda_stream, on_second.cuda_stream = STREAM, 7
+native.Prepared.run = lambda self: waits.append("copied")
+between, alone = linkscope.prepare(on_gpu, other), linkscope.prepare(on_gpu, host)
+assert waits == []
+for _ in range(2): between.run()
+assert waits == [(STREAM, 7), "copied", (7, STREAM)] * 2
+waits.clear()
+alone.run()
+assert waits == ["copied"]
+"""
+    python(TORCH + code)
+
+
 @pytest.mark.parametrize(
     ("tensor", "message"),
     [

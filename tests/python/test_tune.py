@@ -273,8 +273,33 @@ def test_plain_readings_win_where_they_are_as_fast() -> None:
     assert row.choice is None and bench.chosen["read_cached", 512 * KIB] is None
 
 
+class KernelBench(SimulatedBench):
+    """A GPU whose copies by a kernel need 64 thread blocks, and whose TMA is 10 % faster than its threads."""
+
+    def default(self, method: str, nbytes: int) -> Ring:
+        return Ring(1, 16 * KIB, 1, 0, 1, 128, 4 * KIB)
+
+    def true_s(self, nbytes: int, ring: Ring | None) -> float:
+        if ring is None:
+            return 2e-6 + nbytes / self.plain_rate
+        rate = 2e12 * min(ring.sm_blocks / 64, 1) * (1.1 if ring.tma else 1) / (1 + ring.sm_blocks / 1000)
+        return 2e-6 + nbytes / rate
+
+
+@pytest.mark.parametrize("path, method", [("within-gpu", "within_gpu"), ("peer-to-gpu", "between_peers")])
+def test_copies_between_memories_of_gpus_race_the_copy_engine_sms_and_tma(path, method) -> None:
+    (job,) = make_jobs([path], Classes((8 * MIB,)), 16 * MIB)
+    bench = KernelBench(HOSTS["fast CPUs"], 1.2e12, 0.01)
+    (row,) = tune(bench, [job], 4.0, now=bench.now)
+    assert isinstance(row.choice, Ring) and row.choice.tma and 48 <= row.choice.sm_blocks <= 96
+    assert bench.chosen[method, 16 * MIB] == row.choice and row.gain is not None and row.gain.low > 1.2
+    bench = KernelBench(HOSTS["fast CPUs"], 4e12, 0.01)
+    (row,) = tune(bench, [job], 4.0, now=bench.now)
+    assert row.choice is None and bench.chosen[method, 16 * MIB] is None
+
+
 @pytest.mark.parametrize(
-    "path", ["gpu-to-gpu", "packed-to-gpu", "cached-file", "cold-file", "saved-file", "pinned-to-gpu"]
+    "path", ["gpu-to-gpu", "within-gpu", "packed-to-gpu", "cached-file", "cold-file", "saved-file", "pinned-to-gpu"]
 )
 def test_no_candidate_exceeds_the_machine_and_the_default_is_in_the_race(path) -> None:
     bench = HelpedBench(HOSTS["fast CPUs"], 6e9)
@@ -306,7 +331,7 @@ def test_the_command_tunes_every_path_and_the_library_loads_the_file(tmp_path) -
     found = json.loads(done.stdout)
     assert {row["path"] for row in found["classes"]} <= {
         "to-gpu", "to-warm", "to-fresh", "blocks-to-gpu", "blocks-from-gpu", "packed-to-gpu", "packed-from-gpu",
-        "cached-file",
+        "cached-file", "within-gpu",
     }  # fmt: skip
     assert found["classes"] and os.path.dirname(found["file"]) == str(tmp_path / "linkscope")
     code = "from linkscope import native; print(*native.tuning(), native.fingerprint(), sep='\\n')"
@@ -374,6 +399,22 @@ for name, nbytes in (("packed_to_gpu", 0), ("read_cached", 0), ("between_gpus", 
     text, found = file.read_text(), read.stdout.split()
     for name, start, plain in zip(("packed_to_gpu", "read_cached", "between_gpus"), (0, 0, 262144), found, strict=True):
         assert f"copies {name} from {start} {'plain' if plain == '1' else 'ring'} " in text
+
+
+@needs_fake
+@needs_library
+def test_copies_within_a_gpu_and_from_a_peer_are_raced_where_the_gpus_reach_each_other(tmp_path) -> None:
+    file = tmp_path / "mine.tuning"
+    words = ["--budget", "4s", "--largest", "256KiB", "--other-gpu", "1", "--paths", "within-gpu,peer-to-gpu"]
+    done = linkscope_tune(*words, "--json", "-o", str(file))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert {row["path"] for row in found["classes"]} == {"within-gpu", "peer-to-gpu"} and found["why_no_peer"] == ""
+    assert "copies within_gpu from 65536 " in file.read_text()
+    done = linkscope_tune(*words, "-o", str(file), FAKE_CUDA_NO_PEER="1")
+    assert done.returncode == 0, done.stderr
+    assert "not raced: peer-to-gpu (gpu:0 does not reach memory of gpu:1 by peer access)" in done.stdout
+    assert "(2 of 2 classes)" in done.stdout
 
 
 @needs_fake

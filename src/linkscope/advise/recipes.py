@@ -15,7 +15,7 @@ _PREPARE = {
     "pinned": "cudaMallocHost(&{p}, bytes);  // once",
     "mapped": "cudaHostAlloc(&{p}, bytes, cudaHostAllocMapped);  // once",
     "wc": "cudaHostAlloc(&{p}, bytes, cudaHostAllocWriteCombined);  // once; the CPU only writes it",
-    "registered": "cudaHostRegister({p}, bytes, cudaHostRegisterDefault);  // once",
+    "registered": "cudaHostRegister({p}, bytes, cudaHostRegisterDefault);  // once; linkscope.register in Python",
     "registered_hugepage": "madvise({p}, bytes, MADV_HUGEPAGE);  // once, before the first touch\n"
     "cudaHostRegister({p}, bytes, cudaHostRegisterDefault);  // once",
     "hugepage": "madvise({p}, bytes, MADV_HUGEPAGE);  // once, before the first touch",
@@ -86,6 +86,8 @@ for (size_t at = 0, i = 0; at < bytes; at += chunk, i = (i + 1) % {slots}) {{
   cudaMemcpyAsync(dst + at, slot[i], size, cudaMemcpyDefault, to);
   cudaEventRecord(emptied[i], to);
 }}"""
+# The paths of `linkscope tune` after which linkscope.copy moves the data so, if that is the fastest.
+_TUNED = {"local": "--paths within-gpu", "d2d": "--paths peer-to-gpu --other-gpu N"}
 _BLOCKS = "linkscope.copy_blocks(dst_pointers, src_pointers, {piece}, stream)  # C: ls_copy_blocks"
 
 
@@ -209,6 +211,8 @@ def _call(method: Method, asked: Question) -> str:
     if family.benchmark == "split":
         return _SPLIT.format(streams=params.get("streams", "2"))
     call = _of_copies(family.engine, asked)
+    if family.engine in ("sm", "tma") and family.benchmark in _TUNED:
+        call = f"// linkscope.copy(dst, src) after linkscope tune {_TUNED[family.benchmark]}, or:\n{call}"
     if params.get("call") == "peer":
         numbers = [place.rpartition(":")[2] for place in (asked.dst, asked.src)]
         call = f"cudaMemcpyPeerAsync(dst, {numbers[0]}, src, {numbers[1]}, bytes, stream);"

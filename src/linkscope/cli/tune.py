@@ -6,12 +6,13 @@ linkscope tune --plan-only          what would be measured
 
 For each path and size class, likely settings race against each other and against plain copies; a class in which plain
 copies are not slower keeps plain copies. Paths: to-gpu (pageable memory to the GPU), to-warm (the GPU to pageable
-memory), to-fresh (the GPU to memory that nobody has touched), blocks-to-gpu and blocks-from-gpu (many scattered
-blocks, pinned memory), packed-to-gpu and packed-from-gpu (the same, pageable memory), cached-file (a file in the page
-cache to the GPU). --directory adds cold-file and saved-file (from and to that disk, also by cuFile), --other-gpu adds
-gpu-to-gpu (without peer access), and --helpers adds pinned-to-gpu and pinned-from-gpu, and the links of these GPUs for
-the others. The result is a text file in $XDG_CACHE_HOME/linkscope or ~/.cache/linkscope, which the library loads on a
-machine with the same GPUs, driver and CPUs. LINKSCOPE_TRANSFER_TUNING=FILE|none chooses another file or none.
+memory), to-fresh (the GPU to memory that nobody has touched), within-gpu (its SMs and TMA against its copy engine),
+blocks-to-gpu and blocks-from-gpu (many scattered blocks, pinned memory), packed-to-gpu and packed-from-gpu (the same,
+pageable memory), cached-file (a file in the page cache to the GPU). --directory adds cold-file and saved-file (from and
+to that disk, also by cuFile), --other-gpu adds gpu-to-gpu (without peer access) and peer-to-gpu (with it), and
+--helpers adds pinned-to-gpu and pinned-from-gpu, and the links of these GPUs for the others. The result is a text file
+in $XDG_CACHE_HOME/linkscope or ~/.cache/linkscope, which the library loads on a machine with the same GPUs, driver and
+CPUs. LINKSCOPE_TRANSFER_TUNING=FILE|none chooses another file or none.
 
 Exit codes: 0 the file is written; 1 copies fail; 3 no GPU; 4 stopped early, with the classes so far in the file.
 """
@@ -35,7 +36,7 @@ from linkscope.units import (
 )
 
 if TYPE_CHECKING:
-    from linkscope.tune import Candidate, Job, Row
+    from linkscope.tune import Job, Row
 
 SUMMARY = "find the fastest way to copy for linkscope.copy"
 _BUDGET, _LARGEST = "120s", "1GiB"
@@ -174,10 +175,11 @@ def _tune(arguments: argparse.Namespace, jobs: "list[Job]", budget_s: float, giv
     largest = max(job.total_bytes for job in jobs)
     try:
         with StopFlag(last=True) as stop, _opened(LibraryBench, largest, given) as bench:
+            jobs = [job for job in jobs if job.path != "peer-to-gpu" or not bench.why_no_peer]
             for row in tune(bench, jobs, budget_s, stop):
                 rows.append(row)
                 print(f"{len(rows)} of {len(jobs)}: {_line(row)}", file=sys.stderr, flush=True)
-            stopped, why_no_cufile = stop(), bench.why_no_cufile
+            stopped, why_not = stop(), {"why_no_cufile": bench.why_no_cufile, "why_no_peer": bench.why_no_peer}
     except Failure as failure:
         raise UserError(f"copies on gpu:{gpu} fail: {failure}", SOMETHING_FAILED) from None
     try:
@@ -190,7 +192,7 @@ def _tune(arguments: argparse.Namespace, jobs: "list[Job]", budget_s: float, giv
             "fingerprint": native.fingerprint(),
             "gpu": gpu,
             "helpers": given.helpers,
-            "why_no_cufile": why_no_cufile,
+            **why_not,
             "complete": len(rows) == len(jobs),
         }
         print(json.dumps(facts | {"classes": [_as_json(row) for row in rows]}))
@@ -198,8 +200,9 @@ def _tune(arguments: argparse.Namespace, jobs: "list[Job]", budget_s: float, giv
         _print_table(rows)
         missing = len(jobs) - len(rows)
         more = f"; {missing} classes were not reached and keep their defaults" if missing else ""
-        if why_no_cufile:
-            print(f"not raced: files by cuFile ({why_no_cufile})")
+        for what, why in zip(("files by cuFile", "peer-to-gpu"), why_not.values(), strict=True):
+            if why:
+                print(f"not raced: {what} ({why})")
         print(f"tuning: {file} ({len(rows)} of {len(jobs)} classes{more})")
     return STOPPED_EARLY if stopped else FINE
 
@@ -221,15 +224,17 @@ def _size(job: "Job") -> str:
     return f"{job.count} × {format_bytes(job.nbytes)}" if job.count > 1 else format_bytes(job.nbytes)
 
 
-def _knobs(choice: "Candidate") -> str:
+def _knobs(row: "Row") -> str:
     """'8 threads, 2 MiB × 2, pieces of 256 KiB', or '12 threads, kernel on 16 SMs, 64 KiB'."""
     from linkscope.tune import BlockMove
 
-    if choice is None:
+    if (choice := row.choice) is None:
         return "plain"
     if isinstance(choice, BlockMove):
         return f"kernel, {choice.sm_blocks} SMs" if choice.method == "kernel" else choice.method
     pieces = f", pieces of {format_bytes(choice.piece)}" if choice.piece else ""
+    if row.job.is_by_kernel:
+        return f"{'TMA' if choice.tma else 'SMs'}, {choice.sm_blocks} blocks"
     if choice.sm_blocks:
         return f"{choice.threads} threads, kernel on {choice.sm_blocks} SMs, {format_bytes(choice.sm_chunk)}"
     if choice.cufile:
@@ -252,7 +257,7 @@ def _gain(row: "Row") -> str:
 def _line(row: "Row") -> str:
     _, tuned = _rates(row)
     gain = f", {_gain(row)} times plain" if row.gain else ""
-    return f"{row.job.path} {_size(row.job)}: {format_rate(tuned)}{gain} ({_knobs(row.choice)})"
+    return f"{row.job.path} {_size(row.job)}: {format_rate(tuned)}{gain} ({_knobs(row)})"
 
 
 def _print_table(rows: "list[Row]") -> None:
@@ -263,9 +268,7 @@ def _print_table(rows: "list[Row]") -> None:
     for row in sorted(rows, key=lambda one: (one.job.path, one.job.nbytes)):
         plain, tuned = (f"{rate:.3g}" for rate in _rates(row))
         print(
-            form.format(
-                row.job.path, _size(row.job), plain, tuned, _gain(row), format_fraction(row.share), _knobs(row.choice)
-            )
+            form.format(row.job.path, _size(row.job), plain, tuned, _gain(row), format_fraction(row.share), _knobs(row))
         )
 
 

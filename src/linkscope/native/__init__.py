@@ -4,6 +4,7 @@ A mistake of the caller raises ValueError, refused memory MemoryError, any other
 """
 
 import atexit
+import contextlib
 import ctypes
 import functools
 import os
@@ -49,6 +50,9 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "ls_prepare": [POINTER(c_void_p), *_RANGES],
     "ls_run": [c_void_p],
     "ls_release": [c_void_p],
+    "ls_register": [c_void_p, c_size_t],
+    "ls_unregister": [c_void_p],
+    "ls_registered_bytes": [POINTER(c_uint64)],
     "ls_get_knobs": [c_char_p, c_size_t, POINTER(Knobs)],
     "ls_set_knobs": [c_char_p, c_size_t, POINTER(Knobs)],
     "ls_set_helpers": [POINTER(c_uint32), c_size_t],
@@ -271,6 +275,13 @@ def arena_bytes() -> int:
     return found.value
 
 
+def registered_bytes() -> int:
+    """Returns the bytes of host memory that registrations have pinned."""
+    found = c_uint64()
+    _check(library().ls_registered_bytes(byref(found)))
+    return found.value
+
+
 def fingerprint() -> str:
     """Returns what the best knobs depend on, in one line."""
     return str(library().ls_fingerprint().decode(errors="replace"))
@@ -325,6 +336,27 @@ class Prepared(_Handle):
 
     def run(self) -> None:
         _check(library().ls_run(self._handle))
+
+
+class Registration(_Handle):
+    """Host memory that is pinned until close() or the end of a `with`. Its owners live as long."""
+
+    def __init__(self, start: int, nbytes: int, owners: object = None) -> None:
+        super().__init__(owners)
+        _check(library().ls_register(start, nbytes))
+        self._handle = c_void_p(start)
+
+    def __enter__(self) -> "Registration":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Waits for the GPUs and ends it. Later calls do nothing. Raises ValueError if the memory was freed before."""
+        start, self._handle = self._handle, c_void_p()
+        if start and self._process == os.getpid():
+            _check(library().ls_unregister(start))
 
 
 class Transfer(_Handle):
@@ -388,7 +420,7 @@ class Trial(_Handle):
         return seconds.value
 
     def add_gpu(self, gpu: int) -> None:
-        """Adds memory of another GPU, from which between_gpus copies."""
+        """Adds memory of another GPU, from which between_gpus and between_peers copy."""
         _check(library().ls_trial_add_gpu(self._handle, gpu))
 
     def file(self, directory: str, is_cold: bool, nbytes: int, repeats: int) -> float:
@@ -408,5 +440,6 @@ class Trial(_Handle):
 def close() -> None:
     """Frees all handles and the library's memory. No copy is under way. The next call starts anew."""
     for handle in list(_Handle._live):
-        handle.close()
+        with contextlib.suppress(ValueError, TransferError):  # of memory that was freed
+            handle.close()
     _check(library().ls_close())

@@ -20,6 +20,7 @@ class Knobs(ctypes.Structure):
         ("sm_chunk", c_uint64),
         ("links", c_uint32),
         ("cufile", c_uint32),
+        ("tma", c_uint32),
     ]
 
 

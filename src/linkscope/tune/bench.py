@@ -27,6 +27,7 @@ class Ring:
     sm_chunk: int = 1
     links: int = 1  # of GPUs: its own, and those of helpers
     cufile: int = 0  # not 0: cuFile moves a file
+    tma: int = 0  # not 0: the kernel uses the Tensor Memory Accelerator
 
     def cost(self) -> tuple[int, int, int, int]:
         """What the copy takes from others: links of helpers, CPUs, SMs, then pinned memory."""
@@ -66,7 +67,7 @@ class Bench(Protocol):
         """Times a copy through the ring, or with None by one call of the driver."""
 
     def pinned(self, method: str, nbytes: int, repeats: int) -> float:
-        """Times the driver's copy from or to pinned memory."""
+        """Times the driver's copy from or to pinned memory; of jobs by kernel, that between the same memories."""
 
     def blocks(self, to_gpu: bool, move: BlockMove, mean_bytes: int, count: int) -> float: ...
 
@@ -95,10 +96,12 @@ class LibraryBench:
         self.helpers = len(helpers)
         self._directory = directory
         self.why_no_cufile = ""  # the latest reason
+        self.why_no_peer = ""
         self._trial = native.Trial(gpu, nbytes)
         try:
             if other is not None:
                 self._trial.add_gpu(other)
+                self.why_no_peer = self._try_peer()
             if directory:
                 self._trial.file(directory, True, 4096, 1)
         except BaseException:
@@ -110,6 +113,14 @@ class LibraryBench:
 
     def __exit__(self, *_: object) -> None:
         self._trial.close()
+
+    def _try_peer(self) -> str:
+        """Why the GPU cannot copy from memory of the other one that it reaches; '' if it can."""
+        try:
+            self._trial.copy("between_peers", native.Trial.PLAIN, 4096, 1)
+        except (native.TransferError, MemoryError) as error:
+            return str(error)
+        return ""
 
     def default(self, method: str, nbytes: int) -> Ring:
         of = self._known(method, nbytes)

@@ -10,6 +10,7 @@ from linkscope.tune.prior import CHUNKS, SM_BLOCKS, THREADS, beside
 
 _KIB, _MIB = 1 << 10, 1 << 20
 _IN_FLIGHT = (1, 2, 4, 8, 16, 32)
+_BLOCKS_OF_COPY = (8, 16, 32, 48, 64, 96, 128, 192, 256, 512)  # of a kernel between memories of GPUs
 
 
 def grid(job: Job, bench: Bench, default: Ring) -> list[Ring]:
@@ -22,6 +23,8 @@ def grid(job: Job, bench: Bench, default: Ring) -> list[Ring]:
         found = [helped, *(one for one in found if 2 * one.chunk <= job.nbytes)]
     elif job.path == "gpu-to-gpu":
         found = [replace(default, chunk=c, depth=d, chunks_each=1) for c, d in itertools.product(large, (2, 3))]
+    elif job.is_by_kernel:
+        found = [replace(default, sm_blocks=b, tma=t) for b, t in itertools.product((16, 32, 64, 128, 256), (0, 1))]
     elif job.path == "cold-file":
         found = [replace(default, chunk=c, depth=d) for c, d in itertools.product(large[1:], (4, 16, 32))]
         found += [replace(default, chunk=c, cufile=1) for c in large[1:]]
@@ -40,6 +43,10 @@ def grid(job: Job, bench: Bench, default: Ring) -> list[Ring]:
 
 def beside_in_grid(job: Job, ring: Ring, bench: Bench) -> Iterator[Ring]:
     """Those that differ in one knob by one step."""
+    if job.is_by_kernel:
+        yield from (replace(ring, sm_blocks=one) for one in beside(_BLOCKS_OF_COPY, ring.sm_blocks))
+        yield replace(ring, tma=1 - ring.tma)
+        return
     near = [replace(ring, chunk=one) for one in beside(CHUNKS, ring.chunk)]
     one_thread = job.path == "gpu-to-gpu" or (
         job.path == "cold-file" and not ring.cufile

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 # The name of a path: the library's method or staged work. Blocks of `blocks-...` lie in pinned memory, those of
-# `packed-...` in pageable memory. Single copies of pinned memory are the driver's own without helpers.
+# `packed-...` in pageable memory. Single copies of pinned memory are the driver's own without helpers. `gpu-to-gpu` is
+# without peer access, `peer-to-gpu` with it.
 PATHS = {
     "to-gpu": "ring_to_gpu",
     "to-warm": "ring_to_host",
@@ -12,6 +13,8 @@ PATHS = {
     "pinned-to-gpu": "relay_to_gpu",
     "pinned-from-gpu": "relay_to_host",
     "gpu-to-gpu": "between_gpus",
+    "within-gpu": "within_gpu",
+    "peer-to-gpu": "between_peers",
     "blocks-to-gpu": "",
     "blocks-from-gpu": "",
     "packed-to-gpu": "packed_to_gpu",
@@ -21,11 +24,13 @@ PATHS = {
     "saved-file": "write_file",
 }
 _RELAYED = ("pinned-to-gpu", "pinned-from-gpu")
+_BY_KERNEL = ("within-gpu", "peer-to-gpu")
 # What must be named for a path: the option of `linkscope tune`.
 NEEDS = {
     "pinned-to-gpu": "--helpers",
     "pinned-from-gpu": "--helpers",
     "gpu-to-gpu": "--other-gpu",
+    "peer-to-gpu": "--other-gpu",
     "cold-file": "--directory",
     "saved-file": "--directory",
 }
@@ -75,6 +80,11 @@ class Job:
     @property
     def is_relay(self) -> bool:
         return self.path in _RELAYED
+
+    @property
+    def is_by_kernel(self) -> bool:
+        """Whether a kernel moves the data between memories of GPUs, in place of the copy engine."""
+        return self.path in _BY_KERNEL
 
     @property
     def has_prior(self) -> bool:

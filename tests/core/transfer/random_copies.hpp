@@ -61,10 +61,12 @@ struct Everywhere {
   std::byte* gpu;
   const PinnedMemory source{the_driver(), room, 0}, back{the_driver(), room, 0};
   const OnOther elsewhere{with, room};
+  const GrantedMemory granted{the_driver(), with.other.facts().handle, with.gpu.facts().handle, room};
   Bytes on_host = Bytes(room);
 
   [[nodiscard]] std::vector<Route> routes() {
     using enum MethodId;
+    auto* peer = reinterpret_cast<std::byte*>(granted.address());
     Options by_driver = small_chunks();
     by_driver.plain = true;
     return {{"copy engine", small_chunks(), nullptr, gpu, nullptr, {ring_to_gpu, ring_to_host}},
@@ -74,6 +76,10 @@ struct Everywhere {
             {"fresh over several links", with_links(), nullptr, gpu, nullptr, {ring_to_fresh}, true},
             {"helpers", with_helpers(), source.data(), gpu, back.data(), {relay_to_gpu, relay_to_host}},
             {"between GPUs", with_helpers(), gpu, elsewhere.at(), gpu + room, {between_gpus}},
+            {"SMs within a GPU", by_kernels(false), gpu, gpu + room, back.data(), {within_gpu}},
+            {"TMA within a GPU", by_kernels(true), gpu, gpu + room, back.data(), {within_gpu}},
+            {"SMs between peers", by_kernels(false), gpu, peer, gpu + room, {between_peers}},
+            {"TMA between peers", by_kernels(true), gpu, peer, gpu + room, {between_peers}},
             {"host", small_chunks(), nullptr, on_host.data(), nullptr, {host}},
             {"plain", by_driver, nullptr, gpu, nullptr, {}}};
   }

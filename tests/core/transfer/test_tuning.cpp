@@ -41,6 +41,8 @@ Options reading(const std::string& path) {
 }
 
 constexpr auto to_gpu = MethodId::ring_to_gpu;
+constexpr Knobs by_tma{false, 1, 16_KiB, 1, 1, 0, 32, 4_KiB, 1, false, true},
+    by_sm{false, 1, 16_KiB, 1, 1, 0, 64, 4_KiB};
 constexpr Knobs tuned{false, 2, 128_KiB, 3, 1, 64_KiB};
 
 /// Writes a file with one changed class.
@@ -51,6 +53,8 @@ void write_with(const TuningFile& file, const Knobs& knobs, u64 bytes = 1_MiB) {
   transfers.set("packed_to_host", 5_KiB, {true, 2, 64_KiB, 3, 1, 0, 7, 4_KiB});
   transfers.set("read_cold", 2_MiB, {false, 2, 512_KiB, 32, 1, 0, 0, 1, 1, true});
   transfers.set("between_gpus", 1_MiB, {false, 1, 512_KiB, 2, 1, 0});
+  transfers.set("within_gpu", 1_MiB, by_tma);
+  transfers.set("between_peers", 4_MiB, by_sm);
   CHECK(transfers.save_tuning(file.path, "1.2.3") == file.path);
 }
 
@@ -117,6 +121,10 @@ TEST_CASE("a tuning file gives the knobs back that were written") {
   CHECK(read.knobs("read_cold", 1_MiB) == Knobs{false, 2, 512_KiB, 32, 1, 0, 0, 1, 1, true});
   CHECK(read.knobs("read_cold", 16_MiB) == small_chunks().of(StagedWork::read_cold, 16_MiB));
   CHECK(read.knobs("between_gpus", 1_MiB).chunk == 512_KiB);
+  CHECK(read.knobs("within_gpu", 1_MiB) == by_tma);
+  CHECK(read.knobs("between_peers", 4_MiB) == by_sm);
+  CHECK(file.text().find("copies within_gpu from 1048576 tma ") != std::string::npos);
+  CHECK(file.text().find("copies between_peers from 4194304 sm ") != std::string::npos);
 }
 
 TEST_CASE("a damaged, stale or foreign file changes nothing and is named with its line") {
@@ -139,7 +147,7 @@ TEST_CASE("a damaged, stale or foreign file changes nothing and is named with it
       {"ring_to_gpu from 65536", "ring_to_gpu from 65537", "65537 is not the first size of a class"},
       {"copies ring_to_gpu", "copies ring_to_mars", "'ring_to_mars' is not a method"},
       {"read_cold from 1048576", "read_cold from 65536", "65536 is not the first size of a class"},
-      {" ring threads", " string threads", "'string' is not plain, ring or cufile"},
+      {" ring threads", " string threads", "'string' is not plain, ring, cufile, sm or tma"},
       {"blocks to_gpu", "blocks to_mars", "'to_mars' is not a direction"},
       {"batch", "bunch", "'bunch' is not a method for blocks"},
       {"copies", "copy", "'copy' is not copies or blocks"},
@@ -246,6 +254,10 @@ TEST_CASE("a trial times each way of each path, and frees what it allocated") {
         CHECK(trial.copy(id, way, 1_MiB, 2) > 0);
       CHECK(transfers.count_of(id) == 2);
     }
+    transfers.set("within_gpu", 1_MiB, by_sm);
+    for (const auto way : {Trial::Way::chosen, Trial::Way::plain, Trial::Way::pinned})
+      CHECK(trial.copy(MethodId::within_gpu, way, 1_MiB, 2) > 0);
+    CHECK(transfers.count_of(MethodId::within_gpu) == 2);
     CHECK(trial.blocks(Towards::gpu, 4_KiB, 100, 1) > 0);
     CHECK(trial.blocks(Towards::host, 4_KiB, 100, 1) > 0);
     CHECK(trial.packed(Towards::gpu, 4_KiB, 100, 1) > 0);
@@ -269,12 +281,23 @@ TEST_CASE("a trial copies between two GPUs through pinned slots, if another one 
     Trial trial{transfers, 0, 4_MiB};
     CHECK(error_of([&] { (void)trial.copy(MethodId::between_gpus, Trial::Way::plain, 1_MiB, 1); }).find("needs two") !=
           std::string::npos);
+    CHECK(error_of([&] { (void)trial.copy(MethodId::between_peers, Trial::Way::plain, 1_MiB, 1); }).find("needs two") !=
+          std::string::npos);
     CHECK(error_of([&] { trial.add_gpu(0); }).find("name another one") != std::string::npos);
     CHECK(error_of([&] { trial.add_gpu(9); }).find("gpu:9 is not here") != std::string::npos);
     trial.add_gpu(1);
     for (const auto way : {Trial::Way::chosen, Trial::Way::plain, Trial::Way::pinned})
       CHECK(trial.copy(MethodId::between_gpus, way, 1_MiB, 2) > 0);
     CHECK(transfers.count_of(MethodId::between_gpus) == 2);
+    {
+      const Failing failing{"cuDeviceCanAccessPeer"};
+      CHECK(error_of([&] { (void)trial.copy(MethodId::between_peers, Trial::Way::plain, 1_MiB, 1); }) ==
+            "gpu:0 does not reach memory of gpu:1 by peer access");
+    }
+    transfers.set("between_peers", 1_MiB, by_tma);
+    for (const auto way : {Trial::Way::chosen, Trial::Way::plain, Trial::Way::pinned})
+      CHECK(trial.copy(MethodId::between_peers, way, 1_MiB, 2) > 0);
+    CHECK(transfers.count_of(MethodId::between_peers) == 2);
   }
   CHECK(fake().held() == held);
 }

@@ -197,6 +197,14 @@ inline Options with_links() {
   return options;
 }
 
+/// The same, and kernels copy between memories of GPUs.
+inline Options by_kernels(bool tma) {
+  Options options = with_helpers();
+  for (const auto id : {MethodId::within_gpu, MethodId::between_peers})
+    options.set_all(id, {false, 1, 16_KiB, 1, 1, 0, 6, 4_KiB, 1, false, tma}, 64_KiB);
+  return options;
+}
+
 /// Memory of the second GPU.
 struct OnOther {
   explicit OnOther(const Application& with, u64 bytes) : owner{with} {

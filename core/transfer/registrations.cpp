@@ -1,0 +1,129 @@
+#include "transfer/registrations.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "base/error.hpp"
+#include "gpu/context.hpp"
+#include "host/own_memory.hpp"
+#include "transfer/capture.hpp"
+#include "transfer/location.hpp"
+
+namespace linkscope {
+namespace {
+
+void* pointer(u64 address) { return reinterpret_cast<void*>(address); }
+
+constexpr const char* freed =
+    "memory was registered and then freed, so the GPU has its former pages; end a registration before freeing its "
+    "memory";
+
+}  // namespace
+
+void Registrations::add(void* start, u64 bytes) {
+  const Range range{reinterpret_cast<u64>(start), bytes};
+  if (bytes == 0) throw Error{ErrorKind::usage, "a range of 0 B cannot be registered; name memory of at least 1 B"};
+  const auto at = locate_all(driver_, start, bytes);
+  if (!at.on_host())
+    throw Error{ErrorKind::usage,
+                to_string(at) + " cannot be registered, or is pinned in part; name host memory that is not"};
+  if (!can_write(start, bytes))
+    throw Error{ErrorKind::usage,
+                "the range is no memory that this process can write: it is read-only, was freed, or is shorter than " +
+                    bytes_text(bytes)};
+  const std::lock_guard lock{mutex_};
+  const auto outer = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) {
+    return entry.pinned && entry.pinned->holds(range.start, range.bytes);
+  });
+  Entry entry{range, nullptr};
+  if (outer != entries_.end()) entry.pinned = outer->pinned;
+  else if (driver_.usable() && at.memory == MemoryType::pageable) entry.pinned = pin(range);
+  entries_.push_back(std::move(entry));
+  ++count_;
+}
+
+std::shared_ptr<Registrations::Range> Registrations::pin(const Range& range) {
+  if (!driver_.cuMemHostRegister || !driver_.cuMemHostUnregister)
+    throw Error{ErrorKind::unsupported, "this driver has no cuMemHostRegister"};
+  if (const u64 held = pinned_bytes(); range.bytes > most_bytes_ || held > most_bytes_ - range.bytes)
+    throw Error{ErrorKind::memory, bytes_text(held) + " are registered, and " + bytes_text(range.bytes) +
+                                       " more would exceed the bound of " + bytes_text(most_bytes_) +
+                                       "; end a registration, or raise LINKSCOPE_TRANSFER_REGISTERED"};
+  auto pinned = std::make_shared<Range>(range);
+  const DuringCaptures allowed{driver_};
+  const CurrentContext current{driver_, gpus_.made_context()};
+  const CUresult status = driver_.cuMemHostRegister(pointer(range.start), range.bytes,
+                                                    CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+  if (status == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED)
+    throw Error{ErrorKind::usage,
+                "a part of the range, or of its first or last page, is pinned already; register all of it at once"};
+  driver_.check(status, "cuMemHostRegister");
+  return pinned;
+}
+
+void Registrations::remove(void* start) {
+  const std::lock_guard lock{mutex_};
+  const auto found = std::find_if(entries_.rbegin(), entries_.rend(), [&](const Entry& entry) {
+    return entry.range.start == reinterpret_cast<u64>(start);
+  });
+  if (found == entries_.rend())
+    throw Error{ErrorKind::usage, "no registered range begins here; name the address that was registered"};
+  const bool is_alive = can_read(start, found->range.bytes);
+  if (found->pinned && found->pinned.use_count() == 1) unpin(*found->pinned);
+  entries_.erase(std::next(found).base());
+  --count_;
+  if (!is_alive) throw Error{ErrorKind::usage, freed};
+}
+
+void Registrations::unpin(const Range& range) {
+  const DuringCaptures allowed{driver_};
+  finish_work();
+  const CurrentContext current{driver_, gpus_.made_context()};
+  LINKSCOPE_CU(driver_, cuMemHostUnregister, pointer(range.start));
+}
+
+void Registrations::finish_work() const {
+  if (!driver_.cuCtxSynchronize) return;
+  for (const CUcontext context : gpus_.contexts()) {
+    const CurrentContext current{driver_, context};
+    LINKSCOPE_CU(driver_, cuCtxSynchronize);
+  }
+}
+
+void Registrations::check_alive(const void* start, u64 bytes) const {
+  const auto address = reinterpret_cast<u64>(start);
+  const std::lock_guard lock{mutex_};
+  const bool is_registered = std::any_of(entries_.begin(), entries_.end(), [&](const Entry& entry) {
+    return entry.pinned && entry.pinned->holds(address, bytes);
+  });
+  if (is_registered && !can_read(start, bytes)) throw Error{ErrorKind::usage, freed};
+}
+
+void Registrations::clear() {
+  const std::lock_guard lock{mutex_};
+  try {
+    finish_work();
+  } catch (const Error&) {  // the GPU is lost, or the driver is shutting down
+  }
+  for (auto& entry : entries_)
+    if (entry.pinned && entry.pinned.use_count() == 1) driver_.cuMemHostUnregister(pointer(entry.pinned->start));
+    else entry.pinned.reset();
+  entries_.clear();
+  count_ = 0;
+}
+
+u64 Registrations::bytes() const {
+  const std::lock_guard lock{mutex_};
+  return pinned_bytes();
+}
+
+u64 Registrations::pinned_bytes() const {
+  std::set<const Range*> pinned;
+  for (const auto& entry : entries_)
+    if (entry.pinned) pinned.insert(entry.pinned.get());
+  return std::accumulate(pinned.begin(), pinned.end(), u64{0},
+                         [](u64 sum, const Range* range) { return sum + range->bytes; });
+}
+
+}  // namespace linkscope

@@ -1,0 +1,158 @@
+// Host memory that is registered because many copies use it.
+#include <sys/mman.h>
+
+#include <thread>
+
+#include "transfer_testing.hpp"
+
+using namespace linkscope;
+
+namespace {
+
+/// Pages that a test may free early.
+struct Pages {
+  explicit Pages(u64 count, int access = PROT_READ | PROT_WRITE)
+      : bytes{count}, start{mmap(nullptr, count, access, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)} {}
+  ~Pages() { free(); }
+  void free() {
+    if (start) munmap(start, bytes);
+    start = nullptr;
+  }
+  [[nodiscard]] std::byte* at(u64 offset = 0) const { return static_cast<std::byte*>(start) + offset; }
+  u64 bytes;
+  void* start;
+};
+
+std::string method(Transfers& transfers, const Application& with, const void* src, u64 bytes = 1_MiB) {
+  return transfers.method_of({with.on_gpu(), src, bytes, with.stream->get()});
+}
+
+}  // namespace
+
+TEST_CASE("copies of registered memory are as from pinned memory until the registration ends") {
+  const Application with;
+  const Pages pages{4_MiB};
+  const u64 held = fake().held();
+  {
+    Transfers transfers{small_chunks()};
+    CHECK(method(transfers, with, pages.at()) == "ring_to_gpu");
+    transfers.register_memory(pages.at(), 3_MiB);
+    CHECK(transfers.registered_bytes() == 3_MiB);
+    CHECK(method(transfers, with, pages.at(2_MiB)) == "plain");
+    transfers.register_memory(pages.at(1_MiB), 1_MiB);  // a part of what is pinned already
+    CHECK(transfers.registered_bytes() == 3_MiB);
+    transfers.unregister_memory(pages.at());
+    CHECK(method(transfers, with, pages.at(1_MiB)) == "plain");
+    transfers.unregister_memory(pages.at(1_MiB));
+    CHECK(transfers.registered_bytes() == 0);
+    CHECK(method(transfers, with, pages.at(1_MiB)) == "ring_to_gpu");
+    CHECK(error_of([&] { transfers.unregister_memory(pages.at()); }).find("no registered range begins here") == 0);
+    transfers.register_memory(pages.at(), 1_MiB);
+    transfers.register_memory(pages.at(), 1_MiB);
+  }
+  CHECK(fake().held() == held);  // the end of the library ends all
+}
+
+TEST_CASE("a registration ends after the GPU's work on its memory") {
+  const Application with;
+  Transfers transfers{small_chunks()};
+  const Pages pages{1_MiB};
+  const auto data = random_bytes(1_MiB, 140);
+  std::memcpy(pages.at(), data.data(), data.size());
+  transfers.register_memory(pages.at(), 1_MiB);
+  const Gate gate{with};
+  transfers.copy({with.on_gpu(), pages.at(), 1_MiB, with.stream->get()});
+  CHECK_FALSE(same(with.on_gpu(), data.data(), data.size()));
+  const std::jthread opener{[&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds{30});
+    gate.open();
+  }};
+  transfers.unregister_memory(pages.at());
+  CHECK(same(with.on_gpu(), data.data(), data.size()));
+}
+
+TEST_CASE("memory that somebody else pinned stays as it is, and memory that is pinned in part is refused") {
+  const Application with;
+  Transfers transfers{small_chunks()};
+  const PinnedMemory pinned{the_driver(), 1_MiB, 0};
+  const Pages pages{2_MiB};
+  LINKSCOPE_CU(the_driver(), cuMemHostRegister, pages.at(), 1_MiB, CU_MEMHOSTREGISTER_PORTABLE);
+  CHECK(method(transfers, with, pages.at()) == "plain");
+  const u64 held = fake().held();
+  for (std::byte* start : {pinned.data(), pages.at()}) {
+    transfers.register_memory(start, 1_MiB);
+    CHECK(transfers.registered_bytes() == 0);
+    transfers.unregister_memory(start);
+    CHECK(method(transfers, with, start) == "plain");
+  }
+  CHECK(error_of([&] { transfers.register_memory(pages.at(), 2_MiB); }).find("pinned in part") != std::string::npos);
+  const Pages middle{3_MiB};
+  LINKSCOPE_CU(the_driver(), cuMemHostRegister, middle.at(1_MiB), 1_MiB, CU_MEMHOSTREGISTER_PORTABLE);
+  CHECK(error_of([&] { transfers.register_memory(middle.at(), 3_MiB); }).find("is pinned already") !=
+        std::string::npos);
+  LINKSCOPE_CU(the_driver(), cuMemHostUnregister, middle.at(1_MiB));
+  CHECK(fake().held() == held);
+  LINKSCOPE_CU(the_driver(), cuMemHostUnregister, pages.at());
+}
+
+TEST_CASE("the bound of registered memory is kept, and what cannot be registered is refused with the cure") {
+  const Application with;
+  Options options = small_chunks();
+  options.registered_bytes = 3_MiB;
+  Transfers transfers{options};
+  const Pages pages{8_MiB}, read_only{1_MiB, PROT_READ};
+  const auto refused = [&](void* start, u64 bytes) {
+    return error_of([&] { transfers.register_memory(start, bytes); });
+  };
+  transfers.register_memory(pages.at(), 2_MiB);
+  CHECK(refused(pages.at(4_MiB), 2_MiB).find("2 MiB are registered, and 2 MiB more would exceed the bound of 3 MiB") ==
+        0);
+  CHECK(refused(pages.at(4_MiB), 1_MiB).empty());
+  CHECK(refused(with.on_gpu(), 1_MiB).find("memory of GPU ") == 0);
+  CHECK(refused(read_only.at(), 1_MiB).find("read-only") != std::string::npos);
+  CHECK(refused(pages.at(), 0).find("0 B cannot be registered") != std::string::npos);
+  CHECK(refused(nullptr, 1_MiB).find("no memory that this process can write") != std::string::npos);
+  CHECK(transfers.registered_bytes() == 3_MiB);
+}
+
+TEST_CASE("memory that was freed while it was registered is an error for copies and for the end of the registration") {
+  const Application with;
+  Transfers transfers{small_chunks()};
+  Pages pages{1_MiB};
+  std::byte* start = pages.at();
+  CHECK(method(transfers, with, start) == "ring_to_gpu");
+  const u64 held = fake().held();
+  transfers.register_memory(start, 1_MiB);
+  pages.free();
+  for (const bool to_gpu : {true, false}) {
+    const CopyRequest request{to_gpu ? with.on_gpu() : start, to_gpu ? start : with.on_gpu(), 1_MiB,
+                              with.stream->get()};
+    CHECK(error_of([&] { transfers.copy(request); }).find("registered and then freed") != std::string::npos);
+  }
+  CHECK(error_of([&] { transfers.unregister_memory(start); }).find("registered and then freed") != std::string::npos);
+  CHECK(fake().held() == held);
+  CHECK(error_of([&] { transfers.unregister_memory(start); }).find("no registered range") == 0);
+}
+
+TEST_CASE("an error of the driver leaves memory unregistered, or registered if it cannot end that") {
+  const Application with;
+  Transfers transfers{small_chunks()};
+  const Pages pages{1_MiB};
+  CHECK(method(transfers, with, pages.at()) == "ring_to_gpu");  // a GPU is in use, for which the end waits
+  const u64 held = fake().held();
+  {
+    const Failing failing{"cuMemHostRegister"};
+    CHECK(error_of([&] { transfers.register_memory(pages.at(), 1_MiB); }).find("cuMemHostRegister") !=
+          std::string::npos);
+  }
+  CHECK((fake().held() == held && transfers.registered_bytes() == 0));
+  transfers.register_memory(pages.at(), 1_MiB);
+  for (const char* symbol : {"cuMemHostUnregister", "cuCtxSynchronize"}) {
+    CAPTURE(symbol);
+    const Failing failing{symbol};
+    CHECK(error_of([&] { transfers.unregister_memory(pages.at()); }).find(symbol) != std::string::npos);
+    CHECK(transfers.registered_bytes() == 1_MiB);
+  }
+  transfers.unregister_memory(pages.at());
+  CHECK((fake().held() == held && transfers.registered_bytes() == 0));
+}
