@@ -157,7 +157,7 @@ The models differ from the paper in three items. The double buffer of the models
 `sync_us` for each chunk, so it wins later. A disk of the models has one cost for each request, so both disks become
 flat at the same chunk. The models' disks are so slow beside PCIe that the copy to the GPU hides little.
 
-JO-4 and JO-15 (network) need copies between hosts, which no benchmark makes yet (issue 30).
+JO-4 and JO-15 (network) are in [transfers between hosts on models](network-on-models.md).
 """
 
 

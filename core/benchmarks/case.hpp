@@ -30,8 +30,9 @@ struct Case {
   }
 };
 
-/// Relation of the two places: with to_all or from_all the destination or the source is gpu:all.
-enum class Relation : u8 { any, same, different, to_all, from_all };
+/// Relation of the two places: with to_all or from_all the destination or the source is gpu:all; with other_host they
+/// are on two hosts.
+enum class Relation : u8 { any, same, different, to_all, from_all, other_host };
 
 /// The rules of a suite that select a row: all rules, only rules that name its operation or engine, or only rules that
 /// name its memory kinds.

@@ -14,7 +14,7 @@ namespace linkscope {
           file(relayed_copies) file(pieces) file(strided_copies) file(halos) file(calls) file(ping_pongs)        \
               file(atomics) file(memory_kinds) file(allocations) file(gemms) file(computations) file(lu_updates) \
                   file(lu_over_gpus) file(contention) file(concurrent_copies) file(puts_and_gets) file(messages) \
-                      file(task_sets) file(shared_gpus) file(file_reads)
+                      file(task_sets) file(shared_gpus) file(file_reads) file(network_copies)
 
 #define LINKSCOPE_DECLARE(file) [[nodiscard]] std::vector<Benchmark> file();
 LINKSCOPE_FILES(LINKSCOPE_DECLARE)
@@ -75,6 +75,8 @@ void check(const Benchmark& row, const Case& c) {
     misfit(row, to_string(c.src) + " -> " + to_string(c.dst) + " is not possible; it goes from " +
                     std::string{to_string(row.src)} + " to " + std::string{to_string(row.dst)});
   if (row.relation == Relation::same && c.src != c.dst) misfit(row, "source and destination must be the same place");
+  if (row.relation == Relation::other_host && c.src.host == c.dst.host)
+    misfit(row, "source and destination must be on different hosts, such as host:0/gpu:0 and host:1/gpu:0");
   if (row.relation == Relation::different && c.src == c.dst) misfit(row, "source and destination must differ");
   const bool all[] = {c.src.index == all_places, c.dst.index == all_places};
   if (all[0] != (row.relation == Relation::from_all) || all[1] != (row.relation == Relation::to_all))

@@ -10,7 +10,8 @@ bool is_word(const Step& step) { return word_of(step) != nullptr; }
 
 std::string why_no_copy(const Actor& actor, const Move& move) {
   const bool by_cpu = actor.kind == ActorKind::cpu_thread;
-  const Engine own = !by_cpu ? Engine::sm : move.engine == Engine::file ? Engine::file : Engine::cpu;
+  const bool queued = move.engine == Engine::file || move.engine == Engine::nic;
+  const Engine own = !by_cpu ? Engine::sm : queued ? move.engine : Engine::cpu;
   const auto who = std::string{to_string(actor.kind)};
   if (move.engine != own)
     return "a " + who + " that performs ops copies by engine " + to_string(own) + ", and not by " +

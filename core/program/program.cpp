@@ -10,7 +10,7 @@
 namespace linkscope {
 namespace {
 
-constexpr std::array engine_names{"ce", "sm", "tma", "batch", "graph", "cpu", "prefetch", "fault", "file"};
+constexpr std::array engine_names{"ce", "sm", "tma", "batch", "graph", "cpu", "prefetch", "fault", "file", "nic"};
 constexpr std::array actor_names{"stream", "cpu_thread", "gpu_block"};
 constexpr u32 most_block_threads = 1024;
 constexpr std::array clock_names{"event", "host", "kernel"};

@@ -15,7 +15,8 @@
 namespace linkscope {
 
 /// `prefetch` and `fault` are the two migrations of managed memory: in bulk, or page by page on first touch.
-enum class Engine : u8 { ce, sm, tma, batch, graph, cpu, prefetch, fault, file };
+/// `nic`: network cards, from memory of one host to memory of another.
+enum class Engine : u8 { ce, sm, tma, batch, graph, cpu, prefetch, fault, file, nic };
 /// `gpu_block`: the threads of one block, which run the whole loop as one launch. Blocks, and CPU threads that set or
 /// wait for words, perform ops (base/actor_ops.hpp).
 enum class ActorKind : u8 { stream, cpu_thread, gpu_block };

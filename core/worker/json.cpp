@@ -17,6 +17,8 @@ const char* relation_name(Relation relation) {
       return "to_all";
     case Relation::from_all:
       return "from_all";
+    case Relation::other_host:
+      return "other_host";
     case Relation::any:
       break;
   }

@@ -87,6 +87,7 @@ Case default_case(const Benchmark& row) {
                                                : 0u,
            one_host,
            {}};
+  if (row.relation == Relation::other_host) c.src.host = 0, c.dst.host = 1;
   for (const u32 other : {0u, 1u, 2u})
     if (gpu(other) != c.src && gpu(other) != c.dst && (c.src.index == all_places || c.dst.index == all_places))
       c.others.push_back(gpu(other));

@@ -20,13 +20,13 @@ def test_the_tables_of_the_page_are_those_of_the_types() -> None:
     assert tool.page(PAGE) == PAGE, "run .venv/bin/python tools/machine_file_page.py"
 
 
-def test_cards_disks_and_switches_have_the_two_keys_that_the_page_names() -> None:
-    for header in ("[[nic]]", "[[disk]]", "[[switch]]"):
+def test_disks_and_switches_have_the_two_keys_that_the_page_names() -> None:
+    for header in ("[[disk]]", "[[switch]]"):
         fields = msgspec.structs.fields(tool.tables()[header])
         assert [(field.encode_name, field.required) for field in fields] == [("places", True), ("title", False)]
 
 
-@pytest.mark.parametrize("header", [one for one in tool.tables() if one not in ("[[nic]]", "[[disk]]", "[[switch]]")])
+@pytest.mark.parametrize("header", [one for one in tool.tables() if one not in ("[[disk]]", "[[switch]]")])
 def test_every_key_is_in_a_row_of_its_section(header: str) -> None:
     table = tool.tables()[header]
     (section,) = [part for part in re.split(r"^## ", PAGE, flags=re.M) if header in part.partition("\n")[0]]
@@ -58,7 +58,9 @@ def test_a_row_holds_the_keys_that_share_its_meaning() -> None:
 
 def test_the_simulation_reads_every_key_except_those_for_readers() -> None:
     folder = ROOT / "core" / "platform" / "sim"
-    reader = "".join((folder / name).read_text() for name in ("machine.cpp", "machine_table.hpp"))
+    reader = "".join(
+        (folder / name).read_text() for name in ("machine.cpp", "machine_table.hpp", "kinds.cpp", "network.cpp")
+    )
     unread = {name for table in tool.tables().values() for name in keys(table) if f'"{name}"' not in reader}
     origins, errors = {"ref", "why", "fitted_to"}, {"points", "median", "ninety", "held_out"}
     assert unread == {"title", "notes", "measured", "lanes"} | origins | errors

@@ -125,6 +125,7 @@ Op Compiler::move_file(const Program& program, const Move& move) const {
 Op Compiler::op(const Program& program, const Actor& actor, const Move& move) const {
   if (move.engine == Engine::sm || move.engine == Engine::tma) return copy_by_sm(program, actor, move);
   if (move.engine == Engine::file) return move_file(program, move);
+  if (move.engine == Engine::nic) return send(program, actor, move);
   const Node from = node(program.regions[move.from.region].at), to = node(program.regions[move.to.region].at);
   Op op;
   op.bytes = op.chunk_bytes = move.from.bytes;

@@ -42,7 +42,7 @@ Flag Compiler::flag(const Program& program, const Actor& actor, const Span& word
   Flag flag;
   flag.op.from = flag.op.to = {address_of(word.region, word.offset), word.stride, word.slices};
   flag.op.bytes = word.bytes;
-  flag.way = way.latency;
+  flag.way = goes_to_other_host(program, actor, word) ? message_time(way) : way.latency;
   flag.poll = 2 * way.latency + (machine_.is_gpu(at) ? machine_.kernel->load : machine_.numa[at].load);
   return flag;
 }

@@ -3,6 +3,7 @@
 
 #include "base/error.hpp"
 #include "platform/sim/lanes.hpp"
+#include "platform/sim/machine_table.hpp"
 #include "program/allocation.hpp"
 
 namespace linkscope::sim {
@@ -11,6 +12,33 @@ namespace {
 u64 parts(u64 bytes, u64 each) { return (bytes + each - 1) / each; }
 
 }  // namespace
+
+MemoryCosts memory_costs(const Table& table) {
+  const auto time = [&](const char* key) { return table.number(key) * micro; };
+  MemoryCosts costs{.page_bytes = table.bytes("page_kib"),
+                    .block_bytes = table.bytes("block_kib"),
+                    .call = time("map_us"),
+                    .fault = time("fault_us"),
+                    .clear = table.rate("clear_gbps"),
+                    .free_page = time("free_page_us"),
+                    .pin = time("pin_us"),
+                    .pin_page = time("pin_page_us"),
+                    .unpin_page = time("unpin_page_us"),
+                    .made_page = time("pinned_page_us"),
+                    .unmade_page = time("free_pinned_page_us"),
+                    .host_pointer = time("host_pointer_us"),
+                    .device = time("device_us"),
+                    .device_block = time("device_block_us"),
+                    .free_block = time("free_block_us"),
+                    .pool = time("pool_us"),
+                    .map = time("device_map_us"),
+                    .map_block = time("map_block_us"),
+                    .wc_read = table.rate("wc_read_gbps"),
+                    .wc_write = table.rate("wc_write_gbps")};
+  if (table.has("export_us") || table.has("open_us") || table.has("import_us"))
+    costs.sharing = SharingCosts{.make = time("export_us"), .open = time("open_us"), .import = time("import_us")};
+  return costs;
+}
 
 Support Compiler::supports_kind(const Region& region) const {
   const Node at = node(region.at);

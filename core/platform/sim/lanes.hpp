@@ -207,6 +207,16 @@ class Compiler {
   void copy_between_gpus(const Program&, const Actor&, const Move&, Op&) const;
   void copy_to_gpu(const Program&, const Actor&, const Move&, Op&) const;
   void copy_from_gpu(const Program&, const Actor&, const Move&, Op&) const;
+  // Copies and words from one host to another, by network cards (network.cpp).
+  [[nodiscard]] Support supports_send(const Program&, const Actor&, const Move&) const;
+  [[nodiscard]] Support supports_network(Node from, Node to) const;
+  [[nodiscard]] Support supports_far_word(const Program&, const Actor&, const Span& word) const;
+  [[nodiscard]] bool goes_to_other_host(const Program&, const Actor&, const Span& word) const;
+  [[nodiscard]] std::pair<const Nic*, const Nic*> cards(const std::vector<u32>& links) const;
+  [[nodiscard]] double message_time(const Path&) const;
+  [[nodiscard]] double eager_rate(const Nic&, Node numa) const;
+  [[nodiscard]] double gpu_rate(const Nic& sender, const Nic& receiver, const Move&, Node from, Node to) const;
+  [[nodiscard]] Op send(const Program&, const Actor&, const Move&) const;
   // Accesses by SMs and CPU threads (accesses.cpp).
   [[nodiscard]] Op op(const Program&, const Actor&, const Kernel&) const;
   [[nodiscard]] Support supports_file(const Program&, const Actor&, const Move&) const;

@@ -19,7 +19,8 @@ class Parser {
     machine_.name = file_["machine"].text("name");
     numa_nodes();
     gpus();
-    for (const char* kind : {"nic", "switch"}) passed(kind);
+    nics();
+    passed("switch");
     disks();
     links();
     for (const auto& share : file_.list("share"))
@@ -28,7 +29,7 @@ class Parser {
     peers();
     costs();
     copies();
-    memory();
+    if (file_.has("memory")) machine_.memory = memory_costs(file_["memory"]);
     noise();
     faults();
     return std::move(machine_);
@@ -107,6 +108,18 @@ class Parser {
         add_node(name.value->get<std::string>());
         ++machine_.passed;
       }
+  }
+
+  void nics() {
+    for (const auto& table : file_.list("nic")) {
+      const Nic read = nic_of(table);
+      for (const auto& name : table.list("places")) {
+        machine_.nics.push_back(read);
+        machine_.nics.back().node = static_cast<Node>(nodes_.size());
+        add_node(name.value->get<std::string>());
+        ++machine_.passed;
+      }
+    }
   }
 
   void disks() {
@@ -333,35 +346,6 @@ class Parser {
                                   .link_bytes = table.number("link_bytes")};
   }
 
-  void memory() {
-    if (!file_.has("memory")) return;
-    const Table table = file_["memory"];
-    const auto time = [&](const char* key) { return table.number(key) * micro; };
-    machine_.memory = MemoryCosts{.page_bytes = table.bytes("page_kib"),
-                                  .block_bytes = table.bytes("block_kib"),
-                                  .call = time("map_us"),
-                                  .fault = time("fault_us"),
-                                  .clear = table.rate("clear_gbps"),
-                                  .free_page = time("free_page_us"),
-                                  .pin = time("pin_us"),
-                                  .pin_page = time("pin_page_us"),
-                                  .unpin_page = time("unpin_page_us"),
-                                  .made_page = time("pinned_page_us"),
-                                  .unmade_page = time("free_pinned_page_us"),
-                                  .host_pointer = time("host_pointer_us"),
-                                  .device = time("device_us"),
-                                  .device_block = time("device_block_us"),
-                                  .free_block = time("free_block_us"),
-                                  .pool = time("pool_us"),
-                                  .map = time("device_map_us"),
-                                  .map_block = time("map_block_us"),
-                                  .wc_read = table.rate("wc_read_gbps"),
-                                  .wc_write = table.rate("wc_write_gbps")};
-    if (table.has("export_us") || table.has("open_us") || table.has("import_us"))
-      machine_.memory->sharing =
-          SharingCosts{.make = time("export_us"), .open = time("open_us"), .import = time("import_us")};
-  }
-
   static Ring ring(const Table& table) {
     const Ring ring{static_cast<u64>(table.number("chunk_kib") * kib), table.count("slots")};
     if (ring.chunk_bytes == 0) wrong(table.name + ".chunk_kib", "a chunk must be more than 0");
@@ -437,6 +421,11 @@ std::optional<Node> Machine::find(const Place& place) const {
   for (Node i = 0; i < disks.size(); ++i)
     if (disks[i] == place) return first_disk() + i;
   return std::nullopt;
+}
+
+const Nic* Machine::nic(Node node) const {
+  const auto found = std::find_if(nics.begin(), nics.end(), [&](const Nic& one) { return one.node == node; });
+  return found == nics.end() ? nullptr : &*found;
 }
 
 Machine parse_machine(const nlohmann::json& file) {

@@ -37,6 +37,21 @@ struct NumaNode {
   u32 cpus = 1;
 };
 
+/// A network card.
+struct Nic {
+  Node node = 0;
+  std::optional<double> message{};  // s of a message besides its path and its bytes; unknown: it sends none
+  // B/s at which it reads and writes the memory of GPUs; unknown: it does not
+  std::optional<double> gpu_read{}, gpu_write{};
+  // Messages up to this size are copied to and from the card's own buffers, at these B/s from its nearest and from
+  // another node; larger ones first ask the receiver.
+  u64 eager_bytes = 0;
+  double eager = 0, eager_far = 0;
+  // Messages above this size are read from a GPU at a rate of their own.
+  u64 gpu_short_bytes = 0;
+  double gpu_long_read = 0;
+};
+
 struct GpuNode {
   Place place;
   Node numa = 0;
@@ -236,6 +251,7 @@ struct Machine {
   std::vector<NumaNode> numa;
   std::vector<GpuNode> gpus;
   u32 passed = 0;  // NICs and switches
+  std::vector<Nic> nics;
   std::vector<Place> disks;
   std::vector<Link> links;
   std::vector<Share> shares;
@@ -273,6 +289,8 @@ struct Machine {
   /// Whether data may pass through the node.
   [[nodiscard]] bool is_passed(Node node) const { return !is_gpu(node) && node < first_disk(); }
   [[nodiscard]] bool is_gpu(Node node) const { return node >= first_gpu() && node < first_passed(); }
+  /// The network card of that node; null for other nodes.
+  [[nodiscard]] const Nic* nic(Node node) const;
   [[nodiscard]] const GpuNode& gpu(Node node) const { return gpus[node - first_gpu()]; }
   [[nodiscard]] bool peer(Node from, Node to) const {
     return peers[(from - first_gpu()) * gpus.size() + (to - first_gpu())] != 0;

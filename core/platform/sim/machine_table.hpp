@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "base/units.hpp"
+#include "platform/sim/machine.hpp"
 
 namespace linkscope::sim {
 
@@ -61,5 +62,10 @@ struct Table {
     return items;
   }
 };
+
+/// The values of a [memory].
+[[nodiscard]] MemoryCosts memory_costs(const Table&);
+/// A network card of a [[nic]], whose node is not known yet.
+[[nodiscard]] Nic nic_of(const Table&);
 
 }  // namespace linkscope::sim

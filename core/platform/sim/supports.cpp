@@ -8,7 +8,7 @@ namespace linkscope::sim {
 namespace {
 
 constexpr const char* different_hosts =
-    "the two ends are on different hosts, and no benchmark copies between hosts yet";
+    "the two ends are on different hosts: network cards move data between hosts (benchmarks network, network_staged)";
 
 }  // namespace
 
@@ -77,7 +77,10 @@ Support Compiler::supports_processes(const Program& program) const {
 Support Compiler::supports(const Program& program, const Actor& actor, const Step& step) const {
   if (const auto* kernel = std::get_if<Kernel>(&step)) return supports(program, actor, *kernel);
   if (const auto* prefetch = std::get_if<Prefetch>(&step)) return supports(program, actor, *prefetch);
-  if (const auto* set = std::get_if<Set>(&step)) return supports_flag(program, actor, set->word);
+  if (const auto* set = std::get_if<Set>(&step)) {
+    if (goes_to_other_host(program, actor, set->word)) return supports_far_word(program, actor, set->word);
+    return supports_flag(program, actor, set->word);
+  }
   if (const auto* wait = std::get_if<Wait>(&step)) return supports_flag(program, actor, wait->word);
   if (std::holds_alternative<Fence>(step)) return {};
   if (const auto* library = std::get_if<Opaque>(&step)) return supports(program, actor, *library);
@@ -97,6 +100,7 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Ste
   if (!routes_.between(from, to))
     return Support::no("no route leads from " + to_string(source.at) + " to " + to_string(target.at));
   const bool between_hosts = !machine_.is_gpu(from) && !machine_.is_gpu(to);
+  if (move.engine == Engine::nic) return supports_send(program, actor, move);
   if (source.at.host != target.at.host || source.at.host != actor.place.host) return Support::no(different_hosts);
   const bool by_thread = move.engine == Engine::cpu ||
                          (by_copy_engine(move.engine) && (is_pageable(source.kind) || is_pageable(target.kind)));

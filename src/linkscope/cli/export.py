@@ -1,12 +1,15 @@
-"""Turn a run file into a table for other programs.
+"""Turn a run file into what other programs read.
 
 linkscope export run.jsonl -o run.csv        one row per flow of a point
 linkscope export run.jsonl                   the same on standard output
 linkscope export run.jsonl -o run.parquet    the same with types (needs pyarrow)
 linkscope export run.jsonl -o run.json       the JSON of Google Benchmark, for its compare.py
+linkscope export run.jsonl -o ucx.conf       rates for UCX
+linkscope export run.jsonl -o topo.xml --format nccl-topo    for NCCL; also nccl-env, hwloc
 """
 
 import argparse
+import importlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -19,19 +22,23 @@ from linkscope.errors import FINE, NOT_HERE, UserError
 if TYPE_CHECKING:
     from linkscope.runfile import Run
 
-SUMMARY = "turn a run file into CSV, Parquet or Google Benchmark's JSON"
-_FORMATS = ("csv", "parquet", "gbench")
-_ENDINGS = {".parquet": "parquet", ".json": "gbench"}
+SUMMARY = "turn a run file into a table, or into what NCCL, UCX and hwloc read"
+_FORMATS = ("csv", "parquet", "gbench", "nccl-topo", "nccl-env", "ucx", "hwloc")
+_ENDINGS = {".parquet": "parquet", ".json": "gbench", ".conf": "ucx"}
 _TEXT = (".csv", ".txt")
+_SYSTEMS = {  # module and function by format
+    "nccl-topo": ("export_nccl", "to_nccl_topology"),
+    "nccl-env": ("export_nccl", "to_nccl_environment"),
+    "ucx": ("export_ucx", "to_ucx"),
+    "hwloc": ("export_hwloc", "to_hwloc"),
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `export`."""
     parser.add_argument("run", metavar="RUN.jsonl", help="the run file (.jsonl or .jsonl.gz)")
     parser.add_argument("-o", "--output", metavar="FILE", help="default: standard output, as with -")
-    parser.add_argument(
-        "--format", choices=_FORMATS, help="default: by the ending of FILE: .csv, .parquet, .json (gbench)"
-    )
+    parser.add_argument("--format", choices=_FORMATS, help="default: by the ending of FILE, .json: gbench, .conf: ucx")
     add_force(parser)
 
 
@@ -50,6 +57,8 @@ def main(arguments: argparse.Namespace) -> int:
 def _kind(target: Path) -> str:
     """The format of an ending; csv for standard output."""
     ending = target.suffix.lower()
+    if ending == ".xml":
+        raise UserError(f"-o {target}: NCCL and hwloc read XML. Add --format nccl-topo or --format hwloc")
     if target == STANDARD_OUTPUT or not ending or ending in _TEXT:
         return "csv"
     if ending not in _ENDINGS:
@@ -73,6 +82,10 @@ def _converter(kind: str) -> "Callable[[Run], bytes]":
         from linkscope.report.export_gbench import to_gbench
 
         return lambda run: to_gbench(run).encode("utf-8")
+    if kind in _SYSTEMS:
+        module, function = _SYSTEMS[kind]
+        to_text = getattr(importlib.import_module(f"linkscope.report.{module}"), function)
+        return lambda run: str(to_text(run)).encode("utf-8")
     from linkscope.report.export import to_csv
 
     return lambda run: to_csv(run).encode("utf-8")

@@ -6,10 +6,12 @@ linkscope predict --machine h200x4 --src numa:0 --dst gpu:0 --with "numa:0.pagea
 linkscope predict --machine h200x4 --src gpu:0 --dst gpu:1 --peer off --json
 linkscope predict --machine h200x4 --src numa:0 --dst gpu:0 --bytes 256MiB --helpers 3
 linkscope predict --machine h200x4 --flow "numa:0 -> gpu:0 x2; gemm gpu:0 bf16 8192"
+linkscope predict --machine jorda-a "host:0/gpu:0 -> host:1/gpu:0" --bytes 16MiB
 
 The texts of --with and --flow are lists of flows (docs/reference/flows.md). --bytes, --memory, --engine, --peer and
---threads hold for transfers that do not state their own. --helpers is for a single transfer. Rates are those of the
-steady state with all transfers running. Predictions are MODELLED; a file from `linkscope model` states its accuracy.
+--threads hold for transfers that do not state their own. --helpers is for a single transfer. Transfers between hosts
+are ranked by method. Rates are those of the steady state with all transfers running. Predictions are MODELLED; a file
+from `linkscope model` states its accuracy.
 """
 
 import argparse
@@ -45,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `predict`."""
     add = parser.add_argument
     add("--machine", metavar="NAME|FILE", required=True, help="a bundled model or a machine file")
+    add("transfer", metavar="'SRC -> DST'", nargs="?", help="the transfer, instead of --src and --dst")
     add("--flow", metavar="TEXT", help="transfers and work at once, as for `linkscope flow`")
     add("--src", metavar="PLACE", help="source: numa:0, gpu:1")
     add("--dst", metavar="PLACE", help="destination")
@@ -73,19 +76,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """`linkscope predict`."""
     from linkscope.machine.choose import Modelled, resolve
+    from linkscope.machine.model_hosts import joined_for
+    from linkscope.machine.model_places import host_of
     from linkscope.model.known import deviation
     from linkscope.run.steady import steady_rates
 
-    size = options.size("--bytes", arguments.bytes)
     choice = resolve(arguments.machine, None) if arguments.machine != "auto" else None
     if not isinstance(choice, Modelled):
         raise UserError(
             f"--machine {arguments.machine}: predict needs a model; `linkscope list machines` lists the bundled models"
         )
+    if arguments.transfer:
+        _take_transfer(arguments)
     if arguments.flow:
         from linkscope.cli.predict_flows import flows
 
         return flows(arguments, choice.model)
+    size = options.size("--bytes", arguments.bytes)
     if not (arguments.src and arguments.dst):
         raise UserError("give --src and --dst of one transfer, or --flow with several")
     transfers = [
@@ -94,20 +101,37 @@ def main(arguments: argparse.Namespace) -> int:
     ]
     if arguments.bidirectional:
         transfers += list(map(_opposite, transfers))
-    refuse_unknown(choice.model, [(one.src, one.dst) for one in transfers])
-    parts = [points_of_transfer(arguments, choice.model, one, size) for one in transfers]
+    ends = [(one.src, one.dst) for one in transfers]
+    model = joined_for(choice.model, itertools.chain(*ends))
+    refuse_unknown(model, ends)
+    if len(ends) == 1 and host_of(arguments.src) != host_of(arguments.dst):
+        from linkscope.cli.predict_network import between_hosts
+
+        return between_hosts(arguments, model, ends[0], size)
+    parts = [points_of_transfer(arguments, model, one, size) for one in transfers]
     points = [point for part in parts for point in part]
     _refuse_unused(arguments, points)
     _refuse_mixed_access(transfers, points)
-    refuse_unmeasured(choice.model, arguments.machine, points)
-    found = steady_rates(choice.model, points)
+    refuse_unmeasured(model, arguments.machine, points)
+    found = steady_rates(model, points)
     made = [_summed(part, found) for part in parts]
-    accuracy = deviation(choice.model.to_json(), parts, bidirectional=arguments.bidirectional and not arguments.others)
-    if arguments.json:
+    accuracy = deviation(model.to_json(), parts, bidirectional=arguments.bidirectional and not arguments.others)
+    _print_flows(model, made, accuracy, as_json=arguments.json)
+    return FINE
+
+
+def _print_flows(
+    model: "Model",
+    made: list[dict[str, float | int | str]],
+    accuracy: tuple[str, dict[str, Any]] | None,
+    *,
+    as_json: bool,
+) -> None:
+    if as_json:
         off = {"of": accuracy[0], **accuracy[1]} if accuracy else None
-        print(json.dumps({"modelled": True, "machine": choice.model.machine.name, "flows": made, "deviation": off}))
-        return FINE
-    print(f"MODELLED: {choice.model.machine.title}")
+        print(json.dumps({"modelled": True, "machine": model.machine.name, "flows": made, "deviation": off}))
+        return
+    print(f"MODELLED: {model.machine.title}")
     for flow in made:
         took = format_seconds(float(flow["seconds"]))
         print(
@@ -116,7 +140,17 @@ def main(arguments: argparse.Namespace) -> int:
     if len(made) > 1:
         print(f"total  {sum(float(flow['gbps']) for flow in made):.4g} GB/s")
     print(_accuracy_text(accuracy))
-    return FINE
+
+
+def _take_transfer(arguments: argparse.Namespace) -> None:
+    """Takes the ends, and the size where it has one, from 'SRC -> DST 16MiB'."""
+    if arguments.src or arguments.dst or arguments.flow:
+        raise UserError(f"{arguments.transfer!r}: name the transfer once, so leave out --src, --dst and --flow")
+    one, *more = other_transfers(arguments.transfer, "the transfer")
+    if more or replace(one, bytes=None) != Transfer(one.src, None, one.dst, None):
+        raise UserError(f"{arguments.transfer!r}: name one transfer by its ends; options state the rest, --with more")
+    arguments.src, arguments.dst = one.src, one.dst
+    arguments.bytes = str(one.bytes) if one.bytes else arguments.bytes
 
 
 def _accuracy_text(accuracy: tuple[str, dict[str, Any]] | None) -> str:
@@ -132,10 +166,10 @@ def _accuracy_text(accuracy: tuple[str, dict[str, Any]] | None) -> str:
     )
 
 
-def other_transfers(text: str) -> list[Transfer]:
-    """The transfers of a --with, each as often as its count says."""
+def other_transfers(text: str, option: str = "--with") -> list[Transfer]:
+    """The transfers of an option, each as often as its count says."""
     found = []
-    for flow in parse_flows(text, "--with"):
+    for flow in parse_flows(text, option):
         if not isinstance(flow, Transfer):
             raise wrong(flow, "flow", "this is not a transfer: write it like numa:1 -> gpu:1")
         if flow.times > _MOST_TIMES:
@@ -213,10 +247,15 @@ def refuse_unmeasured(model: "Model", name: str, points: "list[PointId]") -> Non
 
 def points_of_transfer(arguments: argparse.Namespace, model: "Model", flow: Transfer, size: int) -> "list[PointId]":
     """The transfer as points: one, or one per thread between host memories. The options hold for what the flow does not
-    state."""
+    state. Network cards make a transfer between hosts."""
+    from linkscope.machine.model import places
+    from linkscope.machine.model_places import host_of
+    from linkscope.model.network import network_point
     from linkscope.runfile import PointId
 
     size, src, dst = flow.bytes or size, flow.src, flow.dst
+    if host_of(src) != host_of(dst) and "disk" not in flow.kinds:
+        return [network_point(src, dst, size, places(model).gpu_numa)]
     if flow.kinds == ("numa", "numa"):
         return _host_points(arguments, model, flow, size)
     if options.whole("--threads", arguments.threads, least=1, most=MOST_THREADS) > 1:

@@ -201,6 +201,7 @@ def _check_tables(model: Model) -> None:
         if gpus >= least and getattr(model, name) is None:
             there = "is a GPU" if gpus == 1 else f"are {gpus} GPUs" + " on a host" * bool(hosts[0])
             raise Mistake(name, f"it is missing, and there {there}", f"add a table [{name}]")
+    _check_network(model, hosts)
     if model.pull and model.pull.least_us.v > model.pull.extra_us.v:
         what = f"{model.pull.least_us.v:g} us cannot be left of extra_us, {model.pull.extra_us.v:g} us"
         raise Mistake("pull.least_us", what, "write what large copies pay of it, extra_us at most")
@@ -224,6 +225,19 @@ def _check_tables(model: Model) -> None:
         if block % fault:
             what = f"a block of {block:g} pages does not consist of faults of {fault:g} pages"
             raise Mistake("managed.cpu_block_pages", what, "write a multiple of cpu_fault_pages")
+
+
+def _check_network(model: Model, hosts: list[str]) -> None:
+    if model.network and not any(nic.places for nic in model.nic):
+        raise Mistake("network", "it joins network cards, and there is none", "add a [[nic]] with its link")
+    if model.network and any(hosts):
+        what = "it joins equal hosts, and the places here name their hosts already"
+        raise Mistake("network", what, "write a [[link]] between the cards, or take the hosts away")
+    for index, nic in enumerate(model.nic):
+        if nic.eager_far_gbps and not nic.eager_gbps:
+            raise Mistake(f"nic[{index}].eager_far_gbps", "it has no eager_gbps", "add it, or take this key away")
+        if nic.gpu_short_kib and not nic.gpu_read_gbps:
+            raise Mistake(f"nic[{index}].gpu_short_kib", "it has no gpu_read_gbps", "add it, or take this key away")
 
 
 def _tables(model: Model) -> Iterator[tuple[str, Table]]:

@@ -121,11 +121,33 @@ class Gpu(Table, frozen=True):
         return [gpu for gpus in self.at.values() for gpu in gpus]
 
 
-class Nic(Table, frozen=True):
-    """Equal network cards; links place them."""
+class Nic(Table, frozen=True, kw_only=True):
+    """Equal network cards; links place them. Rates and times are of messages to another host."""
 
-    places: list[str]
-    title: str = ""
+    places: Annotated[list[str], Key('`["nic:0"]`; product name')]
+    title: Annotated[str, Key(row="places")] = ""
+    message_us: Annotated[Quantity | None, Key("a message without bytes", default="unsupported")] = None
+    gpu_read_gbps: Annotated[Quantity | None, Key("access to GPU memory without staging", default="unsupported")] = None
+    gpu_write_gbps: Annotated[Quantity | None, Key(row="gpu_read_gbps")] = None
+    gpu_short_kib: Annotated[
+        Quantity | None, Key("rate of reading longer messages from a GPU", default="as `gpu_read_gbps`")
+    ] = None
+    gpu_long_read_gbps: Annotated[Quantity | None, Key(row="gpu_short_kib", needs="gpu_short_kib")] = None
+    eager_kib: Annotated[
+        Quantity | None, Key("up to this size both hosts copy; larger messages ask first", default="neither")
+    ] = None
+    eager_gbps: Annotated[Quantity | None, Key("rate of these copies", needs="eager_kib")] = None
+    eager_far_gbps: Annotated[Quantity | None, Key("from a farther NUMA node", default="as `eager_gbps`")] = None
+
+
+class Network(Table, frozen=True, kw_only=True):
+    """The network that joins equal hosts; rates and latency are from card to card."""
+
+    kind: Annotated[str, Key("as for a link")]
+    lanes: Annotated[int, Key(row="kind")] = 1
+    gbps: Annotated[Quantity, Key("as for a link, from card to card")]
+    efficiency: Annotated[Quantity, Key(row="gbps")]
+    latency_us: Annotated[Quantity, Key(row="gbps")]
 
 
 class Disk(Table, frozen=True):
@@ -258,6 +280,7 @@ class Model(Table, frozen=True, kw_only=True):
     link: list[Link] = msgspec.field(default_factory=list)
     share: list[Share] = msgspec.field(default_factory=list)
     route: list[Route] = msgspec.field(default_factory=list)
+    network: Network | None = None
     peer: Peer | None = None
     costs: Costs
     copy: Copy | None = None

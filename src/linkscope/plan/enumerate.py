@@ -42,6 +42,8 @@ def _pairs(row: Benchmark, machine: MachineFacts) -> list[tuple[str, str]]:
     if row.relation == "from_all":
         return [(all_gpus(dst), dst) for dst in machine.of_kind(row.dst) if len(machine.gpus_but(dst)) > 1]
     pairs = itertools.product(machine.of_kind(row.src), machine.of_kind(row.dst))
+    if row.relation == "other_host":
+        return [(src, dst) for src, dst in pairs if host_of(src) != host_of(dst)]
     return [(src, dst) for src, dst in pairs if _related(row, src == dst)]
 
 

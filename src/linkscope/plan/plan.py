@@ -12,7 +12,7 @@ import msgspec
 from linkscope.errors import NOT_HERE, UserError, suggestion
 from linkscope.plan.classes import PathClass, classes_of, only_the_representatives
 from linkscope.plan.enumerate import points_of
-from linkscope.plan.facts import MachineFacts, all_gpus, kind_of
+from linkscope.plan.facts import MachineFacts, all_gpus, host_of, kind_of
 from linkscope.plan.interference import Together, together
 from linkscope.plan.rules import RuleName
 from linkscope.plan.selection import Selection, select
@@ -238,7 +238,10 @@ def _misfit(point: PointId, row: Benchmark) -> str | None:
     for place, other, joint in ((point.src, point.dst, "from_all"), (point.dst, point.src, "to_all")):
         if (place == all_gpus(other)) != (row.relation == joint):
             return f"{row.name} {'needs' if row.joint else 'does not accept'} gpu:all as one end"
-    if not row.joint and row.relation != "any" and (point.src == point.dst) != (row.relation == "same"):
+    if row.relation == "other_host":
+        if host_of(point.src) == host_of(point.dst):
+            return f"{row.name} copies between two hosts, such as host:0/gpu:0 and host:1/gpu:0"
+    elif not row.joint and row.relation != "any" and (point.src == point.dst) != (row.relation == "same"):
         return (
             f"{row.name} needs two places"
             if point.src == point.dst

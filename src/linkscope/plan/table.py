@@ -49,7 +49,7 @@ class Benchmark(msgspec.Struct, frozen=True):
     engine: str
     src: str
     dst: str
-    relation: Literal["any", "same", "different", "to_all", "from_all"]
+    relation: Literal["any", "same", "different", "to_all", "from_all", "other_host"]
     memories: list[tuple[str, str]]
     params: list[Param]
     sized: bool = True

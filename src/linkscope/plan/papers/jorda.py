@@ -14,7 +14,7 @@ JORDA = Source(
         row("JO-2", "GPU to GPU by CUDA, bidirectional", "d2d/ce/gpu.device->gpu.device?peer=*&bidirectional=true"),
         row("JO-2", "GPU to GPU through a double buffer on the host", "staged/ce/gpu.device->other.device?slots=2"),
         row("JO-3", "GPU to GPU between MPI processes of one node"),
-        row("JO-4", "between nodes"),
+        row("JO-4", "between nodes", instead="`linkscope predict` on models; docs/notes/network-on-models.md"),
         row(
             "JO-5",
             "disk and GPU",
@@ -38,7 +38,8 @@ JORDA = Source(
             "findings on disks, double buffers and gains",
             instead="docs/notes/jorda-on-models.md",
         ),
-        row("JO-11 JO-15", "findings on MPI and the network"),
+        row("JO-11", "findings on MPI"),
+        row("JO-15", "findings on the network", instead="docs/notes/network-on-models.md"),
         row("JO-17", "a tuner: path and buffer size", instead="`linkscope tune` (tests/python/test_tune.py)"),
         row(
             "JO-17",

@@ -42,7 +42,11 @@ KLENK = Source(
         row(
             "KL-7", "queues of a network card", instead="core/putget/verbs.hpp, with a card in tests/core/mock_card.hpp"
         ),
-        row("KL-10 KL-12", "findings", instead="section 'Put and get' of the report; docs/notes/put-get-on-models.md"),
+        row(
+            "KL-10 KL-12",
+            "findings",
+            instead="section 'Put and get' of the report; docs/notes/put-get-on-models.md and network-on-models.md",
+        ),
         row(
             "KL-11",
             "two nodes with EXTOLL, two with InfiniBand",

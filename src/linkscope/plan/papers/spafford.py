@@ -24,7 +24,11 @@ SPAFFORD = Source(
             "penalty of the long path",
             instead="`linkscope report`: far and near NUMA nodes; tests/python/test_paper_spafford.py",
         ),
-        row("SP-3 SP-4", "latency of MPI between two nodes, right and wrong NUMA node"),
+        row(
+            "SP-3 SP-4",
+            "latency between two nodes, right and wrong NUMA node",
+            instead="on models, docs/notes/network-on-models.md",
+        ),
         row(
             "SP-5 SP-6",
             "SHOC level 1, right and wrong NUMA node",
