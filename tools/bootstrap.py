@@ -84,7 +84,8 @@ def main() -> None:
     else:
         pip = make_environment()
     environment = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    if subprocess.run([*pip, "install", "--quiet", *wanted], env=environment).returncode != 0:
+    # Python compiles the few modules that are imported; pip would compile all.
+    if subprocess.run([*pip, "install", "--quiet", "--no-compile", *wanted], env=environment).returncode != 0:
         sys.exit(
             "linkscope: the packages above could not be installed; "
             "is there a network, or a wheel folder (PIP_FIND_LINKS)?"

@@ -22,6 +22,7 @@ from test_sim_machines import pytestmark
 
 __all__ = ["pytestmark"]
 
+table = cache(benchmark_table)
 ROOT = Path(__file__).resolve().parents[2]
 ENTRIES = [(source, entry) for source in SOURCES.values() for entry in source.rows]
 ANSWERED = [(source, entry) for source, entry in ENTRIES if entry.points]
@@ -33,11 +34,11 @@ def test_each_pattern_matches_points_of_a_suite() -> None:
     """`run --only PATTERN` selects them in that suite."""
     named = ("full", "sm", "sp-5", "sp-7", "sp-8", "sp-9", "sp-10", "sp-11", "sp-13", *SOURCES)
     suites = [suite for name, suite in SUITES.items() if name in named]
-    ids = {str(point) for suite in suites for point in points_of(suite, machine("ac922"), benchmark_table())}
+    ids = {str(point) for suite in suites for point in points_of(suite, machine("ac922"), table())}
     missing = {
         (source.name, glob)
         for source, entry in ENTRIES if entry.points
-        for glob in patterns(source, entry, benchmark_table())
+        for glob in patterns(source, entry, table())
         if not any(fnmatch.fnmatchcase(id, glob) for id in ids)
     }  # fmt: skip
     assert not missing
@@ -52,23 +53,30 @@ def machine(name: str):
     return choose(name, 1).facts
 
 
+@cache
+def points_of_suite_full() -> dict[str, PointId]:
+    rules = Suite("rules of full", "", SUITES["full"].rules)
+    return {str(point): point for point in points_of(rules, machine("ac922"), table())}
+
+
 def points(source: Source, entry: Entry, name: str) -> list[PointId]:
     rules = tuple(presets(source, entry))
-    return points_of(Suite("of one entry", "", rules), machine(name), benchmark_table())
+    return points_of(Suite("of one entry", "", rules), machine(name), table())
 
 
 @pytest.mark.parametrize(("source", "entry"), ANSWERED, ids=NAMED)
 @pytest.mark.parametrize("name", ["h200x4", "ac922"])
 def test_the_points_of_the_map_exist(source: Source, entry: Entry, name: str) -> None:
     """Each preset has points at each size of its source, and a run accepts each of them by id."""
+    ids: dict[str, None] = {}
     for rule in presets(source, entry):
-        found = points_of(Suite("of one preset", "", (rule,)), machine(name), benchmark_table())
+        found = points_of(Suite("of one preset", "", (rule,)), machine(name), table())
+        ids |= {str(point): None for point in found}
         assert found, rule
         managed = "managed" in (found[0].src_memory, found[0].dst_memory)
         sizes = {size for size in source.sizes if size <= 1 << 28 or not managed}
         assert {point.bytes for point in found} in ({0}, sizes)
-    ids = [str(point) for point in points(source, entry, name)]
-    made = make_plan(machine(name), benchmark_table(), only=ids[:: max(1, len(ids) // 20)])
+    made = make_plan(machine(name), table(), only=list(ids)[:: max(1, len(ids) // 20)])
     assert len(made.points) >= min(20, len(ids))
 
 
@@ -76,16 +84,15 @@ def test_the_points_of_the_map_exist(source: Source, entry: Entry, name: str) ->
 def test_patterns_match_the_points_of_their_entry_only(source: Source, entry: Entry) -> None:
     """A glob cannot name two different places, so patterns for pairs also match a GPU with itself. A trailing `*` also
     matches parameters that ids show only at other values."""
-    ids = {str(point) for point in points(source, entry, "ac922")}
-    globs = patterns(source, entry, benchmark_table())
-    assert globs and all(any(fnmatch.fnmatchcase(id, glob) for id in ids) for glob in globs)
-    assert all(any(fnmatch.fnmatchcase(id, glob) for glob in globs) for id in ids)
-    everything = (*SUITES["full"].rules, *presets(source, entry))
-    for point in points_of(Suite("all", "", everything), machine("ac922"), benchmark_table()):
-        named = all(any(f"{name}=" in glob for glob in globs) for name, _ in point.params)
-        if named and any(fnmatch.fnmatchcase(str(point), glob) for glob in globs):
+    found = {str(point): point for point in points(source, entry, "ac922")}
+    globs = patterns(source, entry, table())
+    assert globs and all(any(fnmatch.fnmatchcase(id, glob) for id in found) for glob in globs)
+    matches = re.compile("|".join(map(fnmatch.translate, globs))).match
+    assert all(map(matches, found))
+    for id, point in (points_of_suite_full() | found).items():
+        if matches(id) and all(any(f"{name}=" in glob for glob in globs) for name, _ in point.params):
             alike = dataclasses.replace(point, bytes=point.bytes and source.sizes[0])
-            assert str(alike) in ids or point.src == point.dst, point
+            assert str(alike) in found or point.src == point.dst, point
 
 
 @pytest.mark.parametrize("name", ITEMS)
@@ -126,7 +133,7 @@ def test_all_29_ticked_cells_of_comm_scopes_table_have_a_row() -> None:
 def test_suite_comm_scope_has_exactly_the_points_of_the_map() -> None:
     source = SOURCES["comm-scope"]
     wanted = {point for entry in source.entries if entry.points for point in points(source, entry, "ac922")}
-    found = set(points_of(SUITES["comm-scope"], machine("ac922"), benchmark_table()))
+    found = set(points_of(SUITES["comm-scope"], machine("ac922"), table()))
     assert found == wanted
     assert {point.bytes for point in found} == {1 << exponent for exponent in range(8, 31)}
     for point in found:
@@ -136,7 +143,7 @@ def test_suite_comm_scope_has_exactly_the_points_of_the_map() -> None:
 
 
 def test_zero_copy_has_the_papers_blocks_of_256_threads() -> None:
-    found = points_of(SUITES["comm-scope"], machine("h200x1"), benchmark_table())
+    found = points_of(SUITES["comm-scope"], machine("h200x1"), table())
     accesses = [point for point in found if point.benchmark in ("read", "write")]
     assert accesses and {point.param("threads") for point in accesses} == {"256"}
     assert {"registered"} <= {memory for point in accesses for memory in (point.src_memory, point.dst_memory)}
@@ -150,7 +157,7 @@ def test_the_tests_of_nvbandwidth_are_its_suite() -> None:
     wanted = {point for entry in source.entries for point in points(source, entry, "h200x4")}
     suite = SUITES["nvbandwidth"]
     both = Suite("both", "", (*suite.rules, *suite.theirs))
-    found = set(points_of(both, machine("h200x4"), benchmark_table()))
+    found = set(points_of(both, machine("h200x4"), table()))
     # The suite has each operation in all combinations, the map only some of them.
     assert wanted <= found
     assert {(point.benchmark, point.engine) for point in found} == {(point.benchmark, point.engine) for point in wanted}
@@ -182,7 +189,7 @@ def test_every_item_named_by_an_operation_has_that_operation_in_its_row() -> Non
             answered.setdefault(f"{rule.benchmarks[0]} by {rule.engines[0]}", set()).update(entry.items)
     missing = [
         f"{name}: {item}"
-        for row in benchmark_table()
+        for row in table()
         for name in [f"{row.name} by {row.engine}"]
         for item in sorted(items_of(row.source) - answered.get(name, set()))
     ]
@@ -194,7 +201,7 @@ def test_a_preset_is_parsed_as_written() -> None:
     assert (rule.benchmarks, rule.engines, rule.sizes) == (("read",), ("sm",), (8, 16))
     assert rule.ends == (("gpu", "device"), ("other", "device")) and rule.apart
     assert dict(rule.params) == {"threads": ("256", "512"), "blocks": ("*",)}
-    found = points_of(Suite("s", "", (rule,)), machine("h200x2"), benchmark_table())
+    found = points_of(Suite("s", "", (rule,)), machine("h200x2"), table())
     assert {(point.src, point.dst) for point in found} == {("gpu:0", "gpu:1"), ("gpu:1", "gpu:0")}
     with pytest.raises(ValueError):
         of_preset("read/gpu.device->gpu.device", (8,))
@@ -207,9 +214,9 @@ def test_a_preset_is_parsed_as_written() -> None:
 def test_a_missing_operation_has_no_points(gone: str) -> None:
     """Without this, the test of existing points could never fail."""
     rule = of_preset(gone, (8,))
-    assert points_of(Suite("s", "", (rule,)), machine("h200x2"), benchmark_table()) == []
+    assert points_of(Suite("s", "", (rule,)), machine("h200x2"), table()) == []
     source = SOURCES["comm-scope"]
-    assert patterns(source, Entry(("CS-1",), "gone", (gone,)), benchmark_table()) == []
+    assert patterns(source, Entry(("CS-1",), "gone", (gone,)), table()) == []
 
 
 # The page, and the command
@@ -221,7 +228,7 @@ def test_the_page_is_up_to_date() -> None:
     tool = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tool)
     assert tool.PAGE == ROOT / "docs" / "notes" / "papers.md"
-    assert tool.page(benchmark_table()) == tool.PAGE.read_text(), "run .venv/bin/python tools/papers_page.py"
+    assert tool.page(table()) == tool.PAGE.read_text(), "run .venv/bin/python tools/papers_page.py"
 
 
 def test_the_page_names_the_points_of_every_row_or_says_not_yet() -> None:

@@ -14,14 +14,15 @@ def points_of(suite: Suite, machine: MachineFacts, table: Iterable[Benchmark]) -
     found: dict[PointId, None] = {}
     rows = list(table)
     for row in rows:
+        pairs = _pairs(row, machine)
         for rule in suite.rules_for(row, rows):
-            for point in _of_row(row, rule, machine):
-                found[point] = None
+            if rule.takes(row):
+                found.update(dict.fromkeys(_of_row(row, rule, machine, pairs)))
     return list(found)
 
 
-def _of_row(row: Benchmark, rule: Rule, machine: MachineFacts) -> Iterator[PointId]:
-    pairs = [(src, dst) for src, dst in _pairs(row, machine) if rule.allows(src, dst)]
+def _of_row(row: Benchmark, rule: Rule, machine: MachineFacts, of_row: list[tuple[str, str]]) -> Iterator[PointId]:
+    pairs = [(src, dst) for src, dst in of_row if rule.allows(src, dst)]
     if rule.one_path:
         pairs = list({machine.kind_of_path(src, dst): (src, dst) for src, dst in reversed(pairs)}.values())
     for (src, dst), (src_memory, dst_memory), params in itertools.product(
@@ -52,11 +53,11 @@ def _related(row: Benchmark, same: bool) -> bool:
 
 
 def _assignments(row: Benchmark, rule: Rule) -> Iterator[tuple[tuple[str, str], ...]]:
-    """Yields every combination of the values that the row and the rule share, and those that the rule adds.
+    """Yields every combination of the values that the row and its rule share, and those that the rule adds.
 
     Yields nothing if the rule needs a parameter that the row lacks.
     """
-    if not rule.takes(row) or not rule.needs() <= {param.name for param in row.params}:
+    if not rule.needs() <= {param.name for param in row.params}:
         return
     for chosen in itertools.product(*(rule.values(param) for param in row.params)):
         yield _in_id(row, chosen)
@@ -73,8 +74,9 @@ def _in_id(row: Benchmark, values: Iterable[str]) -> tuple[tuple[str, str], ...]
 
 def _has_nodes(machine: MachineFacts, src: str, params: Iterable[tuple[str, str]]) -> bool:
     """Returns whether the NUMA nodes in the parameters exist on the source's host."""
-    host, nodes = host_of(src), machine.of_kind("numa")
-    return all((f"{host}/{value}" if host else value) in nodes for _, value in params if value.startswith("numa:"))
+    named = [value for _, value in params if value.startswith("numa:")]
+    host, nodes = host_of(src), machine.of_kind("numa") if named else []
+    return all((f"{host}/{value}" if host else value) in nodes for value in named)
 
 
 def _has_sm(machine: MachineFacts, gpu: str, params: Iterable[tuple[str, str]]) -> bool:

@@ -116,8 +116,8 @@ class Suite:
             for of in row.suites
             if of.suite == self.name
         )
-        named = [one for one in table if one.name == row.name]
-        if self.rest is None or own or any(rule.takes(one) for rule in self.rules for one in named):
+        named = (one for one in table if one.name == row.name)
+        if self.rest is None or own or any(rule.takes(one) for one in named for rule in self.rules):
             return (*self.rules, *own)
         return (replace(self.rest, benchmarks=(row.name,)),)
 
