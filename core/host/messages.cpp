@@ -128,7 +128,10 @@ void set_patience(int socket, Seconds time) {
 /// Starts this executable again. The descriptor is its only open file besides standard error.
 pid_t start_other(Channel channel, u64 bytes, const std::vector<int>& cpus, int descriptor) {
   std::string list;
-  for (const int cpu : cpus) list += (list.empty() ? "" : ",") + std::to_string(cpu);
+  for (const int cpu : cpus) {
+    list += list.empty() ? "" : ",";
+    list += std::to_string(cpu);
+  }
   std::string words[] = {"linkscope-messages", answer_option, to_string(channel), std::to_string(bytes), list};
   char* arguments[] = {words[0].data(), words[1].data(), words[2].data(), words[3].data(), words[4].data(), nullptr};
   // A copy above the number that it gets there: dup2() of a number to itself would leave it closed on exec.

@@ -199,8 +199,9 @@ std::string page_nodes(const void* start, u64 bytes) {
     const auto& nodes = host_nodes();
     const auto dense =
         std::find_if(nodes.begin(), nodes.end(), [&](const HostNode& node) { return node.os_index == os_index; });
-    text += (text.empty() ? "" : ", ") + std::string{"numa:"} + std::to_string(dense - nodes.begin());
-    if (found.size() > 1) text += " " + std::to_string(n) + " of " + std::to_string(count);
+    text += text.empty() ? "" : ", ";
+    text += std::string{"numa:"} + std::to_string(dense - nodes.begin());
+    if (found.size() > 1) text += std::string{" "} + std::to_string(n) + " of " + std::to_string(count);
   }
   return text;
 }

@@ -46,7 +46,8 @@ std::string PlainChecks::text() const {
         std::snprintf(pair.data(), pair.size(), "%s%.3g and %.3g", rates.empty() ? "" : ", ", plain, by_method);
         rates += pair.data();
       }
-      text += (text.empty() ? "" : " ") + std::string{"copies by "} + method.name + " from " + bytes_text(start) +
+      text += text.empty() ? "" : " ";
+      text += std::string{"copies by "} + method.name + " from " + bytes_text(start) +
               " are plain in this process, because plain copies were faster in three checks in a row (plain and " +
               method.name + ": " + rates + " GB/s).";
     }
