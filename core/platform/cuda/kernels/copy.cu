@@ -1,5 +1,7 @@
 // Copies by a GPU's threads: 16 bytes per load, four loads in flight per thread, neighbouring threads at neighbouring
 // bytes. Both ends are aligned to 16 bytes; one thread copies a last 8 bytes.
+#include "base/bulk_copy.hpp"
+
 typedef unsigned long long u64;
 
 static __device__ __forceinline__ uint4 load(const uint4* at) {
@@ -120,54 +122,15 @@ extern "C" __global__ void __launch_bounds__(1024)
   copy_tail(back_to, back_from, bytes);
 }
 
-// A copy by the tensor memory accelerator: one thread per block sends 16 KiB pieces through shared memory; two pieces
-// are fetched while one is written. Compute capability 9.0 and later; empty below, and never launched there.
+// A copy by the tensor memory accelerator: one thread per block sends every gridDim.x-th piece. Compute capability 9.0 and
+// later; empty below, and never launched there.
 extern "C" __global__ void linkscope_copy_tma(char* to, const char* from, u64 bytes) {
 #if __CUDA_ARCH__ >= 900
-  constexpr unsigned piece = 16384, stages = 3;
-  // Static shared memory is limited to 48 KiB, including the barriers.
-  __shared__ alignas(128) char held[stages][piece - 128];
-  __shared__ alignas(8) u64 arrived[stages];
-  constexpr unsigned size = piece - 128;
-  const u64 whole = bytes / 16 * 16, pieces = (whole + size - 1) / size;
-  const u64 mine = pieces > blockIdx.x ? (pieces - blockIdx.x + gridDim.x - 1) / gridDim.x : 0;
+  __shared__ BulkBuffer buffer;
   if (threadIdx.x == 0) {
-    const auto shared = [](const void* at) { return static_cast<unsigned>(__cvta_generic_to_shared(at)); };
-    const auto offset = [&](u64 i) { return (blockIdx.x + i * gridDim.x) * size; };
-    const auto length = [&](u64 i) {
-      return static_cast<unsigned>(whole - offset(i) < size ? whole - offset(i) : size);
-    };
-    const auto fetch = [&](u64 i) {
-      const unsigned stage = i % stages, barrier = shared(&arrived[stage]);
-      asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(length(i)) : "memory");
-      asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                       shared(held[stage])),
-                   "l"(from + offset(i)), "r"(length(i)), "r"(barrier)
-                   : "memory");
-    };
-    for (unsigned stage = 0; stage < stages; ++stage)
-      asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared(&arrived[stage])) : "memory");
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    for (u64 i = 0; i < stages - 1 && i < mine; ++i) fetch(i);
-    for (u64 i = 0; i < mine; ++i) {
-      // The piece after the next reuses the buffer of the previous one, once its store has read it.
-      if (i + stages - 1 < mine) {
-        asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
-        fetch(i + stages - 1);
-      }
-      const unsigned stage = i % stages, parity = i / stages % 2;
-      unsigned done = 0;
-      while (!done)
-        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
-                     : "=r"(done)
-                     : "r"(shared(&arrived[stage])), "r"(parity)
-                     : "memory");
-      asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to + offset(i)),
-                   "r"(shared(held[stage])), "r"(length(i))
-                   : "memory");
-      asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-    }
-    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+    BulkCopies copies{&buffer, 0};
+    copies.start();
+    copies.copy(reinterpret_cast<u64>(to), reinterpret_cast<u64>(from), bytes / 16 * 16, blockIdx.x, gridDim.x);
   }
   copy_tail(to, from, bytes);
 #endif
