@@ -20,8 +20,27 @@ struct OpSpan {
 /// `set`, `wait`: a word of 8 bytes. `copy`: `bytes` from `from` to `to`. `load`: sums up the words of `from`. `store`:
 /// writes the pattern of a region to `to`. `fence`: earlier stores are visible to everybody before later ones. `send`: like
 /// `set`, with `bytes` of `from` in words of 16 bytes, each of which has 8 bytes of them and the value, so that nothing has
-/// to be ordered. `receive`: waits until all of these words of `from` have come, and stores their bytes to `to`.
-enum class OpKind : unsigned { set, wait, copy, load, store, fence, send, receive };
+/// to be ordered. `receive`: waits until all of these words of `from` have come, and stores their bytes to `to`. `add`: adds
+/// to a word in the order of `set`. `copy_tma`: a copy by the tensor memory accelerator.
+///
+/// Descriptors (base/descriptor_ops.hpp): `post` writes one that asks for a put of `bytes` from an offset of `from` to one of
+/// `to`, and for the word `signal` to be set; `take` waits for one; `copy_taken` and `set_taken` do what it asks for.
+enum class OpKind : unsigned {
+  set,
+  wait,
+  copy,
+  load,
+  store,
+  fence,
+  send,
+  receive,
+  add,
+  copy_tma,
+  post,
+  take,
+  copy_taken,
+  set_taken
+};
 inline constexpr unsigned packed_word_bytes = 16;
 
 struct ActorOp {
@@ -31,7 +50,12 @@ struct ActorOp {
   Word value, step;   // set, wait, send, receive: iteration i sets or awaits value + i * step
   Word timeout_ns;    // wait, receive
   Word seed, origin;  // store: the seed of the pattern, and the address of its word 0
+  // post, take: the ring of descriptors.
+  OpSpan slots;      // of this op: several of an iteration share the ring
+  Word ring, pairs;  // its first slot, and the pairs of a slot
+  Word signal;       // post: the offset of the word; no_signal: the descriptor has no word
 };
+inline constexpr Word no_signal = ~Word{0};
 
 /// A table as a kernel takes it.
 inline constexpr unsigned most_actor_ops = 16;
@@ -50,6 +74,7 @@ constexpr bool synchronize(const ActorOp& op, Word iteration, Memory& memory) {
   const Word value = op.value + iteration * op.step;
   if (op.kind == OpKind::wait) return memory.wait(op.from.at(iteration), value, op.timeout_ns);
   if (op.kind == OpKind::set) memory.set(op.to.at(iteration), value);
+  else if (op.kind == OpKind::add) memory.add(op.to.at(iteration), op.value);
   else memory.fence();
   return true;
 }
@@ -73,6 +98,20 @@ constexpr bool perform(const ActorOp& op, Word iteration, Memory& memory) {
       return true;
     case OpKind::receive:
       return memory.receive(op, iteration, op.value + iteration * op.step);
+    case OpKind::copy_tma:
+      memory.copy_tma(to, from, op.bytes);
+      return true;
+    case OpKind::post:
+      memory.post(op, iteration);
+      return true;
+    case OpKind::take:
+      return memory.take(op, iteration);
+    case OpKind::copy_taken:
+      memory.copy_taken(op);
+      return true;
+    case OpKind::set_taken:
+      memory.set_taken(op);
+      return true;
     default:
       return synchronize(op, iteration, memory);
   }

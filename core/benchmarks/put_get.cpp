@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "base/error.hpp"
 #include "base/units.hpp"
 #include "benchmarks/copies.hpp"
 
@@ -20,15 +21,21 @@ using namespace literals;
 constexpr u64 word_bytes = sizeof(u64), line = 256;
 constexpr u32 ring_slots = 16;  // messages under way of a stream of messages
 constexpr bool measured = true;
+constexpr u32 one_warp = 32;  // of a block that copies by TMA
 
 /// What a side's words say: the other side's message is there, its own request, and its request is done.
 enum Number : u32 { message, request, done, numbers };
 
-enum class Control : u8 { direct, notified, assisted, host };
+enum class Control : u8 { direct, notified, own, assisted, host };
 
 Control control_of(const Case& c) {
   if (c.engine == Engine::ce) return c.param("control", "host") == "host" ? Control::host : Control::assisted;
-  return c.param("control", "direct") == "direct" ? Control::direct : Control::notified;
+  const auto named = c.param("control", "direct");
+  return named == "direct" ? Control::direct : named == "own" ? Control::own : Control::notified;
+}
+
+u32 number_of(const Case& c, const char* param, const char* otherwise) {
+  return static_cast<u32>(std::stoul(c.param(param, otherwise)));
 }
 
 /// One end of a connection: its place, the node of the CPU thread that serves it, and the regions of what it gives, of
@@ -40,30 +47,48 @@ struct Side {
   u32 packed = 0;  // of the packed words of messages to this side
 };
 
-/// The memory of two sides, and the actors that exchange messages through it.
+using Movers = std::array<bool, 2>;  // whether each side moves a payload
+
+/// The memory of two sides, and the actors that exchange messages through it. A mover may have several blocks, each of which
+/// moves a part of the payload and adds to the word behind it.
 class Connection {
  public:
-  Connection(Program& program, const Case& c, u32 slots) : program_{program}, case_{c}, slots_{slots} {
+  Connection(Program& program, const Case& c, u32 slots, Movers movers) : program_{program}, case_{c}, slots_{slots} {
+    const u32 blocks = number_of(c, "blocks", "1");
+    if (is_packed_ && blocks > 1)
+      throw Error{ErrorKind::usage, "packed words come from one block: use blocks=1 or word=separate"};
+    constexpr u64 least = 128;  // a line
+    part_ = ((c.bytes + blocks - 1) / blocks + least - 1) / least * least;
+    for (const u32 side : {0u, 1u})
+      if (movers[side]) blocks_[side] = static_cast<u32>((c.bytes + part_ - 1) / part_);
     const Place node = c.src.kind == PlaceKind::numa   ? c.src
                        : c.dst.kind == PlaceKind::numa ? c.dst
                                                        : Place{PlaceKind::numa, 0, c.src.host, {}};
     sides_ = {Side{c.src, node, c.src_memory}, Side{c.dst, node, c.dst_memory}};
     const bool between_gpus = c.src.kind == c.dst.kind;
     for (auto& side : sides_) {
-      const bool on_gpu = between_gpus && control_ == Control::direct;
-      side.given = add({side.at, side.memory, slots * slice_stride(c.bytes), Content::pattern});
-      side.received = add({side.at, side.memory, slots * slice_stride(c.bytes), Content::poison});
+      const bool on_gpu = between_gpus && (control_ == Control::direct || control_ == Control::own);
+      const Side& with_words = control_ == Control::own ? sides_[&side == sides_.data()] : side;
+      const u64 all = most_blocks() * slots * stride();
+      side.given = add({side.at, side.memory, all, Content::pattern});
+      side.received = add({side.at, side.memory, all, Content::poison});
       side.words =
-          add({on_gpu ? side.at : node, on_gpu ? side.memory : MemKind::pinned, numbers * line, Content::zero});
+          add({on_gpu ? with_words.at : node, on_gpu ? side.memory : MemKind::pinned, numbers * line, Content::zero});
       if (is_packed_)
         side.packed = add({on_gpu ? side.at : node, on_gpu ? side.memory : MemKind::pinned,
                            slots * slice_stride(2 * c.bytes), Content::zero});
     }
   }
 
-  [[nodiscard]] Set tell(u32 side, Number number) const { return {word(side, number), 1, 1}; }
+  [[nodiscard]] Set tell(u32 side, Number number) const {
+    Set set{word(side, number), 1, 1};
+    set.adds = blocks_[1 - side] > 1;
+    return set;
+  }
+  /// Until each block of the other side has told.
   [[nodiscard]] Wait await(u32 side, Number number, u32 ahead = 0) const {
-    return {word(side, number), u64{1} - ahead, 1};
+    const u64 blocks = blocks_[1 - side];
+    return {word(side, number), (u64{1} - ahead) * blocks, blocks};
   }
   /// The end of a message to a side, or that it has ended: the word of its own, or the words that have the payload, too. A
   /// side that gives nothing sends 8 bytes.
@@ -76,28 +101,15 @@ class Connection {
     return {packed(side), u64{1} - ahead, 1, Wait{}.timeout, part_of(sides_[side].received, side)};
   }
 
-  /// Adds the actor of a side. `payload_of`: the giver of the payload that it moves between `before` and `behind`.
-  void add_side(u32 side, std::vector<Step> before, std::optional<u32> payload_of, std::vector<Step> behind) {
-    auto loop = std::move(before);
-    if (payload_of && control_ != Control::assisted) {
-      if (!is_packed_) loop.emplace_back(payload(*payload_of));
-      add_flow(*payload_of, case_.bytes, measured);
-    } else {
-      add_flow(side, 0, !measured);
-    }
-    loop.insert(loop.end(), std::make_move_iterator(behind.begin()), std::make_move_iterator(behind.end()));
-    const bool on_host = sides_[side].at.kind == PlaceKind::numa;
-    add_actor(side,
-              on_host                     ? ActorKind::cpu_thread
-              : control_ == Control::host ? ActorKind::stream
-                                          : ActorKind::gpu_block,
-              std::move(loop));
+  /// Adds the actors of a side. `payload_of`: the giver of the payload that they move between `before` and `behind`.
+  void add_side(u32 side, const std::vector<Step>& before, std::optional<u32> payload_of,
+                const std::vector<Step>& behind) {
+    for (u32 block = 0; block < blocks_[side]; ++block) add_block(side, block, before, payload_of, behind);
   }
-
   /// Adds the stream that moves a payload for a side's block: the block's request starts it, and `then` says that it ended.
   void add_helper(u32 side, u32 payload_of, const Set& then) {
     add_flow(payload_of, case_.bytes, measured);
-    add_actor(side, ActorKind::stream, {await(side, request), payload(payload_of), then});
+    add_actor(side, ActorKind::stream, {await(side, request), payload(payload_of, 0), then});
   }
 
   [[nodiscard]] bool is_assisted(u32 side) const {
@@ -119,11 +131,33 @@ class Connection {
   }
   /// Whether a side's messages have the payload of the case. A stream of messages has one giver.
   [[nodiscard]] bool is_giver(u32 side) const { return is_gpu(side) && (side == 0 || slots_ == 1); }
-  [[nodiscard]] Move payload(u32 giver) const {
-    const u64 stride = slice_stride(case_.bytes);
-    return {{sides_[giver].given, 0, case_.bytes, stride, slots_},
-            {sides_[1 - giver].received, 0, case_.bytes, stride, slots_},
+  [[nodiscard]] u64 bytes_of(u32 block) const { return std::min(part_, case_.bytes - block * part_); }
+  [[nodiscard]] u32 most_blocks() const { return std::max(blocks_[0], blocks_[1]); }
+  /// Of the slots of a block, which lie behind each other.
+  [[nodiscard]] u64 stride() const { return slice_stride(bytes_of(0)); }
+  /// The part of a block. Helpers move all.
+  [[nodiscard]] Move payload(u32 giver, u32 block) const {
+    const u64 offset = block * slots_ * stride(), bytes = bytes_of(block);
+    return {{sides_[giver].given, offset, bytes, stride(), slots_},
+            {sides_[1 - giver].received, offset, bytes, stride(), slots_},
             case_.engine};
+  }
+  void add_block(u32 side, u32 block, std::vector<Step> loop, std::optional<u32> payload_of,
+                 const std::vector<Step>& behind) {
+    if (payload_of && control_ != Control::assisted) {
+      if (!is_packed_) loop.emplace_back(payload(*payload_of, block));
+      const bool first = block == 0;  // the blocks keep in step, so the time of the first is that of the message
+      add_flow(*payload_of, first ? case_.bytes : 0, first);
+    } else {
+      add_flow(side, 0, !measured);
+    }
+    loop.insert(loop.end(), behind.begin(), behind.end());
+    const bool on_host = sides_[side].at.kind == PlaceKind::numa;
+    add_actor(side,
+              on_host                     ? ActorKind::cpu_thread
+              : control_ == Control::host ? ActorKind::stream
+                                          : ActorKind::gpu_block,
+              std::move(loop));
   }
   /// The flow of the next actor.
   void add_flow(u32 giver, u64 bytes, bool counts) {
@@ -137,7 +171,9 @@ class Connection {
     if (kind != ActorKind::gpu_block) actor.clock = Clock::host;
     if (kind == ActorKind::stream) actor.cpu = sides_[side].node;
     if (kind == ActorKind::gpu_block)
-      actor.threads = control_ == Control::assisted ? 1 : static_cast<u32>(std::stoul(case_.param("threads", "1024")));
+      actor.threads = control_ == Control::assisted ? 1
+                      : case_.engine == Engine::tma ? one_warp
+                                                    : number_of(case_, "threads", "1024");
     actor.loop = std::move(loop);
     program_.actors.push_back(std::move(actor));
   }
@@ -152,6 +188,8 @@ class Connection {
   Control control_ = control_of(case_);
   bool is_packed_ = case_.param("word", "separate") == "packed";
   std::array<Side, 2> sides_;
+  std::array<u32, 2> blocks_{1, 1};
+  u64 part_ = 0;  // bytes of a block's part
 };
 
 /// Side 0 speaks first. Each side with a GPU puts its payload into the other's memory before it tells the other.
@@ -218,7 +256,7 @@ Program in_order(Program program, const Case& c) {
 template <void (*add)(Connection&)>
 Program round_trip(const Case& c) {
   Program program = empty(c);
-  Connection made{program, c, 1};
+  Connection made{program, c, 1, {c.src.kind == PlaceKind::gpu, c.dst.kind == PlaceKind::gpu}};
   add(made);
   return in_order(std::move(program), c);
 }
@@ -226,8 +264,8 @@ Program round_trip(const Case& c) {
 template <u32 mover>
 Program messages(const Case& c) {
   Program program = empty(c);
-  for (auto left = std::stoul(c.param("connections", "1")); left > 0; --left) {
-    Connection made{program, c, ring_slots};
+  for (u32 left = number_of(c, "connections", "1"); left > 0; --left) {
+    Connection made{program, c, ring_slots, {mover == 0, mover == 1}};
     add_messages(made, mover);
   }
   return in_order(std::move(program), c);
@@ -238,14 +276,20 @@ Program messages(const Case& c) {
 std::vector<Benchmark> puts_and_gets() {
   using enum PlaceKind;
   using enum MemKind;
-  const Param direct{
-      "control",
-      {"direct", "notified"},
-      "where the words lie that end a message: in the memory of the GPU that polls them, or of the host"};
+  const Param direct{"control",
+                     {"direct", "notified", "own"},
+                     "where the words lie that end a message: in the memory of the GPU that polls them, of the host, "
+                     "or of the GPU that "
+                     "sets them"};
   const Param by_host{"control",
                       {"host", "assisted"},
                       "who asks the copy engine: a CPU thread alone, or a CPU thread on the request of a GPU"};
   const Param threads{"threads", {"1024", "32", "1"}, "threads of a GPU's block: a block, a warp, or one thread"};
+  constexpr bool not_in_id = false;
+  const Param blocks{"blocks",
+                     {"1", "2", "4", "8", "16", "32"},
+                     "blocks that move a message together; each adds to the word behind it",
+                     not_in_id};
   const Param connections{
       "connections", {"1", "2", "4", "8", "16", "32", "64"}, "rings of messages, each with its own block"};
   const Param word{"word",
@@ -255,11 +299,12 @@ std::vector<Benchmark> puts_and_gets() {
   const auto add = [&](std::string_view name, std::string_view summary, PlaceKind src, PlaceKind dst,
                        Program (*build)(const Case&), bool is_stream) {
     const bool between_gpus = src == dst;
-    for (const auto engine : {Engine::sm, Engine::ce}) {
+    for (const auto engine : {Engine::sm, Engine::tma, Engine::ce}) {
       std::vector<Param> params;
       if (engine == Engine::ce) params.push_back(by_host);
-      if (engine == Engine::sm && between_gpus) params.push_back(direct);
+      if (engine != Engine::ce && between_gpus) params.push_back(direct);
       if (engine == Engine::sm) params.push_back(threads);
+      if (engine != Engine::ce) params.push_back(blocks);
       if (engine == Engine::sm && name.starts_with("put")) params.push_back(word);
       if (is_stream) params.push_back(connections);
       rows.push_back({name,

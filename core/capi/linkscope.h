@@ -237,6 +237,8 @@ typedef struct ls_region ls_region;
 LS_EXPORT ls_status ls_region_open(ls_region** region, void* start, size_t bytes);
 /* New host memory, zero, which other processes of this host may import, and which GPUs reach. */
 LS_EXPORT ls_status ls_region_create(ls_region** region, size_t bytes);
+/* New memory of a GPU, zero. Other processes import it by a POSIX file descriptor, and memory of ls_region_open by CUDA IPC. */
+LS_EXPORT ls_status ls_region_create_on_gpu(ls_region** region, size_t bytes, uint32_t gpu);
 /* A text by which other processes import the region: on this host, or over TCP at an IPv4 address (port 0: any free one).
  * NULL after an error; valid until this thread's next call. TCP has no protection: use it in a trusted network. */
 LS_EXPORT const char* ls_region_handle(ls_region* region);
@@ -257,9 +259,11 @@ typedef struct ls_channel_options {
   int32_t gpu;
   uint32_t transport, server_gpu, slots, descriptor_bytes;
   double timeout_s; /* of each wait */
+  int32_t ring_gpu; /* LS_KERNEL with a GPU that posts: whose memory has the ring; below 0: host memory */
+  uint32_t tma;     /* not 0: blocks of the library's kernels copy by TMA (compute capability 9.0 and later) */
 } ls_channel_options;
-/* CPU threads post; LS_ANY, 256 slots of 32 bytes, 2 s. */
-#define LS_CHANNEL_DEFAULTS {-1, LS_ANY, 0, 256, 32, 2.0}
+/* CPU threads post; LS_ANY, 256 slots of 32 bytes in host memory, 2 s, copies by loads and stores. */
+#define LS_CHANNEL_DEFAULTS {-1, LS_ANY, 0, 256, 32, 2.0, -1, 0}
 /* `options` may be NULL. */
 LS_EXPORT ls_status ls_channel_open(ls_channel** channel, ls_region* local, ls_region* remote,
                                     const ls_channel_options* options);
@@ -304,6 +308,9 @@ typedef struct ls_step {
  * call at a time; the next one waits for it. */
 LS_EXPORT ls_status ls_run_steps(ls_channel* channel, const ls_step* steps, size_t count, uint32_t threads,
                                  void* stream);
+/* The same by several blocks together, at most one for each SM: a large put by 16 to 32 blocks is as fast as the link. */
+LS_EXPORT ls_status ls_run_steps_by_blocks(ls_channel* channel, const ls_step* steps, size_t count, uint32_t blocks,
+                                           uint32_t threads, void* stream);
 /* Waits for the end of the latest ls_run_steps, and returns its error. */
 LS_EXPORT ls_status ls_finish_steps(ls_channel* channel);
 

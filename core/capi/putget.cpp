@@ -54,6 +54,8 @@ ChannelOptions options_from(const ls_channel_options& given) {
   options.slots = given.slots;
   options.descriptor_bytes = given.descriptor_bytes;
   options.timeout = Seconds{given.timeout_s};
+  if (given.ring_gpu >= 0) options.ring_gpu = static_cast<u32>(given.ring_gpu);
+  options.tma = given.tma != 0;
   return options;
 }
 
@@ -95,6 +97,9 @@ ls_status ls_region_open(ls_region** region, void* start, size_t bytes) {
 }
 ls_status ls_region_create(ls_region** region, size_t bytes) {
   return guarded([&] { open_region(region, u64{bytes}); });
+}
+ls_status ls_region_create_on_gpu(ls_region** region, size_t bytes, uint32_t gpu) {
+  return guarded([&] { open_region(region, u64{bytes}, OnGpu{gpu}); });
 }
 ls_status ls_region_import(ls_region** region, const char* handle, uint32_t gpu) {
   return guarded([&] { open_region(region, std::string{handle}, gpu); });
@@ -157,10 +162,14 @@ ls_status ls_await(ls_channel* channel, uint64_t word, uint64_t value) {
 }
 
 ls_status ls_run_steps(ls_channel* channel, const ls_step* steps, size_t count, uint32_t threads, void* stream) {
+  return ls_run_steps_by_blocks(channel, steps, count, 1, threads, stream);
+}
+ls_status ls_run_steps_by_blocks(ls_channel* channel, const ls_step* steps, size_t count, uint32_t blocks,
+                                 uint32_t threads, void* stream) {
   return guarded([&] {
     std::vector<PostStep> made;
     for (size_t i = 0; i < count; ++i) made.push_back(step_from(steps[i]));
-    channel->channel.run_on_gpu(made, threads, static_cast<CUstream>(stream));
+    channel->channel.run_on_gpu(made, threads, static_cast<CUstream>(stream), blocks);
   });
 }
 ls_status ls_finish_steps(ls_channel* channel) { return posted(channel, &OpenChannel::finish_on_gpu); }

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/cpu_pairs.hpp"
+#include "base/descriptor_ops.hpp"
 #include "base/error.hpp"
 #include "base/pattern.hpp"
 
@@ -27,6 +28,18 @@ struct PackedWord {
     return second;
   }
   [[nodiscard]] static Word now_ns() { return CpuMemory::now_ns(); }
+};
+
+/// The words of a ring of descriptors.
+struct DescriptorWords {
+  static Pair load_pair(Word at) {
+    const auto [first, second] = load_whole_pair(at);
+    return {first, second};
+  }
+  static void store_pair(Word at, const Pair& pair) { store_whole_pair(at, {pair.first, pair.second}); }
+  static Word acquire(Word word) { return CpuMemory::acquire(word); }
+  static void fence() { CpuMemory::fence(); }
+  static Word now_ns() { return CpuMemory::now_ns(); }
 };
 
 const FileMemory* file_at(std::span<const FileMemory> files, Word address) {
@@ -71,6 +84,28 @@ bool CpuMemory::receive(const ActorOp& op, Word iteration, Word value) {
     word_at(to + at) = packed.payload;
   }
   return true;
+}
+
+void CpuMemory::add(Word word, Word value) {
+  std::atomic_ref{word_at(word)}.fetch_add(value, std::memory_order_acq_rel);
+}
+
+void CpuMemory::post(const ActorOp& op, Word iteration) {
+  DescriptorWords words;
+  post_descriptor(op, iteration, words);
+}
+
+bool CpuMemory::take(const ActorOp& op, Word iteration) {
+  DescriptorWords words;
+  return take_descriptor(op, iteration, words, taken.data());
+}
+
+void CpuMemory::copy_taken(const ActorOp& op) {
+  for_each_put(op, taken.data(), [this](Word to, Word from, Word bytes) { copy(to, from, bytes); });
+}
+
+void CpuMemory::set_taken(const ActorOp& op) {
+  for_each_word(op, taken.data(), [](Word word, Word value) { set(word, value); });
 }
 
 void CpuMemory::fence() { std::atomic_thread_fence(std::memory_order_seq_cst); }

@@ -1,8 +1,10 @@
 // A CPU thread that performs ops (base/actor_ops.hpp): it sets words, waits for others by polling, and moves data between.
 #pragma once
+#include <array>
 #include <span>
 
 #include "base/actor_ops.hpp"
+#include "base/ring.hpp"
 #include "base/units.hpp"
 #include "host/crew.hpp"
 
@@ -19,6 +21,7 @@ struct CpuMemory {
   u64 sum = 0;           // of all that was loaded
   Crew* crew = nullptr;  // shares the copies; null: this thread makes them
   std::span<const FileMemory> files;
+  std::array<Operation, most_descriptor_words> taken{};  // of the latest descriptor
 
   [[nodiscard]] static Word acquire(Word word);
   [[nodiscard]] static Word now_ns();
@@ -27,6 +30,13 @@ struct CpuMemory {
   static void send(const ActorOp& op, Word iteration, Word value);
   [[nodiscard]] static bool receive(const ActorOp& op, Word iteration, Word value);
   static void fence();
+  static void add(Word word, Word value);
+  static void post(const ActorOp& op, Word iteration);
+  [[nodiscard]] bool take(const ActorOp& op, Word iteration);
+  void copy_taken(const ActorOp& op);
+  void set_taken(const ActorOp& op);
+  /// No CPU has it, and no table of a CPU thread asks for it.
+  static void copy_tma(Word, Word, Word) {}
   /// Throws Error{failed} if a file cannot be read or written.
   void copy(Word to, Word from, Word bytes);
   void load(Word from, Word bytes);

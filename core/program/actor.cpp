@@ -11,7 +11,8 @@ bool is_word(const Step& step) { return word_of(step) != nullptr; }
 std::string why_no_copy(const Actor& actor, const Move& move) {
   const bool by_cpu = actor.kind == ActorKind::cpu_thread;
   const bool queued = move.engine == Engine::file || move.engine == Engine::nic;
-  const Engine own = !by_cpu ? Engine::sm : queued ? move.engine : Engine::cpu;
+  const Engine by_block = move.engine == Engine::tma ? Engine::tma : Engine::sm;
+  const Engine own = !by_cpu ? by_block : queued ? move.engine : Engine::cpu;
   const auto who = std::string{to_string(actor.kind)};
   if (move.engine != own)
     return "a " + who + " that performs ops copies by engine " + to_string(own) + ", and not by " +
@@ -42,6 +43,30 @@ const Span* payload_of(const Step& step) {
   const auto* wait = std::get_if<Wait>(&step);
   const auto* found = set ? &set->payload : wait ? &wait->payload : nullptr;
   return found && *found ? &**found : nullptr;
+}
+
+const Job* job_of(const Step& step) {
+  const auto* set = std::get_if<Set>(&step);
+  const auto* wait = std::get_if<Wait>(&step);
+  const auto* found = set ? &set->job : wait ? &wait->job : nullptr;
+  return found && *found ? &**found : nullptr;
+}
+
+bool is_of_job(const Actor& actor, const Step& step) {
+  const Job* taken = nullptr;
+  for (const auto& one : actor.loop) {
+    if (std::holds_alternative<Wait>(one) && job_of(one)) taken = job_of(one);
+    if (&one != &step) continue;
+    const auto* set = std::get_if<Set>(&step);
+    const auto same = [](const std::optional<Span>& a, const Span& b) {
+      return a && a->region == b.region && a->offset == b.offset;
+    };
+    if (!taken) return false;
+    if (set) return same(taken->signal, set->word);
+    const auto* move = std::get_if<Move>(&step);
+    return move && same(taken->to, move->to);
+  }
+  return false;
 }
 
 bool in_step(const Program& program) {

@@ -77,6 +77,12 @@ const char* to_string(CacheState state) {
   return "";
 }
 
+std::string job_text(const Job& job) {
+  auto text = " as a descriptor of " + std::to_string(job.bytes) + " B";
+  if (job.to) text += " for " + span_text(*job.from) + " -> " + span_text(*job.to);
+  return job.signal ? text + " and " + span_text(*job.signal) : text;
+}
+
 std::string step_text(const Step& step) {
   std::ostringstream out;
   std::visit(Overloaded{
@@ -102,10 +108,13 @@ std::string step_text(const Step& step) {
                  [&](const Set& s) {
                    out << "set " << span_text(s.word) << " = " << s.value << " + " << s.step << " i";
                    if (s.payload) out << " with " << span_text(*s.payload);
+                   if (s.adds) out << " by adding";
+                   if (s.job) out << job_text(*s.job);
                  },
                  [&](const Wait& w) {
                    out << "wait " << span_text(w.word) << " >= " << w.value << " + " << w.step << " i";
                    if (w.payload) out << " with " << span_text(*w.payload);
+                   if (w.job) out << job_text(*w.job);
                  },
                  [&](const Fence&) { out << "fence"; },
                  [&](const Call& c) {
@@ -156,9 +165,22 @@ void check_span(const Program& program, const Span& span, const std::string& whe
                      std::to_string(program.regions[span.region].bytes));
 }
 
+/// A descriptor has a pair of 16 B for each thing that it asks for.
+void check_job(const Program& program, const Span& word, const Job& job, const std::string& where) {
+  const u64 asked = u64{job.to.has_value()} + u64{job.signal.has_value()};
+  if (job.bytes % 16 || job.bytes > 128 || job.bytes < 16 * asked || word.bytes != job.bytes ||
+      word.stride % job.bytes || word.stride == 0 || asked == 0 || (word.offset - job.ring) % job.bytes)
+    wrong(where, span_text(word) + " is no slot of a ring of descriptors of " + std::to_string(job.bytes) + " B");
+  if (job.from.has_value() != job.to.has_value() || (job.to && job.from->bytes != job.to->bytes))
+    wrong(where, "a descriptor asks for a put of unequal lengths");
+  for (const auto* span : {&job.from, &job.to, &job.signal})
+    if (*span) check_span(program, **span, where);
+}
+
 void check_word(const Program& program, const Step& step, const std::string& where) {
   const Span &word = *word_of(step), *payload = payload_of(step);
   check_span(program, word, where);
+  if (const Job* job = job_of(step)) return check_job(program, word, *job, where);
   if (!payload) {
     if (word.bytes != sizeof(u64)) wrong(where, span_text(word) + " is not a word of 8 B");
     return;
@@ -225,6 +247,11 @@ void check_step(const Program& program, const Step& step, const std::string& whe
              step);
 }
 
+void shift_regions(Job& job, u32 by) {
+  for (auto* span : {&job.from, &job.to, &job.signal})
+    if (*span) (*span)->region += by;
+}
+
 void shift_regions(Step& step, u32 by) {
   std::visit(Overloaded{
                  [&](Move& m) {
@@ -240,10 +267,12 @@ void shift_regions(Step& step, u32 by) {
                  [&](Set& s) {
                    s.word.region += by;
                    if (s.payload) s.payload->region += by;
+                   if (s.job) shift_regions(*s.job, by);
                  },
                  [&](Wait& w) {
                    w.word.region += by;
                    if (w.payload) w.payload->region += by;
+                   if (w.job) shift_regions(*w.job, by);
                  },
                  [&](Fence&) {},
                  [&](Call& c) {

@@ -170,25 +170,41 @@ struct Kernel {
 /// Why a kernel's traffic is not that of its row in the table of kernels; "" if it is.
 [[nodiscard]] std::string why_no_traffic(const Kernel&);
 
+/// What a descriptor of a ring (base/ring.hpp) asks for: a put from one span to another of the same slices, or a number in a
+/// word, or both. The slot of iteration i is a slice of the word's span of a Set or Wait. The ring begins at `ring` in that
+/// region, and slots of several steps may lie in turns in it.
+struct Job {
+  u64 ring = 0, bytes = 0;  // of a descriptor
+  std::optional<Span> from{}, to{};
+  std::optional<Span> signal{};  // becomes the value of the Set
+};
+
 /// Writes a word of 8 bytes with release semantics; iteration i writes value + i * step.
 ///
 /// With a payload the step is a message: the span of the word has 16 bytes for each 8 of the payload, which hold those and
 /// the value. Nothing orders such words, because who sees the value sees the payload.
+///
+/// With `adds` the word grows by `value`, so that several actors bring it to a number. With a job the span is a slot in
+/// which the step posts a descriptor.
 struct Set {
   Span word;
   u64 value = 0, step = 0;
   Scope scope = Scope::system;
   std::optional<Span> payload{};
+  bool adds = false;
+  std::optional<Job> job{};
 };
 
 /// Waits until a word has reached value + i * step, a sequence number: a ring of n slots waits for 1 - n + i, so that its
 /// first n iterations wait for nobody. A time-out fails the sample.
-/// With a payload it waits for a message of packed words (Set), and stores their bytes there.
+/// With a payload it waits for a message of packed words (Set), and stores their bytes there. With a job it takes a
+/// descriptor. A copy to the job's `to` and a set of its word that follow are done as the descriptor says.
 struct Wait {
   Span word;
   u64 value = 0, step = 0;
   Seconds timeout{2.0};
   std::optional<Span> payload{};
+  std::optional<Job> job{};
 };
 
 /// Earlier stores of the actor are visible to the whole system before its later ones.
@@ -352,6 +368,10 @@ inline constexpr Seconds longest_idle{1.0};
 /// The word that a step sets or waits for; null for other steps. The payload that comes with it; null without one.
 [[nodiscard]] const Span* word_of(const Step&);
 [[nodiscard]] const Span* payload_of(const Step&);
+/// The descriptor that a step posts or takes; null for other steps.
+[[nodiscard]] const Job* job_of(const Step&);
+/// Whether a step of an actor's loop does what a descriptor asks for that the actor has taken.
+[[nodiscard]] bool is_of_job(const Actor&, const Step&);
 
 /// The program as text, one line per step, for people, golden tests and error messages.
 [[nodiscard]] std::string to_text(const Program&);

@@ -3,8 +3,8 @@
 #include <memory>
 #include <string>
 
+#include "base/ring.hpp"
 #include "putget/region.hpp"
-#include "putget/ring.hpp"
 
 namespace linkscope {
 

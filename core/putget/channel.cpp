@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <cstring>
+#include <utility>
 
 #include "base/error.hpp"
 #include "gpu/context.hpp"
@@ -25,6 +26,10 @@ void check_options(const ChannelOptions& options) {
       options.descriptor_bytes > most_descriptor_words * pair_bytes)
     throw Error{ErrorKind::usage, "descriptors of " + std::to_string(options.descriptor_bytes) +
                                       " B: use a multiple of 16 from 16 to 128"};
+  if (options.ring_gpu && (!options.gpu || options.transport != Transport::kernel))
+    throw Error{
+        ErrorKind::usage,
+        "a ring in the memory of a GPU needs a GPU that posts and a kernel that serves: a CPU does not reach it"};
   if (options.timeout.count() <= 0) throw Error{ErrorKind::usage, "the time-out must be above 0 s"};
 }
 
@@ -42,16 +47,19 @@ OpenChannel::OpenChannel(PutGet& all, Region& local, Region& remote, const Chann
     throw Error{ErrorKind::usage, "no channel by memory: " + why};
   const bool serves = options.transport == Transport::kernel || options.transport == Transport::proxy || !why.empty();
   const u64 slots_bytes = serves ? u64{options.slots} * options.descriptor_bytes : 0;
-  make_words(control_bytes + slots_bytes);
+  make_words(control_bytes + (options.ring_gpu ? 0 : slots_bytes));
   view_.local = options.gpu && local.on_host() ? address_for(*options.gpu, local) : local.start();
   view_.local_bytes = local.bytes();
   view_.remote_bytes = remote.bytes();
   view_.timeout_ns = nanoseconds(options.timeout);
+  view_.credits = view_.control;
+  if (options.tma && options.gpu) check_tma(*options.gpu);
   if (!serves) {
     view_.remote = options.gpu ? address_for(*options.gpu, remote) : remote.start();
     transport_ = "memory";
   } else {
     view_.slots = view_.control + control_bytes;
+    if (options.ring_gpu) place_ring(slots_bytes);
     view_.slot_count = options.slots;
     view_.slot_words = options.descriptor_bytes / pair_bytes;
     if (options.transport == Transport::kernel) start_kernel();
@@ -62,7 +70,7 @@ OpenChannel::OpenChannel(PutGet& all, Region& local, Region& remote, const Chann
   ++remote_.users();
   if (options.gpu) return;
   Channel here = view_;
-  here.control = control_;
+  here.control = here.credits = control_;
   if (serves) here.slots = control_ + control_bytes;
   poster_ = std::make_unique<CpuPoster>(here, CpuWords{}, OneThread{});
   (void)poster_->open();  // nobody else has the ring yet
@@ -74,6 +82,7 @@ OpenChannel::~OpenChannel() {
   --remote_.users();
   all_.give_back(std::move(pinned_));
   all_.give_back(std::move(run_memory_));
+  for (auto* block : {&ring_, &credits_, &grid_}) all_.give_back(std::move(*block));
 }
 
 /// "", or why the poster's loads and stores do not reach a region.
@@ -110,6 +119,25 @@ void OpenChannel::make_words(u64 bytes) {
   view_.control = mapped_address(all_.driver(), pinned_.memory.data());
 }
 
+void OpenChannel::check_tma(u32 gpu) const {
+  constexpr int least = 9;
+  if (all_.gpu(gpu).facts().attribute("COMPUTE_CAPABILITY_MAJOR", 0) < least)
+    throw Error{ErrorKind::unsupported, "GPU " + std::to_string(gpu) + " has no TMA: it needs compute capability 9.0"};
+}
+
+/// The slots in the memory of the chosen GPU, and the credits in that of the poster, which polls them.
+void OpenChannel::place_ring(u64 bytes) {
+  for (const u32 by : {*options_.gpu, options_.server_gpu})
+    for (const u32 owner : {*options_.ring_gpu, *options_.gpu})
+      if (const auto why = all_.why_no_peer(by, owner); !why.empty())
+        throw Error{ErrorKind::usage,
+                    "no ring in the memory of GPU " + std::to_string(*options_.ring_gpu) + ": " + why};
+  ring_ = all_.take_device(*options_.ring_gpu, bytes);
+  credits_ = all_.take_device(*options_.gpu, sizeof(u64));
+  view_.slots = ring_.memory.address();
+  view_.credits = credits_.memory.address();
+}
+
 // --- who serves -------------------------------------------------------------------------------------------------------
 
 /// Loads the kernel that posts by running it without steps. The driver may load a kernel only when no other one runs.
@@ -132,13 +160,15 @@ void OpenChannel::start_kernel() {
       throw Error{ErrorKind::usage,
                   "GPU " + std::to_string(number) + " does not reach both regions, so it cannot serve"};
   }
+  if (options_.tma) check_tma(number);
   load_posting();
   const CurrentContext current{all_.driver(), gpu.context()};
-  const auto kernel = gpu.function("post", "linkscope_serve");
+  const auto kernel = gpu.function("post", options_.tma ? "linkscope_serve_tma" : "linkscope_serve");
   server_stream_ = std::make_unique<Stream>(all_.driver());
   std::array<void*, 1> arguments{&task};
   gpu.launch(kernel, 1, threads_of_server, server_stream_->get(), arguments.data());
   transport_ = "kernel on GPU " + std::to_string(number);
+  if (options_.ring_gpu) transport_ += ", ring on GPU " + std::to_string(*options_.ring_gpu);
 }
 
 void OpenChannel::start_proxy() {
@@ -300,11 +330,21 @@ void OpenChannel::await(u64 local, u64 value) {
   });
 }
 
-void OpenChannel::run_on_gpu(std::span<const PostStep> steps, u32 threads, CUstream stream) {
+void OpenChannel::run_on_gpu(std::span<const PostStep> steps, u32 threads, CUstream stream, u32 blocks) {
   if (!options_.gpu) throw Error{ErrorKind::usage, "CPU threads post to this channel, not kernels of a GPU"};
   if (threads == 0 || threads > most_threads) throw Error{ErrorKind::usage, "a block has 1 to 1024 threads"};
-  const auto group = threads == 1 ? GroupKind::thread : threads == 32 ? GroupKind::warp : GroupKind::block;
   auto& gpu = all_.gpu(*options_.gpu);
+  if (const u32 sms = static_cast<u32>(gpu.facts().attribute("MULTIPROCESSOR_COUNT", 1)); blocks == 0 || blocks > sms)
+    throw Error{ErrorKind::usage, "a put by blocks that wait for each other has 1 to " + std::to_string(sms) +
+                                      " of them, as many as GPU " + std::to_string(*options_.gpu) + " has SMs"};
+  constexpr Seconds most_of_grid{10.0};  // blocks meet within 20 s
+  if (blocks > 1 && options_.timeout > most_of_grid)
+    throw Error{ErrorKind::usage, "blocks that post together wait at most 10 s: use a shorter time-out"};
+  const auto group = blocks > 1      ? GroupKind::grid
+                     : options_.tma  ? GroupKind::block
+                     : threads == 1  ? GroupKind::thread
+                     : threads == 32 ? GroupKind::warp
+                                     : GroupKind::block;
   const CurrentContext current{all_.driver(), gpu.context()};
   finish_on_gpu();
   constexpr u64 result_bytes = 2 * sizeof(u64);
@@ -314,11 +354,14 @@ void OpenChannel::run_on_gpu(std::span<const PostStep> steps, u32 threads, CUstr
   }
   auto* memory = run_memory_.memory.data();
   std::memset(memory, 0, result_bytes);
-  std::memcpy(memory + result_bytes, steps.data(), steps.size_bytes());
+  if (!steps.empty()) std::memcpy(memory + result_bytes, steps.data(), steps.size_bytes());
   const u64 at = mapped_address(all_.driver(), memory);
-  PostTask task{view_, at + result_bytes, steps.size(), at, group};
+  all_.give_back(std::exchange(grid_, {}));
+  if (group == GroupKind::grid) grid_ = all_.take_device(*options_.gpu, 2 * sizeof(u64));
+  PostTask task{view_, at + result_bytes, steps.size(), at, group, grid_.memory.address()};
   std::array<void*, 1> arguments{&task};
-  gpu.launch(gpu.function("post", "linkscope_post"), 1, threads, stream, arguments.data());
+  const auto kernel = gpu.function("post", options_.tma ? "linkscope_post_tma" : "linkscope_post");
+  gpu.launch(kernel, blocks, threads, stream, arguments.data());
   run_stream_ = stream;
 }
 

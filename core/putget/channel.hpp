@@ -27,6 +27,10 @@ struct ChannelOptions {
   u32 slots = 256;
   u32 descriptor_bytes = 32;  // 16 to 128: an operation for each 16
   Seconds timeout{2.0};       // of each wait
+  // Transport kernel, with a GPU that posts: the GPU whose memory has the ring; none: host memory has it. The poster's GPU
+  // then has the words that it polls.
+  std::optional<u32> ring_gpu{};
+  bool tma = false;  // blocks of kernels, those of run_on_gpu() and of transport kernel, copy by TMA
 };
 
 class OpenChannel {
@@ -53,9 +57,9 @@ class OpenChannel {
   void quiet();
   void await(u64 local, u64 value);
 
-  /// Lets the poster's GPU perform steps in the order of a stream: a thread (1), a warp (32), or a block of that many
-  /// threads.
-  void run_on_gpu(std::span<const PostStep>, u32 threads, CUstream);
+  /// Lets the poster's GPU perform steps in the order of a stream: a thread (1), a warp (32), a block of that many threads,
+  /// or so many blocks together.
+  void run_on_gpu(std::span<const PostStep>, u32 threads, CUstream, u32 blocks = 1);
   /// Waits for the latest run_on_gpu(), and throws the error that ended it.
   void finish_on_gpu();
 
@@ -64,6 +68,8 @@ class OpenChannel {
   [[nodiscard]] std::string why_not_reached(const Region&) const;
   [[nodiscard]] u64 address_for(u32 gpu, const Region&) const;
   void make_words(u64 bytes);
+  void check_tma(u32 gpu) const;
+  void place_ring(u64 bytes);
   void load_posting();
   void start_kernel();
   void start_proxy();
@@ -84,6 +90,7 @@ class OpenChannel {
   u64 control_ = 0;  // as this process sees it
   std::unique_ptr<std::byte[]> plain_;
   PinnedBlock pinned_;
+  DeviceBlock ring_, credits_, grid_;
   std::unique_ptr<Carrier> carrier_;
   std::thread proxy_;
   std::atomic<bool> stops_{false};

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "base/cpu_pairs.hpp"
-#include "putget/ring.hpp"
+#include "base/ring.hpp"
 
 namespace linkscope {
 

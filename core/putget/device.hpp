@@ -1,6 +1,7 @@
 // Posters and rings in device code: the memory of a GPU, and the groups of threads that act together. 16-byte accesses are
 // whole from compute capability 7.0.
 #pragma once
+#include "base/bulk_copy.hpp"
 #include "base/pair_words.hpp"
 #include "putget/poster.hpp"
 
@@ -31,6 +32,8 @@ using Warp = Lanes<32>;
 struct Block {
   static __device__ __forceinline__ unsigned lane() { return threadIdx.x; }
   static __device__ __forceinline__ unsigned size() { return blockDim.x; }
+  static __device__ __forceinline__ unsigned part() { return 0; }
+  static __device__ __forceinline__ unsigned parts() { return 1; }
   static __device__ __forceinline__ void sync() { __syncthreads(); }
   static __device__ __forceinline__ bool all(bool mine) { return __syncthreads_and(mine); }
   template <class Function>
@@ -40,6 +43,52 @@ struct Block {
     if (threadIdx.x == 0) said = function();
     __syncthreads();
     return said;
+  }
+};
+
+/// All blocks of a one-dimensional grid, which post together: a put by many blocks is as fast as the link. They must run at
+/// the same time, so there are at most as many as the GPU has SMs, or the launch is cooperative. A grid whose blocks do not
+/// meet within 20 s ends with an error of the driver, so its waits are shorter. `words`: 16 bytes of this GPU's memory, zero before the launch.
+struct Grid {
+  RingWord words;
+
+  static __device__ __forceinline__ unsigned lane() { return blockIdx.x * blockDim.x + threadIdx.x; }
+  static __device__ __forceinline__ unsigned size() { return gridDim.x * blockDim.x; }
+  static __device__ __forceinline__ unsigned part() { return blockIdx.x; }
+  static __device__ __forceinline__ unsigned parts() { return gridDim.x; }
+  __device__ __noinline__ void sync() const {
+    __syncthreads();
+    if (threadIdx.x == 0) meet();
+    __syncthreads();
+  }
+  template <class Function>
+  __device__ __forceinline__ RingWord lead(Function function) const {
+    sync();
+    auto* said = reinterpret_cast<volatile RingWord*>(words + sizeof(RingWord));
+    if (lane() == 0) *said = function();
+    sync();
+    return *said;
+  }
+
+ private:
+  /// Each arrival is a release and the last look an acquire, so that all blocks see what any of them did before.
+  __device__ __forceinline__ void meet() const {
+    constexpr RingWord patience_ns = 20'000'000'000;
+    constexpr unsigned looks = 256;
+    RingWord before, start, now, arrived;
+    __threadfence();
+    asm volatile("atom.acq_rel.gpu.global.add.u64 %0, [%1], 1;" : "=l"(before) : "l"(words) : "memory");
+    const RingWord all = (before / gridDim.x + 1) * gridDim.x;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
+    do {
+      LINKSCOPE_ROLLED
+      for (unsigned i = 0; i < looks; ++i) {
+        asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(arrived) : "l"(words) : "memory");
+        if (arrived >= all) return;
+      }
+      asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    } while (now - start <= patience_ns);
+    __trap();
   }
 };
 
@@ -99,8 +148,33 @@ struct DeviceMemoryWords {
   }
 };
 
-/// A poster of a thread (OneThread), a Warp or a Block.
+/// Memory whose large copies are made by TMA: compute capability 9.0 and later. Each block has a BulkBuffer in shared memory
+/// for all of its calls. Threads move what is not aligned to 16 bytes.
+struct BulkWords : DeviceMemoryWords {
+  BulkCopies bulk;
+
+  /// All threads of the block.
+  explicit __device__ __forceinline__ BulkWords(BulkBuffer* buffer) : bulk{buffer, 0} {
+    if (threadIdx.x == 0) bulk.start();
+    __syncthreads();
+  }
+  template <class Group>
+  __device__ __forceinline__ void copy(Group group, RingWord to, RingWord from, RingWord bytes) {
+    constexpr unsigned unit = sizeof(uint4);
+    if ((to ^ from) % unit != 0) return DeviceMemoryWords::copy(group, to, from, bytes);
+    const RingWord ahead = (unit - to % unit) % unit, head = ahead < bytes ? ahead : bytes;
+    const RingWord whole = (bytes - head) / unit * unit, tail = head + whole;
+    group.sync();  // the first thread of each block copies what the others wrote
+    if (threadIdx.x == 0) bulk.copy(to + head, from + head, whole, group.part(), group.parts());
+    DeviceMemoryWords::copy(group, to, from, head);
+    DeviceMemoryWords::copy(group, to + tail, from + tail, bytes - tail);
+  }
+};
+
+/// A poster of a thread (OneThread), a Warp, a Block or a Grid; one whose blocks copy by TMA.
 template <class Group>
 using DevicePoster = Poster<DeviceMemoryWords, Group>;
+template <class Group>
+using BulkPoster = Poster<BulkWords, Group>;
 
 }  // namespace linkscope

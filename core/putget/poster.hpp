@@ -2,7 +2,7 @@
 // threads and, for a thread, a warp or a block, on GPUs. A Memory has here, beside what ring.hpp asks for: `copy` by all
 // threads of a group, `add` and `claim` of a word, and `now_ns`.
 #pragma once
-#include "putget/ring.hpp"
+#include "base/ring.hpp"
 
 namespace linkscope {
 
@@ -11,7 +11,7 @@ enum class Posted : unsigned { ok, timed_out, outside, misaligned, in_use, faile
 
 /// The words that a channel's two sides share, each in a cache line of its own.
 enum class ControlWord : unsigned {
-  credits,  // operations that are complete; see Ring
+  credits,  // operations that are complete (see Ring), unless they lie elsewhere (Channel)
   owner,    // not 0: a poster is open
   posted,   // descriptors that earlier posters posted
   failure,  // Posted: why the server serves no longer
@@ -31,13 +31,14 @@ struct Channel {
   RingWord local, local_bytes, remote, remote_bytes;
   RingWord slots, slot_count, slot_words;
   RingWord control, timeout_ns;
-  RingWord unused[7];
+  RingWord credits;  // the address of that word of the ring
+  RingWord unused[6];
 
   [[nodiscard]] LINKSCOPE_ANYWHERE RingWord word(ControlWord which) const {
     return control + control_gap * static_cast<RingWord>(which);
   }
   [[nodiscard]] LINKSCOPE_ANYWHERE Ring ring() const {
-    return {slots, word(ControlWord::credits), static_cast<unsigned>(slot_count), static_cast<unsigned>(slot_words)};
+    return {slots, credits, static_cast<unsigned>(slot_count), static_cast<unsigned>(slot_words)};
   }
 };
 inline constexpr unsigned channel_bytes = 128;

@@ -22,7 +22,7 @@ namespace linkscope {
 namespace {
 
 constexpr u64 least_pinned = 64 << 10;  // so that most blocks fit the next taker
-constexpr const char *shared_kind = "shm", *gpu_kind = "ipc", *tcp_kind = "tcp";
+constexpr const char *shared_kind = "shm", *gpu_kind = "ipc", *descriptor_kind = "fd", *tcp_kind = "tcp";
 
 [[noreturn]] void no_handle(const std::string& text) {
   throw Error{ErrorKind::usage, "'" + text + "' is no handle of a region: pass the text that the other process made"};
@@ -64,8 +64,12 @@ Descriptor process_of(u64 pid) {
 PutGet::PutGet() : gpus_{std::make_unique<Devices>(driver_, putget_code())} {}
 
 PutGet::~PutGet() {
-  if (kept_.empty()) return;
+  if (kept_.empty() && kept_on_gpus_.empty()) return;
   try {
+    while (!kept_on_gpus_.empty()) {
+      const CurrentContext current{driver_, gpus_->at(kept_on_gpus_.back().gpu).context()};
+      kept_on_gpus_.pop_back();
+    }
     const CurrentContext current{driver_, gpus_->any()->context()};
     kept_.clear();
   } catch (const Error&) {  // the driver is shutting down
@@ -91,6 +95,30 @@ PinnedBlock PutGet::take_pinned(u64 bytes) {
 void PutGet::give_back(PinnedBlock block) {
   const std::lock_guard lock{mutex_};
   if (block.memory.data()) kept_.push_back(std::move(block));
+}
+
+DeviceBlock PutGet::take_device(u32 gpu, u64 bytes) {
+  const std::lock_guard lock{mutex_};
+  const CurrentContext current{driver_, gpus_->at(gpu).context()};
+  const auto fits =
+      std::ranges::find_if(kept_on_gpus_, [&](const DeviceBlock& one) { return one.gpu == gpu && one.bytes >= bytes; });
+  DeviceBlock taken;
+  if (fits == kept_on_gpus_.end()) {
+    bytes = std::max(bytes, least_pinned);
+    taken = {{driver_, bytes}, bytes, gpu};
+  } else {
+    taken = std::move(*fits);
+    kept_on_gpus_.erase(fits);
+  }
+  const auto stream = gpus_->at(gpu).stream(0).get();
+  LINKSCOPE_CU(driver_, cuMemsetD8Async, taken.memory.address(), 0, taken.bytes, stream);
+  LINKSCOPE_CU(driver_, cuStreamSynchronize, stream);
+  return taken;
+}
+
+void PutGet::give_back(DeviceBlock block) {
+  const std::lock_guard lock{mutex_};
+  if (block.memory.address()) kept_on_gpus_.push_back(std::move(block));
 }
 
 u32 PutGet::index_of(CUdevice device) const {
@@ -152,6 +180,8 @@ Region::Region(PutGet& all, const std::string& handle, u32 by) : all_{all} {
     import_shared(handle);
   } else if (parts[0] == gpu_kind && parts.size() == 5) {
     import_gpu(handle, by);
+  } else if (parts[0] == descriptor_kind && parts.size() == 5) {
+    import_descriptor(handle, by);
   } else if (parts[0] == tcp_kind && parts.size() == 4) {
     tcp_address_ = parts[1] + " " + parts[2];
     bytes_ = number(handle, parts[3]);
@@ -162,10 +192,57 @@ Region::Region(PutGet& all, const std::string& handle, u32 by) : all_{all} {
 
 Region::~Region() {
   server_.reset();
+  unmap();
   if (!pinned_here_) return;
   try {
     const CurrentContext current{all_.driver(), all_.gpus().any()->context()};
     all_.driver().cuMemHostUnregister(pages_.data());
+  } catch (const Error&) {  // the driver is shutting down
+  }
+}
+
+Region::Region(PutGet& all, u64 bytes, OnGpu on) : all_{all}, bytes_{bytes}, by_{on.gpu} {
+  if (!bytes) throw Error{ErrorKind::usage, "a region needs memory: 0 B were asked for"};
+  auto& gpu = all.gpu(on.gpu);
+  for (const char* call : {"cuMemCreate", "cuMemExportToShareableHandle", "cuMemImportFromShareableHandle"})
+    if (const auto why = all.driver().why_no(call); !why.empty()) throw Error{ErrorKind::unsupported, why};
+  const CurrentContext current{all.driver(), gpu.context()};
+  const auto device = gpu.facts().handle;
+  const auto what = exportable_on(device);
+  mapped_bytes_ = whole_granules(all.driver(), what, bytes);
+  physical_ = {all.driver(), what, mapped_bytes_};
+  mapping_ = std::make_unique<Mapping>(all.driver(), physical_, mapped_bytes_, device);
+  handles_ = std::make_unique<HandleServer>(physical_.exported());
+  start_ = mapping_->address();
+  location_ = {MemoryType::device, device};
+  for (u32 other = 0; other < all.gpus().facts().size(); ++other)
+    if (other != on.gpu && all.why_no_peer(other, on.gpu).empty()) mapping_->allow(all.gpu(other).facts().handle);
+  LINKSCOPE_CU(all.driver(), cuMemsetD8Async, start_, 0, mapped_bytes_, nullptr);
+  LINKSCOPE_CU(all.driver(), cuStreamSynchronize, nullptr);
+}
+
+void Region::import_descriptor(const std::string& handle, u32 by) {
+  const auto parts = parts_of(handle);
+  process_ = process_of(number(handle, parts[1]));
+  bytes_ = number(handle, parts[3]);
+  mapped_bytes_ = number(handle, parts[4]);
+  by_ = by;
+  auto& gpu = all_.gpu(by);
+  const CurrentContext current{all_.driver(), gpu.context()};
+  physical_ = {all_.driver(), ask_for_descriptor(parts[2])};
+  mapping_ = std::make_unique<Mapping>(all_.driver(), physical_, mapped_bytes_, gpu.facts().handle);
+  start_ = mapping_->address();
+  location_ = locate(all_.driver(), reinterpret_cast<void*>(start_));
+}
+
+/// Frees memory that was created or imported by a file descriptor.
+void Region::unmap() {
+  handles_.reset();
+  if (!mapping_) return;
+  try {
+    const CurrentContext current{all_.driver(), all_.gpu(by_).context()};
+    mapping_.reset();
+    physical_ = {};
   } catch (const Error&) {  // the driver is shutting down
   }
 }
@@ -217,7 +294,11 @@ std::string Region::handle() const {
     text << shared_kind << ' ' << getpid() << ' ' << pages_.descriptor().get() << ' ' << bytes_;
     return text.str();
   }
-  if (location_.memory != MemoryType::device || opened_)
+  if (handles_) {
+    text << descriptor_kind << ' ' << getpid() << ' ' << handles_->name() << ' ' << bytes_ << ' ' << mapped_bytes_;
+    return text.str();
+  }
+  if (location_.memory != MemoryType::device || is_imported())
     throw Error{ErrorKind::usage,
                 "no other process can map this region: share memory that the library allocated, or "
                 "memory of a GPU of this process"};

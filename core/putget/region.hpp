@@ -8,8 +8,10 @@
 
 #include "gpu/devices.hpp"
 #include "gpu/ipc.hpp"
+#include "gpu/vmm.hpp"
 #include "host/descriptor.hpp"
 #include "host/shared_pages.hpp"
+#include "putget/handles.hpp"
 #include "transfer/location.hpp"
 
 namespace linkscope {
@@ -20,6 +22,13 @@ class TcpServer;
 struct PinnedBlock {
   PinnedMemory memory;
   u64 bytes = 0;
+};
+
+/// Memory of a GPU for the words of a channel, zero at first.
+struct DeviceBlock {
+  DeviceMemory memory;
+  u64 bytes = 0;
+  u32 gpu = 0;
 };
 
 /// The GPUs of this process and the code that they run, for regions and channels.
@@ -41,12 +50,19 @@ class PutGet {
   /// channel runs for long; so blocks are kept until the end.
   [[nodiscard]] PinnedBlock take_pinned(u64 bytes);
   void give_back(PinnedBlock);
+  [[nodiscard]] DeviceBlock take_device(u32 gpu, u64 bytes);
+  void give_back(DeviceBlock);
 
  private:
   std::mutex mutex_;
   std::vector<PinnedBlock> kept_;
+  std::vector<DeviceBlock> kept_on_gpus_;
   Driver driver_;
   std::unique_ptr<Devices> gpus_;
+};
+
+struct OnGpu {
+  u32 gpu = 0;
 };
 
 class Region {
@@ -56,6 +72,9 @@ class Region {
   Region(PutGet&, void* start, u64 bytes);
   /// New host memory that other processes may import. GPUs reach it if this machine has any.
   Region(PutGet&, u64 bytes);
+  /// New memory of a GPU, zero, which other processes import by a POSIX file descriptor. All GPUs of this process that have
+  /// peer access to it reach it. Throws Error{unsupported} where the driver does not export memory.
+  Region(PutGet&, u64 bytes, OnGpu);
   /// Memory of another process by its handle(); memory of a GPU is mapped for GPU `by`. Throws Error{usage} for a text that
   /// is no handle, Error{lost} if that process has ended.
   Region(PutGet&, const std::string& handle, u32 by);
@@ -75,7 +94,7 @@ class Region {
   [[nodiscard]] const Location& location() const { return location_; }
   [[nodiscard]] bool on_host() const { return start_ != 0 && location_.on_host(); }
   /// The only GPU for which an imported GPU's memory is mapped; none: all that reach its owner.
-  [[nodiscard]] bool is_imported() const { return opened_ != nullptr; }
+  [[nodiscard]] bool is_imported() const { return opened_ || (mapping_ && !handles_); }
   [[nodiscard]] u32 mapped_for() const { return by_; }
   /// Where a TCP server has it; "" for other regions.
   [[nodiscard]] const std::string& tcp_address() const { return tcp_address_; }
@@ -89,6 +108,8 @@ class Region {
  private:
   void import_shared(const std::string& handle);
   void import_gpu(const std::string& handle, u32 by);
+  void import_descriptor(const std::string& handle, u32 by);
+  void unmap();
   void pin();
   PutGet& all_;
   u64 start_ = 0, bytes_ = 0, allocation_ = 0;
@@ -96,6 +117,10 @@ class Region {
   SharedPages pages_;
   bool pinned_here_ = false;
   std::unique_ptr<IpcOpened> opened_;
+  PhysicalMemory physical_;
+  std::unique_ptr<Mapping> mapping_;
+  u64 mapped_bytes_ = 0;
+  std::unique_ptr<HandleServer> handles_;  // of memory that this process created
   u32 by_ = 0;
   Descriptor process_;
   std::string tcp_address_;

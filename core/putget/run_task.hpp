@@ -13,13 +13,14 @@ struct PostStep {
   RingWord word;
 };
 
-enum class GroupKind : unsigned { thread, warp, block };
+enum class GroupKind : unsigned { thread, warp, block, grid };
 
-/// `steps`: an array, `result`: Posted, and the number of steps that were done.
+/// `steps`: an array, `result`: Posted, and the number of steps that were done. `grid_words`: what Grid needs (device.hpp).
 struct PostTask {
   Channel channel;
   RingWord steps, count, result;
   GroupKind group;
+  RingWord grid_words;
 };
 
 template <class Memory, class Group>

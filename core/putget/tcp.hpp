@@ -5,9 +5,9 @@
 #include <thread>
 #include <vector>
 
+#include "base/ring.hpp"
 #include "base/units.hpp"
 #include "host/descriptor.hpp"
-#include "putget/ring.hpp"
 
 namespace linkscope {
 

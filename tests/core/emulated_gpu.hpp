@@ -165,6 +165,7 @@ inline void ptx_st_volatile_global_u64(u64 at, u64 value) { stored(pointer(at), 
 // kernel that waits for too little therefore delivers the old bytes.
 void ptx_mbarrier_init_shared_cta_b64(unsigned barrier, unsigned arrivals);
 inline void ptx_fence_mbarrier_init_release_cluster() {}
+inline void ptx_fence_proxy_async() {}
 void ptx_mbarrier_arrive_expect_tx_shared_cta_b64(unsigned barrier, unsigned bytes);
 void ptx_cp_async_bulk_shared_cluster_global_mbarrier_complete_tx_bytes(unsigned to, const char* from, unsigned bytes,
                                                                         unsigned barrier);

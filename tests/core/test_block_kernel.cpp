@@ -1,8 +1,10 @@
 // Device code as in test_kernels.cpp: the block that performs a table of ops.
+#include <algorithm>
 #include <cstddef>
 #include <vector>
 
 #include "base/actor_ops.hpp"
+#include "base/descriptor_ops.hpp"
 #include "base/pattern.hpp"
 #include "kernel_testing.hpp"
 
@@ -217,6 +219,76 @@ TEST_CASE("a block sends each 8 bytes with the value in one store of 16, slice b
       CHECK(right);
       CHECK(to.vectors_written_once());
       CHECK(to.guards_intact());
+    }
+}
+
+TEST_CASE("a block adds to a word behind its stores") {
+  const Memory from{64}, to{64}, word{8};
+  const Result result;
+  word.words()[0] = 5;
+  from.fill_with_pattern(1);
+  ActorOp add = moves(OpKind::add, {}, at(word), 8);
+  add.value = 2;
+  run_block(32, {moves(OpKind::copy, at(from), at(to), 64), add}, 0, 3, result);
+  CHECK(word.words()[0] == 11);
+  CHECK(to.holds_pattern(1));
+}
+
+TEST_CASE("a block copies by TMA, iteration after iteration, and touches nothing else") {
+  for (const unsigned threads : {1u, 32u})
+    for (const u64 bytes : {u64{16}, u64{24}, u64{15'360}, u64{50'000}}) {
+      const Memory from{bytes}, to{bytes};
+      const Result result;
+      from.fill_with_pattern(9);
+      const auto table = table_of({moves(OpKind::copy_tma, at(from), at(to), bytes)});
+      run(
+          {1, threads}, [&] { linkscope_block_tma(table, 0, 5, result.words.words()); },
+          threads > 1 ? Lanes::lockstep : Lanes::one_by_one);
+      CHECK(to.holds_pattern(9));
+      CHECK((to.guards_intact() && result.in_vain() == 0));
+    }
+}
+
+TEST_CASE("a block posts descriptors, and another takes them and does what they say") {
+  constexpr u64 slots = 3, bytes = 256;
+  for (const unsigned threads : {1u, 32u})
+    for (const u64 pairs : {u64{1}, u64{2}, u64{8}}) {
+      const u64 each = pairs == 1 ? 2 : 1, pitch = each * pairs * 16;
+      const Memory from{2 * bytes}, to{2 * bytes}, ring{slots * pitch}, words{64};
+      const Result result;
+      from.fill_with_pattern(2);
+      std::fill_n(ring.words(), slots * pitch / 8, 0);
+      words.words()[3] = 0;
+      const auto slot = [&](OpKind kind, u64 number) {
+        ActorOp op = moves(kind, {0, bytes, 2}, {0, bytes, 2}, kind == OpKind::post ? bytes : 0);
+        op.ring = reinterpret_cast<u64>(ring.data());
+        op.slots = {op.ring + number * pairs * 16, pitch, slots};
+        op.pairs = pairs;
+        op.signal = 24;
+        op.value = op.step = 1;
+        op.timeout_ns = 1000;
+        return op;
+      };
+      std::vector<ActorOp> posts{slot(OpKind::post, 0)}, serves{slot(OpKind::take, 0)};
+      serves.push_back(moves(OpKind::copy_taken, at(from), at(to), bytes));
+      if (each == 2) {
+        posts.front().signal = linkscope::no_signal;
+        posts.push_back(slot(OpKind::post, 1));
+        posts.back().bytes = 0;
+        serves.push_back(slot(OpKind::take, 1));
+      }
+      serves.push_back(moves(OpKind::set_taken, {}, at(words), 8));
+      for (auto& op : serves) op.pairs = pairs;
+      for (u64 i = 0; i < 10; ++i) {
+        run_block(threads, posts, i, 1, result);
+        run_block(threads, serves, i, 1, result);
+        REQUIRE(result.in_vain() == 0);
+        CHECK(words.words()[3] == i + 1);
+        CHECK(std::equal(to.data() + i % 2 * bytes, to.data() + (i % 2 + 1) * bytes, from.data() + i % 2 * bytes));
+      }
+      run_block(threads, serves, 10, 1, result);
+      CHECK(result.in_vain() == 10 * serves.size() + 1);  // nobody has posted the next one
+      CHECK((ring.guards_intact() && words.guards_intact() && to.guards_intact()));
     }
 }
 

@@ -130,3 +130,43 @@ TEST_CASE("packed words have 16 bytes for each 8 of their payload") {
   std::get<Set>(program.actors[0].loop.front()).word.bytes = 4096;
   CHECK_THROWS_WITH_AS(validate(program), doctest::Contains("does not have 16 B for each 8 B"), Error);
 }
+
+TEST_CASE("the words of mode own lie with the GPU that sets them") {
+  for (const char* benchmark : {"put", "get_ping_pong"}) {
+    const auto program = build_program(message_case(benchmark, Engine::sm, "gpu:0", "gpu:1", {{"control", "own"}}));
+    for (u32 actor = 0; actor < 2; ++actor)
+      CHECK(polled(program, actor) == std::vector{program.actors[1 - actor].place});
+  }
+}
+
+TEST_CASE("the blocks of a side move its message in parts, and the other side waits for all of them") {
+  for (const Engine engine : {Engine::sm, Engine::tma}) {
+    const auto program = build_program(message_case("put_ping_pong", engine, "gpu:0", "gpu:1", {{"blocks", "8"}}));
+    validate(program);
+    CHECK(count(program, ActorKind::gpu_block) == 16);
+    u64 moved = 0, next = 0;
+    for (const auto& actor : program.actors) {
+      const Move* move = move_of(actor);
+      REQUIRE(move);
+      CHECK(move->engine == engine);
+      for (const auto& step : actor.loop) {
+        if (const auto* set = std::get_if<Set>(&step)) CHECK((set->adds && set->value == 1));
+        if (const auto* wait = std::get_if<Wait>(&step)) CHECK((wait->value == 8 && wait->step == 8));
+      }
+      if (actor.place != parse_place("gpu:0")) continue;
+      CHECK(move->to.offset >= next);
+      next = move->to.offset + move->to.bytes;
+      moved += move->to.bytes;
+    }
+    CHECK(moved == 4096);
+  }
+}
+
+TEST_CASE("a message has at most a block for each 128 bytes, and packed words have one block") {
+  auto c = message_case("put", Engine::sm, "gpu:0", "numa:0", {{"blocks", "32"}});
+  c.bytes = 200;
+  CHECK(count(build_program(c), ActorKind::gpu_block) == 2);
+  CHECK_THROWS_WITH_AS(
+      build_program(message_case("put", Engine::sm, "gpu:0", "gpu:1", {{"blocks", "2"}, {"word", "packed"}})),
+      doctest::Contains("packed words come from one block"), Error);
+}

@@ -13,6 +13,7 @@
 
 #include "base/actor_ops.hpp"
 #include "base/cpu_pairs.hpp"
+#include "base/descriptor_ops.hpp"
 #include "base/pattern.hpp"
 #include "faults.hpp"
 #include "log.hpp"
@@ -330,6 +331,7 @@ CUresult take(CUcontext, std::array<char, bytes>) {
 struct BlockMemory {
   Delivers delivers;
   u64 sum = 0;
+  std::array<linkscope::Operation, linkscope::most_descriptor_words> taken{};
 
   static u64& word_at(u64 address) { return *reinterpret_cast<u64*>(address); }
   static u64 now_ns() {
@@ -368,6 +370,24 @@ struct BlockMemory {
     return true;
   }
   static void fence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
+  void add(u64 word, u64 value) const {
+    if (delivers != Delivers::nothing) std::atomic_ref{word_at(word)} += value;
+  }
+  void post(const linkscope::ActorOp& op, u64 iteration) const {
+    linkscope::CpuWords words;
+    if (delivers != Delivers::nothing) linkscope::post_descriptor(op, iteration, words);
+  }
+  bool take(const linkscope::ActorOp& op, u64 iteration) {
+    linkscope::CpuWords words;
+    return lost() == CUDA_SUCCESS && linkscope::take_descriptor(op, iteration, words, taken.data());
+  }
+  void copy_taken(const linkscope::ActorOp& op) const {
+    linkscope::for_each_put(op, taken.data(), [this](u64 to, u64 from, u64 bytes) { copy(to, from, bytes); });
+  }
+  void set_taken(const linkscope::ActorOp& op) const {
+    linkscope::for_each_word(op, taken.data(), [this](u64 word, u64 value) { set(word, value); });
+  }
+  void copy_tma(u64 to, u64 from, u64 bytes) const { copy(to, from, bytes); }
   void copy(u64 to, u64 from, u64 bytes) const {
     if (delivers != Delivers::nothing) std::memcpy(&word_at(to), &word_at(from), bytes);
     if (delivers == Delivers::one_wrong_byte) word_at(to) ^= 1;
@@ -393,7 +413,9 @@ CUresult block(CUcontext context, linkscope::ActorOps table, u64 first, u64 coun
   for (const auto& op : std::span{table.ops, table.count}) {
     const u64 from = op.kind == linkscope::OpKind::receive ? 2 * op.bytes : op.bytes,
               to = op.kind == linkscope::OpKind::send ? 2 * op.bytes : op.bytes;
-    if (!all_reachable(context, op.from, from) || !all_reachable(context, op.to, to)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+    if (!all_reachable(context, op.from, from) || !all_reachable(context, op.to, to) ||
+        !all_reachable(context, op.slots, op.pairs * linkscope::pair_bytes))
+      return CUDA_ERROR_ILLEGAL_ADDRESS;
   }
   BlockMemory memory{begin_copy()};
   const u64 in_vain = linkscope::perform_all(table.ops, table.count, first, count, memory);
@@ -435,6 +457,8 @@ const Prepare* find_kernel(const std::string& name) {
         {"linkscope_pump", by_types(pump)},
         {"linkscope_post", by_types(post)},
         {"linkscope_serve", by_types(serve)},
+        {"linkscope_post_tma", by_types(post)},
+        {"linkscope_serve_tma", by_types(serve)},
         {"linkscope_add_word", by_types(add_word)},
         {"linkscope_exchange", by_types(exchange)},
         {"linkscope_read", by_types(read)},
@@ -456,6 +480,7 @@ const Prepare* find_kernel(const std::string& name) {
         {"linkscope_take_1024", by_types(take<1024>)},
         {"linkscope_take_4096", by_types(take<4096>)},
         {"linkscope_block", by_types(block)},
+        {"linkscope_block_tma", by_types(block)},
         {"linkscope_add", by_types(add)},
         {"linkscope_add_chain", by_types(add_chain)},
     };

@@ -84,6 +84,59 @@ def test_puts_between_gpus_are_exact_by_every_transport() -> None:
     assert script(THERE_AND_BACK.replace("REMOTE", "Region(on_gpu(1, SIZE), SIZE)")) == "same"
 
 
+# Odd sizes and places: heads and tails that TMA cannot move. Two operations of a step list follow each other.
+BY_BLOCKS = """
+SIZE, WORD = 8 << 20, (8 << 20) - 64
+data, back = Region(size=SIZE), Region(size=SIZE)
+data.write(0, bytes(range(251)) * (SIZE // 251))
+local, remote = Region(on_gpu(0, SIZE), SIZE), REMOTE
+fill = Channel(data, local)
+ok(fill.call("ls_put", 0, 0, SIZE - 4096)); ok(fill.call("ls_quiet"))
+puts = [(0, 0, 4 << 20), (1, 17, 99_999), (5, 6, 77_777), (16, 4096, 3 << 20), (0, 0, 8), (3, 3, 5)]
+value = 0
+for tma in TMA:
+    for blocks in (1, 2, 16):
+        for transport, ring in RINGS:
+            channel = Channel(local, remote, gpu=0, transport=transport, ring_gpu=ring, tma=tma, timeout_s=5.0)
+            reader = Channel(back, remote)
+            for source, target, count in puts:
+                value += 1
+                channel.run(512, (PUT_SIGNAL, source, target, count, WORD, value), (QUIET,), blocks=blocks)
+                ok(reader.call("ls_get", target, target, count)); ok(reader.call("ls_get", WORD, WORD, 8))
+                ok(reader.call("ls_quiet"))
+                assert back.bytes(target, count) == data.bytes(source, count), (tma, blocks, transport, source, count)
+                assert int.from_bytes(back.bytes(WORD, 8), "little") == value
+            reader.close()
+            channel.close()
+print("same")
+"""
+
+
+def by_blocks(remote: str, rings: str) -> str:
+    tma = "(0, 1)" if FAKE or capability() >= 9 else "(0,)"
+    return script(BY_BLOCKS.replace("REMOTE", remote).replace("RINGS", rings).replace("TMA", tma))
+
+
+def capability() -> int:
+    code = """
+major = c_int()
+driver.ok("cuDeviceGetAttribute", byref(major), c_int(75), c_int(0))
+print(major.value)
+"""
+    return int(script(code))
+
+
+def test_puts_by_blocks_by_tma_and_from_rings_on_the_gpu_are_exact() -> None:
+    assert by_blocks("Region(size=SIZE)", "((DIRECT, -1), (KERNEL, -1), (KERNEL, 0))") == "same"
+
+
+@needs(2)
+def test_puts_by_blocks_between_gpus_are_exact_with_the_ring_on_either_gpu() -> None:
+    rings = "((DIRECT, -1), (KERNEL, 0), (KERNEL, 1))"
+    assert by_blocks("Region(on_gpu(1, SIZE), SIZE)", rings) == "same"
+    assert by_blocks("Region(size=SIZE, gpu=1, new=True)", rings) == "same"
+
+
 def test_packed_messages_are_measured_and_verified(tmp_path) -> None:
     run = measured(
         tmp_path / "run.jsonl",
@@ -232,6 +285,36 @@ for blocks in sorted({1, 4, 16, 64, most}):
     assert found[2::3] == [0] * blocks, found[2::3]
     print(f"{blocks} blocks: {1e3 * blocks * RINGS * COUNT / (max(found[1::3]) - min(found[::3])):.1f} M/s")
 """
+
+
+PUTS = """
+import time
+SIZE = 64 << 20
+local, remote = Region(on_gpu(0, SIZE), SIZE), Region(on_gpu(TARGET, SIZE), SIZE)
+for size in (4 << 20, SIZE):
+    for tma in TMA:
+        channel = Channel(local, remote, gpu=0, transport=DIRECT, tma=tma, timeout_s=5.0)
+        for blocks in (1, 8, 16, 32, 64):
+            count = max(4, (1 << 30) // size)
+            puts = [(PUT_SIGNAL, 0, 0, size - 64, SIZE - 64, i) for i in range(count)]
+            channel.run(1024, *puts[:2], blocks=blocks)
+            begin = time.perf_counter()
+            channel.run(1024, *puts, blocks=blocks)
+            seconds = time.perf_counter() - begin
+            form = f"{size >> 20} MiB {'TMA' if tma else 'threads'} {blocks} blocks"
+            print(f"{form}: {count * size / seconds / 1e9:.1f} GB/s")
+        channel.close()
+"""
+
+
+@only_real
+def test_large_puts_by_blocks_are_timed(capsys) -> None:
+    """Prints the rate of puts with a signal each, with the launch of their kernel."""
+    target, tma = str(min(gpus() - 1, 1)), "(0, 1)" if capability() >= 9 else "(0,)"
+    shown = script(PUTS.replace("TARGET", target).replace("in TMA", f"in {tma}"))
+    with capsys.disabled():
+        print(f"\nputs {'between two GPUs' if target == '1' else 'within one GPU'}:\n{shown}")
+    assert "GB/s" in shown
 
 
 @only_real

@@ -107,7 +107,7 @@ def _op(kind: int, word: int, timeout_ns: int = 0) -> bytes:
     """Iteration i sets (kind 0) or awaits (kind 1) the value i + 1: ActorOp of core/base/actor_ops.hpp."""
     one, none = (word, 0, 1), (0, 0, 1)
     source, target = (none, one) if kind == 0 else (one, none)
-    return struct.pack("<I4x12Q", kind, *source, *target, 8, 1, 1, timeout_ns, 0, 0)
+    return struct.pack("<I4x18Q", kind, *source, *target, 8, 1, 1, timeout_ns, *[0] * 8)
 
 
 def ping_pong_passes_words_and_gives_up_at_its_limit(driver: Driver, gpu: Gpu) -> None:
@@ -122,7 +122,7 @@ def ping_pong_passes_words_and_gives_up_at_its_limit(driver: Driver, gpu: Gpu) -
 
     def start_on(stream: c_void_p, ops: list[bytes], result: int) -> None:
         table = struct.pack("<I4x", len(ops)) + b"".join(ops)
-        arguments = ctypes.create_string_buffer(table, 8 + 16 * 104), c_uint64(0), c_uint64(1000), c_uint64(result)
+        arguments = ctypes.create_string_buffer(table, 8 + 16 * 152), c_uint64(0), c_uint64(1000), c_uint64(result)
         addresses = (c_void_p * len(arguments))(*(ctypes.addressof(argument) for argument in arguments))
         shape = [c_uint(1)] * 6 + [c_uint(0)]
         assert driver.cuLaunchKernel(block, *shape, stream, addresses, None) == 0

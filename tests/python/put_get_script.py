@@ -35,6 +35,8 @@ class Options(Structure):
         ("slots", c_uint32),
         ("descriptor_bytes", c_uint32),
         ("timeout_s", c_double),
+        ("ring_gpu", c_int32),
+        ("tma", c_uint32),
     ]
 
 
@@ -63,8 +65,11 @@ def error(status: int) -> str:
 
 
 class Region:
-    def __init__(self, start: int = 0, size: int = 0, handle: str = "", gpu: int = 0) -> None:
+    def __init__(self, start: int = 0, size: int = 0, handle: str = "", gpu: int = 0, new: bool = False) -> None:
         self.pointer = c_void_p()
+        if new:
+            ok(library.ls_region_create_on_gpu(byref(self.pointer), c_size_t(size), c_uint32(gpu)))
+            return
         if handle:
             ok(library.ls_region_import(byref(self.pointer), handle.encode(), c_uint32(gpu)))
         elif start:
@@ -99,6 +104,7 @@ class Channel:
     def __init__(self, local: Region, remote: Region, **options: float) -> None:
         self.pointer = c_void_p()
         chosen = {"gpu": -1, "transport": ANY, "server_gpu": 0, "slots": 64, "descriptor_bytes": 32, "timeout_s": 2.0}
+        chosen |= {"ring_gpu": -1, "tma": 0}
         made = Options(**(chosen | options))
         ok(library.ls_channel_open(byref(self.pointer), local.pointer, remote.pointer, byref(made)))
 
@@ -108,9 +114,10 @@ class Channel:
     def call(self, name: str, *numbers: int) -> int:
         return getattr(library, name)(self.pointer, *map(c_uint64, numbers))
 
-    def run(self, threads: int, *steps: tuple[int, ...]) -> None:
+    def run(self, threads: int, *steps: tuple[int, ...], blocks: int = 1) -> None:
         made = (Step * len(steps))(*(Step(*step) for step in steps))
-        ok(library.ls_run_steps(self.pointer, made, c_size_t(len(steps)), c_uint32(threads), c_void_p()))
+        shape = c_uint32(blocks), c_uint32(threads)
+        ok(library.ls_run_steps_by_blocks(self.pointer, made, c_size_t(len(steps)), *shape, c_void_p()))
         ok(library.ls_finish_steps(self.pointer))
 
     def close(self) -> None:

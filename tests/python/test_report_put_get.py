@@ -81,6 +81,14 @@ def test_the_number_of_threads_that_is_fastest_counts() -> None:
     assert len(direct) > 1 and small.modes["direct"].median_s == min(point.median_s or 0 for point in direct)
 
 
+def test_a_mode_of_which_only_one_thread_was_measured_is_not_judged() -> None:
+    def keep(point: Point) -> bool:
+        return point.bytes != 4096 or point.engine == "ce" or point.params.get("threads") == "1"
+
+    small = next(one for one in series(only(keep), "put_ping_pong").messages if one.bytes == 4096)
+    assert set(small.modes) == {"host", "assisted"} and small.driver == ""
+
+
 def test_one_driver_at_all_sizes_is_said_as_such() -> None:
     slow = only(lambda one: True, lambda one: timed(one, 1000) if one.engine == "ce" and one.flows else one)
     assert series(slow, "put_ping_pong").advice == "GPU at all sizes, 8 B to 64 MiB"

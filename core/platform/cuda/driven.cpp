@@ -1,7 +1,10 @@
 #include "platform/cuda/driven.hpp"
 
+#include <array>
 #include <variant>
 
+#include "base/cpu_pairs.hpp"
+#include "base/descriptor_ops.hpp"
 #include "base/error.hpp"
 #include "host/words.hpp"
 #include "platform/cuda/flags.hpp"
@@ -23,6 +26,12 @@ struct DrivingMemory {
     return CpuMemory::acquire(word);
   }
   [[nodiscard]] static Word now_ns() { return CpuMemory::now_ns(); }
+  [[nodiscard]] Pair load_pair(Word at) const {
+    due.set_ready();
+    const auto [first, second] = load_whole_pair(at);
+    return {first, second};
+  }
+  static void fence() { CpuMemory::fence(); }
 };
 
 class WaitRunner final : public StepRunner {
@@ -38,6 +47,36 @@ class WaitRunner final : public StepRunner {
   }
 
  private:
+  const Actor& actor_;
+  const Wait& wait_;
+};
+
+/// Takes the descriptor, and queues what it asks for: the copy that follows is of the same iteration.
+class TakeRunner final : public StepRunner {
+ public:
+  TakeRunner(const Actor& actor, const Wait& wait) : actor_{actor}, wait_{wait} {}
+
+  void run(CudaSession& session, ActorState& state, u64) override {
+    DrivingMemory memory{*state.due};
+    const ActorOp op = take_op(wait_, address_of(session, wait_.word, 0));
+    std::array<Operation, most_descriptor_words> taken;
+    if (!take_descriptor(op, state.iteration, memory, taken.data()))
+      throw_in_vain(session, actor_, wait_, wait_.value + state.iteration * wait_.step);
+    for (u64 i = 0; i < op.pairs; ++i)
+      if (!is_asked_for(taken[i], state.iteration))
+        throw Error{ErrorKind::failed, "a descriptor asks for something else than its program says"};
+  }
+
+ private:
+  [[nodiscard]] bool is_asked_for(const Operation& one, u64 iteration) const {
+    const auto& [ring, bytes, from, to, signal] = *wait_.job;
+    const auto within = [&](const Span& span) { return span.offset_at(iteration) - span.offset; };
+    if (one.verb == Verb::set)
+      return signal && one.remote == signal->offset && one.value == wait_.value + iteration * wait_.step;
+    if (one.verb == Verb::none) return true;
+    return to && one.local == within(*from) && one.remote == within(*to) && one.bytes == to->bytes;
+  }
+
   const Actor& actor_;
   const Wait& wait_;
 };
@@ -71,6 +110,9 @@ std::string why_not_driven(const Program& program, const Actor& actor) {
     const bool computes = std::holds_alternative<Opaque>(step);
     if (!word && !computes && !(move && move->engine == Engine::ce && !move->by))
       return "a stream that exchanges words copies by its own copy engine, or computes, between them here";
+    const auto* set = std::get_if<Set>(&step);
+    if (set && (set->job || set->adds)) return "a stream's host thread posts no descriptors and adds to no words here";
+    if (job_of(step) && !has_whole_pairs()) return "this CPU does not load 16 bytes at once, as descriptors need";
     if (payload_of(step)) return "a stream's host thread exchanges words without a payload here";
     for (const auto& touch : touches(step)) {
       const auto& region = program.regions[touch.span.region];
@@ -123,7 +165,9 @@ void DueWords::drop() {
 }
 
 std::unique_ptr<StepRunner> word_runner(const Actor& actor, const Step& step) {
-  if (const auto* wait = std::get_if<Wait>(&step)) return std::make_unique<WaitRunner>(actor, *wait);
+  const auto* wait = std::get_if<Wait>(&step);
+  if (wait && wait->job) return std::make_unique<TakeRunner>(actor, *wait);
+  if (wait) return std::make_unique<WaitRunner>(actor, *wait);
   return std::make_unique<SetRunner>(step);
 }
 

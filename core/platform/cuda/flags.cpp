@@ -1,10 +1,13 @@
 #include "platform/cuda/flags.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <tuple>
 #include <variant>
+#include <vector>
 
 #include "base/cpu_pairs.hpp"
+#include "base/descriptor_ops.hpp"
 #include "base/error.hpp"
 #include "host/topology.hpp"
 #include "host/words.hpp"
@@ -68,11 +71,11 @@ std::string why_no_ops(const Program& program, const Actor& actor) {
       return why_no_cpus(actor.place, threads_of_copies(actor), cpus);
   for (const auto& step : actor.loop) {
     if (auto why = why_no_op(actor, step); !why.empty()) return why;
+    if ((payload_of(step) || job_of(step)) && !on_gpu(actor.kind) && !has_whole_pairs())
+      return "this CPU does not load and store 16 bytes at once, as packed words and descriptors need";
     if (const auto* move = std::get_if<Move>(&step))
       if (auto why = why_no_file_copy(program, actor, *move); !why.empty()) return why;
     const Span* word = word_of(step);
-    if (payload_of(step) && !on_gpu(actor.kind) && !has_whole_pairs())
-      return "this CPU does not load and store 16 bytes at once, as packed words need";
     for (const auto& touch : touches(step)) {
       const bool is_word = word && touch.span.region == word->region;
       if (auto why = is_word ? why_no_word(program, actor, touch.span) : why_no_data(program, actor, touch.span);
@@ -94,17 +97,58 @@ std::byte* seen_by_cpu(const CudaSession& session, const Span& span) {
   return start + span.offset;
 }
 
+ActorOp slot_op(OpKind kind, const Span& slot, const Job& job, Word start) {
+  ActorOp op{};
+  op.kind = kind;
+  op.slots = {start, slot.stride, slot.slices};
+  op.ring = start - slot.offset + job.ring;
+  op.pairs = job.bytes / pair_bytes;
+  return op;
+}
+
+ActorOp post_op(const Set& set, Word start) {
+  ActorOp op = slot_op(OpKind::post, set.word, *set.job, start);
+  const auto offsets = [](const Span& span) { return OpSpan{0, span.stride, span.slices}; };
+  if (set.job->to) {
+    op.from = offsets(*set.job->from);
+    op.to = offsets(*set.job->to);
+    op.bytes = set.job->to->bytes;
+  }
+  op.signal = set.job->signal ? set.job->signal->offset : no_signal;
+  op.value = set.value;
+  op.step = set.step;
+  return op;
+}
+
 class Table {
  public:
   Table(const CudaSession& session, const ActorState& state) : session_{session}, state_{state} {}
 
+  /// Adds the op of a step of the actor's loop.
+  void add_step(const Step& step) {
+    of_job_ = is_of_job(*state_.actor, step);
+    std::visit(*this, step);
+    if (of_job_) ops_.ops[ops_.count - 1].pairs = pairs_;
+  }
+
   void operator()(const Set& set) {
-    ActorOp& op = word(set.payload ? OpKind::send : OpKind::set, set.word, set.value, set.step);
+    if (set.job) {
+      add(OpKind::post) = post_op(set, seen(set.word).start);
+      return;
+    }
+    const auto kind = set.payload ? OpKind::send : set.adds ? OpKind::add : OpKind::set;
+    ActorOp& op = word(of_job_ ? OpKind::set_taken : kind, set.word, set.value, set.step);
+    if (of_job_) op.to.start -= set.word.offset;  // descriptors have offsets in the region
     if (!set.payload) return;
     op.from = seen(*set.payload);
     op.bytes = set.payload->bytes;
   }
   void operator()(const Wait& wait) {
+    if (wait.job) {
+      const ActorOp& op = add(OpKind::take) = take_op(wait, seen(wait.word).start);
+      pairs_ = op.pairs;
+      return;
+    }
     ActorOp& op = word(wait.payload ? OpKind::receive : OpKind::wait, wait.word, wait.value, wait.step);
     op.timeout_ns = static_cast<Word>(wait.timeout.count() * 1e9);
     if (!wait.payload) return;
@@ -113,7 +157,7 @@ class Table {
   }
   void operator()(const Fence&) { add(OpKind::fence); }
   void operator()(const Move& move) {
-    ActorOp& op = add(OpKind::copy);
+    ActorOp& op = add(of_job_ ? OpKind::copy_taken : move.engine == Engine::tma ? OpKind::copy_tma : OpKind::copy);
     op.from = seen(move.from);
     op.to = seen(move.to);
     op.bytes = move.from.bytes;
@@ -138,6 +182,8 @@ class Table {
   const CudaSession& session_;
   const ActorState& state_;
   ActorOps ops_{};
+  bool of_job_ = false;
+  Word pairs_ = 0;  // of the latest descriptor
 
   ActorOp& add(OpKind kind) {
     ActorOp& op = ops_.ops[ops_.count++];
@@ -146,7 +192,7 @@ class Table {
   }
   ActorOp& word(OpKind kind, const Span& word, u64 value, u64 step) {
     ActorOp& op = add(kind);
-    (kind == OpKind::set || kind == OpKind::send ? op.to : op.from) = seen(word);
+    (kind == OpKind::wait || kind == OpKind::receive ? op.from : op.to) = seen(word);
     op.bytes = word.bytes;
     op.value = value;
     op.step = step;
@@ -159,6 +205,16 @@ class Table {
   }
 };
 
+}  // namespace
+
+ActorOp take_op(const Wait& wait, Word start) {
+  ActorOp op = slot_op(OpKind::take, wait.word, *wait.job, start);
+  op.timeout_ns = static_cast<Word>(wait.timeout.count() * 1e9);
+  return op;
+}
+
+namespace {
+
 // --- words that do not arrive ---------------------------------------------------------------------------------------
 
 }  // namespace
@@ -166,9 +222,9 @@ class Table {
 void throw_in_vain(const CudaSession& session, const Actor& actor, const Wait& wait, u64 value) {
   const auto& region = session.program.regions[wait.word.region];
   throw Error{ErrorKind::timeout, to_string(actor.place) + " waited " + std::to_string(wait.timeout.count()) +
-                                      " s for a word in " + to_string(region.at) + "." + to_string(region.kind) +
-                                      " to become " + std::to_string(value) +
-                                      ": the value that the other side sets does not arrive"};
+                                      " s for " + (wait.job ? "a descriptor with a word" : "a word") + " in " +
+                                      to_string(region.at) + "." + to_string(region.kind) + " to become " +
+                                      std::to_string(value) + ": the value that the other side sets does not arrive"};
 }
 
 namespace {
@@ -183,20 +239,30 @@ namespace {
 
 // --- run ------------------------------------------------------------------------------------------------------------
 
-CUfunction block_code(Device& device) { return device.function("block", "linkscope_block"); }
+namespace {
+
+bool copies_by_tma(const ActorOps& table) {
+  return std::any_of(table.ops, table.ops + table.count, [](const ActorOp& op) { return op.kind == OpKind::copy_tma; });
+}
+
+}  // namespace
+
+CUfunction block_code(Device& device, bool tma) {
+  return device.function("block", tma ? "linkscope_block_tma" : "linkscope_block");
+}
 
 void queue_block(Device& device, CUstream stream, const BlockLaunch& launch) {
   auto ops = launch.ops;
   auto [first, count, result] = std::tuple{launch.first, launch.count, launch.result};
   void* arguments[] = {&ops, &first, &count, &result};
-  device.launch(block_code(device), 1, launch.threads, stream, arguments);
+  device.launch(block_code(device, copies_by_tma(ops)), 1, launch.threads, stream, arguments);
 }
 
 void prepare_ops(const CudaSession& session, ActorState& state) {
   state.files = files_of(session, *state.actor);
   if (!performs_ops(*state.actor)) return;
   Table table{session, state};
-  for (const auto& step : state.actor->loop) std::visit(table, step);
+  for (const auto& step : state.actor->loop) table.add_step(step);
   state.ops = table.ops();
   if (const u32 threads = threads_of_copies(*state.actor); !state.stream && threads > 1)
     state.crew = std::make_unique<Crew>(state.node, threads);
@@ -250,9 +316,49 @@ bool set_again(const Actor& actor, const Set& set) {
   return last != &set;
 }
 
+/// Takes what a poster writes.
+struct Posted {
+  std::vector<Pair> pairs{};
+  static Word acquire(Word) { return 0; }
+  static void fence() {}
+  void store_pair(Word, const Pair& pair) { pairs.push_back(pair); }
+};
+
+void compare_descriptor(const CudaSession& session, const Set& set, u64 iteration, Verdict& verdict) {
+  Posted expected;
+  post_descriptor(post_op(set, set.word.offset), iteration, expected);
+  std::vector<Pair> found(expected.pairs.size());
+  const u64 bytes = found.size() * sizeof(Pair), offset = set.word.offset_at(iteration);
+  const Buffer& buffer = *session.buffers[set.word.region];
+  if (buffer.host()) {
+    std::memcpy(found.data(), buffer.host() + offset, bytes);
+  } else {
+    buffer.device()->use();
+    LINKSCOPE_CU(session.driver, cuMemcpyDtoH, found.data(), buffer.address() + offset, bytes);
+  }
+  verdict.checked_bytes += bytes;
+  if (std::memcmp(found.data(), expected.pairs.data(), bytes) == 0) return;
+  const auto& region = session.program.regions[set.word.region];
+  if (verdict.ok)
+    verdict.first_wrong = to_string(region.at) + "." + to_string(region.kind) + " at byte " + std::to_string(offset) +
+                          ", a descriptor that was posted";
+  verdict.ok = false;
+  verdict.wrong_bytes += bytes;
+}
+
+/// What a word grows by in an iteration of all actors that add to it.
+u64 added_to(const Program& program, const Span& word) {
+  u64 sum = 0;
+  for (const auto& actor : program.actors)
+    for (const auto& step : actor.loop)
+      if (const auto* set = std::get_if<Set>(&step); set && set->adds && same_word(set->word, word)) sum += set->value;
+  return sum;
+}
+
 void compare_word(const CudaSession& session, const Set& set, u64 iteration, Verdict& verdict) {
   // A packed word has its payload first.
-  const u64 expected = set.value + iteration * set.step,
+  const u64 expected =
+                set.adds ? added_to(session.program, set.word) * (iteration + 1) : set.value + iteration * set.step,
             offset = set.word.offset_at(iteration) + (set.payload ? sizeof(u64) : 0);
   const Buffer& buffer = *session.buffers[set.word.region];
   u64 found = 0;
@@ -287,7 +393,8 @@ void check_op(const CudaSession& session, const ActorState& state, const Step& s
   const auto* set = std::get_if<Set>(&step);
   if (!set || set_again(actor, *set)) return;
   checks.add(session.buffers[set->word.region]->device(), [&session, &state, set](Verdict& into) {
-    if (state.iteration > 0) compare_word(session, *set, state.iteration - 1, into);
+    if (state.iteration == 0) return;
+    (set->job ? compare_descriptor : compare_word)(session, *set, state.iteration - 1, into);
   });
 }
 

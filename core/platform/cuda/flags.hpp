@@ -11,7 +11,10 @@ class Checks;
 /// Why an actor cannot perform the ops of its loop here, besides its managed memory; "" if it can.
 [[nodiscard]] std::string why_no_ops(const Program&, const Actor&);
 
-[[nodiscard]] CUfunction block_code(Device&);
+/// Of blocks; of those that copy by TMA.
+[[nodiscard]] CUfunction block_code(Device&, bool tma = false);
+/// The op of a wait for a descriptor, whose first slot has that address.
+[[nodiscard]] ActorOp take_op(const Wait&, Word start);
 /// A block that performs `count` iterations from `first`. `result`: two words, the sum of what was loaded and the op that
 /// waited in vain.
 struct BlockLaunch {

@@ -77,7 +77,10 @@ class OpRunner final : public StepRunner {
  public:
   explicit OpRunner(const Step& step) : step_{step} {}
 
-  void load_code(ActorState& state) override { (void)block_code(*state.device); }
+  void load_code(ActorState& state) override {
+    const auto* move = std::get_if<Move>(&step_);
+    (void)block_code(*state.device, move && move->engine == Engine::tma);
+  }
   [[nodiscard]] std::optional<u64> first_result(const CudaSession&) const override { return 0; }
   void add_checks(const CudaSession& session, const ActorState& state, Checks& checks) const override {
     check_op(session, state, step_, checks);

@@ -52,6 +52,16 @@ bool can_access(const DriverFacts& facts, u32 from, u32 to) {
                      [&](const PeerFacts& p) { return p.from == from && p.to == to && p.access; });
 }
 
+std::string why_too_many_waiting(const Program& program, u64 cpus) {
+  constexpr u64 always = 12;
+  const auto waiting = static_cast<u64>(std::ranges::count_if(
+      program.actors, [](const Actor& actor) { return actor.kind != ActorKind::gpu_block && exchanges_words(actor); }));
+  if (waiting <= always || waiting < cpus) return "";
+  return std::to_string(waiting) +
+         " CPU threads that wait for each other need as many CPUs and one more, and this process may use " +
+         std::to_string(cpus);
+}
+
 namespace {
 
 bool native_atomics(const DriverFacts& facts, u32 from, u32 to) {
@@ -172,7 +182,10 @@ std::string Offer::why_no_actor(const Program& program, const Actor& actor) cons
       return "steps before the loop other than prefetches, and calls that prepare others, cannot be run here yet";
   }
   if (auto why = why_no_other_process(program, actor); !why.empty()) return why;
-  if (performs_ops(actor)) return why_no_ops(program, actor);
+  if (performs_ops(actor)) {
+    auto why = why_no_ops(program, actor);
+    return why.empty() && on_gpu(actor.kind) ? why_no_block(program, actor) : why;
+  }
   if (makes_calls(actor)) return why_no_calls(program, actor);
   if (is_driven(actor))
     if (auto why = why_not_driven(program, actor); !why.empty()) return why;
@@ -263,6 +276,20 @@ std::string Offer::why_no_threads(const Program& program, const Actor& actor, co
   return "";
 }
 
+std::string Offer::why_no_block(const Program& program, const Actor& actor) const {
+  for (const auto& step : actor.loop) {
+    if (const auto* move = std::get_if<Move>(&step))
+      if (auto why = why_no_threads(program, actor, *move); !why.empty()) return why;
+    const auto* set = std::get_if<Set>(&step);
+    if (!set || !set->adds) continue;
+    const Place& at = program.regions[set->word.region].at;
+    if (at.kind == PlaceKind::gpu && at != actor.place && !native_atomics(facts_, actor.place.index, at.index))
+      return to_string(actor.place) + " has no atomic operations on the memory of " + to_string(at) +
+             ": the link between them does not carry them";
+  }
+  return "";
+}
+
 std::string Offer::why_no_peer(const Program& program) const {
   if (!program.peer) return "";
   for (const char* symbol : {"cuDeviceCanAccessPeer", "cuCtxEnablePeerAccess", "cuCtxDisablePeerAccess"})
@@ -303,6 +330,9 @@ Support Offer::supports(const Program& program) const {
     if (auto why = why_no_region(region); !why.empty()) return Support::no(why);
   for (const auto& actor : program.actors)
     if (auto why = why_no_actor(program, actor); !why.empty()) return Support::no(why);
+  u64 cpus = 0;
+  for (const auto& node : host_nodes()) cpus += node.cpus.size();
+  if (auto why = why_too_many_waiting(program, cpus); !why.empty()) return Support::no(why);
   if (auto why = why_no_processes(program); !why.empty()) return Support::no(why);
   if (program.held_by == HeldBy::wait)
     if (auto why = driver_.why_no("cuStreamWaitValue32"); !why.empty()) return Support::no(why);

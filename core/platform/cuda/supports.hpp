@@ -31,6 +31,7 @@ class Offer {
   [[nodiscard]] std::string why_no_actor(const Program&, const Actor&) const;
   [[nodiscard]] std::string why_no_calls(const Program&, const Actor&) const;
   [[nodiscard]] std::string why_no_kernel(const Program&, const Actor&, const Kernel&) const;
+  [[nodiscard]] std::string why_no_block(const Program&, const Actor&) const;
   [[nodiscard]] std::string why_no_threads(const Program&, const Actor&, const Move&) const;
   [[nodiscard]] std::string why_no_processes(const Program&) const;
   [[nodiscard]] std::string why_no_peer(const Program&) const;
@@ -42,6 +43,9 @@ class Offer {
   WhyNotShared why_not_shared_;
 };
 
+/// Why a program's CPU threads that poll for words are too many for this number of CPUs; "" if they are not. A thread whose
+/// CPU another one polls on sees its words late, and those who wait for it time out. Up to 12 share CPUs all the same.
+[[nodiscard]] std::string why_too_many_waiting(const Program&, u64 cpus);
 /// The GPUs, by number, that a program names.
 [[nodiscard]] std::set<u32> gpus_of(const Program&);
 /// Pairs of GPUs with flows between them.

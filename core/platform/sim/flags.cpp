@@ -55,10 +55,12 @@ Op Compiler::op(const Program& program, const Actor& actor, const Set& set) cons
   stage.by = machine_.is_gpu(by) ? Stage::By::threads : Stage::By::thread;
   // The host thread of a stream first sees that the copies before are done.
   if (actor.kind == ActorKind::stream) stage.setup = machine_.costs.sync;
+  // What an addition or a descriptor follows is visible before it.
+  if (set.adds || set.job) stage.setup += acknowledged(program, actor);
   if (at != by) stage.path.links = *routes_.between(by, at);
   op.stages.push_back(std::move(stage));
   op.flag = flag(program, actor, set.word);
-  op.flag->op.kind = OpKind::set;
+  op.flag->op.kind = set.adds ? OpKind::add : OpKind::set;
   op.flag->op.value = set.value;
   op.flag->op.step = set.step;
   return op;
@@ -80,20 +82,26 @@ Op Compiler::op(const Program& program, const Actor& actor, const Wait& wait) co
   return op;
 }
 
-/// The farthest store of the loop is acknowledged.
-Op Compiler::fence(const Program& program, const Actor& actor) const {
+/// Seconds until the farthest store of the loop is acknowledged.
+double Compiler::acknowledged(const Program& program, const Actor& actor) const {
   const Node by = node(actor.place);
-  Op op;
-  Stage stage;
-  stage.by = machine_.is_gpu(by) ? Stage::By::threads : Stage::By::thread;
+  double time = 0;
   for (const auto& step : actor.loop)
     for (const auto& touch : touches(step)) {
       const Node at = node(program.regions[touch.span.region].at);
       if (!touch.writes || at == by) continue;
       Path way;
       add_links(way, by, at);
-      stage.setup = std::max(stage.setup, 2 * way.latency);
+      time = std::max(time, 2 * way.latency);
     }
+  return time;
+}
+
+Op Compiler::fence(const Program& program, const Actor& actor) const {
+  Op op;
+  Stage stage;
+  stage.by = machine_.is_gpu(node(actor.place)) ? Stage::By::threads : Stage::By::thread;
+  stage.setup = acknowledged(program, actor);
   op.stages.push_back(std::move(stage));
   op.flag = Flag{};
   op.flag->op.kind = OpKind::fence;

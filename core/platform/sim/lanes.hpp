@@ -249,6 +249,7 @@ class Compiler {
   [[nodiscard]] Op op(const Program&, const Actor&, const Set&) const;
   [[nodiscard]] Op op(const Program&, const Actor&, const Wait&) const;
   [[nodiscard]] Op fence(const Program&, const Actor&) const;
+  [[nodiscard]] double acknowledged(const Program&, const Actor&) const;
   [[nodiscard]] Flag flag(const Program&, const Actor&, const Span& word) const;
   [[nodiscard]] Node at_words(const Actor&) const;
   [[nodiscard]] Op atomic(const Program&, const Actor&, const Kernel&) const;

@@ -111,6 +111,7 @@ class Simulation {
     Simulation& simulation;
     u32 runner;
     void set(u64 word, u64 value);
+    void add(u64 word, u64 value) { set(word, simulation.words_.latest(word) + value); }
     [[nodiscard]] bool wait(u64 word, u64 value, u64 timeout_ns);
     void fence() {}  // its time has passed, and the model reorders nothing
   };

@@ -38,6 +38,11 @@ std::vector<Words::Waiting> Words::set(u64 address, u64 value, double at) {
   return found;
 }
 
+u64 Words::latest(u64 word) const {
+  const auto& values = words_.at(word).values;
+  return values.empty() ? 0 : values.back().value;
+}
+
 std::optional<double> Words::wait(u64 address, const Waiting& who) {
   auto& word = words_.at(address);
   std::optional<double> there;  // values grow: the first value that is large enough

@@ -24,6 +24,8 @@ class Words {
   };
   /// `value` is visible from `at`; returns the lanes that waited for it.
   [[nodiscard]] std::vector<Waiting> set(u64 word, u64 value, double at);
+  /// What was set last.
+  [[nodiscard]] u64 latest(u64 word) const;
   /// The time at which the lane sees the value; nothing if it must wait until somebody sets it.
   [[nodiscard]] std::optional<double> wait(u64 word, const Waiting&);
   /// The time at which a waiting lane sees what is visible from `at`.

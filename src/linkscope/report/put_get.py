@@ -101,6 +101,27 @@ class Connections:
 
 
 @dataclass(frozen=True)
+class Queued:
+    """A round trip of puts that a GPU posts as descriptors.
+
+    `posting`: the share of its time in which the GPU posts; it polls in the rest. None where posts were not measured.
+    """
+
+    point: Point
+    posting: float | None
+
+    @property
+    def server(self) -> str:
+        """Who carries out the puts."""
+        return {"sm": "a kernel", "ce": "a copy engine"}.get(self.point.engine, "a CPU thread")
+
+    @property
+    def ring(self) -> str:
+        """The memory of the ring: 'host', 'own' or 'peer'."""
+        return self.point.params.get("queue", "host")
+
+
+@dataclass(frozen=True)
 class Claim:
     """A conclusion of the paper, and whether it holds here; None if the run cannot say. `evidence`: the numbers."""
 
@@ -143,6 +164,30 @@ def connections(run: Run) -> list[Connections]:
     )
 
 
+def queued(run: Run) -> list[Queued]:
+    """The round trips through descriptors, by path, server, ring, descriptor and size."""
+    posts = {(_ring_of_post(point), point.params["descriptor"]): point for point in run.points if _is_post(point)}
+    found = []
+    for point in run.points:
+        if point.benchmark == "queued_put_ping_pong" and point.median_s:
+            post = posts.get((point.params.get("queue", "host"), point.params["descriptor"]))
+            found.append(Queued(point, _seconds(post) / point.median_s if post else None))
+    return sorted(found, key=_order_of_queued)
+
+
+def _is_post(point: Point) -> bool:
+    return point.benchmark == "post" and bool(point.median_s)
+
+
+def _ring_of_post(point: Point) -> str:
+    return "host" if point.dst.startswith("numa") else "own" if point.dst == point.src else "peer"
+
+
+def _order_of_queued(one: Queued) -> tuple[str, str, str, str, int, int]:
+    point = one.point
+    return point.src, point.dst, point.engine, one.ring, int(point.params["descriptor"]), point.bytes
+
+
 def claims(run: Run) -> list[Claim]:
     """The paper's relations, and its three claims on interfaces."""
     trips = _between_gpus(all_series(run), "put_ping_pong")
@@ -183,6 +228,9 @@ def _message(size: int, points: Sequence[Point]) -> Message:
     modes: dict[str, Point] = {}
     for point in sorted(points, key=_seconds, reverse=True):
         modes[mode_of(point)] = point
+    # One thread is slow with large messages, so alone it does not stand for its mode.
+    known = {mode_of(point) for point in points if point.params.get("threads") != "1"}
+    modes = {name: point for name, point in modes.items() if name in known}
     gpu, host = (_fastest(modes, names) for names in (BY_GPU, BY_HOST))
     if gpu is None or host is None:
         return Message(size, modes, None, None)

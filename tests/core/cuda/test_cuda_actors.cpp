@@ -7,6 +7,7 @@
 #include "cuda_testing.hpp"
 #include "gpu/cublas.hpp"
 #include "platform/cuda/durations.hpp"
+#include "platform/cuda/supports.hpp"
 
 using namespace linkscope;
 using namespace linkscope::literals;
@@ -116,6 +117,71 @@ TEST_CASE("packed messages arrive between GPUs and at a CPU thread") {
         CHECK(trace.verdict->checked_bytes >= 512);
       }
     }
+}
+
+namespace {
+
+Program message_program(const char* benchmark, Engine engine, const Place& src, const Place& dst,
+                        std::map<std::string, std::string> params) {
+  const auto memory = [](const Place& at) { return at.kind == PlaceKind::gpu ? MemKind::device : MemKind::pinned; };
+  return build_program({benchmark, engine, src, dst, memory(src), memory(dst), 512, 0, std::move(params)});
+}
+
+void check_messages(const Program& program) {
+  for (const u32 count : {1u, 40u}) {
+    const auto trace = run(program, {1, {std::vector<u32>(program.actors.size(), count)}, true});
+    CHECK_MESSAGE(trace.verdict->ok, trace.verdict->first_wrong);
+    CHECK(trace.verdict->checked_bytes >= 512);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("messages of several blocks arrive, by loads and stores and by TMA, wherever the words lie") {
+  for (const Engine engine : {Engine::sm, Engine::tma})
+    for (const char* control : {"direct", "own", "notified"})
+      check_messages(message_program("put_ping_pong", engine, gpu(0), gpu(1), {{"blocks", "2"}, {"control", control}}));
+  check_messages(message_program("put", Engine::tma, gpu(0), numa(0), {{"blocks", "4"}}));
+}
+
+TEST_CASE("puts through descriptors arrive, by a kernel, a copy engine and a CPU thread, for every size and ring") {
+  for (const char* bytes : {"16", "32", "64", "128"})
+    for (const char* queue : {"host", "own", "peer"})
+      check_messages(
+          message_program("queued_put", Engine::sm, gpu(0), gpu(1), {{"descriptor", bytes}, {"queue", queue}}));
+  check_messages(message_program("queued_put_ping_pong", Engine::sm, gpu(0), gpu(0), {}));
+  check_messages(message_program("queued_put_ping_pong", Engine::sm, gpu(0), numa(0), {}));
+  check_messages(message_program("queued_put_ping_pong", Engine::ce, gpu(0), gpu(1), {}));
+  check_messages(message_program("queued_put", Engine::ce, gpu(0), numa(0), {{"descriptor", "16"}}));
+  check_messages(message_program("queued_put", Engine::cpu, numa(0), numa(0), {{"descriptor", "128"}}));
+}
+
+TEST_CASE("a program whose waiting CPU threads leave no CPU free is not supported, but 12 threads are") {
+  const auto connections = [](const char* count) {
+    return message_program("put", Engine::ce, gpu(0), gpu(1), {{"control", "assisted"}, {"connections", count}});
+  };
+  CHECK(why_too_many_waiting(connections("16"), 17) == "");
+  CHECK(why_too_many_waiting(connections("16"), 16).find("16 CPU threads that wait for each other need") == 0);
+  CHECK(why_too_many_waiting(connections("8"), 2) == "");
+}
+
+TEST_CASE("a post is compared with what its ring holds") {
+  auto program = message_program("queued_put", Engine::sm, gpu(0), numa(0), {});
+  Actor poster = program.actors[1];
+  poster.loop = {poster.loop.back()};
+  program.actors = {poster};
+  program.flows = {{0, gpu(0), numa(0), MemKind::device, MemKind::pinned, 0}};
+  const auto trace = run(program, {1, {{21}}, true});
+  CHECK_MESSAGE(trace.verdict->ok, trace.verdict->first_wrong);
+  CHECK(trace.verdict->checked_bytes == 32);
+}
+
+TEST_CASE("a stream's host thread refuses a descriptor that asks for something else") {
+  auto program = message_program("queued_put", Engine::ce, gpu(0), numa(0), {});
+  for (auto& step : program.actors[1].loop)
+    if (auto* set = std::get_if<Set>(&step); set && set->job) set->job->signal->offset = 8;
+  CHECK_THROWS_WITH_AS(run(program, {1, {{4, 4, 4}}, false}), doctest::Contains("something else than its program"),
+                       Error);
 }
 
 TEST_CASE("a block stores and loads spans, and both are compared") {

@@ -11,7 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "putget/ring.hpp"
+#include "base/ring.hpp"
 
 namespace linkscope::model {
 

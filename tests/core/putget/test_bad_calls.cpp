@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <memory>
 #include <thread>
 
 #include "doctest.h"
@@ -117,6 +118,40 @@ TEST_CASE("a kernel that waits in vain ends, and the channel says what it waited
   channel.run_on_gpu(std::vector{PostStep{StepKind::await, {Verb::none, 8, 0, 0, 3}, 0}}, 1, nullptr);
   CHECK(
       says(error_of([&] { channel.finish_on_gpu(); }), "the word at offset 8 of the local region to reach 3: it is 0"));
+}
+
+TEST_CASE("a ring in GPU memory needs a GPU that posts and a kernel that serves") {
+  Pair64 pair;
+  DeviceBytes on_gpu{64_KiB};
+  Region local{all(), on_gpu.pointer(), on_gpu.size()}, remote{all(), 64_KiB};
+  for (const auto& options :
+       {ChannelOptions{.ring_gpu = 0}, ChannelOptions{.transport = Transport::kernel, .ring_gpu = 0},
+        ChannelOptions{.gpu = 0, .transport = Transport::proxy, .ring_gpu = 0}})
+    CHECK(says(error_of([&] { OpenChannel{all(), local, remote, options}; }), "needs a GPU that posts"));
+}
+
+TEST_CASE("blocks that post together are at most as many as the GPU has SMs, and wait for at most 10 s") {
+  DeviceBytes on_gpu{64_KiB};
+  Region local{all(), on_gpu.pointer(), on_gpu.size()}, remote{all(), 64_KiB};
+  OpenChannel channel{all(), local, remote, {.gpu = 0}};
+  for (const u32 blocks : {0u, 1000u})
+    CHECK(says(error_of([&] { channel.run_on_gpu({}, 32, nullptr, blocks); }), "as many as GPU 0 has SMs"));
+  OpenChannel patient{all(), local, remote, {.gpu = 0, .timeout = Seconds{11}}};
+  CHECK(says(error_of([&] { patient.run_on_gpu({}, 32, nullptr, 2); }), "at most 10 s"));
+}
+
+TEST_CASE("memory by a file descriptor is imported while its process has it, and is exported by that process only") {
+  auto made = std::make_unique<Region>(all(), 64_KiB, OnGpu{0});
+  const auto handle = made->handle();
+  CHECK(says(error_of([&] { Region(all(), 0, OnGpu{0}); }), "0 B"));
+  CHECK(says(error_of([&] { Region(all(), 64, OnGpu{99}); }), "there is no GPU 99"));
+  {
+    const Region imported{all(), handle, 1};
+    CHECK(imported.mapped_for() == 1);
+    CHECK(says(error_of([&] { (void)imported.handle(); }), "no other process can map"));
+  }
+  made.reset();
+  CHECK(says(error_of([&] { Region(all(), handle, 0); }), "does not give it"));
 }
 
 TEST_CASE("memory that its owner freed is an error of the channel, not a crash") {

@@ -54,6 +54,66 @@ TEST_CASE("kernels of a GPU post through memory, a serving kernel and a proxy") 
     }
 }
 
+TEST_CASE("the ring lies in host memory or in that of the GPU that posts or of the one that serves") {
+  for (const auto ring : {std::optional<u32>{}, std::optional<u32>{0}, std::optional<u32>{1}}) {
+    DeviceBytes on_gpu{64_KiB}, on_server{64_KiB, 1};
+    Region local{all(), on_gpu.pointer(), on_gpu.size()}, remote{all(), on_server.pointer(), on_server.size()};
+    OpenChannel channel{all(),
+                        local,
+                        remote,
+                        {.gpu = 0, .transport = Transport::kernel, .server_gpu = 1, .slots = 4, .ring_gpu = ring}};
+    CAPTURE(channel.transport());
+    CUdevice owner = -1;
+    if (ring) owner = locate(all().driver(), reinterpret_cast<void*>(channel.view().slots)).device;
+    CHECK(owner == (ring ? all().gpu(*ring).facts().handle : -1));
+    const auto sent = on_gpu.fill(3);
+    std::vector<PostStep> steps;
+    for (u64 i = 0; i < 20; ++i)
+      steps.push_back({StepKind::put_signal, {Verb::put, 100 * i, 100 * i, 100, i + 1}, word_at});
+    steps.push_back({StepKind::quiet, {}, 0});
+    channel.run_on_gpu(steps, 32, nullptr);
+    channel.finish_on_gpu();
+    const auto came = on_server.read();
+    CHECK(std::memcmp(came.data(), sent.data(), 2000) == 0);
+    u64 word = 0;
+    std::memcpy(&word, came.data() + word_at, sizeof word);
+    CHECK(word == 20);
+  }
+}
+
+TEST_CASE("blocks of a GPU post together, by loads and stores and by TMA, through memory and a serving kernel") {
+  for (const bool tma : {false, true})
+    for (const auto transport : {Transport::memory, Transport::kernel}) {
+      DeviceBytes on_gpu{64_KiB};
+      Region local{all(), on_gpu.pointer(), on_gpu.size()}, remote{all(), 64_KiB};
+      OpenChannel channel{all(), local, remote, {.gpu = 0, .transport = transport, .tma = tma}};
+      const auto sent = on_gpu.fill(5);
+      const std::vector<PostStep> steps{{StepKind::put_signal, {Verb::put, 1, 17, 9999, 4}, word_at},
+                                        {StepKind::quiet, {}, 0}};
+      channel.run_on_gpu(steps, 256, nullptr, 2);
+      channel.finish_on_gpu();
+      const auto* came = reinterpret_cast<const std::byte*>(remote.start());
+      CHECK(std::memcmp(came + 17, sent.data() + 1, 9999) == 0);
+      CHECK(*reinterpret_cast<const u64*>(came + word_at) == 4);
+    }
+}
+
+TEST_CASE("new memory of a GPU is zero, and other GPUs reach it") {
+  Region remote{all(), 64_KiB, OnGpu{1}};
+  DeviceBytes on_gpu{64_KiB};
+  Region local{all(), on_gpu.pointer(), on_gpu.size()};
+  const auto sent = on_gpu.fill(1);
+  OpenChannel channel{all(), local, remote, {.gpu = 0}};
+  CHECK(channel.transport() == "memory");
+  channel.run_on_gpu(std::vector{PostStep{StepKind::operation, {Verb::put, 0, 0, 100, 0}, 0}}, 32, nullptr);
+  channel.finish_on_gpu();
+  std::vector<std::byte> came(200);
+  const CurrentContext current{all().driver(), all().gpu(1).context()};
+  LINKSCOPE_CU(all().driver(), cuMemcpyDtoH, came.data(), remote.start(), came.size());
+  CHECK(std::memcmp(came.data(), sent.data(), 100) == 0);
+  CHECK(came[100] == std::byte{});
+}
+
 TEST_CASE("a full ring of messages refuses the next one, and takes it when the receiver has given slots back") {
   Memory memory{4_KiB};
   const u64 at = reinterpret_cast<u64>(memory.data());

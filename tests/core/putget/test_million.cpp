@@ -148,6 +148,36 @@ TEST_CASE("puts with signals arrive whole and in order between processes, by mem
   }
 }
 
+// The other process puts into memory of the first one's GPU.
+TEST_CASE("the other process of the GPU's memory" * doctest::skip()) {
+  Region local{all(), region_bytes}, remote{all(), setting("PUTGET_HANDLE"), 1};
+  auto* bytes = reinterpret_cast<u64*>(local.start());
+  for (u64 i = 0; i < 100; ++i) bytes[i] = 3 * i;
+  OpenChannel channel{all(), local, remote, {.gpu = 1}};
+  channel.run_on_gpu(std::vector{PostStep{StepKind::operation, {Verb::put, 0, 4096, 800, 0}, 0}}, 32, nullptr);
+  channel.finish_on_gpu();
+  std::printf("> %s\n", channel.transport().c_str());
+  std::fflush(stdout);
+  wait_for_the_end();
+}
+
+TEST_CASE("memory of a GPU is shared between processes by a CUDA IPC handle and by a file descriptor") {
+  for (const bool created : {false, true}) {
+    CAPTURE(created);
+    const DeviceBytes allocated{region_bytes};
+    auto region = created ? std::make_unique<Region>(all(), u64{region_bytes}, OnGpu{0})
+                          : std::make_unique<Region>(all(), allocated.pointer(), allocated.size());
+    CHECK(region->handle().starts_with(created ? "fd " : "ipc "));
+    OtherProcess other{"the other process of the GPU's memory", {{"PUTGET_HANDLE", region->handle()}}};
+    CHECK(other.line() == "memory");
+    CHECK(other.end() == 0);
+    std::vector<u64> found(100);
+    const CurrentContext current{all().driver(), all().gpu(0).context()};
+    LINKSCOPE_CU(all().driver(), cuMemcpyDtoH, found.data(), region->start() + 4096, 800);
+    for (u64 i = 0; i < 100; ++i) CHECK(found[i] == 3 * i);
+  }
+}
+
 TEST_CASE("a process that is killed in the middle is an error, not a hang") {
   for (const std::string way : {"memory", "proxy", "tcp"}) {
     CAPTURE(way);

@@ -7,9 +7,9 @@
 #include <thread>
 #include <vector>
 
+#include "base/ring.hpp"
 #include "base/units.hpp"
 #include "putget/cpu_words.hpp"
-#include "putget/ring.hpp"
 
 namespace linkscope {
 

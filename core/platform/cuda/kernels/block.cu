@@ -2,6 +2,8 @@
 // of its threads copy, load and store. If the other side never answers, the block gives up after a time-out.
 #include "base/actor_ops.hpp"
 #include "base/block_words.hpp"
+#include "base/bulk_copy.hpp"
+#include "base/descriptor_ops.hpp"
 #include "base/pattern.hpp"
 
 typedef unsigned long long u64;
@@ -19,10 +21,25 @@ static __device__ __forceinline__ void store_pair(u64 at, u64 x, u64 y) {
   asm volatile("st.global.cs.v2.u64 [%0], {%1, %2};" ::"l"(reinterpret_cast<char*>(at)), "l"(x), "l"(y) : "memory");
 }
 
+// What the first thread needs for a ring of descriptors (base/ring.hpp).
+struct DescriptorWords : BlockWords {
+  static __device__ __forceinline__ linkscope::Pair load_pair(u64 at) {
+    linkscope::Pair pair;
+    look(at, pair.first, pair.second);
+    return pair;
+  }
+  static __device__ __forceinline__ void store_pair(u64 at, const linkscope::Pair& pair) {
+    tell(at, pair.first, pair.second);
+  }
+  static __device__ __forceinline__ void fence() { __threadfence_system(); }
+};
+
 // Spans are multiples of 8 bytes and aligned to 16; the first thread handles a last word.
 struct BlockMemory : BlockWords {
   static constexpr unsigned in_flight = 4;  // vectors of 16 bytes of a thread
   u64 sum;                                  // of what this thread loaded
+  linkscope::Operation* taken;              // of the latest descriptor, which all threads see
+  BulkCopies* bulk;                         // of the first thread
 
   __device__ __forceinline__ bool wait(u64 word, u64 value, u64 timeout_ns) {
     const bool there = threadIdx.x != 0 || linkscope::poll(*this, word, value, timeout_ns);
@@ -66,6 +83,45 @@ struct BlockMemory : BlockWords {
     join_block();
   }
 
+  static __device__ __forceinline__ void add(u64 word, u64 value) {
+    join_block();
+    if (threadIdx.x != 0) return;
+    __threadfence_system();  // the barrier ordered the other threads' stores before
+    asm volatile("red.sys.global.add.u64 [%0], %1;" ::"l"(reinterpret_cast<u64*>(word)), "l"(value) : "memory");
+  }
+
+  static __device__ __forceinline__ void post(const linkscope::ActorOp& op, u64 iteration) {
+    join_block();
+    DescriptorWords words;
+    if (threadIdx.x == 0) linkscope::post_descriptor(op, iteration, words);
+  }
+
+  __device__ __forceinline__ bool take(const linkscope::ActorOp& op, u64 iteration) {
+    join_block();  // nobody reads the descriptor before
+    DescriptorWords words;
+    const bool there = threadIdx.x != 0 || linkscope::take_descriptor(op, iteration, words, taken);
+    return blockDim.x > 1 ? __syncthreads_and(there) != 0 : there;
+  }
+
+  __device__ __forceinline__ void copy_taken(const linkscope::ActorOp& op) {
+    linkscope::for_each_put(op, taken, [](u64 to, u64 from, u64 bytes) { copy(to, from, bytes); });
+  }
+
+  __device__ __forceinline__ void set_taken(const linkscope::ActorOp& op) {
+    linkscope::for_each_word(op, taken, [](u64 word, u64 value) { set(word, value); });
+  }
+
+  __device__ __forceinline__ void copy_tma(u64 to, u64 from, u64 bytes) {
+    join_block();  // the first thread copies what the others wrote
+    if (threadIdx.x == 0) bulk->copy(to, from, bytes / 16 * 16, 0, 1);
+    copy_last_word(to, from, bytes);
+  }
+
+  static __device__ __forceinline__ void copy_last_word(u64 to, u64 from, u64 bytes) {
+    if (bytes % 16 && threadIdx.x == 0)
+      *reinterpret_cast<u64*>(to + bytes - 8) = *reinterpret_cast<const u64*>(from + bytes - 8);
+  }
+
   static __device__ __forceinline__ void copy(u64 to, u64 from, u64 bytes) {
     const u64 step = u64{blockDim.x} * 16, vectors_end = bytes / 16 * 16;
     u64 at = u64{threadIdx.x} * 16;
@@ -80,8 +136,7 @@ struct BlockMemory : BlockWords {
       const ulonglong2 held = load_pair(from + at);
       store_pair(to + at, held.x, held.y);
     }
-    if (bytes % 16 && threadIdx.x == 0)
-      *reinterpret_cast<u64*>(to + bytes - 8) = *reinterpret_cast<const u64*>(from + bytes - 8);
+    copy_last_word(to, from, bytes);
   }
 
   __device__ __forceinline__ void load(u64 from, u64 bytes) {
@@ -113,14 +168,31 @@ struct BlockMemory : BlockWords {
 
 // `count` iterations from `first`. result[0] grows by the sum of what was loaded; result[1] becomes the op that waited in
 // vain, if any. Shared memory holds the table, because acquiring loads would evict it from the L1.
-extern "C" __global__ void __launch_bounds__(1024)
-    linkscope_block(const linkscope::ActorOps table, u64 first, u64 count, u64* result) {
+static __device__ __forceinline__ void perform_table(const linkscope::ActorOps& table, u64 first, u64 count,
+                                                     u64* result, BulkCopies* bulk) {
   __shared__ linkscope::ActorOp ops[linkscope::most_actor_ops];
+  __shared__ linkscope::Operation taken[linkscope::most_descriptor_words];
   if (threadIdx.x == 0)
     for (unsigned op = 0; op < table.count; ++op) ops[op] = table.ops[op];
   join_block();
-  BlockMemory memory{{}, 0};
+  BlockMemory memory{{}, 0, taken, bulk};
   const u64 in_vain = linkscope::perform_all(ops, table.count, first, count, memory);
   if (memory.sum) atomicAdd(result, memory.sum);
   if (in_vain && threadIdx.x == 0) result[1] = in_vain;
+}
+
+extern "C" __global__ void __launch_bounds__(1024)
+    linkscope_block(const linkscope::ActorOps table, u64 first, u64 count, u64* result) {
+  perform_table(table, first, count, result, nullptr);
+}
+
+// The same with shared memory for copies by TMA: compute capability 9.0 and later, and never launched below.
+extern "C" __global__ void __launch_bounds__(1024)
+    linkscope_block_tma(const linkscope::ActorOps table, u64 first, u64 count, u64* result) {
+#if __CUDA_ARCH__ >= 900
+  __shared__ BulkBuffer buffer;
+  BulkCopies copies{&buffer, 0};
+  if (threadIdx.x == 0) copies.start();
+  perform_table(table, first, count, result, &copies);
+#endif
 }

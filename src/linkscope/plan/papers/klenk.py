@@ -2,6 +2,7 @@
 
 from linkscope.plan.papers.entry import Source, powers, row
 
+_QUEUED = ("queued_put", "queued_put_ping_pong")
 _MESSAGES = ("put", "get", "put_ping_pong", "get_ping_pong")
 
 KLENK = Source(
@@ -32,7 +33,20 @@ KLENK = Source(
             ),
             note="each connection has its own kernel, or its own CPU thread",
         ),
-        row("KL-4", "time to poll, time to post"),
+        row(
+            "KL-2",
+            "queues in host memory or on a GPU, which a kernel or a thread of the host serves",
+            *(f"{name}/sm/gpu.device->other.device?queue=*" for name in _QUEUED),
+            *(f"{name}/ce/gpu.device->other.device" for name in _QUEUED),
+            *(f"{name}/cpu/numa.pinned->numa.pinned" for name in _QUEUED),
+            note="`run --suite putget-queues`",
+        ),
+        row(
+            "KL-4",
+            "time to poll, time to post",
+            *(f"post/sm/gpu.device->{ring}?descriptor=*" for ring in ("same.device", "other.device", "numa.pinned")),
+            note="a round trip through the ring without its post is polling",
+        ),
         row("KL-5", "counters of 100 iterations", instead="tools/put_get_counters.py, between a GPU and host memory"),
         row(
             "KL-6 KL-8 KL-9",

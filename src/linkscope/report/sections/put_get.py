@@ -8,10 +8,12 @@ from linkscope.report.put_get import (
     Claim,
     Connections,
     Message,
+    Queued,
     Series,
     all_series,
     claims,
     connections,
+    queued,
 )
 from linkscope.report.run_view import RunView
 from linkscope.report.section import (
@@ -43,6 +45,11 @@ _OF_CONNECTIONS = (
     "Messages a second over a number of connections, and the share of the time that all of them ran together. A rate "
     f"is left out below {format_fraction(TOGETHER)}."
 )
+_OF_QUEUES = (
+    "Round trips of puts that a GPU posts as descriptors to a ring, which a kernel or a thread of the host carries "
+    "out. Posting: the share of the time in which the GPU posts, by posts alone to a ring in the same memory. It polls "
+    "in the rest."
+)
 _CLAIMS = "Conclusions of Klenk, Oden and Froning, on this machine:"
 _NAMES = {
     "put_ping_pong": "Round trip, written by the sender", "get_ping_pong": "Round trip, fetched by the receiver",
@@ -58,8 +65,11 @@ _ANSWERS = {True: "holds", False: "does not hold", None: "not known"}
 def section(view: RunView) -> Section | None:
     """The advice of each path, the times behind it, rates by connections and claims. None without such messages."""
     series = [one for one in all_series(view.run) if one.advice]
-    if not series:
+    through = queued(view.run)
+    if not series and not through:
         return None
+    if not series:
+        return Section("putget", _TITLE, (Paragraph(_OF_QUEUES), _queues(through)))
     advice = [(Span(f"{_name(one)}: ", "strong"), f"{one.advice}.") for one in series]
     blocks: list[Block] = [
         Paragraph((_NOTE, METHOD), note=True, on=Output.PAGE),
@@ -69,6 +79,8 @@ def section(view: RunView) -> Section | None:
     ]
     if rates := connections(view.run):
         blocks += [Paragraph(_OF_CONNECTIONS), _rates(rates)]
+    if through:
+        blocks += [Paragraph(_OF_QUEUES), _queues(through)]
     blocks += [Paragraph(_CLAIMS), Items.of([_claim(one) for one in claims(view.run)])]
     return Section("putget", _TITLE, tuple(blocks))
 
@@ -110,6 +122,29 @@ def _rates(rates: Sequence[Connections]) -> Table:
     columns += [Column(str(count), right=True, label=f"{count} connections") for count in counts]
     rows = [(*key, *(_rate(of.get(count)) for count in counts)) for key, of in found.items()]
     return table("Rates by connections", columns, rows)
+
+
+def _queues(of: Sequence[Queued]) -> Table:
+    columns = [
+        Column("Path", strong=True),
+        Column("Carried out by", label="Carried out by"),
+        Column("Ring", label="Ring"),
+    ]
+    names = ("Descriptor", "Size", "Round trip", "Posting")
+    columns += [Column(name, right=True, label=name) for name in names]
+    rows = [
+        (
+            f"{one.point.src} -> {one.point.dst}",
+            one.server,
+            one.ring,
+            format_bytes(int(one.point.params["descriptor"])),
+            format_bytes(one.point.bytes),
+            _time(one.point),
+            "-" if one.posting is None else format_fraction(one.posting),
+        )
+        for one in of
+    ]
+    return table("Puts through descriptors", columns, rows)
 
 
 def _rate(one: Connections | None) -> str:
