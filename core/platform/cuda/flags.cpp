@@ -68,6 +68,7 @@ std::string why_no_ops(const Program& program, const Actor& actor) {
       return why_no_cpus(actor.place, threads_of_copies(actor), cpus);
   for (const auto& step : actor.loop) {
     if (auto why = why_no_op(actor, step); !why.empty()) return why;
+    if (std::holds_alternative<RankMessage>(step)) continue;  // why_no_ranks()
     if (const auto* move = std::get_if<Move>(&step))
       if (auto why = why_no_file_copy(program, actor, *move); !why.empty()) return why;
     const Span* word = word_of(step);
@@ -131,6 +132,7 @@ class Table {
   void operator()(const Call&) {}
   void operator()(const Prefetch&) {}
   void operator()(const Message&) {}
+  void operator()(const RankMessage&) {}
 
   [[nodiscard]] const ActorOps& ops() const { return ops_; }
 
@@ -277,7 +279,7 @@ void compare_word(const CudaSession& session, const Set& set, u64 iteration, Ver
 void check_op(const CudaSession& session, const ActorState& state, const Step& step, Checks& checks) {
   const Actor& actor = *state.actor;
   if (const auto* move = std::get_if<Move>(&step))
-    return check_copied(session, state, pattern_of(session.program, actor, *move), move->to, checks);
+    return check_copied(session, state, pattern_of(session.whole, actor, *move), move->to, checks);
   if (const auto* kernel = std::get_if<Kernel>(&step))
     return executor_of(*kernel).add_checks(session, state, *kernel, checks);
   // A wait for a number from before the start may have received nothing.
