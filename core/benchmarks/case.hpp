@@ -1,6 +1,7 @@
 // One operation as the user names it, and the rows of the table that build a Program from it.
 #pragma once
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,6 +12,12 @@
 
 namespace linkscope {
 
+/// The places of a rank: the NUMA node of its host thread and host memory, and its GPU, if it has one.
+struct RankPlaces {
+  Place numa;
+  std::optional<Place> gpu{};
+};
+
 struct Case {
   std::string benchmark;
   Engine engine = Engine::ce;
@@ -19,8 +26,9 @@ struct Case {
   u64 bytes = 0;
   u64 footprint_bytes = 0;  // least number of bytes that a batch rotates over; 0: one slice
   std::map<std::string, std::string> params;
-  std::vector<Place> others{};  // the GPUs that gpu:all stands for
-  std::vector<u32> cpus{};      // the number of CPUs of each NUMA node, for operations with a task on each
+  std::vector<Place> others{};      // the GPUs that gpu:all stands for
+  std::vector<u32> cpus{};          // the number of CPUs of each NUMA node, for operations with a task on each
+  std::vector<RankPlaces> ranks{};  // of rank:0, rank:1, …
   bool held = true;  // false: no gate holds the streams while work is queued, whatever the operation requests
 
   /// The value of a parameter, or `otherwise` if the case does not set it.
@@ -41,8 +49,8 @@ enum class Taken : u8 { unasked, by_name, by_memory };
 /// What a row measures. `copy`: bytes are read in one memory and written to another. `access`: a kernel only reads, or
 /// only writes, memory in place. `migration`: pages move between memories. `latency`: a dependent access or a round trip.
 /// `atomic`: additions, for which byte limits do not hold. `call`: a driver call. `computation`: a kernel that computes.
-/// `contention`: a kind of work beside another, both for the same time.
-enum class Role : u8 { copy, access, migration, latency, atomic, call, computation, contention };
+/// `contention`: a kind of work beside another, both for the same time. `message`: messages between ranks.
+enum class Role : u8 { copy, access, migration, latency, atomic, call, computation, contention, message };
 
 /// A suite that takes a row in addition to the rules of the suite, at these sizes and with the default parameters. An
 /// operation without bytes has no sizes.

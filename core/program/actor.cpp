@@ -71,8 +71,9 @@ bool is_of_job(const Actor& actor, const Step& step) {
 
 bool in_step(const Program& program) {
   return program.actors.size() > 1 && std::all_of(program.actors.begin(), program.actors.end(), [](const Actor& actor) {
-           return std::any_of(actor.loop.begin(), actor.loop.end(),
-                              [](const Step& step) { return std::holds_alternative<Wait>(step); });
+           return std::any_of(actor.loop.begin(), actor.loop.end(), [](const Step& step) {
+             return std::holds_alternative<Wait>(step) || std::holds_alternative<RankMessage>(step);
+           });
          });
 }
 
@@ -82,6 +83,33 @@ bool exchanges_words(const Actor& actor) { return std::any_of(actor.loop.begin()
 
 bool performs_ops(const Actor& actor) {
   return actor.kind == ActorKind::gpu_block || (actor.kind == ActorKind::cpu_thread && exchanges_words(actor));
+}
+
+bool talks_to_ranks(const Actor& actor) {
+  return std::any_of(actor.loop.begin(), actor.loop.end(),
+                     [](const Step& step) { return std::holds_alternative<RankMessage>(step); });
+}
+
+bool keeps_step(const Actor& actor) { return exchanges_words(actor) || talks_to_ranks(actor); }
+
+std::string why_no_rank_messages(const Actor& actor) {
+  if (!talks_to_ranks(actor)) return "";
+  if (actor.kind != ActorKind::cpu_thread) return "only CPU threads send and receive messages of MPI";
+  if (actor.tenths < all_tenths) return "another process waits for its messages, so it cannot rest";
+  u32 window = 0, sends = 0, receives = 0;
+  bool others = false;
+  for (const auto& step : actor.loop) {
+    const auto* message = std::get_if<RankMessage>(&step);
+    if (!message) {
+      others = true;
+      continue;
+    }
+    if (message->peer == actor.process) return "a process sends no messages of MPI to itself";
+    window = std::max(window, message->window);
+    ++(message->sends ? sends : receives);
+  }
+  if (sends > 1 || receives > 1) return "a loop sends one message of MPI and receives one";
+  return window > 0 && others ? "messages of MPI in windows are the whole loop" : "";
 }
 
 const Message* message_of(const Actor& actor) {
@@ -110,7 +138,7 @@ std::string why_no_messages(const Program& program, const Actor& actor) {
 }
 
 std::string why_no_op(const Actor& actor, const Step& step) {
-  if (is_word(step) || std::holds_alternative<Fence>(step)) return "";
+  if (is_word(step) || std::holds_alternative<Fence>(step) || std::holds_alternative<RankMessage>(step)) return "";
   if (const auto* move = std::get_if<Move>(&step)) return why_no_copy(actor, *move);
   if (const auto* kernel = std::get_if<Kernel>(&step)) return why_no_access(*kernel);
   return std::string{"a "} + to_string(actor.kind) +

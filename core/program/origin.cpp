@@ -12,8 +12,11 @@ bool same(const Span& a, const Span& b) {
 
 const Span* filled_from(const Program& program, const Span& span) {
   for (const auto& actor : program.actors)
-    for (const auto& step : actor.loop)
+    for (const auto& step : actor.loop) {
       if (const auto* move = std::get_if<Move>(&step); move && same(move->to, span)) return &origin(actor, *move);
+      const auto* message = std::get_if<RankMessage>(&step);
+      if (message && !message->sends && message->span && same(*message->span, span)) return &*message->theirs;
+    }
   return nullptr;
 }
 
@@ -35,8 +38,8 @@ bool has_result(const Program& program, const Span& span) {
   return false;
 }
 
-const Span& pattern_of(const Program& program, const Actor& actor, const Move& move) {
-  const Span* from = &origin(actor, move);
+const Span& first_filled_from(const Program& program, const Span& span) {
+  const Span* from = &span;
   // As many buffers as there are actors may lie between.
   for (std::size_t buffers = 0; buffers < program.actors.size(); ++buffers) {
     const Span* earlier = has_pattern(program.regions[from->region].content) ? nullptr : filled_from(program, *from);
@@ -44,6 +47,10 @@ const Span& pattern_of(const Program& program, const Actor& actor, const Move& m
     from = earlier;
   }
   return *from;
+}
+
+const Span& pattern_of(const Program& program, const Actor& actor, const Move& move) {
+  return first_filled_from(program, origin(actor, move));
 }
 
 }  // namespace linkscope

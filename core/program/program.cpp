@@ -10,7 +10,8 @@
 namespace linkscope {
 namespace {
 
-constexpr std::array engine_names{"ce", "sm", "tma", "batch", "graph", "cpu", "prefetch", "fault", "file", "nic"};
+constexpr std::array engine_names{"ce",       "sm",    "tma",  "batch", "graph", "cpu",
+                                  "prefetch", "fault", "file", "nic",   "mpi"};
 constexpr std::array actor_names{"stream", "cpu_thread", "gpu_block"};
 constexpr u32 most_block_threads = 1024;
 constexpr std::array clock_names{"event", "host", "kernel"};
@@ -131,6 +132,11 @@ std::string step_text(const Step& step) {
                      out << (p.discard == Prefetch::Discard::before ? ", discarded before" : ", discarded with it");
                  },
                  [&](const Message& m) { out << to_text(m); },
+                 [&](const RankMessage& m) {
+                   out << (m.sends ? "send" : "receive") << (m.span ? " " + span_text(*m.span) : " no bytes")
+                       << (m.sends ? " to" : " from") << " process " << m.peer;
+                   if (m.window) out << ", " << m.window << " at a time";
+                 },
              },
              step);
   return out.str();
@@ -201,6 +207,17 @@ void check_access(const Program& program, const Access& access, const std::strin
     wrong(where, span_text(access.span) + " holds no access of " + std::to_string(access.width) + " B");
 }
 
+void check_rank_message(const Program& program, const RankMessage& message, const std::string& where) {
+  if (message.span.has_value() != message.theirs.has_value())
+    wrong(where, "a message has bytes on both sides, or on none");
+  if (!message.span) return;
+  for (const auto* span : {&*message.span, &*message.theirs}) {
+    check_span(program, *span, where);
+    if (span->rows.bytes) wrong(where, "rows in a message between ranks");
+  }
+  if (message.span->bytes != message.theirs->bytes) wrong(where, "a message of unequal lengths");
+}
+
 void check_step(const Program& program, const Step& step, const std::string& where) {
   std::visit(Overloaded{
                  [&](const Move& m) {
@@ -243,6 +260,7 @@ void check_step(const Program& program, const Step& step, const std::string& whe
                  [&](const Message& m) {
                    if (m.bytes == 0 || m.bytes % 8) wrong(where, "a message has a multiple of 8 B, and not 0 B");
                  },
+                 [&](const RankMessage& m) { check_rank_message(program, m, where); },
              },
              step);
 }
@@ -281,6 +299,9 @@ void shift_regions(Step& step, u32 by) {
                  },
                  [&](Prefetch& p) { p.span.region += by; },
                  [&](Message&) {},
+                 [&](RankMessage& m) {
+                   if (m.span) m.span->region += by, m.theirs->region += by;
+                 },
              },
              step);
 }
@@ -358,6 +379,9 @@ std::vector<Touch> touches(const Step& step) {
                  },
                  [&](const Prefetch& p) { all = {{p.span, false}}; },
                  [&](const Message&) {},
+                 [&](const RankMessage& m) {
+                   if (m.span) all = {{*m.span, !m.sends}};
+                 },
              },
              step);
   return all;
@@ -499,6 +523,7 @@ void validate(const Program& program) {
     if (program.actors[i].tenths < all_tenths && exchanges_words(program.actors[i]))
       wrong(where, "others wait for its words, so it cannot rest");
     if (const auto why = why_no_messages(program, program.actors[i]); !why.empty()) wrong(where, why);
+    if (const auto why = why_no_rank_messages(program.actors[i]); !why.empty()) wrong(where, why);
     if (const u32 threads = program.actors[i].threads; threads == 0 || threads > most_block_threads)
       wrong(where,
             "a block has 1 to " + std::to_string(most_block_threads) + " threads, and not " + std::to_string(threads));

@@ -15,8 +15,8 @@
 namespace linkscope {
 
 /// `prefetch` and `fault` are the two migrations of managed memory: in bulk, or page by page on first touch.
-/// `nic`: network cards, from memory of one host to memory of another.
-enum class Engine : u8 { ce, sm, tma, batch, graph, cpu, prefetch, fault, file, nic };
+/// `nic`: network cards, from memory of one host to memory of another. `mpi` carries messages between ranks.
+enum class Engine : u8 { ce, sm, tma, batch, graph, cpu, prefetch, fault, file, nic, mpi };
 /// `gpu_block`: the threads of one block, which run the whole loop as one launch. Blocks, and CPU threads that set or
 /// wait for words, perform ops (base/actor_ops.hpp).
 enum class ActorKind : u8 { stream, cpu_thread, gpu_block };
@@ -262,7 +262,18 @@ struct Message {
   std::optional<u32> cpu{}, other_cpu{};
 };
 
-using Step = std::variant<Move, Kernel, Opaque, Set, Wait, Fence, Call, Prefetch, Message>;
+/// A message of MPI that a CPU thread sends to another process of the program, or receives from it. Iteration i of one side
+/// meets iteration i of the other. `span`: the bytes here; `theirs`: those of the other process. Both are absent in a
+/// message without bytes. `window`: the messages that are under way before both sides wait for all of them; with messages
+/// in one direction the receiver then answers. 0: each message is one blocking call.
+struct RankMessage {
+  bool sends = false;
+  u32 peer = 0;
+  std::optional<Span> span{}, theirs{};
+  u32 window = 0;
+};
+
+using Step = std::variant<Move, Kernel, Opaque, Set, Wait, Fence, Call, Prefetch, Message, RankMessage>;
 
 /// A span that a step reads or writes.
 struct Touch {
@@ -305,11 +316,18 @@ struct Actor {
 /// The message of an actor that exchanges messages; null for other actors.
 [[nodiscard]] const Message* message_of(const Actor&);
 
+/// Whether an actor's loop has messages of MPI.
+[[nodiscard]] bool talks_to_ranks(const Actor&);
+/// Why an actor cannot have them in its loop; "" if it can, or has none.
+[[nodiscard]] std::string why_no_rank_messages(const Actor&);
+
 struct Program;
 /// Whether an actor's loop has words that others set or wait for.
 [[nodiscard]] bool exchanges_words(const Actor&);
 /// Whether an actor performs ops: a GPU block, or a CPU thread that exchanges words.
 [[nodiscard]] bool performs_ops(const Actor&);
+/// Whether an actor waits for others in each iteration, by words or by messages of MPI.
+[[nodiscard]] bool keeps_step(const Actor&);
 /// Why a step of such an actor's loop is no op; "" if it is one.
 [[nodiscard]] std::string why_no_op(const Actor&, const Step&);
 

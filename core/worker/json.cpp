@@ -41,6 +41,8 @@ const char* role_name(Role role) {
       return "computation";
     case Role::contention:
       return "contention";
+    case Role::message:
+      return "message";
     case Role::copy:
       break;
   }
@@ -81,6 +83,12 @@ Case parse_case(const Json& json) {
   c.footprint_bytes = json.value("footprint_bytes", u64{0});
   c.cpus = json.value("cpus", std::vector<u32>{});
   c.held = json.value("held", true);
+  if (json.contains("ranks"))
+    for (const auto& rank : json.at("ranks")) {
+      auto& at = c.ranks.emplace_back();
+      at.numa = parse_place(rank.at("numa").get_ref<const std::string&>());
+      if (rank.contains("gpu")) at.gpu = parse_place(rank.at("gpu").get_ref<const std::string&>());
+    }
   if (json.contains("others"))
     for (const auto& other : json.at("others")) c.others.push_back(parse_place(other.get_ref<const std::string&>()));
   if (json.contains("params")) c.params = json.at("params").get<std::map<std::string, std::string>>();
@@ -195,6 +203,11 @@ Json to_json(const DriverFacts& facts) {
                      {"performance_rank", peer.performance_rank}});
   return {{"driver_present", facts.present}, {"version", facts.version}, {"why_not", facts.why_not},
           {"missing", facts.missing},        {"gpus", std::move(gpus)},  {"peers", std::move(peers)}};
+}
+
+Json to_json(const MpiFacts& facts) {
+  return {{"rank", facts.rank},         {"size", facts.size}, {"library", facts.library},
+          {"standard", facts.standard}, {"path", facts.path}, {"why_not_gpu", facts.why_not_gpu}};
 }
 
 Json to_json(const Spent& spent) {

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "benchmarks/case.hpp"
+#include "mpi/world.hpp"
 #include "platform/cuda/cuda_platform.hpp"
 #include "program/platform.hpp"
 
@@ -18,6 +19,7 @@ using Json = nlohmann::json;
 [[nodiscard]] Json to_json(const Program&);  // actors, flows, slices and the program's text
 [[nodiscard]] Json to_json(const DriverFacts&);
 [[nodiscard]] Json to_json(const std::vector<ContextsMade>&, const DriverFacts&);
+[[nodiscard]] Json to_json(const MpiFacts&);
 [[nodiscard]] Json to_json(const Spent&);
 [[nodiscard]] Json to_json(const Trace&);  // everything except the stamps, which follow as doubles
 

@@ -12,6 +12,7 @@
 
 #include "base/error.hpp"
 #include "host/messages.hpp"
+#include "mpi/world.hpp"
 #include "platform/cuda/device_code.hpp"
 #include "platform/sim/sim.hpp"
 #include "program/processes.hpp"
@@ -33,6 +34,8 @@ class Worker {
     if (op == "benchmarks") return table();
     if (op == "check") return check(request);
     if (op == "open") return open(request);
+    if (op == "mpi") return start_mpi(request);
+    if (op == "share" || op == "end_mpi") return with_mpi(op, request);
     if (!platform_) throw Error{ErrorKind::usage, "'" + op + "' before 'open'"};
     if (op == "join") return join(request);
     if (op == "prepare") return prepare(request);
@@ -81,7 +84,7 @@ class Worker {
       return {};
     }
     if (name == "cuda") {
-      auto cuda = make_cuda(parse_wanted(request));
+      auto cuda = make_cuda(parse_wanted(request), mpi_.get());
       Answer answer{{{"driver", to_json(cuda->facts())}}, {}};
       if (request.contains("contexts")) {
         const auto& asked = request.at("contexts");
@@ -96,6 +99,20 @@ class Worker {
     throw Error{ErrorKind::usage, "there is no platform '" + name + "'; there are sim and cuda"};
   }
 
+  Answer start_mpi(const Json& request) {
+    if (mpi_) throw Error{ErrorKind::usage, "a process initializes MPI once"};
+    mpi_ = std::make_unique<MpiWorld>(request.at("library").get<std::string>());
+    return {{{"mpi", to_json(mpi_->facts())}}, {}};
+  }
+
+  Answer with_mpi(const std::string& op, const Json& request) {
+    if (!mpi_) throw Error{ErrorKind::usage, "'" + op + "' before 'mpi'"};
+    if (op == "share") return {{{"texts", mpi_->share(request.at("text").get<std::string>())}}, {}};
+    session_.reset();
+    mpi_->end();
+    return {};
+  }
+
   Answer join(const Json& request) {
     if (!cuda_) throw Error{ErrorKind::usage, "one worker runs all processes on a model"};
     session_.reset();
@@ -106,23 +123,32 @@ class Worker {
 
   Answer prepare(const Json& request) {
     session_.reset();
+    try {
+      return prepare(program_of(request), request);
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::unsupported) return unsupported(error.what());
+      throw;
+    }
+  }
+
+  /// The program of a case, or of several cases at once. Throws Error{unsupported} if this machine lacks their places.
+  static Program program_of(const Json& request) {
     std::vector<Program> programs;
     if (request.contains("cases"))
       for (const auto& one : request.at("cases")) programs.push_back(build_program(parse_case(one)));
     else programs.push_back(build_program(parse_case(request.at("case"))));
-    const Program program = programs.size() == 1 ? std::move(programs.front()) : together(programs);
+    Program program = programs.size() == 1 ? std::move(programs.front()) : together(programs);
     validate(program);
+    return program;
+  }
+
+  Answer prepare(const Program& program, const Json& request) {
     const u32 processes = sim_ ? 1 : processes_of(program), together = request.value("processes", 1u);
     if (together == 1)
       if (const auto support = platform_->supports(program); !support) return unsupported(support.why_not);
     if (processes > together) return {{{"supported", true}, {"processes", processes}}, {}};
     actors_ = program.actors.size();
-    try {
-      session_ = platform_->prepare(program, request.at("key").get<std::string>());
-    } catch (const Error& error) {
-      if (error.kind() == ErrorKind::unsupported) return unsupported(error.what());
-      throw;
-    }
+    session_ = platform_->prepare(program, request.at("key").get<std::string>());
     Answer answer{to_json(program), {}};
     answer.json["supported"] = true;
     answer.json["acts"] = session_->acts;
@@ -146,6 +172,7 @@ class Worker {
     return sim_ ? Answer{{{"held", sim_->in_use()}}, {}} : Answer{};
   }
 
+  std::unique_ptr<MpiWorld> mpi_;  // null before 'mpi'
   std::unique_ptr<Platform> platform_;
   const SimPlatform* sim_ = nullptr;  // null for other platforms
   CudaPlatform* cuda_ = nullptr;      // likewise

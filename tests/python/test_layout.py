@@ -19,14 +19,15 @@ CORE = {
     "base": set(),
     "program": {"base"},
     "host": {"base"},
+    "mpi": {"base"},
     "gpu": {"base", "host"},
-    "platform/cuda": {"base", "program", "host", "gpu"},
+    "platform/cuda": {"base", "program", "host", "gpu", "mpi"},
     "platform/sim": {"base", "program"},
     "benchmarks": {"base", "program"},
     "transfer": {"base", "host", "gpu"},
     "putget": {"base", "host", "gpu", "transfer"},
     "capi": {"base", "host", "gpu", "transfer", "putget"},
-    "worker": {"base", "program", "host", "gpu", "platform/cuda", "platform/sim", "benchmarks"},
+    "worker": {"base", "program", "host", "gpu", "mpi", "platform/cuda", "platform/sim", "benchmarks"},
 }
 COMMON = {"errors", "units", "flow"}
 PYTHON = {

@@ -32,10 +32,10 @@ std::vector<u32> rehearsal_batch(const Program& program, bool all_memory) {
   u32 exchanging = 1;
   for (const auto& actor : program.actors) {
     batch.push_back(all_memory ? whole_footprint(program, actor) : 1);
-    if (exchanges_words(actor)) exchanging = std::max(exchanging, batch.back());
+    if (keeps_step(actor)) exchanging = std::max(exchanging, batch.back());
   }
   for (std::size_t a = 0; a < batch.size(); ++a)
-    if (exchanges_words(program.actors[a])) batch[a] = exchanging;
+    if (keeps_step(program.actors[a])) batch[a] = exchanging;
   return batch;
 }
 

@@ -25,8 +25,9 @@ namespace {
 
 class CudaPlatformImpl final : public CudaPlatform {
  public:
-  explicit CudaPlatformImpl(const std::vector<Wanted>& most)
-      : offer_{driver_, facts_, [this](u32 gpu) { return device(gpu).free_bytes(); },
+  CudaPlatformImpl(const std::vector<Wanted>& most, const MpiWorld* mpi)
+      : mpi_{mpi},
+        offer_{driver_, facts_, mpi, [this](u32 gpu) { return device(gpu).free_bytes(); },
                [this](const Program& program) { return why_not_shared(program); }},
         buffers_{driver_, most} {
     facts_.present = driver_.usable();
@@ -53,6 +54,7 @@ class CudaPlatformImpl final : public CudaPlatform {
   [[nodiscard]] Stream& green_stream(CudaSession&, Device&, const Actor&) const;
   void make_actors(CudaSession&);
 
+  const MpiWorld* mpi_;
   Driver driver_;
   DriverFacts facts_;
   Offer offer_;
@@ -179,7 +181,7 @@ std::unique_ptr<Session> CudaPlatformImpl::prepare(const Program& program, const
   const bool alone = processes_of(program) == 1;
   if (!alone && (!peers_ || peers_->ended() || peers_->processes() != processes_of(program)))
     throw Error{ErrorKind::usage, "the processes of the program have not joined each other"};
-  auto session = std::make_unique<CudaSession>(driver_, alone ? nullptr : peers_.get(), program);
+  auto session = std::make_unique<CudaSession>(driver_, alone ? nullptr : peers_.get(), mpi_, program);
   try {
     if (const auto support = supports(program); !support) throw Error{ErrorKind::unsupported, support.why_not};
     prepare_part(*session);
@@ -224,8 +226,8 @@ Trace CudaPlatformImpl::run(Session& base, const Order& order) {
 
 }  // namespace
 
-std::unique_ptr<CudaPlatform> make_cuda(const std::vector<Wanted>& most) {
-  return std::make_unique<CudaPlatformImpl>(most);
+std::unique_ptr<CudaPlatform> make_cuda(const std::vector<Wanted>& most, const MpiWorld* mpi) {
+  return std::make_unique<CudaPlatformImpl>(most, mpi);
 }
 
 }  // namespace linkscope

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "gpu/facts.hpp"
+#include "mpi/world.hpp"
 #include "platform/cuda/contexts.hpp"
 #include "program/platform.hpp"
 
@@ -44,7 +45,9 @@ struct Wanted {
   u64 bytes = 0;
 };
 
-/// `most`: the largest demands of later programs, so that shared memory is allocated once.
-[[nodiscard]] std::unique_ptr<CudaPlatform> make_cuda(const std::vector<Wanted>& most = {});
+/// `most`: the largest demands of later programs, so that shared memory is allocated once. `mpi` outlives the platform;
+/// null: programs with messages between ranks are unsupported.
+[[nodiscard]] std::unique_ptr<CudaPlatform> make_cuda(const std::vector<Wanted>& most = {},
+                                                      const MpiWorld* mpi = nullptr);
 
 }  // namespace linkscope

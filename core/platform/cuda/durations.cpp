@@ -255,8 +255,9 @@ std::string why_no_duration(const CudaSession& session) {
   if (session.lockstep && session.actors.empty())
     return "a process that only has memory of others runs for no duration here";
   for (const auto& state : session.actors) {
-    if (session.lockstep && exchanges_words(*state.actor))
-      return "actors that exchange words with another process run numbers of iterations here, and no durations";
+    if (session.lockstep && keeps_step(*state.actor))
+      return "actors that exchange words or messages with another process run numbers of iterations here, and no "
+             "durations";
     if (state.caller) return "calls are made in batches here: what they use is prepared before the time begins";
     if (made_together(*state.actor))
       return "copies that are issued together are prepared before the time begins, so they run in batches here";

@@ -73,6 +73,7 @@ std::string why_no_ops(const Program& program, const Actor& actor) {
     if (auto why = why_no_op(actor, step); !why.empty()) return why;
     if ((payload_of(step) || job_of(step)) && !on_gpu(actor.kind) && !has_whole_pairs())
       return "this CPU does not load and store 16 bytes at once, as packed words and descriptors need";
+    if (std::holds_alternative<RankMessage>(step)) continue;  // why_no_ranks()
     if (const auto* move = std::get_if<Move>(&step))
       if (auto why = why_no_file_copy(program, actor, *move); !why.empty()) return why;
     const Span* word = word_of(step);
@@ -175,6 +176,7 @@ class Table {
   void operator()(const Call&) {}
   void operator()(const Prefetch&) {}
   void operator()(const Message&) {}
+  void operator()(const RankMessage&) {}
 
   [[nodiscard]] const ActorOps& ops() const { return ops_; }
 
@@ -383,7 +385,7 @@ void compare_word(const CudaSession& session, const Set& set, u64 iteration, Ver
 void check_op(const CudaSession& session, const ActorState& state, const Step& step, Checks& checks) {
   const Actor& actor = *state.actor;
   if (const auto* move = std::get_if<Move>(&step))
-    return check_copied(session, state, pattern_of(session.program, actor, *move), move->to, checks);
+    return check_copied(session, state, pattern_of(session.whole, actor, *move), move->to, checks);
   if (const auto* kernel = std::get_if<Kernel>(&step))
     return executor_of(*kernel).add_checks(session, state, *kernel, checks);
   // A wait for a number from before the start may have received nothing.

@@ -1,5 +1,6 @@
 #include "platform/cuda/regions.hpp"
 
+#include <algorithm>
 #include <map>
 #include <tuple>
 
@@ -9,6 +10,7 @@
 #include "platform/cuda/managed.hpp"
 #include "platform/cuda/sharing.hpp"
 #include "platform/cuda/supports.hpp"
+#include "platform/cuda/verification.hpp"
 #include "program/allocation.hpp"
 #include "program/processes.hpp"
 
@@ -56,15 +58,16 @@ void place_buffers(CudaSession& session, Devices& devices) {
 }
 
 void fill_buffers(CudaSession& session) {
+  const auto& actors = session.whole.actors;
+  const bool travels = std::any_of(actors.begin(), actors.end(), talks_to_ranks);  // to processes that compare it
   for (u32 r = 0; r < session.buffers.size(); ++r) {
     const auto& region = session.program.regions[r];
     Buffer* const buffer = session.buffers[r];
     if (!buffer) continue;
     const bool fills = filler_of(session.whole, r) == session.process;
-    if (region.content == Content::pattern && is_shared(region.kind)) {
-      const u64 seed = 0x7368617265640000ull + r;  // the same in all processes
-      if (fills) buffer->fill_with_pattern(seed);
-      else buffer->expect_pattern(seed);
+    if (region.content == Content::pattern && (is_shared(region.kind) || travels)) {
+      if (fills) buffer->fill_with_pattern(common_seed(r));
+      else buffer->expect_pattern(common_seed(r));
     }
     if (!fills) continue;
     if (region.kind == MemKind::file) prepare_file(session, *buffer, region);

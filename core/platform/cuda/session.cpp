@@ -85,9 +85,10 @@ GateKeeper::~GateKeeper() { gate_.open(); }
 
 // --- session ------------------------------------------------------------------------------------------------------
 
-CudaSession::CudaSession(const Driver& d, Peers* p, const Program& all)
+CudaSession::CudaSession(const Driver& d, Peers* p, const MpiWorld* m, const Program& all)
     : driver{d},
       peers{p},
+      mpi{m},
       process{p ? p->process() : 0},
       whole{all},
       program{part_of(all, process)},

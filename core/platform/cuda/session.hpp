@@ -19,6 +19,7 @@
 #include "host/crew.hpp"
 #include "host/peers.hpp"
 #include "host/words.hpp"
+#include "mpi/world.hpp"
 #include "platform/cuda/buffers.hpp"
 #include "platform/cuda/step_runner.hpp"
 #include "program/platform.hpp"
@@ -104,16 +105,19 @@ struct ActorState {
   std::shared_ptr<Cublas> products;                  // of a stream with parts of an LU, which share one handle
   ActorOps ops{};                                    // of its loop, if it performs ops
   std::vector<FileMemory> files;                     // that its ops read and write
+  std::vector<MpiPost> posts;                        // messages of MPI of its loop, in order
+  Device* device_of_posts = nullptr;                 // the GPU whose memory they send or receive
 };
 
 enum class Timing { gate, events, host };
 
 struct CudaSession final : Session {
-  /// `p`: the processes that run the program with this one; null: none.
-  CudaSession(const Driver& d, Peers* p, const Program& all);
+  /// `p`: the processes that run the program with this one; null: none. `m`: null without MPI.
+  CudaSession(const Driver& d, Peers* p, const MpiWorld* m, const Program& all);
   ~CudaSession() override;  // ends after the others have closed memory of this process
   const Driver& driver;
   Peers* peers;
+  const MpiWorld* mpi;
   u32 process;                   // the number of this one
   Program whole;                 // with the actors of all processes
   Program program;               // with the actors of this one

@@ -14,6 +14,7 @@
 #include "platform/cuda/managed.hpp"
 #include "platform/cuda/messages.hpp"
 #include "platform/cuda/moves.hpp"
+#include "platform/cuda/ranks.hpp"
 #include "platform/cuda/references.hpp"
 #include "platform/cuda/verification.hpp"
 #include "program/origin.hpp"
@@ -35,7 +36,7 @@ class MoveRunner final : public StepRunner {
     if (is_computed(session.program, move_.to)) return;  // a result has taken its place
     if (has_result(session.program, move_.from))
       check_copy_of_result(session, move_.from, move_.to, state.iteration, checks);
-    else check_copied(session, state, pattern_of(session.program, actor_, move_), move_.to, checks);
+    else check_copied(session, state, pattern_of(session.whole, actor_, move_), move_.to, checks);
   }
 
  private:
@@ -118,6 +119,7 @@ class PrefetchRunner final : public StepRunner {
 };
 
 std::unique_ptr<StepRunner> runner_of(const Actor& actor, const Step& step) {
+  if (const auto* message = std::get_if<RankMessage>(&step)) return rank_message_runner(*message);
   if (performs_ops(actor)) return std::make_unique<OpRunner>(step);
   const bool word = std::holds_alternative<Wait>(step) || std::holds_alternative<Set>(step);
   if (is_driven(actor) && word) return word_runner(actor, step);
@@ -164,6 +166,7 @@ void run_each(CudaSession& session, ActorState& state, u32 count) {
 
 ActorState::Loop loop_of(const ActorState& state) {
   const auto* kernel = std::get_if<Kernel>(&state.actor->loop.front());
+  if (talks_to_ranks(*state.actor)) return exchange_by_mpi;
   if (performs_ops(*state.actor)) return perform_ops_of;
   if (is_driven(*state.actor)) return drive_stream;
   if (state.caller) return make_calls;
@@ -185,6 +188,7 @@ void choose_executors(CudaSession& session) {
     state.loop = loop_of(state);
     if (is_driven(*state.actor)) state.due = std::make_shared<DueWords>(session.driver, *state.stream);
     prepare_ops(session, state);
+    prepare_rank_messages(session, state);
   }
 }
 

@@ -19,6 +19,7 @@
 #include "platform/cuda/managed.hpp"
 #include "platform/cuda/messages.hpp"
 #include "platform/cuda/moves.hpp"
+#include "platform/cuda/ranks.hpp"
 #include "platform/cuda/steps.hpp"
 #include "program/allocation.hpp"
 #include "program/managed.hpp"
@@ -182,6 +183,8 @@ std::string Offer::why_no_actor(const Program& program, const Actor& actor) cons
       return "steps before the loop other than prefetches, and calls that prepare others, cannot be run here yet";
   }
   if (auto why = why_no_other_process(program, actor); !why.empty()) return why;
+  if (talks_to_ranks(actor))
+    if (auto why = why_no_ranks(mpi_, program, actor); !why.empty() || !performs_ops(actor)) return why;
   if (performs_ops(actor)) {
     auto why = why_no_ops(program, actor);
     return why.empty() && on_gpu(actor.kind) ? why_no_block(program, actor) : why;

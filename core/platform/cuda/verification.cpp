@@ -124,7 +124,8 @@ void compare_lines_of(const CudaSession& session, const Access& access, u64 iter
 
 void check_copied(const CudaSession& session, const ActorState& state, const Span& from, const Span& to,
                   Checks& checks) {
-  const u64 seed = session.buffers[from.region]->seed(), iterations = state.iteration;
+  const Buffer* source = session.buffers[from.region];
+  const u64 seed = source ? source->seed() : common_seed(from.region), iterations = state.iteration;
   checks.add(session.buffers[to.region]->device(), [&session, &from, &to, seed, iterations](Verdict& into) {
     check_written(session, from, to, seed, iterations, into);
   });

@@ -12,6 +12,9 @@ namespace linkscope {
 /// Seed of the pattern that a kernel writes.
 inline constexpr u64 written_seed = 0x7772697474656E21ull;
 
+/// Seed of the pattern of a region whose contents several processes know.
+[[nodiscard]] constexpr u64 common_seed(u32 region) { return 0x7368617265640000ull + region; }
+
 /// Comparisons that are made side by side; those of one GPU, or of the host, in order.
 class Checks {
  public:

@@ -83,26 +83,41 @@ Op Compiler::op(const Program& program, const Actor& actor, const Step& step) co
   return op(program, actor, std::get<Kernel>(step));
 }
 
+/// What an op needs besides its stages: the cost of queueing it, and its numbers among all of the program.
+void Compiler::finish(const Actor& actor, const Step& step, Op& made, Lanes& all) const {
+  const auto* move = std::get_if<Move>(&step);
+  const Place& place = move && move->by ? *move->by : actor.place;
+  // Its host thread queues a copy when the words before it have come.
+  if (move && actor.kind == ActorKind::stream && exchanges_words(actor)) made.call += machine_.costs.call;
+  if (place != actor.place) {
+    made.elsewhere = true;
+    made.start += 2 * machine_.costs.stream_wait.value_or(0);  // in both directions
+  }
+  queue(actor, step, made);
+  made.id = all.tracks;
+  all.tracks += std::max<u32>(1, static_cast<u32>(made.moves.size()));
+  for (auto& stage : made.stages) {
+    stage.counter = all.stages++;
+    const bool on_cpu = stage.by == Stage::By::thread || stage.by == Stage::By::call;
+    if (!on_cpu && stage.gpu == nobody) stage.gpu = node(place) - machine_.first_gpu();
+  }
+}
+
 std::vector<Op> Compiler::ops(const Program& program, const Actor& actor, const std::vector<Step>& steps,
                               Lanes& all) const {
+  std::vector<const Step*> in_order;
+  for (const auto& step : steps) in_order.push_back(&step);
+  // A receive of a window is posted first, but is waited for last.
+  std::stable_partition(in_order.begin(), in_order.end(), [](const Step* step) {
+    const auto* message = std::get_if<RankMessage>(step);
+    return !message || message->sends || message->window == 0;
+  });
   std::vector<Op> made;
-  for (const auto& step : steps) {
-    const auto* move = std::get_if<Move>(&step);
-    const Place& place = move && move->by ? *move->by : actor.place;
-    made.push_back(op(program, actor, step));
-    // Its host thread queues a copy when the words before it have come.
-    if (move && actor.kind == ActorKind::stream && exchanges_words(actor)) made.back().call += machine_.costs.call;
-    if (place != actor.place) {
-      made.back().elsewhere = true;
-      made.back().start += 2 * machine_.costs.stream_wait.value_or(0);  // in both directions
-    }
-    queue(actor, step, made.back());
-    made.back().id = all.tracks;
-    all.tracks += std::max<u32>(1, static_cast<u32>(made.back().moves.size()));
-    for (auto& stage : made.back().stages) {
-      stage.counter = all.stages++;
-      const bool on_cpu = stage.by == Stage::By::thread || stage.by == Stage::By::call;
-      if (!on_cpu && stage.gpu == nobody) stage.gpu = node(place) - machine_.first_gpu();
+  for (const Step* step : in_order) {
+    const auto* message = std::get_if<RankMessage>(step);
+    for (auto& part : message ? ops(program, actor, *message) : std::vector<Op>{op(program, actor, *step)}) {
+      finish(actor, *step, part, all);
+      made.push_back(std::move(part));
     }
   }
   return made;
@@ -115,7 +130,7 @@ void Compiler::time(const Program& program, const Actor& actor, Lane& lane) cons
   lane.held = program.held_by != HeldBy::nothing;
   // A block's loop is one launch.
   const bool by_calls = !lane.waits && actor.kind != ActorKind::gpu_block;
-  lane.exchanges = exchanges_words(actor);
+  lane.exchanges = keeps_step(actor);
   lane.called = on_gpu(actor.kind) && by_calls && !lane.exchanges;
   lane.by_event = on_gpu(actor.kind) && actor.clock == Clock::event && !(lane.waits && lane.held);
   if (lane.by_event) {

@@ -194,6 +194,7 @@ class Compiler {
   [[nodiscard]] Support supports_accesses(const Program&, const Actor&, const Kernel&) const;
   [[nodiscard]] Support supports_access(const Program&, const Actor&, const Kernel&, const Region&) const;
   [[nodiscard]] std::vector<Op> ops(const Program&, const Actor&, const std::vector<Step>&, Lanes&) const;
+  void finish(const Actor&, const Step&, Op&, Lanes&) const;
   [[nodiscard]] Op op(const Program&, const Actor&, const Step&) const;
   void time(const Program&, const Actor&, Lane&) const;
   void run_singly(const Actor&, Lane&) const;
@@ -223,6 +224,9 @@ class Compiler {
   [[nodiscard]] Support supports(const Program&, const Actor&, const Opaque&) const;
   [[nodiscard]] Support supports(const Program&, const Actor&, const Message&) const;
   [[nodiscard]] Op op(const Program&, const Actor&, const Message&) const;
+  // Messages between ranks (ranks.cpp).
+  [[nodiscard]] Support supports(const Program&, const Actor&, const RankMessage&) const;
+  [[nodiscard]] std::vector<Op> ops(const Program&, const Actor&, const RankMessage&) const;
   [[nodiscard]] Op op(const Program&, const Actor&, const Opaque&) const;
   [[nodiscard]] Op streamed(const Actor&, const Opaque&) const;
   [[nodiscard]] Op copy_by_sm(const Program&, const Actor&, const Move&) const;

@@ -24,7 +24,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from linkscope.cli import options
+from linkscope.cli import options, run_ranks
 from linkscope.cli.runs import read
 from linkscope.errors import FINE, NOT_HERE, STOPPED_EARLY, UserError
 from linkscope.units import MOST_BYTES, format_bytes, format_seconds, parse_duration, parse_percent, parse_sizes
@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 
     from linkscope.plan import MachineFacts, Plan, RuleName, Selection
     from linkscope.run import Outcome, Target
+    from linkscope.run.launcher import Launched
     from linkscope.run.progress import Progress
+    from linkscope.run.ranks import World
     from linkscope.runfile import Run
 
 SUMMARY = "measure a machine into a run file"
@@ -96,9 +98,12 @@ def main(arguments: argparse.Namespace) -> int:
     budget_s = _budget(arguments.budget)
     if arguments.report:
         _check_report(arguments)
+    here = run_ranks.launched(arguments)
+    if here and here.rank > 0:
+        return run_ranks.follow(here)
     if arguments.resume:
-        return _resume(arguments, budget_s)
-    plan, target = _plan(arguments, budget_s)
+        return _resume(arguments, budget_s, here)
+    plan, target, world = _plan(arguments, budget_s, here)
     if arguments.plan_only:
         from linkscope.cli.plan_only import print_plan
 
@@ -108,7 +113,8 @@ def main(arguments: argparse.Namespace) -> int:
 
     path = _output(arguments, target)
     with _streamed(arguments, path), StopFlag(last=True) as stop, _progress(arguments, target, plan) as progress:
-        outcome = measure(target, plan, path, force=arguments.force, controls=Controls(progress, stop))
+        with run_ranks.workers(world, stop) as ranks:
+            outcome = measure(target, plan, path, force=arguments.force, controls=Controls(progress, stop, ranks))
         return _finish(arguments, path, outcome)
 
 
@@ -129,7 +135,7 @@ def _streamed(arguments: argparse.Namespace, path: Path) -> "Iterator[None]":
             path.unlink()
 
 
-def _resume(arguments: argparse.Namespace, budget_s: float | None) -> int:
+def _resume(arguments: argparse.Namespace, budget_s: float | None, here: "Launched | None") -> int:
     fixed = (
         "benchmarks", "src", "dst", "memory", "sizes", "machine", "directory", "suite", "only", "trace", "precision",
         "rounds", "rule", "contexts", "seed", "plan_only", "output", "force",
@@ -153,11 +159,15 @@ def _resume(arguments: argparse.Namespace, budget_s: float | None) -> int:
         )
         print(f"{run.path} is complete: nothing is left to measure{out}", file=sys.stderr)
         return _finish(arguments, run.path, Outcome({point.id: point for point in run.points}, True, run.wall_s))
-    target = target_of(run)
+    target, world = run_ranks.of_resumed(run, target_of(run), here)
     if budget_s is not None:
         _check_budget_of_rest(run, plan_of(run), target, budget_s)
-    with StopFlag(last=True) as stop, _progress(arguments, target, plan_of(run), run) as progress:
-        outcome = go_on(target, run, budget_s=budget_s, controls=Controls(progress, stop))
+    with (
+        StopFlag(last=True) as stop,
+        _progress(arguments, target, plan_of(run), run) as progress,
+        run_ranks.workers(world, stop) as ranks,
+    ):
+        outcome = go_on(target, run, budget_s=budget_s, controls=Controls(progress, stop, ranks))
     return _finish(arguments, run.path, outcome)
 
 
@@ -176,7 +186,9 @@ def _check_budget_of_rest(run: "Run", plan: "Plan", target: "Target", budget_s: 
         )
 
 
-def _plan(arguments: argparse.Namespace, budget_s: float | None) -> tuple["Plan", "Target"]:
+def _plan(
+    arguments: argparse.Namespace, budget_s: float | None, here: "Launched | None"
+) -> tuple["Plan", "Target", "World | None"]:
     from msgspec import structs
 
     from linkscope.plan import RULES, SUITES, budget_of_its_own, check_budget, make_plan
@@ -192,7 +204,7 @@ def _plan(arguments: argparse.Namespace, budget_s: float | None) -> tuple["Plan"
     from linkscope.run import benchmark_table, check_points
     from linkscope.run.target import choose, with_directory
 
-    target = choose(arguments.machine or "auto", seed)
+    target, world = run_ranks.with_ranks(arguments, choose(arguments.machine or "auto", seed), here)
     if arguments.directory:
         target = with_directory(target, arguments.directory, f"--directory {arguments.directory}")
     if alike_contexts and target.facts.modelled:
@@ -214,7 +226,7 @@ def _plan(arguments: argparse.Namespace, budget_s: float | None) -> tuple["Plan"
     if plan.classes and not chosen:
         plan = structs.replace(plan, budget_s=budget_of_its_own(plan, target.facts))
     check_budget(plan, target.facts)
-    return plan, target
+    return plan, target, world
 
 
 def _selection(arguments: argparse.Namespace) -> "Selection":

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterable, Iterator
 
-from linkscope.plan.facts import MachineFacts, all_gpus, host_of
+from linkscope.plan.facts import MachineFacts, all_gpus, host_of, kind_of
 from linkscope.plan.suite_rules import Rule, Suite
 from linkscope.plan.table import Benchmark
 from linkscope.runfile import PointId
@@ -31,6 +31,8 @@ def _of_row(row: Benchmark, rule: Rule, machine: MachineFacts, of_row: list[tupl
         if _redundant(row, src, dst, dict(params)):
             continue
         if not _has_nodes(machine, src, params) or not _has_sm(machine, dst, params):
+            continue
+        if not all(_has_memory(machine, *end) for end in ((src, src_memory), (dst, dst_memory))):
             continue
         for size in rule.sizes if row.sized else (0,):
             yield PointId(row.name, row.engine, src, src_memory, dst, dst_memory, size, params)
@@ -77,6 +79,13 @@ def _has_nodes(machine: MachineFacts, src: str, params: Iterable[tuple[str, str]
     named = [value for _, value in params if value.startswith("numa:")]
     host, nodes = host_of(src), machine.of_kind("numa") if named else []
     return all((f"{host}/{value}" if host else value) in nodes for value in named)
+
+
+def _has_memory(machine: MachineFacts, place: str, memory: str) -> bool:
+    """Returns whether a rank has a GPU, if the memory is that of its GPU."""
+    if kind_of(place) != "rank" or memory != "device":
+        return True
+    return "gpu" in machine.ranks[int(place.rpartition(":")[2])]
 
 
 def _has_sm(machine: MachineFacts, gpu: str, params: Iterable[tuple[str, str]]) -> bool:

@@ -1,5 +1,6 @@
 """Selects points by words for benchmarks, places, memory kinds and sizes."""
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -97,5 +98,5 @@ def check_place(option: str, place: str, machine: MachineFacts) -> None:
 
 def check_written(option: str, place: str) -> None:
     """Raises UserError with exit code 2 for a place that is malformed, whatever the machine is."""
-    if not is_place(place):
+    if not is_place(place) and not re.fullmatch(r"rank:\d+", place):
         raise UserError(f"{option} {place}: this is not a place. Write numa:0 or gpu:1; host memory is numa:0")

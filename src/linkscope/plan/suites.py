@@ -113,6 +113,18 @@ _STANDARD = (
 )
 
 
+_RANK_SIZES = (8, 512, 4 * KIB, 64 * KIB, MIB, 16 * MIB, 128 * MIB)
+_BETWEEN_RANKS = (
+    _rule(benchmarks=("rank_empty",)),
+    _rule(*_RANK_SIZES, benchmarks=("rank_ping_pong",), way=EACH),
+    _rule(*_RANK_SIZES, GIB, benchmarks=("rank_rate",), memories=("pageable", "pinned")),
+    _rule(*_RANK_SIZES, benchmarks=("rank_rate",), memories=("pageable", "pinned"), bidirectional=("true",)),
+    _rule(8, benchmarks=("rank_rate",), memories=("pageable",), window=EACH),
+    _rule(*_RANK_SIZES[3:], benchmarks=("rank_rate",), memories=_PINNED, way=("staged", "double", "aware")),
+    _rule(16 * MIB, 128 * MIB, benchmarks=("rank_rate",), memories=("device",), way=("double",), chunk=EACH),
+    _rule(128 * MIB, benchmarks=("rank_rate",), memories=("device",), way=("double",), slots=EACH),
+)
+
 _AGAIN = ("true",)
 _SETS = ("1", "2", "3", "4")
 _SHARED = ("shared_h2d", "shared_d2h", "shared_mix", "shared_launch")
@@ -326,6 +338,13 @@ SUITES: dict[str, Suite] = {
             "one GPU for 1, 2 and 4 clients: threads, processes, processes under MPS, green contexts",
             (replace(_rule(benchmarks=_SHARED, clients=EACH, way=EACH), one_path=True),),
             early=True,
+        ),
+        Suite(
+            "mpi",
+            "messages between ranks (mpiexec -n 2 linkscope run --suite mpi): round trips, rates, and buffers of GPUs, "
+            "staged or passed to MPI",
+            tuple(replace(rule, one_path=True) for rule in _BETWEEN_RANKS),
+            alike_contexts=False,
         ),
         Suite(
             "putget",

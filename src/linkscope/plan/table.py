@@ -4,9 +4,9 @@ from typing import Literal
 
 import msgspec
 
-Role = Literal["copy", "access", "migration", "latency", "atomic", "call", "computation", "contention"]
+Role = Literal["copy", "access", "migration", "latency", "atomic", "call", "computation", "contention", "message"]
 # Limits in bytes per second of one transfer do not hold.
-ROLES_WITHOUT_PEAK: frozenset[Role] = frozenset(("latency", "atomic", "call", "computation", "contention"))
+ROLES_WITHOUT_PEAK: frozenset[Role] = frozenset(("latency", "atomic", "call", "computation", "contention", "message"))
 
 
 class Param(msgspec.Struct, frozen=True):

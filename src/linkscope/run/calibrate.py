@@ -42,9 +42,9 @@ class Calibration:
             return [most // 2] * actors
         few = self._first_costs()
         if not self._recipe.has_bytes:
-            return self._steps()
+            return self._steps(few)
         if actors > 1:
-            return self._double_until_linear(self._equal_counts() if self._recipe.in_step else self._balance_ends())
+            return self._double_until_linear(self._grow_in_step(few) if self._recipe.in_step else self._balance_ends())
         return self._double_until_linear(self._grow_by_host_clock(few))
 
     def ratio(self, batch: list[int]) -> int:
@@ -74,12 +74,23 @@ class Calibration:
         batches.run_with_double([few] * batches.actors, 1)
         return few
 
-    def _steps(self) -> list[int]:
-        """Returns the steps of latencies. All actors have the same number, since they may wait for each other."""
+    def _steps(self, few: int) -> list[int]:
+        """Returns the steps of latencies. All actors have the same number, since they may wait for each other.
+
+        Ranks that share a core wait for their turns, which the first steps may not show: their number grows in steps.
+        """
         most = min(MOST_STEPS, self._recipe.most_iterations // 2) if self._recipe.most_iterations else MOST_STEPS
-        longest = max(*self._batches.each_s, self._batches.tick_s)
-        steps = max(math.ceil(CHASE_S / longest), min(MOST_COUNT, math.ceil(LONG_S / longest)))
-        return [min(steps, most)] * self._batches.actors
+        steps = self._steps_of(max(*self._batches.each_s, self._batches.tick_s), most)
+        while self._recipe.waits_for_ranks and steps > MUCH_MORE * few:
+            few = min(steps, MOST_MORE * few)
+            self._batches.run_with_double([few] * self._batches.actors, 1)
+            steps = self._steps_of(max(*self._batches.each_s, self._batches.tick_s), most)
+        return [steps] * self._batches.actors
+
+    @staticmethod
+    def _steps_of(longest_s: float, most: int) -> int:
+        """Returns the steps that take about the duration of a batch."""
+        return min(max(math.ceil(CHASE_S / longest_s), min(MOST_COUNT, math.ceil(LONG_S / longest_s))), most)
 
     def _grow_by_host_clock(self, few: int) -> list[int]:
         """Returns the batch of one flow.
@@ -100,6 +111,15 @@ class Calibration:
         size, longest = self._recipe.size, max(self._batches.each_s)
         shares_even_s = min(size.joint_count * longest, JOINT_MOST_S)
         return max(size.batch_s, shares_even_s, min(LEAST_COUNT * longest, LEAST_COUNT_S))
+
+    def _grow_in_step(self, few: int) -> list[int]:
+        """Returns equal counts. Those of ranks grow in steps, as in _steps()."""
+        batch = self._equal_counts()
+        while self._recipe.waits_for_ranks and batch[0] > MUCH_MORE * few:
+            few = min(batch[0], MOST_MORE * few)
+            self._batches.run_with_double([few] * self._batches.actors, 1)
+            batch = self._equal_counts()
+        return batch
 
     def _equal_counts(self) -> list[int]:
         batches, most = self._batches, self._recipe.limits.count

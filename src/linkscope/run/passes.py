@@ -10,6 +10,7 @@ from linkscope.run.calibrate import NEARLY_TOGETHER
 from linkscope.run.comm_scope import CommScopeSampler
 from linkscope.run.contexts import Contexts
 from linkscope.run.nvbandwidth import NvbandwidthSampler
+from linkscope.run.ranks import RankWorkers
 from linkscope.run.sampler import Sampler
 from linkscope.run.services import Services
 from linkscope.run.states import State
@@ -35,7 +36,11 @@ class Passes:
         self._services = services
         self.contexts = Contexts()
         contexts = self.contexts if plan.alike_contexts else None
-        self._workers = Workers(services.command, target.open_request, services.stop_asked, contexts)
+        self._workers: Workers = (
+            RankWorkers(services.ranks, target.open_request)
+            if services.ranks
+            else Workers(services.command, target.open_request, services.stop_asked, contexts)
+        )
         self._ahead: Ahead | None = None
         self._results: Iterator[Round | Failure] | None = None  # results of this pass, if several processes measure it
         # With classes, the first rounds of the other members use the batch of the representative.
@@ -109,7 +114,7 @@ class Passes:
         try:
             record = self._sample(sampler, state, number)
         except WorkerGone as gone:
-            self._workers.forget()
+            self._workers.gone(gone)
             if gone.abandoned:
                 self.lost_gpus |= {place for place in state.places if "gpu:" in place}
             raise

@@ -3,6 +3,7 @@
 A process that misses its deadline is killed. A process that cannot be killed (a driver hangs) is abandoned.
 """
 
+import contextlib
 import os
 import select
 import signal
@@ -59,22 +60,29 @@ class _Head(msgspec.Struct):
 class Process:
     """A running worker process. Only the main thread may start one: it dies with the thread that started it.
 
-    Error messages call it by its `name`.
+    Error messages call it by its `name`. `pass_fds`: descriptors that it inherits besides its pipes.
     """
 
-    def __init__(self, command: Sequence[str], name: str, stop_asked: Callable[[], bool]) -> None:
-        self.name = name
-        self._stop_asked = stop_asked
+    def __init__(
+        self, command: Sequence[str], name: str, stop_asked: Callable[[], bool], pass_fds: Sequence[int] = ()
+    ) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed with the process
         try:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, bufsize=0, process_group=0
-            )
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, bufsize=0, process_group=0,
+                pass_fds=pass_fds,
+            )  # fmt: skip
         except OSError as error:
             raise UserError(f"the worker {command[0]} cannot be started: {error.strerror}; build it again") from None
         assert self._process.stdin is not None and self._process.stdout is not None
-        self._input = self._process.stdin.fileno()
-        self._output = self._process.stdout.fileno()
+        self._use(name, self._process.stdin.fileno(), self._process.stdout.fileno(), stop_asked)
+
+    def _use(self, name: str, requests: int, answers: int, stop_asked: Callable[[], bool]) -> None:
+        """Sets the descriptors to which requests are written and from which answers are read."""
+        self.name = name
+        self.stop_asked = stop_asked
+        self._input = requests
+        self._output = answers
         self._poll = select.poll()
         self._poll.register(self._output, select.POLLIN)
         self._watched: dict[int, Process] = {}
@@ -84,6 +92,11 @@ class Process:
     def pid(self) -> int:
         """The process id."""
         return self._process.pid
+
+    @property
+    def output(self) -> int:
+        """The descriptor from which answers are read."""
+        return self._output
 
     def watch(self, others: Sequence["Process"]) -> None:
         """Lets the end of one of these processes also end a wait for an answer of this one."""
@@ -146,6 +159,14 @@ class Process:
         self._close_pipes()
         return True
 
+    def leave(self, limit_s: float) -> None:
+        """Ends its input, so that it ends by itself. Kills it after the limit."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(limit_s)
+        self.kill()
+
     def _close_pipes(self) -> None:
         for pipe in (self._process.stdin, self._process.stdout, self._errors):
             if pipe is not None:
@@ -170,7 +191,7 @@ class Process:
     def _fill(self, deadline: float, limit_s: float) -> None:
         """Waits for more of the answer, and checks for a stop request at intervals."""
         while not (found := self._poll.poll(1000 * min(_POLL_EVERY_S, max(0.0, deadline - time.monotonic())))):
-            if self._stop_asked():
+            if self.stop_asked():
                 raise Interrupted
             if time.monotonic() >= deadline:
                 raise self._hung(limit_s)

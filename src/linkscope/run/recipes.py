@@ -62,6 +62,7 @@ class EngineLimits:
 _ENGINES = {
     # a CPU thread copies one after the other, so only memory limits the number
     "cpu": EngineLimits(8192, MOST_LONGER * 8192, by_host=True),
+    "mpi": EngineLimits(8192, MOST_LONGER * 8192, by_host=True),
     # All copies of a single call are cheap to queue. Longer batches have more copies if these stay behind the gate.
     "batch": EngineLimits(1024, 16384),
 }
@@ -77,6 +78,7 @@ class Recipe:
     has_bytes: bool  # otherwise the operations are steps of a latency
     most_iterations: int
     in_step: bool  # all actors do the same number of operations
+    waits_for_ranks: bool  # actors of several ranks exchange messages
     single: bool  # a sample is one operation
     settles: bool  # the first samples of a request do not count
     waking: int  # operations before the first sample; 0: none
@@ -96,6 +98,7 @@ def recipe_of(point: PointId, prepared: Prepared) -> Recipe:
         has_bytes=point.bytes > 0,
         most_iterations=most,
         in_step=prepared.in_step,
+        waits_for_ranks=point.engine == "mpi",
         single=single,
         settles=does_settle,
         waking=waking(point) if does_settle else 0,

@@ -98,13 +98,15 @@ class _Taken:
     """The counted samples of a round. `samples`: seconds per operation of each actor."""
 
     samples: list[list[float]]
+    together: list[int]  # the actors whose flows must end together
     once_s: list[float] = field(default_factory=list)  # cost of a batch without operations
     joint_s: list[float] = field(default_factory=list)  # until the last measured flow ends, for one operation of each
     overlaps: list[float] = field(default_factory=list)
 
     def add(self, starts: list[float], ends: list[float], pair: Pair) -> None:
         """Adds a sample: the seconds of each actor's shorter batch, and of its longer one."""
-        self.overlaps.append(min(ends) / max(ends) if max(ends) > 0 else 1.0)
+        of_flows = [ends[actor] for actor in self.together]
+        self.overlaps.append(min(of_flows) / max(of_flows) if max(of_flows) > 0 else 1.0)
         for actor, of in enumerate(self.samples):
             line = slope(starts[actor], ends[actor], pair.shorter[actor], pair.longer[actor])
             of.append(rounded(line.each_s))
@@ -141,7 +143,7 @@ class PointRound:
         batch = self._batch()
         pair = pair_of(batch, self._ratio)
         gated = self._batches.timing in ("gate", "gate+slope")
-        taken = _Taken([[] for _ in range(self._actors)])
+        taken = _Taken([[] for _ in range(self._actors)], self._together())
         self._wake()
         while True:
             takes_s = self._batches.sample_s(pair)
@@ -169,6 +171,12 @@ class PointRound:
             taken.add(starts, ends, pair)
             taken.joint_s.append(self._joint_time(starts, ends, pair.counts))
         self._batches.each_s = [max(median(of), 0.0) for of in taken.samples]
+
+    def _together(self) -> list[int]:
+        """Returns the actors whose flows must end together: all, but of messages between ranks only those with a
+        measured flow, because the other rank only answers."""
+        measured = {flow.actor for flow in self._flows if flow.role == "measured"}
+        return sorted(measured) if self._task.point.engine == "mpi" else list(range(self._actors))
 
     def _joint_time(self, starts: list[float], ends: list[float], counts: list[int]) -> float:
         """Returns how much later the last measured flow ends in the longer batch than in the shorter one, scaled.

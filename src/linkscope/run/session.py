@@ -16,6 +16,7 @@ from linkscope.run.interrupt import StopFlag
 from linkscope.run.monitor import NoTally, Tally, monitor_for
 from linkscope.run.progress import Progress, Silent
 from linkscope.run.provenance import commit
+from linkscope.run.ranks import RankWorker
 from linkscope.run.services import Services
 from linkscope.run.supervisor import Outcome, Supervisor
 from linkscope.run.table import temporary_worker
@@ -27,10 +28,12 @@ from linkscope.runfile.methods import current
 
 @dataclasses.dataclass(frozen=True)
 class Controls:
-    """How the user follows and stops a run. `stop`: the caller's flag, already entered; None: a new one."""
+    """How the user follows and stops a run. `stop`: the caller's flag, already entered; None: a new one. `ranks`: as in
+    Services."""
 
     progress: Progress = dataclasses.field(default_factory=Silent)
     stop: StopFlag | None = None
+    ranks: RankWorker | None = None
 
 
 def check_points(plan: Plan, facts: MachineFacts, command: Sequence[str] | None = None) -> None:
@@ -119,6 +122,7 @@ def _supervised(
         services = Services(
             command=command or worker_command(), progress=controls.progress, monitor=monitor_for(gpus),
             tally=NoTally() if target.modelled else Tally(gpus), stop_asked=stop_asked,
+            ranks=controls.ranks,
         )  # fmt: skip
         return Supervisor(target, plan, writer, services, earlier).carry_out()
 

@@ -2,12 +2,15 @@
 
 import atexit
 import functools
+import itertools
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from linkscope.errors import NOT_HERE, UserError
 from linkscope.plan import MachineFacts
+from linkscope.plan.facts import host_of
 from linkscope.plan.table import ROLES_WITHOUT_PEAK
 from linkscope.run.assemble import Limit
 from linkscope.run.table import role_of
@@ -63,6 +66,39 @@ def with_directory(target: Target, directory: str, where: str) -> Target:
         raise UserError(f"{where}: this is no directory in which files can be made", NOT_HERE)
     facts = replace(target.facts, places=(*target.facts.places, f"disk:{path}"))
     return replace(target, facts=facts)
+
+
+def with_ranks(target: Target, ranks: Sequence[dict[str, str]], about: dict[str, Any]) -> Target:
+    """Returns the machine with ranks of MPI at these places (`MachineFacts.ranks`). `about` goes into the run file."""
+    known = target.facts
+    places = tuple(f"rank:{number}" for number in range(len(ranks)))
+
+    def kinds() -> dict[tuple[str, str], str]:
+        pairs = itertools.permutations(enumerate(ranks), 2)
+        between = {(f"rank:{one}", f"rank:{other}"): _between(at, there) for (one, at), (other, there) in pairs}
+        return {**known.kinds(), **between}
+
+    facts = replace(known, places=(*known.places, *places), kinds=functools.cache(kinds), ranks=tuple(ranks))
+    return replace(target, facts=facts, machine={**target.machine, "mpi": about})
+
+
+def _between(one: dict[str, str], other: dict[str, str]) -> str:
+    """Returns the kind of the path between two ranks."""
+    if host_of(one["numa"]) != host_of(other["numa"]):
+        return "between ranks of two hosts"
+    node = "one NUMA node" if one["numa"] == other["numa"] else "two NUMA nodes"
+    if "gpu" not in one or "gpu" not in other:
+        return f"between ranks of {node}"
+    return f"between ranks of {node}, on {'one GPU' if one['gpu'] == other['gpu'] else 'two GPUs'}"
+
+
+def with_modelled_ranks(target: Target) -> Target:
+    """Returns a model with a rank for each GPU, next to it; without GPUs one for each NUMA node; two at least."""
+    gpus, nodes = target.facts.of_kind("gpu"), target.facts.of_kind("numa")
+    ranks = [{"numa": target.numa_of_gpus.get(gpu, nodes[0]), "gpu": gpu} for gpu in gpus]
+    ranks = ranks or [{"numa": node} for node in nodes]
+    ranks = ranks if len(ranks) > 1 else ranks * 2
+    return with_ranks(target, ranks, {"ranks": [{"rank": number, **at} for number, at in enumerate(ranks)]})
 
 
 def target_of(run: Run) -> Target:

@@ -96,8 +96,11 @@ class Worker:
     def __init__(self, command: Sequence[str], stop_asked: Callable[[], bool] = lambda: False) -> None:
         self._command = command
         self._stop_asked = stop_asked
-        self._first = Process(command, WORKER, stop_asked)
-        self._peers: list[Process] = []
+        self._use(Process(command, WORKER, stop_asked), [])
+
+    def _use(self, first: Process, peers: list[Process]) -> None:
+        self._first = first
+        self._peers = peers
         self._joined = 1  # the number of processes that have met
         self._together: list[Process] = []  # the processes of the prepared program, if there are several
         self._acting: list[Process] = []  # those of them that take part in samples
@@ -291,12 +294,16 @@ class Worker:
         if new:
             self._ask_all(new, msgspec.json.encode({"op": "open", **self._own_memory()}) + b"\n", OPEN_LIMIT_S)
         together = [self._first, *self._peers[: processes - 1]]
-        if self._joined != processes:
+        self._join(together)
+        return together
+
+    def _join(self, together: Sequence[Process]) -> None:
+        """Lets these processes meet, unless they have."""
+        if (processes := len(together)) != self._joined:
             meeting = {"op": "join", "processes": processes, "meeting": secrets.token_hex(16)}
             lines = [msgspec.json.encode({**meeting, "process": number}) + b"\n" for number in range(processes)]
             self._ask_all(together, lines, REQUEST_LIMIT_S)
             self._joined = processes
-        return together
 
     def _run_together(self, line: bytes, limit_s: float) -> Trace:
         answers = self._ask_all(self._acting, line, limit_s)

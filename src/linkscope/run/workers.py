@@ -100,6 +100,10 @@ class Workers:
         self._worker = self._opening = None
         return all([worker.kill() for worker in workers])
 
+    def gone(self, gone: WorkerGone) -> None:
+        """Forgets the worker that `gone` is about."""
+        self.forget()
+
     def forget(self) -> None:
         """Forgets a worker that is gone or cannot be killed."""
         self._worker = None

@@ -13,7 +13,11 @@ JORDA = Source(
         row("JO-2", "GPU to GPU by CUDA, unidirectional", "d2d/ce/gpu.device->gpu.device?peer=*"),
         row("JO-2", "GPU to GPU by CUDA, bidirectional", "d2d/ce/gpu.device->gpu.device?peer=*&bidirectional=true"),
         row("JO-2", "GPU to GPU through a double buffer on the host", "staged/ce/gpu.device->other.device?slots=2"),
-        row("JO-3", "GPU to GPU between MPI processes of one node"),
+        row(
+            "JO-3",
+            "GPU to GPU between MPI processes of one node",
+            instead="`mpiexec -n 2 linkscope run --suite mpi`; the launcher binds ranks to near or far cores",
+        ),
         row("JO-4", "between nodes", instead="`linkscope predict` on models; docs/notes/network-on-models.md"),
         row(
             "JO-5",

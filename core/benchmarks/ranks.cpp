@@ -1,0 +1,279 @@
+// Messages between the ranks of MPI: round trips, and rates of messages in windows (SP-3, SP-8). The ends are host memory, or
+// a GPU's memory that MPI takes itself or that is staged here through pinned slots, whole or chunk by chunk (JO-3, JO-4).
+#include <algorithm>
+#include <array>
+
+#include "base/error.hpp"
+#include "benchmarks/copies.hpp"
+
+namespace linkscope {
+namespace {
+
+using namespace literals;
+
+constexpr u64 word = sizeof(u64), line = 256;  // each word has cache lines of its own
+constexpr Seconds shortest_timeout{5.0};
+constexpr double slowest_rate = 0.02e9;  // B/s of a chunk that still arrives
+
+constexpr std::array<std::pair<std::string_view, u64>, 7> chunks{{{"1MiB", 1_MiB},
+                                                                  {"64KiB", 64_KiB},
+                                                                  {"128KiB", 128_KiB},
+                                                                  {"256KiB", 256_KiB},
+                                                                  {"512KiB", 512_KiB},
+                                                                  {"2MiB", 2_MiB},
+                                                                  {"4MiB", 4_MiB}}};
+
+/// One end of the messages: a rank, and its memory for them.
+struct End {
+  u32 rank;
+  RankPlaces at;
+  MemKind memory;
+  bool staged;
+
+  [[nodiscard]] Place place() const { return memory == MemKind::device ? *at.gpu : at.numa; }
+};
+
+End end_of(const Case& c, const Place& rank, MemKind memory) {
+  if (rank.index >= c.ranks.size())
+    throw Error{ErrorKind::usage, c.benchmark + ": there is no " + to_string(rank) + "; there are " +
+                                      std::to_string(c.ranks.size()) + " ranks"};
+  const End end{rank.index, c.ranks[rank.index], memory,
+                memory == MemKind::device && c.param("way", "staged") != "aware"};
+  if (memory == MemKind::device && !end.at.gpu) throw Error{ErrorKind::unsupported, to_string(rank) + " has no GPU"};
+  return end;
+}
+
+/// The bytes that a message of MPI has.
+u64 chunk_bytes(const Case& c) {
+  if (c.param("way", "staged") != "double") return c.bytes;
+  const auto text = c.param("chunk", "1MiB");
+  const auto found = std::find_if(chunks.begin(), chunks.end(), [&](const auto& one) { return one.first == text; });
+  const u64 chunk = std::min(found->second, c.bytes);
+  if (c.bytes % chunk != 0)
+    throw Error{ErrorKind::usage, c.benchmark + ": " + std::to_string(c.bytes) + " B is no whole number of chunks of " +
+                                      bytes_text(chunk) + "; sizes are multiples of the chunk, or smaller"};
+  return chunk;
+}
+
+class Builder {
+ public:
+  explicit Builder(const Case& c) : case_{c}, chunk_{chunk_bytes(c)} {
+    program.held_by = HeldBy::nothing;
+    program.passes = static_cast<u32>(c.bytes ? c.bytes / chunk_ : 1);
+    slots_ = c.param("way", "staged") == "double" ? static_cast<u32>(std::stoul(c.param("slots", "2"))) : 1;
+  }
+
+  /// The memory of a message, which a rank sends or receives.
+  Span add_memory(const End& end, Content content) {
+    const u64 stride = slice_stride(chunk_);
+    return add(end.rank, end.place(), end.memory, program.passes * stride, content,
+               {0, 0, chunk_, stride, program.passes});
+  }
+  /// The pinned slots of a staged end.
+  Span add_slots(const End& end) {
+    const u64 stride = slice_stride(chunk_);
+    return add(end.rank, end.at.numa, MemKind::pinned, slots_ * stride, Content::poison,
+               {0, 0, chunk_, stride, slots_});
+  }
+  /// Words by which the host thread of a stream and the thread with the messages wait for each other.
+  std::pair<Span, Span> add_words(const End& end) {
+    const Span first = add(end.rank, end.at.numa, MemKind::pinned, 2 * line, Content::zero, {0, 0, word});
+    return {first, {first.region, line, word}};
+  }
+
+  u32 add_thread(const End& end, std::vector<Step> loop) {
+    Actor actor;
+    actor.place = end.at.numa;
+    actor.kind = ActorKind::cpu_thread;
+    return add(end.rank, std::move(actor), std::move(loop));
+  }
+  u32 add_stream(const End& end, std::vector<Step> loop) {
+    Actor actor;
+    actor.place = *end.at.gpu;
+    actor.cpu = end.at.numa;
+    return add(end.rank, std::move(actor), std::move(loop));
+  }
+  [[nodiscard]] Wait wait(const Span& which, u64 value) const {
+    return {which, value, 1, shortest_timeout + Seconds{static_cast<double>(chunk_) / slowest_rate}};
+  }
+  /// The first messages of a ring wait for no slot.
+  [[nodiscard]] Wait wait_for_slot(const Span& emptied) const { return wait(emptied, 1 - u64{slots_}); }
+
+  void add_flow(u32 actor, const Place& src, const Place& dst) {
+    const bool measured = program.flows.empty();
+    program.flows.push_back(
+        {actor, src, dst, case_.src_memory, case_.dst_memory, measured ? case_.bytes : 0, measured});
+  }
+
+  /// The program; actors that only serve others get background flows without bytes.
+  Program finished() {
+    // MPI's messages find their bytes in the sender's cache, as in other tools. Copy engines know no cache.
+    const bool copies = std::any_of(program.actors.begin(), program.actors.end(),
+                                    [](const Actor& actor) { return actor.kind == ActorKind::stream; });
+    program.cache = copies ? CacheState::cold : CacheState::hot;
+    for (u32 actor = 0; actor < program.actors.size(); ++actor)
+      if (std::none_of(program.flows.begin(), program.flows.end(), [&](const Flow& f) { return f.actor == actor; }))
+        add_flow(actor, case_.src, case_.dst);
+    return std::move(program);
+  }
+
+  Program program;
+
+ private:
+  Span add(u32 rank, const Place& at, MemKind kind, u64 bytes, Content content, Span span) {
+    Region region{at, kind, bytes, content};
+    region.process = rank;
+    span.region = static_cast<u32>(program.regions.size());
+    program.regions.push_back(std::move(region));
+    return span;
+  }
+  u32 add(u32 rank, Actor actor, std::vector<Step> loop) {
+    actor.process = rank;
+    actor.clock = Clock::host;  // events of one process do not order the work of another
+    actor.loop = std::move(loop);
+    program.actors.push_back(std::move(actor));
+    return static_cast<u32>(program.actors.size()) - 1;
+  }
+
+  const Case& case_;
+  u64 chunk_;
+  u32 slots_;
+};
+
+/// A rank's side of round trips: its own message, and room for that of the other.
+struct Side {
+  End end;
+  std::optional<Span> out{}, in{};         // as MPI has them
+  std::optional<Span> source{}, target{};  // of a staged end: the memory of the GPU
+};
+
+Side add_side(Builder& builder, const Case& c, const Place& rank, MemKind memory) {
+  Side side{end_of(c, rank, memory)};
+  if (c.bytes == 0) return side;
+  auto& out = side.end.staged ? side.source : side.out;
+  auto& in = side.end.staged ? side.target : side.in;
+  out = builder.add_memory(side.end, Content::pattern);
+  in = builder.add_memory(side.end, Content::poison);
+  if (!side.end.staged) return side;
+  side.out = builder.add_slots(side.end);
+  side.in = builder.add_slots(side.end);
+  return side;
+}
+
+/// The actors of a side. With staging, a stream's host thread and the thread with the messages take turns. Returns the
+/// actor whose time is that of the round trips.
+u32 add_actors(Builder& builder, const Side& side, const Side& other, bool begins) {
+  const RankMessage send{true, other.end.rank, side.out, other.in}, receive{false, other.end.rank, side.in, other.out};
+  if (!side.end.staged)
+    return builder.add_thread(side.end, begins ? std::vector<Step>{send, receive} : std::vector<Step>{receive, send});
+  const auto [filled, arrived] = builder.add_words(side.end);
+  const Move down{*side.source, *side.out, Engine::ce}, up{*side.in, *side.target, Engine::ce};
+  const Wait has_arrived = builder.wait(arrived, 1), has_filled = builder.wait(filled, 1);
+  const Set fills{filled, 1, 1}, arrives{arrived, 1, 1};
+  if (begins) {
+    const u32 stream = builder.add_stream(side.end, {down, fills, has_arrived, up});
+    builder.add_thread(side.end, {has_filled, send, receive, arrives});
+    return stream;
+  }
+  const u32 stream = builder.add_stream(side.end, {has_arrived, up, down, fills});
+  builder.add_thread(side.end, {receive, arrives, has_filled, send});
+  return stream;
+}
+
+Program build_ping_pong(const Case& c) {
+  Builder builder{c};
+  const Side here = add_side(builder, c, c.src, c.src_memory), there = add_side(builder, c, c.dst, c.dst_memory);
+  builder.add_flow(add_actors(builder, here, there, true), c.src, c.dst);
+  builder.add_flow(add_actors(builder, there, here, false), c.dst, c.src);
+  return builder.finished();
+}
+
+/// A stream of messages in one direction.
+Program build_rate(const Case& c) {
+  Builder builder{c};
+  const End from = end_of(c, c.src, c.src_memory), to = end_of(c, c.dst, c.dst_memory);
+  const bool staged = from.staged || to.staged;
+  const u32 window = staged ? 0 : static_cast<u32>(std::stoul(c.param("window", "64")));
+  const Span source = builder.add_memory(from, Content::pattern), target = builder.add_memory(to, Content::poison);
+  const Span out = from.staged ? builder.add_slots(from) : source, in = to.staged ? builder.add_slots(to) : target;
+  const RankMessage send{true, to.rank, out, in, window}, receive{false, from.rank, in, out, window};
+  u32 last = 0;
+  if (from.staged) {
+    const auto [filled, emptied] = builder.add_words(from);
+    builder.add_stream(from, {builder.wait_for_slot(emptied), Move{source, out, Engine::ce}, Set{filled, 1, 1}});
+    builder.add_thread(from, {builder.wait(filled, 1), send, Set{emptied, 1, 1}});
+  } else {
+    builder.add_thread(from, {send});
+  }
+  if (to.staged) {
+    const auto [filled, emptied] = builder.add_words(to);
+    builder.add_thread(to, {builder.wait_for_slot(emptied), receive, Set{filled, 1, 1}});
+    last = builder.add_stream(to, {builder.wait(filled, 1), Move{in, target, Engine::ce}, Set{emptied, 1, 1}});
+  } else {
+    last = builder.add_thread(to, {receive});
+  }
+  builder.add_flow(last, c.src, c.dst);
+  return builder.finished();
+}
+
+/// Messages in both directions: each rank sends one while it receives one.
+Program build_both(const Case& c) {
+  if (c.param("bidirectional", "false") != "true") return build_rate(c);
+  Builder builder{c};
+  const u32 window = static_cast<u32>(std::stoul(c.param("window", "64")));
+  const Side here = add_side(builder, c, c.src, c.src_memory), there = add_side(builder, c, c.dst, c.dst_memory);
+  for (const auto& [side, other] : {std::pair{&here, &there}, std::pair{&there, &here}}) {
+    const u32 actor = builder.add_thread(side->end, {RankMessage{false, other->end.rank, side->in, other->out, window},
+                                                     RankMessage{true, other->end.rank, side->out, other->in, window}});
+    builder.program.flows.push_back({actor, side == &here ? c.src : c.dst, side == &here ? c.dst : c.src,
+                                     side->end.memory, other->end.memory, c.bytes});
+  }
+  return builder.finished();
+}
+
+Param chunk_param() {
+  Param param{"chunk", {}, "bytes of a message of MPI with way=double"};
+  for (const auto& [text, bytes] : chunks) param.values.push_back(text);
+  param.default_in_id = false;
+  return param;
+}
+
+}  // namespace
+
+std::vector<Benchmark> ranks() {
+  using enum MemKind;
+  using Memories = std::vector<std::pair<MemKind, MemKind>>;
+  const Memories host{{pageable, pageable}, {pinned, pinned}},
+      gpu{{device, device}, {pinned, device}, {device, pinned}};
+  const Param window{"window", {"64", "1", "4", "16", "256"}, "messages under way before the receiver answers"};
+  const Param way{"way",
+                  {"staged", "double", "aware"},
+                  "staged: each message goes through one pinned slot; double: in chunks through several; aware: MPI "
+                  "takes the GPU's memory itself"};
+  const Param trip_way{"way", {"staged", "aware"}, way.help};
+  Param slots{"slots", {"2", "3", "4", "8"}, "pinned slots with way=double"};
+  slots.default_in_id = false;
+  const auto row = [](const char* name, const char* summary, const char* source, const Memories& memories,
+                      std::vector<Param> params, Program (*build)(const Case&), bool sized = true) {
+    return Benchmark{
+        name,     summary,           source, Engine::mpi, PlaceKind::rank, PlaceKind::rank, Relation::different,
+        memories, std::move(params), build,  sized};
+  };
+  const char* spafford = "Spafford 3.2 (SP-3, SP-8)";
+  const char* jorda = "Jorda et al. (JO-3, JO-4)";
+  return of_role(Role::message,
+                 {
+                     row("rank_empty", "round trips of an empty message between two ranks", spafford,
+                         {{pageable, pageable}}, {}, build_ping_pong, false),
+                     row("rank_ping_pong", "round trips of a message between two ranks; bytes count in one direction",
+                         spafford, host, {}, build_ping_pong),
+                     row("rank_rate", "messages from one rank to another, many under way", spafford, host,
+                         {window, bidirectional_param()}, build_both),
+                     row("rank_ping_pong", "round trips of a message between ranks whose ends are in memory of GPUs",
+                         jorda, gpu, {trip_way}, build_ping_pong),
+                     row("rank_rate", "messages between ranks whose ends are in memory of GPUs", jorda, gpu,
+                         {way, window, chunk_param(), slots}, build_rate),
+                 });
+}
+
+}  // namespace linkscope

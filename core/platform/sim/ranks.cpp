@@ -1,0 +1,88 @@
+// Messages between ranks. A message costs what one through shared memory costs (Message): a set-up, and two copies, both of
+// which are in the receiver's time. Between hosts the bytes also cross the network. A blocking send ends when its message
+// has come, a send of a window when the message before has come: the receiver is always the slower one.
+#include <algorithm>
+
+#include "platform/sim/lanes.hpp"
+
+namespace linkscope::sim {
+namespace {
+
+constexpr double patience_ns = 60e9;
+
+/// The rank at the other end: the actor with the opposite messages.
+const Actor* rank_of(const Program& program, const Actor& actor, const RankMessage& message) {
+  const auto found = std::find_if(program.actors.begin(), program.actors.end(), [&](const Actor& other) {
+    if (other.process != message.peer) return false;
+    return std::any_of(other.loop.begin(), other.loop.end(), [&](const Step& step) {
+      const auto* answer = std::get_if<RankMessage>(&step);
+      return answer && answer->peer == actor.process && answer->sends != message.sends;
+    });
+  });
+  return found == program.actors.end() ? nullptr : &*found;
+}
+
+/// The two words of the messages from one process to another: how many were sent, and how many have come.
+u64 word_of(u32 from, u32 to, bool come) {
+  constexpr u32 behind_all_regions = 0xF000, most_processes = 4096;
+  return address_of(behind_all_regions, ((u64{from} * most_processes + to) * 2 + (come ? 1 : 0)) * sizeof(u64));
+}
+
+Op flag_op(OpKind kind, u64 word, u64 value) {
+  Op op;
+  Stage stage;
+  stage.by = Stage::By::thread;
+  op.stages.push_back(std::move(stage));
+  Flag flag;
+  flag.op.kind = kind;
+  flag.op.from = flag.op.to = {word, 0, 1};
+  flag.op.value = value;
+  flag.op.step = 1;
+  flag.op.timeout_ns = static_cast<Word>(patience_ns);
+  flag.what = "a rank waited for a count of messages";
+  op.flag = std::move(flag);
+  return op;
+}
+
+}  // namespace
+
+Support Compiler::supports(const Program& program, const Actor& actor, const RankMessage& message) const {
+  if (actor.place.kind != PlaceKind::numa) return Support::no("messages between ranks are of CPU threads");
+  const Actor* other = rank_of(program, actor, message);
+  if (!other) return Support::no("no actor of process " + std::to_string(message.peer) + " answers the messages");
+  if (message.span && program.regions[message.span->region].at.kind == PlaceKind::gpu)
+    return Support::no("the model's MPI takes no buffers of GPUs: use way=staged or way=double");
+  if (!machine_.find(other->place))
+    return Support::no("the machine " + machine_.name + " has no " + to_string(other->place));
+  if (!routes_.between(node(actor.place), node(other->place)))
+    return Support::no("no route leads from " + to_string(actor.place) + " to " + to_string(other->place));
+  return {};
+}
+
+std::vector<Op> Compiler::ops(const Program& program, const Actor& actor, const RankMessage& message) const {
+  const u32 from = message.sends ? actor.process : message.peer, to = message.sends ? message.peer : actor.process;
+  const u64 sent = word_of(from, to, false), come = word_of(from, to, true);
+  if (message.sends) {
+    const u64 waits_for = message.window ? 0 : 1;  // the message before, or this one
+    Op set = flag_op(OpKind::set, sent, 1), wait = flag_op(OpKind::wait, come, waits_for);
+    if (message.window) return {std::move(wait), std::move(set)};
+    return {std::move(set), std::move(wait)};
+  }
+  const Node sender = node(rank_of(program, actor, message)->place), receiver = node(actor.place);
+  const auto& numa = machine_.numa[sender];
+  Op copy;
+  Stage stage;
+  stage.by = Stage::By::thread;
+  if (sender != receiver) add_links(stage.path, sender, receiver);
+  add_use(stage.path, sender, 4);
+  stage.path.cap = (sender == receiver ? numa.memcpy_near : numa.memcpy_far) / 2;
+  stage.setup = machine_.messages.latency[static_cast<std::size_t>(linkscope::Channel::shm)];
+  copy.stages.push_back(std::move(stage));
+  if (message.span) {
+    copy.bytes = copy.chunk_bytes = message.span->bytes;
+    copy.moves = {Move{*message.theirs, *message.span, Engine::cpu}};
+  }
+  return {flag_op(OpKind::wait, sent, 1), std::move(copy), flag_op(OpKind::set, come, 1)};
+}
+
+}  // namespace linkscope::sim

@@ -1,0 +1,173 @@
+"""Section: messages between ranks of MPI."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from linkscope.model.curves import Estimate
+from linkscope.report.run_view import RunView
+from linkscope.report.section import (
+    METHOD,
+    Block,
+    Column,
+    Figure,
+    Group,
+    Items,
+    Legend,
+    Legends,
+    Output,
+    Paragraph,
+    Row,
+    Section,
+    Table,
+    table,
+)
+from linkscope.report.svg import Series, rate_chart, swatch, time_chart
+from linkscope.runfile import Point
+from linkscope.units import format_bytes, format_rate, format_seconds, format_seconds_interval
+
+_TITLE = "Ranks"
+_NOTE = (
+    "Latency is half of a round trip. A rate is that of many messages under way (window), or of one message after the "
+    "other if a GPU's end is staged through pinned memory: whole, or double-buffered in chunks, of which the fastest "
+    "chunk counts. Brackets are 95 % intervals over rounds. All rounds are in the same processes, so the intervals "
+    "leave out how launches differ. "
+)
+_RANKS = (
+    Column("Rank", right=True, label="Rank"), Column("Host", label="Host"),
+    Column("Process", right=True, label="Process"), Column("CPUs", right=True, label="CPUs"),
+    Column("NUMA node", label="NUMA node"), Column("GPU", label="GPU"),
+)  # fmt: skip
+_OF_SIZES = (Column("Size", strong=True), Column("Median [interval]", right=True, label="Median"))
+_OF_GPUS = (
+    Column("Path and size", strong=True), Column("Staged", right=True, label="Staged"),
+    Column("Double-buffered", right=True, label="Double-buffered"), Column("Chunk", right=True, label="Chunk"),
+    Column("Speed-up", right=True, label="Speed-up"), Column("GPU-aware MPI", right=True, label="GPU-aware MPI"),
+)  # fmt: skip
+_ONE_CPU = "has one CPU, which its threads share: staged rates are lower than with several (mpiexec's --bind-to none)"
+
+
+def section(view: RunView) -> Section | None:
+    """The ranks, latencies and rates by size, and the ways of GPU buffers. None for a run without messages of ranks."""
+    points = [point for point in view.run.points if point.benchmark.startswith("rank_") and point.median_s]
+    about = view.run.header.machine.get("mpi", {})
+    if not points:
+        return None
+    blocks: list[Block] = [
+        Paragraph((_NOTE, METHOD), note=True, on=Output.PAGE),
+        Paragraph(_NOTE.strip(), on=Output.TERMINAL | Output.MARKDOWN),
+    ]
+    if "library" in about:
+        blocks.append(Paragraph(f"{about['library']}, {about['path']}: {about['found']}."))
+    ranks = about.get("ranks", [])
+    blocks.append(table("Ranks", _RANKS, [_rank(one) for one in ranks]))
+    if narrow := [f"rank:{one['rank']} {_ONE_CPU}" for one in ranks if len(one.get("cpus", "..")) == 1]:
+        blocks.append(Items.of(narrow))
+    trips = _by_series(point for point in points if point.benchmark != "rank_rate")
+    rates = _by_series(point for point in points if point.benchmark == "rank_rate")
+    modelled = view.run.modelled
+    if trips:
+        blocks.append(
+            _figure("Latency", trips, _latency, _latency_text, lambda title, of: time_chart(title, of, modelled))
+        )
+    if rates:
+        blocks.append(_figure("Rate", rates, _rate, _rate_text, lambda title, of: rate_chart(title, of, (), modelled)))
+    if gpus := _of_gpus(points):
+        blocks.append(table("Buffers of GPUs", _OF_GPUS, gpus))
+    return Section("ranks", _TITLE, tuple(blocks))
+
+
+def _rank(one: Mapping[str, Any]) -> tuple[str, ...]:
+    gpu = " ".join(str(one[key]) for key in ("gpu", "gpu_uuid") if one.get(key)) or "-"
+    cpus = str(len(one["cpus"])) if "cpus" in one else "-"
+    return (str(one["rank"]), str(one.get("host", "-")), str(one.get("process", "-")), cpus, str(one["numa"]), gpu)
+
+
+def _by_series(points: Iterable[Point]) -> dict[str, list[Point]]:
+    """The points of each path, memory and set of parameters, by size."""
+    found: dict[str, list[Point]] = {}
+    for point in points:
+        found.setdefault(_name(point), []).append(point)
+    return {name: sorted(of, key=lambda one: one.bytes) for name, of in found.items()}
+
+
+def _name(point: Point) -> str:
+    params = {key: value for key, value in point.params.items() if (key, value) != ("bidirectional", "false")}
+    if params.get("way", "aware") != "aware":
+        params.pop("window", None)
+    words = ["bidirectional" if key == "bidirectional" else f"{key} {value}" for key, value in sorted(params.items())]
+    ends = f"{point.src}.{point.src_memory} -> {point.dst}.{point.dst_memory}"
+    return ", ".join([ends + (", empty" if point.benchmark == "rank_empty" else ""), *words])
+
+
+def _figure(
+    what: str, found: Mapping[str, Sequence[Point]], value: Callable[[Point], Estimate],
+    text: Callable[[Point], str], chart: Callable[[str, Sequence[Series]], str],
+) -> Figure:  # fmt: skip
+    """The curves of one quantity; terminal and Markdown show the table."""
+    long = {name: of for name, of in found.items() if len(of) > 1}
+    series = [
+        Series(colour % 8, False, [(point.bytes, value(point)) for point in of if point.bytes])
+        for colour, of in enumerate(long.values())
+    ]
+    legend = Legends(tuple(Legend(swatch(colour % 8), name) for colour, name in enumerate(long)))
+    groups = tuple(
+        Group(tuple(Row((format_bytes(point.bytes), text(point))) for point in of), head=name)
+        for name, of in found.items()
+    )
+    shown = Table(f"{what} of messages", _OF_SIZES, groups)
+    title = f"{what.lower()} of messages between ranks"
+    return Figure(f"ranks-{what.lower()}", chart(title, series), f"{what} by size.", legend=legend, table=shown)
+
+
+def _latency(point: Point) -> Estimate:
+    low, high = point.ci95_s or (None, None)
+    assert point.median_s is not None
+    return Estimate(point.median_s / 2, low and low / 2, high and high / 2)
+
+
+def _latency_text(point: Point) -> str:
+    half = _latency(point)
+    return _marked(point, format_seconds_interval(half.value, half.low, half.high))
+
+
+def _rate(point: Point) -> Estimate:
+    gbps = point.total_gbps or point.gbps or 0.0
+    low, high = point.ci95_s or (None, None)
+    assert point.median_s is not None
+    ends = (gbps * point.median_s / high, gbps * point.median_s / low) if low and high else (None, None)
+    return Estimate(gbps, *ends)
+
+
+def _rate_text(point: Point) -> str:
+    text = format_rate(_rate(point).value)
+    if point.bytes <= 4096 and point.median_s:
+        text += f", {1e-6 / point.median_s:.3g} million messages a second ({format_seconds(point.median_s)} each)"
+    return _marked(point, text)
+
+
+def _marked(point: Point, text: str) -> str:
+    return f"{text} ~" if point.status == "missed_precision" else text
+
+
+def _of_gpus(points: Sequence[Point]) -> list[tuple[str, ...]]:
+    """A row for each path and size with staged messages: the ways beside each other."""
+    ways: dict[tuple[str, int], dict[str, Point]] = {}
+    for point in points:
+        if point.benchmark != "rank_rate" or "way" not in point.params:
+            continue
+        ends = f"{point.src}.{point.src_memory} -> {point.dst}.{point.dst_memory}"
+        of = ways.setdefault((ends, point.bytes), {})
+        best = of.get(point.params["way"])
+        if best is None or (point.gbps or 0) > (best.gbps or 0):
+            of[point.params["way"]] = point
+    rows: list[tuple[str, ...]] = []
+    for (ends, size), of in sorted(ways.items()):
+        whole, double, aware = (of.get(way) for way in ("staged", "double", "aware"))
+        chunk = double.params.get("chunk", "1MiB") if double else "-"
+        gain = f"{double.gbps / whole.gbps:.3g}" if double and whole and double.gbps and whole.gbps else "-"
+        rows.append((f"{ends}, {format_bytes(size)}", _rate_of(whole), _rate_of(double), chunk, gain, _rate_of(aware)))
+    return rows
+
+
+def _rate_of(point: Point | None) -> str:
+    return format_rate(point.gbps) if point and point.gbps else "-"

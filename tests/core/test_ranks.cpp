@@ -1,0 +1,137 @@
+// Messages between ranks: the programs, and the simulation against closed forms in us.
+#include <doctest.h>
+
+#include "base/error.hpp"
+#include "program/origin.hpp"
+#include "program/processes.hpp"
+#include "sim_testing.hpp"
+
+using namespace linkscope;
+using namespace linkscope::literals;
+using namespace linkscope::testing;
+
+namespace {
+
+constexpr double set_up_us = 0.5, copied_gbps = 2.5;  // two copies of 5 GB/s, one after the other
+
+nlohmann::json machine() {
+  auto with_messages = toy();
+  with_messages["costs"]["message_shm_us"] = set_up_us;
+  return with_messages;
+}
+
+Case rank_case(const std::string& benchmark, const std::string& memory, u64 bytes,
+               std::map<std::string, std::string> params = {}) {
+  auto c = copy_case(benchmark, "rank:0", memory, "rank:1", memory, bytes, std::move(params));
+  c.engine = Engine::mpi;
+  c.ranks = {{numa(0), gpu(0)}, {numa(0), gpu(1)}};
+  return c;
+}
+
+double cost_us(const Case& c) {
+  const auto sim = make_sim(machine(), 1);
+  return slope(*sim, build_program(c), 64) * 1e6;
+}
+
+std::string refusal(Program program, void (*change)(Program&)) {
+  change(program);
+  try {
+    validate(program);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+RankMessage& message_of_first(Program& program) { return std::get<RankMessage>(program.actors[0].loop[0]); }
+
+}  // namespace
+
+TEST_CASE("a round trip between ranks is two set-ups and both copies of each message") {
+  const auto trip = [](double bytes) { return 2 * (set_up_us + bytes / copied_gbps * 1e-3); };
+  CHECK(cost_us(rank_case("rank_empty", "pageable", 0)) == about(trip(0)).epsilon(0.01));
+  CHECK(cost_us(rank_case("rank_ping_pong", "pageable", 4096)) == about(trip(4096)).epsilon(0.01));
+  CHECK(cost_us(rank_case("rank_ping_pong", "pinned", 1_MiB)) == about(trip(1_MiB)).epsilon(0.01));
+}
+
+TEST_CASE("a stream of messages on the model costs what the receiver does for each") {
+  const double each = set_up_us + 65536 / copied_gbps * 1e-3;
+  for (const char* window : {"1", "64"})
+    CHECK(cost_us(rank_case("rank_rate", "pageable", 65536, {{"window", window}})) == about(each).epsilon(0.02));
+}
+
+TEST_CASE("double-buffered messages of GPUs are faster than whole ones on the model") {
+  const double whole = cost_us(rank_case("rank_rate", "device", 16_MiB)),
+               chunks = cost_us(rank_case("rank_rate", "device", 16_MiB, {{"way", "double"}, {"chunk", "1MiB"}}));
+  CHECK(chunks < whole / 1.2);
+}
+
+TEST_CASE("the model takes no buffers of GPUs in messages, and says what to use") {
+  const auto support =
+      make_sim(machine(), 1)->supports(build_program(rank_case("rank_rate", "device", 8, {{"way", "aware"}})));
+  CHECK(support.why_not.find("use way=staged") != std::string::npos);
+}
+
+TEST_CASE("every way of messages between ranks delivers the sender's bytes on the model") {
+  const auto sim = make_sim(machine(), 1);
+  std::vector<Case> cases{rank_case("rank_ping_pong", "pinned", 4096), rank_case("rank_ping_pong", "device", 65536),
+                          rank_case("rank_rate", "pinned", 4096, {{"bidirectional", "true"}}),
+                          rank_case("rank_rate", "device", 2_MiB)};
+  cases.push_back(rank_case("rank_rate", "device", 2_MiB, {{"way", "double"}, {"chunk", "256KiB"}, {"slots", "3"}}));
+  for (const auto& c : cases) {
+    const auto program = build_program(c);
+    CAPTURE(to_text(program));
+    const auto session = sim->prepare(program, "key#0");
+    const std::vector<u32> batch(program.actors.size(), 5);
+    const auto trace = sim->run(*session, {.samples = 2, .batches = {batch}, .verify = true});
+    REQUIRE(trace.verdict);
+    CHECK(trace.verdict->ok);
+    CHECK(trace.verdict->checked_bytes >= c.bytes);
+  }
+}
+
+TEST_CASE("both ranks of a message belong to their processes and keep step") {
+  const auto program = build_program(rank_case("rank_rate", "device", 2_MiB, {{"way", "double"}}));
+  CHECK(processes_of(program) == 2);
+  CHECK(in_lockstep(program));
+  CHECK(in_step(program));
+  CHECK(program.passes == 2);
+  for (const auto& actor : program.actors)
+    for (const auto& step : actor.loop)
+      for (const auto& touch : touches(step)) CHECK(program.regions[touch.span.region].process == actor.process);
+}
+
+TEST_CASE("what a rank receives through slots of both sides is the pattern of the sender's GPU") {
+  const auto program = build_program(rank_case("rank_rate", "device", 2_MiB, {{"way", "double"}}));
+  const auto& last = program.actors.back();
+  const auto& span = pattern_of(program, last, std::get<Move>(last.loop[1]));
+  CHECK(program.regions[span.region].content == Content::pattern);
+  CHECK(program.regions[span.region].process == 0);
+}
+
+TEST_CASE("messages between ranks that cannot be exchanged are refused") {
+  const auto good = build_program(rank_case("rank_ping_pong", "pageable", 64));
+  CHECK(refusal(good, [](Program&) {}) == "");
+  CHECK(refusal(good, [](Program& p) { p.actors[0].kind = ActorKind::stream; }).find("only CPU threads") !=
+        std::string::npos);
+  CHECK(refusal(good, [](Program& p) { message_of_first(p).peer = 0; }).find("to itself") != std::string::npos);
+  CHECK(refusal(good, [](Program& p) { message_of_first(p).theirs.reset(); }).find("on both sides") !=
+        std::string::npos);
+  CHECK(refusal(good, [](Program& p) { message_of_first(p).theirs->bytes = 8; }).find("unequal lengths") !=
+        std::string::npos);
+  CHECK(refusal(good, [](Program& p) { p.actors[0].loop.push_back(p.actors[0].loop[0]); }).find("sends one message") !=
+        std::string::npos);
+  CHECK(refusal(good, [](Program& p) {
+          message_of_first(p).window = 4;
+          p.actors[0].loop.emplace_back(Fence{});
+        }).find("are the whole loop") != std::string::npos);
+  CHECK(refusal(good, [](Program& p) { p.actors[0].tenths = 5; }).find("cannot rest") != std::string::npos);
+}
+
+TEST_CASE("a case names ranks that exist, and GPUs that they have") {
+  auto c = rank_case("rank_ping_pong", "device", 64);
+  c.ranks.pop_back();
+  CHECK_THROWS_WITH_AS((void)build_program(c), "rank_ping_pong: there is no rank:1; there are 1 ranks", Error);
+  c.ranks.push_back({numa(0), {}});
+  CHECK_THROWS_WITH_AS((void)build_program(c), "rank:1 has no GPU", Error);
+}

@@ -1,0 +1,175 @@
+"""Ranks of MPI: whole runs under a real mpiexec, and what happens if ranks or libraries are missing or do not fit."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fake_driver import environment, needs_fake, needs_worker, too_short
+from linkscope.run.launcher import launched, libraries
+from linkscope.runfile import Run, read_run
+
+MPIEXEC = Path(sys.executable).with_name("mpiexec")
+needs_mpi = pytest.mark.skipif(
+    not MPIEXEC.exists(), reason=f"no mpiexec beside {sys.executable}; `pip install mpich` brings one"
+)
+pytestmark = [needs_worker]
+
+LINKSCOPE = [sys.executable, "-m", "linkscope"]
+_OF_RANKS = ("PMI_", "PMIX_", "OMPI_", "MPI_LOCAL", "SLURM_")
+
+
+def without_ranks() -> dict[str, str]:
+    """The environment of a process that no launcher started, with the fake driver."""
+    kept = {name: value for name, value in environment().items() if not name.startswith(_OF_RANKS)}
+    return kept | {"MPIR_CVAR_POLLS_BEFORE_YIELD": "1"}  # ranks share cores with other tests
+
+
+def mpiexec(count: int, *words: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    command = [str(MPIEXEC), "-n", str(count), *LINKSCOPE, "run", *words]
+    return subprocess.run(command, env=without_ranks() | settings, capture_output=True, text=True, timeout=240)
+
+
+def run_of(count: int, path: Path, only: list[str], *words: str) -> Run:
+    globs = [word for glob in only for word in ("--only", glob.replace("?", "[?]"))]
+    done = mpiexec(count, "--suite", "mpi", *globs, "--rounds", "2", "--precision", "99%", "-o", str(path), *words)
+    assert path.exists(), done.stderr
+    run = read_run(path)
+    assert run.end and run.end.complete, done.stderr
+    return run
+
+
+@needs_mpi
+@needs_fake
+def test_two_ranks_measure_round_trips_and_rates_of_host_memory_and_of_gpus(tmp_path):
+    only = [
+        "rank_empty/*", "rank_ping_pong/mpi/rank:0.pageable*/8", "rank_ping_pong/*device*->*device*/65536?*",
+        "rank_rate/mpi/rank:0.pinned*pinned/4096?bidirectional=false*", "rank_rate/*pinned*pinned/1048576?*true*",
+        "rank_rate/mpi/rank:0.device->rank:1.device/1048576?*",
+    ]  # fmt: skip
+    run = run_of(2, tmp_path / "run.jsonl", only)
+    about = run.header.machine["mpi"]
+    print(f"{about['library']}, {about['path']}: {about['found']}")
+    assert str(MPIEXEC.parent.parent) in about["path"] and "belongs to the launcher" in about["found"]
+    assert [(one["rank"], one["host"], one["gpu"]) for one in about["ranks"]] == [
+        (0, os.uname().nodename, "gpu:0"), (1, os.uname().nodename, "gpu:1")
+    ]  # fmt: skip
+    assert about["ranks"][0]["process"] != about["ranks"][1]["process"]
+    points = {point.id: point for point in run.points}
+    aware = {id: point for id, point in points.items() if "way=aware" in id}
+    others = {id: point for id, point in points.items() if id not in aware}
+    assert len(others) >= 7 and any("way=double" in id for id in others)
+    measured = [point for point in others.values() if not too_short(point)]
+    assert len(measured) >= 4
+    for point in measured:
+        assert point.status in ("ok", "missed_precision") and point.verified, (point.id, point.status, point.reason)
+    assert aware and all(
+        point.status == "unsupported" and "use way=staged" in (point.reason or "") for point in aware.values()
+    )
+
+
+@needs_mpi
+def test_four_ranks_measure_a_pair_that_rank_0_does_not_belong_to(tmp_path):
+    id = "rank_ping_pong/mpi/rank:2.pageable->rank:3.pageable/64"
+    run = run_of(4, tmp_path / "run.jsonl", [id])
+    (point,) = run.points
+    assert point.verified or too_short(point)
+    assert (point.src, point.dst) == ("rank:2", "rank:3") and len(run.header.machine["mpi"]["ranks"]) == 4
+
+
+@needs_mpi
+def test_the_others_end_and_keep_what_was_measured_when_a_rank_is_killed(tmp_path):
+    path = tmp_path / "run.jsonl"
+    words = ["rank_ping_pong", "--memory", "pageable", "--sizes", "8,64", "--rounds", "1000", "-o", str(path)]
+    started = subprocess.Popen(
+        [str(MPIEXEC), "-n", "2", *LINKSCOPE, "run", *words], env=without_ranks(), stderr=subprocess.DEVNULL
+    )
+    try:
+        deadline = time.monotonic() + 120
+        while not (path.exists() and '"record":"round"' in path.read_text()):
+            assert time.monotonic() < deadline and started.poll() is None
+            time.sleep(0.1)
+        os.kill(read_run(path, rounds=False).header.machine["mpi"]["ranks"][1]["process"], signal.SIGKILL)
+        assert started.wait(30) != 0
+    finally:
+        started.kill()
+    for _ in range(300):  # the launcher ends before rank 0 has written its last lines
+        run = read_run(path)
+        if run.end is not None:
+            break
+        time.sleep(0.1)
+    assert run.end is not None and run.rounds
+    assert any("rank 1 (process" in (point.reason or "") for point in run.points), [one.reason for one in run.points]
+
+
+@needs_mpi
+def test_one_rank_is_told_to_start_two():
+    done = mpiexec(1, "--suite", "mpi")
+    assert done.returncode == 3 and "mpiexec -n 2 linkscope run --suite mpi" in done.stderr
+
+
+@needs_mpi
+def test_ranks_of_different_versions_are_named(tmp_path):
+    other = "import sys, linkscope; linkscope.__version__ = '0.0.1'; from linkscope.cli.main import main; "
+    words = ["run", "--suite", "mpi", "-o", str(tmp_path / "run.jsonl")]
+    first = [str(MPIEXEC), "-n", "1", *LINKSCOPE, *words]
+    second = ["-n", "1", sys.executable, "-c", f"{other}sys.exit(main())", *words]
+    done = subprocess.run([*first, ":", *second], env=without_ranks(), capture_output=True, text=True, timeout=120)
+    assert done.returncode != 0 and "rank 1 on" in done.stderr and "has linkscope 0.0.1" in done.stderr
+
+
+def one_rank_of_two(**settings: str) -> subprocess.CompletedProcess[str]:
+    """A process that looks like rank 0 of two, although no launcher of its library started it."""
+    of_launcher = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "0"}
+    command = [*LINKSCOPE, "run", "--suite", "mpi"]
+    kept = without_ranks() | of_launcher | settings
+    return subprocess.run(command, env=kept, capture_output=True, text=True, timeout=120)
+
+
+@needs_mpi
+def test_a_library_of_another_mpi_than_the_launcher_is_named():
+    library = next(one.name for one in libraries({}) if Path(one.name).exists())
+    done = one_rank_of_two(LINKSCOPE_MPI=library)
+    assert done.returncode == 2, done.stderr
+    assert "two MPIs are mixed up: mpiexec started 2 ranks" in done.stderr and "LINKSCOPE_MPI=" in done.stderr
+
+
+def test_a_missing_mpi_library_is_named_with_the_cure():
+    done = one_rank_of_two(LINKSCOPE_MPI="/no/such/libmpi.so")
+    assert done.returncode == 3 and "/no/such/libmpi.so" in done.stderr and "LINKSCOPE_MPI=" in done.stderr
+
+
+def test_a_suite_of_one_process_refuses_several_ranks():
+    kept = without_ranks() | {"PMI_RANK": "0", "PMI_SIZE": "2"}
+    done = subprocess.run([*LINKSCOPE, "run"], env=kept, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and "mpiexec started 2 ranks" in done.stderr and "--suite mpi" in done.stderr
+
+
+def test_messages_between_ranks_without_mpiexec_say_how_to_start():
+    done = subprocess.run(
+        [*LINKSCOPE, "run", "rank_rate"], env=without_ranks(), capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 3 and "mpiexec -n 2 linkscope run --suite mpi" in done.stderr
+
+
+def test_the_launcher_tells_rank_size_and_place_on_the_host():
+    assert launched({}) is None
+    open_mpi = launched({"OMPI_COMM_WORLD_RANK": "5", "OMPI_COMM_WORLD_SIZE": "8", "OMPI_COMM_WORLD_LOCAL_RANK": "1"})
+    assert open_mpi and (open_mpi.rank, open_mpi.size, open_mpi.local) == (5, 8, 1)
+    hydra = launched({"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1"})
+    assert hydra and (hydra.rank, hydra.size, hydra.launcher) == (1, 2, "mpiexec")
+    slurm = launched({"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "4", "SLURM_LOCALID": "0"})
+    assert slurm and (slurm.rank, slurm.local, slurm.launcher) == (3, 0, "srun")
+    assert launched({"SLURM_PROCID": "0", "SLURM_NTASKS": "4"}) is None  # a batch script, and no task of srun
+
+
+def test_the_chosen_library_is_the_only_one_and_that_of_the_launcher_comes_first(tmp_path):
+    assert [one.name for one in libraries({"LINKSCOPE_MPI": "/x/libmpi.so"})] == ["/x/libmpi.so"]
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "libmpi.so.40").touch()
+    first = next(libraries({"OMPI_COMM_WORLD_RANK": "0", "OPAL_PREFIX": str(tmp_path)}))
+    assert first.name == str(tmp_path / "lib" / "libmpi.so.40") and "belongs to the launcher" in first.found
