@@ -43,12 +43,12 @@ def test_a_curve_has_the_rates_and_intervals_of_the_run_in_the_order_of_size(run
     assert found.ends is not None and found.ends[0] <= found.y <= found.ends[1]
 
 
-def test_without_named_curves_points_are_told_apart_by_what_differs(run) -> None:
+def test_without_named_curves_each_difference_makes_a_curve(run) -> None:
     data = plots.select([run], Figure(name="one", points=[COPIES.replace("gpu:0", "gpu:*")]))
     assert "pinned, gpu:1" in {", ".join(sorted(name.split(", "), reverse=True)) for name in data.curves}
 
 
-def test_several_runs_are_told_apart_by_their_files(run) -> None:
+def test_several_runs_are_curves_named_after_their_files(run) -> None:
     other = read_run(RESULTS / "h200x2-standard-b.jsonl.gz", rounds=False)
     figure = Figure(name="one", points=[COPIES.replace("numa:0.*", "numa:0.pinned")])
     assert list(plots.select([run, other], figure).curves) == ["h200x2-standard", "h200x2-standard-b"]
