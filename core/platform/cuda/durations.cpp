@@ -256,7 +256,8 @@ std::string why_no_duration(const CudaSession& session) {
     return "a process that only has memory of others runs for no duration here";
   for (const auto& state : session.actors) {
     if (session.lockstep && keeps_step(*state.actor))
-      return "actors that exchange words or messages with another process run numbers of iterations here, and no durations";
+      return "actors that exchange words or messages with another process run numbers of iterations here, and no "
+             "durations";
     if (state.caller) return "calls are made in batches here: what they use is prepared before the time begins";
     if (made_together(*state.actor))
       return "copies that are issued together are prepared before the time begins, so they run in batches here";
