@@ -259,8 +259,8 @@ std::vector<Benchmark> ranks() {
         name,     summary,           source, Engine::mpi, PlaceKind::rank, PlaceKind::rank, Relation::different,
         memories, std::move(params), build,  sized};
   };
-  const char* spafford = "Spafford 3.2 (SP-3, SP-8)";
-  const char* jorda = "Jorda et al. (JO-3, JO-4)";
+  const char* spafford = "Spafford 3.2";
+  const char* jorda = "Jorda et al.";
   return of_role(Role::message,
                  {
                      row("rank_empty", "round trips of an empty message between two ranks", spafford,

@@ -190,6 +190,7 @@ u64 fitting(const Benchmark& row, u64 bytes) {
 
 /// The cases of a row at a size: all places and memories, all parameters at their defaults, and each other value alone.
 std::vector<Case> cases(const Machine& machine, const Benchmark& row, u64 bytes) {
+  if (row.src == PlaceKind::rank) return {};  // no machine file has ranks: tests/core/test_ranks.cpp
   std::vector<std::pair<Place, Place>> ends;
   const Place all_gpus = gpu(all_places);
   if (row.relation == Relation::to_all)
@@ -291,6 +292,7 @@ TEST_CASE("the traffic that programs state is what the simulation counts on the 
         std::string{row.name} + " by " + to_string(row.engine) + " from " + std::string{to_string(row.src)};
     CAPTURE(family);
     if (row.src == PlaceKind::disk || row.dst == PlaceKind::disk) continue;  // no disk here
+    if (row.src == PlaceKind::rank) continue;                                // cases()
     // Work within a place may run beside copies over links, and so do the ranks of an LU.
     const bool within = row.relation == Relation::same && row.role != Role::contention && !row.name.starts_with("lu_"),
                unmapped = row.name == "latency" && row.engine == Engine::cpu && row.src == PlaceKind::gpu;

@@ -107,7 +107,7 @@ def test_the_others_end_and_keep_what_was_measured_when_a_rank_is_killed(tmp_pat
 
 
 @needs_mpi
-def test_one_rank_is_told_to_start_two():
+def test_one_rank_names_the_command_that_starts_two():
     done = mpiexec(1, "--suite", "mpi")
     assert done.returncode == 3 and "mpiexec -n 2 linkscope run --suite mpi" in done.stderr
 

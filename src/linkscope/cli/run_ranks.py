@@ -17,8 +17,8 @@ _CURE = "mpiexec -n 2 linkscope run --suite mpi (`pip install mpich` brings an m
 
 
 def launched(arguments: argparse.Namespace) -> "Launched | None":
-    """Returns this process's place among several ranks; None for a run of one process. From here on, the process is a
-    child of the one that the launcher started."""
+    """Returns this process's place among several ranks; None for a run of one process. The process then is a child of
+    the one that the launcher started."""
     from linkscope.run import launcher
 
     here = launcher.launched()
