@@ -18,13 +18,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
 from linkscope.run.target import choose
-from linkscope.runfile import read_run
+from linkscope.runfile import PointId, read_run
 from linkscope.units import format_bytes, format_rate, format_seconds, parse_sizes
 
 _LIMIT_S = 30.0
@@ -102,9 +102,9 @@ def ways(gpus: int) -> list[Way]:
 def points_of(ends: str, size: int) -> Mapping[str, Mapping[str, str]]:
     """Ids of linkscope's points, by test and by who posts."""
     by = {
-        "a block": f"sm/{ends}/{size}?connections=1&threads=1024&word=separate",
-        "a block, packed words": f"sm/{ends}/{size}?connections=1&threads=1024&word=packed",
-        "the host": f"ce/{ends}/{size}?connections=1&control=host",
+        "a block": f"sm/{ends}/{size}?threads=1024&word=separate",
+        "a block, packed words": f"sm/{ends}/{size}?threads=1024&word=packed",
+        "the host": f"ce/{ends}/{size}?control=host",
     }
     return {test: {who: f"{name}/{rest}" for who, rest in by.items()} for test, name in _NAMES.items()}
 
@@ -115,13 +115,18 @@ _NAMES = {"lat": "put_ping_pong", "bw": "put"}
 def linkscope(path: Path, sizes: Sequence[int], of: Sequence[Way], budget: str) -> Mapping[str, float]:
     """Seconds of an operation by point id; points that could not be measured are missing."""
     ids = {id for way in of for size in sizes for ids in points_of(way.ends, size).values() for id in ids.values()}
-    only = [word for id in sorted(ids) for word in ("--only", f"{id}*")]
+    only = [word for id in sorted(ids) for word in ("--only", id)]
     words = ["run", *only, "--budget", budget, "-o", str(path), "-q"]
     done = subprocess.run([sys.executable, "-m", "linkscope", *words], capture_output=True, text=True, check=False)
     if not path.exists():
         raise SystemExit(done.stderr)
-    values = {str(point.id): point.median_s for point in read_run(path).points if point.median_s}
-    return {id: values[full] for id in ids for full in values if full.startswith(id)}
+    points = [(PointId.parse(point.id), point.median_s) for point in read_run(path).points if point.median_s]
+    return {id: seconds for id in ids for point, seconds in points if _is_named(point, PointId.parse(id))}
+
+
+def _is_named(point: PointId, by: PointId) -> bool:
+    """Whether an id that leaves out defaults names the point."""
+    return replace(point, params=by.params) == by and set(by.params) <= set(point.params)
 
 
 def rows(ucx: Ucx, of: Sequence[Way], sizes: Sequence[int], ours: Mapping[str, float]) -> Iterator[str]:

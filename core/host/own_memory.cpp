@@ -23,6 +23,11 @@ bool accepts(Transfer call, void* local, void* remote) {
   return call(getpid(), &here, 1, &there, 1, 0) == 1 || errno != EFAULT;  // sandboxes refuse the call with EPERM
 }
 
+bool is_on_one_page(const void* start, u64 bytes) {
+  const auto page = static_cast<u64>(sysconf(_SC_PAGESIZE)), first = reinterpret_cast<u64>(start);
+  return first / page == (first + bytes - 1) / page;
+}
+
 std::byte* last_byte(const void* start, u64 bytes) {
   return const_cast<std::byte*>(static_cast<const std::byte*>(start)) + bytes - 1;
 }
@@ -31,8 +36,9 @@ std::byte* last_byte(const void* start, u64 bytes) {
 
 bool can_read(const void* start, u64 bytes) {
   std::byte read{};
-  return bytes == 0 || (accepts(process_vm_readv, &read, const_cast<void*>(start)) &&
-                        accepts(process_vm_readv, &read, last_byte(start, bytes)));
+  const auto reads = [&](void* at) { return accepts(process_vm_readv, &read, at); };
+  return bytes == 0 ||
+         (reads(const_cast<void*>(start)) && (is_on_one_page(start, bytes) || reads(last_byte(start, bytes))));
 }
 
 bool can_write(void* start, u64 bytes) {
@@ -40,7 +46,7 @@ bool can_write(void* start, u64 bytes) {
     std::byte kept{};
     return accepts(process_vm_readv, &kept, at) && accepts(process_vm_writev, &kept, at);
   };
-  return bytes == 0 || (itself(start) && itself(last_byte(start, bytes)));
+  return bytes == 0 || (itself(start) && (is_on_one_page(start, bytes) || itself(last_byte(start, bytes))));
 }
 
 bool is_untouched(const void* start, u64 bytes) {

@@ -236,7 +236,7 @@ const CopyMethod& method_for(const Resources& with, const PlannedCopy& copy) {
   };
   const auto found = std::find_if(std::begin(methods), std::end(methods), fits);
   const auto& method = found == std::end(methods) ? plain : *found;
-  if (method.id != MethodId::plain) check_host_memory(copy);
+  if (!with.options.plain) check_host_memory(copy);  // the driver would end the process for freed memory of a GPU
   return method;
 }
 

@@ -190,7 +190,8 @@ u64 fitting(const Benchmark& row, u64 bytes) {
 
 /// The cases of a row at a size: all places and memories, all parameters at their defaults, and each other value alone.
 std::vector<Case> cases(const Machine& machine, const Benchmark& row, u64 bytes) {
-  if (row.src == PlaceKind::rank) return {};  // no machine file has ranks: tests/core/test_ranks.cpp
+  // No machine here has ranks, or another host: tests/core/test_ranks.cpp, test_network.cpp.
+  if (row.src == PlaceKind::rank || row.relation == Relation::other_host) return {};
   std::vector<std::pair<Place, Place>> ends;
   const Place all_gpus = gpu(all_places);
   if (row.relation == Relation::to_all)
@@ -279,7 +280,8 @@ TEST_CASE("the traffic that programs state is what the simulation counts on the 
           for (const auto& [name, carried] : sim->run(*session, {samples, {batch}, false}).links) found[name] = carried;
           CHECK(text(found) == text(steps));
           const bool by_ring = c.params.contains("ring");  // a flow does not state where its ring is
-          const bool with_words = row.name.starts_with("put") || row.name.starts_with("get");  // nor which words cross
+          const bool with_words = row.name.starts_with("put") || row.name.starts_with("get") ||
+                                  row.name.starts_with("queued_put") || row.name == "post";  // nor which words cross
           const bool answered = row.name == "message";  // its flow states one direction
           if (row.sized && !managed && !has_gaps && !by_ring && !with_words && !answered)
             CHECK(text(found) == text(flows));
@@ -291,8 +293,8 @@ TEST_CASE("the traffic that programs state is what the simulation counts on the 
     const auto family =
         std::string{row.name} + " by " + to_string(row.engine) + " from " + std::string{to_string(row.src)};
     CAPTURE(family);
-    if (row.src == PlaceKind::disk || row.dst == PlaceKind::disk) continue;  // no disk here
-    if (row.src == PlaceKind::rank) continue;                                // cases()
+    if (row.src == PlaceKind::disk || row.dst == PlaceKind::disk) continue;            // no disk here
+    if (row.src == PlaceKind::rank || row.relation == Relation::other_host) continue;  // cases()
     // Work within a place may run beside copies over links, and so do the ranks of an LU.
     const bool within = row.relation == Relation::same && row.role != Role::contention && !row.name.starts_with("lu_"),
                unmapped = row.name == "latency" && row.engine == Engine::cpu && row.src == PlaceKind::gpu;

@@ -103,19 +103,6 @@ def memory_is_registered_and_unregistered_once(driver: Driver, gpu: Gpu) -> None
     assert driver.cuMemHostUnregister(memory) == NOT_REGISTERED
 
 
-def copies_of_freed_memory_are_refused(driver: Driver, gpu: Gpu) -> None:
-    stream, freed, kept, size = gpu.stream(), c_uint64(), c_uint64(), c_size_t(32 * MIB)
-    for pointer in (kept, freed):
-        driver.ok("cuMemAlloc", byref(pointer), size)
-    driver.ok("cuMemFree", freed)
-    host = (ctypes.c_char * MIB)()
-    for other in (kept, c_uint64(ctypes.addressof(host))):
-        assert driver.cuMemcpyAsync(other, freed, c_size_t(MIB), stream) == INVALID_VALUE
-        assert driver.cuMemcpyAsync(freed, other, c_size_t(MIB), stream) == INVALID_VALUE
-    driver.ok("cuStreamSynchronize", stream)
-    driver.ok("cuMemFree", kept)
-
-
 class Access(ctypes.Structure):
     _fields_ = [("location", Location), ("flags", c_int)]
 

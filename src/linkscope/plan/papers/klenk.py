@@ -20,7 +20,7 @@ KLENK = Source(
         row(
             "KL-1 KL-2",
             "ping-pong and streaming by control mode: direct, polling on the GPU, assisted, host-controlled",
-            *(f"{name}/{engine}/gpu.device->other.device?control=*" for name in _MESSAGES for engine in ("sm", "ce")),
+            *(f"{name}/{engine}/gpu.device->other.device?control=*" for name in _MESSAGES for engine in ("sm", "tma", "ce")),
             note="`run --suite putget`; over mapped and peer memory, without network cards and their queues",
         ),
         row(
@@ -29,12 +29,12 @@ KLENK = Source(
             *(
                 f"{way}/{engine}/gpu.device->other.device?connections=*"
                 for way in ("put", "get")
-                for engine in ("sm", "ce")
+                for engine in ("sm", "tma", "ce")
             ),
             note="each connection has its own kernel, or its own CPU thread",
         ),
         row(
-            "KL-2",
+            "KL-2 KL-4",
             "queues in host memory or on a GPU, which a kernel or a thread of the host serves",
             *(f"{name}/sm/gpu.device->other.device?queue=*" for name in _QUEUED),
             *(f"{name}/ce/gpu.device->other.device" for name in _QUEUED),
