@@ -20,7 +20,11 @@ KLENK = Source(
         row(
             "KL-1 KL-2",
             "ping-pong and streaming by control mode: direct, polling on the GPU, assisted, host-controlled",
-            *(f"{name}/{engine}/gpu.device->other.device?control=*" for name in _MESSAGES for engine in ("sm", "tma", "ce")),
+            *(
+                f"{name}/{engine}/gpu.device->other.device?control=*"
+                for name in _MESSAGES
+                for engine in ("sm", "tma", "ce")
+            ),
             note="`run --suite putget`; over mapped and peer memory, without network cards and their queues",
         ),
         row(
