@@ -22,8 +22,8 @@ test: build-tests
 
 # Sanitizers: addresses and undefined behaviour in one build, threads in another.
 test-long: check
-	$(call compiled,build/asan,-DLINKSCOPE_TESTS=ON -DCMAKE_BUILD_TYPE=Debug -DLINKSCOPE_SANITIZE=address$(comma)undefined)
-	$(call compiled,build/tsan,-DLINKSCOPE_TESTS=ON -DCMAKE_BUILD_TYPE=Debug -DLINKSCOPE_SANITIZE=thread)
+	$(call compiled,build/asan,-DLINKSCOPE_TESTS=ON -DLINKSCOPE_FIRST_ARCHITECTURES=ON -DCMAKE_BUILD_TYPE=Debug -DLINKSCOPE_SANITIZE=address$(comma)undefined)
+	$(call compiled,build/tsan,-DLINKSCOPE_TESTS=ON -DLINKSCOPE_FIRST_ARCHITECTURES=ON -DCMAKE_BUILD_TYPE=Debug -DLINKSCOPE_SANITIZE=thread)
 	@LINKSCOPE_TESTS=long $(RUN) tools/run_tests.py
 
 test-gpu: build-tests
@@ -47,7 +47,7 @@ build:
 
 build-tests:
 	@$(PYTHON) tools/bootstrap.py build test
-	$(call cmake_build,build/dev,-DLINKSCOPE_TESTS=ON)
+	$(call cmake_build,build/dev,-DLINKSCOPE_TESTS=ON -DLINKSCOPE_FIRST_ARCHITECTURES=ON)
 
 # Types are checked on one core while clang-tidy starts on the other. clang-tidy reads each file without the precompiled
 # headers, so an include that the file lacks is an error.

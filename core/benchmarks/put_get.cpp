@@ -69,7 +69,7 @@ class Connection {
     for (auto& side : sides_) {
       const bool on_gpu = between_gpus && (control_ == Control::direct || control_ == Control::own);
       const Side& with_words = control_ == Control::own ? sides_[&side == sides_.data()] : side;
-      const u64 all = most_blocks() * slots * stride();
+      const u64 all = u64{most_blocks()} * slots * stride();
       side.given = add({side.at, side.memory, all, Content::pattern});
       side.received = add({side.at, side.memory, all, Content::poison});
       side.words =
@@ -137,7 +137,7 @@ class Connection {
   [[nodiscard]] u64 stride() const { return slice_stride(bytes_of(0)); }
   /// The part of a block. Helpers move all.
   [[nodiscard]] Move payload(u32 giver, u32 block) const {
-    const u64 offset = block * slots_ * stride(), bytes = bytes_of(block);
+    const u64 offset = u64{block} * slots_ * stride(), bytes = bytes_of(block);
     return {{sides_[giver].given, offset, bytes, stride(), slots_},
             {sides_[1 - giver].received, offset, bytes, stride(), slots_},
             case_.engine};
@@ -200,7 +200,7 @@ void add_put_round_trip(Connection& made) {
     (side == 0 ? last : first).emplace_back(made.receive(side));
     const auto told = made.is_assisted(side) ? made.tell(side, request) : made.send(other);
     last.insert(side == 0 ? last.begin() : last.end(), told);
-    made.add_side(side, std::move(first), made.is_gpu(side) ? std::optional{side} : std::nullopt, std::move(last));
+    made.add_side(side, first, made.is_gpu(side) ? std::optional{side} : std::nullopt, last);
     if (made.is_assisted(side)) made.add_helper(side, side, made.tell(other, message));
   }
 }
@@ -217,7 +217,7 @@ void add_get_round_trip(Connection& made) {
       first.emplace_back(made.await(side, done));
     }
     if (side == 1) last.emplace_back(made.tell(other, message));
-    made.add_side(side, std::move(first), made.is_gpu(side) ? std::optional{other} : std::nullopt, std::move(last));
+    made.add_side(side, first, made.is_gpu(side) ? std::optional{other} : std::nullopt, last);
     if (made.is_assisted(side)) made.add_helper(side, other, made.tell(side, done));
   }
 }

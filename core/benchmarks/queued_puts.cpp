@@ -60,7 +60,7 @@ class Queue {
     for (const auto& job : jobs()) {
       Set set{slot(job), 1, 1};
       set.job = job;
-      loop.emplace_back(std::move(set));
+      loop.emplace_back(set);
     }
   }
 
@@ -70,7 +70,7 @@ class Queue {
     for (const auto& job : jobs()) {
       Wait take{slot(job), 1, 1};
       take.job = job;
-      loop.emplace_back(std::move(take));
+      loop.emplace_back(take);
       if (job.to) loop.emplace_back(Move{*job.from, *job.to, case_.engine});
       if (job.signal) loop.emplace_back(Set{*job.signal, 1, 1});
     }
@@ -206,7 +206,7 @@ Program posts(const Case& c) {
     if (!job->to && !job->signal) continue;
     Set set{{3, job->to ? 0 : pair, bytes, std::max(2 * pair, bytes), ring_slots}, 1, 1};
     set.job = *job;
-    loop.emplace_back(std::move(set));
+    loop.emplace_back(set);
   }
   add_user(program, c, c.src, std::move(loop));
   program.flows.front().measured = true;

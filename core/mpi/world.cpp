@@ -26,7 +26,7 @@ class Library {
   }
   [[nodiscard]] std::string path() const {
     const link_map* map = nullptr;
-    return dlinfo(handle_, RTLD_DI_LINKMAP, &map) == 0 && map ? map->l_name : name_;
+    return dlinfo(handle_, RTLD_DI_LINKMAP, static_cast<void*>(&map)) == 0 && map ? map->l_name : name_;
   }
   [[nodiscard]] void* find(const char* symbol) const { return dlsym(handle_, symbol); }
   template <class Function>
