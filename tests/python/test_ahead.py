@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from campaign import only_long
 from fakes import measured, plan, target
 from linkscope.run import ahead, passes
 from linkscope.runfile import read_run
@@ -71,7 +72,7 @@ def family_of(pid: int) -> set[int]:
     return mine.union(*(family_of(one) for one in mine))
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("how", [pytest.param(signal.SIGINT, marks=only_long), signal.SIGKILL])
 def test_no_process_outlives_the_command(tmp_path, how):
     """A suite large enough for several processes. Ctrl-C saves the measured points."""
     path = tmp_path / "a.jsonl"

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from campaign import only_long
 from fake_driver import environment, needs_fake, needs_worker, too_short
 from linkscope.runfile import read_run
 from test_driver_matrix import failure, opened, prepare, refusal, worker
@@ -319,6 +320,7 @@ def test_a_prefetch_uses_the_prefetch_call(worker):
         pipe.ask("prepare", timeout_s=1, case=FAMILIES["prefetch"], key="point#0")
 
 
+@only_long
 def test_a_complete_run_of_managed_memory(tmp_path):
     path = tmp_path / "run.jsonl"
     # CPU accesses cost nothing on the fake driver, and its prefetches exceed the peak.

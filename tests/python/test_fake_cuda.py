@@ -39,7 +39,7 @@ def test_older_driver_versions_pass_the_same_checks(version):
     run([sys.executable, str(CHECKS), str(DEVICE_CODE)], environment(CUDA_VERSION=version))
 
 
-@pytest.mark.parametrize("capability", [60, 70, 80, 89, 100, 120])
+@pytest.mark.parametrize("capability", [60, 70, 80, 90, 100, 120])
 def test_device_code_is_checked_on_every_architecture(capability):
     names = ["device_code_must_match_the_gpu", "patterns_are_filled_and_checked"]
     run([sys.executable, str(CHECKS), str(DEVICE_CODE), *names], environment(CUDA_CAPABILITY=capability))

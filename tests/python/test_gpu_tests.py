@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from campaign import sample
+from campaign import only_long, sample
 from fake_driver import LIBRARIES, ROOT, environment, needs_fake, needs_worker
 
 pytestmark = [needs_fake, needs_worker]
@@ -31,7 +31,7 @@ def outcome(files: str, **settings: int) -> tuple[str, str]:
         sample("test_copies.py -k written-pinned", "test_copies.py"),
         sample("test_leaks.py -k repeated", "test_leaks.py"),
         "test_driver.py",
-        "test_lu.py -k on_2",
+        pytest.param("test_lu.py -k on_2", marks=only_long),
         "test_computations.py",
         "test_put_get.py -k exact",
         sample("test_transfer.py -k background", "test_transfer.py"),

@@ -93,6 +93,7 @@ def test_further_costs_of_small_copies_are_recovered(tmp_path) -> None:
     assert {key: found["pageable"][key]["v"] for key in wanted} == pytest.approx(wanted, rel=0.1)
 
 
+@only_long
 def test_costs_of_page_faults_by_cpu_threads_are_recovered(tmp_path) -> None:
     """The planted costs differ from the start values of the fit: a fault, a touched page, the rate of all threads."""
     text = models.bundled()["h200x1"].read_text()
@@ -109,6 +110,7 @@ def test_costs_of_page_faults_by_cpu_threads_are_recovered(tmp_path) -> None:
     assert {found[key]["from"] for key in planted} == {"fitted"}
 
 
+@only_long
 def test_a_machine_without_such_costs_gets_none(tmp_path) -> None:
     """The machine file of AC922 has none of them."""
     found = fitted(measured(tmp_path, "ac922", "h2d/ce/*:0.p*->gpu:0.*", "d2h/ce/gpu:0.*->numa:0.p*", "local/*gpu:0*"))

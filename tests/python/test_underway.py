@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from campaign import only_long
 from fakes import flow, point
 from linkscope.machine import model as models
 from linkscope.plan import Plan, Underway, Work, make_plan, next_work
@@ -183,6 +184,7 @@ def test_a_point_waiting_for_its_first_round_starts_as_soon_as_there_is_time(
     assert requested
 
 
+@only_long
 def test_a_plan_that_always_requests_an_unmeasured_point_ends_with_an_error(tmp_path, monkeypatch) -> None:
     """Such a bug of the planner must not make an endless run."""
 
