@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from campaign import only_long
 from linkscope.report.summary import summary
 from linkscope.runfile import read_run
 from screen import Screen
@@ -147,6 +148,7 @@ def test_the_table_fits_small_and_large_terminals(tmp_path: Path, width: int, he
     assert terminal.screen.text().replace("\n", "").startswith('{"run": ')
 
 
+@only_long
 def test_a_resized_terminal_ends_without_leftovers(tmp_path: Path) -> None:
     terminal = OnTerminal(*words(tmp_path / "a.jsonl", "--json", suite="standard"), width=100, height=30)
     terminal.read(until=is_live)

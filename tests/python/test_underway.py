@@ -119,6 +119,7 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[dict[str, int], set[st
     return seen
 
 
+@only_long
 def test_every_pass_runs_one_round_of_every_unfinished_point(tmp_path, passes) -> None:
     target = modelled(models.load("h200x4"), 1)
     path = tmp_path / "run.jsonl"
