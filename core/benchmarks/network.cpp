@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/error.hpp"
+#include "benchmarks/chunks.hpp"
 #include "benchmarks/copies.hpp"
 
 namespace linkscope {
@@ -12,30 +13,6 @@ namespace {
 using namespace literals;
 
 constexpr u64 word = sizeof(u64), line = 256;
-constexpr Seconds shortest_timeout{2.0};
-constexpr double slowest_rate = 0.02e9;  // B/s of a chunk that still arrives
-
-constexpr std::array<std::pair<std::string_view, u64>, 10> chunks{{{"1MiB", 1_MiB},
-                                                                   {"whole", 0},
-                                                                   {"64KiB", 64_KiB},
-                                                                   {"128KiB", 128_KiB},
-                                                                   {"256KiB", 256_KiB},
-                                                                   {"512KiB", 512_KiB},
-                                                                   {"2MiB", 2_MiB},
-                                                                   {"4MiB", 4_MiB},
-                                                                   {"8MiB", 8_MiB},
-                                                                   {"16MiB", 16_MiB}}};
-
-u64 chunk_bytes(const Case& c) {
-  const auto text = c.param("chunk", "1MiB");
-  u64 chunk = c.bytes;
-  for (const auto& [name, bytes] : chunks)
-    if (name == text && bytes > 0) chunk = std::min(bytes, c.bytes);
-  if (c.bytes % chunk != 0)
-    throw Error{ErrorKind::usage, c.benchmark + ": " + std::to_string(c.bytes) + " B is no whole number of chunks of " +
-                                      bytes_text(chunk) + "; sizes are multiples of the chunk, or smaller"};
-  return chunk;
-}
 
 /// The NUMA node of an end's thread and slots: that of its memory, otherwise that of the parameter.
 Place node_of(const Case& c, const Place& end, const std::string& param) {
@@ -89,7 +66,7 @@ Program staged(const Case& c) {
   const Span near = from_gpu ? add(sender, MemKind::pinned, slots, Content::poison) : source;
   const Span far = to_gpu ? add(receiver, MemKind::pinned, slots, Content::poison) : target;
   const auto words = add_words(program, sender, receiver);
-  const Seconds timeout = shortest_timeout + Seconds{static_cast<double>(chunk) / slowest_rate};
+  const Seconds timeout = chunk_timeout(chunk);
   const u64 no_slot = 1 - u64{slots};  // the first `slots` chunks wait for no slot
 
   Actor thread{sender, ActorKind::cpu_thread, Clock::host, {}, 0, {}, {}};

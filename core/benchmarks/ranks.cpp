@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/error.hpp"
+#include "benchmarks/chunks.hpp"
 #include "benchmarks/copies.hpp"
 
 namespace linkscope {
@@ -12,16 +13,6 @@ namespace {
 using namespace literals;
 
 constexpr u64 word = sizeof(u64), line = 256;  // each word has cache lines of its own
-constexpr Seconds shortest_timeout{5.0};
-constexpr double slowest_rate = 0.02e9;  // B/s of a chunk that still arrives
-
-constexpr std::array<std::pair<std::string_view, u64>, 7> chunks{{{"1MiB", 1_MiB},
-                                                                  {"64KiB", 64_KiB},
-                                                                  {"128KiB", 128_KiB},
-                                                                  {"256KiB", 256_KiB},
-                                                                  {"512KiB", 512_KiB},
-                                                                  {"2MiB", 2_MiB},
-                                                                  {"4MiB", 4_MiB}}};
 
 /// One end of the messages: a rank, and its memory for them.
 struct End {
@@ -44,20 +35,11 @@ End end_of(const Case& c, const Place& rank, MemKind memory) {
 }
 
 /// The bytes that a message of MPI has.
-u64 chunk_bytes(const Case& c) {
-  if (c.param("way", "staged") != "double") return c.bytes;
-  const auto text = c.param("chunk", "1MiB");
-  const auto found = std::find_if(chunks.begin(), chunks.end(), [&](const auto& one) { return one.first == text; });
-  const u64 chunk = std::min(found->second, c.bytes);
-  if (c.bytes % chunk != 0)
-    throw Error{ErrorKind::usage, c.benchmark + ": " + std::to_string(c.bytes) + " B is no whole number of chunks of " +
-                                      bytes_text(chunk) + "; sizes are multiples of the chunk, or smaller"};
-  return chunk;
-}
+u64 message_chunk(const Case& c) { return c.param("way", "staged") == "double" ? chunk_bytes(c) : c.bytes; }
 
 class Builder {
  public:
-  explicit Builder(const Case& c) : case_{c}, chunk_{chunk_bytes(c)} {
+  explicit Builder(const Case& c) : case_{c}, chunk_{message_chunk(c)} {
     program.held_by = HeldBy::nothing;
     program.passes = static_cast<u32>(c.bytes ? c.bytes / chunk_ : 1);
     slots_ = c.param("way", "staged") == "double" ? static_cast<u32>(std::stoul(c.param("slots", "2"))) : 1;
@@ -94,7 +76,7 @@ class Builder {
     return add(end.rank, std::move(actor), std::move(loop));
   }
   [[nodiscard]] Wait wait(const Span& which, u64 value) const {
-    return {which, value, 1, shortest_timeout + Seconds{static_cast<double>(chunk_) / slowest_rate}};
+    return {which, value, 1, chunk_timeout(chunk_, Seconds{5.0})};
   }
   /// The first messages of a ring wait for no slot.
   [[nodiscard]] Wait wait_for_slot(const Span& emptied) const { return wait(emptied, 1 - u64{slots_}); }
@@ -233,7 +215,8 @@ Program build_both(const Case& c) {
 
 Param chunk_param() {
   Param param{"chunk", {}, "bytes of a message of MPI with way=double"};
-  for (const auto& [text, bytes] : chunks) param.values.push_back(text);
+  for (const auto& [text, bytes] : chunks)
+    if (bytes > 0 && bytes <= 4_MiB) param.values.push_back(text);
   param.default_in_id = false;
   return param;
 }

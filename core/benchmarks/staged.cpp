@@ -5,6 +5,7 @@
 #include <array>
 
 #include "base/error.hpp"
+#include "benchmarks/chunks.hpp"
 #include "benchmarks/copies.hpp"
 
 namespace linkscope {
@@ -13,29 +14,6 @@ namespace {
 using namespace literals;
 
 constexpr u64 word = sizeof(u64), line = 256;  // each word has cache lines of its own
-constexpr Seconds shortest_timeout{2.0};
-constexpr double slowest_rate = 0.02e9;  // B/s of a chunk that still arrives
-
-constexpr std::array<std::pair<std::string_view, u64>, 10> chunks{{{"1MiB", 1_MiB},
-                                                                   {"whole", 0},
-                                                                   {"64KiB", 64_KiB},
-                                                                   {"128KiB", 128_KiB},
-                                                                   {"256KiB", 256_KiB},
-                                                                   {"512KiB", 512_KiB},
-                                                                   {"2MiB", 2_MiB},
-                                                                   {"4MiB", 4_MiB},
-                                                                   {"8MiB", 8_MiB},
-                                                                   {"16MiB", 16_MiB}}};
-
-u64 chunk_bytes(const Case& c) {
-  const auto text = c.param("chunk", "1MiB");
-  const auto found = std::find_if(chunks.begin(), chunks.end(), [&](const auto& one) { return one.first == text; });
-  const u64 chunk = found->second == 0 ? c.bytes : std::min(found->second, c.bytes);
-  if (c.bytes % chunk != 0)
-    throw Error{ErrorKind::usage, c.benchmark + ": " + std::to_string(c.bytes) + " B is no whole number of chunks of " +
-                                      bytes_text(chunk) + "; sizes are multiples of the chunk, or smaller"};
-  return chunk;
-}
 
 /// The ends of one staged copy, and where its ring is.
 struct Staging {
@@ -78,7 +56,7 @@ std::pair<Flow, Flow> add_staged(Program& program, const Case& c, const Staging&
     if (move.engine == Engine::cpu) move.shape = {1, staging.threads};
     return move;
   };
-  const Seconds timeout = shortest_timeout + Seconds{static_cast<double>(staging.chunk) / slowest_rate};
+  const Seconds timeout = chunk_timeout(staging.chunk);
   const auto actor = static_cast<u32>(program.actors.size());
   // The first `slots` chunks wait for no slot.
   program.actors.push_back(filler_or_emptier(
