@@ -23,7 +23,7 @@ inline constexpr std::array<std::pair<std::string_view, u64>, 10> chunks{{{"1MiB
 /// The bytes of a case's chunk, at most those of the case. Throws Error{usage} for a size that is no multiple of it.
 u64 chunk_bytes(const Case&);
 
-/// How long an actor waits for a chunk: `least`, and the time of the slowest path that is used.
+/// The time that an actor waits for a chunk: `least`, and the chunk at the slowest rate that still counts.
 Seconds chunk_timeout(u64 chunk, Seconds least = Seconds{2.0});
 
 }  // namespace linkscope
