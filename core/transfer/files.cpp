@@ -131,11 +131,13 @@ void read_to_gpu(const Resources& with, const FileReader& file, std::span<const 
   const auto read = [&](std::span<const FilePiece> pieces, StagedWork work) {
     if (pieces.empty()) return;
     const auto& knobs = with.options.of(work, total_bytes(wanted));
-    if (knobs.plain) return read_plainly(with, file, pieces, lane, counts, progress);
-    if (work == StagedWork::read_cold && knobs.cufile &&
-        read_by_cufile(with, file, pieces, knobs, lane, counts, progress))
-      return;
-    read_staged(with, file, pieces, knobs, work == StagedWork::read_cold, lane, counts, progress);
+    const bool is_cold = work == StagedWork::read_cold;
+    const auto plainly = [&] { read_plainly(with, file, pieces, lane, counts, progress); };
+    if (knobs.plain) return plainly();
+    if (is_cold && knobs.cufile && read_by_cufile(with, file, pieces, knobs, lane, counts, progress)) return;
+    staged_or_plain(
+        with, "read", progress, [&] { read_staged(with, file, pieces, knobs, is_cold, lane, counts, progress); },
+        plainly);
   };
   read(cold, StagedWork::read_cold);
   read(cached, StagedWork::read_cached);

@@ -64,7 +64,8 @@ void write_from_gpu(const Resources& with, const FileWriter& file, std::span<con
   if (knobs.cufile && write_by_cufile(with, file, parts, knobs, lane, counts, progress)) return;
   const u64 most = std::max(FileWriter::granule,
                             std::min(knobs.chunk, with.arena.slot_bytes()) / FileWriter::granule * FileWriter::granule);
-  if (knobs.plain) return write_plainly(with, file, parts, most, lane, counts, progress);
+  const auto plainly = [&] { write_plainly(with, file, parts, most, lane, counts, progress); };
+  if (knobs.plain) return plainly();
   // A byte of the file is as far from a granule in its slot as in the file.
   const auto place = [](std::byte* slot, Chunk chunk, u64 offset) {
     return slot + (offset - chunk.at / FileWriter::granule * FileWriter::granule);
@@ -83,7 +84,7 @@ void write_from_gpu(const Resources& with, const FileWriter& file, std::span<con
     });
     file.write(place(slot, chunk, chunk.at), chunk.at, chunk.bytes, counts);
   };
-  run_ring(with, lane, work, knobs, Towards::host, progress);
+  staged_or_plain(with, "save", progress, [&] { run_ring(with, lane, work, knobs, Towards::host, progress); }, plainly);
 }
 
 void write_from_host(const Resources& with, const FileWriter& file, std::span<const FilePart> parts,
