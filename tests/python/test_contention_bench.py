@@ -6,6 +6,7 @@ import all_gather_bench as gathers
 import contention_bench as tool
 import pytest
 
+from campaign import only_long
 from fake_driver import needs_worker
 
 pytestmark = [needs_worker]
@@ -31,6 +32,7 @@ def test_capacity_grows_with_the_number_of_gpus_beside_a_models_prediction(tmp_p
     assert (tmp_path / "capacity-to-2.json").exists()
 
 
+@only_long
 def test_presets_run_twice_and_work_across_gpus_has_a_cell_for_each_pair(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,7 +23,7 @@ from linkscope.runfile import Point, Run, read_run
 from processes import children, runs
 
 WORKER = Path(__file__).resolve().parents[2] / "src" / "linkscope" / "_native" / "linkscope-worker"
-KILLS = sample(10, 25)  # of the command; workers get the same number
+KILLS = sample(5, 25)  # of the command; workers get the same number
 AT_ONCE = 5  # approximate number of kills in one run
 PLAN = ["--machine", "ac922", "--suite", "standard", "--seed", "7", "--only", "d2h/*gpu:1*numa:0*"]
 PLAN += ["--only", "d2d/*gpu:0.device->gpu:2*peer=off"]

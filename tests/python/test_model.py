@@ -84,6 +84,7 @@ def test_links_and_set_up_times_of_four_h200_are_recovered(model: dict) -> None:
     assert {key: copy[key]["v"] for key in late} == pytest.approx(late, rel=0.15)
 
 
+@only_long
 def test_further_costs_of_small_copies_are_recovered(tmp_path) -> None:
     """Bidirectional, single, and pageable copies: constants that a machine file may lack."""
     found = fitted(measured(tmp_path, "h200x1", "h2d/*", "d2h/*", "h2h/*", "latency/*"))
@@ -249,6 +250,7 @@ def test_the_fitted_file_can_be_measured_like_any_machine(h200x4: Path, model: d
     assert point["gbps"] == pytest.approx(55.5, rel=0.01)
 
 
+@only_long
 def test_a_far_node_and_its_memory_are_recovered(tmp_path) -> None:
     """AC922: NVLink at 72 GB/s, the X-bus at 41 GB/s, and a memory rate of 170 GB/s for all concurrent flows."""
     found = fitted(measured(tmp_path, "ac922", *DIRECT, *JOINT))
