@@ -1,5 +1,6 @@
 """The display during a run: table of results, bar, plain lines, and remaining time."""
 
+import contextlib
 import gzip
 import io
 import os
@@ -222,6 +223,18 @@ def test_without_a_terminal_there_is_a_plain_line_every_ten_seconds(monkeypatch)
         " 60%, round 2 of 6, 5 points unfinished, about 20 s left",
         " 80%, round 2 of 6, 0 points unfinished, about 10 s left",
     ]
+
+
+def test_plain_lines_whose_reader_has_ended_do_not_end_the_run(monkeypatch) -> None:
+    monkeypatch.setattr(progress, "_LINE_EVERY_S", 0.0)
+    read, write = os.pipe()
+    os.close(read)
+    stream = os.fdopen(write, "w")
+    shown = progress.Points(table_of([], [h2d()]), stream)
+    shown.record(point(h2d(), median_s=1e-3))
+    shown.tick(left(0.5))
+    with contextlib.suppress(BrokenPipeError):
+        stream.close()  # writes the rest
 
 
 def test_the_unidirectional_rate_is_preferred_as_best_rate() -> None:

@@ -198,7 +198,10 @@ class Process:
         for output, _ in found:
             if output in self._watched:
                 raise self._watched[output]._died()
-        data = os.read(self._output, 1 << 20)
+        try:
+            data = os.read(self._output, 1 << 20)
+        except ConnectionResetError:  # a socket whose other end was killed with unread requests
+            data = b""
         if not data:
             raise self._died()
         self._buffer += data

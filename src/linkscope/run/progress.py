@@ -88,6 +88,10 @@ class Lines:
         self._printed_at = time.monotonic()
         self._best = ""
 
+    def _print(self, text: str) -> None:
+        with contextlib.suppress(OSError):  # a reader that has ended must not end the run
+            print(text, file=self._stream, flush=True)
+
     def record(self, record: Round | Point) -> None:
         self._found.add(record)
 
@@ -97,11 +101,10 @@ class Lines:
             return
         self._printed_at = now
         work, best = left(), self._found.best()
-        print(f"{_percent(work.share)}, {work.texts()[0]}", file=self._stream)
+        self._print(f"{_percent(work.share)}, {work.texts()[0]}")
         if best != self._best:
-            print(f"      {best}", file=self._stream)
+            self._print(f"      {best}")
             self._best = best
-        self._stream.flush()
 
     def stop(self) -> None: ...
 
@@ -114,7 +117,7 @@ class Points(Lines):
         if isinstance(record, Point):
             time_text = format_seconds(record.median_s) if record.median_s else record.reason or ""
             rate = f", {format_rate(record.gbps)}" if record.gbps else ""
-            print(f"{record.status:<16} {record.id}  {time_text}{rate}", file=self._stream, flush=True)
+            self._print(f"{record.status:<16} {record.id}  {time_text}{rate}")
 
 
 class Terminal:

@@ -19,7 +19,7 @@ import linkscope
 from linkscope.errors import NOT_HERE, SOMETHING_FAILED, UserError
 from linkscope.run.contexts import Contexts
 from linkscope.run.launcher import CHOICE, Launched, Library, inherited_descriptors, libraries
-from linkscope.run.process import Process, RequestFailed, WorkerGone
+from linkscope.run.process import Interrupted, Process, RequestFailed, WorkerGone
 from linkscope.run.worker import OPEN_LIMIT_S, Worker, worker_command
 from linkscope.run.workers import CannotStart, Workers
 
@@ -172,7 +172,10 @@ def _pass_on(link: socket.socket, process: Process) -> bool:
     while True:
         for file, _ in watched.poll():
             if file == link.fileno():
-                data = link.recv(1 << 20)
+                try:
+                    data = link.recv(1 << 20)
+                except ConnectionResetError:  # rank 0 was killed with unread answers
+                    data = b""
                 if not data:
                     return ended
                 ended = ended or data.endswith(_END)
@@ -269,8 +272,8 @@ class RankWorker(Worker):
                 self._release_together()
                 self._ask_all(self._all, _END, _BUSY_LIMIT_S)
                 self._first.leave(_LEAVE_LIMIT_S)
-            except (WorkerGone, RequestFailed):
-                pass  # they are killed
+            except (WorkerGone, RequestFailed, Interrupted):
+                pass  # they are killed; after a stop they get no time to answer
         self.kill()
 
     def note(self, gone: WorkerGone) -> WorkerGone:
