@@ -38,6 +38,10 @@ u32 number_of(const Case& c, const char* param, const char* otherwise) {
   return static_cast<u32>(std::stoul(c.param(param, otherwise)));
 }
 
+/// Whether a kernel is launched for each message, as programs do whose kernels do not stay on the GPU. The host thread then
+/// exchanges the words.
+bool is_relaunched(const Case& c) { return c.param("kernel", "persistent") == "relaunched"; }
+
 /// One end of a connection: its place, the node of the CPU thread that serves it, and the regions of what it gives, of
 /// what it receives, and of the words that it polls.
 struct Side {
@@ -57,8 +61,11 @@ class Connection {
     const u32 blocks = number_of(c, "blocks", "1");
     if (is_packed_ && blocks > 1)
       throw Error{ErrorKind::usage, "packed words come from one block: use blocks=1 or word=separate"};
-    constexpr u64 least = 128;  // a line
-    part_ = ((c.bytes + blocks - 1) / blocks + least - 1) / least * least;
+    if (relaunched_ && (is_packed_ || control_ == Control::own))
+      throw Error{ErrorKind::usage,
+                  "the host thread of relaunched kernels exchanges words in its own memory: use word=separate, and "
+                  "control=direct or control=notified"};
+    part_ = part_of_block(c.bytes, relaunched_ ? 1 : blocks);  // a relaunched kernel has all blocks
     for (const u32 side : {0u, 1u})
       if (movers[side]) blocks_[side] = static_cast<u32>((c.bytes + part_ - 1) / part_);
     const Place node = c.src.kind == PlaceKind::numa   ? c.src
@@ -67,7 +74,7 @@ class Connection {
     sides_ = {Side{c.src, node, c.src_memory}, Side{c.dst, node, c.dst_memory}};
     const bool between_gpus = c.src.kind == c.dst.kind;
     for (auto& side : sides_) {
-      const bool on_gpu = between_gpus && (control_ == Control::direct || control_ == Control::own);
+      const bool on_gpu = between_gpus && !relaunched_ && (control_ == Control::direct || control_ == Control::own);
       const Side& with_words = control_ == Control::own ? sides_[&side == sides_.data()] : side;
       const u64 all = u64{most_blocks()} * slots * stride();
       side.given = add({side.at, side.memory, all, Content::pattern});
@@ -140,7 +147,17 @@ class Connection {
     const u64 offset = u64{block} * slots_ * stride(), bytes = bytes_of(block);
     return {{sides_[giver].given, offset, bytes, stride(), slots_},
             {sides_[1 - giver].received, offset, bytes, stride(), slots_},
-            case_.engine};
+            case_.engine,
+            false,
+            relaunched_ ? Shape{number_of(case_, "blocks", "1"), threads()} : Shape{}};
+  }
+  /// Of a block.
+  [[nodiscard]] u32 threads() const {
+    return case_.engine == Engine::tma ? one_warp : number_of(case_, "threads", "1024");
+  }
+  static u64 part_of_block(u64 bytes, u32 blocks) {
+    constexpr u64 least = 128;  // a line
+    return ((bytes + blocks - 1) / blocks + least - 1) / least * least;
   }
   void add_block(u32 side, u32 block, std::vector<Step> loop, std::optional<u32> payload_of,
                  const std::vector<Step>& behind) {
@@ -154,9 +171,9 @@ class Connection {
     loop.insert(loop.end(), behind.begin(), behind.end());
     const bool on_host = sides_[side].at.kind == PlaceKind::numa;
     add_actor(side,
-              on_host                     ? ActorKind::cpu_thread
-              : control_ == Control::host ? ActorKind::stream
-                                          : ActorKind::gpu_block,
+              on_host                                    ? ActorKind::cpu_thread
+              : control_ == Control::host || relaunched_ ? ActorKind::stream
+                                                         : ActorKind::gpu_block,
               std::move(loop));
   }
   /// The flow of the next actor.
@@ -170,10 +187,7 @@ class Connection {
     actor.kind = kind;
     if (kind != ActorKind::gpu_block) actor.clock = Clock::host;
     if (kind == ActorKind::stream) actor.cpu = sides_[side].node;
-    if (kind == ActorKind::gpu_block)
-      actor.threads = control_ == Control::assisted ? 1
-                      : case_.engine == Engine::tma ? one_warp
-                                                    : number_of(case_, "threads", "1024");
+    if (kind == ActorKind::gpu_block) actor.threads = control_ == Control::assisted ? 1 : threads();
     actor.loop = std::move(loop);
     program_.actors.push_back(std::move(actor));
   }
@@ -186,6 +200,7 @@ class Connection {
   const Case& case_;
   u32 slots_;
   Control control_ = control_of(case_);
+  bool relaunched_ = is_relaunched(case_);
   bool is_packed_ = case_.param("word", "separate") == "packed";
   std::array<Side, 2> sides_;
   std::array<u32, 2> blocks_{1, 1};
@@ -242,7 +257,8 @@ void add_messages(Connection& made, u32 mover) {
 Program empty(const Case& c) {
   Program program;
   program.peer = c.src.kind == c.dst.kind;
-  if (c.engine == Engine::ce) program.held_by = HeldBy::nothing;  // host threads exchange the words of both
+  // Host threads exchange the words of both.
+  if (c.engine == Engine::ce || is_relaunched(c)) program.held_by = HeldBy::nothing;
   return program;
 }
 
@@ -295,6 +311,11 @@ std::vector<Benchmark> puts_and_gets() {
   const Param word{"word",
                    {"separate", "packed"},
                    "what ends a message: a word behind a fence, or a number in each 16 bytes beside 8 of the payload"};
+  const Param kernel{"kernel",
+                     {"persistent", "relaunched"},
+                     "a kernel that stays and polls, or one for each message, which the host launches, waits for, and "
+                     "polls for",
+                     not_in_id};
   std::vector<Benchmark> rows;
   const auto add = [&](std::string_view name, std::string_view summary, PlaceKind src, PlaceKind dst,
                        Program (*build)(const Case&), bool is_stream) {
@@ -304,7 +325,7 @@ std::vector<Benchmark> puts_and_gets() {
       if (engine == Engine::ce) params.push_back(by_host);
       if (engine != Engine::ce && between_gpus) params.push_back(direct);
       if (engine == Engine::sm) params.push_back(threads);
-      if (engine != Engine::ce) params.push_back(blocks);
+      if (engine != Engine::ce) params.insert(params.end(), {blocks, kernel});
       if (engine == Engine::sm && name.starts_with("put")) params.push_back(word);
       if (is_stream) params.push_back(connections);
       rows.push_back({name,

@@ -64,9 +64,9 @@ class Queue {
     }
   }
 
-  /// Adds the actor that serves the ring: a block of the poster's GPU, or a thread of the host.
-  void add_server() {
-    std::vector<Step> loop;
+  /// Adds the steps that serve the ring to the loop of an actor, and the flow that they make.
+  void serve(u32 actor, std::vector<Step>& loop) const {
+    program_.flows.push_back({actor, ends_.src, ends_.dst, ends_.src_memory, ends_.dst_memory, case_.bytes, measured});
     for (const auto& job : jobs()) {
       Wait take{slot(job), 1, 1};
       take.job = job;
@@ -75,8 +75,10 @@ class Queue {
       if (job.signal) loop.emplace_back(Set{*job.signal, 1, 1});
     }
     loop.emplace_back(Set{word(ends_.credits), 1, 1});
-    program_.flows.push_back({static_cast<u32>(program_.actors.size()), ends_.src, ends_.dst, ends_.src_memory,
-                              ends_.dst_memory, case_.bytes, measured});
+  }
+
+  /// An actor that serves rings: a block of the poster's GPU, or a thread of the host.
+  [[nodiscard]] Actor server() const {
     Actor actor;
     actor.kind = case_.engine == Engine::sm   ? ActorKind::gpu_block
                  : case_.engine == Engine::ce ? ActorKind::stream
@@ -85,8 +87,7 @@ class Queue {
     if (case_.engine != Engine::sm) actor.clock = Clock::host;
     if (actor.kind == ActorKind::stream) actor.cpu = ends_.node;
     actor.threads = actor.kind == ActorKind::gpu_block ? number_of(case_, "threads", "256") : 1;
-    actor.loop = std::move(loop);
-    program_.actors.push_back(std::move(actor));
+    return actor;
   }
 
  private:
@@ -147,21 +148,38 @@ Ends ends_of(const Case& c) { return {c.src, c.dst, poster_of(c), node_of(c), c.
 
 Set answer(const Span& word) { return {word, 1, 1}; }
 
-/// The receiver answers each message with a word, by which the poster knows that the memory of a message is free.
+/// An actor that serves one ring.
+void add_server(Program& program, const Queue& queue) {
+  Actor actor = queue.server();
+  queue.serve(static_cast<u32>(program.actors.size()), actor.loop);
+  program.actors.push_back(std::move(actor));
+}
+
+/// The receiver answers each message with a word, by which the poster knows that the memory of a message is free. A thread
+/// of the host serves its rings in turn, and so does a CPU thread that receives.
 Program messages(const Case& c) {
   Program program = empty(c);
-  for (u32 left = number_of(c, "connections", "1"); left > 0; --left) {
+  const u32 connections = number_of(c, "connections", "1");
+  const bool own = c.param("proxies", "own") == "own";
+  const u32 servers = own ? connections : std::min(connections, number_of(c, "proxies", "1"));
+  std::vector<std::vector<Step>> served(servers), posts, received;
+  for (u32 ring = 0; ring < connections; ++ring) {
     Queue queue{program, c, ends_of(c), ring_slots};
     const bool on_host = c.engine != Engine::sm || c.dst.kind == PlaceKind::numa;
     program.regions.push_back(
         {on_host ? node_of(c) : poster_of(c), on_host ? MemKind::pinned : MemKind::device, line, Content::zero});
     const Span room{static_cast<u32>(program.regions.size() - 1), 0, word_bytes, 0, 1};
-    queue.add_server();
-    std::vector<Step> posts{Wait{room, u64{1} - ring_slots, 1}};
-    queue.post(posts);
-    add_user(program, c, poster_of(c), std::move(posts));
-    add_user(program, c, c.dst, {queue.arrived(), answer(room)});
+    if (ring < servers) program.actors.push_back(queue.server());
+    queue.serve(ring % servers, served[ring % servers]);
+    posts.emplace_back(std::vector<Step>{Wait{room, u64{1} - ring_slots, 1}});
+    queue.post(posts.back());
+    if (ring < servers || c.dst.kind == PlaceKind::gpu) received.emplace_back();
+    auto& receives = received[c.dst.kind == PlaceKind::gpu ? ring : ring % servers];
+    receives.insert(receives.end(), {Step{queue.arrived()}, Step{answer(room)}});
   }
+  for (u32 server = 0; server < servers; ++server) program.actors[server].loop = std::move(served[server]);
+  for (auto& loop : posts) add_user(program, c, poster_of(c), std::move(loop));
+  for (auto& loop : received) add_user(program, c, c.dst, std::move(loop));
   return measured_first(std::move(program));
 }
 
@@ -171,11 +189,11 @@ Program round_trip(const Case& c) {
   Queue there{program, c, ends_of(c), 1};
   std::vector<Step> first, second{there.arrived()};
   there.post(first);
-  there.add_server();
+  add_server(program, there);
   if (c.dst.kind == PlaceKind::gpu) {
     Queue back{program, c, {c.dst, c.src, c.dst, node_of(c), c.dst_memory, c.src_memory}, 1};
     back.post(second);
-    back.add_server();
+    add_server(program, back);
     first.emplace_back(back.arrived());
   } else {
     program.regions.push_back({node_of(c), MemKind::pinned, line, Content::zero});
@@ -227,7 +245,12 @@ std::vector<Benchmark> queued_puts() {
       "the memory of the ring: the host's, that of the GPU that posts, or that of the GPU that receives"};
   const Param threads{"threads", {"256", "32", "1024"}, "threads of the block that serves the ring"};
   const Param connections{
-      "connections", {"1", "2", "4", "8", "16", "32", "64"}, "rings, each with a poster and a server of its own"};
+      "connections", {"1", "2", "4", "8", "16", "32", "64"}, "rings, each with a poster of its own"};
+  constexpr bool not_in_id = false;
+  const Param proxies{"proxies",
+                      {"own", "1", "2", "4", "8"},
+                      "threads of the host, each of which serves several rings in turn; own: one for each ring",
+                      not_in_id};
   std::vector<Benchmark> rows;
   const auto add = [&](std::string_view name, std::string_view summary, Engine engine, PlaceKind src, PlaceKind dst,
                        Relation relation) {
@@ -236,6 +259,7 @@ std::vector<Benchmark> queued_puts() {
     if (engine == Engine::sm) params.push_back(dst == gpu ? anywhere : on_own);
     if (engine == Engine::sm) params.push_back(threads);
     if (is_stream) params.push_back(connections);
+    if (is_stream && engine != Engine::sm) params.push_back(proxies);
     const auto memory = [](PlaceKind at) { return at == gpu ? MemKind::device : MemKind::pinned; };
     rows.push_back({name,
                     summary,

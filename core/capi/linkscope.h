@@ -261,9 +261,10 @@ typedef struct ls_channel_options {
   double timeout_s; /* of each wait */
   int32_t ring_gpu; /* LS_KERNEL with a GPU that posts: whose memory has the ring; below 0: host memory */
   uint32_t tma;     /* not 0: blocks of the library's kernels copy by TMA (compute capability 9.0 and later) */
+  uint32_t proxy;   /* LS_PROXY: the number of a thread that channels of one number share, in turn; 0: one of its own */
 } ls_channel_options;
 /* CPU threads post; LS_ANY, 256 slots of 32 bytes in host memory, 2 s, copies by loads and stores. */
-#define LS_CHANNEL_DEFAULTS {-1, LS_ANY, 0, 256, 32, 2.0, -1, 0}
+#define LS_CHANNEL_DEFAULTS {-1, LS_ANY, 0, 256, 32, 2.0, -1, 0, 0}
 /* `options` may be NULL. */
 LS_EXPORT ls_status ls_channel_open(ls_channel** channel, ls_region* local, ls_region* remote,
                                     const ls_channel_options* options);

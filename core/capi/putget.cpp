@@ -56,6 +56,7 @@ ChannelOptions options_from(const ls_channel_options& given) {
   options.timeout = Seconds{given.timeout_s};
   if (given.ring_gpu >= 0) options.ring_gpu = static_cast<u32>(given.ring_gpu);
   options.tma = given.tma != 0;
+  if (given.proxy > 0) options.proxy = given.proxy;
   return options;
 }
 

@@ -289,7 +289,8 @@ struct SmShare {
 };
 
 /// A stream, CPU thread or GPU block that executes steps in order. The host thread that drives a stream waits for the
-/// words of its loop before it queues the steps behind them, and sets a word when the copies before it are done. A sample runs `once` (untimed), then starts all actors together,
+/// words of its loop before it queues the steps behind them, and sets a word when the copies before it are done: if these are
+/// kernels, it waits for the stream. A sample runs `once` (untimed), then starts all actors together,
 /// then runs `loop` for the number of iterations in the batch. The platform stamps the start of the first and the end of
 /// the last iteration with `clock`.
 struct Actor {

@@ -32,6 +32,7 @@ class TcpCarrier : public Carrier {
     else client_.send(one, local_ + one.local);
   }
   void finish() override { client_.finish(); }
+  [[nodiscard]] std::string why_gone() const override { return client_.why_gone(); }
   [[nodiscard]] std::string name() const override { return "TCP"; }
 
  private:

@@ -15,6 +15,8 @@ class Carrier {
   virtual void perform(const Operation&) = 0;
   /// Waits until all operations so far are done. Throws Error.
   virtual void finish() = 0;
+  /// "", or that the other side has ended.
+  [[nodiscard]] virtual std::string why_gone() const { return ""; }
   /// "CPU", "copy engine" or "TCP".
   [[nodiscard]] virtual std::string name() const = 0;
 };

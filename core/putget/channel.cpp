@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstring>
 #include <utility>
 
@@ -11,8 +10,6 @@
 
 namespace linkscope {
 namespace {
-
-using namespace std::chrono_literals;
 
 constexpr u64 line = control_gap;
 constexpr u32 most_slots = 1u << 20, most_threads = 1024, threads_of_server = 1024;
@@ -176,50 +173,48 @@ void OpenChannel::start_proxy() {
     throw Error{ErrorKind::unsupported, "this CPU does not store 16 bytes at once, which a proxy's ring needs"};
   carrier_ = make_carrier(all_, local_, remote_, options_.timeout);
   transport_ = "proxy (" + carrier_->name() + ")";
-  proxy_ = std::thread{[this] { serve(); }};
+  served_.ring = view_.ring();
+  served_.ring.slots = control_ + control_bytes;
+  served_.ring.credits = control_ + control_gap * static_cast<u64>(ControlWord::credits);
+  proxy_ = options_.proxy ? all_.proxy(*options_.proxy) : std::make_shared<Proxy>();
+  proxy_->add(*this);
 }
 
-void OpenChannel::serve() {
-  Ring ring = view_.ring();
-  ring.slots = control_ + control_bytes;
-  ring.credits = control_ + control_gap * static_cast<u64>(ControlWord::credits);
-  DescriptorServer server{ring};
-  // A thread that sleeps answers late, and one that never sleeps takes a core from the application.
-  constexpr unsigned attentive = 20'000, between_questions = 100;
+bool OpenChannel::serve() {
   try {
-    for (unsigned idle_looks = 0; !stops_; ++idle_looks) {
-      bool idle = true;
-      serve_batch(server, idle);
-      if (!idle) idle_looks = 0;
-      if (idle_looks < attentive) continue;
-      if (idle_looks % between_questions == 0)
-        if (const auto why = remote_.why_gone(); !why.empty()) throw Error{ErrorKind::lost, why};
-      std::this_thread::sleep_for(20us);
-    }
+    return !failed_ && serve_batch();
   } catch (const Error& error) {
     fail(error.kind() == ErrorKind::lost ? Posted::ended : Posted::failed, error.what());
+    return false;
   }
 }
 
-/// Performs what is there, at most half a ring, and completes it at once.
-void OpenChannel::serve_batch(DescriptorServer& server, bool& idle) {
+void OpenChannel::look_after() {
+  if (failed_) return;
+  const auto why = remote_.why_gone();
+  if (const auto lost = why.empty() ? carrier_->why_gone() : why; !lost.empty()) fail(Posted::ended, lost);
+}
+
+/// Performs what is there, at most half a ring, and completes it at once. False: nothing was there.
+bool OpenChannel::serve_batch() {
   CpuWords words;
   std::array<Operation, most_descriptor_words> operations;
   const u32 most = std::max(1u, options_.slots / 2);
-  for (u32 taken = 0; taken < most && server.try_take(words, operations.data()); ++taken) {
-    idle = false;
-    for (const auto& one : std::span{operations}.first(server.ring.words)) {
+  u32 taken = 0;
+  for (; taken < most && served_.try_take(words, operations.data()); ++taken)
+    for (const auto& one : std::span{operations}.first(served_.ring.words)) {
       if (check_operation(one, local_.bytes(), remote_.bytes()) != Posted::ok)
         throw Error{ErrorKind::usage, "a descriptor of the ring names memory outside of its regions"};
       if (one.verb != Verb::none) carrier_->perform(one);
     }
-  }
-  if (idle) return;
+  if (taken == 0) return false;
   carrier_->finish();
-  server.complete(words);
+  served_.complete(words);
+  return true;
 }
 
 void OpenChannel::fail(Posted state, const std::string& text) {
+  failed_ = true;
   {
     const std::lock_guard lock{failure_mutex_};
     failure_ = text;
@@ -228,9 +223,8 @@ void OpenChannel::fail(Posted state, const std::string& text) {
 }
 
 void OpenChannel::end_server() {
-  stops_ = true;
+  if (proxy_) proxy_->remove(*this);
   if (control_) CpuWords::release(control_ + control_gap * static_cast<u64>(ControlWord::stop), 1);
-  if (proxy_.joinable()) proxy_.join();
   if (!server_stream_) return;
   try {
     const CurrentContext current{all_.driver(), all_.gpu(options_.server_gpu).context()};

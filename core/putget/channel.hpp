@@ -1,17 +1,16 @@
 // A channel from a local region to a remote one, with what serves it: nothing where its poster reaches both regions, else a
 // proxy thread, or a kernel that stands for a network card.
 #pragma once
-#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <string>
-#include <thread>
 
 #include "putget/carrier.hpp"
 #include "putget/cpu_words.hpp"
 #include "putget/poster.hpp"
+#include "putget/proxy.hpp"
 #include "putget/region.hpp"
 #include "putget/run_task.hpp"
 
@@ -30,14 +29,17 @@ struct ChannelOptions {
   // Transport kernel, with a GPU that posts: the GPU whose memory has the ring; none: host memory has it. The poster's GPU
   // then has the words that it polls.
   std::optional<u32> ring_gpu{};
+  // The number of a proxy thread that all channels of this process with that number share, which serves their rings in turn;
+  // none: a thread of its own.
+  std::optional<u32> proxy{};
   bool tma = false;  // blocks of kernels, those of run_on_gpu() and of transport kernel, copy by TMA
 };
 
-class OpenChannel {
+class OpenChannel : private ServedRing {
  public:
   /// The regions live longer. Throws Error{usage} for options that make no sense or a transport that cannot be.
   OpenChannel(PutGet&, Region& local, Region& remote, const ChannelOptions&);
-  ~OpenChannel();
+  ~OpenChannel() override;
   OpenChannel(const OpenChannel&) = delete;
   OpenChannel& operator=(const OpenChannel&) = delete;
 
@@ -73,8 +75,9 @@ class OpenChannel {
   void load_posting();
   void start_kernel();
   void start_proxy();
-  void serve();
-  void serve_batch(DescriptorServer&, bool& idle);
+  bool serve() override;
+  void look_after() override;
+  [[nodiscard]] bool serve_batch();
   void fail(Posted, const std::string& text);
   void end_server();
   void check(Posted) const;
@@ -92,8 +95,9 @@ class OpenChannel {
   PinnedBlock pinned_;
   DeviceBlock ring_, credits_, grid_;
   std::unique_ptr<Carrier> carrier_;
-  std::thread proxy_;
-  std::atomic<bool> stops_{false};
+  DescriptorServer served_{};
+  bool failed_ = false;  // seen by the proxy only
+  std::shared_ptr<Proxy> proxy_;
   mutable std::mutex failure_mutex_;
   std::string failure_;
   std::unique_ptr<Stream> server_stream_;

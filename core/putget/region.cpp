@@ -16,6 +16,7 @@
 #include "gpu/context.hpp"
 #include "host/own_memory.hpp"
 #include "putget/device_code.hpp"
+#include "putget/proxy.hpp"
 #include "putget/tcp.hpp"
 
 namespace linkscope {
@@ -114,6 +115,13 @@ DeviceBlock PutGet::take_device(u32 gpu, u64 bytes) {
   LINKSCOPE_CU(driver_, cuMemsetD8Async, taken.memory.address(), 0, taken.bytes, stream);
   LINKSCOPE_CU(driver_, cuStreamSynchronize, stream);
   return taken;
+}
+
+std::shared_ptr<Proxy> PutGet::proxy(u32 number) {
+  const std::lock_guard lock{mutex_};
+  auto found = proxies_[number].lock();
+  if (!found) proxies_[number] = found = std::make_shared<Proxy>();
+  return found;
 }
 
 void PutGet::give_back(DeviceBlock block) {

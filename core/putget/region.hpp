@@ -1,6 +1,7 @@
 // Registered memory: what puts and gets move data between. A region of another process is imported by its handle, a text.
 #pragma once
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -16,6 +17,7 @@
 
 namespace linkscope {
 
+class Proxy;
 class TcpServer;
 
 /// Page-locked memory that GPUs reach, zero at first.
@@ -52,9 +54,12 @@ class PutGet {
   void give_back(PinnedBlock);
   [[nodiscard]] DeviceBlock take_device(u32 gpu, u64 bytes);
   void give_back(DeviceBlock);
+  /// The proxy thread of that number, which lives while a channel has it.
+  [[nodiscard]] std::shared_ptr<Proxy> proxy(u32 number);
 
  private:
   std::mutex mutex_;
+  std::map<u32, std::weak_ptr<Proxy>> proxies_;
   std::vector<PinnedBlock> kept_;
   std::vector<DeviceBlock> kept_on_gpus_;
   Driver driver_;

@@ -34,10 +34,12 @@ sockaddr_in address_of(const std::string& address, unsigned short port) {
   throw Error{ErrorKind::failed, what + ": " + std::strerror(errno)};
 }
 
+constexpr const char* closed = "the server of the region has closed the TCP connection";
+
 [[noreturn]] void gone() {
   if (errno == EAGAIN || errno == EWOULDBLOCK)
     throw Error{ErrorKind::timeout, "the server of the region does not answer by TCP"};
-  throw Error{ErrorKind::lost, "the server of the region has closed the TCP connection"};
+  throw Error{ErrorKind::lost, closed};
 }
 
 void send_all(int socket, const void* data, u64 bytes, int flags) {
@@ -159,6 +161,13 @@ void TcpClient::finish() {
   send({}, 0);
   char answer = 0;
   receive_all(socket_.get(), &answer, 1);
+}
+
+std::string TcpClient::why_gone() const {
+  char letter = 0;
+  const auto came = recv(socket_.get(), &letter, 1, MSG_PEEK | MSG_DONTWAIT);
+  const bool silent = came < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
+  return came > 0 || silent ? "" : closed;
 }
 
 }  // namespace linkscope

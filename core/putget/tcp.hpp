@@ -52,6 +52,8 @@ class TcpClient {
   void get(const Operation&, u64 local);
   /// Waits until the server has performed all that was sent.
   void finish();
+  /// "", or that the server has ended. For a client that waits for nothing from it.
+  [[nodiscard]] std::string why_gone() const;
 
  private:
   Descriptor socket_;

@@ -170,3 +170,50 @@ TEST_CASE("a message has at most a block for each 128 bytes, and packed words ha
       build_program(message_case("put", Engine::sm, "gpu:0", "gpu:1", {{"blocks", "2"}, {"word", "packed"}})),
       doctest::Contains("packed words come from one block"), Error);
 }
+
+TEST_CASE("a relaunched kernel moves the message from a stream, whose host thread exchanges the words") {
+  for (const char* benchmark : {"put", "get", "put_ping_pong", "get_ping_pong"})
+    for (const auto& [engine, threads] : {std::pair{Engine::sm, 1024u}, std::pair{Engine::tma, 32u}}) {
+      CAPTURE(benchmark);
+      const auto program =
+          build_program(message_case(benchmark, engine, "gpu:0", "gpu:1", {{"kernel", "relaunched"}, {"blocks", "4"}}));
+      validate(program);
+      CHECK(program.held_by == HeldBy::nothing);
+      CHECK(count(program, ActorKind::stream) == program.actors.size());
+      for (u32 actor = 0; actor < program.actors.size(); ++actor) {
+        CHECK(polled(program, actor) == std::vector{parse_place("numa:0")});
+        const Move* move = move_of(program.actors[actor]);
+        if (!move) continue;
+        CHECK(move->engine == engine);
+        CHECK((move->shape.blocks == 4 && move->shape.threads == threads));
+        CHECK(move->from.bytes == 4096);
+      }
+    }
+}
+
+TEST_CASE("the words of a relaunched kernel are in host memory alone") {
+  for (const auto& [param, value] : {std::pair{"word", "packed"}, std::pair{"control", "own"}})
+    CHECK_THROWS_WITH_AS(
+        build_program(message_case("put", Engine::sm, "gpu:0", "gpu:1", {{"kernel", "relaunched"}, {param, value}})),
+        doctest::Contains("exchanges words in its own memory"), Error);
+}
+
+TEST_CASE("a bystander is a product of matrices alone, or beside blocks that post or poll") {
+  const auto bystander = [](std::map<std::string, std::string> params) {
+    auto c = message_case("bystander", Engine::sm, "gpu:0", "numa:0", std::move(params));
+    c.bytes = 0;
+    auto program = build_program(c);
+    validate(program);
+    CHECK(program.flows.front().operations == 2.0 * 4096 * 4096 * 4096);
+    CHECK(std::ranges::count(program.flows, true, &Flow::measured) == 1);
+    return program;
+  };
+  CHECK(bystander({}).actors.size() == 1);
+  const auto posting = bystander({{"beside", "post"}, {"blocks", "16"}});
+  CHECK(count(posting, ActorKind::gpu_block) == 16);
+  for (u32 actor = 1; actor < posting.actors.size(); ++actor) CHECK(job_of(posting.actors[actor].loop.front()));
+  const auto polling = bystander({{"beside", "poll"}, {"blocks", "4"}});
+  CHECK(count(polling, ActorKind::gpu_block) == 4);
+  CHECK(count(polling, ActorKind::cpu_thread) == 1);
+  CHECK(polled(polling, 1) == std::vector{parse_place("numa:0")});
+}

@@ -92,6 +92,41 @@ TEST_CASE("each connection has a ring, a poster, a server and a receiver of its 
   CHECK(std::ranges::adjacent_find(rings) == rings.end());
 }
 
+TEST_CASE("a proxy serves its share of the rings in turn, and a CPU thread receives from as many") {
+  for (const auto& [engine, src, dst] :
+       {std::tuple{Engine::ce, "gpu:0", "numa:0"}, std::tuple{Engine::cpu, "numa:0", "numa:0"}}) {
+    const auto program = program_of("queued_put", engine, src, dst, {{"connections", "8"}, {"proxies", "2"}});
+    CHECK(program.actors.size() == 2 + 8 + 2);
+    CHECK(std::ranges::count(program.actors, ActorKind::gpu_block, &Actor::kind) == 8);
+    std::vector<u32> rings;
+    for (u32 proxy = 0; proxy < 2; ++proxy) {
+      std::size_t ordered = 0;
+      for (const auto& step : program.actors[proxy].loop) {
+        ordered += is_of_job(program.actors[proxy], step);
+        if (std::holds_alternative<Wait>(step)) rings.push_back(word_of(step)->region);
+      }
+      CHECK(ordered == 2 * 4);
+    }
+    CHECK(rings.size() == 8);
+    std::ranges::sort(rings);
+    CHECK(std::ranges::adjacent_find(rings) == rings.end());
+    // A flow for each ring, so that rates count messages.
+    CHECK(std::ranges::count(program.flows, true, &Flow::measured) == 8);
+    CHECK(std::ranges::count(program.flows, 0u, &Flow::actor) == 4);
+  }
+  CHECK(
+      program_of("queued_put", Engine::ce, "gpu:0", "gpu:1", {{"connections", "2"}, {"proxies", "8"}}).actors.size() ==
+      6);
+}
+
+TEST_CASE("in the simulation one proxy takes the time of all of its rings, and more proxies share it") {
+  const auto time = [](const char* proxies) {
+    return us(program_of("queued_put", Engine::cpu, "numa:0", "numa:0", {{"connections", "8"}, {"proxies", proxies}}));
+  };
+  CHECK(time("1") > 1.5 * time("2"));
+  CHECK(time("2") > time("8"));  // where others are the slowest
+}
+
 TEST_CASE("slots that are no descriptors of a ring, and unequal ends of a put, are refused") {
   auto program = program_of("queued_put", Engine::sm, "gpu:0", "gpu:1");
   for (auto& actor : program.actors)

@@ -124,3 +124,17 @@ def test_the_stream_idles_between_the_flush_and_each_single_operation(worker, tm
     for copy in copies:
         flushed = max(at for at in range(copy) if calls[at][0] == "cuStreamSynchronize")
         assert calls[flushed + 1][1] - calls[flushed][1] >= IDLE_S * 1e9
+
+
+def test_the_word_of_a_kernel_for_each_message_follows_a_wait_for_its_stream(worker, tmp_path) -> None:
+    log = tmp_path / "calls"
+    pipe, _ = opened(worker, CUDA_CALLS=log)
+    wanted = d2d() | {"benchmark": "put_ping_pong", "engine": "sm", "bytes": 64, "params": {"kernel": "relaunched"}}
+    assert prepare(pipe, wanted)["actors"] == 2
+    log.write_text("")
+    messages, seldom = 40, ("cuCtxSetCurrent", "cuEventRecord", "cuEventQuery", "cuEventSynchronize")
+    assert pipe.ask("run", samples=1, batches=[[messages] * 2], verify=False)["ok"]
+    symbols = [symbol for symbol, _ in calls_of(log) if symbol not in seldom]
+    launches = [at for at, symbol in enumerate(symbols) if symbol == "cuLaunchKernel"]
+    waited = [at for at in launches if symbols[at + 1] == "cuStreamSynchronize"]
+    assert len(waited) >= 2 * messages

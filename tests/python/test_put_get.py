@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from linkscope.cli.main import main
-from linkscope.runfile import read_run
+from linkscope.runfile import Point, read_run
 from test_sim_machines import pytestmark
 
 __all__ = ["pytestmark"]
@@ -87,3 +87,46 @@ def test_a_stream_of_messages_is_measured_for_a_duration(tmp_path: Path) -> None
     assert points and {point.status for point in points} <= {"ok", "missed_precision"}
     for point in points:
         assert point.guards["together_s"] > 0 and "joint_overlap" not in point.guards, point.id
+
+
+def _points(tmp_path: Path, suite: str, *only: str) -> dict[str, Point]:
+    run = tmp_path / "run.jsonl"
+    words = [word for pattern in only for word in ("--only", pattern)]
+    assert main(["run", "--machine", "h200x2", "--suite", suite, "--seed", "3", *words, "-o", str(run)]) == 0
+    points = read_run(run).points
+    assert {point.status for point in points} <= {"ok", "missed_precision"}
+    return {point.id: point for point in points}
+
+
+def test_a_kernel_for_each_message_costs_small_messages_a_launch_and_a_wait(tmp_path: Path) -> None:
+    path = f"put_ping_pong/sm/{_BETWEEN}"
+    stays = "control=direct&threads=1024&word=separate"
+    found = _points(tmp_path, "putget", f"{path}/8?*", f"{path}/{1 << 20}?*")
+
+    def added(size: int) -> float:
+        relaunched = found[f"{path}/{size}?control=direct&kernel=relaunched&threads=1024&word=separate"].median_s
+        return (relaunched or 0) - (found[f"{path}/{size}?{stays}"].median_s or 0)
+
+    launches_and_waits = added(8)
+    assert launches_and_waits > (found[f"{path}/8?{stays}"].median_s or 1)
+    assert added(1 << 20) == pytest.approx(launches_and_waits, rel=0.3)  # whatever the size
+
+
+def test_a_product_loses_the_multiprocessors_of_blocks_that_stay(tmp_path: Path) -> None:
+    found = _points(tmp_path, "putget", "bystander/*")
+    path = "bystander/sm/gpu:0.device->numa:0.pinned/0"
+    alone = found[f"{path}?beside=none"].median_s or 1
+    for work in ("post", "poll"):
+        for blocks in (1, 4, 16, 32):
+            name = f"{path}?beside={work}" + (f"&blocks={blocks}" if blocks > 1 else "")
+            assert (found[name].median_s or 0) / alone == pytest.approx(132 / (132 - blocks), rel=0.02)
+
+
+def test_more_proxies_serve_more_messages_a_second(tmp_path: Path) -> None:
+    path = "queued_put/ce/gpu:0.device->numa:0.pinned/64?connections=8&descriptor=32"
+    found = _points(tmp_path, "putget-queues", f"{path}&proxies=*")
+    rates = [
+        sum(1 / (flow.median_s or 1) for flow in found[f"{path}&proxies={count}"].flows if flow.role == "measured")
+        for count in (1, 2, 4)
+    ]
+    assert rates[1] > 1.5 * rates[0] and rates[2] > 1.5 * rates[1]

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from linkscope.cli.main import main
-from linkscope.report.put_get import Claim, Series, all_series, claims, connections
+from linkscope.report.put_get import Claim, Series, all_series, bystanders, claims, connections, relaunched
 from linkscope.report.run_view import RunView
 from linkscope.report.section import plain
 from linkscope.report.sections import put_get
@@ -182,3 +182,36 @@ def test_messages_of_several_connections_alone_make_no_section() -> None:
     section = put_get.section(RunView(measured()))
     assert section is not None and plain(section.title) == "Put and get: who should drive"
     assert put_get.section(RunView(only(lambda one: one.params.get("connections", "1") != "1"))) is None
+
+
+def with_more(*points: Point) -> Run:
+    return dataclasses.replace(measured(), points=[*measured().points, *points])
+
+
+def test_relaunched_kernels_stand_beside_those_that_stay_and_in_no_mode() -> None:
+    stays = series(measured(), "put_ping_pong").messages[0].modes["direct"]
+    again = timed(msgspec.structs.replace(stays, params={**stays.params, "kernel": "relaunched"}), 0.5)
+    run = with_more(again)
+    (one,) = relaunched(run)
+    assert one.before == stays and one.ratio == pytest.approx(0.5)
+    assert one.interval and one.interval.low < 0.5 < one.interval.high
+    assert series(run, "put_ping_pong").messages[0].modes["direct"] == stays
+    section = put_get.section(RunView(run))
+    assert section is not None and "A kernel for each message" in repr(section) and "0.5 [" in repr(section)
+
+
+def test_bystanders_have_a_slowdown_for_each_work_and_number_of_blocks() -> None:
+    some = series(measured(), "put_ping_pong").messages[0].modes["direct"]
+
+    def product(factor: float, **params: str) -> Point:
+        point = msgspec.structs.replace(some, benchmark="bystander", dst="numa:0", bytes=0, params=params)
+        return timed(point, factor)
+
+    run = with_more(
+        product(1, beside="none"), product(4, beside="poll"), product(3, beside="post", blocks="16"),
+        product(2, beside="post", blocks="4"), product(1.5, beside="post"),
+    )  # fmt: skip
+    assert [one.ratio for one in bystanders(run)] == pytest.approx([1.5, 2, 3, 4])
+    section = put_get.section(RunView(run))
+    assert section is not None and "gpu:0, poll" in repr(section) and "1.5 [" in repr(section)
+    assert bystanders(measured()) == []

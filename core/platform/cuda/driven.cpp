@@ -1,5 +1,6 @@
 #include "platform/cuda/driven.hpp"
 
+#include <algorithm>
 #include <array>
 #include <variant>
 
@@ -81,18 +82,34 @@ class TakeRunner final : public StepRunner {
   const Wait& wait_;
 };
 
+bool is_kernel(const Move& move) { return move.engine == Engine::sm || move.engine == Engine::tma; }
+
+bool launches_kernels(const Actor& actor) {
+  return std::any_of(actor.loop.begin(), actor.loop.end(), [](const Step& step) {
+    const auto* move = std::get_if<Move>(&step);
+    return move && is_kernel(*move);
+  });
+}
+
+/// Sets a word when the copies before it are done: by an event, or by waiting for the stream if these are kernels.
 class SetRunner final : public StepRunner {
  public:
-  explicit SetRunner(const Step& step) : step_{step}, set_{std::get<Set>(step)} {}
+  SetRunner(const Actor& actor, const Step& step)
+      : synchronizes_{launches_kernels(actor)}, step_{step}, set_{std::get<Set>(step)} {}
 
   void run(CudaSession& session, ActorState& state, u64) override {
-    state.due->add(address_of(session, set_.word, state.iteration), set_.value + state.iteration * set_.step);
+    const Word word = address_of(session, set_.word, state.iteration);
+    const u64 value = set_.value + state.iteration * set_.step;
+    if (!synchronizes_) return state.due->add(word, value);
+    state.stream->synchronize();
+    CpuMemory::set(word, value);
   }
   void add_checks(const CudaSession& session, const ActorState& state, Checks& checks) const override {
     check_op(session, state, step_, checks);
   }
 
  private:
+  bool synchronizes_;
   const Step& step_;
   const Set& set_;
 };
@@ -108,8 +125,8 @@ std::string why_not_driven(const Program& program, const Actor& actor) {
     const auto* move = std::get_if<Move>(&step);
     const bool word = std::holds_alternative<Set>(step) || std::holds_alternative<Wait>(step);
     const bool computes = std::holds_alternative<Opaque>(step);
-    if (!word && !computes && !(move && move->engine == Engine::ce && !move->by))
-      return "a stream that exchanges words copies by its own copy engine, or computes, between them here";
+    if (!word && !computes && !(move && (move->engine == Engine::ce || is_kernel(*move)) && !move->by))
+      return "a stream that exchanges words copies by its own copy engine or kernels, or computes, between them here";
     const auto* set = std::get_if<Set>(&step);
     if (set && (set->job || set->adds)) return "a stream's host thread posts no descriptors and adds to no words here";
     if (job_of(step) && !has_whole_pairs()) return "this CPU does not load 16 bytes at once, as descriptors need";
@@ -168,7 +185,7 @@ std::unique_ptr<StepRunner> word_runner(const Actor& actor, const Step& step) {
   const auto* wait = std::get_if<Wait>(&step);
   if (wait && wait->job) return std::make_unique<TakeRunner>(actor, *wait);
   if (wait) return std::make_unique<WaitRunner>(actor, *wait);
-  return std::make_unique<SetRunner>(step);
+  return std::make_unique<SetRunner>(actor, step);
 }
 
 void drive(CudaSession& session, ActorState& state, u64 passes) {

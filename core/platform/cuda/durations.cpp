@@ -8,13 +8,22 @@
 #include <thread>
 
 #include "platform/cuda/moves.hpp"
+#include "platform/cuda/turns.hpp"
 #include "program/series.hpp"
 
 namespace linkscope {
 namespace {
 
 constexpr double shortest_sleep = 100e-6;  // s
-constexpr u32 most_in_batch = 1024;        // about as many launches as a stream queues
+
+/// The number of actors that exchange words.
+std::size_t exchanging(const CudaSession& session) {
+  return static_cast<std::size_t>(std::count_if(session.actors.begin(), session.actors.end(),
+                                                [](const ActorState& state) { return exchanges_words(*state.actor); }));
+}
+
+/// Seconds of a batch.
+double part_of(const Duration& lasts) { return lasts.interval.count() / 4; }
 
 /// The ends of an actor's copies by the copy engines of a GPU: (from that GPU, to that GPU).
 std::set<std::pair<bool, bool>> directions(const Program& program, const Actor& actor, const Place& gpu) {
@@ -25,49 +34,6 @@ std::set<std::pair<bool, bool>> directions(const Program& program, const Actor& 
       found.emplace(program.regions[move->from.region].at == gpu, program.regions[move->to.region].at == gpu);
   return found;
 }
-
-/// Decides which batches are begun. Actors that exchange words begin the same batches: where one of them has begun a batch
-/// before the end, the others begin it too.
-class Turns {
- public:
-  explicit Turns(double end_s) : end_s_{end_s} {}
-
-  [[nodiscard]] bool begins(const Actor& actor, u64 batch) {
-    const bool early = host_now() < end_s_;
-    if (!exchanges_words(actor)) return early;
-    const std::lock_guard lock{guard_};
-    if (early) common_ = std::max(common_, batch + 1);
-    return batch < common_;
-  }
-
-  [[nodiscard]] double end() const { return end_s_; }
-
- private:
-  double end_s_;
-  std::mutex guard_;
-  u64 common_ = 0;  // batches begun by any actor that exchanges words
-};
-
-/// The iterations of an actor's next batch: a part of an interval. Actors that exchange words have one count.
-class BatchSize {
- public:
-  BatchSize(const CudaSession& session, const Actor& actor, const Duration& lasts)
-      : part_s_{lasts.interval.count() / 4}, grows_{!exchanges_words(actor) && actor.tenths == all_tenths} {
-    if (const double once = session.expected_loop.count(); exchanges_words(actor) && once > 0)
-      count_ = static_cast<u32>(std::clamp(part_s_ / once, 1.0, double{most_in_batch}));
-  }
-
-  [[nodiscard]] u32 count() const { return count_; }
-  /// A batch took that long.
-  void took(double seconds) {
-    if (grows_ && seconds < part_s_ / 2) count_ = std::min(2 * count_, most_in_batch);
-  }
-
- private:
-  double part_s_;
-  bool grows_;
-  u32 count_ = 1;
-};
 
 /// The messages that the host thread of a stream exchanges while it waits for the stream. A message is due when the one
 /// before has been answered, so its latency includes the thread's work for the stream in between.
@@ -105,32 +71,37 @@ class Meanwhile {
 /// What one actor does between the common start and end.
 class Run {
  public:
-  Run(CudaSession& session, ActorState& state, const Duration& lasts, Series& series)
-      : session_{session}, state_{state}, lasts_{lasts}, series_{series}, size_{session, *state.actor, lasts} {}
+  Run(CudaSession& session, ActorState& state, const Duration& lasts, Series& series, Turns& turns)
+      : session_{session},
+        state_{state},
+        lasts_{lasts},
+        series_{series},
+        turns_{turns},
+        size_{*state.actor, part_of(lasts), turns} {}
 
-  Stamp on_cpu(Turns& turns) {
-    if (state_.actor->singly) return singly(turns);
+  Stamp on_cpu() {
+    if (state_.actor->singly) return singly();
     const double start = host_now();
     Marks marks{lasts_, series_, start};
     double last = start;
     u64 done = 0;
-    for (u64 batch = 0; turns.begins(*state_.actor, batch); ++batch) {
-      const u32 count = size_.count();
+    for (u64 batch = 0; turns_.begins(*state_.actor, batch); ++batch) {
+      const u32 count = size_.next();
       const double began = host_now();
       state_.loop(session_, state_, count);
       const double now = host_now();
       marks.add(now, done += count);
       size_.took(now - last);
       last = now;
-      rest(now - began, turns);
+      rest(now - began);
     }
     marks.end(last, done);
     return {start, last};
   }
 
   /// `meanwhile`: what the thread does while it waits for the stream; null: it blocks.
-  Stamp on_gpu(Turns& turns, Meanwhile* meanwhile) {
-    if (state_.actor->singly) return singly(turns);
+  Stamp on_gpu(Meanwhile* meanwhile) {
+    if (state_.actor->singly) return singly();
     meanwhile_ = meanwhile;
     LINKSCOPE_CU(session_.driver, cuEventRecord, state_.enter->get(), state_.stream->get());
     LINKSCOPE_CU(session_.driver, cuEventSynchronize, state_.enter->get());
@@ -138,13 +109,13 @@ class Run {
     Marks marks{lasts_, series_, start_};
     const bool rests = state_.actor->tenths < all_tenths;
     const u32 ahead = rests ? 1 : batches_ahead(session_.program, static_cast<u32>(&state_ - session_.actors.data()));
-    for (u64 batch = 0; turns.begins(*state_.actor, batch); ++batch) {
+    for (u64 batch = 0; turns_.begins(*state_.actor, batch); ++batch) {
       if (queued_.size() == ahead) end_batch(marks);
       const double began = host_now();
       queue_batch();
       if (!rests) continue;
       end_batch(marks);
-      rest(host_now() - began, turns);
+      rest(host_now() - began);
     }
     while (!queued_.empty()) end_batch(marks);
     state_.stream->synchronize();
@@ -161,6 +132,7 @@ class Run {
   ActorState& state_;
   const Duration& lasts_;
   Series& series_;
+  Turns& turns_;
   BatchSize size_;
   std::deque<Batch> queued_;
   std::vector<std::unique_ptr<Event>> spare_;
@@ -169,20 +141,20 @@ class Run {
   u64 done_ = 0;
 
   /// Rests after `worked` seconds, at most until the common end.
-  void rest(double worked, const Turns& turns) const {
-    const double end = std::min(host_now() + rest_after(*state_.actor, worked), turns.end());
+  void rest(double worked) const {
+    const double end = std::min(host_now() + rest_after(*state_.actor, worked), turns_.end());
     // A sleep lasts longer than it should by as much as a short rest, so the last part of each is not slept.
     if (const double sleep = end - host_now() - shortest_sleep; sleep > 0)
       std::this_thread::sleep_for(std::chrono::duration<double>{sleep});
     while (host_now() < end) std::this_thread::yield();
   }
   /// One iteration at a time; its work has ended before the next begins.
-  Stamp singly(Turns& turns) {
+  Stamp singly() {
     const double start = host_now();
     Marks marks{lasts_, series_, start};
     double last = start;
     u64 done = 0;
-    for (u64 batch = 0; turns.begins(*state_.actor, batch); ++batch) {
+    for (u64 batch = 0; turns_.begins(*state_.actor, batch); ++batch) {
       const double begun = host_now();
       state_.loop(session_, state_, 1);
       if (state_.stream) state_.stream->synchronize();
@@ -195,7 +167,7 @@ class Run {
   }
 
   void queue_batch() {
-    Batch batch{nullptr, size_.count()};
+    Batch batch{nullptr, size_.next()};
     if (spare_.empty()) {
       batch.end = std::make_unique<Event>(session_.driver);
     } else {
@@ -272,14 +244,16 @@ void sample_duration(CudaSession& session, const Duration& lasts, Stamp* stamps,
   std::optional<Turns> turns;
   std::once_flag begun;
   const auto go = [&](std::size_t a, double start_s) {
-    std::call_once(begun, [&] { turns.emplace(start_s + lasts.length.count()); });
+    std::call_once(begun, [&] {
+      turns.emplace(exchanging(session), session.expected_loop.count(), start_s + lasts.length.count(), part_of(lasts));
+    });
     auto& state = session.actors[a];
     if (state.actor->thread_of) return;  // the stream's thread runs it
-    Run run{session, state, lasts, series[a]};
+    Run run{session, state, lasts, series[a], *turns};
     const auto messages = messages_of(session, a);
     std::optional<Meanwhile> meanwhile;
     if (messages) meanwhile.emplace(session, session.actors[*messages], lasts, series[*messages]);
-    stamps[a] = state.stream ? run.on_gpu(*turns, meanwhile ? &*meanwhile : nullptr) : run.on_cpu(*turns);
+    stamps[a] = state.stream ? run.on_gpu(meanwhile ? &*meanwhile : nullptr) : run.on_cpu();
     if (meanwhile) stamps[*messages] = meanwhile->end();
   };
   run_on_host_threads(session, {[](std::size_t) {}, go});

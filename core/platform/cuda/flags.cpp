@@ -62,8 +62,8 @@ bool loads(const Step& step) {
 }  // namespace
 
 std::string why_no_ops(const Program& program, const Actor& actor) {
-  if (actor.loop.size() > most_actor_ops)
-    return "a loop of ops has at most " + std::to_string(most_actor_ops) + " steps here";
+  if (on_gpu(actor.kind) && actor.loop.size() > most_actor_ops)
+    return "a GPU block's loop of ops has at most " + std::to_string(most_actor_ops) + " steps here";
   if (std::count_if(actor.loop.begin(), actor.loop.end(), loads) > 1)
     return "one step of a loop of ops reads here, because one sum proves what was read";
   if (actor.kind == ActorKind::cpu_thread)
@@ -129,7 +129,7 @@ class Table {
   void add_step(const Step& step) {
     of_job_ = is_of_job(*state_.actor, step);
     std::visit(*this, step);
-    if (of_job_) ops_.ops[ops_.count - 1].pairs = pairs_;
+    if (of_job_) ops_.back().pairs = pairs_;
   }
 
   void operator()(const Set& set) {
@@ -178,17 +178,17 @@ class Table {
   void operator()(const Message&) {}
   void operator()(const RankMessage&) {}
 
-  [[nodiscard]] const ActorOps& ops() const { return ops_; }
+  [[nodiscard]] std::vector<ActorOp> take() { return std::move(ops_); }
 
  private:
   const CudaSession& session_;
   const ActorState& state_;
-  ActorOps ops_{};
+  std::vector<ActorOp> ops_;
   bool of_job_ = false;
   Word pairs_ = 0;  // of the latest descriptor
 
   ActorOp& add(OpKind kind) {
-    ActorOp& op = ops_.ops[ops_.count++];
+    ActorOp& op = ops_.emplace_back();
     op.kind = kind;
     return op;
   }
@@ -243,8 +243,8 @@ namespace {
 
 namespace {
 
-bool copies_by_tma(const ActorOps& table) {
-  return std::any_of(table.ops, table.ops + table.count, [](const ActorOp& op) { return op.kind == OpKind::copy_tma; });
+bool copies_by_tma(std::span<const ActorOp> ops) {
+  return std::any_of(ops.begin(), ops.end(), [](const ActorOp& op) { return op.kind == OpKind::copy_tma; });
 }
 
 }  // namespace
@@ -254,10 +254,11 @@ CUfunction block_code(Device& device, bool tma) {
 }
 
 void queue_block(Device& device, CUstream stream, const BlockLaunch& launch) {
-  auto ops = launch.ops;
+  ActorOps ops{static_cast<unsigned>(launch.ops.size()), {}};
+  std::copy(launch.ops.begin(), launch.ops.end(), ops.ops);
   auto [first, count, result] = std::tuple{launch.first, launch.count, launch.result};
   void* arguments[] = {&ops, &first, &count, &result};
-  device.launch(block_code(device, copies_by_tma(ops)), 1, launch.threads, stream, arguments);
+  device.launch(block_code(device, copies_by_tma(launch.ops)), 1, launch.threads, stream, arguments);
 }
 
 void prepare_ops(const CudaSession& session, ActorState& state) {
@@ -265,7 +266,7 @@ void prepare_ops(const CudaSession& session, ActorState& state) {
   if (!performs_ops(*state.actor)) return;
   Table table{session, state};
   for (const auto& step : state.actor->loop) table.add_step(step);
-  state.ops = table.ops();
+  state.ops = table.take();
   if (const u32 threads = threads_of_copies(*state.actor); !state.stream && threads > 1)
     state.crew = std::make_unique<Crew>(state.node, threads);
 }
@@ -278,7 +279,7 @@ void perform_ops(const CudaSession& session, ActorState& state, u64 passes) {
   if (state.stream)
     return queue_block(*state.device, state.stream->get(), {state.ops, first, passes, actor.threads, state.result});
   CpuMemory memory{0, state.crew.get(), state.files};
-  const auto in_vain = perform_on_cpu({state.ops.ops, state.ops.count}, first, passes, memory);
+  const auto in_vain = perform_on_cpu(state.ops, first, passes, memory);
   state.sum += memory.sum;
   if (in_vain) gave_up(session, actor, in_vain);
 }

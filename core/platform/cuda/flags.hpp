@@ -1,6 +1,8 @@
 // Ops of actors that wait (base/actor_ops.hpp) on this machine: words that one side sets and the other polls, and what
 // moves between them.
 #pragma once
+#include <span>
+
 #include "host/words.hpp"
 #include "platform/cuda/session.hpp"
 
@@ -18,7 +20,7 @@ class Checks;
 /// A block that performs `count` iterations from `first`. `result`: two words, the sum of what was loaded and the op that
 /// waited in vain.
 struct BlockLaunch {
-  const ActorOps& ops;
+  std::span<const ActorOp> ops;  // at most `most_actor_ops`
   u64 first = 0, count = 0;
   u32 threads = 1;
   CUdeviceptr result = 0;

@@ -34,7 +34,7 @@ void exchange_among_words(CudaSession& session, ActorState& state, u64 passes) {
   CpuMemory memory{0, state.crew.get(), state.files};
   for (const u64 end = state.iteration + passes; state.iteration < end; ++state.iteration) {
     auto post = state.posts.begin();
-    const ActorOp* op = state.ops.ops;
+    const ActorOp* op = state.ops.data();
     for (const auto& step : state.actor->loop) {
       if (std::holds_alternative<RankMessage>(step)) {
         session.mpi->exchange({&*post++, 1}, 0, state.iteration, 1);

@@ -103,7 +103,7 @@ struct ActorState {
   std::shared_ptr<Caller> caller;                    // of a CPU thread whose loop consists of calls
   std::shared_ptr<DueWords> due;                     // of a stream that exchanges words
   std::shared_ptr<Cublas> products;                  // of a stream with parts of an LU, which share one handle
-  ActorOps ops{};                                    // of its loop, if it performs ops
+  std::vector<ActorOp> ops;                          // of its loop, if it performs ops
   std::vector<FileMemory> files;                     // that its ops read and write
   std::vector<MpiPost> posts;                        // messages of MPI of its loop, in order
   Device* device_of_posts = nullptr;                 // the GPU whose memory they send or receive

@@ -134,6 +134,15 @@ Op Compiler::streamed(const Actor& actor, const Opaque& library) const {
   return made;
 }
 
+/// The share of a GPU's SMs on which a library finds room. Its blocks need a whole SM, and blocks that stay keep theirs.
+double Compiler::free_sms(const Program& program, const Actor& actor) const {
+  const double sms = machine_.gpu(node(actor.place)).sms;
+  const auto held = std::count_if(program.actors.begin(), program.actors.end(), [&](const Actor& other) {
+    return other.kind == ActorKind::gpu_block && other.place == actor.place;
+  });
+  return std::max(1.0, sms - static_cast<double>(held)) / sms;
+}
+
 /// Its accesses are spread over the time that it computes.
 Op Compiler::op(const Program& program, const Actor& actor, const Opaque& library) const {
   Op made = machine_.kernel ? accessed(program, actor, as_kernel(library)) : streamed(actor, library);
@@ -141,8 +150,8 @@ Op Compiler::op(const Program& program, const Actor& actor, const Opaque& librar
   made.chunk_bytes *= library.times;
   if (computes(library)) {
     const auto& gpu = machine_.gpu(node(actor.place));
-    const double parts = actor.sms ? actor.sms->parts : 1;
-    const double takes = parts * library.operations / (gpu.operations.at(library.element) * gpu.reached);
+    const double share = (actor.sms ? 1.0 / actor.sms->parts : 1) * free_sms(program, actor);
+    const double takes = library.operations / (share * gpu.operations.at(library.element) * gpu.reached);
     auto& cap = made.stages[0].path.cap;
     cap = std::min(cap, static_cast<double>(made.bytes) / takes);
   }

@@ -87,8 +87,9 @@ Op Compiler::op(const Program& program, const Actor& actor, const Step& step) co
 void Compiler::finish(const Actor& actor, const Step& step, Op& made, Lanes& all) const {
   const auto* move = std::get_if<Move>(&step);
   const Place& place = move && move->by ? *move->by : actor.place;
-  // Its host thread queues a copy when the words before it have come.
-  if (move && actor.kind == ActorKind::stream && exchanges_words(actor)) made.call += machine_.costs.call;
+  // Its host thread queues a copy, or launches a kernel, when the words before it have come.
+  if (move && actor.kind == ActorKind::stream && exchanges_words(actor))
+    made.call += by_copy_engine(move->engine) ? machine_.costs.call : machine_.costs.launch;
   if (place != actor.place) {
     made.elsewhere = true;
     made.start += 2 * machine_.costs.stream_wait.value_or(0);  // in both directions

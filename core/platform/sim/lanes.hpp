@@ -261,6 +261,7 @@ class Compiler {
   [[nodiscard]] bool mapped(const Program&, const Actor&, const Kernel&) const;
   [[nodiscard]] Op accessed_by_cpu(const Program&, const Actor&, const Kernel&) const;
   void add_kernel_side(const Program&, Node gpu, const Access&, Stage&) const;
+  [[nodiscard]] double free_sms(const Program&, const Actor&) const;
   [[nodiscard]] double kernel_cap(const Actor&, const Shape&, double tile, double tile_bytes) const;
   [[nodiscard]] bool in_l2(const Program&, Node gpu) const;
   [[nodiscard]] u32 walks(Node gpu) const;

@@ -4,6 +4,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from linkscope.plan.papers import COMM_SCOPE
+from linkscope.plan.put_get_rules import PUT_GET, PUT_GET_QUEUES
 from linkscope.plan.suite_rules import ALL_SIZES, EACH, GIB, KIB, MIB, MOST_MANAGED, Rule, Suite, of_preset
 from linkscope.plan.suite_rules import rule as _rule
 
@@ -47,12 +48,6 @@ _STRIDED_OTHERS = tuple(
     for ends in ("gpu.device->numa.pinned", "gpu.device->other.device")
     for params in ("shape=*", "row=*")
 )
-_MESSAGES = (8, *(size * KIB for size in (1, 16, 64, 256)), MIB, 4 * MIB, 64 * MIB)
-_MODES = ("direct", "notified", "host", "assisted")
-_PUTS_AND_GETS = ("put", "get", "put_ping_pong", "get_ping_pong")
-_PUTS = ("put", "put_ping_pong")
-_ROUND_TRIPS = ("put_ping_pong", "get_ping_pong")
-_RINGS = ("1", "4", "16")
 _CALLS = ("launch", "launch_to_end", "synchronize", "event", "stream", "copy_call")
 _KINDS = (
     "h2d", "d2h", "both", "local", "peer", "zero_copy", "memory", "triad", "gemm", "launch", "ping_pong", "host",
@@ -348,50 +343,14 @@ SUITES: dict[str, Suite] = {
         ),
         Suite(
             "putget",
-            "Klenk: messages that GPUs put or get, driven by the GPU or by the host: round trips, rates, and blocks",
-            (
-                *(
-                    replace(rule, one_path=True)
-                    for rule in (
-                        _rule(*_MESSAGES, benchmarks=_PUTS_AND_GETS, engines=("sm", "ce"), control=_MODES),
-                        _rule(*_MESSAGES, benchmarks=_PUTS_AND_GETS, engines=("sm",)),
-                        _rule(8, MIB, benchmarks=("put", *_ROUND_TRIPS), engines=("sm",), threads=EACH),
-                        _rule(8, 64, 16 * KIB, benchmarks=_PUTS, engines=("sm",), word=("packed",)),
-                        _rule(8, 64, benchmarks=_PUTS, engines=("sm",), threads=("32",), word=("packed",)),
-                        _rule(
-                            64,
-                            benchmarks=("put",),
-                            engines=("sm",),
-                            connections=_RINGS,
-                            threads=("32",),
-                            word=EACH,
-                        ),
-                        _rule(64, benchmarks=("put",), engines=("ce",), connections=_RINGS, control=EACH),
-                    )
-                ),
-            ),
+            "Klenk: messages that GPUs put or get, driven by the GPU or by the host: round trips, rates, blocks, and "
+            "what they cost others",
+            PUT_GET,
         ),
         Suite(
             "putget-queues",
             "Klenk: puts through rings of descriptors, by kernels and CPU threads, and puts by several blocks together",
-            (
-                *(
-                    replace(rule, one_path=True)
-                    for rule in (
-                        _rule(benchmarks=("post",), descriptor=EACH),
-                        _rule(8, KIB, 16 * KIB, 256 * KIB, MIB, benchmarks=("queued_put_ping_pong",)),
-                        _rule(8, benchmarks=("queued_put_ping_pong",), engines=("sm",), descriptor=EACH, queue=EACH),
-                        _rule(64, benchmarks=("queued_put",), connections=("1", "2", "4", "8")),
-                        _rule(
-                            64, benchmarks=("queued_put",), engines=("sm",), connections=("16", "32"), queue=("own",)
-                        ),
-                        _rule(8, benchmarks=_ROUND_TRIPS, engines=("sm",), control=("own",)),
-                        _rule(4 * MIB, 64 * MIB, benchmarks=("put",), engines=_KERNELS, blocks=EACH),
-                        _rule(MIB, benchmarks=("put_ping_pong",), engines=_KERNELS, blocks=("8", "32")),
-                        _rule(benchmarks=("ping_pong",), memories=("pinned", "device"), word=EACH),
-                    )
-                ),
-            ),
+            PUT_GET_QUEUES,
         ),
         Suite(
             "sp-13",

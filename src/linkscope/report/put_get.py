@@ -122,6 +122,20 @@ class Queued:
 
 
 @dataclass(frozen=True)
+class Compared:
+    """A point beside another, `before`, from which it differs in one thing. `interval` of the ratio of their times."""
+
+    point: Point
+    before: Point
+    interval: Interval | None
+
+    @property
+    def ratio(self) -> float:
+        """The time of the point over that of the other."""
+        return _seconds(self.point) / _seconds(self.before)
+
+
+@dataclass(frozen=True)
 class Claim:
     """A conclusion of the paper, and whether it holds here; None if the run cannot say. `evidence`: the numbers."""
 
@@ -188,6 +202,37 @@ def _order_of_queued(one: Queued) -> tuple[str, str, str, str, int, int]:
     return point.src, point.dst, point.engine, one.ring, int(point.params["descriptor"]), point.bytes
 
 
+def relaunched(run: Run) -> list[Compared]:
+    """Messages by a kernel for each of them, beside the same by a kernel that stays, by operation, path and size."""
+    stays = {_as_persistent(point): point for point in _measured(run)}
+    pairs = [(stays.get(_as_persistent(point)), point) for point in _messages(run) if _is_relaunched(point)]
+    order = (*_TRIPS, *_STREAMS)
+    made = [Compared(point, before, _ratio(before, point)) for before, point in pairs if before]
+    return sorted(
+        made, key=lambda one: (order.index(one.point.benchmark), one.point.src, one.point.dst, one.point.bytes)
+    )
+
+
+def bystanders(run: Run) -> list[Compared]:
+    """Products of matrices beside blocks that post or poll, and alone, by GPU, work and number of blocks."""
+    points = [point for point in run.points if point.benchmark == "bystander" and point.median_s and point.flows]
+    alone = {(point.src, point.dst): point for point in points if point.params["beside"] == "none"}
+    pairs = [(alone.get((point.src, point.dst)), point) for point in points if point.params["beside"] != "none"]
+    made = [Compared(point, before, _ratio(before, point)) for before, point in pairs if before]
+    return sorted(made, key=lambda one: (one.point.src, one.point.params["beside"] == "poll", blocks_of(one.point)))
+
+
+def blocks_of(point: Point) -> int:
+    """The blocks of a point's kernel."""
+    return int(point.params.get("blocks", "1"))
+
+
+def _as_persistent(point: Point) -> tuple[str, ...]:
+    """What a point has in common with that of a kernel that stays."""
+    rest = (f"{name}={value}" for name, value in sorted(point.params.items()) if name != "kernel")
+    return (point.benchmark, point.src, point.dst, point.engine, str(point.bytes), *rest)
+
+
 def claims(run: Run) -> list[Claim]:
     """The paper's relations, and its three claims on interfaces."""
     trips = _between_gpus(all_series(run), "put_ping_pong")
@@ -206,8 +251,16 @@ def claims(run: Run) -> list[Claim]:
 
 
 def _measured(run: Run) -> Iterable[Point]:
+    return (point for point in _messages(run) if not _is_relaunched(point))
+
+
+def _messages(run: Run) -> Iterable[Point]:
     names = (*_TRIPS, *_STREAMS)
     return (point for point in run.points if point.benchmark in names and point.median_s and point.flows)
+
+
+def _is_relaunched(point: Point) -> bool:
+    return point.params.get("kernel") == "relaunched"
 
 
 def _word(point: Point) -> str:

@@ -8,6 +8,7 @@
 #include "gpu/cublas.hpp"
 #include "platform/cuda/durations.hpp"
 #include "platform/cuda/supports.hpp"
+#include "platform/cuda/turns.hpp"
 
 using namespace linkscope;
 using namespace linkscope::literals;
@@ -154,6 +155,34 @@ TEST_CASE("puts through descriptors arrive, by a kernel, a copy engine and a CPU
   check_messages(message_program("queued_put_ping_pong", Engine::ce, gpu(0), gpu(1), {}));
   check_messages(message_program("queued_put", Engine::ce, gpu(0), numa(0), {{"descriptor", "16"}}));
   check_messages(message_program("queued_put", Engine::cpu, numa(0), numa(0), {{"descriptor", "128"}}));
+}
+
+TEST_CASE("messages by a kernel that is launched for each of them arrive") {
+  for (const char* benchmark : {"put", "get", "put_ping_pong", "get_ping_pong"})
+    check_messages(message_program(benchmark, Engine::sm, gpu(0), gpu(1), {{"kernel", "relaunched"}}));
+  check_messages(message_program("put", Engine::tma, gpu(0), numa(0), {{"kernel", "relaunched"}, {"blocks", "2"}}));
+}
+
+TEST_CASE("a thread of the host serves more rings than a block has room for, and every message arrives") {
+  const std::map<std::string, std::string> params{{"connections", "8"}, {"proxies", "1"}};
+  check_messages(message_program("queued_put", Engine::cpu, numa(0), numa(0), params));
+  check_messages(message_program("queued_put", Engine::ce, gpu(0), numa(0), params));
+}
+
+TEST_CASE("batches of those that exchange words grow while all of them are short, whatever others take") {
+  constexpr double part = 1e-3;
+  Turns turns{2, 0.25e-3, 0, part};  // an iteration of the slowest actor takes a quarter of a batch
+  CHECK(turns.count(0) == 4);
+  turns.took(0, 1e-5);
+  CHECK(turns.count(1) == 4);  // the other one may be slow
+  turns.took(0, 2e-5);
+  CHECK(turns.count(2) == 8);
+  CHECK(turns.count(3) == 8);  // nobody has ended batch 2
+  for (u64 batch : {1, 2}) turns.took(batch, 4e-5), turns.took(batch, 4e-5);
+  CHECK(turns.count(4) == 16);
+  for (u64 batch : {3, 4}) turns.took(batch, 4e-5), turns.took(batch, part);
+  CHECK(turns.count(5) == 16);  // long enough
+  CHECK(turns.count(4) == 16);  // the same for who comes later
 }
 
 TEST_CASE("a program whose waiting CPU threads leave no CPU free is not supported, but 12 threads are") {

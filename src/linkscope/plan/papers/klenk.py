@@ -51,6 +51,22 @@ KLENK = Source(
             *(f"post/sm/gpu.device->{ring}?descriptor=*" for ring in ("same.device", "other.device", "numa.pinned")),
             note="a round trip through the ring without its post is polling",
         ),
+        row(
+            "KL-1",
+            "kernels that stay, or one for each message",
+            *(f"{name}/sm/gpu.device->other.device?kernel=*" for name in _MESSAGES),
+        ),
+        row(
+            "KL-3",
+            "1 to 8 threads of the host serve the rings of 1 to 64 connections",
+            "queued_put/ce/gpu.device->other.device?connections=*&proxies=*",
+            "queued_put/cpu/numa.pinned->numa.pinned?connections=*&proxies=*",
+        ),
+        row(
+            "KL-12",
+            "what others lose beside blocks that post or poll",
+            "bystander/sm/gpu.device->numa.pinned?beside=*&blocks=*",
+        ),
         row("KL-5", "counters of 100 iterations", instead="tools/put_get_counters.py, between a GPU and host memory"),
         row(
             "KL-6 KL-8 KL-9",

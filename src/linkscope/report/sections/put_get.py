@@ -6,14 +6,18 @@ from linkscope.report.put_get import (
     MODES,
     TOGETHER,
     Claim,
+    Compared,
     Connections,
     Message,
     Queued,
     Series,
     all_series,
+    blocks_of,
+    bystanders,
     claims,
     connections,
     queued,
+    relaunched,
 )
 from linkscope.report.run_view import RunView
 from linkscope.report.section import (
@@ -32,6 +36,7 @@ from linkscope.report.section import (
     table,
 )
 from linkscope.runfile import Point
+from linkscope.stats import Interval
 from linkscope.units import format_bytes, format_fraction, format_seconds_interval
 
 _TITLE = "Put and get: who should drive"
@@ -50,6 +55,11 @@ _OF_QUEUES = (
     "out. Posting: the share of the time in which the GPU posts, by posts alone to a ring in the same memory. It polls "
     "in the rest."
 )
+_OF_RELAUNCHES = (
+    "A kernel for each message, which the host launches and waits for, against one that stays. Its words lie in host "
+    "memory, where the host polls."
+)
+_OF_BYSTANDERS = "Products of bf16 matrices beside blocks of one thread that post to host memory, or poll there."
 _CLAIMS = "Conclusions of Klenk, Oden and Froning, on this machine:"
 _NAMES = {
     "put_ping_pong": "Round trip, written by the sender", "get_ping_pong": "Round trip, fetched by the receiver",
@@ -68,8 +78,9 @@ def section(view: RunView) -> Section | None:
     through = queued(view.run)
     if not series and not through:
         return None
+    others = _others(view)
     if not series:
-        return Section("putget", _TITLE, (Paragraph(_OF_QUEUES), _queues(through)))
+        return Section("putget", _TITLE, (*others, Paragraph(_OF_QUEUES), _queues(through)))
     advice = [(Span(f"{_name(one)}: ", "strong"), f"{one.advice}.") for one in series]
     blocks: list[Block] = [
         Paragraph((_NOTE, METHOD), note=True, on=Output.PAGE),
@@ -79,6 +90,7 @@ def section(view: RunView) -> Section | None:
     ]
     if rates := connections(view.run):
         blocks += [Paragraph(_OF_CONNECTIONS), _rates(rates)]
+    blocks += others
     if through:
         blocks += [Paragraph(_OF_QUEUES), _queues(through)]
     blocks += [Paragraph(_CLAIMS), Items.of([_claim(one) for one in claims(view.run)])]
@@ -94,12 +106,13 @@ def _group(series: Series) -> Group:
 
 
 def _row(message: Message) -> Row:
-    ends = message.interval
-    ratio = "-" if message.ratio is None else f"{message.ratio:.3g}"
-    if ends is not None:
-        ratio += f" [{ends.low:.3g}, {ends.high:.3g}]"
+    ratio = "-" if message.ratio is None else _with_ends(message.ratio, message.interval)
     times = (_time(message.modes.get(mode)) for mode in MODES)
     return Row((format_bytes(message.bytes), *times, (Span(message.driver, "strong"),), ratio))
+
+
+def _with_ends(ratio: float, ends: Interval | None) -> str:
+    return f"{ratio:.3g}" + (f" [{ends.low:.3g}, {ends.high:.3g}]" if ends else "")
 
 
 def _time(point: Point | None) -> Text:
@@ -145,6 +158,33 @@ def _queues(of: Sequence[Queued]) -> Table:
         for one in of
     ]
     return table("Puts through descriptors", columns, rows)
+
+
+def _others(view: RunView) -> list[Block]:
+    """Relaunched kernels, and what others lose beside those that stay."""
+    blocks: list[Block] = []
+    if kernels := relaunched(view.run):
+        names = [f"{one.point.benchmark} {one.point.src} -> {one.point.dst}" for one in kernels]
+        sizes = [format_bytes(one.point.bytes) for one in kernels]
+        heads = ("Messages", "Size", "Stays", "Relaunched", "Ratio")
+        blocks += [Paragraph(_OF_RELAUNCHES), _compared("Relaunched kernels", heads, names, sizes, kernels)]
+    if beside := bystanders(view.run):
+        names = [f"{one.point.src}, {one.point.params['beside']}" for one in beside]
+        counts = [str(blocks_of(one.point)) for one in beside]
+        heads = ("Beside", "Blocks", "Alone", "Product", "Slowdown")
+        blocks += [Paragraph(_OF_BYSTANDERS), _compared("Bystanders", heads, names, counts, beside)]
+    return blocks
+
+
+def _compared(
+    title: str, heads: Sequence[str], names: Sequence[str], what: Sequence[str], of: Sequence[Compared]
+) -> Table:
+    columns = [Column(heads[0], strong=True), *(Column(name, right=True, label=name) for name in heads[1:])]
+    rows = [
+        (name, which, _time(one.before), _time(one.point), _with_ends(one.ratio, one.interval))
+        for name, which, one in zip(names, what, of, strict=True)
+    ]
+    return table(title, columns, rows)
 
 
 def _rate(one: Connections | None) -> str:

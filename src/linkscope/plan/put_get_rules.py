@@ -1,0 +1,46 @@
+"""The rules of suites `putget` and `putget-queues`: messages that GPUs put or get."""
+
+from dataclasses import replace
+
+from linkscope.plan.suite_rules import EACH, KIB, MIB, Rule
+from linkscope.plan.suite_rules import rule as _rule
+
+_KERNELS = ("sm", "tma")
+_MESSAGES = (8, *(size * KIB for size in (1, 16, 64, 256)), MIB, 4 * MIB, 64 * MIB)
+_MODES = ("direct", "notified", "host", "assisted")
+_PUTS_AND_GETS = ("put", "get", "put_ping_pong", "get_ping_pong")
+_PUTS = ("put", "put_ping_pong")
+_ROUND_TRIPS = ("put_ping_pong", "get_ping_pong")
+_RINGS = ("1", "4", "16")
+_RELAUNCHED = ("relaunched",)
+
+
+def _on_one_path(*rules: Rule) -> tuple[Rule, ...]:
+    return tuple(replace(rule, one_path=True) for rule in rules)
+
+
+PUT_GET = _on_one_path(
+    _rule(*_MESSAGES, benchmarks=_PUTS_AND_GETS, engines=("sm", "ce"), control=_MODES),
+    _rule(*_MESSAGES, benchmarks=_PUTS_AND_GETS, engines=("sm",)),
+    _rule(8, MIB, benchmarks=("put", *_ROUND_TRIPS), engines=("sm",), threads=EACH),
+    _rule(8, 64, 16 * KIB, benchmarks=_PUTS, engines=("sm",), word=("packed",)),
+    _rule(8, 64, benchmarks=_PUTS, engines=("sm",), threads=("32",), word=("packed",)),
+    _rule(64, benchmarks=("put",), engines=("sm",), connections=_RINGS, threads=("32",), word=EACH),
+    _rule(64, benchmarks=("put",), engines=("ce",), connections=_RINGS, control=EACH),
+    _rule(8, 16 * KIB, MIB, benchmarks=_PUTS_AND_GETS, engines=("sm",), kernel=_RELAUNCHED),
+    _rule(benchmarks=("bystander",), beside=("none",)),
+    _rule(benchmarks=("bystander",), beside=("post", "poll"), blocks=EACH),
+)
+
+PUT_GET_QUEUES = _on_one_path(
+    _rule(benchmarks=("post",), descriptor=EACH),
+    _rule(8, KIB, 16 * KIB, 256 * KIB, MIB, benchmarks=("queued_put_ping_pong",)),
+    _rule(8, benchmarks=("queued_put_ping_pong",), engines=("sm",), descriptor=EACH, queue=EACH),
+    _rule(64, benchmarks=("queued_put",), connections=("1", "2", "4", "8")),
+    _rule(64, benchmarks=("queued_put",), engines=("sm",), connections=("16", "32"), queue=("own",)),
+    _rule(64, benchmarks=("queued_put",), engines=("ce", "cpu"), connections=("8", "64"), proxies=("1", "2", "4", "8")),
+    _rule(8, benchmarks=_ROUND_TRIPS, engines=("sm",), control=("own",)),
+    _rule(4 * MIB, 64 * MIB, benchmarks=("put",), engines=_KERNELS, blocks=EACH),
+    _rule(MIB, benchmarks=("put_ping_pong",), engines=_KERNELS, blocks=("8", "32")),
+    _rule(benchmarks=("ping_pong",), memories=("pinned", "device"), word=EACH),
+)
