@@ -49,8 +49,9 @@ enum class Taken : u8 { unasked, by_name, by_memory };
 /// What a row measures. `copy`: bytes are read in one memory and written to another. `access`: a kernel only reads, or
 /// only writes, memory in place. `migration`: pages move between memories. `latency`: a dependent access or a round trip.
 /// `atomic`: additions, for which byte limits do not hold. `call`: a driver call. `computation`: a kernel that computes.
-/// `contention`: a kind of work beside another, both for the same time. `message`: messages between ranks.
-enum class Role : u8 { copy, access, migration, latency, atomic, call, computation, contention, message };
+/// `contention`: a kind of work beside another, both for the same time. `message`: messages between ranks. `collective`:
+/// an operation of all ranks.
+enum class Role : u8 { copy, access, migration, latency, atomic, call, computation, contention, message, collective };
 
 /// A suite that takes a row in addition to the rules of the suite, at these sizes and with the default parameters. An
 /// operation without bytes has no sizes.

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/collective.hpp"
 #include "base/error.hpp"
 #include "base/units.hpp"
 
@@ -21,6 +22,15 @@ struct MpiPost {
   [[nodiscard]] std::byte* at(u64 iteration) const { return slices <= 1 ? start : start + iteration % slices * stride; }
 };
 
+/// A rank's part of a collective. Iteration i has the bytes at in + i % slices * in_stride, and likewise the result.
+struct MpiCollective {
+  CollectiveKind kind{};
+  NumberType type{};
+  std::byte *in = nullptr, *out = nullptr;
+  u64 in_bytes = 0, out_bytes = 0, in_stride = 0, out_stride = 0, slices = 1;
+  bool in_place = false, is_root = false;
+};
+
 template <class Handle>
 struct MpiBinding {
   using Message = int (*)(void*, int, Handle, int, int, Handle, Handle*);  // MPI_Isend, MPI_Irecv
@@ -31,13 +41,19 @@ struct MpiBinding {
   int (*size)(Handle, int*) = nullptr;
   int (*version)(int*, int*) = nullptr;
   int (*bcast)(void*, int, Handle, int, Handle) = nullptr;
+  int (*all_reduce)(const void*, void*, int, Handle, Handle, Handle) = nullptr;
+  int (*all_gather)(const void*, int, Handle, void*, int, Handle, Handle) = nullptr;
+  int (*reduce_scatter)(const void*, void*, int, Handle, Handle, Handle) = nullptr;
+  int (*reduce)(const void*, void*, int, Handle, Handle, int, Handle) = nullptr;
+  int (*all_to_all)(const void*, int, Handle, void*, int, Handle, Handle) = nullptr;
   int (*send)(const void*, int, Handle, int, int, Handle) = nullptr;
   int (*receive)(void*, int, Handle, int, int, Handle, void* status) = nullptr;
   Message start_send = nullptr, start_receive = nullptr;
   int (*wait_all)(int, Handle*, void* statuses) = nullptr;
   int (*error_text)(int, char*, int*) = nullptr;
   int (*gpu_support)() = nullptr;  // null: the library has no such question
-  Handle world{}, byte{}, errors_return{};
+  Handle world{}, byte{}, errors_return{}, sum{}, float32{}, float64{}, unsigned32{};
+  const void* in_place = nullptr;
   void* no_status = nullptr;
   int serialized = 0;  // MPI_THREAD_SERIALIZED
 
@@ -78,6 +94,31 @@ struct MpiBinding {
       check(wait_all(static_cast<int>(under_way.size()), under_way.data(), no_status), "MPI_Waitall");
       under_way.clear();
       if (posts.size() == 1) answer(posts.front());
+    }
+  }
+  void run(const MpiCollective& of, int size, u64 iteration) const {
+    const u64 slice = iteration % of.slices, each = bytes_of(of.type);
+    std::byte *in = of.in + slice * of.in_stride, *out = of.out + slice * of.out_stride;
+    const Handle type = of.type == NumberType::f64 ? float64 : of.type == NumberType::f32 ? float32 : unsigned32;
+    const int in_count = static_cast<int>(of.in_bytes / each), out_count = static_cast<int>(of.out_bytes / each);
+    const bool reduces = of.kind == CollectiveKind::reduce;
+    const void* from = of.in_place && (!reduces || of.is_root) ? in_place : in;
+    std::byte* to = reduces && !of.is_root ? nullptr : out;
+    switch (of.kind) {
+      case CollectiveKind::all_reduce:
+        return check(all_reduce(from, to, in_count, type, sum, world), "MPI_Allreduce");
+      case CollectiveKind::all_gather:
+        return check(all_gather(from, in_count, type, to, in_count, type, world), "MPI_Allgather");
+      case CollectiveKind::reduce_scatter:
+        return check(reduce_scatter(from, to, out_count, type, sum, world), "MPI_Reduce_scatter_block");
+      case CollectiveKind::broadcast:
+        return check(bcast(in, in_count, type, 0, world), "MPI_Bcast");
+      case CollectiveKind::reduce:
+        return check(reduce(from, to, in_count, type, sum, 0, world), "MPI_Reduce");
+      case CollectiveKind::all_to_all:
+        return check(all_to_all(from, in_count / size, type, to, in_count / size, type, world), "MPI_Alltoall");
+      case CollectiveKind::send_receive:
+        break;
     }
   }
   /// The receiver of a window tells the sender that all of it has come, so that messages do not pile up.

@@ -62,6 +62,11 @@ void load_calls(const Library& library, MpiBinding<Handle>& mpi) {
   library.get(mpi.size, "MPI_Comm_size");
   library.get(mpi.version, "MPI_Get_version");
   library.get(mpi.bcast, "MPI_Bcast");
+  library.get(mpi.all_reduce, "MPI_Allreduce");
+  library.get(mpi.all_gather, "MPI_Allgather");
+  library.get(mpi.reduce_scatter, "MPI_Reduce_scatter_block");
+  library.get(mpi.reduce, "MPI_Reduce");
+  library.get(mpi.all_to_all, "MPI_Alltoall");
   library.get(mpi.send, "MPI_Send");
   library.get(mpi.receive, "MPI_Recv");
   library.get(mpi.start_send, "MPI_Isend");
@@ -81,8 +86,14 @@ ByAddress open_mpi(const Library& library) {
   mpi.world = library.find("ompi_mpi_comm_world");
   mpi.byte = library.find("ompi_mpi_byte");
   mpi.errors_return = library.find("ompi_mpi_errors_return");
+  mpi.sum = library.find("ompi_mpi_op_sum");
+  mpi.float32 = library.find("ompi_mpi_float");
+  mpi.float64 = library.find("ompi_mpi_double");
+  mpi.unsigned32 = library.find("ompi_mpi_unsigned");
+  mpi.in_place = reinterpret_cast<void*>(std::uintptr_t{1});  // NOLINT(performance-no-int-to-ptr): MPI_IN_PLACE
   mpi.serialized = 2;
-  if (!mpi.byte || !mpi.errors_return) unusable(library.name(), "it lacks symbols of Open MPI");
+  if (!mpi.byte || !mpi.errors_return || !mpi.sum || !mpi.float32 || !mpi.float64 || !mpi.unsigned32)
+    unusable(library.name(), "it lacks symbols of Open MPI");
   return mpi;
 }
 
@@ -96,6 +107,11 @@ ByAddress standard_abi(const Library& library) {
   mpi.world = constant(0x101);
   mpi.byte = constant(0x247);
   mpi.errors_return = constant(0x143);
+  mpi.sum = constant(0x21);
+  mpi.float32 = constant(0x210);
+  mpi.float64 = constant(0x214);
+  mpi.unsigned32 = constant(0x20d);
+  mpi.in_place = constant(1);
   mpi.serialized = 2048;
   return mpi;
 }
@@ -106,6 +122,11 @@ ByNumber mpich(const Library& library) {
   mpi.world = 0x44000000;
   mpi.byte = 0x4c00010d;
   mpi.errors_return = 0x54000001;
+  mpi.sum = 0x58000003;
+  mpi.float32 = 0x4c00040a;
+  mpi.float64 = 0x4c00080b;
+  mpi.unsigned32 = 0x4c000406;
+  mpi.in_place = reinterpret_cast<void*>(~std::uintptr_t{0});  // NOLINT(performance-no-int-to-ptr): MPI_IN_PLACE
   mpi.no_status = reinterpret_cast<void*>(std::uintptr_t{1});  // NOLINT(performance-no-int-to-ptr): MPI_STATUS_IGNORE
   mpi.serialized = 2;
   return mpi;
@@ -180,6 +201,12 @@ void MpiWorld::exchange(std::span<const MpiPost> posts, u32 window, u64 first, u
   impl_->with([&](const auto& mpi) {
     if (window) mpi.exchange_in_windows(posts, window, first, count);
     else mpi.exchange(posts, first, count);
+  });
+}
+
+void MpiWorld::run(const MpiCollective& collective, u64 first, u64 count) const {
+  impl_->with([&](const auto& mpi) {
+    for (u64 i = first; i < first + count; ++i) mpi.run(collective, static_cast<int>(impl_->facts.size), i);
   });
 }
 

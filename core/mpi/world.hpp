@@ -36,6 +36,8 @@ class MpiWorld {
   /// Messages of `count` iterations from `first`, each of which has all posts in order. `window`: messages under way
   /// (RankMessage); 0: blocking calls.
   void exchange(std::span<const MpiPost>, u32 window, u64 first, u64 count) const;
+  /// `count` iterations of a collective from `first`. All ranks call this.
+  void run(const MpiCollective&, u64 first, u64 count) const;
   /// Leaves MPI. All ranks call this.
   void end();
 

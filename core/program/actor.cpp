@@ -72,7 +72,8 @@ bool is_of_job(const Actor& actor, const Step& step) {
 bool in_step(const Program& program) {
   return program.actors.size() > 1 && std::all_of(program.actors.begin(), program.actors.end(), [](const Actor& actor) {
            return std::any_of(actor.loop.begin(), actor.loop.end(), [](const Step& step) {
-             return std::holds_alternative<Wait>(step) || std::holds_alternative<RankMessage>(step);
+             return std::holds_alternative<Wait>(step) || std::holds_alternative<RankMessage>(step) ||
+                    std::holds_alternative<Collective>(step);
            });
          });
 }
@@ -90,7 +91,43 @@ bool talks_to_ranks(const Actor& actor) {
                      [](const Step& step) { return std::holds_alternative<RankMessage>(step); });
 }
 
-bool keeps_step(const Actor& actor) { return exchanges_words(actor) || talks_to_ranks(actor); }
+bool keeps_step(const Actor& actor) {
+  return exchanges_words(actor) || talks_to_ranks(actor) || collective_of(actor) != nullptr;
+}
+
+const Collective* collective_of(const Actor& actor) {
+  return actor.loop.empty() ? nullptr : std::get_if<Collective>(&actor.loop.front());
+}
+
+std::string why_no_collective(const Program& program, const Actor& actor) {
+  const bool any = std::any_of(actor.loop.begin(), actor.loop.end(),
+                               [](const Step& step) { return std::holds_alternative<Collective>(step); });
+  if (!any) return "";
+  const auto* collective = collective_of(actor);
+  if (!collective || actor.loop.size() > 1) return "a collective is the whole loop of an actor";
+  if (actor.kind == ActorKind::gpu_block) return "collectives are of streams and CPU threads";
+  if (actor.tenths < all_tenths) return "the other ranks wait in the collective, so it cannot rest";
+  if (collective->rank >= collective->ranks()) return "a collective has no such rank";
+  const auto of_group = std::count_if(program.actors.begin(), program.actors.end(), [&](const Actor& other) {
+    const auto* theirs = collective_of(other);
+    return theirs && theirs->kind == collective->kind && theirs->ranks() == collective->ranks() &&
+           other.kind == actor.kind;
+  });
+  if (of_group != collective->ranks()) return "each rank of a collective is an actor, and there is one collective";
+  const auto wanted = bytes_of(collective->kind, collective->bytes(), collective->ranks());
+  const bool whole =
+      !in_blocks(collective->kind) || collective->bytes() % (collective->ranks() * bytes_of(collective->type)) == 0;
+  return whole && collective->in.bytes == wanted.in && collective->out.bytes == wanted.out
+             ? ""
+             : "the buffers of a collective do not fit its ranks";
+}
+
+bool changes_inputs(const Program& program) {
+  return std::any_of(program.actors.begin(), program.actors.end(), [](const Actor& actor) {
+    const auto* collective = collective_of(actor);
+    return collective && collective->in_place() && adds(collective->kind);
+  });
+}
 
 std::string why_no_rank_messages(const Actor& actor) {
   if (!talks_to_ranks(actor)) return "";

@@ -11,12 +11,12 @@ namespace linkscope {
 namespace {
 
 constexpr std::array engine_names{"ce",       "sm",    "tma",  "batch", "graph", "cpu",
-                                  "prefetch", "fault", "file", "nic",   "mpi"};
+                                  "prefetch", "fault", "file", "nic",   "mpi",   "nccl"};
 constexpr std::array actor_names{"stream", "cpu_thread", "gpu_block"};
 constexpr u32 most_block_threads = 1024;
 constexpr std::array clock_names{"event", "host", "kernel"};
 constexpr std::array held_by_names{"a kernel", "a wait", "nothing"};
-constexpr std::array content_names{"pattern", "poison", "chain", "zero"};
+constexpr std::array content_names{"pattern", "poison", "chain", "zero", "numbers", "changing numbers"};
 
 template <class... F>
 struct Overloaded : F... {
@@ -136,6 +136,10 @@ std::string step_text(const Step& step) {
                    out << (m.sends ? "send" : "receive") << (m.span ? " " + span_text(*m.span) : " no bytes")
                        << (m.sends ? " to" : " from") << " process " << m.peer;
                    if (m.window) out << ", " << m.window << " at a time";
+                 },
+                 [&](const Collective& c) {
+                   out << to_string(c.kind) << " " << to_string(c.type) << " rank " << c.rank << " of " << c.ranks()
+                       << " " << span_text(c.in) << " -> " << span_text(c.out);
                  },
              },
              step);
@@ -261,6 +265,11 @@ void check_step(const Program& program, const Step& step, const std::string& whe
                    if (m.bytes == 0 || m.bytes % 8) wrong(where, "a message has a multiple of 8 B, and not 0 B");
                  },
                  [&](const RankMessage& m) { check_rank_message(program, m, where); },
+                 [&](const Collective& c) {
+                   check_span(program, c.in, where);
+                   check_span(program, c.out, where);
+                   for (const auto& input : c.inputs) check_span(program, input, where);
+                 },
              },
              step);
 }
@@ -301,6 +310,11 @@ void shift_regions(Step& step, u32 by) {
                  [&](Message&) {},
                  [&](RankMessage& m) {
                    if (m.span) m.span->region += by, m.theirs->region += by;
+                 },
+                 [&](Collective& c) {
+                   c.in.region += by;
+                   c.out.region += by;
+                   for (auto& input : c.inputs) input.region += by;
                  },
              },
              step);
@@ -382,6 +396,7 @@ std::vector<Touch> touches(const Step& step) {
                  [&](const RankMessage& m) {
                    if (m.span) all = {{*m.span, !m.sends}};
                  },
+                 [&](const Collective& c) { all = {{c.in, false}, {c.out, true}}; },
              },
              step);
   return all;
@@ -524,6 +539,7 @@ void validate(const Program& program) {
       wrong(where, "others wait for its words, so it cannot rest");
     if (const auto why = why_no_messages(program, program.actors[i]); !why.empty()) wrong(where, why);
     if (const auto why = why_no_rank_messages(program.actors[i]); !why.empty()) wrong(where, why);
+    if (const auto why = why_no_collective(program, program.actors[i]); !why.empty()) wrong(where, why);
     if (const u32 threads = program.actors[i].threads; threads == 0 || threads > most_block_threads)
       wrong(where,
             "a block has 1 to " + std::to_string(most_block_threads) + " threads, and not " + std::to_string(threads));

@@ -9,14 +9,16 @@
 #include "base/channel.hpp"
 #include "base/place.hpp"
 #include "base/units.hpp"
+#include "program/collectives.hpp"
 #include "program/kernels.hpp"
 #include "program/memory_kinds.hpp"
 
 namespace linkscope {
 
 /// `prefetch` and `fault` are the two migrations of managed memory: in bulk, or page by page on first touch.
-/// `nic`: network cards, from memory of one host to memory of another. `mpi` carries messages between ranks.
-enum class Engine : u8 { ce, sm, tma, batch, graph, cpu, prefetch, fault, file, nic, mpi };
+/// `nic`: network cards, from memory of one host to memory of another. `mpi` carries messages between ranks, `nccl`
+/// collectives between GPUs.
+enum class Engine : u8 { ce, sm, tma, batch, graph, cpu, prefetch, fault, file, nic, mpi, nccl };
 /// `gpu_block`: the threads of one block, which run the whole loop as one launch. Blocks, and CPU threads that set or
 /// wait for words, perform ops (base/actor_ops.hpp).
 enum class ActorKind : u8 { stream, cpu_thread, gpu_block };
@@ -37,11 +39,14 @@ enum class HeldBy : u8 { kernel, wait, nothing };
 /// Contents of a region before the first sample. `pattern` depends on region and offset, so a slice that is missing or
 /// delivered to the wrong place is detected. `poison` fills destinations. `chain` is a pointer chase: a cycle through all
 /// lines of the region in which each line holds the address of the next (program/chain.hpp). `zero` is for counters.
-/// `numbers` is a pattern of valid floating-point numbers, for computations.
-enum class Content : u8 { pattern, poison, chain, zero, numbers };
+/// `numbers` is a pattern of valid floating-point numbers, for computations; the program overwrites `changing` numbers.
+enum class Content : u8 { pattern, poison, chain, zero, numbers, changing };
+[[nodiscard]] constexpr bool has_numbers(Content content) {
+  return content == Content::numbers || content == Content::changing;
+}
 /// Whether a region's contents follow from a seed.
 [[nodiscard]] constexpr bool has_pattern(Content content) {
-  return content == Content::pattern || content == Content::numbers;
+  return content == Content::pattern || has_numbers(content);
 }
 
 /// A hint to the driver about memory whose pages move (cuMemAdvise): mostly read, preferred location, or accessed by
@@ -273,7 +278,22 @@ struct RankMessage {
   u32 window = 0;
 };
 
-using Step = std::variant<Move, Kernel, Opaque, Set, Wait, Fence, Call, Prefetch, Message, RankMessage>;
+/// A rank's part of a collective, which is the whole loop of its actor: a stream calls NCCL, a CPU thread MPI. Iteration i
+/// of one rank meets iteration i of the others. In place, `in` lies within `out`, or `out` within `in`.
+struct Collective {
+  CollectiveKind kind = CollectiveKind::all_reduce;
+  u32 rank = 0;
+  NumberType type = NumberType::f32;  // of the numbers that are added
+  Span in, out;
+  std::vector<Span> inputs{};  // of all ranks
+  Seconds timeout{5.0};        // besides what the iterations should take
+
+  [[nodiscard]] u32 ranks() const { return static_cast<u32>(inputs.size()); }
+  [[nodiscard]] bool in_place() const { return in.region == out.region; }
+  [[nodiscard]] u64 bytes() const { return in.bytes > out.bytes ? in.bytes : out.bytes; }
+};
+
+using Step = std::variant<Move, Kernel, Opaque, Set, Wait, Fence, Call, Prefetch, Message, RankMessage, Collective>;
 
 /// A span that a step reads or writes.
 struct Touch {
@@ -327,7 +347,13 @@ struct Program;
 [[nodiscard]] bool exchanges_words(const Actor&);
 /// Whether an actor performs ops: a GPU block, or a CPU thread that exchanges words.
 [[nodiscard]] bool performs_ops(const Actor&);
-/// Whether an actor waits for others in each iteration, by words or by messages of MPI.
+/// The collective of an actor; null for other actors.
+[[nodiscard]] const Collective* collective_of(const Actor&);
+/// Why an actor cannot have its collective; "" if it can, or has none.
+[[nodiscard]] std::string why_no_collective(const Program&, const Actor&);
+/// Whether collectives change their inputs, so that a second iteration has other results.
+[[nodiscard]] bool changes_inputs(const Program&);
+/// Whether an actor waits for others in each iteration, by words, by messages of MPI or in collectives.
 [[nodiscard]] bool keeps_step(const Actor&);
 /// Why a step of such an actor's loop is no op; "" if it is one.
 [[nodiscard]] std::string why_no_op(const Actor&, const Step&);

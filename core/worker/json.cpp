@@ -43,6 +43,8 @@ const char* role_name(Role role) {
       return "contention";
     case Role::message:
       return "message";
+    case Role::collective:
+      return "collective";
     case Role::copy:
       break;
   }
@@ -120,6 +122,14 @@ std::vector<Wanted> parse_wanted(const Json& json) {
     most.push_back({parse_place(one.at("at").get_ref<const std::string&>()),
                     parse_mem_kind(one.at("memory").get_ref<const std::string&>()), one.at("bytes").get<u64>()});
   return most;
+}
+
+std::vector<NcclSource> parse_nccl(const Json& json) {
+  std::vector<NcclSource> sources;
+  if (json.contains("nccl"))
+    for (const auto& one : json.at("nccl"))
+      sources.push_back({one.at("name").get<std::string>(), one.at("found").get<std::string>()});
+  return sources;
 }
 
 Floors parse_floors(const Json& json) {
@@ -208,6 +218,14 @@ Json to_json(const DriverFacts& facts) {
 Json to_json(const MpiFacts& facts) {
   return {{"rank", facts.rank},         {"size", facts.size}, {"library", facts.library},
           {"standard", facts.standard}, {"path", facts.path}, {"why_not_gpu", facts.why_not_gpu}};
+}
+
+Json to_json(const NcclFacts& facts) {
+  return {{"version", facts.version},
+          {"path", facts.path},
+          {"found", facts.found},
+          {"nvls", facts.nvls},
+          {"why_not", facts.why_not}};
 }
 
 Json to_json(const Spent& spent) {

@@ -14,12 +14,14 @@ using Json = nlohmann::json;
 [[nodiscard]] Case parse_case(const Json&);
 [[nodiscard]] Order parse_order(const Json&, std::size_t actors);
 [[nodiscard]] std::vector<Wanted> parse_wanted(const Json&);
+[[nodiscard]] std::vector<NcclSource> parse_nccl(const Json&);  // of a request
 [[nodiscard]] Floors parse_floors(const Json&);
 [[nodiscard]] Json to_json(const Benchmark&);
 [[nodiscard]] Json to_json(const Program&);  // actors, flows, slices and the program's text
 [[nodiscard]] Json to_json(const DriverFacts&);
 [[nodiscard]] Json to_json(const std::vector<ContextsMade>&, const DriverFacts&);
 [[nodiscard]] Json to_json(const MpiFacts&);
+[[nodiscard]] Json to_json(const NcclFacts&);
 [[nodiscard]] Json to_json(const Spent&);
 [[nodiscard]] Json to_json(const Trace&);  // everything except the stamps, which follow as doubles
 

@@ -34,6 +34,7 @@ class Worker {
     if (op == "benchmarks") return table();
     if (op == "check") return check(request);
     if (op == "open") return open(request);
+    if (op == "nccl") return {{{"nccl", to_json(Nccl{parse_nccl(request)}.facts())}}, {}};
     if (op == "mpi") return start_mpi(request);
     if (op == "share" || op == "end_mpi") return with_mpi(op, request);
     if (!platform_) throw Error{ErrorKind::usage, "'" + op + "' before 'open'"};
@@ -84,7 +85,7 @@ class Worker {
       return {};
     }
     if (name == "cuda") {
-      auto cuda = make_cuda(parse_wanted(request), mpi_.get());
+      auto cuda = make_cuda(parse_wanted(request), mpi_.get(), parse_nccl(request));
       Answer answer{{{"driver", to_json(cuda->facts())}}, {}};
       if (request.contains("contexts")) {
         const auto& asked = request.at("contexts");

@@ -93,7 +93,9 @@ Case default_case(const Benchmark& row) {
       c.others.push_back(gpu(other));
   for (auto* end : {&c.src, &c.dst})
     if (end->kind == PlaceKind::disk) end->path = "0";
-  if (row.src == PlaceKind::rank) c.ranks = {{numa(0), gpu(0)}, {numa(0), gpu(1)}};
+  constexpr u32 most_ranks = 16;
+  if (row.src == PlaceKind::rank)
+    for (u32 rank = 0; rank < most_ranks; ++rank) c.ranks.push_back({numa(0), gpu(rank)});
   std::tie(c.src_memory, c.dst_memory) = row.memories.front();
   const bool in_parts = row.name == "pieces" || row.name == "strided";  // the largest part is 64 KiB
   c.bytes = !row.sized ? 0 : in_parts ? 128_KiB : 4_KiB;

@@ -9,6 +9,7 @@
 #include "host/topology.hpp"
 #include "platform/cuda/caller.hpp"
 #include "platform/cuda/calls.hpp"
+#include "platform/cuda/collectives.hpp"
 #include "platform/cuda/device_code.hpp"
 #include "platform/cuda/flags.hpp"
 #include "platform/cuda/managed.hpp"
@@ -25,10 +26,16 @@ namespace {
 
 class CudaPlatformImpl final : public CudaPlatform {
  public:
-  CudaPlatformImpl(const std::vector<Wanted>& most, const MpiWorld* mpi)
+  CudaPlatformImpl(const std::vector<Wanted>& most, const MpiWorld* mpi, const std::vector<NcclSource>& nccl)
       : mpi_{mpi},
-        offer_{driver_, facts_, mpi, [this](u32 gpu) { return device(gpu).free_bytes(); },
-               [this](const Program& program) { return why_not_shared(program); }},
+        offer_{
+            driver_,
+            facts_,
+            mpi,
+            [this](const Program& program, const Actor& actor) { return collectives_.why_not(mpi_, program, actor); },
+            [this](u32 gpu) { return device(gpu).free_bytes(); },
+            [this](const Program& program) { return why_not_shared(program); }},
+        collectives_{nccl},
         buffers_{driver_, most} {
     facts_.present = driver_.usable();
     facts_.version = driver_.version();
@@ -50,6 +57,7 @@ class CudaPlatformImpl final : public CudaPlatform {
   std::optional<Seconds> context_anew(u32 gpu);
   [[nodiscard]] std::string why_not_shared(const Program&) const;
   void set_peers(const Program&);
+  void forget_peers_of_nccl();
   void prepare_part(CudaSession&);
   [[nodiscard]] Stream& green_stream(CudaSession&, Device&, const Actor&) const;
   void make_actors(CudaSession&);
@@ -60,6 +68,7 @@ class CudaPlatformImpl final : public CudaPlatform {
   Offer offer_;
   Devices devices_{driver_, embedded_code()};
   Sampling sampling_{driver_};
+  Collectives collectives_;
   std::unique_ptr<Peers> peers_;                   // the other processes; null before join()
   std::map<std::string, std::string> not_shared_;  // by openings: the reason why they failed
   Buffers buffers_;                                // declared after the devices, so that the buffers are freed first
@@ -98,6 +107,7 @@ std::vector<ContextsMade> CudaPlatformImpl::make_contexts(const std::vector<u32>
 
 void CudaPlatformImpl::join(u32 process, u32 processes, const std::string& meeting) {
   peers_.reset();
+  collectives_.drop_groups_of_processes();
   peers_ = std::make_unique<Peers>(process, processes, meeting);
 }
 
@@ -109,19 +119,33 @@ std::string CudaPlatformImpl::why_not_shared(const Program& program) const {
 void CudaPlatformImpl::set_peers(const Program& program) {
   if (peer_pairs(program).empty()) return;  // nothing moves between GPUs, so the setting costs nothing
   const auto gpus = gpus_of(program);
+  if (!program.peer && collectives_.drop_groups()) forget_peers_of_nccl();
   for (const u32 from : gpus)
     for (const u32 to : gpus) {
       if (from == to || peers_on_.contains({from, to}) == program.peer || !can_access(facts_, from, to)) continue;
       auto& target = device(to);
       device(from).use();
       if (program.peer) {
-        LINKSCOPE_CU(driver_, cuCtxEnablePeerAccess, target.context(), 0);
+        const auto status = driver_.cuCtxEnablePeerAccess(target.context(), 0);
+        if (status != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)  // NCCL enables it too
+          driver_.check(status, "cuCtxEnablePeerAccess");
         peers_on_.insert({from, to});
       } else {
         LINKSCOPE_CU(driver_, cuCtxDisablePeerAccess, target.context());
         peers_on_.erase({from, to});
       }
     }
+}
+
+/// Ends the peer access that NCCL's ranks have enabled.
+void CudaPlatformImpl::forget_peers_of_nccl() {
+  for (const auto& peer : facts_.peers) {
+    if (!peer.access) continue;
+    auto& target = device(peer.to);
+    device(peer.from).use();
+    (void)driver_.cuCtxDisablePeerAccess(target.context());  // most pairs have none
+  }
+  peers_on_.clear();
 }
 
 Stream& CudaPlatformImpl::green_stream(CudaSession& session, Device& device, const Actor& actor) const {
@@ -202,6 +226,7 @@ void CudaPlatformImpl::prepare_part(CudaSession& session) {
     make_buffers(session, buffers_, devices_);
     if (!session.acts) return;
     make_actors(session);
+    collectives_.prepare(session, devices_);
   }
   if (!session.actors.empty()) bind_thread_to_node(session.actors.front().node);
   sampling_.choose_timing(session);
@@ -226,8 +251,9 @@ Trace CudaPlatformImpl::run(Session& base, const Order& order) {
 
 }  // namespace
 
-std::unique_ptr<CudaPlatform> make_cuda(const std::vector<Wanted>& most, const MpiWorld* mpi) {
-  return std::make_unique<CudaPlatformImpl>(most, mpi);
+std::unique_ptr<CudaPlatform> make_cuda(const std::vector<Wanted>& most, const MpiWorld* mpi,
+                                        const std::vector<NcclSource>& nccl) {
+  return std::make_unique<CudaPlatformImpl>(most, mpi, nccl);
 }
 
 }  // namespace linkscope

@@ -6,6 +6,7 @@
 
 #include "gpu/facts.hpp"
 #include "mpi/world.hpp"
+#include "nccl/library.hpp"
 #include "platform/cuda/contexts.hpp"
 #include "program/platform.hpp"
 
@@ -46,8 +47,9 @@ struct Wanted {
 };
 
 /// `most`: the largest demands of later programs, so that shared memory is allocated once. `mpi` outlives the platform;
-/// null: programs with messages between ranks are unsupported.
+/// null: programs with messages between ranks are unsupported. `nccl`: libraries of NCCL to try, if a program needs one.
 [[nodiscard]] std::unique_ptr<CudaPlatform> make_cuda(const std::vector<Wanted>& most = {},
-                                                      const MpiWorld* mpi = nullptr);
+                                                      const MpiWorld* mpi = nullptr,
+                                                      const std::vector<NcclSource>& nccl = {});
 
 }  // namespace linkscope

@@ -177,6 +177,7 @@ class Table {
   void operator()(const Prefetch&) {}
   void operator()(const Message&) {}
   void operator()(const RankMessage&) {}
+  void operator()(const Collective&) {}
 
   [[nodiscard]] std::vector<ActorOp> take() { return std::move(ops_); }
 

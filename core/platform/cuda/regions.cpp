@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "platform/cuda/calls.hpp"
+#include "platform/cuda/contents.hpp"
 #include "platform/cuda/files.hpp"
 #include "platform/cuda/managed.hpp"
 #include "platform/cuda/sharing.hpp"
@@ -59,15 +60,18 @@ void place_buffers(CudaSession& session, Devices& devices) {
 
 void fill_buffers(CudaSession& session) {
   const auto& actors = session.whole.actors;
-  const bool travels = std::any_of(actors.begin(), actors.end(), talks_to_ranks);  // to processes that compare it
+  const bool travels = session.peers && std::any_of(actors.begin(), actors.end(), [](const Actor& actor) {
+                         return talks_to_ranks(actor) || collective_of(actor);
+                       });  // to processes that compare it
   for (u32 r = 0; r < session.buffers.size(); ++r) {
     const auto& region = session.program.regions[r];
     Buffer* const buffer = session.buffers[r];
     if (!buffer) continue;
     const bool fills = filler_of(session.whole, r) == session.process;
-    if (region.content == Content::pattern && (is_shared(region.kind) || travels)) {
-      if (fills) buffer->fill_with_pattern(common_seed(r));
-      else buffer->expect_pattern(common_seed(r));
+    if (has_pattern(region.content) && (is_shared(region.kind) || travels)) {
+      const u64 seed = common_seed(r) | (has_numbers(region.content) ? numbers_seed : 0);
+      if (fills) buffer->fill_with_pattern(seed);
+      else buffer->expect_pattern(seed);
     }
     if (!fills) continue;
     if (region.kind == MemKind::file) prepare_file(session, *buffer, region);

@@ -14,6 +14,7 @@
 #include "host/parallel.hpp"
 #include "host/topology.hpp"
 #include "platform/cuda/caller.hpp"
+#include "platform/cuda/collectives.hpp"
 #include "platform/cuda/contents.hpp"
 #include "platform/cuda/flags.hpp"
 #include "platform/cuda/managed.hpp"
@@ -110,6 +111,8 @@ void CudaSession::reset_destinations() const {
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     if (!buffers[i] || filler_of(whole, static_cast<u32>(i)) != process) continue;
     const auto content = program.regions[i].content;
+    if (content == Content::changing)
+      work.push_back({buffers[i]->device(), [buffer = buffers[i]] { buffer->fill_with_pattern(buffer->seed()); }});
     if (content != Content::poison && content != Content::zero) continue;
     const std::byte with = content == Content::poison ? poison : std::byte{0};
     work.push_back({buffers[i]->device(),
@@ -332,6 +335,7 @@ void rethrow(const std::vector<std::exception_ptr>& failures) {
 }  // namespace
 
 void check_results(const CudaSession& session) {
+  check_collectives(session);
   check_waits(session);
   check_turns(session);
 }
@@ -380,6 +384,7 @@ void sample_host(CudaSession& session, const std::vector<u32>& batch, Stamp* sta
   const auto ready = [&](std::size_t a) {
     if (session.actors[a].caller) session.actors[a].caller->enter();
   };
+  const auto watch = watch_collectives(session, batch);
   const auto go = [&](std::size_t a, double) {
     auto& state = session.actors[a];
     const double enter = host_now();

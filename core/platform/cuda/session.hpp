@@ -77,6 +77,7 @@ struct Helper {
 class Caller;
 class Cublas;
 class DueWords;
+class NcclGroup;
 
 /// An actor with what it needs to run.
 struct ActorState {
@@ -131,6 +132,7 @@ struct CudaSession final : Session {
   std::vector<std::pair<u32, Device*>> gpus;                            // by number, with managed memory
   std::map<std::pair<u32, u32>, std::unique_ptr<GreenContexts>> green;  // by GPU and number of parts
   std::vector<ActorState> actors;
+  std::shared_ptr<NcclGroup> nccl;  // of collectives between GPUs; null: there are none
   Timing timing = Timing::gate;
   std::string why_timing;
   std::vector<std::vector<u32>> rehearsed,

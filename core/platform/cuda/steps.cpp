@@ -7,6 +7,7 @@
 #include "gpu/device_work.hpp"
 #include "platform/cuda/caller.hpp"
 #include "platform/cuda/calls.hpp"
+#include "platform/cuda/collectives.hpp"
 #include "platform/cuda/driven.hpp"
 #include "platform/cuda/flags.hpp"
 #include "platform/cuda/kernel_executors.hpp"
@@ -120,6 +121,7 @@ class PrefetchRunner final : public StepRunner {
 
 std::unique_ptr<StepRunner> runner_of(const Actor& actor, const Step& step) {
   if (const auto* message = std::get_if<RankMessage>(&step)) return rank_message_runner(*message);
+  if (const auto* collective = std::get_if<Collective>(&step)) return collective_runner(*collective);
   if (performs_ops(actor)) return std::make_unique<OpRunner>(step);
   const bool word = std::holds_alternative<Wait>(step) || std::holds_alternative<Set>(step);
   if (is_driven(actor) && word) return word_runner(actor, step);
@@ -167,6 +169,7 @@ void run_each(CudaSession& session, ActorState& state, u32 count) {
 ActorState::Loop loop_of(const ActorState& state) {
   const auto* kernel = std::get_if<Kernel>(&state.actor->loop.front());
   if (talks_to_ranks(*state.actor)) return exchange_by_mpi;
+  if (collective_of(*state.actor) && !state.stream) return run_collective_by_mpi;
   if (performs_ops(*state.actor)) return perform_ops_of;
   if (is_driven(*state.actor)) return drive_stream;
   if (state.caller) return make_calls;

@@ -183,6 +183,7 @@ std::string Offer::why_no_actor(const Program& program, const Actor& actor) cons
       return "steps before the loop other than prefetches, and calls that prepare others, cannot be run here yet";
   }
   if (auto why = why_no_other_process(program, actor); !why.empty()) return why;
+  if (collective_of(actor)) return why_no_collective_(program, actor);
   if (talks_to_ranks(actor))
     if (auto why = why_no_ranks(mpi_, program, actor); !why.empty() || !performs_ops(actor)) return why;
   if (performs_ops(actor)) {

@@ -47,6 +47,11 @@ u64 result_of(const CudaSession& session, const ActorState& state) {
   return word;
 }
 
+u64 seed_of(const CudaSession& session, u32 region) {
+  if (const Buffer* buffer = session.buffers[region]) return buffer->seed();
+  return common_seed(region) | (has_numbers(session.whole.regions[region].content) ? numbers_seed : 0);
+}
+
 // --- contents -------------------------------------------------------------------------------------------------------
 
 namespace {
@@ -124,8 +129,7 @@ void compare_lines_of(const CudaSession& session, const Access& access, u64 iter
 
 void check_copied(const CudaSession& session, const ActorState& state, const Span& from, const Span& to,
                   Checks& checks) {
-  const Buffer* source = session.buffers[from.region];
-  const u64 seed = source ? source->seed() : common_seed(from.region), iterations = state.iteration;
+  const u64 seed = seed_of(session, from.region), iterations = state.iteration;
   checks.add(session.buffers[to.region]->device(), [&session, &from, &to, seed, iterations](Verdict& into) {
     check_written(session, from, to, seed, iterations, into);
   });

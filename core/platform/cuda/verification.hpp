@@ -15,6 +15,9 @@ inline constexpr u64 written_seed = 0x7772697474656E21ull;
 /// Seed of the pattern of a region whose contents several processes know.
 [[nodiscard]] constexpr u64 common_seed(u32 region) { return 0x7368617265640000ull + region; }
 
+/// The seed of a region's pattern, also of another process's region.
+[[nodiscard]] u64 seed_of(const CudaSession&, u32 region);
+
 /// Comparisons that are made side by side; those of one GPU, or of the host, in order.
 class Checks {
  public:

@@ -116,7 +116,10 @@ std::vector<Op> Compiler::ops(const Program& program, const Actor& actor, const 
   std::vector<Op> made;
   for (const Step* step : in_order) {
     const auto* message = std::get_if<RankMessage>(step);
-    for (auto& part : message ? ops(program, actor, *message) : std::vector<Op>{op(program, actor, *step)}) {
+    const auto* collective = std::get_if<Collective>(step);
+    for (auto& part : message      ? ops(program, actor, *message)
+                      : collective ? ops(program, actor, *collective)
+                                   : std::vector<Op>{op(program, actor, *step)}) {
       finish(actor, *step, part, all);
       made.push_back(std::move(part));
     }

@@ -227,6 +227,9 @@ class Compiler {
   // Messages between ranks (ranks.cpp).
   [[nodiscard]] Support supports(const Program&, const Actor&, const RankMessage&) const;
   [[nodiscard]] std::vector<Op> ops(const Program&, const Actor&, const RankMessage&) const;
+  // Collectives between GPUs (collectives.cpp).
+  [[nodiscard]] Support supports(const Program&, const Actor&, const Collective&) const;
+  [[nodiscard]] std::vector<Op> ops(const Program&, const Actor&, const Collective&) const;
   [[nodiscard]] Op op(const Program&, const Actor&, const Opaque&) const;
   [[nodiscard]] Op streamed(const Actor&, const Opaque&) const;
   [[nodiscard]] Op copy_by_sm(const Program&, const Actor&, const Move&) const;

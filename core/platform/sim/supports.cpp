@@ -83,6 +83,7 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Ste
   }
   if (const auto* wait = std::get_if<Wait>(&step)) return supports_flag(program, actor, wait->word);
   if (const auto* message = std::get_if<RankMessage>(&step)) return supports(program, actor, *message);
+  if (const auto* collective = std::get_if<Collective>(&step)) return supports(program, actor, *collective);
   if (std::holds_alternative<Fence>(step)) return {};
   if (const auto* library = std::get_if<Opaque>(&step)) return supports(program, actor, *library);
   if (const auto* message = std::get_if<Message>(&step)) return supports(program, actor, *message);

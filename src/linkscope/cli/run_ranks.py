@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -26,10 +27,10 @@ def launched(arguments: argparse.Namespace) -> "Launched | None":
         return None
     if arguments.machine not in (None, "auto"):
         raise UserError(f"--machine {arguments.machine}: {here.launcher} started {here.size} ranks; start one process")
-    if not arguments.resume and not _names_ranks(arguments):
+    if not arguments.resume and not _names_ranks(arguments) and not _names_collectives(arguments):
         raise UserError(
-            f"{here.launcher} started {here.size} ranks, and only messages between ranks need them: add --suite mpi, "
-            f"or leave {here.launcher} out"
+            f"{here.launcher} started {here.size} ranks, and only messages and collectives need them: add --suite mpi "
+            f"or --suite collectives, or leave {here.launcher} out"
         )
     launcher.outlive_launcher(here.rank)
     return here
@@ -37,7 +38,12 @@ def launched(arguments: argparse.Namespace) -> "Launched | None":
 
 def _names_ranks(arguments: argparse.Namespace) -> bool:
     chosen = [*arguments.benchmarks, arguments.src or "", arguments.dst or "", *(arguments.only or [])]
-    return arguments.suite == "mpi" or any("rank" in text for text in chosen)
+    return arguments.suite == "mpi" or any(re.search("rank[:_]", text) for text in chosen)
+
+
+def _names_collectives(arguments: argparse.Namespace) -> bool:
+    """Whether points may be of one process over its GPUs, or of several ranks."""
+    return arguments.suite == "collectives" or any("/nccl/" in text for text in arguments.only or [])
 
 
 def meet(here: "Launched", target: "Target") -> "World":

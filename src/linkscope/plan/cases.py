@@ -53,6 +53,8 @@ def footprint(point: PointId, machine: MachineFacts) -> int:
     if once_only(point):
         return size * max(1, min(_DIRTY_FOOTPRINT // size, _SLICES))
     ends = [*itertools.chain(*point.paths), *_other_gpus(point, machine)]
+    if point.engine == "nccl" and machine.ranks:
+        ends = [rank["gpu"] for rank in machine.ranks if "gpu" in rank]
     caches = {place: _CACHES * machine.cache_bytes.get(place, 0) for place in ends}
     wanted = max(caches.values())
     if any(kind_of(place) == "numa" for place in ends):

@@ -32,6 +32,8 @@ def _of_row(row: Benchmark, rule: Rule, machine: MachineFacts, of_row: list[tupl
             continue
         if not _has_nodes(machine, src, params) or not _has_sm(machine, dst, params):
             continue
+        if row.param("ranks") and not _has_ranks(machine, row, src, int(dict(params)["ranks"])):
+            continue
         if not all(_has_memory(machine, *end) for end in ((src, src_memory), (dst, dst_memory))):
             continue
         for size in rule.sizes if row.sized else (0,):
@@ -86,6 +88,25 @@ def _has_memory(machine: MachineFacts, place: str, memory: str) -> bool:
     if kind_of(place) != "rank" or memory != "device":
         return True
     return "gpu" in machine.ranks[int(place.rpartition(":")[2])]
+
+
+def _has_ranks(machine: MachineFacts, row: Benchmark, src: str, count: int) -> bool:
+    """Returns whether a collective of that many ranks is measured. Ranks of a launcher all take part. Within a process
+    without other ranks, groups of GPUs have one, two, four, … members, or all of them.
+
+    A model has no collectives of MPI.
+    """
+    if kind_of(src) == "rank":
+        has_gpus = row.engine != "nccl" or all("gpu" in rank for rank in machine.ranks)
+        return (
+            src == "rank:0"
+            and count == len(machine.ranks)
+            and has_gpus
+            and not (machine.modelled and row.engine == "mpi")
+        )
+    gpus = machine.gpus_but("") if not host_of(src) else machine.gpus_but(f"{host_of(src)}/numa:0")
+    at = gpus.index(src)
+    return not machine.ranks and at + count <= len(gpus) and (count & (count - 1) == 0 or count == len(gpus))
 
 
 def _has_sm(machine: MachineFacts, gpu: str, params: Iterable[tuple[str, str]]) -> bool:

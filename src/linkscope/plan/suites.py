@@ -5,6 +5,7 @@ from types import MappingProxyType
 
 from linkscope.plan.papers import COMM_SCOPE
 from linkscope.plan.put_get_rules import PUT_GET, PUT_GET_QUEUES
+from linkscope.plan.rank_rules import BETWEEN_RANKS, BY_MPI, BY_NCCL
 from linkscope.plan.suite_rules import ALL_SIZES, EACH, GIB, KIB, MIB, MOST_MANAGED, Rule, Suite, of_preset
 from linkscope.plan.suite_rules import rule as _rule
 
@@ -107,18 +108,6 @@ _STANDARD = (
     *(of_preset(text, (64 * KIB, MIB, 16 * MIB)) for text in _PEER_MIGRATIONS),
 )
 
-
-_RANK_SIZES = (8, 512, 4 * KIB, 64 * KIB, MIB, 16 * MIB, 128 * MIB)
-_BETWEEN_RANKS = (
-    _rule(benchmarks=("rank_empty",)),
-    _rule(*_RANK_SIZES, benchmarks=("rank_ping_pong",), way=EACH),
-    _rule(*_RANK_SIZES, GIB, benchmarks=("rank_rate",), memories=("pageable", "pinned")),
-    _rule(*_RANK_SIZES, benchmarks=("rank_rate",), memories=("pageable", "pinned"), bidirectional=("true",)),
-    _rule(8, benchmarks=("rank_rate",), memories=("pageable",), window=EACH),
-    _rule(*_RANK_SIZES[3:], benchmarks=("rank_rate",), memories=_PINNED, way=("staged", "double", "aware")),
-    _rule(16 * MIB, 128 * MIB, benchmarks=("rank_rate",), memories=("device",), way=("double",), chunk=EACH),
-    _rule(128 * MIB, benchmarks=("rank_rate",), memories=("device",), way=("double",), slots=EACH),
-)
 
 _AGAIN = ("true",)
 _SETS = ("1", "2", "3", "4")
@@ -338,7 +327,14 @@ SUITES: dict[str, Suite] = {
             "mpi",
             "messages between ranks (mpiexec -n 2 linkscope run --suite mpi): round trips, rates, and buffers of GPUs, "
             "staged or passed to MPI",
-            tuple(replace(rule, one_path=True) for rule in _BETWEEN_RANKS),
+            (*BETWEEN_RANKS, *BY_MPI),
+            alike_contexts=False,
+        ),
+        Suite(
+            "collectives",
+            "collectives of NCCL over the GPUs of one process, or over ranks (mpiexec -n 4 linkscope run --suite "
+            "collectives): batched and single calls, in and out of place",
+            BY_NCCL,
             alike_contexts=False,
         ),
         Suite(

@@ -4,9 +4,13 @@ from typing import Literal
 
 import msgspec
 
-Role = Literal["copy", "access", "migration", "latency", "atomic", "call", "computation", "contention", "message"]
+Role = Literal[
+    "copy", "access", "migration", "latency", "atomic", "call", "computation", "contention", "message", "collective"
+]  # fmt: skip
 # Limits in bytes per second of one transfer do not hold.
-ROLES_WITHOUT_PEAK: frozenset[Role] = frozenset(("latency", "atomic", "call", "computation", "contention", "message"))
+ROLES_WITHOUT_PEAK: frozenset[Role] = frozenset(
+    ("latency", "atomic", "call", "computation", "contention", "message", "collective")
+)
 
 
 class Param(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ from linkscope.runfile import PointId
 
 LEAST_BATCH_S, JOINT_BATCH_S = 50e-6, 1e-3
 MOST_LONGER = 8  # ratio of the longer batch of a sample to the shorter one
+RANKS = ("mpi", "nccl")  # engines whose actors are ranks: those without a measured flow only take part
 LONG_S = 10e-3  # operations or idle gaps of at least this length are not batched
 _MIB = 1 << 20
 
@@ -98,7 +99,7 @@ def recipe_of(point: PointId, prepared: Prepared) -> Recipe:
         has_bytes=point.bytes > 0,
         most_iterations=most,
         in_step=prepared.in_step,
-        waits_for_ranks=point.engine == "mpi",
+        waits_for_ranks=point.engine in RANKS,
         single=single,
         settles=does_settle,
         waking=waking(point) if does_settle else 0,

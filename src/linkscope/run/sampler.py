@@ -15,12 +15,14 @@ from linkscope.run.answers import FlowFacts, Prepared, Trace
 from linkscope.run.batches import SLOWEST_RATE, Batches, Pair, Task, pair_of
 from linkscope.run.beside import contended_round
 from linkscope.run.calibrate import ALONE_S, Calibration
-from linkscope.run.recipes import recipe_of
+from linkscope.run.recipes import RANKS, recipe_of
 from linkscope.run.round_parts import WrongData, flow_of, rounded, timing_of
 from linkscope.run.stopping import Stopping
 from linkscope.run.worker import REQUEST_LIMIT_S, RequestFailed, RunRequest, Worker, WorkerGone
 from linkscope.runfile import Round
 from linkscope.stats import median, slope
+
+_NCCL_MEETS_S = 50.0  # ranks meet, and connect in their first call (core/platform/cuda/collectives.cpp)
 
 
 class Unsupported(Exception):
@@ -41,6 +43,8 @@ class Sampler:
             return self._under_mps(task)
         case = self._case(task)
         limit = REQUEST_LIMIT_S + 20 * 4 * case["footprint_bytes"] / SLOWEST_RATE
+        if task.point.engine == "nccl":
+            limit += _NCCL_MEETS_S
         prepared = self._worker.prepare(case, f"{task.point}#{task.round}", limit, self._opening(task))
         if not prepared.supported:
             raise Unsupported(prepared.reason)
@@ -176,7 +180,7 @@ class PointRound:
         """Returns the actors whose flows must end together: all, but of messages between ranks only those with a
         measured flow, because the other rank only answers."""
         measured = {flow.actor for flow in self._flows if flow.role == "measured"}
-        return sorted(measured) if self._task.point.engine == "mpi" else list(range(self._actors))
+        return sorted(measured) if self._task.point.engine in RANKS else list(range(self._actors))
 
     def _joint_time(self, starts: list[float], ends: list[float], counts: list[int]) -> float:
         """Returns how much later the last measured flow ends in the longer batch than in the shorter one, scaled.

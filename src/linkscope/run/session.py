@@ -135,6 +135,8 @@ def _tool(target: Target, plan: Plan, command: Sequence[str] | None) -> dict[str
         tool["commit"] = commit()
         with temporary_worker(command) as worker:
             tool["worker"] = worker.hello()
+            if any(PointId.parse(id).engine == "nccl" for id in plan.points):
+                tool["nccl"] = worker.nccl(target.open_request.get("nccl", []))
     return tool
 
 

@@ -148,6 +148,7 @@ def this_machine() -> Target:
     from linkscope.machine.limits import limit as limit_of
     from linkscope.machine.path_classes import classes_probed
     from linkscope.machine.probe import probe
+    from linkscope.run.nccl import libraries
     from linkscope.run.worker import open_driver
 
     driver, keeper = open_driver()
@@ -169,7 +170,8 @@ def this_machine() -> Target:
     places, caches = tuple(machine.places), dict(machine.cache_bytes)
     facts = MachineFacts(machine.name, False, places, caches, kinds, machine.sms, cpus)
     near = {f"gpu:{gpu.index}": f"numa:{gpu.numa}" for gpu in machine.gpus if gpu.numa is not None}
-    return Target(facts, {"platform": "cuda"}, limit, machine.to_json(), environment(), near, cpus)
+    opened = {"platform": "cuda", "nccl": libraries(int((driver or {}).get("version") or 0))}
+    return Target(facts, opened, limit, machine.to_json(), environment(), near, cpus)
 
 
 def _has_no_limit(point: PointId) -> bool:

@@ -117,6 +117,12 @@ class Worker:
         answer: dict[str, Any] = msgspec.json.decode(self._ask({"op": "hello"}, REQUEST_LIMIT_S)[0])
         return {key: value for key, value in answer.items() if key != "ok"}
 
+    def nccl(self, libraries: Sequence[dict[str, str]]) -> dict[str, Any]:
+        """Returns what the first usable library of NCCL says about itself, or why there is none."""
+        answer = msgspec.json.decode(self._ask({"op": "nccl", "nccl": libraries}, OPEN_LIMIT_S)[0])
+        found: dict[str, Any] = answer["nccl"]
+        return found
+
     def benchmarks(self) -> list[Benchmark]:
         """Returns the table of all benchmarks."""
         line, _ = self._ask({"op": "benchmarks"}, REQUEST_LIMIT_S)

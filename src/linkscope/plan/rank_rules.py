@@ -1,0 +1,50 @@
+"""Rules of the suites of ranks: messages between them, and collectives by MPI and by NCCL."""
+
+from dataclasses import replace
+
+from linkscope.plan.suite_rules import EACH, GIB, KIB, MIB, Rule
+from linkscope.plan.suite_rules import rule as _rule
+
+_PINNED, _SINGLE = ("pinned", "device"), ("single",)
+
+
+def _on_one_path(*rules: Rule) -> tuple[Rule, ...]:
+    return tuple(replace(rule, one_path=True) for rule in rules)
+
+
+_RANK_SIZES = (8, 512, 4 * KIB, 64 * KIB, MIB, 16 * MIB, 128 * MIB)
+BETWEEN_RANKS = _on_one_path(
+    _rule(benchmarks=("rank_empty",)),
+    _rule(*_RANK_SIZES, benchmarks=("rank_ping_pong",), way=EACH),
+    _rule(*_RANK_SIZES, GIB, benchmarks=("rank_rate",), memories=("pageable", "pinned")),
+    _rule(*_RANK_SIZES, benchmarks=("rank_rate",), memories=("pageable", "pinned"), bidirectional=("true",)),
+    _rule(8, benchmarks=("rank_rate",), memories=("pageable",), window=EACH),
+    _rule(*_RANK_SIZES[3:], benchmarks=("rank_rate",), memories=_PINNED, way=("staged", "double", "aware")),
+    _rule(16 * MIB, 128 * MIB, benchmarks=("rank_rate",), memories=("device",), way=("double",), chunk=EACH),
+    _rule(128 * MIB, benchmarks=("rank_rate",), memories=("device",), way=("double",), slots=EACH),
+)
+
+_WHOLE = ("all_reduce", "broadcast", "reduce", "send_receive")
+_IN_BLOCKS = ("all_gather", "reduce_scatter", "all_to_all")
+_COLLECTIVES = (*_WHOLE, *_IN_BLOCKS)
+_COLLECTIVE_SIZES = (256, 4 * KIB, 64 * KIB, MIB, 16 * MIB)
+BY_MPI = _on_one_path(
+    _rule(8, benchmarks=_WHOLE, engines=("mpi",), ranks=EACH),
+    _rule(*_COLLECTIVE_SIZES, benchmarks=_COLLECTIVES, engines=("mpi",), ranks=EACH),
+    _rule(MIB, benchmarks=_COLLECTIVES, engines=("mpi",), ranks=EACH, place=("in",)),
+)
+_BY_NCCL = _on_one_path(
+    _rule(8, benchmarks=_WHOLE, engines=("nccl",), ranks=EACH),
+    _rule(*_COLLECTIVE_SIZES, 256 * MIB, GIB, benchmarks=_COLLECTIVES, engines=("nccl",), ranks=EACH),
+    _rule(4 * GIB, benchmarks=("all_reduce",), engines=("nccl",), ranks=EACH),
+    _rule(8, benchmarks=_WHOLE, engines=("nccl",), ranks=EACH, mode=_SINGLE),
+    _rule(256, 64 * KIB, MIB, benchmarks=_COLLECTIVES, engines=("nccl",), ranks=EACH, mode=_SINGLE),
+    _rule(MIB, 256 * MIB, benchmarks=_COLLECTIVES, engines=("nccl",), ranks=EACH, place=("in",)),
+    _rule(MIB, 256 * MIB, benchmarks=("all_reduce",), engines=("nccl",), ranks=EACH, element=EACH),
+)
+# Copies between GPUs show what their links carry.
+BY_NCCL = (
+    *_BY_NCCL,
+    _rule(256 * MIB, benchmarks=("d2d",), engines=("ce", "sm"), memories=("device",)),
+    *_on_one_path(_rule(*_COLLECTIVE_SIZES, benchmarks=("d2d",), engines=("ce", "sm"), memories=("device",))),
+)

@@ -1,0 +1,273 @@
+"""Measures collectives in one call, side by side with nccl-tests: the evidence of docs/notes/collectives-evidence.md.
+
+Usage: python tools/collectives_bench.py FOLDER [--nccl-tests FOLDER] [--budget 540] [--machine auto|NAME]
+       [--sections process,ranks,mpi,beside] [--mpiexec PATH] [--gpus N]
+
+One H100:         python tools/collectives_bench.py out --nccl-tests nccl-tests/build --sections beside,process --gpus 1
+Two or four GPUs: python tools/collectives_bench.py out --nccl-tests nccl-tests/build
+
+Each section gets an equal part of the time that is left. FOLDER gets the run files, the texts of nccl-tests, and
+collectives.md with all tables, which are also printed. On a model the times are MODELLED, and `ranks`, `mpi` and
+`beside` need hardware.
+
+beside   nccl-tests (its folder has all_reduce_perf, ...), linkscope, and nccl-tests again, out of place, on all GPUs
+         of one process with a thread for each. Both have one library, and multicast is off
+process  suite collectives, in one process
+ranks    suite collectives, a rank for each GPU
+mpi      suite mpi with two ranks: buffers of GPUs, staged, double-buffered and passed to MPI; collectives of MPI
+"""
+
+import argparse
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
+
+from linkscope.errors import UserError
+from linkscope.report.collectives import Rates, rates_of
+from linkscope.run.target import Target, choose
+from linkscope.runfile import read_run
+from linkscope.units import format_bytes, format_change, format_seconds, format_seconds_interval
+
+Table = Iterator[str]
+_ENDING_S = 20.0  # a run that was asked to stop saves its points within this time
+# Programs of nccl-tests by collective.
+_PROGRAMS = {
+    "all_reduce": "all_reduce_perf", "all_gather": "all_gather_perf", "reduce_scatter": "reduce_scatter_perf",
+    "broadcast": "broadcast_perf", "reduce": "reduce_perf", "all_to_all": "alltoall_perf",
+    "send_receive": "sendrecv_perf",
+}  # fmt: skip
+_LEAST, _MOST, _FACTOR = 256, 1 << 30, 4  # sizes of nccl-tests, which include those of the suite
+_LARGE, _LARGE_TARGET, _SMALL_TARGET, _SMALL_TARGET_S = 1 << 20, 0.02, 0.05, 0.5e-6
+
+
+class OutOfTime(Exception):
+    """The section's part of the budget is over."""
+
+
+@dataclass
+class Bench:
+    """The machine, where answers go, and the time that is left. `ends`: of the current section, in `monotonic` time."""
+
+    target: Target
+    machine: str
+    folder: Path
+    nccl_tests: Path | None
+    mpiexec: str | None
+    gpus: int
+    ends: float = 0.0
+    missing: list[str] = field(default_factory=list)
+
+    @property
+    def left_s(self) -> float:
+        return self.ends - time.monotonic()
+
+    def command(self, words: Sequence[str], environment: Mapping[str, str] | None = None) -> str:
+        """The output of a command. Raises OutOfTime, and UserError if it fails."""
+        if self.left_s <= 0:
+            raise OutOfTime
+        try:
+            done = subprocess.run(
+                words, capture_output=True, text=True, timeout=self.left_s, check=False, env=environment
+            )
+        except subprocess.TimeoutExpired:
+            raise OutOfTime from None
+        if done.returncode not in (0, 1, 4):
+            raise UserError((done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1])
+        return done.stdout
+
+    def run_file(self, name: str, *words: str, ranks: int = 0) -> Path:
+        """The file of a run of linkscope that ends within the section's time; `ranks`: by mpiexec."""
+        path = self.folder / f"{name}.jsonl"
+        path.unlink(missing_ok=True)
+        if self.left_s <= _ENDING_S + 1:
+            raise OutOfTime
+        launch = [str(self.mpiexec), "-n", str(ranks)] if ranks else []
+        # On a model, time costs nothing. Ranks of a launcher have no model.
+        budget = [] if self.target.modelled else ["--budget", f"{self.left_s - _ENDING_S:.0f}s"]
+        options = [*(() if ranks else ("--machine", self.machine)), *budget, "-o", str(path), "-q"]
+        self.command([*launch, sys.executable, "-m", "linkscope", "run", *words, *options])
+        return path
+
+    def section_of(self, path: Path) -> str:
+        """The report's section about collectives, as Markdown."""
+        page = path.with_suffix(".md")
+        page.unlink(missing_ok=True)
+        self.command([sys.executable, "-m", "linkscope", "report", str(path), "--markdown", str(page)])
+        return page.read_text().partition("## Collectives")[2].partition("\n## ")[0].strip()
+
+
+def parse_nccl_tests(text: str) -> dict[int, float]:
+    """Returns seconds by size, out of place, from the output of a program of nccl-tests."""
+    found: dict[int, float] = {}
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) >= 12 and words[0].isdigit() and words[1].isdigit():
+            found[int(words[0])] = float(words[-8]) * 1e-6  # time, algbw, busbw, #wrong; then the same in place
+    return found
+
+
+def _nccl_tests(bench: Bench, name: str, library: str) -> dict[int, float]:
+    assert bench.nccl_tests
+    program = str(bench.nccl_tests / _PROGRAMS[name])
+    paths = filter(None, [str(Path(library).parent), os.environ.get("LD_LIBRARY_PATH")])
+    environment = {**os.environ, "NCCL_NVLS_ENABLE": "0", "LD_LIBRARY_PATH": ":".join(paths)}
+    common = ["-t", str(bench.gpus), "-g", "1", "-n", "100", "-w", "20", "-c", "1"]
+    found: dict[int, float] = {}
+    for least, most in ((8, 8), (_LEAST, _MOST)):
+        words = [program, "-b", str(least), "-e", str(most), "-f", str(_FACTOR), *common]
+        text = bench.command(words, environment)
+        with (bench.folder / f"{_PROGRAMS[name]}.txt").open("a") as file:
+            file.write(text)
+        found |= parse_nccl_tests(text)
+    return found
+
+
+def beside(bench: Bench) -> Table:
+    if bench.target.modelled or not bench.nccl_tests:
+        raise UserError("give the folder of nccl-tests by --nccl-tests, on hardware")
+    for text in bench.folder.glob("*_perf.txt"):
+        text.unlink()
+    yield "| collective | size | nccl-tests, before | linkscope [95 %] | nccl-tests, after | difference |"
+    yield "|---|---|---|---|---|---|"
+    near: dict[bool, list[bool]] = {True: [], False: []}
+    library, ends = _library(bench), bench.ends
+    for at, name in enumerate(_PROGRAMS):
+        now = time.monotonic()
+        bench.ends = now + (ends - now) / (len(_PROGRAMS) - at)
+        before = _nccl_tests(bench, name, library)
+        path = bench.run_file(f"beside-{name}", "--suite", "collectives", *_only(name, bench.gpus))
+        after = _nccl_tests(bench, name, library)
+        points = [point for point in read_run(path).points if point.benchmark == name and point.median_s]
+        for point in sorted(points, key=lambda one: one.bytes):
+            if point.bytes not in before or point.bytes not in after:
+                continue
+            rates, theirs = rates_of(point), statistics.mean((before[point.bytes], after[point.bytes]))
+            is_near = _is_near(point.bytes, rates.seconds, theirs)
+            near[point.bytes >= _LARGE].append(is_near)
+            yield (
+                f"| {name} | {format_bytes(point.bytes)} | {format_seconds(before[point.bytes])} | {_time(rates)} "
+                f"| {format_seconds(after[point.bytes])} | {format_change(rates.seconds / theirs - 1)}"
+                f"{'' if is_near else ' *'} |"
+            )
+    for large, target in ((True, "2 %"), (False, "5 % or 0.5 µs")):
+        yield f"\n{'From' if large else 'Below'} 1 MiB, {sum(near[large])} of {len(near[large])} are within {target}."
+
+
+def _is_near(size: int, ours: float, theirs: float) -> bool:
+    if size >= _LARGE:
+        return abs(ours / theirs - 1) <= _LARGE_TARGET
+    return abs(ours / theirs - 1) <= _SMALL_TARGET or abs(ours - theirs) <= _SMALL_TARGET_S
+
+
+def _library(bench: Bench) -> str:
+    from linkscope.run.table import temporary_worker
+
+    with temporary_worker(None) as worker:
+        found = worker.nccl(bench.target.open_request["nccl"])
+    if found["why_not"]:
+        raise UserError(found["why_not"])
+    return str(found["path"])
+
+
+def _only(name: str, ranks: int) -> list[str]:
+    return ["--only", f"{name}/nccl/gpu:0*[?]mode=batched&ranks={ranks}"]
+
+
+def _time(rates: Rates) -> str:
+    return format_seconds_interval(rates.seconds, *(rates.ci95_s or (None, None)))
+
+
+def process(bench: Bench) -> Table:
+    yield bench.section_of(bench.run_file("process", "--suite", "collectives"))
+
+
+def _needs_ranks(bench: Bench) -> None:
+    if bench.target.modelled:
+        raise UserError("ranks of a launcher have no model")
+    if not bench.mpiexec:
+        raise UserError("no mpiexec was found: `pip install mpich` brings one, --mpiexec names one")
+
+
+def ranks(bench: Bench) -> Table:
+    _needs_ranks(bench)
+    if bench.gpus < 2:
+        raise UserError("NCCL takes one rank per GPU, so ranks need two GPUs")
+    yield bench.section_of(bench.run_file("ranks", "--suite", "collectives", ranks=bench.gpus))
+
+
+def mpi(bench: Bench) -> Table:
+    _needs_ranks(bench)
+    path = bench.run_file("mpi", "--suite", "mpi", ranks=2)
+    yield bench.section_of(path)
+    yield f"\nBuffers of GPUs: `linkscope report {path.name}`, section Ranks."
+
+
+SECTIONS = {
+    "beside": ("Side by side with nccl-tests", beside),
+    "process": ("One process", process),
+    "ranks": ("A rank for each GPU", ranks),
+    "mpi": ("Two ranks and MPI", mpi),
+}
+
+
+def all_lines(bench: Bench, names: Sequence[str], budget_s: float) -> Iterator[str]:
+    """The tables as Markdown. A section that runs out of time keeps the rows that it has."""
+    deadline = time.monotonic() + budget_s
+    modelled = "MODELLED: " if bench.target.modelled else ""
+    yield f"# Collectives on {modelled}{bench.target.machine.get('title') or bench.target.facts.name}"
+    for at, name in enumerate(names):
+        title, section = SECTIONS[name]
+        now = time.monotonic()
+        bench.ends = now + (deadline - now) / (len(names) - at)
+        yield f"\n## {title}\n"
+        try:
+            yield from section(bench)
+        except OutOfTime:
+            bench.missing.append(f"{name}: its part of the {budget_s:.0f} s ended before all was measured")
+        except (UserError, OSError) as problem:
+            bench.missing.append(f"{name}: {problem}")
+    if bench.missing:
+        yield "\n## Not measured\n"
+        yield from (f"- {one}" for one in bench.missing)
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--nccl-tests", type=Path)
+    parser.add_argument("--budget", type=float, default=540.0)
+    parser.add_argument("--machine", default="auto")
+    parser.add_argument("--sections", default=",".join(SECTIONS))
+    parser.add_argument(
+        "--mpiexec", default=shutil.which("mpiexec", path=f"{Path(sys.executable).parent}:{os.defpath}")
+    )
+    parser.add_argument("--gpus", type=int)
+    given = parser.parse_args(arguments)
+    names = given.sections.split(",")
+    if unknown := [name for name in names if name not in SECTIONS]:
+        parser.error(f"there is no section {', '.join(unknown)}; sections are {', '.join(SECTIONS)}")
+    try:
+        target = choose(given.machine, 1)
+    except UserError as problem:
+        parser.error(str(problem))
+    given.folder.mkdir(parents=True, exist_ok=True)
+    gpus = given.gpus or len(target.facts.of_kind("gpu"))
+    bench = Bench(target, given.machine, given.folder, given.nccl_tests, given.mpiexec, gpus)
+    with (given.folder / "collectives.md").open("w") as page:
+        for line in all_lines(bench, names, given.budget):
+            print(line, flush=True)
+            page.write(f"{line}\n")
+            page.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
