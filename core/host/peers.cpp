@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <cstring>
 #include <optional>
@@ -17,7 +18,8 @@ namespace linkscope {
 namespace {
 
 constexpr u32 most_processes = 256;
-constexpr Seconds meeting_patience{8.0};  // shorter than the patience of the worker's parent
+constexpr Seconds meeting_patience{8.0};   // shorter than the patience of the worker's parent
+constexpr Seconds stranger_patience{1.0};  // anybody in the network can connect, and say nothing
 constexpr std::size_t longest_message = 2048;
 
 enum class Tag : char { value = 'v', failure = 'f' };
@@ -149,7 +151,8 @@ void bound_sending(int socket) {
 
 // --- meeting --------------------------------------------------------------------------------------------------------
 
-Peers::Peers(u32 process, u32 processes, const std::string& meeting) : process_{process} {
+Peers::Peers(u32 process, u32 processes, const std::string& meeting, FarPeers far)
+    : process_{process}, far_{std::move(far)} {
   if (process >= processes || processes > most_processes)
     throw Error{ErrorKind::usage, named(process) + " of " + std::to_string(processes) + " processes cannot join"};
   sockets_.resize(processes);
@@ -159,13 +162,21 @@ Peers::Peers(u32 process, u32 processes, const std::string& meeting) : process_{
   if (listen(listener.get(), static_cast<int>(most_processes)) != 0) no_socket("listen");
   for (u32 other = 0; other < process; ++other) connect_to(other, meeting);
   admit_others(listener.get());
-  share_start();
+  admit_far(meeting);
+  if (!far_.any()) share_start();
 }
 
 void Peers::connect_to(u32 other, const std::string& meeting) {
   const Deadline deadline{meeting_patience};
   const Address address{meeting, other};
-  auto& socket = sockets_[other] = new_socket();
+  auto& socket = sockets_[other];
+  if (far_.has(other)) {
+    socket = connect_far(far_.addresses[other], meeting_patience);
+    bound_far(socket.get(), meeting_patience);
+    if (!send_far(socket.get(), meeting + ' ' + std::to_string(process_))) gone(other, "it to come to the meeting");
+    return;
+  }
+  socket = new_socket();
   while (connect(socket.get(), address.get(), address.length) != 0) {
     if (errno != ECONNREFUSED && errno != EINTR && errno != EAGAIN) no_socket("connect");
     if (deadline.passed()) throw Error{ErrorKind::timeout, named(other) + " did not come to the meeting in time"};
@@ -178,16 +189,11 @@ void Peers::connect_to(u32 other, const std::string& meeting) {
 
 void Peers::admit_others(int listener) {
   const Deadline deadline{meeting_patience};
-  for (auto missing = processes() - process_ - 1; missing > 0; --missing) {
+  while (missing(false) < processes()) {
     Descriptor came{readable(listener, deadline)
                         ? again_after_signals([&] { return accept4(listener, nullptr, nullptr, SOCK_CLOEXEC); })
                         : -1};
-    if (!came) {
-      const auto absent = std::find_if(sockets_.begin() + process_ + 1, sockets_.end(),
-                                       [](const Descriptor& socket) { return !socket; });
-      throw Error{ErrorKind::timeout,
-                  named(static_cast<u32>(absent - sockets_.begin())) + " did not come to the meeting in time"};
-    }
+    if (!came) throw Error{ErrorKind::timeout, named(missing(false)) + " did not come to the meeting in time"};
     check_same_user(came.get());
     bound_sending(came.get());
     char message[1 + sizeof(u32)] = {};
@@ -199,6 +205,32 @@ void Peers::admit_others(int listener) {
       throw Error{ErrorKind::failed, named(other) + " came to the meeting and was not expected"};
     sockets_[other] = std::move(came);
   }
+}
+
+void Peers::admit_far(const std::string& meeting) {
+  const Deadline deadline{meeting_patience};
+  while (missing(true) < processes()) {
+    if (!readable(far_.listener, deadline))
+      throw Error{ErrorKind::timeout, named(missing(true)) + " did not come to the meeting in time"};
+    Descriptor came{again_after_signals([&] { return accept4(far_.listener, nullptr, nullptr, SOCK_CLOEXEC); })};
+    if (!came || !readable(came.get(), Deadline{stranger_patience})) continue;
+    bound_far(came.get(), meeting_patience);
+    char message[longest_message];
+    const auto taken = receive_far(came.get(), message, sizeof message);
+    const std::string_view said{message, static_cast<std::size_t>(std::max<ssize_t>(taken, 0))};
+    const std::string key = meeting + ' ';
+    u32 other = processes();
+    if (said.starts_with(key)) std::from_chars(said.data() + key.size(), said.data() + said.size(), other);
+    if (other <= process_ || other >= processes() || !far_.has(other) || sockets_[other]) continue;  // a stranger
+    sockets_[other] = std::move(came);
+  }
+}
+
+/// The first process that has not come yet, of those on other hosts or on this one; processes() if all have.
+u32 Peers::missing(bool far) const {
+  u32 other = process_ + 1;
+  while (other < processes() && (far_.has(other) != far || sockets_[other])) ++other;
+  return other;
 }
 
 void Peers::share_start() {
@@ -221,6 +253,13 @@ void Peers::gone(u32 other, const char* what) {
 
 void Peers::send(u32 to, std::string_view bytes, int descriptor, const char* what) {
   auto tag = Tag::value;
+  if (far_.has(to)) {
+    if (descriptor >= 0)
+      throw Error{ErrorKind::unsupported, named(to) + " is on another host, which cannot use memory of this one"};
+    if (send_far(sockets_[to].get(), static_cast<char>(tag) + std::string{bytes})) return;
+    check_alive(what);
+    gone(to, what);
+  }
   Envelope envelope{&tag, sizeof tag, const_cast<char*>(bytes.data()), bytes.size()};
   envelope.enclose(descriptor);
   const auto sent = again_after_signals([&] { return sendmsg(sockets_[to].get(), &envelope.header, MSG_NOSIGNAL); });
@@ -238,8 +277,13 @@ void Peers::receive(u32 from, const Room& room, const char* what, Seconds patien
                                         " waited for " + what};
   char message[longest_message];
   Envelope envelope{message, 1, message + 1, sizeof message - 1};
-  const ssize_t taken =
-      again_after_reset([&] { return recvmsg(sockets_[from].get(), &envelope.header, MSG_CMSG_CLOEXEC); });
+  const ssize_t taken = again_after_reset([&] {
+    if (far_.has(from)) {
+      envelope.header.msg_controllen = 0;
+      return receive_far(sockets_[from].get(), message, sizeof message);
+    }
+    return recvmsg(sockets_[from].get(), &envelope.header, MSG_CMSG_CLOEXEC);
+  });
   if (taken <= 0) gone(from, what);
   Descriptor came = envelope.enclosed();
   throw_failure(message, static_cast<std::size_t>(taken), relayed_);
@@ -258,6 +302,7 @@ void Peers::meet(const char* what, Seconds patience) {
 }
 
 void Peers::start_together() {
+  if (far_.any()) return meet("the common start", meeting_patience);
   constexpr unsigned polls = 1 << 12;  // between two looks at the others
   const Deadline deadline{Seconds{2.0}};
   const std::atomic_ref<u64> arrivals{*reinterpret_cast<u64*>(page_.data())};
@@ -276,7 +321,10 @@ void Peers::check_alive(const char* what) {
     if (other == process_ || poll(&wanted, 1, 0) <= 0) continue;
     char message[longest_message];  // its last words
     for (;;) {
-      const ssize_t taken = again_after_reset([&] { return recv(wanted.fd, message, sizeof message, MSG_DONTWAIT); });
+      const ssize_t taken = again_after_reset([&] {
+        return far_.has(other) ? receive_far(wanted.fd, message, sizeof message)
+                               : recv(wanted.fd, message, sizeof message, MSG_DONTWAIT);
+      });
       if (taken <= 0) gone(other, what);
       throw_failure(message, static_cast<std::size_t>(taken), relayed_);
     }
@@ -288,11 +336,16 @@ void Peers::fail(const Error& error) {
   std::string text = error.what() == relayed_ ? relayed_ : named(process_) + ": " + error.what();
   text = text.substr(0, longest_message - 2);
   char head[] = {static_cast<char>(Tag::failure), static_cast<char>(error.kind())};
-  for (const auto& socket : sockets_) {
+  for (u32 other = 0; other < processes(); ++other) {
+    const auto& socket = sockets_[other];
     if (!socket) continue;
-    Envelope envelope{head, sizeof head, text.data(), text.size()};
-    envelope.enclose(-1);
-    (void)sendmsg(socket.get(), &envelope.header, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (far_.has(other)) {
+      (void)send_far(socket.get(), std::string{head, sizeof head} + text, MSG_DONTWAIT);
+    } else {
+      Envelope envelope{head, sizeof head, text.data(), text.size()};
+      envelope.enclose(-1);
+      (void)sendmsg(socket.get(), &envelope.header, MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
     shutdown(socket.get(), SHUT_RDWR);
   }
 }

@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "base/units.hpp"
 #include "host/descriptor.hpp"
+#include "host/far_sockets.hpp"
 #include "host/shared_pages.hpp"
 
 namespace linkscope {
@@ -17,8 +18,9 @@ namespace linkscope {
 class Peers {
  public:
   /// Meets the processes that name the same `meeting`, and returns when all have come. Throws Error{usage} for a number
-  /// or a name that cannot be used, Error{timeout} that names a process that did not come.
-  Peers(u32 process, u32 processes, const std::string& meeting);
+  /// or a name that cannot be used, Error{timeout} that names a process that did not come. `far`: the processes on other
+  /// hosts, which get no descriptors; over a network, nobody may know the name.
+  Peers(u32 process, u32 processes, const std::string& meeting, FarPeers far = {});
   Peers(const Peers&) = delete;
   Peers& operator=(const Peers&) = delete;
 
@@ -44,7 +46,8 @@ class Peers {
   }
   /// Waits until all have come here.
   void meet(const char* what, Seconds patience);
-  /// After meet(): returns in all processes at the same time, within the time of a cache miss.
+  /// After meet(): returns in all processes at the same time, within the time of a cache miss; on several hosts, of a
+  /// message.
   void start_together();
   void check_alive(const char* what = "it to do its part");
 
@@ -61,12 +64,15 @@ class Peers {
   };
   void connect_to(u32 other, const std::string& meeting);
   void admit_others(int listener);
+  void admit_far(const std::string& meeting);
+  [[nodiscard]] u32 missing(bool far) const;
   void share_start();
   void send(u32 to, std::string_view bytes, int descriptor, const char* what);
   void receive(u32 from, const Room&, const char* what, Seconds patience);
   [[noreturn]] void gone(u32 other, const char* what);
 
   u32 process_;
+  FarPeers far_;
   std::vector<Descriptor> sockets_;  // by process; none for this one
   SharedPages page_;                 // of the word that counts arrivals
   std::string relayed_;              // the error of another process that this one received

@@ -11,6 +11,7 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "host/far_sockets.hpp"
 #include "host/messages.hpp"
 #include "mpi/world.hpp"
 #include "platform/cuda/device_code.hpp"
@@ -37,6 +38,7 @@ class Worker {
     if (op == "nccl") return {{{"nccl", to_json(Nccl{parse_nccl(request)}.facts())}}, {}};
     if (op == "mpi") return start_mpi(request);
     if (op == "share" || op == "end_mpi") return with_mpi(op, request);
+    if (op == "listen") return listen_for_others();
     if (!platform_) throw Error{ErrorKind::usage, "'" + op + "' before 'open'"};
     if (op == "join") return join(request);
     if (op == "prepare") return prepare(request);
@@ -117,9 +119,19 @@ class Worker {
   Answer join(const Json& request) {
     if (!cuda_) throw Error{ErrorKind::usage, "one worker runs all processes on a model"};
     session_.reset();
+    FarPeers far;
+    if (request.contains("addresses")) {
+      if (!listener_) throw Error{ErrorKind::usage, "'join' with addresses before 'listen'"};
+      far = {listener_.get(), request.at("addresses").get<std::vector<std::vector<std::string>>>()};
+    }
     cuda_->join(request.at("process").get<u32>(), request.at("processes").get<u32>(),
-                request.at("meeting").get<std::string>());
+                request.at("meeting").get<std::string>(), std::move(far));
     return {};
+  }
+
+  Answer listen_for_others() {
+    if (!listener_) listener_ = listen_for_far();
+    return {{{"port", port_of(listener_.get())}}, {}};
   }
 
   Answer prepare(const Json& request) {
@@ -174,6 +186,7 @@ class Worker {
   }
 
   std::unique_ptr<MpiWorld> mpi_;  // null before 'mpi'
+  Descriptor listener_;            // for processes of other hosts; none before 'listen'
   std::unique_ptr<Platform> platform_;
   const SimPlatform* sim_ = nullptr;  // null for other platforms
   CudaPlatform* cuda_ = nullptr;      // likewise

@@ -1,6 +1,9 @@
 // Messages and meetings of processes: here each is a thread with a seat of its own.
 #include <doctest.h>
 
+#include <array>
+#include <atomic>
+#include <chrono>
 #include <exception>
 #include <functional>
 #include <string>
@@ -21,8 +24,33 @@ std::string fresh_name() {
   return "test-" + std::to_string(getpid()) + "-" + std::to_string(++number);
 }
 
+/// Which processes are on one host: those before this number, and the others.
+struct Hosts {
+  std::vector<Descriptor> listeners{};
+  u32 first = 0;
+
+  /// Where one of the processes reaches the others.
+  [[nodiscard]] FarPeers seen_by(u32 process) const {
+    FarPeers far;
+    if (listeners.empty()) return far;
+    far.listener = listeners[process].get();
+    for (u32 other = 0; other < listeners.size(); ++other) {
+      auto& addresses = far.addresses.emplace_back();
+      if ((other < first) != (process < first))
+        addresses = {"192.0.2.1", "127.0.0.1:" + std::to_string(port_of(listeners[other].get()))};
+    }
+    return far;
+  }
+};
+
+Hosts two_hosts(u32 processes, u32 first) {
+  Hosts hosts{{}, first};
+  for (u32 process = 0; process < processes; ++process) hosts.listeners.push_back(listen_for_far());
+  return hosts;
+}
+
 /// Runs one function per process; returns the message of each one's error, "" for none.
-std::vector<std::string> together(const std::vector<std::function<void(Peers&)>>& processes) {
+std::vector<std::string> together(const std::vector<std::function<void(Peers&)>>& processes, const Hosts& hosts = {}) {
   const auto meeting = fresh_name();
   std::vector<std::string> errors(processes.size());
   {
@@ -30,7 +58,7 @@ std::vector<std::string> together(const std::vector<std::function<void(Peers&)>>
     for (u32 number = 0; number < processes.size(); ++number)
       threads.emplace_back([&, number] {
         try {
-          Peers peers{number, static_cast<u32>(processes.size()), meeting};
+          Peers peers{number, static_cast<u32>(processes.size()), meeting, hosts.seen_by(number)};
           processes[number](peers);
         } catch (const std::exception& error) {
           errors[number] = error.what();
@@ -148,4 +176,57 @@ TEST_CASE("processes with numbers or names that cannot be used do not join") {
   CHECK(why(2, 2, "a") == "process 2 of 2 processes cannot join");
   CHECK(why(0, 1000, "a") == "process 0 of 1000 processes cannot join");
   CHECK(why(0, 2, std::string(200, 'a')).find("is too long") != std::string::npos);
+}
+
+TEST_CASE("processes of two hosts give values, meet, and start together") {
+  std::atomic<int> started{0};
+  const auto process = [&](Peers& peers) {
+    for (u32 other = 0; other < 3; ++other)
+      if (other != peers.process()) peers.give(other, std::array<u64, 20>{peers.process()});
+    for (u32 other = 0; other < 3; ++other)
+      if (other != peers.process() && peers.take<std::array<u64, 20>>(other, "a value", patience)[0] != other)
+        throw Error{ErrorKind::failed, "another value"};
+    for (int round = 1; round <= 5; ++round) {
+      peers.meet("the start", patience);
+      ++started;
+      peers.start_together();
+      if (started < 3 * round) throw Error{ErrorKind::failed, "started alone"};
+    }
+  };
+  CHECK(together({process, process, process}, two_hosts(3, 2)) == std::vector<std::string>(3));
+}
+
+TEST_CASE("a process of another host that fails or ends is named, and gets no memory") {
+  const auto waits = [](Peers& peers) { (void)peers.take<u32>(1, "its memory", patience); };
+  CHECK(together({waits, [](Peers&) {}}, two_hosts(2, 1))[0] ==
+        "process 1 ended while process 0 waited for its memory");
+  const auto fails = [](Peers& peers) { peers.fail(Error{ErrorKind::memory, "no memory left"}); };
+  CHECK(together({waits, fails}, two_hosts(2, 1))[0] == "process 1: no memory left");
+  const auto looks = [](Peers& peers) {
+    for (const auto start = std::chrono::steady_clock::now(); std::chrono::steady_clock::now() - start < patience;)
+      peers.check_alive();
+  };
+  CHECK(together({looks, fails}, two_hosts(2, 1))[0] == "process 1: no memory left");
+  const auto gives = [](Peers& peers) { peers.give(0, 1U, 1); };
+  CHECK(together({[](Peers&) {}, gives}, two_hosts(2, 1))[1] ==
+        "process 0 is on another host, which cannot use memory of this one");
+}
+
+TEST_CASE("a stranger at the port of a meeting is refused, and the meeting takes place") {
+  const auto hosts = two_hosts(2, 1);
+  const auto port = "127.0.0.1:" + std::to_string(port_of(hosts.listeners[0].get()));
+  const auto silent = connect_far({port}, patience), other = connect_far({port}, patience);
+  REQUIRE(send_far(other.get(), "another-meeting 1"));
+  const auto meets = [](Peers& peers) { peers.meet("the start", patience); };
+  CHECK(together({meets, meets}, hosts) == std::vector<std::string>(2));
+}
+
+TEST_CASE("another host that cannot be reached is named with its addresses") {
+  const auto closed = "127.0.0.1:" + std::to_string(port_of(listen_for_far().get()));
+  try {
+    (void)connect_far({closed, "nonsense"}, patience);
+    FAIL("a connection was made");
+  } catch (const Error& error) {
+    CHECK(std::string{error.what()}.find("cannot be reached (" + closed + ": Connection refused") != std::string::npos);
+  }
 }

@@ -127,7 +127,7 @@ TEST_CASE("words go around a ring of three processes, each with its own memory")
   const auto meeting = "ring-" + std::to_string(getpid());
   CHECK(in_processes(3, [&](u32 process) {
     const auto cuda = make_cuda();
-    cuda->join(process, 3, meeting);
+    cuda->join(process, 3, meeting, {});
     bool ok = true;
     for (int again = 0; again < 2; ++again) {
       const auto session = cuda->prepare(program, "ring#0");
@@ -159,7 +159,7 @@ TEST_CASE("actors of several processes run for a duration and have one common ti
   REQUIRE(windows != MAP_FAILED);
   CHECK(in_processes(2, [&](u32 process) {
     const auto cuda = make_cuda();
-    cuda->join(process, 2, meeting);
+    cuda->join(process, 2, meeting, {});
     const auto session = cuda->prepare(program, "lasting#0");
     const auto trace = cuda->run(*session, {1, {}, true, Duration{Seconds{0.1}, Seconds{0.01}}});
     windows[process] = trace.windows[0];

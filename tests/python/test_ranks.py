@@ -107,6 +107,19 @@ def test_the_others_end_and_keep_what_was_measured_when_a_rank_is_killed(tmp_pat
 
 
 @needs_mpi
+def test_ranks_resume_a_run_that_stopped_early(tmp_path):
+    path = tmp_path / "run.jsonl"
+    run_of(2, path, ["rank_ping_pong/mpi/rank:0.pageable->rank:1.pageable/64"])
+    lines = path.read_text().splitlines(keepends=True)
+    first = next(number for number, line in enumerate(lines) if '"record":"round"' in line)
+    path.write_text("".join(lines[: first + 1]))  # one of two rounds
+    done = mpiexec(2, "--resume", str(path))
+    run = read_run(path)
+    assert run.end and run.end.complete, done.stderr
+    assert [round.round for of in run.rounds.values() for round in of] == [0, 1]
+
+
+@needs_mpi
 def test_one_rank_names_the_command_that_starts_two():
     done = mpiexec(1, "--suite", "mpi")
     assert done.returncode == 3 and "mpiexec -n 2 linkscope run --suite mpi" in done.stderr

@@ -47,7 +47,7 @@ class CudaPlatformImpl final : public CudaPlatform {
 
   [[nodiscard]] const DriverFacts& facts() const override { return facts_; }
   [[nodiscard]] std::vector<ContextsMade> make_contexts(const std::vector<u32>& gpus, const Floors&) override;
-  void join(u32 process, u32 processes, const std::string& meeting) override;
+  void join(u32 process, u32 processes, const std::string& meeting, FarPeers far) override;
   [[nodiscard]] Support supports(const Program& program) const override { return offer_.supports(program); }
   [[nodiscard]] std::unique_ptr<Session> prepare(const Program&, const std::string& key) override;
   [[nodiscard]] Trace run(Session&, const Order&) override;
@@ -105,10 +105,10 @@ std::vector<ContextsMade> CudaPlatformImpl::make_contexts(const std::vector<u32>
   return made;
 }
 
-void CudaPlatformImpl::join(u32 process, u32 processes, const std::string& meeting) {
+void CudaPlatformImpl::join(u32 process, u32 processes, const std::string& meeting, FarPeers far) {
   peers_.reset();
   collectives_.drop_groups_of_processes();
-  peers_ = std::make_unique<Peers>(process, processes, meeting);
+  peers_ = std::make_unique<Peers>(process, processes, meeting, std::move(far));
 }
 
 std::string CudaPlatformImpl::why_not_shared(const Program& program) const {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "gpu/facts.hpp"
+#include "host/far_sockets.hpp"
 #include "mpi/world.hpp"
 #include "nccl/library.hpp"
 #include "platform/cuda/contexts.hpp"
@@ -36,7 +37,7 @@ struct CudaPlatform : Platform {
   [[nodiscard]] virtual std::vector<ContextsMade> make_contexts(const std::vector<u32>& gpus, const Floors&) = 0;
   /// Meets the other processes of later programs (host/peers.hpp). All of them then prepare and run the same programs at
   /// the same time. An error of one ends the meeting, and they join again.
-  virtual void join(u32 process, u32 processes, const std::string& meeting) = 0;
+  virtual void join(u32 process, u32 processes, const std::string& meeting, FarPeers far) = 0;
 };
 
 /// An amount of memory of a kind at a place.

@@ -104,7 +104,7 @@ class Process:
             self._poll.unregister(output)
         self._watched = {other._output: other for other in others if other is not self}
         for output in self._watched:
-            self._poll.register(output, 0)  # a closed pipe is always reported
+            self._poll.register(output, select.POLLRDHUP)  # of a connection; a closed pipe is always reported
 
     def send(self, data: bytes) -> None:
         """Sends requests, one a line."""
@@ -200,7 +200,7 @@ class Process:
                 raise self._watched[output]._died()
         try:
             data = os.read(self._output, 1 << 20)
-        except ConnectionResetError:  # a socket whose other end was killed with unread requests
+        except OSError:  # a socket: its other end was killed with unread requests, or its host does not answer
             data = b""
         if not data:
             raise self._died()

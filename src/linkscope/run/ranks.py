@@ -1,5 +1,5 @@
 """Ranks of MPI. Each rank has a worker, which calls MPI. Rank 0 plans and writes the run file; the others pass requests
-from rank 0 to their workers, over a socket whose name the workers share through MPI.
+from rank 0 to their workers, over a socket (links.py) whose key the workers share through MPI.
 
 MPI can be initialized once in a process that a launcher started. So the workers live as long as the run: a round has
 fresh allocations, but the same processes.
@@ -19,6 +19,7 @@ import linkscope
 from linkscope.errors import NOT_HERE, SOMETHING_FAILED, UserError
 from linkscope.run.contexts import Contexts
 from linkscope.run.launcher import CHOICE, Launched, Library, inherited_descriptors, libraries
+from linkscope.run.links import CannotReach, Listener, NobodyCame, connect, own_addresses, own_network
 from linkscope.run.process import Interrupted, Process, RequestFailed, WorkerGone
 from linkscope.run.worker import OPEN_LIMIT_S, Worker, worker_command
 from linkscope.run.workers import CannotStart, Workers
@@ -28,6 +29,7 @@ _START_LIMIT_S = 60.0  # for all ranks to come
 _BUSY_LIMIT_S = 60.0
 _LEAVE_LIMIT_S = 5.0  # a library tells the launcher when its process ends; one that is killed has failed
 _END = b'{"op":"end_mpi"}\n'
+_PRIVATE = ("version", "meeting", "network", "addresses")  # not for the run file
 _CURE = f"{CHOICE}=/path/to/libmpi.so names the library that belongs to the mpiexec in use"
 
 
@@ -43,7 +45,8 @@ class Mpi(msgspec.Struct):
 
 
 class Rank(msgspec.Struct):
-    """One rank, as it goes into the run file. `numa`, `gpu`: its places. `cpus`: that it may use."""
+    """One rank, as it goes into the run file. `numa`, `gpu`: its places on its host. `cpus`: that it may use.
+    `addresses`: of its host. Ranks with equal `network` meet by Unix sockets."""
 
     rank: int
     host: str
@@ -54,6 +57,8 @@ class Rank(msgspec.Struct):
     gpu: str | None = None
     gpu_uuid: str | None = None
     meeting: str = ""
+    network: str = ""
+    addresses: list[str] = []
 
 
 @dataclass(frozen=True)
@@ -76,6 +81,7 @@ def own_rank(here: Launched, numa: Sequence[tuple[str, Sequence[int]]], gpus: Se
     return Rank(
         rank=here.rank, host=os.uname().nodename, process=os.getpid(), version=linkscope.__version__, cpus=cpus,
         numa=most[0], gpu=f"gpu:{gpu['index']}" if gpu else None, gpu_uuid=gpu.get("uuid") if gpu else None,
+        network=own_network(), addresses=own_addresses(),
     )  # fmt: skip
 
 
@@ -106,12 +112,6 @@ def _check_alike(ranks: Sequence[Rank]) -> None:
             raise UserError(
                 f"rank {other.rank} on {other.host} has linkscope {other.version}, and rank 0 has {first.version}: "
                 "install one version everywhere"
-            )
-        if other.host != first.host:
-            raise UserError(
-                f"rank {other.rank} is on {other.host}, and rank 0 on {first.host}: ranks of one host are measured "
-                "so far; start all of them there",
-                NOT_HERE,
             )
 
 
@@ -147,17 +147,19 @@ def follow(world: World) -> int:
     """Passes requests from rank 0 to this rank's worker, and answers back, until rank 0 closes the socket. Returns an
     exit code."""
     number = world.mpi.rank
-    _ask(world.process, {"op": "share", "text": "ready"}, _START_LIMIT_S)  # rank 0 listens
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
-        try:
-            link.connect(_address(world))
-            link.sendall(f"{number}\n".encode())
+    first, own = world.ranks[0], world.ranks[number]
+    shared = _ask(world.process, {"op": "share", "text": "ready"}, _START_LIMIT_S)  # rank 0 listens
+    addresses = first.addresses if first.network != own.network else []
+    try:
+        with connect(first.meeting, number, addresses, int(shared["texts"][0])) as link:
             if ended := _pass_on(link, world.process):
                 world.process.leave(_LEAVE_LIMIT_S)
-        except OSError as problem:
-            raise UserError(f"rank {number} cannot reach rank 0: {problem.strerror}", SOMETHING_FAILED) from None
-        finally:
-            world.process.kill()
+    except (OSError, CannotReach) as problem:
+        raise UserError(
+            f"rank {number} on {own.host} cannot reach rank 0 on {first.host}: {problem}", SOMETHING_FAILED
+        ) from None
+    finally:
+        world.process.kill()
     if not ended:
         raise UserError(f"rank {number}: rank 0 has ended", SOMETHING_FAILED)
     return 0
@@ -174,7 +176,7 @@ def _pass_on(link: socket.socket, process: Process) -> bool:
             if file == link.fileno():
                 try:
                     data = link.recv(1 << 20)
-                except ConnectionResetError:  # rank 0 was killed with unread answers
+                except OSError:  # rank 0 was killed with unread answers, or its host does not answer
                     data = b""
                 if not data:
                     return ended
@@ -184,10 +186,6 @@ def _pass_on(link: socket.socket, process: Process) -> bool:
                 link.sendall(data)
             else:
                 return ended
-
-
-def _address(world: World) -> str:
-    return f"\0linkscope-{world.ranks[0].meeting}"
 
 
 # --- rank 0 -----------------------------------------------------------------------------------------------------------
@@ -223,27 +221,44 @@ class RankWorker(Worker):
     def __init__(self, world: World, stop_asked: Callable[[], bool]) -> None:
         world.process.stop_asked = stop_asked
         self._stop_asked = stop_asked
+        self._ranks = world.ranks
         self._use(world.process, self._others(world, stop_asked))
         self.why_gone = ""
+        self._ports = self._ports_for_peers()
 
     @staticmethod
     def _others(world: World, stop_asked: Callable[[], bool]) -> list[Process]:
         """Waits for the connections of the other ranks."""
-        links: dict[int, socket.socket] = {}
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-            listener.bind(_address(world))
-            listener.listen(len(world.ranks))
-            listener.settimeout(_START_LIMIT_S)
-            _ask(world.process, {"op": "share", "text": "listening"}, _START_LIMIT_S)
-            while len(links) + 1 < len(world.ranks):
-                try:
-                    link, _ = listener.accept()
-                except TimeoutError:
-                    missing = min(set(range(1, len(world.ranks))) - set(links))
-                    raise UserError(f"rank {missing} does not come", SOMETHING_FAILED) from None
-                link.settimeout(None)
-                links[int(link.makefile("rb", buffering=0).readline())] = link
-        return [_Remote(world.ranks[number], links[number], stop_asked) for number in sorted(links)]
+        ranks = world.ranks
+        listener = Listener(ranks[0].meeting, far=_several_hosts(ranks))
+        _ask(world.process, {"op": "share", "text": str(listener.port)}, _START_LIMIT_S)
+        try:
+            links = listener.come(range(1, len(ranks)), _START_LIMIT_S, stop_asked)
+        except NobodyCame as nobody:
+            missing = ranks[nobody.rank]
+            raise UserError(f"rank {missing.rank} on {missing.host} does not come", SOMETHING_FAILED) from None
+        return [_Remote(ranks[number], links[number], stop_asked) for number in sorted(links)]
+
+    def _ports_for_peers(self) -> list[int]:
+        """Returns the port at which each rank's worker awaits those of other hosts; none on one host."""
+        if not _several_hosts(self._ranks):
+            return []
+        try:
+            answers = self._ask_all(self._all, b'{"op":"listen"}\n', _BUSY_LIMIT_S)
+        except (WorkerGone, RequestFailed) as problem:
+            raise UserError(str(problem), SOMETHING_FAILED) from None
+        return [msgspec.json.decode(line)["port"] for line, _ in answers]
+
+    def _seen_by(self, process: int, processes: int) -> dict[str, Any]:
+        if not self._ports:
+            return {}
+        own = self._ranks[process]
+        return {
+            "addresses": [
+                [f"{address}:{port}" for address in other.addresses] if other.network != own.network else []
+                for other, port in zip(self._ranks[:processes], self._ports[:processes], strict=True)
+            ]
+        }
 
     def ask_to_open(self, request: dict[str, Any]) -> None:
         """Sends the request to all ranks."""
@@ -330,17 +345,19 @@ class RankWorkers(Workers):
         self.forget()
 
 
+def _several_hosts(ranks: Collection[Rank]) -> bool:
+    return len({one.network for one in ranks}) > 1
+
+
 def rank_places(ranks: Collection[Rank]) -> list[dict[str, str]]:
-    """Returns the places of each rank, as cases have them (docs/reference/worker.md)."""
-    return [{"numa": one.numa} | ({"gpu": one.gpu} if one.gpu else {}) for one in ranks]
+    """Returns the places of each rank, as cases have them (docs/reference/worker.md), and what tells hosts apart."""
+    return [{"numa": one.numa, "host": one.network} | ({"gpu": one.gpu} if one.gpu else {}) for one in ranks]
 
 
 def in_run_file(world: World, here: Launched) -> dict[str, Any]:
     """Returns what the run file says about MPI and the ranks."""
     mpi = world.mpi
-    ranks = [
-        {k: v for k, v in msgspec.to_builtins(one).items() if k not in ("version", "meeting")} for one in world.ranks
-    ]
+    ranks = [{k: v for k, v in msgspec.to_builtins(one).items() if k not in _PRIVATE} for one in world.ranks]
     return {
         "launcher": here.launcher, "library": mpi.library, "standard": mpi.standard, "path": mpi.path,
         "found": world.library.found, "why_not_gpu": mpi.why_not_gpu, "ranks": ranks,

@@ -84,7 +84,7 @@ def with_ranks(target: Target, ranks: Sequence[dict[str, str]], about: dict[str,
 
 def _between(one: dict[str, str], other: dict[str, str]) -> str:
     """Returns the kind of the path between two ranks."""
-    if host_of(one["numa"]) != host_of(other["numa"]):
+    if one.get("host") != other.get("host") or host_of(one["numa"]) != host_of(other["numa"]):
         return "between ranks of two hosts"
     node = "one NUMA node" if one["numa"] == other["numa"] else "two NUMA nodes"
     if "gpu" not in one or "gpu" not in other:
