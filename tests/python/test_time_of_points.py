@@ -27,6 +27,13 @@ def test_three_rounds_of_work_beside_other_work_have_enough_samples_for_a_p99():
     assert 3 * (seconds / sample_s - 2) >= 100
 
 
+def test_bystanders_last_as_long_as_other_work_on_hardware_and_a_fraction_of_that_on_a_model():
+    point = PointId.parse("bystander/sm/gpu:0.device->numa:0.pinned/0?beside=post&blocks=32")
+    measured, simulated = (time_of(point, modelled=modelled) for modelled in (False, True))
+    assert measured == time_of(COPY, modelled=False)
+    assert simulated[0] < measured[0] / 5 and simulated[0] >= 5 * simulated[1]
+
+
 def test_a_plan_expects_at_least_the_duration_of_each_round():
     facts = modelled(model.load("h200x1"), 1).facts
     costs = expected_s(make_plan(facts, benchmark_table(), suite="contention"), facts)

@@ -55,7 +55,7 @@ class Turns {
 
   [[nodiscard]] u32 next_count() const {
     const u32 count = batches_.empty() ? first_ : batches_.back().count;
-    // Only the effect of the latest count tells whether it may grow.
+    // Only the effect of the latest count shows whether it may grow.
     const bool is_short = latest_.count == count && latest_.ended > 0 && latest_.longest_s < part_s_ / 2;
     return is_short ? std::min(2 * count, most_in_batch) : count;
   }

@@ -6,6 +6,7 @@ DURATION_S, INTERVAL_S = 0.2, 0.01  # of a round and of a sample, for each task 
 _BESIDE_INTERVAL_S, _LOADED_INTERVAL_S = 0.005, 0.002  # a p99 needs 100 samples of three rounds
 # A model takes longer than the messages that it simulates, and no thread of it waits for a core: thousands are enough.
 _MODELLED_STREAM_S, _MODELLED_STREAM_INTERVAL_S, _SMALL_MESSAGE = 0.02, 0.002, 64 << 10
+_MODELLED_BYSTANDER_S = 0.03  # millions of posts of 32 blocks otherwise
 _LONGEST = 10  # a computation may take as long as so many tasks
 
 
@@ -25,6 +26,8 @@ def time_of(point: PointId, operation_s: float | None = None, *, modelled: bool)
     holds at least one. `operation_s`: its seconds; None: unknown, which gives the longest time."""
     if point.param("load"):
         return DURATION_S, _LOADED_INTERVAL_S
+    if modelled and point.benchmark == "bystander":
+        return _MODELLED_BYSTANDER_S, _BESIDE_INTERVAL_S
     if point.param("beside") and not computes(point):
         return DURATION_S, _BESIDE_INTERVAL_S
     if modelled and point.param("connections") and point.bytes <= _SMALL_MESSAGE:
