@@ -105,6 +105,7 @@ Case default_case(const Benchmark& row) {
 }
 
 Case with_value(Case c, std::string_view param, std::string_view value) {
+  if (param == "ranks") c.bytes = 1024 * std::stoul(std::string{value});  // a block for each
   c.params[std::string{param}] = value;
   if (param == "idle_gap_s") c.params["mode"] = "single";
   return c;

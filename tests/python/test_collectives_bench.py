@@ -33,7 +33,7 @@ def test_a_model_has_tables_of_one_process_and_says_what_needs_hardware(tmp_path
     monkeypatch.setattr(tool.Bench, "run_file", lambda self, name, *words, ranks=0: of_suite(self, name, *words, *few))
     assert tool.main([str(tmp_path), "--machine", "h200x2"]) == 0
     text = (tmp_path / "collectives.md").read_text()
-    assert text.startswith("# Collectives on MODELLED") and "all_reduce by NCCL" in text
+    assert text.startswith("# Collectives on MODELLED") and "reduce by NCCL" in text
     assert "- beside: give the folder of nccl-tests" in text and "- ranks: ranks of a launcher have no model" in text
     with pytest.raises(SystemExit):
         tool.main([str(tmp_path), "--sections", "nosuch"])
@@ -46,14 +46,22 @@ def test_linkscope_stands_between_two_runs_of_nccl_tests(tmp_path: Path, monkeyp
     monkeypatch.setenv("LINKSCOPE_NCCL", str(LIBRARIES / "nccl" / "libnccl.so.2"))
     monkeypatch.setattr(tool, "_PROGRAMS", {"all_reduce": "all_reduce_perf"})
     monkeypatch.setattr(
-        tool, "_only", lambda name, ranks: ["--only", f"{name}/nccl/gpu:0*/256[?]mode=batched&ranks={ranks}"]
+        tool,
+        "_only",
+        lambda name, ranks: [
+            f"--only={name}/nccl/gpu:0*/256[?]mode=batched&ranks={ranks}",
+            "--rounds",
+            "2",
+            "--precision",
+            "99%",
+        ],
     )
     program = tmp_path / "all_reduce_perf"
     program.write_text(f"#!/bin/sh\ntest \"$NCCL_NVLS_ENABLE\" = 0 && cat <<'END'\n{TEXT}END\n")
     program.chmod(0o755)
     out = tmp_path / "out"
-    assert tool.main([str(out), "--nccl-tests", str(tmp_path), "--sections", "beside", "--budget", "60"]) == 0
+    assert tool.main([str(out), "--nccl-tests", str(tmp_path), "--sections", "beside", "--budget", "300"]) == 0
     text = (out / "collectives.md").read_text()
     rows = [line for line in text.splitlines() if line.startswith("| all_reduce | 256 B")]
-    assert len(rows) == 1 and rows[0].count("11.52 µs") == 2, text
+    assert len(rows) == 1 and rows[0].count("11.52 us") == 2, text
     assert "Below 1 MiB, " in text and (out / "all_reduce_perf.txt").read_text().count("nThread") == 4
