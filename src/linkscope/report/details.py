@@ -5,19 +5,25 @@ from typing import Any
 
 from linkscope.report.outcome import run_text
 from linkscope.report.section import (
+    Bars,
     Block,
     Controls,
     Figure,
     Figures,
     Fold,
+    Grid,
     Heading,
     Items,
     Legends,
+    Menus,
     Output,
     Paragraph,
+    Split,
     Table,
     Terms,
     Tiles,
+    bar_text,
+    grid_table,
     ids_of,
     plain,
 )
@@ -71,6 +77,12 @@ def _tiles(block: Tiles, width: int) -> Iterable[Line]:
         yield from wrap(f"- {printable(f'{tile.label}: ' + '; '.join((tile.value, *tile.lines)))}", width)
 
 
+def _bars(block: Bars, width: int) -> Iterable[Line]:
+    for bar in block.bars:
+        parts = "; ".join((*map(bar_text, bar.parts), *bar.notes))
+        yield from wrap(f"- {printable(f'{bar.label}: {parts}')}", width)
+
+
 def _terms(block: Terms, width: int) -> Iterable[Line]:
     for term, meaning in block.terms:
         yield from wrap(f"- {term}: {meaning}", width)
@@ -87,6 +99,10 @@ _RENDERERS: dict[type[Block], Callable[[Any, int], Iterable[Line]]] = {
     Heading: lambda block, width: heading(block.text, width),
     Items: _items,
     Tiles: _tiles,
+    Bars: _bars,
+    Grid: lambda block, width: table_lines(grid_table(block), width),
+    Menus: lambda block, width: table_lines(grid_table(block.grid), width),
+    Split: lambda block, width: _block_lines((*block.left, *block.right), width),
     Terms: _terms,
     Table: table_lines,
     Figure: lambda figure, width: table_lines(figure.table, width) if figure.table else (),

@@ -2,9 +2,12 @@
 
 from functools import cached_property
 
+from linkscope.advise import Advice, worthwhile
 from linkscope.report.overview import FamilyRows, overview
+from linkscope.report.pair_rates import Matrix, matrices
 from linkscope.report.shared import without_concurrent
 from linkscope.report.trust import INHERITED_MEANS, SIGN_MEANS, inherited
+from linkscope.report.wires import Wire, wires
 from linkscope.runfile import Run
 
 
@@ -23,6 +26,21 @@ class RunView:
     def families(self) -> list[FamilyRows]:
         """The best rates."""
         return overview(self.single.points)
+
+    @cached_property
+    def advice(self) -> list[Advice]:
+        """The recommendations with a worthwhile gain."""
+        return worthwhile(self.single.points)
+
+    @cached_property
+    def matrices(self) -> list[Matrix]:
+        """The rates of all paths of a direction, by method and size."""
+        return matrices(self.single)
+
+    @cached_property
+    def wires(self) -> list[Wire]:
+        """The links of the machine."""
+        return wires(self.single)
 
     @property
     def sign_means(self) -> str:

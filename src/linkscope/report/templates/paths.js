@@ -2,7 +2,7 @@
 
 const panels = [...document.querySelectorAll("details.panel")];
 const open = (all, wanted) => all.forEach((one) => { one.open = wanted; });
-document.querySelector(".tools").hidden = false;
+document.querySelector("#csv").parentElement.hidden = false;
 document.getElementById("open").addEventListener("click", () => open(panels, true));
 document.getElementById("close").addEventListener("click", () => open(panels, false));
 // The filter searches words, in any order, in the names of paths and tables. The first search reads the names.
