@@ -3,8 +3,8 @@
 import re
 
 import pytest
-
 from browser import CHROMIUM, Browser
+
 from invented import run, small_run
 from linkscope.report.details import details
 from linkscope.report.figures import figures
