@@ -177,7 +177,7 @@ def _head(width: float, height: float, modelled: bool) -> str:
     return (
         f'<svg class="chart drawing" width="{width:g}" height="{height:g}" viewBox="0 0 {width:g} {height:g}" '
         f'style="min-width:{_MIN_SCALE * width:.0f}px" '
-        f'role="img" aria-label="{name}"><title>{name}</title>{mark if modelled else ""}'
+        f'role="group" aria-label="{name}"><title>{name}</title>{mark if modelled else ""}'
     )
 
 

@@ -3,6 +3,7 @@
 from functools import cached_property
 
 from linkscope.advise import Advice, worthwhile
+from linkscope.report.head import Doubt, doubts
 from linkscope.report.overview import FamilyRows, overview
 from linkscope.report.pair_rates import Matrix, matrices
 from linkscope.report.shared import without_concurrent
@@ -26,6 +27,11 @@ class RunView:
     def families(self) -> list[FamilyRows]:
         """The best rates."""
         return overview(self.single.points)
+
+    @cached_property
+    def doubts(self) -> list[Doubt]:
+        """The reasons to distrust results."""
+        return doubts(self.run)
 
     @cached_property
     def advice(self) -> list[Advice]:

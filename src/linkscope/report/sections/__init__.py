@@ -49,7 +49,8 @@ CHAPTERS = (
 # Each function returns None where the run has nothing for its section. The outputs say who calls it. Terminal and
 # Markdown have this order; the page has the order of its chapters.
 SECTIONS: list[tuple[Make, Output, str]] = [
-    (answers.section, Output.PAGE | Output.MARKDOWN, "Summary"),
+    (answers.brief, Output.MARKDOWN, ""),
+    (answers.section, Output.PAGE, "Summary"),
     (rates.section, Output.TERMINAL | Output.MARKDOWN, ""),
     (rates_by_group.copies, Output.TERMINAL, ""),
     (rates_by_group.latencies, Output.TERMINAL, ""),
