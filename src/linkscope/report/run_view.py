@@ -5,6 +5,7 @@ from functools import cached_property
 from linkscope.advise import Advice, worthwhile
 from linkscope.report.overview import FamilyRows, overview
 from linkscope.report.pair_rates import Matrix, matrices
+from linkscope.report.path_rows import PathRow, path_rows
 from linkscope.report.shared import without_concurrent
 from linkscope.report.trust import INHERITED_MEANS, SIGN_MEANS, inherited
 from linkscope.report.wires import Wire, wires
@@ -26,6 +27,11 @@ class RunView:
     def families(self) -> list[FamilyRows]:
         """The best rates."""
         return overview(self.single.points)
+
+    @cached_property
+    def path_rows(self) -> list[PathRow]:
+        """Plain copies by importance."""
+        return path_rows(self.single.points)
 
     @cached_property
     def advice(self) -> list[Advice]:
