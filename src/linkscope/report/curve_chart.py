@@ -17,6 +17,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 40, 116, 12, 38
 _APART = 14.0  # distance between two names, in pixels
 _DASHES = ("", "7 3", "2 3", "9 3 2 3")  # by style
 _DOT = 2.4
+_LETTER = 6.6  # width of a letter, in pixels: an upper bound for common fonts
 
 
 def curve_svg(lines: Lines, modelled: bool, *, logarithmic: bool) -> str:
@@ -108,16 +109,13 @@ def _half(curve: Curve, x: Axis, y: Axis) -> str:
     rate = rate_of(point) if point else None
     if size is None or rate is None:
         return ""
-    px, bottom = x.at(size), HEIGHT - _BOTTOM
-    is_right = px < (_LEFT + WIDTH - _RIGHT) / 2
-    text = f"half rate from {format_bytes(size)}"
-    width = 6.6 * len(text)
-    left = px + 4 if is_right else px - 4 - width
-    return (
-        f'<path class="half" d="M{px:.1f} {y.at(rate.value):.1f}V{bottom}"/>'
-        f'<rect class="under" x="{left:.1f}" y="{bottom - 17}" width="{width:.1f}" height="14"/>'
-        f'<text class="lead" x="{left + 2:.1f}" y="{bottom - 6}">{escape(text)}</text>'
-    )
+    px, py = x.at(size), y.at(rate.value)
+    text = f"half from {format_bytes(size)}"
+    left = px - 8 - _LETTER * len(text)
+    label = f'<text class="num" x="{px - 8:.1f}" y="{py + 4:.1f}">{escape(text)}</text>'
+    if left < _LEFT:  # no room on the left
+        label = f'<text x="{px + 8:.1f}" y="{py + 16:.1f}">{escape(text)}</text>'
+    return f'<path class="half" d="M{px:.1f} {py:.1f}V{HEIGHT - _BOTTOM}"/>{label}'
 
 
 def _names(lines: Sequence[Line], x: Axis, y: Axis) -> list[str]:

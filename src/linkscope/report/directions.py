@@ -59,7 +59,8 @@ def _part(row: RateRow) -> BarPart:
     peak = f" of {_range([one for one in rates.peaks if one])}" if shares else ""
     above = ", above its peak" if shares and shares[1] > 1 else ""
     text = f"{format_fraction(share)}{peak}{above}" if share is not None else "peak unknown"
-    return BarPart(row.memory or "by copy engine", _rate_text(rates), share, text, not _measured(rates))
+    name = (row.memory or "by copy engine") + (", unstable" if rates.unstable else "")
+    return BarPart(name, _rate_text(rates), share, text, not _measured(rates))
 
 
 def _of(row: RateRow) -> Rates:
@@ -70,7 +71,7 @@ def _of(row: RateRow) -> Rates:
 def _rate_text(rates: Rates) -> str:
     """'55.5 GB/s', '~8.64 GB/s', '6.1 to 9.8 GB/s, unstable': the median of the measured paths."""
     if rates.unstable:
-        return f"{_range(rates.unstable)}, unstable"
+        return f"{_range(rates.unstable)} GB/s"
     measured = _measured(rates) or list(zip(rates.points, rates.values, strict=True))
     values = [value for _, value in measured]
     return sign_of(point for point, _ in measured) + f"{digits(statistics.median(values))} GB/s"

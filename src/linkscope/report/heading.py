@@ -14,7 +14,7 @@ _FEW = 0.01  # of the points; fewer failed points are no warning on the whole ru
 
 
 def machine_title(run: Run) -> str:
-    """'4 × NVIDIA H200'; for a machine without known GPUs its CPU, title or name."""
+    """'4 × NVIDIA H200'; for a machine without known GPUs its CPU or name."""
     machine = run.header.machine
     names = _gpu_names(machine)
     if names:
@@ -22,7 +22,7 @@ def machine_title(run: Run) -> str:
     cpu = _dict(machine.get("cpu"))
     if cpu.get("model") and "gpus" in machine:
         return f"{_short(str(cpu['model']))}, no GPU"
-    return str(machine.get("title") or machine.get("name") or "a machine without a name")
+    return str(machine.get("name") or machine.get("title") or "a machine without a name")
 
 
 def facts(run: Run) -> list[str]:
@@ -60,9 +60,8 @@ def serious(run: Run) -> list[str]:
 
 
 def minor(run: Run) -> list[str]:
-    """All other warnings: of the run file, the environment and the probe."""
-    listed = [text for text, _ in warnings(run)] + _listed(run.header.environment) + _listed(run.header.machine)
-    return [text for text in dict.fromkeys(listed) if text not in serious(run)]
+    """The warnings of the run file, the environment and the probe."""
+    return [*run.warnings, *_listed(run.header.environment), *_listed(run.header.machine)]
 
 
 def _gpu_names(machine: dict[str, Any]) -> list[str]:

@@ -22,7 +22,9 @@ from linkscope.units import format_rate
 GRADES = (0.9, 0.8, 0.5)  # edges of the colours g0 (best) to g3 of figure.css, as fractions of the peak
 GRADE_TEXTS = ("90 % of peak or more", "80 to 90 %", "50 to 80 %", "below 50 %")
 _WIDTH, _LEFT = 640.0, 92.0  # the map and its headings, in pixels
-_LEAST_COLUMN, _MOST_BOX = 38.0, 104.0
+_LEAST_COLUMN, _MOST_COLUMN, _MOST_BOX = 36.0, 160.0, 104.0
+_DENSE = 46.0  # narrower columns have smaller letters
+_MIN_SCALE = 0.85  # a smaller map is unreadable and scrolls instead
 _BOX_H, _GAP_H, _LINE_H, _ARC_H = 26.0, 84.0, 13.0, 30.0
 _LETTER = 6.9  # width of a letter, in pixels: an upper bound for common fonts of this size
 _MOST_LABELS = 6  # arcs with numbers; the numbers of more arcs are only in the table
@@ -38,6 +40,7 @@ class _Layout:
     parent: dict[str, str]
     leaf: int
     width: float
+    dense: bool
 
     def middle(self, place: str) -> float:
         return sum(self.x[place]) / 2
@@ -61,6 +64,8 @@ def machine_svg(found: Sequence[Wire], modelled: bool) -> str:
         f'<g transform="translate(0 {tops[0]:g})">{above}</g>',
         f'<g transform="translate(0 {leaf_bottom:g})">{below}</g>',
     ]
+    others = [wire for wire in found if wire not in trunks and wire not in arcs]
+    parts += [_slanted(wire, layout, tops, most) for wire in others]
     parts += _headings(trunks, layout, tops)
     parts += [_trunk(wire, layout, tops, most) for wire in trunks]
     parts += [_box(place, layout.x[place], tops[layout.row[place]]) for place in layout.x]
@@ -103,7 +108,7 @@ def _layout(found: Sequence[Wire]) -> _Layout:
     tops = [place for place in places if row.get(place) == 0]
     leaves = [leaf for top in tops for leaf in _leaves(top, children)]
     leaves += [place for place in lowest if _kind(place) not in ("switch", "NVSwitch")]
-    column = max(_LEAST_COLUMN, (_WIDTH - _LEFT) / max(1, len(leaves)))
+    column = min(_MOST_COLUMN, max(_LEAST_COLUMN, (_WIDTH - _LEFT) / max(1, len(leaves))))
     half = min(column - 6, _MOST_BOX) / 2
     at = {leaf: _LEFT + column * (index + 0.5) for index, leaf in enumerate(leaves)}
     x = {leaf: (middle - half, middle + half) for leaf, middle in at.items()}
@@ -116,7 +121,7 @@ def _layout(found: Sequence[Wire]) -> _Layout:
         ends = [at[leaf] for leaf in under if leaf in at] or [_LEFT + half]
         x[place] = (min(ends) - half, max(ends) + half)
         row.setdefault(place, deepest + 1)
-    return _Layout(x, row, parent, deepest, max(_WIDTH, _LEFT + column * len(leaves)))
+    return _Layout(x, row, parent, deepest, _LEFT + column * max(1, len(leaves)), column < _DENSE)
 
 
 def _tree(places: Sequence[str], found: Sequence[Wire]) -> tuple[dict[str, str], dict[str, int]]:
@@ -170,7 +175,8 @@ def _head(width: float, height: float, modelled: bool) -> str:
     name = ("MODELLED: " if modelled else "") + "the machine and the rates of its links"
     mark = f'<text class="modelled" style="font-size:64px" x="{width / 2:g}" y="{height / 2:g}">MODELLED</text>'
     return (
-        f'<svg class="chart heatmap" width="{width:g}" height="{height:g}" viewBox="0 0 {width:g} {height:g}" '
+        f'<svg class="chart drawing" width="{width:g}" height="{height:g}" viewBox="0 0 {width:g} {height:g}" '
+        f'style="min-width:{_MIN_SCALE * width:.0f}px" '
         f'role="img" aria-label="{name}"><title>{name}</title>{mark if modelled else ""}'
     )
 
@@ -216,16 +222,25 @@ def _trunk(wire: Wire, layout: _Layout, tops: dict[int, float], most: float) -> 
     under = (
         f'<rect class="under" x="{x - half:g}" y="{first - 12:g}" width="{2 * half:g}" height="{3 * _LINE_H + 5:g}"/>'
     )
-    reached = wire.reached()
+    reached, size = wire.reached(), "size many" if layout.dense else "size"
     texts = "".join(
         _linked(
             wire.best[which],
-            f'<text class="size reached" x="{x:g}" y="{first + _LINE_H * line:g}">{escape(reached[which])}</text>',
+            f'<text class="{size} reached" x="{x:g}" y="{first + _LINE_H * line:g}">{escape(reached[which])}</text>',
         )
         for line, which in enumerate((down, up))
     )
-    shares = f'<text class="size" x="{x:g}" y="{first + 2 * _LINE_H:g}">{_shares_text(wire, down, up)}</text>'
+    shares = f'<text class="{size}" x="{x:g}" y="{first + 2 * _LINE_H:g}">{_shares_text(wire, down, up)}</text>'
     return f"<g><title>{escape(_title(wire))}</title>{lines}{under}{texts}{shares}</g>"
+
+
+def _slanted(wire: Wire, layout: _Layout, tops: dict[int, float], most: float) -> str:
+    """A link past the places between its ends. Its numbers are only in its tooltip and in the table."""
+    upper, lower = sorted((wire.one, wire.other), key=lambda place: layout.row[place])
+    start, stop = tops[layout.row[upper]] + _BOX_H, tops[layout.row[lower]]
+    which = 0 if wire.best[0] is not None else 1
+    line = _stroke(f"M{layout.middle(upper):g} {start:g}L{layout.middle(lower):g} {stop:g}", wire, which, most)
+    return _linked(wire.best[which], f"<g><title>{escape(_title(wire))}</title>{line}</g>")
 
 
 def _shares_text(wire: Wire, down: int, up: int) -> str:
@@ -248,7 +263,7 @@ def _stroke(path: str, wire: Wire, which: int, most: float) -> str:
     """A line as wide as its rate. Inherited rates are dashed; a link without a rate is thin and dotted."""
     point, (rate, share) = wire.best[which], wire.ends[which]
     if not rate or point is None:
-        return f'<path class="wire none" d="{path}"/>'
+        return f'<path class="wire unmeasured" d="{path}"/>'
     dash = ' stroke-dasharray="5 3"' if inherited(point) else ""
     width = 1.5 + (_MOST_STROKE - 1.5) * (rate / most) ** 0.5
     return f'<path class="wire {grade(share)}" d="{path}" stroke-width="{width:.1f}"{dash}/>'

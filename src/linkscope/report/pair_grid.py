@@ -80,19 +80,28 @@ def _name(method: Method, usual: Mapping[tuple[Family, str], str]) -> str:
 
 
 def data(found: Sequence[Matrix]) -> str:
-    """All matrices as JSON: a list of direction, method, size, unit, and cells of source, destination, number, sign,
-    deviation and share in percent (null: none), anchor and tooltip.
+    """All matrices as JSON: a list of direction, method, size, unit, kind (of path_anchor), rows, columns, and cells of
+    the indices of row and column, number, deviation and share of the peak (null: none).
     """
     names = method_names(found)
-    listed = [
-        {
+    listed = []
+    for matrix in found:
+        rows, columns = _axes(matrix)
+        cells = [
+            [
+                rows.index(path.src),
+                columns.index(path.dst),
+                _number(cell),
+                _rounded(cell.deviation),
+                _rounded(cell.share),
+            ]
+            for path, cell in matrix.cells.items()
+        ]
+        listed.append({
             "direction": matrix.direction, "method": names[matrix.method], "size": size_text(matrix),
-            "unit": "GB/s" if matrix.bytes else "time",
-            "rows": _axes(matrix)[0], "columns": _axes(matrix)[1],
-            "cells": [[path.src, path.dst, *_values(cell)] for path, cell in matrix.cells.items()],
-        }
-        for matrix in found
-    ]  # fmt: skip
+            "unit": "GB/s" if matrix.bytes else "time", "kind": matrix.method.family.benchmark,
+            "rows": rows, "columns": columns, "cells": cells,
+        })  # fmt: skip
     scale: dict[str, tuple[object, ...]] = {"edges": EDGES, "grades": GRADES, "shares": _SHARES}
     scale |= {
         name: tuple(one.text for one in legends(by_share=name == "share").entries) for name in ("deviation", "share")
@@ -100,11 +109,8 @@ def data(found: Sequence[Matrix]) -> str:
     return json.dumps({"scale": scale, "matrices": listed}, ensure_ascii=False, separators=(",", ":"))
 
 
-def _values(cell: Cell) -> list[object]:
-    share = None if cell.share is None else round(cell.share, 4)
-    deviation = None if cell.deviation is None else round(cell.deviation, 5)
-    point = cell.point
-    return [_number(cell), deviation, share, _kind(cell), path_anchor(point.benchmark, point.src, point.dst)]
+def _rounded(share: float | None) -> float | None:
+    return None if share is None else round(share, 4)
 
 
 def _grid_cell(cell: Cell, by_share: bool) -> GridCell:

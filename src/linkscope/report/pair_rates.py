@@ -4,20 +4,10 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from linkscope.model.curves import (
-    BATCHED,
-    MODE,
-    Estimate,
-    Method,
-    Path,
-    method_of,
-    path_of,
-    share_of,
-    time_of,
-    total_of,
-)
+from linkscope.model.curves import BATCHED, Estimate, Method, Path, curves, share_of, time_of, total_of
 from linkscope.report.headline import COPIES, ENGINES, is_plain_copy, path_classes
-from linkscope.report.trust import has_warning, inherited
+from linkscope.report.sweep import without_sweeps
+from linkscope.report.trust import has_warning, inherited, is_too_uncertain
 from linkscope.runfile import Point, Run
 
 DIRECTIONS = {("gpu", "gpu"): COPIES["d2d"], ("numa", "gpu"): COPIES["h2d"], ("gpu", "numa"): COPIES["d2h"],
@@ -27,7 +17,7 @@ DIRECTIONS = {("gpu", "gpu"): COPIES["d2d"], ("numa", "gpu"): COPIES["h2d"], ("g
 @dataclass(frozen=True)
 class Cell:
     """The value of one path. `deviation`: its speed against the median of its class, -0.03 for 3 % slower; None where
-    the class has one member, or where the point has a warning.
+    the class has one member, or where the point has a warning or a very wide interval.
     """
 
     point: Point
@@ -67,14 +57,18 @@ def matrices(run: Run) -> list[Matrix]:
     """
     classes = path_classes(run)
     groups: dict[tuple[str, Method, str, int], dict[Path, Point]] = {}
-    for point in run.points:
-        direction = DIRECTIONS.get((_kind(point.src), _kind(point.dst)), "")
-        path = path_of(point)
-        if direction and point.src != point.dst and not path.joint and _value(point) is not None:
-            key = (direction, method_of(point), point.params.get(MODE, ""), point.bytes)
-            groups.setdefault(key, {})[path] = point
-    found = [Matrix(*key, _cells(of, classes)) for key, of in groups.items() if len(of) > 1]
+    for curve in without_sweeps(curves(run.points)):
+        direction = DIRECTIONS.get((_kind(curve.path.src), _kind(curve.path.dst)), "")
+        for point in curve.measured if direction and not curve.path.joint else ():
+            if _value(point) is not None:
+                groups.setdefault((direction, curve.method, curve.mode, point.bytes), {})[curve.path] = point
+    found = [Matrix(*key, _cells(of, classes)) for key, of in groups.items() if len(_between(of)) > 1]
     return sorted(found, key=_rank)
+
+
+def _between(paths: Iterable[Path]) -> list[Path]:
+    """The paths between two places. Those within a place alone make no matrix."""
+    return [path for path in paths if path.src != path.dst]
 
 
 def main_matrix(found: Sequence[Matrix], direction: str = COPIES["d2d"]) -> Matrix | None:
@@ -117,7 +111,7 @@ def _cell(point: Point, median: float | None) -> Cell:
     value = _value(point)
     assert value is not None  # matrices() took only points that have one
     deviation = None
-    if median and value.value and not has_warning(point):
+    if median and value.value and not has_warning(point) and not is_too_uncertain(point):
         deviation = (value.value / median if point.bytes else median / value.value) - 1
     return Cell(point, value, share_of(point) if point.bytes else None, deviation)
 
@@ -127,7 +121,7 @@ def _value(point: Point) -> Estimate | None:
 
 
 def _counts(point: Point) -> bool:
-    return not inherited(point) and not has_warning(point)
+    return not (inherited(point) or has_warning(point) or is_too_uncertain(point))
 
 
 def _kind(place: str) -> str:

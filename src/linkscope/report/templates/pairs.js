@@ -27,9 +27,11 @@ const build = () => {
     const text = 100 * share >= 9.95 ? (100 * share).toFixed(0) : Number((100 * share).toPrecision(2));
     return [scale.shares[grade < 0 ? scale.grades.length : grade], `${text} %${share > 1 ? " (!)" : ""}`];
   };
-  const cellOf = ([, , number, deviation, share, kind, anchor]) => {
+  const anchorOf = (...parts) => parts.map((part) => part.toLowerCase().replace(/[^a-z0-9]+/g, "")).join("-"); // as anchors.py
+  const outlines = { "^": "inherited", "~": "missed" };
+  const cellOf = (anchor, [, , number, deviation, share]) => {
     const [style, below] = coloured(deviation, share);
-    const cell = element("td", "", { class: `${style} ${kind}`.trim() });
+    const cell = element("td", "", { class: `${style} ${outlines[number[0]] || ""}`.trim() });
     const link = element("a", number, { href: `#${anchor}` });
     link.append(element("small", below));
     cell.append(link);
@@ -56,11 +58,11 @@ const build = () => {
     const head = element("tr", "");
     head.append(element("th", "from \\ to", { scope: "col" }), ...shown.columns.map((name) => element("th", name, { scope: "col" })));
     table.tHead.replaceChildren(head);
-    table.tBodies[0].replaceChildren(...shown.rows.map((row) => {
+    table.tBodies[0].replaceChildren(...shown.rows.map((row, at) => {
       const line = element("tr", "");
-      line.append(element("th", row, { scope: "row" }), ...shown.columns.map((column) => {
-        const cell = cells.get(`${row} ${column}`);
-        return cell ? cellOf(cell) : element("td", "");
+      line.append(element("th", row, { scope: "row" }), ...shown.columns.map((column, index) => {
+        const cell = cells.get(`${at} ${index}`);
+        return cell ? cellOf(anchorOf(shown.kind, row, column), cell) : element("td", "");
       }));
       return line;
     }));
