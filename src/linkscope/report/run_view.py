@@ -6,6 +6,7 @@ from linkscope.advise import Advice, worthwhile
 from linkscope.report.head import Doubt, doubts
 from linkscope.report.overview import FamilyRows, overview
 from linkscope.report.pair_rates import Matrix, matrices
+from linkscope.report.path_rows import PathRow, path_rows
 from linkscope.report.shared import without_concurrent
 from linkscope.report.trust import INHERITED_MEANS, SIGN_MEANS, inherited
 from linkscope.report.wires import Wire, wires
@@ -32,6 +33,11 @@ class RunView:
     def doubts(self) -> list[Doubt]:
         """The reasons to distrust results."""
         return doubts(self.run)
+
+    @cached_property
+    def path_rows(self) -> list[PathRow]:
+        """Plain copies by importance."""
+        return path_rows(self.single.points)
 
     @cached_property
     def advice(self) -> list[Advice]:

@@ -14,6 +14,8 @@ from linkscope.report.sections import (
     computations,
     contention,
     curve_figures,
+    data,
+    explorer,
     joint,
     links,
     loaded,
@@ -78,7 +80,9 @@ SECTIONS: list[tuple[Make, Output, str]] = [
     (anomalies.section, Output.ALL, "Trust"),
     (advice.section, Output.ALL, "Actions"),
     (checks.section, Output.ALL, "Trust"),
+    (explorer.section, Output.PAGE, "Explorer"),
     (paths.section, Output.PAGE, "Paths"),
+    (data.section, Output.PAGE, "Data"),
     (method.section, Output.PAGE, "Method"),
     (terms.section, Output.PAGE, "Method"),
 ]
