@@ -221,7 +221,7 @@ class Legends(Block):
 
 @dataclass(frozen=True)
 class GridCell:
-    """A number, the text below it, the classes of its colour and outline (figure.css), and a link."""
+    """A number, the text below it, the classes of its colour and outline (figure.css), and a link ('': none)."""
 
     text: str
     below: str

@@ -63,7 +63,7 @@ def _picture(view: RunView) -> Block:
     if matrix is not None and (text := strip_text(matrix)):
         caption = (Span("Slowest GPU pair", "strong"), f" {text}. ", Span("All pairs", link="#pairs"))
         left.append(Figure("strip of pairs", strip_svg(matrix, view.run.modelled), caption))
-    bars = direction_bars(view.single)
+    bars = direction_bars(view.single, [lines.benchmark for lines in view.curve_lines])
     right: tuple[Block, ...] = (*([Bars(tuple(bars))] if bars else []), _trust(view))
     return Split(tuple(left), right, on=Output.PAGE)
 

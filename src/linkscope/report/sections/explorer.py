@@ -16,7 +16,7 @@ _NOTE = (
 
 def section(view: RunView) -> Section | None:
     """The explorer of all curves over size. None where no point with a size has a value."""
-    if not any(point.bytes and point.median_s is not None for point in view.single.points):
+    if not view.has_curves:
         return None
     block = Explorer(json.dumps(dict(DEFAULTS)), _chosen(view.path_rows), file_name(view.run))
     return Section("explorer", "Explorer", (Paragraph(_NOTE, note=True), block))

@@ -57,7 +57,7 @@ def section(view: RunView) -> Section:
     """The table of plain copies, and folded tables of everything else."""
     blocks: list[Block] = []
     if view.path_rows:
-        table = SortedTable("Plain copies", _COLUMNS, _rows(view.path_rows), _MOST)
+        table = SortedTable("Plain copies", _COLUMNS, _rows(view.path_rows, view.has_curves), _MOST)
         blocks = [Paragraph(_NOTE, note=True), table]
     elif not view.families:
         measured = any(point.median_s is not None for point in view.run.points)
@@ -65,13 +65,13 @@ def section(view: RunView) -> Section:
     return Section("paths", "Paths", (*blocks, *_folds(view)))
 
 
-def _rows(rows: Sequence[PathRow]) -> tuple[SortedRow, ...]:
-    """The rows; the most important row of a path has its anchor."""
+def _rows(rows: Sequence[PathRow], linked: bool) -> tuple[SortedRow, ...]:
+    """The rows; the most important row of a path has its anchor. `linked`: the page has an explorer."""
     seen: set[str] = set()
     made = []
     for row in rows:
         anchor = path_anchor(row.kind, row.path.src, row.path.dst)
-        link = explorer_link(row.kind, row.path.src, row.path.dst, row.method)
+        link = explorer_link(row.kind, row.path.src, row.path.dst, row.method) if linked else ""
         made.append(SortedRow("" if anchor in seen else anchor, link, _cells(row), _values(row)))
         seen.add(anchor)
     return tuple(made)
