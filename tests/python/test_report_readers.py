@@ -24,7 +24,8 @@ STOP = """(() => {
     inside: box.bottom > 0 && box.top < innerHeight && box.width > 0};
 })()"""
 CONTROLS = """[...document.querySelectorAll(
-  "a[href], button, input, select, summary, [tabindex='0']:not(.scroll)")].filter((one) => one.checkVisibility({contentVisibilityAuto: true}) && one.tabIndex >= 0).length"""
+  "a[href], button, input, select, summary, [tabindex='0']:not(.scroll)")].filter((one) =>
+  one.checkVisibility({contentVisibilityAuto: true}) && one.tabIndex >= 0).length"""
 WIDE = """(() => {
   document.querySelectorAll("details").forEach((one) => { one.open = true; });
   const wide = [...document.querySelectorAll("main *, header *")].filter((one) => one.getClientRects().length
