@@ -9,8 +9,8 @@ import zlib
 from pathlib import Path
 
 import pytest
-
 from browser import CHROMIUM
+
 from invented import point, run, small_run
 from linkscope.cli.main import main
 from linkscope.report.details import details

@@ -3,8 +3,8 @@
 import json
 
 import pytest
-
 from browser import CHROMIUM, Browser
+
 from invented import point, run, small_run
 from linkscope.report.html import page
 from linkscope.report.pair_grid import EDGES, best_each, data, deviation_colour, grid, share_colour

@@ -221,7 +221,7 @@ class Legends(Block):
 
 @dataclass(frozen=True)
 class GridCell:
-    """A number, the text below it, the classes of its colour and outline (figure.css), and a link."""
+    """A number, the text below it, the classes of its colour and outline (figure.css), and a link or ''."""
 
     text: str
     below: str
@@ -231,12 +231,13 @@ class GridCell:
 
 @dataclass(frozen=True)
 class Grid(Block):
-    """A matrix of coloured cells. A cell that is None is empty."""
+    """A matrix of coloured cells. A cell that is None is empty. `corner` names rows and columns."""
 
     label: str
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     cells: tuple[tuple[GridCell | None, ...], ...]
+    corner: str = "from \\ to"
 
 
 @dataclass(frozen=True)
