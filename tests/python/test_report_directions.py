@@ -21,7 +21,7 @@ def h2d(memory: str, gpu: int, gbps: float, *, size: int = LARGE, both: str = "f
 
 
 def bars(points) -> dict[str, Bar]:
-    return {bar.label: bar for bar in direction_bars(run(points))}
+    return {bar.label: bar for bar in direction_bars(run(points), ["h2d"])}
 
 
 def test_a_direction_has_its_rate_its_share_pageable_memory_and_the_half_rate() -> None:

@@ -129,7 +129,7 @@ def test_two_runs_are_refused(capsys) -> None:
 def test_without_a_browser_a_png_is_refused(tmp_path, capsys, monkeypatch) -> None:
     source = written(tmp_path, small_run())
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    assert main(["report", source, "--figure", "rate-numa-0-to-gpu-0", "-o", str(tmp_path / "x.png")]) == 3
+    assert main(["report", source, "--figure", "curves-h2d", "-o", str(tmp_path / "x.png")]) == 3
     assert "Chromium" in capsys.readouterr().err and not (tmp_path / "x.png").exists()
 
 

@@ -66,7 +66,13 @@ def test_the_main_matrix_is_the_largest_size_that_most_pairs_measured() -> None:
     large = pairs(3, slow, size=2 * SIZE)
     for one in large[1:]:
         one.status = "inherited"
-    made = [*large, *pairs(3, slow), *pairs(3, slow, engine="sm"), *pairs(3, slow, peer="off", size=4 * SIZE)]
+    made = [
+        *large,
+        *pairs(3, slow),
+        *pairs(3, slow, size=4096),
+        *pairs(3, slow, engine="sm"),
+        *pairs(3, slow, peer="off", size=4 * SIZE),
+    ]
     found = main_matrix(matrices(run(made)))
     assert found is not None and (found.bytes, found.method.family.engine) == (SIZE, "ce")
     assert len(best_each(matrices(run(made)))) == 3
@@ -76,7 +82,7 @@ def test_the_main_matrix_is_the_largest_size_that_most_pairs_measured() -> None:
 def test_the_strip_names_the_slowest_pair_its_interval_and_the_count() -> None:
     text = strip_text(matrices(run(pairs(4, slow)))[0])
     assert text.startswith("gpu:1 → gpu:2, 388 GB/s [380, 396] at 256 MiB: 3 % below the median of its class")
-    assert text.endswith("all 12 pairs measured")
+    assert text.endswith("12 of 12 pairs measured")
     text = strip_text(matrices(run(pairs(4, lambda src, dst: 300.0 if (src, dst) == (3, 0) else 400.0)))[0])
     assert "gpu:3 → gpu:0" in text and "slower than its class" in text
 

@@ -16,7 +16,8 @@ from linkscope.report.section import (
     Bars,
     Block,
     Column,
-    Controls,
+    Data,
+    Explorer,
     Figure,
     Figures,
     Fold,
@@ -34,6 +35,8 @@ from linkscope.report.section import (
     Paragraph,
     Row,
     Section,
+    SortedRow,
+    SortedTable,
     Span,
     Split,
     Table,
@@ -70,6 +73,7 @@ def every_block() -> tuple[Block, ...]:
             (Bars((Bar("word-bar", (BarPart("pinned", "word-value", 0.9, "word-peak"),), ("word-bit",), "#dummy"),)),),
             (),
         ),
+        SortedTable("word-sorted", (Column("word-sortcolumn"),), (SortedRow("", "", ("word-row",), (None,)),), 9),
         GRID,
         Menus(GRID, Legends(()), "[]"),
     )
@@ -101,17 +105,22 @@ def test_a_new_section_appears_in_page_terminal_and_markdown(monkeypatch) -> Non
 
 
 def test_each_output_renders_each_kind_of_block(monkeypatch) -> None:
-    kinds = {kind for kind in Block.__subclasses__() if kind is not Controls}  # the page has its controls once
+    kinds = set(Block.__subclasses__()) - {Data, Explorer}  # the page has these once
     assert {type(block) for block in every_block()} | {Bars, Figure} == kinds
     add(monkeypatch, Section("dummy", "Dummy", every_block()))
     words = set(re.findall(r"word-[a-z]+", repr(every_block())))
     html = page(small_run()).split('<section id="dummy"')[1]
     assert words - set(re.findall(r"word-[a-z]+", html)) == {"word-figure"} <= set(figures(small_run()))
-    drawings = {"word-svg", "word-caption", "word-legend", "word-more", "word-figure"}
+    drawings = {"word-svg", "word-caption", "word-legend", "word-more", "word-figure", "word-sortcolumn", "word-row"}
     terminal = details(small_run(), width=100, colour=False)
-    assert words - set(re.findall(r"word-[a-z]+", terminal)) == drawings | {"word-label", "word-grid"}
+    assert words - set(re.findall(r"word-[a-z]+", terminal)) == drawings | {"word-label", "word-grid", "word-sorted"}
     markdown = to_markdown(small_run())
-    assert words - set(re.findall(r"word-[a-z]+", markdown)) == drawings | {"word-label", "word-grid", "word-id"}
+    assert words - set(re.findall(r"word-[a-z]+", markdown)) == drawings | {
+        "word-label",
+        "word-grid",
+        "word-sorted",
+        "word-id",
+    }
 
 
 def test_a_block_appears_only_where_it_says(monkeypatch) -> None:

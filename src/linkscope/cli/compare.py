@@ -52,9 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--all", action="store_true", help="also list paths that did not change")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument(
-        "-o", "--output", metavar="FILE", help="also write a page (.html) or a drawing (.svg)"
-    )
+    parser.add_argument("-o", "--output", metavar="FILE", help="also write a page (.html) or a drawing (.svg)")
     add_force(parser)
 
 

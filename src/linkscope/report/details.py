@@ -7,7 +7,8 @@ from linkscope.report.outcome import run_text
 from linkscope.report.section import (
     Bars,
     Block,
-    Controls,
+    Data,
+    Explorer,
     Figure,
     Figures,
     Fold,
@@ -18,6 +19,7 @@ from linkscope.report.section import (
     Menus,
     Output,
     Paragraph,
+    SortedTable,
     Split,
     Table,
     Terms,
@@ -93,7 +95,7 @@ def _fold(fold: Fold, width: int) -> Iterable[Line]:
     yield from _block_lines(fold.blocks, width)
 
 
-# Drawings, their legends and controls exist on the page only.
+# Drawings, their legends, controls and data exist on the page only.
 _RENDERERS: dict[type[Block], Callable[[Any, int], Iterable[Line]]] = {
     Paragraph: lambda block, width: wrap(printable(plain(block.text)), width, BAD if block.bad else ""),
     Heading: lambda block, width: heading(block.text, width),
@@ -109,5 +111,7 @@ _RENDERERS: dict[type[Block], Callable[[Any, int], Iterable[Line]]] = {
     Figures: lambda block, width: _block_lines(block.figures, width),
     Fold: _fold,
     Legends: lambda block, width: (),
-    Controls: lambda block, width: (),
+    SortedTable: lambda block, width: (),
+    Data: lambda block, width: (),
+    Explorer: lambda block, width: (),
 }

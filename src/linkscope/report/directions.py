@@ -1,7 +1,7 @@
 """The rates of the summary: plain copies of each direction against their peak, also pageable, and the half rate."""
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from linkscope.model.curves import Curve, curves, path_of
 from linkscope.model.text import count_text
@@ -16,15 +16,19 @@ _SHOWN = ("h2d", "d2h", "d2d", "local")
 _MOST_MORE = 2  # further kinds of memory or links of a direction
 
 
-def direction_bars(run: Run) -> list[Bar]:
-    """A bar for each direction that was measured by plain copies. `run` without points of several paths."""
+def direction_bars(run: Run, drawn: Collection[str]) -> list[Bar]:
+    """A bar for each direction that was measured by plain copies. `run` without points of several paths.
+
+    `drawn`: the operations that have a figure of curves, to which the bar links.
+    """
     rows = [row for row in headline_rows(run) if row.unidirectional is not None]
     batched = [curve for curve in curves(filter(is_headline, run.points)) if curve.batched]
     found = []
     for benchmark in _SHOWN:
         of = sorted((row for row in rows if row.where == COPIES[benchmark]), key=_is_second)
         if of:
-            found.append(_bar(benchmark, of, batched))
+            link = "#curves" if benchmark in drawn else "#paths"
+            found.append(_bar(COPIES[benchmark], link, of, batched))
     return found
 
 
@@ -42,14 +46,13 @@ def _is_second(row: RateRow) -> bool:
     return "pageable" in row.memory or "peer off" in row.memory
 
 
-def _bar(benchmark: str, rows: Sequence[RateRow], batched: Sequence[Curve]) -> Bar:
+def _bar(label: str, link: str, rows: Sequence[RateRow], batched: Sequence[Curve]) -> Bar:
     first, *more = rows
-    label = COPIES[benchmark]
     parts = tuple(_part(row) for row in (first, *[row for row in more if _is_second(row)][:_MOST_MORE]))
     others = [row for row in more if not _is_second(row)]
     notes = [_paths_text(first), _half_text(first, batched)]
     notes += [f"{count_text(len(others), 'other group')}: see the pairs"] if others else []
-    return Bar(label[:1].upper() + label[1:], parts, tuple(filter(None, notes)), "#curves")
+    return Bar(label[:1].upper() + label[1:], parts, tuple(filter(None, notes)), link)
 
 
 def _part(row: RateRow) -> BarPart:

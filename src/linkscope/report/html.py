@@ -14,7 +14,8 @@ from linkscope.report.section import Block, Column, Output, Table
 from linkscope.report.sections import chapters
 from linkscope.runfile import Run, read_run
 
-SCRIPTS = ("frame.js", "pairs.js", "paths.js")  # of the page of a run, in this order
+# The scripts of the page of a run, in this order.
+SCRIPTS = ("frame.js", "pairs.js", "paths.js", "points.js", "uplot.js", "plot.js", "figure.js", "explorer.js")
 _TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -61,7 +62,7 @@ def framed(template: str, *, scripts: Iterable[str], **values: Any) -> str:
     }  # fmt: skip
     parts = "".join(f"{{\n{template_text(name)}}}\n" for name in scripts)
     css, js = (
-        Markup(template_text("figure.css") + template_text("report.css")),
+        Markup("".join(map(template_text, ("figure.css", "report.css", "uplot.css")))),
         f'"use strict";\nconst page = {{}};\n{parts}',
     )
     text: str = environment.get_template(template).render(css=css, js=Markup(js), output=Output.PAGE, **values)
@@ -69,8 +70,9 @@ def framed(template: str, *, scripts: Iterable[str], **values: Any) -> str:
 
 
 def template_text(name: str) -> str:
-    """The content of a template file."""
-    return (_TEMPLATES / name).read_text(encoding="utf-8")
+    """The content of a template file or of a vendored one."""
+    folder = _TEMPLATES if (_TEMPLATES / name).exists() else _TEMPLATES.parent / "vendor"
+    return (folder / name).read_text(encoding="utf-8")
 
 
 def _kind(block: Block) -> str:

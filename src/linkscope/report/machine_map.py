@@ -13,6 +13,7 @@ from markupsafe import escape
 from linkscope.model.curves import natural
 from linkscope.model.text import count_text, range_share
 from linkscope.report.anchors import path_anchor
+from linkscope.report.headline import is_plain_copy
 from linkscope.report.section import Legend, Legends
 from linkscope.report.trust import inherited
 from linkscope.report.wires import Wire
@@ -177,7 +178,7 @@ def _head(width: float, height: float, modelled: bool) -> str:
     return (
         f'<svg class="chart drawing" width="{width:g}" height="{height:g}" viewBox="0 0 {width:g} {height:g}" '
         f'style="min-width:{_MIN_SCALE * width:.0f}px" '
-        f'role="img" aria-label="{name}"><title>{name}</title>{mark if modelled else ""}'
+        f'role="group" aria-label="{name}"><title>{name}</title>{mark if modelled else ""}'
     )
 
 
@@ -270,7 +271,10 @@ def _stroke(path: str, wire: Wire, which: int, most: float) -> str:
 
 
 def _linked(point: Point | None, text: str) -> str:
-    return text if point is None else f'<a href="#{path_anchor(point.benchmark, point.src, point.dst)}">{text}</a>'
+    """A text with a link to the row of the path; only plain copies have one."""
+    if point is None or not is_plain_copy(point):
+        return text
+    return f'<a href="#{path_anchor(point.benchmark, point.src, point.dst)}">{text}</a>'
 
 
 def _arcs(wires: Sequence[Wire], layout: _Layout, most: float, *, up: bool) -> tuple[str, float]:

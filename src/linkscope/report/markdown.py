@@ -8,7 +8,8 @@ from linkscope.report.outcome import run_text
 from linkscope.report.section import (
     Bars,
     Block,
-    Controls,
+    Data,
+    Explorer,
     Figure,
     Figures,
     Fold,
@@ -19,6 +20,7 @@ from linkscope.report.section import (
     Menus,
     Output,
     Paragraph,
+    SortedTable,
     Split,
     Table,
     Terms,
@@ -92,7 +94,7 @@ def _fold(fold: Fold) -> str:
     return "\n\n".join([f"**{_safe(fold.title)}**", *_texts(fold.blocks)])
 
 
-# Drawings, their legends and controls exist on the page only.
+# Drawings, their legends, controls and data exist on the page only.
 _RENDERERS: dict[type[Block], Callable[[Any], str]] = {
     Paragraph: lambda block: _safe(plain(block.text)),
     Heading: lambda block: f"#### {block.text}",
@@ -108,7 +110,9 @@ _RENDERERS: dict[type[Block], Callable[[Any], str]] = {
     Figures: lambda block: "\n\n".join(_texts(block.figures)),
     Fold: _fold,
     Legends: lambda block: "",
-    Controls: lambda block: "",
+    SortedTable: lambda block: "",
+    Data: lambda block: "",
+    Explorer: lambda block: "",
 }
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from linkscope.model.curves import Family, Method, natural
 from linkscope.model.text import params_text
 from linkscope.report.anchors import path_anchor
+from linkscope.report.headline import is_plain_copy
 from linkscope.report.machine_map import GRADE_TEXTS, GRADES
 from linkscope.report.pair_rates import Cell, Matrix
 from linkscope.report.section import Grid, GridCell, Legend, Legends
@@ -116,7 +117,7 @@ def _rounded(share: float | None) -> float | None:
 def _grid_cell(cell: Cell, by_share: bool) -> GridCell:
     colour, below = share_colour(cell.share) if by_share else deviation_colour(cell.deviation)
     point = cell.point
-    link = f"#{path_anchor(point.benchmark, point.src, point.dst)}"
+    link = f"#{path_anchor(point.benchmark, point.src, point.dst)}" if is_plain_copy(point) else ""
     return GridCell(_number(cell), below, " ".join(filter(None, (colour, _kind(cell)))), link)
 
 

@@ -1,10 +1,12 @@
 """Rates of all paths of one direction by one method at one size, compared with the median of each path's class."""
 
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from linkscope.model.curves import BATCHED, Estimate, Method, Path, curves, share_of, time_of, total_of
+from linkscope.report.finding import LARGE
 from linkscope.report.headline import COPIES, ENGINES, is_plain_copy, path_classes
 from linkscope.report.sweep import without_sweeps
 from linkscope.report.trust import has_warning, inherited, is_too_uncertain
@@ -63,7 +65,8 @@ def matrices(run: Run) -> list[Matrix]:
             if _value(point) is not None:
                 groups.setdefault((direction, curve.method, curve.mode, point.bytes), {})[curve.path] = point
     found = [Matrix(*key, _cells(of, classes)) for key, of in groups.items() if len(_between(of)) > 1]
-    return sorted(found, key=_rank)
+    counts = Counter(matrix.method for matrix in found)
+    return sorted(found, key=lambda matrix: (*_rank(matrix), -counts[matrix.method]))
 
 
 def _between(paths: Iterable[Path]) -> list[Path]:
@@ -80,14 +83,14 @@ def _is_main(matrix: Matrix) -> bool:
     return _rank(matrix)[1] == 0
 
 
-def _rank(matrix: Matrix) -> tuple[int, int, int, int, int]:
-    """GPU pairs first, then plain batched copies, the preferred engine, the most measured paths, the largest size."""
+def _rank(matrix: Matrix) -> tuple[int, ...]:
+    """GPU pairs, plain batched copies, the preferred engine, large sizes, the most measured paths, the largest size."""
     first = next(iter(matrix.cells.values())).point
     plain = is_plain_copy(first) and not first.bidirectional and matrix.mode in BATCHED
     usual = first.params.get("peer") != "off" and "pageable" not in (first.src_memory, first.dst_memory)
     engine = ENGINES.index(first.engine) if first.engine in ENGINES else len(ENGINES)
     direction = list(DIRECTIONS.values()).index(matrix.direction)
-    return direction, int(not (plain and usual)), engine, -matrix.measured, -matrix.bytes
+    return direction, int(not (plain and usual)), engine, int(matrix.bytes < LARGE), -matrix.measured, -matrix.bytes
 
 
 def _cells(points: Mapping[Path, Point], classes: Mapping[str, str]) -> dict[Path, Cell]:

@@ -221,7 +221,7 @@ class Legends(Block):
 
 @dataclass(frozen=True)
 class GridCell:
-    """A number, the text below it, the classes of its colour and outline (figure.css), and a link or ''."""
+    """A number, the text below it, the classes of its colour and outline (figure.css), and a link ('': none)."""
 
     text: str
     below: str
@@ -293,9 +293,42 @@ class Fold(Block):
 
 
 @dataclass(frozen=True)
-class Controls(Block):
-    """The filter, the buttons and the downloads of the folds with role `panel`. `file`: the base name of downloads."""
+class SortedRow:
+    """A row with an anchor ('' for none), a link of its first cell, and a number for each cell that sorts as one."""
 
+    anchor: str
+    link: str
+    cells: tuple[str, ...]
+    values: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class SortedTable(Block):
+    """A table that the page filters, and sorts by any column. `most`: rows that the page shows at first."""
+
+    label: str
+    columns: tuple[Column, ...]
+    rows: tuple[SortedRow, ...]
+    most: int
+
+
+@dataclass(frozen=True)
+class Data(Block):
+    """Every point as CSV of data_csv.py, with downloads. `file`: their base name."""
+
+    csv: str
+    count: int
+    file: str
+
+
+@dataclass(frozen=True)
+class Explorer(Block):
+    """Curves of chosen paths and methods, drawn from the Data. `defaults`: parameters that names leave out, as JSON.
+    `chosen`: the query of the address of the curves that appear first. `file`: the base name of saved figures.
+    """
+
+    defaults: str
+    chosen: str
     file: str
 
 

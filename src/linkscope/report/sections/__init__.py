@@ -14,6 +14,8 @@ from linkscope.report.sections import (
     computations,
     contention,
     curve_figures,
+    data,
+    explorer,
     joint,
     links,
     loaded,
@@ -50,7 +52,8 @@ CHAPTERS = (
 # Each function returns None where the run has nothing for its section. The outputs say who calls it. Terminal and
 # Markdown have this order; the page has the order of its chapters.
 SECTIONS: list[tuple[Make, Output, str]] = [
-    (answers.section, Output.PAGE | Output.MARKDOWN, "Summary"),
+    (answers.brief, Output.MARKDOWN, ""),
+    (answers.section, Output.PAGE, "Summary"),
     (rates.section, Output.TERMINAL | Output.MARKDOWN, ""),
     (rates_by_group.copies, Output.TERMINAL, ""),
     (rates_by_group.latencies, Output.TERMINAL, ""),
@@ -79,7 +82,9 @@ SECTIONS: list[tuple[Make, Output, str]] = [
     (anomalies.section, Output.ALL, "Trust"),
     (advice.section, Output.ALL, "Actions"),
     (checks.section, Output.ALL, "Trust"),
+    (explorer.section, Output.PAGE, "Explorer"),
     (paths.section, Output.PAGE, "Paths"),
+    (data.section, Output.PAGE, "Data"),
     (method.section, Output.PAGE, "Method"),
     (terms.section, Output.PAGE, "Method"),
 ]

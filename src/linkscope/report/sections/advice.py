@@ -50,6 +50,7 @@ def is_first(one: Advice) -> bool:
 def gain_cells(one: Advice) -> tuple[Text, ...]:
     """Gain, title, sizes and CUDA call."""
     title = one.recommendation.title
+    title += f" ({one.gains[0].change})" if one.recommendation.name == "advice" else ""  # one of several
     gain = f"×{one.typical_gain:.3g}" if one.typical_gain >= LEAST_GAIN else "at some sizes"
     return gain, f"{title[:1].upper()}{title[1:]}", _sizes(one), one.recommendation.how
 

@@ -3,7 +3,7 @@
 from linkscope.advise import Advice
 from linkscope.model.text import count_text
 from linkscope.report.directions import direction_bars, shown_points
-from linkscope.report.head import doubtful_ids, tiles
+from linkscope.report.head import tiles
 from linkscope.report.headline import headline_rows
 from linkscope.report.machine_map import legends, machine_svg
 from linkscope.report.outcome import STATUS_WORDS
@@ -37,11 +37,16 @@ _ACTIONS = (
 
 
 def section(view: RunView) -> Section:
-    """Map, rates, slowest pair, trust and actions; in Markdown tiles."""
-    blocks: list[Block] = [Tiles(tuple(tiles(view.run)), on=Output.MARKDOWN), _verdict(view), _picture(view)]
+    """Map, rates, slowest pair, trust and actions, for the page."""
+    blocks: list[Block] = [_verdict(view), _picture(view)]
     if first := [one for one in view.advice if is_first(one)][:_MOST_ACTIONS]:
         blocks.append(_actions(first))
-    return Section("summary", "Summary", tuple(blocks), titles=dict.fromkeys(Output, ""))
+    return Section("summary", "Summary", tuple(blocks))
+
+
+def brief(view: RunView) -> Section:
+    """Tiles, for Markdown."""
+    return Section("brief", "", (Tiles(tuple(tiles(view.run)), on=Output.MARKDOWN),))
 
 
 def _verdict(view: RunView) -> Paragraph:
@@ -58,14 +63,14 @@ def _picture(view: RunView) -> Block:
     if matrix is not None and (text := strip_text(matrix)):
         caption = (Span("Slowest GPU pair", "strong"), f" {text}. ", Span("All pairs", link="#pairs"))
         left.append(Figure("strip of pairs", strip_svg(matrix, view.run.modelled), caption))
-    bars = direction_bars(view.single)
+    bars = direction_bars(view.single, [lines.benchmark for lines in view.curve_lines])
     right: tuple[Block, ...] = (*([Bars(tuple(bars))] if bars else []), _trust(view))
     return Split(tuple(left), right, on=Output.PAGE)
 
 
 def _trust(view: RunView) -> Paragraph:
     """One line: what is within its precision, what is not, and whether the rates above are affected."""
-    points, ids = view.run.points, doubtful_ids(view.run)
+    points, ids = view.run.points, {id for doubt in view.doubts for id in doubt.ids}
     affected = list(dict.fromkeys(name for name, point in shown_points(view.single) if point.id in ids))
     counts = {status: sum(point.status == status for point in points) for status in STATUS_WORDS}
     text = f" {counts['ok']} of {count_text(len(points), 'point')} reached the target precision"

@@ -2,7 +2,7 @@
 
 from linkscope.model.curves import Path
 from linkscope.report.curve_chart import curve_svg
-from linkscope.report.curve_lines import Lines, curve_lines
+from linkscope.report.curve_lines import Lines
 from linkscope.report.run_view import RunView
 from linkscope.report.section import METHOD, Figure, Figures, Paragraph, Section, Span, more
 
@@ -14,7 +14,7 @@ _NOTE = (
 
 def section(view: RunView) -> Section | None:
     """Figures on a linear axis; the same on a logarithmic one is folded. None without copies."""
-    found = curve_lines(view.single)
+    found = view.curve_lines
     if not found:
         return None
     linear, logarithmic = (

@@ -7,6 +7,7 @@ from linkscope.report.run_view import RunView
 from linkscope.report.section import METHOD, Block, Menus, Paragraph, Section, grid_table, more
 from linkscope.report.trust import INHERITED, SIGN
 
+_MOST_MATRICES = 600  # of the menus
 _MOST_CELLS = 3000  # of the folded tables; the page stays small with 16 GPUs
 _NOTE = (
     "Row: source; column: destination. Each cell has the rate in GB/s and its difference to the median of the measured "
@@ -24,7 +25,7 @@ def section(view: RunView) -> Section | None:
         return None
     shown = main_matrix(found) or found[0]
     names = method_names(found)
-    order = [shown, *(one for one in found if one is not shown)]
+    order = [shown, *(one for one in found if one is not shown)][:_MOST_MATRICES]
     made = Menus(grid(shown, names[shown.method]), legends(by_share=shows_share(shown)), data(order))
     blocks: list[Block] = [Paragraph((_NOTE, _SIGNS, METHOD), note=True), made]
     others = [one for key, one in best_each(found).items() if one is not shown]

@@ -32,7 +32,7 @@ const build = () => {
   const cellOf = (anchor, [, , number, deviation, share]) => {
     const [style, below] = coloured(deviation, share);
     const cell = element("td", "", { class: `${style} ${outlines[number[0]] || ""}`.trim() });
-    const link = element("a", number, { href: `#${anchor}` });
+    const link = element("a", number, document.getElementById(anchor) ? { href: `#${anchor}` } : {}); // plain copies have a row
     link.append(element("small", below));
     cell.append(link);
     return cell;
