@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
-
 from browser import CHROMIUM, Browser
+
 from invented import SIZES, point, run, small_run
 from linkscope.model.curves import curves
 from linkscope.report.details import details

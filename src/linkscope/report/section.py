@@ -238,12 +238,13 @@ class GridCell:
 
 @dataclass(frozen=True)
 class Grid(Block):
-    """A matrix of coloured cells. A cell that is None is empty."""
+    """A matrix of coloured cells. A cell that is None is empty. `corner` names rows and columns."""
 
     label: str
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     cells: tuple[tuple[GridCell | None, ...], ...]
+    corner: str = "from \\ to"
 
 
 @dataclass(frozen=True)
