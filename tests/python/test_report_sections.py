@@ -3,20 +3,26 @@
 import re
 
 import pytest
-
 from browser import CHROMIUM, Browser
+
 from invented import run, small_run
 from linkscope.report.details import details
 from linkscope.report.figures import figures
 from linkscope.report.html import page
 from linkscope.report.markdown import to_markdown
 from linkscope.report.section import (
+    Bar,
+    BarPart,
+    Bars,
     Block,
     Column,
-    Controls,
+    Data,
+    Explorer,
     Figure,
     Figures,
     Fold,
+    Grid,
+    GridCell,
     Group,
     Heading,
     Ids,
@@ -24,11 +30,16 @@ from linkscope.report.section import (
     Items,
     Legend,
     Legends,
+    Listing,
+    Menus,
     Output,
     Paragraph,
     Row,
     Section,
+    SortedRow,
+    SortedTable,
     Span,
+    Split,
     Table,
     Terms,
     Tile,
@@ -41,6 +52,7 @@ from linkscope.report.sections import SECTIONS, sections
 
 SVG = '<svg class="chart" viewBox="0 0 9 9"><title>{}</title><path class="line" d="M0 0H9"/></svg>'
 EVIL = "<b>|`x`\x1b[31m"
+GRID = Grid("word-grid", ("gpu:0",), ("gpu:1",), ((GridCell("word-number", "word-below", "d3", "#dummy"),),))
 
 
 def every_block() -> tuple[Block, ...]:
@@ -50,7 +62,7 @@ def every_block() -> tuple[Block, ...]:
     drawn = Figure("word-figure", SVG.format("word-svg"), "word-caption", table=pairs)
     return (
         Tiles((Tile("word-tile", "55 GB/s", ("word-line",), "#dummy"),)),
-        Paragraph(prose("a *word-em* and `word-code`: [word-link](#best)"), note=True),
+        Paragraph(prose("a *word-em* and `word-code`: [word-link](#paths)"), note=True),
         Heading("word-heading"),
         Items((Item(("word-item", Ids(("word-id",))), failed=True), Item("plain"))),
         Table("grouped", (Column("path"), Column("rate", right=True)), groups, "word-table", stacks=True),
@@ -58,12 +70,20 @@ def every_block() -> tuple[Block, ...]:
         Legends((Legend(SVG.format("swatch"), "word-legend"),), "word-more"),
         Fold("word-summary", (Paragraph("word-folded"),), heading="word-fold"),
         Terms((("word-term", "word-meaning"),)),
+        Split(
+            (Bars((Bar("word-bar", (BarPart("pinned", "word-value", 0.9, "word-peak"),), ("word-bit",), "#dummy"),)),),
+            (),
+        ),
+        SortedTable("word-sorted", (Column("word-sortcolumn"),), (SortedRow("", "", ("word-row",), (None,)),), 9),
+        GRID,
+        Listing(("word-listed", "other")),
+        Menus(GRID, Legends(()), "[]"),
     )
 
 
 def add(monkeypatch: pytest.MonkeyPatch, section: Section) -> None:
     """Adds the section to those of every run."""
-    monkeypatch.setattr("linkscope.report.sections.SECTIONS", [*SECTIONS, (lambda view: section, Output.ALL)])
+    monkeypatch.setattr("linkscope.report.sections.SECTIONS", [*SECTIONS, (lambda view: section, Output.ALL, "Dummy")])
 
 
 def test_a_new_section_appears_in_page_terminal_and_markdown(monkeypatch) -> None:
@@ -73,7 +93,7 @@ def test_a_new_section_appears_in_page_terminal_and_markdown(monkeypatch) -> Non
     finding = Items.of([("gpu:1 is slow", Ids(("h2d/ce/a->b/8",)))])
     add(monkeypatch, Section("dummy", "Dummy section", (Paragraph("Why it is here."), made, finding)))
     html = page(small_run())
-    assert '<a href="#dummy">Dummy section</a></nav>' in html and "<h2>Dummy section</h2>" in html
+    assert '<a href="#dummy">Dummy</a></div></nav>' in html and "<h2>Dummy section</h2>" in html
     assert '<td class="n">55 GB/s</td>' in html and "h2d/ce/a-&gt;b/8" in html
     terminal = details(small_run(), width=80, colour=False).split("\n\nDummy section\n")[1]
     assert terminal.splitlines() == [
@@ -87,30 +107,34 @@ def test_a_new_section_appears_in_page_terminal_and_markdown(monkeypatch) -> Non
 
 
 def test_each_output_renders_each_kind_of_block(monkeypatch) -> None:
-    kinds = {kind for kind in Block.__subclasses__() if kind is not Controls}  # the page has its controls once
-    assert {type(block) for block in every_block()} | {Figure} == kinds
+    kinds = set(Block.__subclasses__()) - {Data, Explorer}  # the page has these once
+    assert {type(block) for block in every_block()} | {Bars, Figure} == kinds
     add(monkeypatch, Section("dummy", "Dummy", every_block()))
     words = set(re.findall(r"word-[a-z]+", repr(every_block())))
     html = page(small_run()).split('<section id="dummy"')[1]
     assert words - set(re.findall(r"word-[a-z]+", html)) == {"word-figure"} <= set(figures(small_run()))
-    drawings = {"word-svg", "word-caption", "word-legend", "word-more", "word-figure"}
+    drawings = {"word-svg", "word-caption", "word-legend", "word-more", "word-figure", "word-sortcolumn", "word-row"}
     terminal = details(small_run(), width=100, colour=False)
-    assert words - set(re.findall(r"word-[a-z]+", terminal)) == drawings | {"word-label"}
+    assert words - set(re.findall(r"word-[a-z]+", terminal)) == drawings | {"word-label", "word-grid", "word-sorted"}
     markdown = to_markdown(small_run())
-    assert words - set(re.findall(r"word-[a-z]+", markdown)) == drawings | {"word-label", "word-id"}
+    assert words - set(re.findall(r"word-[a-z]+", markdown)) == drawings | {
+        "word-label",
+        "word-grid",
+        "word-sorted",
+        "word-id",
+    }
 
 
 def test_a_block_appears_only_where_it_says(monkeypatch) -> None:
     blocks = tuple(Paragraph(f"only-{output.name}", on=output) for output in Output)
     titles = {Output.TERMINAL: "Short title", Output.MARKDOWN: ""}
-    add(monkeypatch, Section("dummy", "Long title", blocks, titles, link="Short link"))
+    add(monkeypatch, Section("dummy", "Long title", blocks, titles))
     texts = (page(small_run()), details(small_run(), colour=False), to_markdown(small_run()))
     for output, text in zip(Output, texts, strict=True):
         assert re.findall(r"only-[A-Z]+", text) == [f"only-{output.name}"]
         assert ("Long title" in text) == (output == Output.PAGE) and ("Short title" in text) == (
             output is Output.TERMINAL
         )
-    assert '<a href="#dummy">Short link</a>' in texts[0]
     add(monkeypatch, Section("dummy", "Long title", blocks[:1]))
     assert "Long title" not in details(small_run()) + to_markdown(small_run())  # without blocks there is no section
 
