@@ -50,7 +50,7 @@ def every_block() -> tuple[Block, ...]:
     drawn = Figure("word-figure", SVG.format("word-svg"), "word-caption", table=pairs)
     return (
         Tiles((Tile("word-tile", "55 GB/s", ("word-line",), "#dummy"),)),
-        Paragraph(prose("a *word-em* and `word-code`: [word-link](#best)"), note=True),
+        Paragraph(prose("a *word-em* and `word-code`: [word-link](#paths)"), note=True),
         Heading("word-heading"),
         Items((Item(("word-item", Ids(("word-id",))), failed=True), Item("plain"))),
         Table("grouped", (Column("path"), Column("rate", right=True)), groups, "word-table", stacks=True),
@@ -63,7 +63,7 @@ def every_block() -> tuple[Block, ...]:
 
 def add(monkeypatch: pytest.MonkeyPatch, section: Section) -> None:
     """Adds the section to those of every run."""
-    monkeypatch.setattr("linkscope.report.sections.SECTIONS", [*SECTIONS, (lambda view: section, Output.ALL)])
+    monkeypatch.setattr("linkscope.report.sections.SECTIONS", [*SECTIONS, (lambda view: section, Output.ALL, "Dummy")])
 
 
 def test_a_new_section_appears_in_page_terminal_and_markdown(monkeypatch) -> None:
@@ -73,7 +73,7 @@ def test_a_new_section_appears_in_page_terminal_and_markdown(monkeypatch) -> Non
     finding = Items.of([("gpu:1 is slow", Ids(("h2d/ce/a->b/8",)))])
     add(monkeypatch, Section("dummy", "Dummy section", (Paragraph("Why it is here."), made, finding)))
     html = page(small_run())
-    assert '<a href="#dummy">Dummy section</a></nav>' in html and "<h2>Dummy section</h2>" in html
+    assert '<a href="#dummy">Dummy</a></div></nav>' in html and "<h2>Dummy section</h2>" in html
     assert '<td class="n">55 GB/s</td>' in html and "h2d/ce/a-&gt;b/8" in html
     terminal = details(small_run(), width=80, colour=False).split("\n\nDummy section\n")[1]
     assert terminal.splitlines() == [
@@ -103,14 +103,13 @@ def test_each_output_renders_each_kind_of_block(monkeypatch) -> None:
 def test_a_block_appears_only_where_it_says(monkeypatch) -> None:
     blocks = tuple(Paragraph(f"only-{output.name}", on=output) for output in Output)
     titles = {Output.TERMINAL: "Short title", Output.MARKDOWN: ""}
-    add(monkeypatch, Section("dummy", "Long title", blocks, titles, link="Short link"))
+    add(monkeypatch, Section("dummy", "Long title", blocks, titles))
     texts = (page(small_run()), details(small_run(), colour=False), to_markdown(small_run()))
     for output, text in zip(Output, texts, strict=True):
         assert re.findall(r"only-[A-Z]+", text) == [f"only-{output.name}"]
         assert ("Long title" in text) == (output == Output.PAGE) and ("Short title" in text) == (
             output is Output.TERMINAL
         )
-    assert '<a href="#dummy">Short link</a>' in texts[0]
     add(monkeypatch, Section("dummy", "Long title", blocks[:1]))
     assert "Long title" not in details(small_run()) + to_markdown(small_run())  # without blocks there is no section
 

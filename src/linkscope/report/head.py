@@ -77,7 +77,7 @@ def _direction(label: str, made: Sequence[Curve], wanted: Callable[[Path], bool]
     slow = _slowest_memory(bests, best)
     numbers = {label: best} | ({f"{label} ({slow[0]})": slow[1]} if slow else {})
     return Tile(
-        label, _rate_text(best), (*filter(None, lines), *([_memory_text(*slow)] if slow else [])), "#best",
+        label, _rate_text(best), (*filter(None, lines), *([_memory_text(*slow)] if slow else [])), "#paths",
         tuple((name, point.id) for name, point in numbers.items()),
     )  # fmt: skip
 
@@ -140,7 +140,7 @@ def _slowest_pair(run: Run) -> Tile | None:
         f"{found.count} of {pairs} pairs were measured at {size} ({_method_text(found)})",
     ]
     return Tile(
-        "Slowest GPU pair", value, tuple(filter(None, lines)), "#heat", ((f"pair {slowest}", found.slowest.id),)
+        "Slowest GPU pair", value, tuple(filter(None, lines)), "#pairs", ((f"pair {slowest}", found.slowest.id),)
     )
 
 
@@ -162,7 +162,7 @@ def _points_to_check(run: Run, shown: Sequence[Tile]) -> Tile:
     lines += (f"to check: {'; '.join(affected)}",) if affected else ()
     lines += (f"inherited, not measured: {'; '.join(indirect)}",) if indirect else ()
     lines += (safe,) if len(affected) + len(indirect) < len(numbers) else ()
-    return Tile("Points to check", f"{len(ids)} of {len(run.points)}", lines, "#problems")
+    return Tile("Points to check", f"{len(ids)} of {len(run.points)}", lines, "#trust")
 
 
 def _numbers(points: Iterable[Point]) -> list[tuple[str, int]]:

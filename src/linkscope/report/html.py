@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,10 @@ from markupsafe import Markup, escape
 
 from linkscope.report.outcome import run_text
 from linkscope.report.section import Block, Column, Output, Table
-from linkscope.report.sections import sections
+from linkscope.report.sections import chapters
 from linkscope.runfile import Run, read_run
 
+SCRIPTS = ("frame.js", "paths.js")  # of the page of a run, in this order
 _TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -23,6 +25,27 @@ def render(path: str | os.PathLike[str]) -> str:
 
 def page(run: Run) -> str:
     """The page of a run."""
+    made = chapters(run)
+    return framed(
+        "page.html",
+        title=str(run.header.machine.get("name") or "a machine without a name"),
+        modelled=run.modelled,
+        nav=[(chapter.anchor, chapter.title) for chapter in made],
+        scripts=SCRIPTS,
+        run=run,
+        about=run_text(run),
+        version=str(run.header.tool.get("version", "")),
+        warnings=[*run.warnings, *_warnings(run.header.environment), *_warnings(run.header.machine)],
+        chapters=made,
+    )
+
+
+def framed(template: str, *, scripts: Iterable[str], **values: Any) -> str:
+    """A page made from a template that extends frame.html.
+
+    `values`: title, modelled, version, nav (pairs of anchor and name), and what the template needs. Each of the
+    `scripts` has its own scope; the object `page` is common to all.
+    """
     environment = Environment(
         loader=PackageLoader("linkscope.report", "templates"),
         autoescape=True,
@@ -34,18 +57,12 @@ def page(run: Run) -> str:
         "svg": Markup, "arrows": _arrows, "kind": _kind,
         "table_class": _table_class, "cell_attributes": _cell_attributes,
     }  # fmt: skip
-    text: str = environment.get_template("page.html").render(
-        run=run,
-        name=str(run.header.machine.get("name") or "a machine without a name"),
-        title=str(run.header.machine.get("title") or ""),
-        about=run_text(run),
-        version=str(run.header.tool.get("version", "")),
-        warnings=[*run.warnings, *_warnings(run.header.environment), *_warnings(run.header.machine)],
-        sections=list(sections(run, Output.PAGE)),
-        output=Output.PAGE,
-        css=Markup(template_text("figure.css") + template_text("report.css")),
-        js=Markup(template_text("report.js")),
+    parts = "".join(f"{{\n{template_text(name)}}}\n" for name in scripts)
+    css, js = (
+        Markup(template_text("figure.css") + template_text("report.css")),
+        f'"use strict";\nconst page = {{}};\n{parts}',
     )
+    text: str = environment.get_template(template).render(css=css, js=Markup(js), output=Output.PAGE, **values)
     return text
 
 

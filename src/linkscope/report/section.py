@@ -231,15 +231,12 @@ class Controls(Block):
 
 @dataclass(frozen=True)
 class Section:
-    """One section. `titles` has the titles of outputs that show another one; '' is none. The list of sections at the
-    top of the page shows `link`, by default the title.
-    """
+    """One section. `titles` has the titles of outputs that show another one; '' is none."""
 
     anchor: str
     title: str
     blocks: tuple[Block, ...]
     titles: dict[Output, str] = field(default_factory=dict)
-    link: str = ""
 
     def title_in(self, output: Output) -> str:
         """The title that this output shows."""
@@ -253,6 +250,11 @@ class Section:
 def table(label: str, columns: Sequence[Column], rows: Sequence[Sequence[Text]], *, on: Output = Output.ALL) -> Table:
     """A plain table without groups."""
     return Table(label, tuple(columns), (Group(tuple(Row(tuple(cells)) for cells in rows)),), on=on)
+
+
+def more(summary: Text, *blocks: Block, on: Output = Output.PAGE) -> Fold:
+    """What the page shows on request. The summary says what is inside and how much: 'All 56 pairs as a table'."""
+    return Fold(summary, blocks, role="more", on=on)
 
 
 def counted(paths: int) -> tuple[str | Span, ...]:

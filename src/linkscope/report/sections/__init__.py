@@ -1,6 +1,7 @@
 """The sections of the report, in order. A new section is one file here, and one entry of `SECTIONS`."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from linkscope.report.run_view import RunView
 from linkscope.report.section import Output, Section
@@ -38,45 +39,91 @@ from linkscope.runfile import Run
 
 Make = Callable[[RunView], Section | None]
 
-# Each function returns None where the run has nothing for its section. The outputs say who calls it.
-SECTIONS: list[tuple[Make, Output]] = [
-    (answers.section, Output.PAGE | Output.MARKDOWN),
-    (rates.section, Output.ALL),
-    (rates_by_group.copies, Output.TERMINAL),
-    (rates_by_group.latencies, Output.TERMINAL),
-    (blocks.section, Output.PAGE | Output.MARKDOWN),
-    (tuning.section, Output.ALL),
-    (joint.section, Output.ALL),
-    (shared.section, Output.ALL),
-    (placement.section, Output.ALL),
-    (contention.section, Output.ALL),
-    (loaded.section, Output.ALL),
-    (computations.section, Output.ALL),
-    (lu.section, Output.ALL),
-    (lu_gpus.section, Output.ALL),
-    (tasks.section, Output.ALL),
-    (task_sets.section, Output.ALL),
-    (sharing.section, Output.ALL),
-    (put_get.section, Output.ALL),
-    (ranks.section, Output.ALL),
-    (rates_by_group.others, Output.TERMINAL),
-    (memory.section, Output.ALL),
-    (links.section, Output.PAGE),
-    (heat_maps.section, Output.PAGE),
-    (anomalies.section, Output.ALL),
-    (advice.section, Output.ALL),
-    (checks.section, Output.ALL),
-    (paths.section, Output.PAGE),
-    (machine.section, Output.PAGE),
-    (method.section, Output.PAGE),
-    (terms.section, Output.PAGE),
+# The navigation of the page. A chapter appears only if the run has one of its sections.
+CHAPTERS = (
+    "Summary", "Actions", "Machine", "Pairs", "Curves", "Explorer", "Paths", "Contention", "Sharing", "Placement",
+    "Transfers", "Put/get", "Ranks", "Memory", "Trust", "Data", "Method",
+)  # fmt: skip
+
+# Each function returns None where the run has nothing for its section. The outputs say who calls it. Terminal and
+# Markdown have this order; the page has the order of its chapters.
+SECTIONS: list[tuple[Make, Output, str]] = [
+    (answers.section, Output.PAGE | Output.MARKDOWN, "Summary"),
+    (rates.section, Output.TERMINAL | Output.MARKDOWN, ""),
+    (rates_by_group.copies, Output.TERMINAL, ""),
+    (rates_by_group.latencies, Output.TERMINAL, ""),
+    (blocks.section, Output.PAGE | Output.MARKDOWN, "Transfers"),
+    (tuning.section, Output.ALL, "Transfers"),
+    (joint.section, Output.ALL, "Contention"),
+    (shared.section, Output.ALL, "Contention"),
+    (placement.section, Output.ALL, "Placement"),
+    (contention.section, Output.ALL, "Contention"),
+    (loaded.section, Output.ALL, "Contention"),
+    (computations.section, Output.ALL, "Placement"),
+    (lu.section, Output.ALL, "Placement"),
+    (lu_gpus.section, Output.ALL, "Placement"),
+    (tasks.section, Output.ALL, "Placement"),
+    (task_sets.section, Output.ALL, "Placement"),
+    (sharing.section, Output.ALL, "Sharing"),
+    (put_get.section, Output.ALL, "Put/get"),
+    (ranks.section, Output.ALL, "Ranks"),
+    (rates_by_group.others, Output.TERMINAL, ""),
+    (memory.section, Output.ALL, "Memory"),
+    (links.section, Output.PAGE, "Machine"),
+    (machine.section, Output.PAGE, "Machine"),
+    (heat_maps.section, Output.PAGE, "Pairs"),
+    (anomalies.section, Output.ALL, "Trust"),
+    (advice.section, Output.ALL, "Actions"),
+    (checks.section, Output.ALL, "Trust"),
+    (paths.section, Output.PAGE, "Paths"),
+    (method.section, Output.PAGE, "Method"),
+    (terms.section, Output.PAGE, "Method"),
 ]
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """A part of the page: the `open` section, and `folded` ones below it."""
+
+    title: str
+    open: Section
+    folded: tuple[Section, ...]
+
+    @property
+    def anchor(self) -> str:
+        """'put-get' for the chapter Put/get."""
+        return anchor_of(self.title)
+
+
+def anchor_of(title: str) -> str:
+    """The anchor of a chapter."""
+    return title.lower().replace("/", "-").replace(" ", "-")
 
 
 def sections(run: Run, output: Output) -> Iterator[Section]:
     """The sections that an output of this run has."""
+    return (section for section, _ in _made(run, output))
+
+
+def chapters(run: Run) -> list[Chapter]:
+    """The chapters of the page of this run. The section with the anchor of its chapter is open, or else the first one.
+
+    A section of an unknown chapter makes one of its own, after the others.
+    """
+    found: dict[str, list[Section]] = {title: [] for title in CHAPTERS}
+    for section, title in _made(run, Output.PAGE):
+        found.setdefault(title, []).append(section)
+    made = []
+    for title, of in found.items():
+        if of:
+            first = next((one for one in of if one.anchor == anchor_of(title)), of[0])
+            made.append(Chapter(title, first, tuple(one for one in of if one is not first)))
+    return made
+
+
+def _made(run: Run, output: Output) -> Iterator[tuple[Section, str]]:
     view = RunView(run)
-    for make, outputs in SECTIONS:
+    for make, outputs, chapter in SECTIONS:
         made = make(view) if output in outputs else None
         if made is not None and made.only(output):
-            yield made
+            yield made, chapter

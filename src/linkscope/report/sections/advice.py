@@ -27,4 +27,4 @@ def section(view: RunView) -> Section | None:
     how = [f"{headline(one)}; {one.recommendation.how}" for one in found]
     blocks.append(Items.of(how, on=Output.MARKDOWN))
     titles = {Output.TERMINAL: "Recommendations (how: linkscope advise)"}
-    return Section("advice", "Recommendations", tuple(blocks), titles)
+    return Section("actions", "Recommendations", tuple(blocks), titles)

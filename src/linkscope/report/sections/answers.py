@@ -12,6 +12,6 @@ def section(view: RunView) -> Section:
     blocks: list[Block] = [Tiles(tuple(tiles(view.run)))]
     if found := doubts(view.run):
         first = "; ".join(doubt.text.split(" (")[0] for doubt in found[:_MOST_DOUBTS])
-        link = Span("All points to check", link="#problems")
+        link = Span("All points to check", link="#trust")
         blocks.append(Paragraph((Span("Check", "strong"), f" {first}. ", link), note=True, on=Output.PAGE))
-    return Section("answers", "In short", tuple(blocks), titles=dict.fromkeys(Output, ""))
+    return Section("summary", "Summary", tuple(blocks), titles=dict.fromkeys(Output, ""))

@@ -58,7 +58,6 @@ def section(view: RunView) -> Section | None:
             table("Number of blocks", _MARKDOWN_COLUMNS, short, on=Output.MARKDOWN),
             Figures(tuple(map(_figure, charts)), on=Output.PAGE),
         ),
-        link="Blocks",
     )  # fmt: skip
 
 

@@ -24,7 +24,7 @@ def section(view: RunView) -> Section:
         blocks += _terminal(view.run, found)
     else:
         blocks.append(Paragraph("None: each point has a value within its target precision.", on=Output.PAGE))
-    return Section("problems", "Points to check", tuple(blocks), {Output.TERMINAL: "Status of points"})
+    return Section("trust", "Points to check", tuple(blocks), {Output.TERMINAL: "Status of points"})
 
 
 def _item(problem: Problem) -> Item:

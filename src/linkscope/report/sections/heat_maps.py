@@ -20,14 +20,14 @@ def section(view: RunView) -> Section:
     for heat in heats(view.single.points):
         families.setdefault((heat.family, heat.usual), []).append(heat)
     if not families:
-        return Section("heat", "Heat maps", (Paragraph("No method has values on two paths or more."),))
+        return Section("pairs", "Heat maps", (Paragraph("No method has values on two paths or more."),))
     blocks: list[Block] = [Paragraph((_NOTE.format(view.sign_means), METHOD), note=True)]
     for number, ((family, usual), maps) in enumerate(families.items()):
         figures = Figures(tuple(_figure(heat, view.run.modelled) for heat in maps), maps=True)
         summary: Text = (" ", Span(f"unless given: {usual}", "folded")) if usual else ""
         is_open = number < _FIRST_OPEN or len(families) <= _MOST_OPEN
         blocks.append(Fold(summary, (figures,), heading=family, open=is_open))
-    return Section("heat", "Heat maps", tuple(blocks))
+    return Section("pairs", "Heat maps", tuple(blocks))
 
 
 def _figure(heat: Heat, modelled: bool) -> Figure:

@@ -41,7 +41,7 @@ def section(view: RunView) -> Section | None:
         blocks.append(Items.of([_line_text(line) for line in of_pattern], on=Output.TERMINAL))
     blocks.append(table(_TITLE, _MARKDOWN_COLUMNS, short, on=Output.MARKDOWN))
     titles = {Output.TERMINAL: f"{_TITLE}: totals of all flows"}
-    return Section("joint", _TITLE, tuple(blocks), titles, link="All GPUs")
+    return Section("joint", _TITLE, tuple(blocks), titles)
 
 
 def _table(joint: Joint) -> Table:

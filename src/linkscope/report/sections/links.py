@@ -23,7 +23,7 @@ def section(view: RunView) -> Section | None:
         return None
     made = table("Links, table", _COLUMNS, [_cells(wire) for wire in found])
     figure = Figure("machine", machine_svg(found, view.run.modelled), table=made, label=_TITLE)
-    return Section("links", _TITLE, (Paragraph((_NOTE, METHOD), note=True), figure), link="Links")
+    return Section("machine", _TITLE, (Paragraph((_NOTE, METHOD), note=True), figure))
 
 
 def _cells(wire: Wire) -> tuple[str, ...]:

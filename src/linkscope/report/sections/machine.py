@@ -11,7 +11,7 @@ def section(view: RunView) -> Section:
     """Two folded tables of names and values."""
     header = view.run.header
     blocks = (_fold("Machine", header.machine), _fold("Environment", header.environment))
-    return Section("machine", "Machine and environment", blocks)
+    return Section("environment", "Machine and environment", blocks)
 
 
 def _fold(heading: str, facts: dict[str, Any]) -> Fold:

@@ -31,7 +31,7 @@ def section(view: RunView) -> Section | None:
     blocks.append(_costs(found))
     brief = Output.TERMINAL | Output.MARKDOWN
     blocks += [Items.of(found.lines, on=brief)] if found.lines else []
-    return Section("memory", HEADING, tuple(blocks), dict.fromkeys(brief, SHORT_HEADING), link="Memory")
+    return Section("memory", HEADING, tuple(blocks), dict.fromkeys(brief, SHORT_HEADING))
 
 
 def _table(found: PayTable) -> Table:

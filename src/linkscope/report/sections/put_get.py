@@ -69,7 +69,7 @@ def section(view: RunView) -> Section | None:
     if not series and not through:
         return None
     if not series:
-        return Section("putget", _TITLE, (Paragraph(_OF_QUEUES), _queues(through)))
+        return Section("put-get", _TITLE, (Paragraph(_OF_QUEUES), _queues(through)))
     advice = [(Span(f"{_name(one)}: ", "strong"), f"{one.advice}.") for one in series]
     blocks: list[Block] = [
         Paragraph((_NOTE, METHOD), note=True, on=Output.PAGE),
@@ -82,7 +82,7 @@ def section(view: RunView) -> Section | None:
     if through:
         blocks += [Paragraph(_OF_QUEUES), _queues(through)]
     blocks += [Paragraph(_CLAIMS), Items.of([_claim(one) for one in claims(view.run)])]
-    return Section("putget", _TITLE, tuple(blocks))
+    return Section("put-get", _TITLE, tuple(blocks))
 
 
 def _name(series: Series) -> str:

@@ -34,7 +34,7 @@ def section(view: RunView) -> Section | None:
         blocks.append(table(_HEADING, _BRIEF, [_cells(row) for row in largest], on=Output.TERMINAL))
     else:
         blocks.append(Paragraph("No method is faster than the plain copy.", on=Output.TERMINAL))
-    return Section("tuning", _HEADING, tuple(blocks), link="Tuning")
+    return Section("transfers", _HEADING, tuple(blocks))
 
 
 def _cells(row: TuningRow) -> tuple[Text, ...]:

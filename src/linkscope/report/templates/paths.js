@@ -1,6 +1,5 @@
-// The page works without this script. It filters and opens paths, opens tables for printing, keeps the Tab key off
-// regions that do not scroll, and makes downloads.
-"use strict";
+// Filters and opens paths, and makes downloads from their tables.
+
 const panels = [...document.querySelectorAll("details.panel")];
 const open = (all, wanted) => all.forEach((one) => { one.open = wanted; });
 document.querySelector(".tools").hidden = false;
@@ -33,25 +32,6 @@ document.getElementById("filter").addEventListener("input", (event) => {
   });
   document.getElementById("none").hidden = shown.length > 0 || panels.length === 0;
 });
-
-// A printed page has all text and charts, but only the open tables, because all tables can fill a hundred pages.
-let opened = [];
-addEventListener("beforeprint", () => {
-  opened = [...document.querySelectorAll("main details:not([open], .numbers, .table, .which)")];
-  open(opened, true);
-});
-addEventListener("afterprint", () => open(opened, false));
-
-// The Tab key stops only at regions that scroll. A closed part has no width, so its regions are checked when it opens.
-const isFolded = (one) => one.parentElement.closest("details:not([open])");
-const markScrollable = (within) => [...within.querySelectorAll(".scroll")].filter((one) => !isFolded(one)).forEach((one) => {
-  const more = one.scrollWidth > one.clientWidth + 1;
-  one.tabIndex = more ? 0 : -1;
-  one.toggleAttribute("data-more", more);
-});
-markScrollable(document);
-addEventListener("resize", () => markScrollable(document));
-document.addEventListener("toggle", (event) => markScrollable(event.target), true);
 
 // Downloads come from the tables, so the page holds each number once.
 const units = { B: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40,
