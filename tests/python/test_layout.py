@@ -43,6 +43,7 @@ PYTHON = {
     "selftest": COMMON | {"machine", "runfile", "stats", "plan", "run"},
     "model": COMMON | {"runfile", "stats"},
     "report": COMMON | {"runfile", "stats", "model", "trace", "advise"},
+    "site": COMMON | {"runfile", "stats", "model", "report"},
     "compare": COMMON | {"runfile", "stats", "model"},
     "advise": COMMON | {"runfile", "stats", "model"},
     "explain": COMMON | {"runfile"},
@@ -53,7 +54,7 @@ PYTHON = {
     "check": COMMON | {"machine", "runfile", "stats", "plan", "run", "model", "compare"},
     "cli": COMMON
     | {"machine", "runfile", "stats", "trace", "plan", "run", "selftest", "report", "compare", "advise", "model"}
-    | {"check", "explain", "tune", "native"},
+    | {"check", "explain", "tune", "native", "site"},
 }
 
 
