@@ -146,7 +146,14 @@ def run_example(example: Example, folder: pathlib.Path) -> str:
         [sys.executable, "-m", "linkscope", *words], cwd=folder, capture_output=True, text=True, timeout=600,
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, stdin=subprocess.DEVNULL,
     )  # fmt: skip
-    fine = {"compare": {0, 1}, "doctor": {0, 1}, "model": {0, 1}, "check": {0, 1, 5}, "tune": {0, 3}}.get(words[0], {0})
+    fine = {
+        "compare": {0, 1},
+        "doctor": {0, 1},
+        "model": {0, 1},
+        "check": {0, 1, 5},
+        "tune": {0, 3},
+        "site": {0, 1},
+    }.get(words[0], {0})
     if PARTS.intersection(words):
         fine |= {3}  # the substitute run may lack data that a part of the report needs
     return "" if done.returncode in fine else f"{example}\n    exit code {done.returncode}: {done.stderr.strip()}"

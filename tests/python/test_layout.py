@@ -44,6 +44,7 @@ PYTHON = {
     "selftest": COMMON | {"machine", "runfile", "stats", "plan", "run"},
     "model": COMMON | {"runfile", "stats"},
     "report": COMMON | {"runfile", "stats", "model", "trace", "advise"},
+    "site": COMMON | {"runfile", "stats", "model", "report"},
     "compare": COMMON | {"runfile", "stats", "model", "report"},
     "advise": COMMON | {"runfile", "stats", "model"},
     "explain": COMMON | {"runfile"},
@@ -54,7 +55,7 @@ PYTHON = {
     "check": COMMON | {"machine", "runfile", "stats", "plan", "run", "model", "compare"},
     "cli": COMMON
     | {"machine", "runfile", "stats", "trace", "plan", "run", "selftest", "report", "compare", "advise", "model"}
-    | {"check", "explain", "tune", "native"},
+    | {"check", "explain", "tune", "native", "site"},
 }
 
 

@@ -6,9 +6,11 @@ linkscope export run.jsonl -o run.parquet    the same with types (needs pyarrow)
 linkscope export run.jsonl -o run.json       the JSON of Google Benchmark, for its compare.py
 linkscope export run.jsonl -o ucx.conf       rates for UCX
 linkscope export run.jsonl -o topo.xml --format nccl-topo    for NCCL; also nccl-env, hwloc
+linkscope export --anonymous run.jsonl -o shared.jsonl       the run file without personal data
 """
 
 import argparse
+import gzip
 import importlib
 import sys
 from collections.abc import Callable
@@ -39,6 +41,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN.jsonl", help="the run file (.jsonl or .jsonl.gz)")
     parser.add_argument("-o", "--output", metavar="FILE", help="default: standard output, as with -")
     parser.add_argument("--format", choices=_FORMATS, help="default: by the ending of FILE, .json: gbench, .conf: ucx")
+    parser.add_argument(
+        "--anonymous",
+        action="store_true",
+        help="write a run file without names of hosts and users, serial numbers, UUIDs, paths and addresses",
+    )
     add_force(parser)
 
 
@@ -46,11 +53,28 @@ def main(arguments: argparse.Namespace) -> int:
     """Runs `linkscope export`. Wrong arguments are refused before the run is read."""
     target = Path(arguments.output) if arguments.output else STANDARD_OUTPUT
     check_writable(target, [Path(arguments.run)], force=arguments.force)
+    if arguments.anonymous:
+        return _write_anonymous(Path(arguments.run), target, arguments.format)
     kind = arguments.format or _kind(target)
     if kind == "parquet" and target == STANDARD_OUTPUT:
         raise UserError("--format parquet is not text: give it a file with -o FILE.parquet")
     convert = _converter(kind)
     write(target, convert(read(arguments.run)))
+    return FINE
+
+
+def _write_anonymous(source: Path, target: Path, kind: str | None) -> int:
+    from linkscope.runfile.anonymous import anonymous
+
+    if kind is not None:
+        raise UserError(f"--anonymous writes a run file: leave out --format {kind}, and export its output")
+    if target != STANDARD_OUTPUT and not target.name.endswith((".jsonl", ".jsonl.gz")):
+        raise UserError(f"-o {target}: --anonymous writes a run file: choose a name that ends in .jsonl or .jsonl.gz")
+    text, kept = anonymous(source)
+    if kept:
+        listed = ", ".join(kept)
+        print(f"linkscope: warning: words of the format, replaced in part: {listed}", file=sys.stderr)
+    write(target, gzip.compress(text, mtime=0) if target.suffix == ".gz" else text)
     return FINE
 
 

@@ -34,6 +34,7 @@ VERBS = (
     "tune",
     "explain",
     "export",
+    "site",
 )
 ALIASES = {"topo": "machine"}
 

@@ -104,7 +104,7 @@ def write_csv(run: Run, stream: TextIO) -> None:
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow([name for name, _, _, _ in COLUMNS])
     for row in rows(run):
-        writer.writerow([_text(cell) for cell in row])
+        writer.writerow([cell_text(cell) for cell in row])
 
 
 def to_csv(run: Run) -> str:
@@ -137,7 +137,8 @@ def _path_key(of: Flow | Point, peer: str) -> tuple[str, ...]:
     return of.src, of.src_memory, of.dst, of.dst_memory, peer
 
 
-def _text(value: object) -> str:
+def cell_text(value: object) -> str:
+    """The text of a cell of the CSV; '' for no value."""
     if value is None:
         return ""
     return str(value).lower() if isinstance(value, bool) else str(value)

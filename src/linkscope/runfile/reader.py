@@ -4,7 +4,7 @@ import io
 import os
 import zlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -112,6 +112,18 @@ def read_run(path: str | os.PathLike[str], *, rounds: bool = True) -> Run:
             return _read(where, file, rounds)
     except OSError as error:
         raise UserError(f"{where} cannot be read: {error.strerror}. Check its permissions") from None
+
+
+def intact_lines(run: Run) -> Iterator[bytes]:
+    """The lines of a run's file as they are, without a torn last line. Raises UserError if the file cannot be read."""
+    with _opened(run.path) as file:
+        content, _, _ = _content(run.path, file)
+        read = 0
+        for line in content:
+            read += len(line)
+            if read > run.valid_bytes:
+                return
+            yield line
 
 
 def _read(where: Path, file: io.BufferedReader, keep_rounds: bool) -> Run:

@@ -1,0 +1,164 @@
+"""The files of one run: its report, its points, its table, its map and its summary."""
+
+import csv
+import hashlib
+import io
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+from markupsafe import Markup, escape
+
+from linkscope.errors import UserError
+from linkscope.model.curves import rate_of, share_of, time_of
+from linkscope.report.export import COLUMNS, cell_text, rows
+from linkscope.report.html import page, template_text
+from linkscope.report.machine_map import machine_svg
+from linkscope.report.trust import reason_text, sign_of
+from linkscope.report.wires import wires
+from linkscope.runfile import Point, Run, read_run
+from linkscope.site.entry import Entry, Summary, anchor, entry_of
+from linkscope.site.kinds import cells_of
+from linkscope.site.pages import ASSETS, asset, render
+from linkscope.units import format_fraction, format_rate_interval, format_seconds_interval
+
+ADDED = ("machine", "run", "started", "suite", "rule", "address")  # columns before those of `export`
+_BAR = re.compile(r"<!-- site -->.*?<!-- /site -->", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Made:
+    """The entry of a run file and its files by address; or why the file is not shown."""
+
+    entry: Entry | None
+    files: dict[str, bytes]
+    refused: str = ""
+
+
+def make(path: Path, name: str, content: str) -> Made:
+    """Makes the files of a run file. `name`: how the site names the file; `content`: SHA-256 of its text."""
+    try:
+        run = read_run(path, rounds=False)
+    except UserError as error:
+        return Made(None, {}, str(error).replace(str(path), name))
+    warnings = [text.replace(str(path), name) for text in run.warnings]
+    run = replace(run, path=Path(name), warnings=warnings)
+    entry = entry_of(run, content)
+    summary = Summary(entry.machine, entry.slug, entry.modelled, entry.started, cells_of(run))
+    report, assets = _shared(page(run), "../../../")
+    files = {address: text.encode("utf-8") for address, text in assets.items()}
+    folder = entry.folder
+    files[f"{folder}/index.html"] = _with_bar(report, _run_bar(entry)).encode("utf-8")
+    files[f"{folder}/points.html"] = points_page(run, entry).encode("utf-8")
+    files[f"{folder}/points.csv"] = _table(run, entry).encode("utf-8")
+    files[f"{folder}/summary.json"] = msgspec.json.encode(summary)
+    if picture := map_file(run):
+        files[f"{folder}/map.svg"] = picture.encode("utf-8")
+    return Made(entry, files)
+
+
+def machine_page(report: str, listed: list[Entry]) -> str:
+    """The page of a machine: the report of its newest run, with links to all runs."""
+    moved = report.replace(f"../../../{ASSETS}/", f"../../{ASSETS}/")
+    return _BAR.sub(lambda _: _machine_bar(listed), moved, count=1)
+
+
+def points_page(run: Run, entry: Entry) -> str:
+    """All points of a run in a table, each with an anchor."""
+    shown = [_point_row(point) for point in run.points]
+    return render("points.html", "../../../", title=f"Points of {entry.title or entry.name}", entry=entry, points=shown)
+
+
+def map_file(run: Run) -> str:
+    """The map of the machine as an SVG file with its own colours, light and dark; '' without a known link."""
+    drawn = machine_svg(wires(run), run.modelled)
+    if not drawn:
+        return ""
+    opened = drawn.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" font-family="sans-serif" ', 1)
+    start = opened.index(">") + 1
+    return f"{opened[:start]}<style>{template_text('figure.css')}</style>{opened[start:]}\n"
+
+
+def _point_row(point: Point) -> dict[str, object]:
+    time, rate = time_of(point), rate_of(point)
+    share = share_of(point)
+    sign = sign_of([point])
+    return {
+        "anchor": anchor(point.id),
+        "id": point.id,
+        "time": sign + format_seconds_interval(time.value, time.low, time.high) if time else "",
+        "rate": sign + format_rate_interval(rate.value, rate.low, rate.high) if rate else "",
+        "share": format_fraction(share) if share is not None else "",
+        "rounds": len(point.flows[0].round_medians_s) if point.flows else 0,
+        "status": point.status.replace("_", " ") + (f": {reason_text(point.reason)}" if point.reason else ""),
+    }
+
+
+def _table(run: Run, entry: Entry) -> str:
+    """The CSV of `export`, with the columns ADDED before it."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow([*ADDED, *(name for name, _, _, _ in COLUMNS)])
+    for row in rows(run):
+        address = f"{entry.folder}/points.html#{anchor(row[0])}"
+        added = (entry.machine, entry.slug, entry.started, entry.suite, entry.rule, address)
+        writer.writerow([*added, *map(cell_text, row)])
+    return stream.getvalue()
+
+
+def _shared(report: str, root: str) -> tuple[str, dict[str, str]]:
+    """The report with its styles and scripts as files that all pages of the site share."""
+    assets: dict[str, str] = {}
+
+    def link(kind: str, text: str) -> str:
+        digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+        assets[address := f"{ASSETS}/{digest}.{kind}"] = text
+        return root + address
+
+    head, body = report.split("</head>", 1)
+    style = asset("site.css")
+    assets[style[0]] = style[1]
+    head = re.sub(
+        r"<style>(.*?)</style>", lambda m: f'<link rel="stylesheet" href="{link("css", m[1])}">', head, flags=re.DOTALL
+    )
+    head += f'<link rel="stylesheet" href="{root}{style[0]}">\n'
+    body = re.sub(
+        r"<script>(.*?)</script>", lambda m: f'<script src="{link("js", m[1])}"></script>', body, flags=re.DOTALL
+    )
+    return f"{head}</head>{body}", assets
+
+
+def _with_bar(report: str, bar: str) -> str:
+    return re.sub(r"<body[^>]*>", lambda match: f"{match[0]}\n{bar}", report, count=1)
+
+
+def _run_bar(entry: Entry) -> Markup:
+    """Links from the report of a run to the rest of the site."""
+    file = entry.download.rpartition("/")[2]
+    return Markup(
+        '<!-- site --><div class="site-bar"><p><a href="../../../index.html">All machines</a> · '
+        '<a href="../index.html">{name}</a> · this page: run of {heading} · <a href="points.html">{count} points</a> '
+        '· <a href="points.csv">CSV</a> · <a href="{file}">run file</a></p></div><!-- /site -->'
+    ).format(name=entry.title or entry.name, heading=entry.heading, count=entry.points, file=file)
+
+
+def _machine_bar(listed: list[Entry]) -> str:
+    """Links from the page of a machine to its runs, the newest first."""
+    newest = listed[0]
+    items = "".join(_run_items(listed))
+    return (
+        '<!-- site --><div class="site-bar"><p><a href="../../index.html">All machines</a> · '
+        f"{escape(newest.title or newest.name)} · this page: the newest run, {escape(newest.heading)}</p>"
+        f"<details><summary>All runs ({len(listed)}), the newest first</summary><ul>{items}</ul></details>"
+        "</div><!-- /site -->"
+    )
+
+
+def _run_items(listed: list[Entry]) -> Iterator[str]:
+    for entry in listed:
+        doubts = f"; not compared: {', '.join(entry.doubts)}" if entry.doubts else ""
+        yield Markup(
+            '<li><a href="{run}/index.html">{heading}</a>: <a href="{run}/points.html">{count} points</a>{doubts}</li>'
+        ).format(run=entry.slug, heading=entry.heading, count=entry.points, doubts=doubts)
