@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from linkscope.report.panels import panels
 
 from invented import flow, point, run, small_run
 from invented_kernels import BLOCKS, MACHINE, SIZE, joint_points, kernel_points, latency_points
@@ -17,7 +18,6 @@ from linkscope.report.markdown import to_markdown
 from linkscope.report.overview import overview
 from linkscope.report.pair_grid import grid
 from linkscope.report.pair_rates import matrices
-from linkscope.report.panels import panels
 from linkscope.report.sweep import sm_counts, sweep_rows, sweeps
 from linkscope.report.sweep_charts import sweep_charts
 from linkscope.report.wires import wires

@@ -5,8 +5,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-
 from browser import CHROMIUM, Browser
+
 from linkscope.site.build import build
 from site_runs import write_all
 
