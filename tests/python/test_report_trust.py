@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from browser import CHROMIUM, Browser
+from linkscope.report.panels import panels
 
 from invented import SIZES, point, run, small_run
 from linkscope.model.curves import curves
@@ -18,7 +19,6 @@ from linkscope.report.markdown import to_markdown
 from linkscope.report.outcome import intervals_text, problems
 from linkscope.report.overview import overview
 from linkscope.report.pair_rates import matrices
-from linkscope.report.panels import panels
 from linkscope.report.svg import Series, rate_chart
 from linkscope.report.trust import between_medians, outliers_text, reason_text
 from linkscope.report.wires import wires
