@@ -4,8 +4,8 @@ import re
 
 import msgspec
 import pytest
-
 from browser import CHROMIUM, Browser
+
 from invented import point, run
 from linkscope.machine.model import bundled, load
 from linkscope.report.html import template_text

@@ -27,7 +27,7 @@ _TIMINGS = (
     "model."
 )
 _PEAKS = (
-    "The peak of a path is the limit of its hardware without the cost of protocols. The charts of each path state its "
+    "The peak of a path is the limit of its hardware without the cost of protocols. The tables of paths state its "
     "derivation. The total of several flows is their bytes over the time from the common start to the last end, and "
     "its interval comes from this time. Runs that did not record this time have the sums of the rates and of the ends "
     "of their intervals."
@@ -44,11 +44,16 @@ _MORE_ROUNDS = (
 )
 
 
+_LICENCES = "The explorer of the page is drawn by uPlot 1.6.32 (MIT licence, in the source of the page)."
+
+
 def section(view: RunView) -> Section:
-    """The method of this run in five paragraphs."""
+    """The method of this run in paragraphs."""
     texts = (_rounds(view.run, intervals_text(view.single.points)), _precision(view.run))
     return Section(
-        "method", "Method", tuple(Paragraph(prose(text)) for text in (*texts, _SPREADS, _MODES, _TIMINGS, _PEAKS))
+        "method",
+        "Method",
+        tuple(Paragraph(prose(text)) for text in (*texts, _SPREADS, _MODES, _TIMINGS, _PEAKS, _LICENCES)),
     )
 
 
