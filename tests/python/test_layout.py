@@ -43,7 +43,7 @@ PYTHON = {
     "selftest": COMMON | {"machine", "runfile", "stats", "plan", "run"},
     "model": COMMON | {"runfile", "stats"},
     "report": COMMON | {"runfile", "stats", "model", "trace", "advise"},
-    "compare": COMMON | {"runfile", "stats", "model"},
+    "compare": COMMON | {"runfile", "stats", "model", "report"},
     "advise": COMMON | {"runfile", "stats", "model"},
     "explain": COMMON | {"runfile"},
     "native": {"errors"},

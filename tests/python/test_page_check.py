@@ -14,7 +14,8 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here")
 
 RESULTS = pathlib.Path(__file__).resolve().parents[2] / "results"
 BAD = """<!DOCTYPE html><html lang="en"><head><title>Bad</title></head><body>
-<p style="color: #ccc; background: #fff">three pale words</p><details><summary>Two words</summary><p>folded</p></details>
+<p style="color: #ccc; background: #fff">three pale words</p>
+<details><summary>Two words</summary><p>folded</p></details>
 <svg width="200" height="40" aria-hidden="true"><text x="5" y="20">label</text><text x="9" y="22">label</text></svg>
 <div style="width: 2000px; height: 1800px"></div><img alt="" src="http://127.0.0.1:9/none.png">
 <script>nothing();</script></body></html>"""

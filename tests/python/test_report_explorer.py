@@ -112,6 +112,12 @@ def test_a_run_without_values_says_so() -> None:
     assert "No point has a value." in page(run([]))
 
 
+def test_the_page_names_and_contains_the_licence_of_its_library() -> None:
+    text = page(small_run())
+    assert "uPlot 1.6.32, which draws the explorer, is under the MIT License" in text
+    assert "Copyright (c) 2022 Leon Sorokin" in text
+
+
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
     if CHROMIUM is None:

@@ -1,7 +1,7 @@
 """Compare runs: which paths became slower or faster, and which changes would have been seen.
 
 linkscope compare before.jsonl after.jsonl
-linkscope compare before.jsonl after.jsonl --only 'd2d/*' --margin 1% -o changes.svg
+linkscope compare before.jsonl after.jsonl --only 'd2d/*' --margin 1% -o changes.html
 linkscope compare a1.jsonl a2.jsonl --after b1.jsonl b2.jsonl     several runs before and after
 linkscope compare monday.jsonl tuesday.jsonl wednesday.jsonl      also the run since which a path changed, and drifts
 linkscope compare before.jsonl after.jsonl --fail-on inconclusive
@@ -27,6 +27,7 @@ from linkscope.units import format_fraction, parse_percent
 
 if TYPE_CHECKING:
     from linkscope.compare import Change, Comparison, Difference
+    from linkscope.compare.page import Sides
     from linkscope.runfile import Run
 
 SUMMARY = "find what changed between runs"
@@ -51,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--all", action="store_true", help="also list paths that did not change")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("-o", "--output", metavar="FILE.svg", help="also draw the changes")
+    parser.add_argument("-o", "--output", metavar="FILE", help="also write a page (.html) or a drawing (.svg)")
     add_force(parser)
 
 
@@ -78,15 +79,26 @@ def main(arguments: argparse.Namespace) -> int:
     runs = history or [*before, *after]
     same = all(same_machine(runs[0].header, run.header) for run in runs[1:])
     if target:
-        from linkscope.compare.forest import forest
+        from linkscope.compare.page import Sides
 
-        write(target, forest(compared, before[0].modelled or after[0].modelled))
+        _write(target, Sides(before, after, same, differs), compared, noisy=arguments.noisy)
     answer = _Answer(before, after, runs, same, differs, compared, found)
     if arguments.json:
         print(json.dumps(_as_json(answer, noisy=arguments.noisy)))
     else:
         _print(answer, arguments)
     return exit_code(compared, arguments.fail_on, noisy=arguments.noisy)
+
+
+def _write(target: Path, sides: "Sides", compared: "Comparison", *, noisy: bool) -> None:
+    """Writes the page or the drawing, by the suffix of the target."""
+    from linkscope.compare.forest import forest
+    from linkscope.compare.page import comparison_page
+
+    if target.suffix.lower() == ".html":
+        write(target, comparison_page(sides, compared, noisy=noisy))
+    else:
+        write(target, forest(compared, sides.before[0].modelled or sides.after[0].modelled))
 
 
 def exit_code(compared: "Comparison", fail_on: str, *, noisy: bool) -> int:
@@ -102,9 +114,9 @@ def _target(arguments: argparse.Namespace) -> Path | None:
         return None
     target = Path(arguments.output)
     if target == STANDARD_OUTPUT:
-        raise UserError("-o -: standard output holds the comparison; give the picture a file, such as changes.svg")
-    if target.suffix.lower() != ".svg":
-        raise UserError(f"-o {target}: the picture of a comparison is an .svg file")
+        raise UserError("-o -: standard output holds the comparison; give the page a file, such as changes.html")
+    if target.suffix.lower() not in (".svg", ".html"):
+        raise UserError(f"-o {target}: a comparison is written as a page (.html) or as a drawing of the changes (.svg)")
     check_writable(target, [Path(run) for run in (*arguments.runs, *arguments.after)], force=arguments.force)
     return target
 
@@ -132,7 +144,16 @@ class _Answer:
 
 
 def _print(answer: _Answer, arguments: argparse.Namespace) -> None:
-    from linkscope.compare.text import by_path, changes_text, differences_text, groups_table, headline, run_text, table
+    from linkscope.compare.text import (
+        by_path,
+        changes_text,
+        differences_text,
+        groups_table,
+        headline,
+        left_out,
+        run_text,
+        table,
+    )
 
     runs, compared, found = answer.runs, answer.compared, answer.found
     for number, run in enumerate(runs):
@@ -153,8 +174,8 @@ def _print(answer: _Answer, arguments: argparse.Namespace) -> None:
         print("\n" + filled("Paths, by the worst size (time after over before; 95 % intervals):", "", "  "))
         for line in lines:
             print(filled(line.lstrip(), "      ", "        ") if line.startswith(" ") else f"  {line}")
-    if left_out := _left_out(compared, runs):
-        print(filled(f"Not compared: {', '.join(left_out)}.", "", "  "))
+    if missing := left_out(compared, runs):
+        print(filled(f"Not compared: {', '.join(missing)}.", "", "  "))
     print("\nWhat else differs:")
     for line in differences_text(answer.differs, arguments.all):
         print(f"  {line}")
@@ -168,23 +189,6 @@ def _margin_text(compared: "Comparison") -> str:
     small, large = format_fraction(compared.margins[0]), format_fraction(compared.margins[-1])
     margin = large if small == large else f"{large} from 1 MiB, {small} below"
     return f"equivalent: within {margin}; seen from: the change that would have been seen, median"
-
-
-def _left_out(compared: "Comparison", runs: "Sequence[Run]") -> list[str]:
-    from linkscope.model.text import count_text
-
-    found = [
-        f"{count_text(count, 'point')} only in {run.path}"
-        for count, run in ((compared.only_before, runs[0]), (compared.only_after, runs[-1]))
-        if count
-    ]
-    if compared.unmeasured:
-        found.append(f"{count_text(compared.unmeasured, 'point')} that one of them did not measure (inherited)")
-    if compared.other_method:
-        names = ", ".join(sorted(compared.other_method))
-        count = count_text(sum(compared.other_method.values()), "point")
-        found.append(f"{count} of {names}, which the runs measured by different methods (CHANGELOG.md)")
-    return found
 
 
 def _as_json(answer: _Answer, *, noisy: bool) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Write the report of a run file: one HTML file without external resources, or a part of it.
 
 linkscope report run.jsonl -o run.html
+linkscope report a.jsonl b.jsonl -o history.html                  several runs over time
 linkscope report run.jsonl --summary                              the summary that `run` ends with
 linkscope report run.jsonl --summary=full                         all tables
 linkscope report run.jsonl --markdown run.md                      for a pull request
@@ -17,8 +18,10 @@ linkscope report a.jsonl b.jsonl --plots FILE.yaml -o plots       figures for pa
 import argparse
 import contextlib
 import difflib
+import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -69,6 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the model whose predictions stand beside contention: the run's own, or the one of its GPUs",
     )
     parser.add_argument("--json", action="store_true", help="with --shared: print JSON, including each pair")
+    parser.add_argument("--open", action="store_true", help="open the page")
     add_force(parser)
 
 
@@ -77,7 +81,7 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.plots:
         return _draw_plots(arguments)
     if len(arguments.run) > 1:
-        raise UserError(f"report takes one run file, not {len(arguments.run)}: call it once for each")
+        return _write_history(arguments)
     source = Path(arguments.run[0])
     if arguments.json and not arguments.shared:
         raise UserError("--json needs --shared; `linkscope export` writes all numbers of a run")
@@ -108,7 +112,38 @@ def main(arguments: argparse.Namespace) -> int:
     target = Path(arguments.output) if arguments.output else source.parent / (source.name.split(".jsonl")[0] + ".html")
     write_page(source, target, "-o", force=arguments.force, against=arguments.against)
     name_output("report", target)
+    if arguments.open:
+        _open(target)
     return FINE
+
+
+def _write_history(arguments: argparse.Namespace) -> int:
+    """The page of several runs over time."""
+    from linkscope.compare.history_page import history_page
+
+    asked = [name for name in (*_PRINTING, "markdown", "figure", "against", "json") if getattr(arguments, name)]
+    if asked:
+        option = asked[0].replace("_", "-")
+        raise UserError(f"--{option} takes one run file, not {len(arguments.run)}: call it once for each")
+    sources = [Path(run) for run in arguments.run]
+    target = Path(arguments.output) if arguments.output else sources[0].parent / "history.html"
+    check_writable(target, sources, force=arguments.force)
+    write(target, history_page([read(source) for source in sources]))
+    name_output("history", target)
+    if arguments.open:
+        _open(target)
+    return FINE
+
+
+def _open(target: Path) -> None:
+    """Opens a page in the browser; says where the page is if there is no display."""
+    import webbrowser
+
+    if target == STANDARD_OUTPUT:
+        raise UserError("--open needs a file: give -o FILE.html")
+    has_display = sys.platform != "linux" or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
+    if not has_display or not webbrowser.open(target.resolve().as_uri()):
+        print(f"no browser can be opened here; the page is {target.resolve()}")
 
 
 def write_page(run: Path, target: Path, option: str, *, force: bool = False, against: str | None = None) -> None:

@@ -135,10 +135,15 @@ def changes_text(found: Sequence[Change], runs: Sequence[Run]) -> list[str]:
         if one.kind == "drift":
             lines.append(f"drifts, {how}, time {_percent(one.ratio)} from first to last: {point_text(one.point)}")
             continue
-        interval = f" [{_percent(one.interval.low)}, {_percent(one.interval.high)}]" if one.interval else ""
         since = run_text(runs[one.at])
-        lines.append(f"{how}, time {_percent(one.ratio)}{interval} since {since}: {point_text(one.point)}")
+        lines.append(f"{how}, time {change_text(one)} since {since}: {point_text(one.point)}")
     return lines or ["no path has changed"]
+
+
+def change_text(one: Change) -> str:
+    """'+5.3 % [+4.6 %, +6 %]' of time."""
+    ends = f" [{_percent(one.interval.low)}, {_percent(one.interval.high)}]" if one.interval else ""
+    return f"{_percent(one.ratio)}{ends}"
 
 
 def run_text(run: Run) -> str:
@@ -193,6 +198,39 @@ def _reached(point: Point, *, as_rate: bool) -> str:
 
 def _percent(ratio: float) -> str:
     return f"{100 * (ratio - 1):+.2g} %" if abs(ratio - 1) < 0.0995 else f"{100 * (ratio - 1):+.0f} %"
+
+
+def cells(one: PathVerdict) -> tuple[str, ...]:
+    """The cells of a path in a table: verdict, change, before, after, size, path and method."""
+    change, values = _change(one.worst)
+    change = change.replace(" of time ", " ")
+    if one.worst.verdict in ("broken", "mended"):
+        before, after = (values, "-") if one.worst.verdict == "mended" else ("-", values)
+    else:
+        before, _, after = values.partition(" at ")[0].partition(" -> ")
+    size = format_bytes(one.worst.before.bytes) if one.worst.before.bytes else "-"
+    return (_said(one), change or "-", before, after, size, _what(one))
+
+
+def difference_cells(one: Difference) -> tuple[str, str, str]:
+    """The fact, and its values before and after."""
+    return (one.what, _value(one.what, one.before), _value(one.what, one.after))
+
+
+def left_out(compared: Comparison, runs: Sequence[Run]) -> list[str]:
+    """What is not compared, and why: '3 points only in a.jsonl'."""
+    found = [
+        f"{count_text(count, 'point')} only in {run.path}"
+        for count, run in ((compared.only_before, runs[0]), (compared.only_after, runs[-1]))
+        if count
+    ]
+    if compared.unmeasured:
+        found.append(f"{count_text(compared.unmeasured, 'point')} that one of them did not measure (inherited)")
+    if compared.other_method:
+        names = ", ".join(sorted(compared.other_method))
+        count = count_text(sum(compared.other_method.values()), "point")
+        found.append(f"{count} of {names}, which the runs measured by different methods (CHANGELOG.md)")
+    return found
 
 
 def _value(what: str, value: Any) -> str:

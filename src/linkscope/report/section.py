@@ -204,6 +204,13 @@ class Table(Block):
 
 
 @dataclass(frozen=True)
+class Listing(Block):
+    """Many lines of plain text, as one element: the page stays small with thousands of them."""
+
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Legend:
     """One entry of a legend: a small SVG drawing and a text."""
 
@@ -231,12 +238,13 @@ class GridCell:
 
 @dataclass(frozen=True)
 class Grid(Block):
-    """A matrix of coloured cells. A cell that is None is empty."""
+    """A matrix of coloured cells. A cell that is None is empty. `corner` names rows and columns."""
 
     label: str
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     cells: tuple[tuple[GridCell | None, ...], ...]
+    corner: str = "from \\ to"
 
 
 @dataclass(frozen=True)

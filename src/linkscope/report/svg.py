@@ -4,6 +4,7 @@ The colours are the classes s0 to s7 of report.css (after Okabe and Ito, disting
 series also has its own marker, so that colour is never the only difference.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -74,6 +75,16 @@ def load_chart(title: str, series: Sequence[Series], modelled: bool) -> str:
     y = time_axis(times or [1e-6], HEIGHT - _BOTTOM, _TOP)
     x = Axis(-0.5, 10.5, _LEFT, WIDTH - _RIGHT, False, tuple((float(load), f"{load}/10") for load in range(11)))
     return _chart(title, series, (x, "load by other work"), (y, "time"), (), modelled)
+
+
+def uses_chart(title: str, series: Sequence[Series], modelled: bool) -> str:
+    """Time over the number of transfers, both logarithmic."""
+    times = [estimate.value for one in series for _, estimate in one.points]
+    counts = [count for one in series for count, _ in one.points]
+    ticks = tuple((float(10**power), f"{10**power:,}") for power in range(round(math.log10(max(counts))) + 1))
+    x = Axis(0.8, 1.25 * max(counts), _LEFT, WIDTH - _RIGHT, True, ticks)
+    y = time_axis(times, HEIGHT - _BOTTOM, _TOP)
+    return _chart(title, series, (x, "number of transfers"), (y, "time"), (), modelled)
 
 
 def swatch(colour: int) -> str:

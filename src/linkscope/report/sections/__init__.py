@@ -36,6 +36,7 @@ from linkscope.report.sections import (
     task_sets,
     tasks,
     terms,
+    trust,
     tuning,
 )
 from linkscope.runfile import Run
@@ -77,6 +78,7 @@ SECTIONS: list[tuple[Make, Output, str]] = [
     (machine.section, Output.PAGE, "Machine"),
     (pairs.section, Output.PAGE, "Pairs"),
     (curve_figures.section, Output.PAGE, "Curves"),
+    (trust.section, Output.PAGE, "Trust"),
     (anomalies.section, Output.ALL, "Trust"),
     (advice.section, Output.ALL, "Actions"),
     (checks.section, Output.ALL, "Trust"),

@@ -23,7 +23,12 @@ def section(view: RunView) -> Section:
         blocks += _terminal(view.run, found)
     else:
         blocks.append(Paragraph("None: each point has a value within its target precision.", on=Output.PAGE))
-    return Section("trust", "Points to check", tuple(blocks), {Output.TERMINAL: "Status of points"})
+    return Section(
+        "checks",
+        "Points to check by reason",
+        tuple(blocks),
+        {Output.TERMINAL: "Status of points", Output.MARKDOWN: "Points to check"},
+    )
 
 
 def _item(problem: Problem) -> Item:

@@ -1,6 +1,7 @@
 """Section: who slows whom."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from linkscope.report.contention import MISSED, MatrixRow, matrix, others
 from linkscope.report.run_view import RunView
@@ -8,6 +9,8 @@ from linkscope.report.section import (
     METHOD,
     Block,
     Column,
+    Grid,
+    GridCell,
     Group,
     Output,
     Paragraph,
@@ -16,6 +19,7 @@ from linkscope.report.section import (
     Span,
     Table,
     Text,
+    more,
 )
 from linkscope.runfile import Predicted
 from linkscope.units import format_change, format_fraction, format_rate, format_seconds
@@ -26,6 +30,12 @@ _NOTE = (
     "an operation beside the other work over its time alone; 1 is no slowdown. Page and Markdown add the 95 % interval "
     "of the ratio. "
 )
+_ON_PAGE = (
+    "Each number is the time of an operation beside the other work over its time alone; 1 is no slowdown. A cell says "
+    "slowed where the interval of the ratio and the drift leave no doubt, and is darker the larger the slowdown. "
+)
+_CORNER = "Rows: measured work. Columns: the work beside it, on the same GPU and NUMA node."
+_GRADES = (1.0, 1.1, 1.25, 1.5, 2.0, 4.0)  # slowdowns from which a cell is darker
 _PENALTIES = (
     "Alone, and beside the work that slows it most. Times are the median and the p99 of the mean time of an operation "
     "in an interval of a few ms. The penalty over the good value is (beside - alone) / alone, over the bad value "
@@ -48,15 +58,45 @@ def section(view: RunView) -> Section | None:
     rows = matrix(view.run)
     if not rows:
         return None
-    blocks = (
-        Paragraph((_NOTE, METHOD), note=True, on=Output.PAGE),
-        Paragraph(_NOTE.strip(), on=Output.TERMINAL | Output.MARKDOWN),
+    brief = Output.TERMINAL | Output.MARKDOWN
+    penalties = Table(
+        "Penalties", _COLUMNS, (Group(tuple(Row(_penalty(row, _several(rows))) for row in rows)),), stacks=True
+    )
+    blocks: tuple[Block, ...] = (
+        Paragraph((_ON_PAGE, METHOD), on=Output.PAGE),
+        _grid(rows),
+        more("All slowdowns with their intervals", _table(rows, short=False, on=Output.ALL)),
+        more(f"Times and penalties of {len(rows)} kinds of work", Paragraph(_PENALTIES), penalties),
+        Paragraph(_NOTE.strip(), on=brief),
         _table(rows, short=True, on=Output.TERMINAL),
-        _table(rows, short=False, on=Output.PAGE | Output.MARKDOWN),
-        Paragraph(_PENALTIES),
-        Table("Penalties", _COLUMNS, (Group(tuple(Row(_penalty(row, _several(rows))) for row in rows)),), stacks=True),
+        _table(rows, short=False, on=Output.MARKDOWN),
+        Paragraph(_PENALTIES, on=brief),
+        replace(penalties, on=brief),
     )
     return Section("contention", _TITLE, (*blocks, *_model_blocks(rows, view.run.predicted)))
+
+
+def _grid(rows: Sequence[MatrixRow]) -> Grid:
+    """The matrix as coloured cells."""
+    names, several = others(rows), _several(rows)
+    cells = tuple(tuple(_grid_cell(row, name) for name in names) for row in rows)
+    return Grid(
+        _CORNER,
+        tuple(_name(row, several) for row in rows),
+        tuple(names),
+        cells,
+        corner="work \\ beside",
+        on=Output.PAGE,
+    )
+
+
+def _grid_cell(row: MatrixRow, other: str) -> GridCell | None:
+    found = row.beside.get(other)
+    if found is None:
+        return None
+    slowed = row.slowed_by(other)
+    grade = sum(found.ratio >= limit for limit in _GRADES) if slowed else 0
+    return GridCell(f"{found.ratio:.3g}", "slowed" if slowed else "", f"h{grade} t{grade}", "")
 
 
 def _model_blocks(rows: Sequence[MatrixRow], by: Predicted | None) -> tuple[Block, ...]:

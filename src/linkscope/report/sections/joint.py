@@ -4,11 +4,13 @@ import itertools
 
 from linkscope.model.text import rate_text
 from linkscope.report.joint import Joint, JointLine, JointRow, joint_lines, joints
+from linkscope.report.joint_bars import joint_figures
 from linkscope.report.run_view import RunView
 from linkscope.report.section import (
     METHOD,
     Block,
     Column,
+    Figures,
     Group,
     Items,
     Output,
@@ -18,6 +20,7 @@ from linkscope.report.section import (
     Span,
     Table,
     Text,
+    more,
     table,
 )
 from linkscope.units import format_bytes, format_fraction
@@ -35,7 +38,12 @@ def section(view: RunView) -> Section | None:
     note = "The total of all flows, and for each flow its rate and its share of the total. "
     lines = joint_lines(view.single.points)
     short = [(line.pattern, line.paths, format_bytes(line.bytes), line.total, line.each) for line in lines]
-    blocks: list[Block] = [Paragraph((note, METHOD), note=True, on=Output.PAGE), *map(_table, found)]
+    rows = sum(len(one.rows) for one in found)
+    blocks: list[Block] = [
+        Paragraph((note, METHOD), note=True, on=Output.PAGE),
+        Figures(tuple(joint_figures(found, view.run.modelled)), on=Output.PAGE),
+        more(f"All {rows} totals with the rate of each flow", *map(_table, found)),
+    ]
     for pattern, of_pattern in itertools.groupby(lines, key=lambda line: line.pattern):
         blocks.append(Paragraph(pattern, on=Output.TERMINAL))
         blocks.append(Items.of([_line_text(line) for line in of_pattern], on=Output.TERMINAL))

@@ -1,11 +1,13 @@
 """Section: the cost of memory kinds, and the number of transfers after which each pays off."""
 
 from linkscope.report.break_even import HEADING, NOTE, PHASES, SHORT_HEADING, BreakEvens, PayRow, PayTable, break_evens
+from linkscope.report.cost_chart import cost_charts
 from linkscope.report.run_view import RunView
 from linkscope.report.section import (
     METHOD,
     Block,
     Column,
+    Figures,
     Fold,
     Group,
     Ids,
@@ -17,9 +19,15 @@ from linkscope.report.section import (
     Table,
     Text,
     counted,
+    more,
     table,
 )
 from linkscope.units import format_bytes
+
+_CHART = (
+    "The time to allocate a buffer, copy it n times and free it, by kind of memory. The lowest line is the cheapest "
+    "kind for that number of transfers."
+)
 
 
 def section(view: RunView) -> Section | None:
@@ -27,8 +35,13 @@ def section(view: RunView) -> Section | None:
     found = break_evens(view.single.points)
     if found is None:
         return None
-    blocks: list[Block] = [Paragraph((f"{NOTE} ", METHOD), note=True, on=Output.PAGE), *map(_table, found.tables)]
-    blocks.append(_costs(found))
+    charts = cost_charts(view.single.points, view.run.modelled)
+    blocks: list[Block] = [Paragraph(_CHART, on=Output.PAGE)] if charts else []
+    blocks += [Figures(tuple(charts), on=Output.PAGE)] if charts else []
+    tables = [_table(one) for one in found.tables]
+    count = sum(len(one.rows) for one in found.tables)
+    note = Paragraph((f"{NOTE} ", METHOD), note=True)
+    blocks.append(more(f"All {count} comparisons of memory kinds as tables", note, *tables, _costs(found)))
     brief = Output.TERMINAL | Output.MARKDOWN
     blocks += [Items.of(found.lines, on=brief)] if found.lines else []
     return Section("memory", HEADING, tuple(blocks), dict.fromkeys(brief, SHORT_HEADING))

@@ -2,7 +2,7 @@
 
 from linkscope.report.outcome import intervals_text
 from linkscope.report.run_view import RunView
-from linkscope.report.section import Paragraph, Section, prose
+from linkscope.report.section import Paragraph, Section, Span, more, prose
 from linkscope.report.trust import INHERITED, SIGN
 from linkscope.runfile import Run
 from linkscope.units import format_fraction
@@ -43,18 +43,41 @@ _MORE_ROUNDS = (
     "planned number). It"
 )
 
-
-_LICENCES = "The explorer of the page is drawn by uPlot 1.6.32 (MIT licence, in the source of the page)."
+_MEASURED = ("point", "Each number is a point: one operation at one size on one path, measured on this machine.")
+_MODELLED = ("point", "Each number is a point: one operation at one size on one path, computed from a machine model.")
+_FIVE = (
+    ("round", "A round measures each point once, in fresh processes with fresh memory and in a new random order."),
+    ("interval", "The value is the median of the rounds, and its interval in brackets holds the true median in 95 % of "
+     "cases."),
+    ("missed precision", f"A point whose interval is wider than its target missed precision and has {SIGN} before it; "
+     f"a value from another path of its class is inherited and has {INHERITED} before it."),
+    ("peak", "The peak of a path is the limit of its hardware without the cost of protocols."),
+)  # fmt: skip
+_LICENCES = (
+    "linkscope is under the Apache License 2.0. uPlot 1.6.32, which draws the explorer, is under the MIT License; its "
+    "text is in the source of this page. The page loads nothing from other places."
+)
 
 
 def section(view: RunView) -> Section:
-    """The method of this run in paragraphs."""
+    """The method of this run in five sentences, and its details and the licences folded."""
     texts = (_rounds(view.run, intervals_text(view.single.points)), _precision(view.run))
-    return Section(
-        "method",
-        "Method",
-        tuple(Paragraph(prose(text)) for text in (*texts, _SPREADS, _MODES, _TIMINGS, _PEAKS, _LICENCES)),
+    details = (*texts, _SPREADS, _MODES, _TIMINGS, _PEAKS)
+    short: list[str | Span] = []
+    for word, text in (_MODELLED if view.run.modelled else _MEASURED, *_FIVE):
+        short += [*([" "] if short else []), *_with_term(word, text)]
+    blocks = (
+        Paragraph(tuple(short)),
+        more("Rounds, precision, modes, timings and peaks in detail", *(Paragraph(prose(text)) for text in details)),
+        more("Licences of what this page contains", Paragraph(_LICENCES)),
     )
+    return Section("method", "Method", blocks)
+
+
+def _with_term(word: str, text: str) -> list[str | Span]:
+    """The sentence, with the term that it explains marked."""
+    before, found, after = text.partition(word)
+    return [part for part in (before, Span(found, "dfn"), after) if part not in ("", Span("", "dfn"))]
 
 
 def _rounds(run: Run, intervals: str) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from linkscope.advise.near_far import DIRECTIONS, FORMULAS, NearFar, hidden_numa, largest, near_far, nearest, value_text
 from linkscope.report.run_view import RunView
-from linkscope.report.section import Column, Fold, Group, Ids, Output, Paragraph, Row, Section, Table, Text
+from linkscope.report.section import Column, Group, Ids, Paragraph, Row, Section, Table, Text, more
 from linkscope.units import format_bytes, format_fraction
 
 _TITLE = "Placement"
@@ -37,7 +37,7 @@ def section(view: RunView) -> Section | None:
     blocks = (
         Paragraph(f"{places}. Mean penalty of the far node over the good value: {', '.join(means)}."),
         _table(at_most, "Near and far nodes"),
-        Fold("All sizes", (_table(found, "Near and far nodes, all sizes"),), on=Output.PAGE),
+        more(f"All {len(found)} sizes and directions as a table", _table(found, "Near and far nodes, all sizes")),
         Paragraph(_NOTE, note=True),
     )
     return Section("placement", _TITLE, blocks)

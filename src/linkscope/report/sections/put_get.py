@@ -1,6 +1,7 @@
 """Section: who should drive a message, a GPU or the host."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from linkscope.report.put_get import (
     MODES,
@@ -29,6 +30,7 @@ from linkscope.report.section import (
     Span,
     Table,
     Text,
+    more,
     table,
 )
 from linkscope.runfile import Point
@@ -40,6 +42,10 @@ _NOTE = (
     "host memory (notified). The host drives it by a copy engine, alone (host) or when a GPU asks (assisted). The "
     "faster mode of each counts, with the fastest number of threads and kind of word. Either: the 95 % interval of the "
     "ratio of their times contains 1. "
+)
+_SHORT = (
+    "A GPU drives a message if its threads move the payload; the host drives it by a copy engine. Either: the interval "
+    "of the ratio of their times contains 1."
 )
 _OF_CONNECTIONS = (
     "Messages a second over a number of connections, and the share of the time that all of them ran together. A rate "
@@ -72,17 +78,29 @@ def section(view: RunView) -> Section | None:
         return Section("put-get", _TITLE, (Paragraph(_OF_QUEUES), _queues(through)))
     advice = [(Span(f"{_name(one)}: ", "strong"), f"{one.advice}.") for one in series]
     blocks: list[Block] = [
-        Paragraph((_NOTE, METHOD), note=True, on=Output.PAGE),
+        Paragraph(_SHORT, on=Output.PAGE),
         Paragraph(_NOTE.strip(), on=Output.TERMINAL | Output.MARKDOWN),
         Items.of(advice),
-        Table("Times of messages", _COLUMNS, tuple(map(_group, series)), stacks=True, on=Output.PAGE | Output.MARKDOWN),
+        Table("Times of messages", _COLUMNS, tuple(map(_group, series[:1])), stacks=True, on=Output.PAGE),
     ]
+    whole = Table("Times of messages", _COLUMNS, tuple(map(_group, series)), stacks=True)
+    count = sum(len(one.messages) for one in series)
+    note = Paragraph((_NOTE, METHOD), note=True)
+    blocks.append(more(f"Times of all {count} messages, and what the modes are", note, whole))
+    blocks.append(replace(whole, on=Output.MARKDOWN))
     if rates := connections(view.run):
-        blocks += [Paragraph(_OF_CONNECTIONS), _rates(rates)]
+        blocks += _folded(f"Rates by connections: {len(rates)}", Paragraph(_OF_CONNECTIONS), _rates(rates))
     if through:
-        blocks += [Paragraph(_OF_QUEUES), _queues(through)]
-    blocks += [Paragraph(_CLAIMS), Items.of([_claim(one) for one in claims(view.run)])]
+        blocks += _folded(f"Puts through descriptors: {len(through)}", Paragraph(_OF_QUEUES), _queues(through))
+    held = claims(view.run)
+    of_claims = Items.of([_claim(one) for one in held])
+    blocks += _folded(f"{len(held)} conclusions of a paper, on this machine", Paragraph(_CLAIMS), of_claims)
     return Section("put-get", _TITLE, tuple(blocks))
+
+
+def _folded(summary: str, *blocks: Block) -> list[Block]:
+    """Blocks that the page folds, and terminal and Markdown show."""
+    return [more(summary, *blocks), *(replace(one, on=Output.TERMINAL | Output.MARKDOWN) for one in blocks)]
 
 
 def _name(series: Series) -> str:

@@ -1,15 +1,18 @@
 """Section: messages between ranks of MPI."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from linkscope.model.curves import Estimate
+from linkscope.model.text import count_text
 from linkscope.report.run_view import RunView
 from linkscope.report.section import (
     METHOD,
     Block,
     Column,
     Figure,
+    Figures,
     Group,
     Items,
     Legend,
@@ -19,9 +22,10 @@ from linkscope.report.section import (
     Row,
     Section,
     Table,
+    more,
     table,
 )
-from linkscope.report.svg import Series, rate_chart, swatch, time_chart
+from linkscope.report.svg import SERIES_COLOURS, Series, rate_chart, swatch, time_chart
 from linkscope.runfile import Point
 from linkscope.units import format_bytes, format_rate, format_seconds, format_seconds_interval
 
@@ -32,6 +36,7 @@ _NOTE = (
     "chunk counts. Brackets are 95 % intervals over rounds. All rounds are in the same processes, so the intervals "
     "leave out how launches differ. "
 )
+_SHORT = "Latency is half of a round trip. A rate is that of many messages under way, or of staged ones."
 _RANKS = (
     Column("Rank", right=True, label="Rank"), Column("Host", label="Host"),
     Column("Process", right=True, label="Process"), Column("CPUs", right=True, label="CPUs"),
@@ -53,27 +58,43 @@ def section(view: RunView) -> Section | None:
     if not points:
         return None
     blocks: list[Block] = [
-        Paragraph((_NOTE, METHOD), note=True, on=Output.PAGE),
+        Paragraph(_SHORT, on=Output.PAGE),
+        more("What latency, rate and intervals mean here", Paragraph((_NOTE, METHOD), note=True)),
         Paragraph(_NOTE.strip(), on=Output.TERMINAL | Output.MARKDOWN),
     ]
-    if "library" in about:
-        blocks.append(Paragraph(f"{about['library']}, {about['path']}: {about['found']}."))
     ranks = about.get("ranks", [])
-    blocks.append(table("Ranks", _RANKS, [_rank(one) for one in ranks]))
+    blocks += _launch(about, ranks)
     if narrow := [f"rank:{one['rank']} {_ONE_CPU}" for one in ranks if len(one.get("cpus", "..")) == 1]:
         blocks.append(Items.of(narrow))
     trips = _by_series(point for point in points if point.benchmark != "rank_rate")
     rates = _by_series(point for point in points if point.benchmark == "rank_rate")
     modelled = view.run.modelled
+    drawn: list[Figure] = []
     if trips:
-        blocks.append(
+        drawn.append(
             _figure("Latency", trips, _latency, _latency_text, lambda title, of: time_chart(title, of, modelled))
         )
     if rates:
-        blocks.append(_figure("Rate", rates, _rate, _rate_text, lambda title, of: rate_chart(title, of, (), modelled)))
+        drawn.append(_figure("Rate", rates, _rate, _rate_text, lambda title, of: rate_chart(title, of, (), modelled)))
+    blocks.insert(1, Figures(tuple(drawn)))
     if gpus := _of_gpus(points):
-        blocks.append(table("Buffers of GPUs", _OF_GPUS, gpus))
+        made = table("Buffers of GPUs", _OF_GPUS, gpus)
+        blocks.append(more(f"Staged and double-buffered copies: {len(gpus)} sizes and paths", made))
+        blocks.append(replace(made, on=Output.TERMINAL | Output.MARKDOWN))
     return Section("ranks", _TITLE, tuple(blocks))
+
+
+def _launch(about: Mapping[str, Any], ranks: Sequence[Mapping[str, Any]]) -> list[Block]:
+    """The MPI library and the places of the ranks, which the page folds."""
+    found: list[Block] = []
+    if "library" in about:
+        found.append(Paragraph(f"{about['library']}, {about['path']}: {about['found']}."))
+    found.append(table("Ranks", _RANKS, [_rank(one) for one in ranks]))
+    brief = Output.TERMINAL | Output.MARKDOWN
+    return [
+        more(f"The MPI library and {count_text(len(ranks), 'rank')}", *found),
+        *(replace(one, on=brief) for one in found),
+    ]
 
 
 def _rank(one: Mapping[str, Any]) -> tuple[str, ...]:
@@ -104,7 +125,8 @@ def _figure(
     text: Callable[[Point], str], chart: Callable[[str, Sequence[Series]], str],
 ) -> Figure:  # fmt: skip
     """The curves of one quantity; terminal and Markdown show the table."""
-    long = {name: of for name, of in found.items() if len(of) > 1}
+    several = sorted((item for item in found.items() if len(item[1]) > 1), key=lambda item: -len(item[1]))
+    long = dict(several[:SERIES_COLOURS])
     series = [
         Series(colour % 8, False, [(point.bytes, value(point)) for point in of if point.bytes])
         for colour, of in enumerate(long.values())
@@ -116,7 +138,14 @@ def _figure(
     )
     shown = Table(f"{what} of messages", _OF_SIZES, groups)
     title = f"{what.lower()} of messages between ranks"
-    return Figure(f"ranks-{what.lower()}", chart(title, series), f"{what} by size.", legend=legend, table=shown)
+    return Figure(
+        f"ranks-{what.lower()}",
+        chart(title, series),
+        f"{what} by size"
+        + (f": {len(long)} of {len(several)} curves, the others are in the table." if several[len(long) :] else "."),
+        legend=legend,
+        table=shown,
+    )
 
 
 def _latency(point: Point) -> Estimate:

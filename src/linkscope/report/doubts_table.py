@@ -1,0 +1,135 @@
+"""What not to trust: the points without a sound value by reason and family, and the rounds of the worst ten."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from markupsafe import escape
+
+from linkscope.model.curves import measured_flows, method_of, path_of
+from linkscope.model.text import paths_text
+from linkscope.report.trust import flows_ran_apart, widest
+from linkscope.runfile import Flow, Point, half_width
+from linkscope.stats import median
+from linkscope.units import format_bytes
+
+STRIPS = 10  # points whose rounds are drawn
+_GUARDS = {
+    "above_limit": "above the peak", "throttled": "throttled", "throttled_rounds": "throttled",
+    "nonlinear": "did not converge", "timings": "several timing methods",
+}  # fmt: skip
+_STATUS = {
+    "failed": "failed", "missed_precision": "missed precision", "skipped": "not measured",
+    "unsupported": "not supported", "inherited": "inherited",
+}  # fmt: skip
+_APART = "flows did not run together"
+_ORDER = ("above the peak", "failed", _APART, *dict.fromkeys(_GUARDS.values()), *_STATUS.values())
+_ROW, _LEFT, _WIDTH, _TOP, _LETTERS = 24, 420, 900, 10, 58
+_TICKS = (1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 4.0, 10.0, 100.0)
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Points of one family with one reason. The point with the widest interval against its target comes first.
+
+    `width`: half the interval of this point as a fraction of its value; None if no point has an interval.
+    """
+
+    reason: str
+    family: str
+    points: tuple[Point, ...]
+    width: float | None
+
+    @property
+    def worst(self) -> Point:
+        """The point with the widest interval against its target."""
+        return self.points[0]
+
+
+def reasons(points: Iterable[Point]) -> list[Reason]:
+    """One entry for each reason and family, the most serious reason first, then the widest interval."""
+    found: dict[tuple[str, str], list[Point]] = {}
+    for point in points:
+        if (reason := reason_of(point)) is not None:
+            found.setdefault((reason, str(method_of(point).family)), []).append(point)
+    made = []
+    for (reason, family), of in found.items():
+        ordered = sorted(of, key=lambda point: -excess(point))
+        made.append(Reason(reason, family, tuple(ordered), widest(ordered[0]) if excess(ordered[0]) else None))
+    return sorted(made, key=lambda one: (_ORDER.index(one.reason), -excess(one.worst), -len(one.points)))
+
+
+def reason_of(point: Point) -> str | None:
+    """The most serious reason to distrust a point; None for a sound value."""
+    if point.status == "missed_precision" and flows_ran_apart(point):
+        return _APART
+    named = [words for guard, words in _GUARDS.items() if guard in point.guards]
+    named += [_STATUS[point.status]] if point.status in _STATUS else []
+    return min(named, key=_ORDER.index, default=None)
+
+
+def excess(point: Point) -> float:
+    """Half the interval over the target precision; 0 without an interval."""
+    width = widest(point)
+    return width / point.precision_target if width is not None and point.precision_target else 0.0
+
+
+def worst_points(points: Iterable[Point]) -> list[Point]:
+    """At most ten points: those that exceed their target precision most, and have rounds."""
+    listed = [point for point in points if point.status == "missed_precision" and len(_rounds(point)) > 1]
+    return sorted(listed, key=lambda point: -excess(point))[:STRIPS]
+
+
+def strips(points: Sequence[Point], modelled: bool) -> str:
+    """A row for each point: the medians of its rounds over the point's value, on one logarithmic scale, as SVG."""
+    ratios = [_ratios(point) for point in points]
+    reach = max(0.02, *(abs(math.log(ratio)) for of in ratios for ratio in of)) * 1.05
+    bottom = _TOP + _ROW * len(points)
+    name = ("MODELLED: " if modelled else "") + "round medians of the points with the widest intervals"
+    parts = [
+        f'<svg class="chart heatmap" style="min-width:680px;max-width:960px" viewBox="0 0 {_WIDTH} {bottom + 24}" '
+        f'role="img" aria-label="{name}"><title>{name}</title>'
+    ]
+    if modelled:
+        parts.append(f'<text class="modelled" x="{_WIDTH / 2}" y="{bottom / 2}">MODELLED</text>')
+    tick = max((tick for tick in _TICKS if math.log(tick) <= reach), default=1.0)
+    for ratio in (1.0, tick, 1 / tick):
+        x = _at(ratio, reach)
+        text = "value" if ratio == 1 else f"{100 * (ratio - 1):+.2g} %" if tick < 2 else f"× {ratio:.2g}"
+        parts.append(f'<path class="grid" d="M{x:.1f} {_TOP}V{bottom}"/>')
+        parts.append(f'<text class="size" x="{x:.1f}" y="{bottom + 16}">{text}</text>')
+    for number, (point, of) in enumerate(zip(points, ratios, strict=True)):
+        parts.append(_strip(point, of, _TOP + _ROW * (number + 0.5), reach))
+    return "".join([*parts, "</svg>"])
+
+
+def _strip(point: Point, ratios: Sequence[float], y: float, reach: float) -> str:
+    size = f", {format_bytes(point.bytes)}" if point.bytes else ""
+    text = f"{method_of(point).family}, {paths_text([path_of(point)])}{size}"
+    label = text if len(text) <= _LETTERS else f"{text[: _LETTERS - 1]}…"
+    target = point.precision_target
+    low, high = _at(1 / (1 + target), reach), _at(1 + target, reach)
+    dots = "".join(f"M{_at(ratio, reach) - 4:.1f} {y:.1f}a4 4 0 1 0 8 0a4 4 0 1 0 -8 0" for ratio in ratios)
+    return (
+        f'<text class="num" x="{_LEFT - 14}" y="{y + 4:.1f}">{escape(label)}</text>'
+        f'<rect class="h1" x="{low:.1f}" y="{y - 8:.1f}" width="{max(1.0, high - low):.1f}" height="16"/>'
+        f'<path class="line" d="M{_LEFT} {y:.1f}H{_WIDTH - 20}" stroke="var(--line)"/><path class="ring" d="{dots}"/>'
+    )
+
+
+def _at(ratio: float, reach: float) -> float:
+    share = (min(max(math.log(ratio) / reach, -1.0), 1.0) + 1) / 2
+    return _LEFT + share * (_WIDTH - 20 - _LEFT)
+
+
+def _rounds(point: Point) -> list[float]:
+    """The round medians in seconds of the flow with the widest interval."""
+    flows: list[Flow] = measured_flows(point)
+    chosen = max(flows, key=lambda flow: half_width(flow) or 0.0, default=None)
+    return [seconds for seconds in chosen.round_medians_s if seconds > 0] if chosen else []
+
+
+def _ratios(point: Point) -> list[float]:
+    rounds = _rounds(point)
+    middle = median(rounds)
+    return [seconds / middle for seconds in rounds]
