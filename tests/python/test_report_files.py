@@ -121,8 +121,8 @@ def test_mistakes_get_one_sentence(tmp_path, capsys, monkeypatch, options, code,
     assert message in error and error.count("\n") == 1
 
 
-def test_two_runs_are_refused(capsys) -> None:
-    assert main(["report", "a.jsonl", "b.jsonl"]) == 2
+def test_a_summary_of_two_runs_is_refused(capsys) -> None:
+    assert main(["report", "a.jsonl", "b.jsonl", "--summary"]) == 2
     assert "takes one run file, not 2" in capsys.readouterr().err
 
 
