@@ -9,17 +9,18 @@ import zlib
 from pathlib import Path
 
 import pytest
-
 from browser import CHROMIUM
+
 from invented import point, run, small_run
 from linkscope.cli.main import main
 from linkscope.report.details import details
 from linkscope.report.figures import figures, size_of, standalone
 from linkscope.report.html import page
+from linkscope.report.machine_map import machine_svg
 from linkscope.report.markdown import to_markdown
-from linkscope.report.picture import machine_svg, wires
 from linkscope.report.png import cropped
 from linkscope.report.summary import summary
+from linkscope.report.wires import wires
 from linkscope.runfile import RunWriter, read_run
 
 EVIL = "<script>alert(1)</script>|`x`"
@@ -68,15 +69,6 @@ def test_an_unknown_machine_description_is_not_drawn(facts) -> None:
     assert wires(made) == [] and machine_svg([], False) == "" and "The machine and its links" not in page(made)
 
 
-def test_texts_of_the_drawing_do_not_overlap() -> None:
-    for facts in (PROBED, {"model": MODEL}):
-        picture = machine_svg(wires(run(small_run().points, **facts)), True)
-        boxes = [tuple(map(float, box)) for box in re.findall(r'class="under" x="([\d.]+)" y="([\d.]+)"', picture)]
-        assert boxes and all(
-            abs(a[0] - b[0]) >= 148 or abs(a[1] - b[1]) >= 30 for i, a in enumerate(boxes) for b in boxes[:i]
-        )
-
-
 def test_markdown_has_rates_anomalies_and_checks_and_escapes_markup() -> None:
     text = to_markdown(small_run())
     assert "## MODELLED: invented" in text and "**MODELLED**" in text
@@ -92,7 +84,7 @@ def test_markdown_has_rates_anomalies_and_checks_and_escapes_markup() -> None:
 
 def test_each_figure_is_a_standalone_file() -> None:
     found = figures(run(small_run().points, **PROBED))
-    assert "machine" in found and "rate-numa-0-to-gpu-0" in found and len(set(found)) == len(found)
+    assert "machine" in found and "curves-h2d" in found and len(set(found)) == len(found)
     for svg in found.values():
         text = standalone(svg)
         assert ET.fromstring(text).tag == "{http://www.w3.org/2000/svg}svg"
@@ -137,7 +129,7 @@ def test_two_runs_are_refused(capsys) -> None:
 def test_without_a_browser_a_png_is_refused(tmp_path, capsys, monkeypatch) -> None:
     source = written(tmp_path, small_run())
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    assert main(["report", source, "--figure", "rate-numa-0-to-gpu-0", "-o", str(tmp_path / "x.png")]) == 3
+    assert main(["report", source, "--figure", "curves-h2d", "-o", str(tmp_path / "x.png")]) == 3
     assert "Chromium" in capsys.readouterr().err and not (tmp_path / "x.png").exists()
 
 

@@ -1,14 +1,12 @@
-"""The top of the page and the heat maps, for an invented run with known answers."""
+"""The tiles of Markdown and the reasons to check a run, for an invented run with known answers."""
 
 import re
 from pathlib import Path
 
 from invented import SIZES, flow, point, run, small_run
 from linkscope.report.head import doubtful_ids, doubts, tiles
-from linkscope.report.heat import heat_svg, heats, step
-from linkscope.report.html import page
 from linkscope.report.overview import overview
-from linkscope.report.picture import wires
+from linkscope.report.wires import wires
 from linkscope.runfile import End, read_run
 
 H2D = "h2d/ce/numa:0.{}->gpu:0.device/{}?bidirectional={}&mode=batched"
@@ -107,37 +105,6 @@ def test_rising_counters_are_a_reason_to_check() -> None:
     grown = End(wall_s=1.0, complete=False, counts={}, gained={"gpu:0": {"ecc_uncorrected": 1}})
     object.__setattr__(made, "end", grown)
     assert "stopped early" in doubts(made)[0].text and "ECC errors rose on gpu:0 (by 1)" in doubts(made)[1].text
-
-
-def test_heat_maps_have_every_path_of_a_method() -> None:
-    (pairs,) = [heat for heat in heats(small_run().points) if heat.family.startswith("d2d") and not heat.method]
-    assert pairs.rows == pairs.columns == ("gpu:0", "gpu:1", "gpu:2", "gpu:3") and len(pairs.cells) == 12
-    slow, fast = pairs.cells["gpu:2", "gpu:3"], pairs.cells["gpu:0", "gpu:1"]
-    assert (slow.number, slow.below) == ("199", "42 %") and fast.below == "81 %" and step(slow.share) < step(fast.share)
-    picture = heat_svg(pairs, True)
-    assert picture.count('class="cell ') == 12 and picture.count('class="none"') == 4 and "MODELLED" in picture
-    assert "MODELLED" not in heat_svg(pairs, False)
-
-
-def test_heat_maps_of_small_operations_compare_one_size() -> None:
-    (single,) = [heat for heat in heats(small_run().points) if heat.what == "time of a single 8 B"]
-    assert single.colour == "100 %: the shortest" and set(single.cells) == {
-        ("numa:0", "gpu:0"),
-        ("numa:0", "gpu:1"),
-    }
-
-
-def test_maps_without_peaks_use_the_best_path_and_need_two_paths() -> None:
-    ids = [f"d2d/ce/gpu:0.device->gpu:{gpu}.device/1048576?mode=batched" for gpu in (1, 2)]
-    (heat,) = heats([point(ids[0], 1e-5), point(ids[1], 2e-5)])
-    assert heat.cells["gpu:0", "gpu:1"].share == 1.0 and heat.colour == "100 % of the best path"
-    assert heats([point(ids[0], 1e-5)]) == [] and heats([]) == []
-
-
-def test_common_values_appear_once_per_family() -> None:
-    text = page(small_run())
-    assert 'href="#problems"' in text and "Heat maps" in text and "As a table" in text
-    assert step(0.0) == 0 and step(1.0) == step(1.4) == 6
 
 
 def test_a_parameter_missing_in_some_ids_has_no_common_value() -> None:

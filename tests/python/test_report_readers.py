@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
-
 from browser import CHROMIUM, Browser
+
 from invented import point, run, small_run
 from invented_kernels import MACHINE, joint_points, kernel_points, latency_points
 from linkscope.report.html import page, render
@@ -23,8 +23,9 @@ STOP = """(() => {
     scroll: one.className === "scroll",
     inside: box.bottom > 0 && box.top < innerHeight && box.width > 0};
 })()"""
-CONTROLS = """[...document.querySelectorAll("a, button, input, summary")].filter((one) => one.checkVisibility({
-  contentVisibilityAuto: true})).length"""
+CONTROLS = """[...document.querySelectorAll(
+  "a[href], button, input, select, summary, [tabindex='0']:not(.scroll)")].filter((one) =>
+  one.checkVisibility({contentVisibilityAuto: true}) && one.tabIndex >= 0).length"""
 WIDE = """(() => {
   document.querySelectorAll("details").forEach((one) => { one.open = true; });
   const wide = [...document.querySelectorAll("main *, header *")].filter((one) => one.getClientRects().length
@@ -42,10 +43,10 @@ PAPER = """(() => {
   const parts = [...document.querySelectorAll("table, svg.chart, figure, .tiles li")];
   const cut = parts.filter((one) => one.checkVisibility()
     && one.getBoundingClientRect().right > right).map((one) => one.outerHTML.slice(0, 120));
-  const charts = [...document.querySelectorAll("svg.chart")];
+  const charts = [...document.querySelectorAll("svg.chart")].filter((one) => one.checkVisibility());
   const light = (colour) => colour.match(/\\d+/g).slice(0, 3).reduce((sum, one) => sum + Number(one), 0) / 765;
   const body = getComputedStyle(document.body);
-  return {cut, unseen: charts.filter((one) => !one.checkVisibility()).length, ink: light(body.color),
+  return {cut, ink: light(body.color),
     ground: light(body.backgroundColor), broken: charts.filter((one) => !one.closest("figure")
       || getComputedStyle(one.closest("figure")).breakInside !== "avoid").length,
     nav: document.querySelector("nav").checkVisibility()};
@@ -97,29 +98,24 @@ def focus(browser, text: str) -> None:
 
 
 @pytest.mark.parametrize("scripts", [True, False])
-def test_the_keyboard_opens_the_numbers_of_a_chart_without_scripts(browser, file, scripts) -> None:
+def test_the_keyboard_opens_a_folded_part_also_without_scripts(browser, file, scripts) -> None:
     browser.open(file, scripts=scripts)
-    shown = "[...document.querySelectorAll('.numbers td')].filter((one) => one.checkVisibility()).length"
-    assert browser.ask(shown) == 0
-    focus(browser, "Numbers")
+    focus(browser, "Suite, seed, versions")
+    shown = "document.querySelector('header details ul').checkVisibility()"
+    assert browser.ask(shown) is False
     browser.press("Enter")
-    assert browser.ask(shown) > 10 and browser.ask("document.querySelectorAll('.numbers[open]').length") == 1
-    assert browser.ask("document.querySelector('.tools').checkVisibility()") is scripts
+    assert browser.ask(shown) is True
+    assert browser.ask("document.querySelector('.menus .tools').checkVisibility()") is scripts
 
 
-def test_buttons_and_filter_work_by_keyboard(browser, file) -> None:
+def test_an_address_opens_the_folded_parts_around_its_target(browser, file) -> None:
     browser.open(file)
-    opened = "document.querySelectorAll('.panel[open]').length"
-    focus(browser, "Open all")
-    browser.press("Space")
-    assert browser.ask(opened) == browser.ask("document.querySelectorAll('.panel').length") > 1
-    focus(browser, "Close all")
-    browser.press("Enter")
-    assert browser.ask(opened) == 0
-    browser.ask("document.getElementById('filter').focus()")
-    browser.write("gpu:2 gpu:3")
-    shown = "[...document.querySelectorAll('.panel h3')].filter((one) => one.checkVisibility())"
-    assert browser.ask(shown + ".map((one) => one.textContent)") == ["gpu:2 -> gpu:3", "gpu:3 -> gpu:2"]
+    term = "document.querySelector('#words dl').checkVisibility()"
+    assert browser.ask(term) is False
+    browser.ask("location.hash = '#words'; new Promise((done) => setTimeout(done, 100))")
+    assert browser.ask(term) is True
+    assert 0 <= browser.ask("document.getElementById('words').getBoundingClientRect().top") < 900
+    assert browser.ask("document.querySelector('nav [aria-current]').textContent") == "Method"
 
 
 @pytest.mark.parametrize("width", [320, 390, 768, 1280])
@@ -128,8 +124,8 @@ def test_the_page_and_its_first_tables_fit_all_widths(browser, file, width, dark
     browser.open(file, width=width, dark=dark)
     found = browser.ask(WIDE)
     assert found["page"] <= width and found["wide"] == []
-    assert found["stacks"] == 0 and found["count"] == 3  # best rates, blocks, one place and all GPUs
-    assert found["heads"] == (3 if width > 1024 else 0)  # a narrow page repeats the heading with each number
+    assert found["stacks"] == 0 and found["count"] > 2
+    assert found["heads"] == (found["count"] if width > 1024 else 0)  # a narrow page repeats the heading with numbers
     assert width < 390 or found["small"] > 9  # pixels, so that letters in charts are readable
 
 
@@ -138,10 +134,9 @@ def test_printed_pages_are_light_and_complete(browser, file, real) -> None:
     if real:
         file.write_text(render(REAL), encoding="utf-8")
     browser.open(file, width=PAPER_WIDTH, dark=True)
-    browser.ask("[...document.querySelectorAll('.numbers')].slice(0, 6).forEach((one) => { one.open = true; })")
     browser.media("print", dark=True)
     found = browser.ask(PAPER)
-    assert found["cut"] == [] and found["unseen"] == found["broken"] == 0
+    assert found["cut"] == [] and found["broken"] == 0
     assert found["ink"] < 0.2 and found["ground"] > 0.95 and found["nav"] is False
 
 
@@ -151,7 +146,7 @@ def test_printing_has_the_open_tables_and_leaves_the_page_unchanged(browser, fil
     before = browser.ask(opened)
     without = pages(browser.pdf())
     assert browser.ask(opened) == before
-    browser.ask("document.querySelectorAll('.numbers').forEach((one) => { one.open = true; })")
+    browser.ask("document.querySelectorAll('.more').forEach((one) => { one.open = true; })")
     assert pages(browser.pdf()) > without
 
 
@@ -159,15 +154,14 @@ def pages(pdf: bytes) -> int:
     return len(re.findall(rb"/Type\s*/Page\b", pdf))
 
 
-def test_a_page_of_twenty_thousand_points_loads_within_two_seconds(browser, tmp_path) -> None:
+def test_a_page_of_twenty_thousand_points_stays_within_its_limits(browser, tmp_path) -> None:
     file = tmp_path / "large.html"
     file.write_text(page(run(many(20_000))), encoding="utf-8")
     browser.open(file)
     loaded = browser.ask("performance.getEntriesByType('navigation')[0].loadEventEnd")
     elements = browser.ask("document.querySelectorAll('*').length")
     print(f"{elements} elements, {file.stat().st_size} bytes, loaded after {loaded / 1e3:.2f} s")
-    # An idle machine loads the page in 1.1 s.
-    assert loaded > 0 and elements < 12 * 20_000 and file.stat().st_size < 240 * 20_000
+    assert loaded > 0 and elements < 15_000 and file.stat().st_size < 6e6
 
 
 def test_a_name_with_markup_stays_text_in_the_new_tables(browser, tmp_path) -> None:
@@ -180,4 +174,4 @@ def test_a_name_with_markup_stays_text_in_the_new_tables(browser, tmp_path) -> N
     file.write_text(page(run(points, **MACHINE)), encoding="utf-8")
     browser.open(file)
     assert browser.ask("document.title").startswith("MODELLED")
-    assert browser.ask("document.querySelectorAll('script').length") == 1
+    assert browser.ask("document.querySelectorAll('script:not([type])').length") == 1

@@ -3,20 +3,26 @@
 import re
 
 import pytest
-
 from browser import CHROMIUM, Browser
+
 from invented import run, small_run
 from linkscope.report.details import details
 from linkscope.report.figures import figures
 from linkscope.report.html import page
 from linkscope.report.markdown import to_markdown
 from linkscope.report.section import (
+    Bar,
+    BarPart,
+    Bars,
     Block,
     Column,
-    Controls,
+    Data,
+    Explorer,
     Figure,
     Figures,
     Fold,
+    Grid,
+    GridCell,
     Group,
     Heading,
     Ids,
@@ -24,11 +30,15 @@ from linkscope.report.section import (
     Items,
     Legend,
     Legends,
+    Menus,
     Output,
     Paragraph,
     Row,
     Section,
+    SortedRow,
+    SortedTable,
     Span,
+    Split,
     Table,
     Terms,
     Tile,
@@ -41,6 +51,7 @@ from linkscope.report.sections import SECTIONS, sections
 
 SVG = '<svg class="chart" viewBox="0 0 9 9"><title>{}</title><path class="line" d="M0 0H9"/></svg>'
 EVIL = "<b>|`x`\x1b[31m"
+GRID = Grid("word-grid", ("gpu:0",), ("gpu:1",), ((GridCell("word-number", "word-below", "d3", "#dummy"),),))
 
 
 def every_block() -> tuple[Block, ...]:
@@ -58,6 +69,13 @@ def every_block() -> tuple[Block, ...]:
         Legends((Legend(SVG.format("swatch"), "word-legend"),), "word-more"),
         Fold("word-summary", (Paragraph("word-folded"),), heading="word-fold"),
         Terms((("word-term", "word-meaning"),)),
+        Split(
+            (Bars((Bar("word-bar", (BarPart("pinned", "word-value", 0.9, "word-peak"),), ("word-bit",), "#dummy"),)),),
+            (),
+        ),
+        SortedTable("word-sorted", (Column("word-sortcolumn"),), (SortedRow("", "", ("word-row",), (None,)),), 9),
+        GRID,
+        Menus(GRID, Legends(()), "[]"),
     )
 
 
@@ -87,17 +105,22 @@ def test_a_new_section_appears_in_page_terminal_and_markdown(monkeypatch) -> Non
 
 
 def test_each_output_renders_each_kind_of_block(monkeypatch) -> None:
-    kinds = {kind for kind in Block.__subclasses__() if kind is not Controls}  # the page has its controls once
-    assert {type(block) for block in every_block()} | {Figure} == kinds
+    kinds = set(Block.__subclasses__()) - {Data, Explorer}  # the page has these once
+    assert {type(block) for block in every_block()} | {Bars, Figure} == kinds
     add(monkeypatch, Section("dummy", "Dummy", every_block()))
     words = set(re.findall(r"word-[a-z]+", repr(every_block())))
     html = page(small_run()).split('<section id="dummy"')[1]
     assert words - set(re.findall(r"word-[a-z]+", html)) == {"word-figure"} <= set(figures(small_run()))
-    drawings = {"word-svg", "word-caption", "word-legend", "word-more", "word-figure"}
+    drawings = {"word-svg", "word-caption", "word-legend", "word-more", "word-figure", "word-sortcolumn", "word-row"}
     terminal = details(small_run(), width=100, colour=False)
-    assert words - set(re.findall(r"word-[a-z]+", terminal)) == drawings | {"word-label"}
+    assert words - set(re.findall(r"word-[a-z]+", terminal)) == drawings | {"word-label", "word-grid", "word-sorted"}
     markdown = to_markdown(small_run())
-    assert words - set(re.findall(r"word-[a-z]+", markdown)) == drawings | {"word-label", "word-id"}
+    assert words - set(re.findall(r"word-[a-z]+", markdown)) == drawings | {
+        "word-label",
+        "word-grid",
+        "word-sorted",
+        "word-id",
+    }
 
 
 def test_a_block_appears_only_where_it_says(monkeypatch) -> None:

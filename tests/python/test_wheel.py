@@ -36,7 +36,10 @@ def test_the_wheel_contains_the_worker_the_library_every_machine_and_the_bundled
     machines = {f"linkscope/_native/machines/{path.name}" for path in (ROOT / "machines").glob("*.toml")}
     assert machines and machines <= names
     assert "linkscope/check/bundled.toml" in names
-    assert {name.rpartition("/")[2] for name in names if "/licenses/" in name} == {"LICENSE", "LICENSE-CUB"}
+    assert {name.rpartition("/")[2] for name in names if "/licenses/" in name} == {
+        "LICENSE", "LICENSE-CUB", "LICENSE-UPLOT",
+    }  # fmt: skip
+    assert {"linkscope/report/vendor/uplot.js", "linkscope/report/vendor/uplot.css"} <= names
     assert wheel.stat().st_size < 25e6
 
 

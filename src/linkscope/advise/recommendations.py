@@ -100,7 +100,7 @@ RECOMMENDATIONS = (
     ),
     Recommendation(
         "advice", "advise the driver how managed memory is used",
-        "cudaMemAdvise with the advice named above",
+        "cudaMemAdvise with this advice",
         frozenset({"advice"}), _all(_is(("demand",), ("fault",)), _param("advice", "")), lambda point: True,
     ),
     Recommendation(

@@ -46,6 +46,14 @@ def rate_axis(highest: float, start: float, stop: float) -> Axis:
     return Axis(0.0, step * count, start, stop, False, ticks)
 
 
+def log_rate_axis(rates: Sequence[float], start: float, stop: float) -> Axis:
+    """An axis of GB/s in powers of ten."""
+    first, last = math.floor(math.log10(min(rates))), math.ceil(math.log10(max(rates)))
+    last = max(last, first + 1)
+    ticks = tuple((10.0**exponent, f"{10.0**exponent:g}") for exponent in range(first, last + 1))
+    return Axis(10.0**first, 10.0**last, start, stop, True, ticks)
+
+
 def time_axis(times: Sequence[float], start: float, stop: float) -> Axis:
     """An axis of seconds in powers of ten."""
     first, last = math.floor(math.log10(min(times))), math.ceil(math.log10(max(times)))

@@ -5,19 +5,27 @@ from typing import Any
 
 from linkscope.report.outcome import run_text
 from linkscope.report.section import (
+    Bars,
     Block,
-    Controls,
+    Data,
+    Explorer,
     Figure,
     Figures,
     Fold,
+    Grid,
     Heading,
     Items,
     Legends,
+    Menus,
     Output,
     Paragraph,
+    SortedTable,
+    Split,
     Table,
     Terms,
     Tiles,
+    bar_text,
+    grid_table,
     ids_of,
     plain,
 )
@@ -71,6 +79,12 @@ def _tiles(block: Tiles, width: int) -> Iterable[Line]:
         yield from wrap(f"- {printable(f'{tile.label}: ' + '; '.join((tile.value, *tile.lines)))}", width)
 
 
+def _bars(block: Bars, width: int) -> Iterable[Line]:
+    for bar in block.bars:
+        parts = "; ".join((*map(bar_text, bar.parts), *bar.notes))
+        yield from wrap(f"- {printable(f'{bar.label}: {parts}')}", width)
+
+
 def _terms(block: Terms, width: int) -> Iterable[Line]:
     for term, meaning in block.terms:
         yield from wrap(f"- {term}: {meaning}", width)
@@ -81,17 +95,23 @@ def _fold(fold: Fold, width: int) -> Iterable[Line]:
     yield from _block_lines(fold.blocks, width)
 
 
-# Drawings, their legends and controls exist on the page only.
+# Drawings, their legends, controls and data exist on the page only.
 _RENDERERS: dict[type[Block], Callable[[Any, int], Iterable[Line]]] = {
     Paragraph: lambda block, width: wrap(printable(plain(block.text)), width, BAD if block.bad else ""),
     Heading: lambda block, width: heading(block.text, width),
     Items: _items,
     Tiles: _tiles,
+    Bars: _bars,
+    Grid: lambda block, width: table_lines(grid_table(block), width),
+    Menus: lambda block, width: table_lines(grid_table(block.grid), width),
+    Split: lambda block, width: _block_lines((*block.left, *block.right), width),
     Terms: _terms,
     Table: table_lines,
     Figure: lambda figure, width: table_lines(figure.table, width) if figure.table else (),
     Figures: lambda block, width: _block_lines(block.figures, width),
     Fold: _fold,
     Legends: lambda block, width: (),
-    Controls: lambda block, width: (),
+    SortedTable: lambda block, width: (),
+    Data: lambda block, width: (),
+    Explorer: lambda block, width: (),
 }

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from linkscope.report.html import template_text
-from linkscope.report.section import Block, Figure, Figures, Fold, Output
+from linkscope.report.section import Block, Figure, Figures, Fold, Output, Split
 from linkscope.report.sections import sections
 from linkscope.runfile import Run
 
@@ -26,6 +26,8 @@ def _of_blocks(blocks: Iterable[Block]) -> Iterator[Figure]:
             yield from block.figures
         elif isinstance(block, Fold):
             yield from _of_blocks(block.blocks)
+        elif isinstance(block, Split):
+            yield from _of_blocks((*block.left, *block.right))
 
 
 def standalone(svg: str) -> str:

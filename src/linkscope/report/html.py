@@ -9,12 +9,13 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from linkscope.report.outcome import run_text
+from linkscope.report.heading import details, facts, machine_title, minor, serious
 from linkscope.report.section import Block, Column, Output, Table
 from linkscope.report.sections import chapters
 from linkscope.runfile import Run, read_run
 
-SCRIPTS = ("frame.js", "paths.js")  # of the page of a run, in this order
+# The scripts of the page of a run, in this order.
+SCRIPTS = ("frame.js", "pairs.js", "paths.js", "points.js", "uplot.js", "plot.js", "figure.js", "explorer.js")
 _TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -28,14 +29,16 @@ def page(run: Run) -> str:
     made = chapters(run)
     return framed(
         "page.html",
-        title=str(run.header.machine.get("name") or "a machine without a name"),
+        title=machine_title(run),
         modelled=run.modelled,
         nav=[(chapter.anchor, chapter.title) for chapter in made],
         scripts=SCRIPTS,
         run=run,
-        about=run_text(run),
+        facts=facts(run),
+        details=details(run),
         version=str(run.header.tool.get("version", "")),
-        warnings=[*run.warnings, *_warnings(run.header.environment), *_warnings(run.header.machine)],
+        serious=serious(run),
+        minor=minor(run),
         chapters=made,
     )
 
@@ -54,12 +57,12 @@ def framed(template: str, *, scripts: Iterable[str], **values: Any) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "svg": Markup, "arrows": _arrows, "kind": _kind,
+        "svg": Markup, "json": _json, "arrows": _arrows, "kind": _kind,
         "table_class": _table_class, "cell_attributes": _cell_attributes,
     }  # fmt: skip
     parts = "".join(f"{{\n{template_text(name)}}}\n" for name in scripts)
     css, js = (
-        Markup(template_text("figure.css") + template_text("report.css")),
+        Markup("".join(map(template_text, ("figure.css", "report.css", "uplot.css")))),
         f'"use strict";\nconst page = {{}};\n{parts}',
     )
     text: str = environment.get_template(template).render(css=css, js=Markup(js), output=Output.PAGE, **values)
@@ -67,12 +70,18 @@ def framed(template: str, *, scripts: Iterable[str], **values: Any) -> str:
 
 
 def template_text(name: str) -> str:
-    """The content of a template file."""
-    return (_TEMPLATES / name).read_text(encoding="utf-8")
+    """The content of a template file or of a vendored one."""
+    folder = _TEMPLATES if (_TEMPLATES / name).exists() else _TEMPLATES.parent / "vendor"
+    return (folder / name).read_text(encoding="utf-8")
 
 
 def _kind(block: Block) -> str:
     return type(block).__name__
+
+
+def _json(text: str) -> Markup:
+    """JSON for a script element, which ends at the first '</'."""
+    return Markup(text.replace("<", "\\u003c"))
 
 
 def _table_class(table: Table) -> Markup:
@@ -93,11 +102,3 @@ def _cell_attributes(column: Column) -> Markup:
 def _arrows(text: str) -> Markup:
     """The escaped text, without line breaks inside an arrow or a range of places."""
     return Markup(re.sub(r"-&gt;|(?<=:)\d+-\d+", r'<span class="arrow">\g<0></span>', str(escape(text))))
-
-
-def _warnings(facts: dict[str, Any]) -> list[str]:
-    """The warnings of the environment or the probe: texts, or objects with a text."""
-    listed = facts.get("warnings")
-    if not isinstance(listed, list):
-        return []
-    return [str(one.get("text") or one.get("message") or one) if isinstance(one, dict) else str(one) for one in listed]

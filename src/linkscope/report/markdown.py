@@ -6,20 +6,28 @@ from typing import Any
 
 from linkscope.report.outcome import run_text
 from linkscope.report.section import (
+    Bars,
     Block,
-    Controls,
+    Data,
+    Explorer,
     Figure,
     Figures,
     Fold,
+    Grid,
     Heading,
     Items,
     Legends,
+    Menus,
     Output,
     Paragraph,
+    SortedTable,
+    Split,
     Table,
     Terms,
     Text,
     Tiles,
+    bar_text,
+    grid_table,
     plain,
 )
 from linkscope.report.sections import sections
@@ -73,6 +81,11 @@ def _tiles(block: Tiles) -> str:
     return "\n".join(f"- **{tile.label}**: {_safe('; '.join((tile.value, *tile.lines)))}" for tile in block.tiles)
 
 
+def _bars(block: Bars) -> str:
+    lines = ((bar, "; ".join((*map(bar_text, bar.parts), *bar.notes))) for bar in block.bars)
+    return "\n".join(f"- **{bar.label}**: {_safe(text)}" for bar, text in lines)
+
+
 def _figure(figure: Figure) -> str:
     return _table(figure.table) if figure.table else ""
 
@@ -81,19 +94,25 @@ def _fold(fold: Fold) -> str:
     return "\n\n".join([f"**{_safe(fold.title)}**", *_texts(fold.blocks)])
 
 
-# Drawings, their legends and controls exist on the page only.
+# Drawings, their legends, controls and data exist on the page only.
 _RENDERERS: dict[type[Block], Callable[[Any], str]] = {
     Paragraph: lambda block: _safe(plain(block.text)),
     Heading: lambda block: f"#### {block.text}",
     Items: lambda block: "\n".join(f"- {_safe(plain(item.text))}" for item in block.items),
     Tiles: _tiles,
+    Bars: _bars,
+    Grid: lambda block: _table(grid_table(block)),
+    Menus: lambda block: _table(grid_table(block.grid)),
+    Split: lambda block: "\n\n".join(_texts((*block.left, *block.right))),
     Terms: lambda block: "\n".join(f"- **{term}**: {_safe(meaning)}" for term, meaning in block.terms),
     Table: _table,
     Figure: _figure,
     Figures: lambda block: "\n\n".join(_texts(block.figures)),
     Fold: _fold,
     Legends: lambda block: "",
-    Controls: lambda block: "",
+    SortedTable: lambda block: "",
+    Data: lambda block: "",
+    Explorer: lambda block: "",
 }
 
 

@@ -50,11 +50,15 @@ class Block:
 
 @dataclass(frozen=True)
 class Paragraph(Block):
-    """A paragraph. `note`: an explanation, in small letters. `bad`: red in the terminal."""
+    """A paragraph. `note`: an explanation, in small letters; `lead`: the answer, in large ones.
+
+    `bad`: red in the terminal.
+    """
 
     text: Text
     note: bool = False
     bad: bool = False
+    lead: bool = False
 
 
 @dataclass(frozen=True)
@@ -100,6 +104,42 @@ class Tiles(Block):
     """The most important answers side by side."""
 
     tiles: tuple[Tile, ...]
+
+
+@dataclass(frozen=True)
+class BarPart:
+    """A value and its bar: `share` is the fraction of the peak, `of_peak` the same as text. `hollow`: inherited."""
+
+    name: str
+    value: str
+    share: float | None
+    of_peak: str
+    hollow: bool = False
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One line of bars: the first part is the answer, the others compare with it. `notes` follow; `link` has more."""
+
+    label: str
+    parts: tuple[BarPart, ...]
+    notes: tuple[str, ...]
+    link: str
+
+
+@dataclass(frozen=True)
+class Bars(Block):
+    """Values as bars to their peaks."""
+
+    bars: tuple[Bar, ...]
+
+
+@dataclass(frozen=True)
+class Split(Block):
+    """Blocks side by side; on a narrow page one after the other."""
+
+    left: tuple[Block, ...]
+    right: tuple[Block, ...]
 
 
 @dataclass(frozen=True)
@@ -180,6 +220,35 @@ class Legends(Block):
 
 
 @dataclass(frozen=True)
+class GridCell:
+    """A number, the text below it, the classes of its colour and outline (figure.css), and a link ('': none)."""
+
+    text: str
+    below: str
+    style: str
+    link: str
+
+
+@dataclass(frozen=True)
+class Grid(Block):
+    """A matrix of coloured cells. A cell that is None is empty."""
+
+    label: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    cells: tuple[tuple[GridCell | None, ...], ...]
+
+
+@dataclass(frozen=True)
+class Menus(Block):
+    """A grid that the page exchanges by menus. `data`: JSON of pair_grid.data()."""
+
+    grid: Grid
+    legend: Legends
+    data: str
+
+
+@dataclass(frozen=True)
 class Figure(Block):
     """An SVG drawing. The terminal and Markdown show only its table. `report --figure` knows it by `name`.
 
@@ -223,9 +292,42 @@ class Fold(Block):
 
 
 @dataclass(frozen=True)
-class Controls(Block):
-    """The filter, the buttons and the downloads of the folds with role `panel`. `file`: the base name of downloads."""
+class SortedRow:
+    """A row with an anchor ('' for none), a link of its first cell, and a number for each cell that sorts as one."""
 
+    anchor: str
+    link: str
+    cells: tuple[str, ...]
+    values: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class SortedTable(Block):
+    """A table that the page filters, and sorts by any column. `most`: rows that the page shows at first."""
+
+    label: str
+    columns: tuple[Column, ...]
+    rows: tuple[SortedRow, ...]
+    most: int
+
+
+@dataclass(frozen=True)
+class Data(Block):
+    """Every point as CSV of data_csv.py, with downloads. `file`: their base name."""
+
+    csv: str
+    count: int
+    file: str
+
+
+@dataclass(frozen=True)
+class Explorer(Block):
+    """Curves of chosen paths and methods, drawn from the Data. `defaults`: parameters that names leave out, as JSON.
+    `chosen`: the query of the address of the curves that appear first. `file`: the base name of saved figures.
+    """
+
+    defaults: str
+    chosen: str
     file: str
 
 
@@ -250,6 +352,21 @@ class Section:
 def table(label: str, columns: Sequence[Column], rows: Sequence[Sequence[Text]], *, on: Output = Output.ALL) -> Table:
     """A plain table without groups."""
     return Table(label, tuple(columns), (Group(tuple(Row(tuple(cells)) for cells in rows)),), on=on)
+
+
+def grid_table(grid: Grid) -> Table:
+    """The numbers of a grid as a table."""
+    columns = (Column("from \\ to"), *(Column(column, right=True) for column in grid.columns))
+    rows = [
+        (row, *(f"{cell.text} {cell.below}".strip() if cell else "" for cell in cells))
+        for row, cells in zip(grid.rows, grid.cells, strict=True)
+    ]
+    return table(grid.label, columns, rows)
+
+
+def bar_text(part: BarPart) -> str:
+    """'pinned 55.5 GB/s, 95 % of 58.5 GB/s'."""
+    return f"{part.name} {part.value}, {part.of_peak}"
 
 
 def more(summary: Text, *blocks: Block, on: Output = Output.PAGE) -> Fold:

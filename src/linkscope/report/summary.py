@@ -164,10 +164,10 @@ def _both(row: RateRow) -> list[Rates]:
 
 
 def _span(low: float, high: float) -> str:
-    return " to ".join(dict.fromkeys((_digits(low), _digits(high))))
+    return " to ".join(dict.fromkeys((digits(low), digits(high))))
 
 
-def _digits(rate: float) -> str:
+def digits(rate: float) -> str:
     """Up to three digits, or all digits of a larger number."""
     return f"{rate:.0f}" if rate >= 1000 else f"{rate:.3g}"
 

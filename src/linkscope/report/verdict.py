@@ -28,10 +28,7 @@ def verdict(run: Run, rows: Sequence[RateRow]) -> str:
 def warnings(run: Run) -> list[tuple[str, bool]]:
     """Each warning as text, and whether something failed; the most serious first."""
     found = [(text, True) for text in _failures(run.points)]
-    if run.end is None:
-        found.append(("The run has no end record. It was cut off, or it is still running.", False))
-    elif not run.end.complete:
-        found.append(("The run was stopped early. `linkscope run --resume RUN` measures the rest.", False))
+    found += [(text, False) for text in incomplete(run)]
     found += [(finding.text, finding.kind == "errors") for finding in counter_findings(run)]
     for guards, text in (
         (_THROTTLED, "measured while a GPU was throttled"),
@@ -40,6 +37,15 @@ def warnings(run: Run) -> list[tuple[str, bool]]:
         if count := sum(not guards.isdisjoint(point.guards) and point.status != "failed" for point in run.points):
             found.append((f"{count_text(count, 'point')} {text}.", False))
     return found + [(text, False) for text in run.warnings]
+
+
+def incomplete(run: Run) -> list[str]:
+    """One sentence if points are missing because the run ended early."""
+    if run.end is None:
+        return ["The run has no end record. It was cut off, or it is still running."]
+    if not run.end.complete:
+        return ["The run was stopped early. `linkscope run --resume RUN` measures the rest."]
+    return []
 
 
 def _failed_text(points: Iterable[Point]) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from linkscope.errors import UserError
 from linkscope.model.text import count_text
-from linkscope.report.picture import wires
+from linkscope.report.wires import wires
 from linkscope.runfile import read_run
 from linkscope.runfile.anonymous import personal_data
 from linkscope.runfile.methods import current, version

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from linkscope.report.picture import wires
+from linkscope.report.wires import wires
 from linkscope.runfile import Run
 from linkscope.runfile.methods import current, version
 from linkscope.site.kinds import Cell

@@ -15,8 +15,9 @@ from linkscope.errors import UserError
 from linkscope.model.curves import rate_of, share_of, time_of
 from linkscope.report.export import COLUMNS, cell_text, rows
 from linkscope.report.html import page, template_text
-from linkscope.report.picture import machine_svg, wires
+from linkscope.report.machine_map import machine_svg
 from linkscope.report.trust import reason_text, sign_of
+from linkscope.report.wires import wires
 from linkscope.runfile import Point, Run, read_run
 from linkscope.site.entry import Entry, Summary, anchor, entry_of
 from linkscope.site.kinds import cells_of

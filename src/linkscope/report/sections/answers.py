@@ -1,17 +1,89 @@
-"""Section: the most important answers, and what to check before using them."""
+"""Section: the most important answers, what to do first, and what to check before using them."""
 
-from linkscope.report.head import doubts, tiles
+from linkscope.advise import Advice
+from linkscope.model.text import count_text
+from linkscope.report.directions import direction_bars, shown_points
+from linkscope.report.head import tiles
+from linkscope.report.headline import headline_rows
+from linkscope.report.machine_map import legends, machine_svg
+from linkscope.report.outcome import STATUS_WORDS
+from linkscope.report.pair_rates import main_matrix
+from linkscope.report.pair_strip import strip_svg, strip_text
 from linkscope.report.run_view import RunView
-from linkscope.report.section import Block, Output, Paragraph, Section, Span, Tiles
+from linkscope.report.section import (
+    Bars,
+    Block,
+    Column,
+    Figure,
+    Output,
+    Paragraph,
+    Section,
+    Span,
+    Split,
+    Text,
+    Tiles,
+    table,
+)
+from linkscope.report.sections.advice import gain_cells, is_first
+from linkscope.report.verdict import verdict
 
-_MOST_DOUBTS = 3
+_MOST_ACTIONS = 3
+_ACTIONS = (
+    Column("Gain", strong=True),
+    Column("Do first", wraps=True),
+    Column("Sizes"),
+    Column("CUDA call", wraps=True),
+)
 
 
 def section(view: RunView) -> Section:
-    """Tiles; on the page also the most serious doubts."""
-    blocks: list[Block] = [Tiles(tuple(tiles(view.run)))]
-    if found := doubts(view.run):
-        first = "; ".join(doubt.text.split(" (")[0] for doubt in found[:_MOST_DOUBTS])
-        link = Span("All points to check", link="#trust")
-        blocks.append(Paragraph((Span("Check", "strong"), f" {first}. ", link), note=True, on=Output.PAGE))
-    return Section("summary", "Summary", tuple(blocks), titles=dict.fromkeys(Output, ""))
+    """Map, rates, slowest pair, trust and actions, for the page."""
+    blocks: list[Block] = [_verdict(view), _picture(view)]
+    if first := [one for one in view.advice if is_first(one)][:_MOST_ACTIONS]:
+        blocks.append(_actions(first))
+    return Section("summary", "Summary", tuple(blocks))
+
+
+def brief(view: RunView) -> Section:
+    """Tiles, for Markdown."""
+    return Section("brief", "", (Tiles(tuple(tiles(view.run)), on=Output.MARKDOWN),))
+
+
+def _verdict(view: RunView) -> Paragraph:
+    return Paragraph(verdict(view.run, headline_rows(view.run)), lead=True, on=Output.PAGE)
+
+
+def _picture(view: RunView) -> Block:
+    """The map and all pairs on the left, the rates and the trust in them on the right."""
+    left: list[Block] = []
+    if view.wires:
+        name = "The machine and the rates of its links"
+        left.append(Figure("machine", machine_svg(view.wires, view.run.modelled), label=name, legend=legends()))
+    matrix = main_matrix(view.matrices)
+    if matrix is not None and (text := strip_text(matrix)):
+        caption = (Span("Slowest GPU pair", "strong"), f" {text}. ", Span("All pairs", link="#pairs"))
+        left.append(Figure("strip of pairs", strip_svg(matrix, view.run.modelled), caption))
+    bars = direction_bars(view.single, [lines.benchmark for lines in view.curve_lines])
+    right: tuple[Block, ...] = (*([Bars(tuple(bars))] if bars else []), _trust(view))
+    return Split(tuple(left), right, on=Output.PAGE)
+
+
+def _trust(view: RunView) -> Paragraph:
+    """One line: what is within its precision, what is not, and whether the rates above are affected."""
+    points, ids = view.run.points, {id for doubt in view.doubts for id in doubt.ids}
+    affected = list(dict.fromkeys(name for name, point in shown_points(view.single) if point.id in ids))
+    counts = {status: sum(point.status == status for point in points) for status in STATUS_WORDS}
+    text = f" {counts['ok']} of {count_text(len(points), 'point')} reached the target precision"
+    parts = [f"{counts[one]} {STATUS_WORDS[one]}" for one in STATUS_WORDS if one != "ok" and counts[one]]
+    text += f" ({', '.join(parts)}). " if parts else ". "
+    if affected:
+        text += f"Do not trust without a look: {'; '.join(affected)}. "
+    elif shown_points(view.single):
+        text += "Every rate above did. "
+    made: Text = (Span("Trust", "strong"), text, Span("What not to trust, and why", link="#trust"))
+    return Paragraph(made, on=Output.PAGE)
+
+
+def _actions(first: list[Advice]) -> Block:
+    rows = [gain_cells(one) for one in first]
+    return table("The best actions", _ACTIONS, rows, on=Output.PAGE)

@@ -1,7 +1,6 @@
 """Section: points to check, and the status of points."""
 
 from linkscope.model.text import count_text
-from linkscope.report.head import doubts
 from linkscope.report.outcome import Problem, problems
 from linkscope.report.run_view import RunView
 from linkscope.report.section import Block, Heading, Ids, Item, Items, Output, Paragraph, Section
@@ -13,7 +12,7 @@ _MOST_MISSED = 10  # operations with points that missed precision, in the termin
 def section(view: RunView) -> Section:
     """Reasons to distrust results, then all problems by status and reason. The terminal has only the latter."""
     blocks: list[Block] = []
-    if listed := doubts(view.run):
+    if listed := view.doubts:
         texts = [(doubt.text, Ids(doubt.ids)) if doubt.ids else doubt.text for doubt in listed]
         blocks.append(Items.of(texts, on=Output.PAGE | Output.MARKDOWN))
     else:

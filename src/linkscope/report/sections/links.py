@@ -1,29 +1,39 @@
-"""Section: the machine and its links."""
+"""Section: the links of the machine, and the facts that it hides."""
 
-from linkscope.report.picture import Wire, machine_svg, wires
 from linkscope.report.run_view import RunView
-from linkscope.report.section import METHOD, Column, Figure, Paragraph, Section, table
+from linkscope.report.section import METHOD, Block, Column, Items, Paragraph, Section, more, table
+from linkscope.report.wires import Wire
 
 _TITLE = "The machine and its links"
 _NOTE = (
-    "Each link shows the best rate of a plain copy towards the GPU (or the place named second) and back in GB/s, the "
-    "peak, and the % of peak in each direction. On PCIe the peaks differ: packets of data that the GPU reads (host to "
-    "GPU) have shorter headers than packets that it writes. A path over several links counts on each of them. "
+    "The best rate of a plain copy over each link, towards the place named second and back, against the peak of the "
+    "hardware. A path over several links counts on each of them. "
 )
 _COLUMNS = (
     Column("Link"), Column("Kind"), Column("To second place, GB/s", right=True), Column("Back, GB/s", right=True),
     Column("Peak, GB/s", right=True), Column("% of peak", right=True),
 )  # fmt: skip
+_MOST_OPEN = 16  # links of a table that is not folded
 
 
 def section(view: RunView) -> Section | None:
-    """A drawing and a table. None where the run file describes no links."""
-    found = wires(view.single)
+    """A table of links. None where the run file describes no links."""
+    found = view.wires
     if not found:
         return None
-    made = table("Links, table", _COLUMNS, [_cells(wire) for wire in found])
-    figure = Figure("machine", machine_svg(found, view.run.modelled), table=made, label=_TITLE)
-    return Section("machine", _TITLE, (Paragraph((_NOTE, METHOD), note=True), figure))
+    made = table("Links", _COLUMNS, [_cells(wire) for wire in found])
+    blocks: list[Block] = [Paragraph((_NOTE, METHOD), note=True)]
+    blocks.append(made if len(found) <= _MOST_OPEN else more(f"All {len(found)} links as a table", made))
+    return Section("machine", _TITLE, (*blocks, *_hidden(view)))
+
+
+def _hidden(view: RunView) -> list[Block]:
+    """What the machine does not show, such as the NUMA nodes of the GPUs of a virtual machine."""
+    listed = view.run.header.machine.get("hidden")
+    texts = [
+        f"{one['fact']}: {one['why']}" for one in listed or () if isinstance(one, dict) and {"fact", "why"} <= set(one)
+    ]
+    return [more(f"{len(texts)} facts that this machine hides", Items.of(texts))] if texts else []
 
 
 def _cells(wire: Wire) -> tuple[str, ...]:

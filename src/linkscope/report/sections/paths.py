@@ -1,87 +1,144 @@
-"""Section: the charts and all numbers of every path."""
+"""Section: plain copies of every path in one table, and the other operations in folded tables."""
 
-import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from linkscope.report.panels import DRAWN_AS_ONE, Cells, Panel, panels
-from linkscope.report.panels import Table as PanelTable
+from linkscope.model.text import count_text, range_share, rate_text
+from linkscope.report.anchors import explorer_link, path_anchor
+from linkscope.report.headline import COPIES
+from linkscope.report.overview import FamilyRows, Row
+from linkscope.report.path_rows import PathRow
 from linkscope.report.run_view import RunView
 from linkscope.report.section import (
-    METHOD,
     Block,
     Column,
-    Controls,
-    Figure,
-    Figures,
     Fold,
     Group,
-    Legends,
     Paragraph,
-    Row,
     Section,
-    Span,
+    SortedRow,
+    SortedTable,
     Table,
-    prose,
 )
-from linkscope.runfile import Run
+from linkscope.report.section import Row as TableRow
+from linkscope.report.trust import signed
+from linkscope.units import format_bytes, format_fraction, format_seconds_interval
 
+_MOST = 40  # rows that the page shows at first
 _NOTE = (
-    "Solid lines: batched copies. Dashed lines: single copies. Rates are those of the named direction, also in "
-    "bidirectional copies; to or from all GPUs they are totals. Sweeps over blocks are drawn with the usual number of "
-    "blocks. Bars are intervals; an interval shorter than its marker is hidden. A ring marks missed precision. Methods "
-    f"that agree at all sizes within {DRAWN_AS_ONE:.0%} or within their intervals are drawn as one line."
+    "Plain copies by importance; a path opens its curves in the explorer. The method leaves out parameters at their "
+    "default. The rate is that of the largest size, the latency that of one copy of the smallest."
 )
-_DOWNLOAD = (
-    "A download holds the numbers of these tables as shown, in bytes, seconds and GB/s. `linkscope export RUN.jsonl -o "
-    "RUN.csv` writes all digits and flows. A printed page holds the charts and the open tables. The line below each "
-    "table states the timing method of its values and the confidence level of their intervals: [Method](#method)."
-)
+_ROWS = "A row holds paths that perform alike: the median, and the range from the lowest to the highest interval end."
 _COLUMNS = (
-    Column("Size", right=True), Column("Mode"), Column("Time [interval]"), Column("Rate [interval]"),
-    Column("Total [interval]"), Column("% of peak", right=True), Column("Within a round", right=True),
-    Column("Between rounds", right=True), Column("Rounds", right=True), Column("Status"),
+    Column("Path"), Column("Method"), Column("Rate [interval]", right=True, strong=True),
+    Column("% of peak", right=True), Column("Half rate from", right=True), Column("Latency [interval]", right=True),
+    Column("Status"),
 )  # fmt: skip
-_TOTAL = 4  # the column of totals
+_FAMILY_COLUMNS = (
+    Column("Path"), Column("Method", wraps=True), Column("Best [interval]", strong=True, wraps=True),
+    *(Column(name, right=True, label=name) for name in ("% of peak", "Half rate from", "Small operations")),
+)  # fmt: skip
+# The title of each folded table, and its operations. The last one has all others.
+_FOLDS: tuple[tuple[str, Callable[[str], bool]], ...] = (
+    ("Copies by method", COPIES.__contains__),
+    ("Latencies", lambda kind: kind == "ping_pong" or "latency" in kind),
+    ("Atomics", lambda kind: kind.startswith("atomic")),
+    ("Allocation", lambda kind: kind == "allocation"),
+    ("Strided copies and halos", ("strided", "halo").__contains__),
+    ("Copies in pieces", ("pieces",).__contains__),
+    ("Reads and writes by kernels", ("read", "write").__contains__),
+    ("Managed memory", ("demand", "prefetch").__contains__),
+    ("Other operations", lambda kind: True),
+)
 
 
 def section(view: RunView) -> Section:
-    """A fold for each path."""
-    found = panels(view.single.points, modelled=view.run.modelled)
-    folds = (_fold(panel, number == 0) for number, panel in enumerate(found))
-    notes = Paragraph(_NOTE, note=True), Controls(_file_name(view.run)), Paragraph(prose(_DOWNLOAD), note=True)
-    return Section("paths", "Every path", (*notes, *folds))
-
-
-def _fold(panel: Panel, is_open: bool) -> Fold:
+    """The table of plain copies, and folded tables of everything else."""
     blocks: list[Block] = []
-    charts = (("rate", panel.rate_svg, "Rate over size, GB/s"), ("time", panel.time_svg, "Time over size"))
-    if figures := tuple(Figure(f"{what} {panel.path}", svg, text, below=True) for what, svg, text in charts if svg):
-        more = f"and {panel.not_drawn} more in the tables" if panel.not_drawn else ""
-        blocks += [Figures(figures), Legends(tuple(panel.legend), more)]
-    blocks += [Paragraph((Span(f"Peak {limit}"),), note=True) for limit in panel.limits]
-    blocks += [Paragraph((f"Timing method {panel.timed}: ", METHOD), note=True)] if panel.timed else []
-    numbers: list[Block] = []
-    for one in panel.tables:
-        numbers += [_table(one), *([Paragraph(one.basis, note=True)] if one.basis else [])]
-    blocks.append(Fold("Numbers", tuple(numbers), role="numbers"))
-    summary = (" ", Span(panel.best, "value"))
-    return Fold(summary, tuple(blocks), heading=panel.path, role="panel", anchor=panel.anchor, open=is_open)
+    if view.path_rows:
+        table = SortedTable("Plain copies", _COLUMNS, _rows(view.path_rows, view.has_curves), _MOST)
+        blocks = [Paragraph(_NOTE, note=True), table]
+    elif not view.families:
+        measured = any(point.median_s is not None for point in view.run.points)
+        blocks = [Paragraph("All values are of several transfers at once." if measured else "No point has a value.")]
+    return Section("paths", "Paths", (*blocks, *_folds(view)))
 
 
-def _table(of: PanelTable) -> Table:
-    shown = [index for index in range(len(_COLUMNS)) if of.has_total or index != _TOTAL]
-    rows = (_cells(row) for row in of.rows)
-    group = Group(tuple(Row(tuple(cells[index] for index in shown)) for cells in rows))
-    return Table(of.heading, tuple(_COLUMNS[index] for index in shown), (group,), of.heading, dense=True)
+def _rows(rows: Sequence[PathRow], linked: bool) -> tuple[SortedRow, ...]:
+    """The rows; the most important row of a path has its anchor. `linked`: the page has an explorer."""
+    seen: set[str] = set()
+    made = []
+    for row in rows:
+        anchor = path_anchor(row.kind, row.path.src, row.path.dst)
+        link = explorer_link(row.kind, row.path.src, row.path.dst, row.method) if linked else ""
+        made.append(SortedRow("" if anchor in seen else anchor, link, _cells(row), _values(row)))
+        seen.add(anchor)
+    return tuple(made)
 
 
-def _cells(row: Cells) -> tuple[str, ...]:
-    status = f"{row.status}: {row.reason}" if row.reason else row.status
+def _cells(row: PathRow) -> tuple[str, ...]:
+    name = f"within {row.path.src}" if row.path.src == row.path.dst else f"{row.path.src} → {row.path.dst}"
+    rate = signed(rate_text(row.rate), [row.point]) + (" in total" if row.total and row.rate else "")
+    time = ""
+    if row.latency and row.smallest:
+        text = format_seconds_interval(row.latency.value, row.latency.low, row.latency.high)
+        time = signed(text, [row.smallest]) + (" batched" if row.batched_latency else "")
     return (
-        row.size, row.mode, row.time, row.rate, row.total, row.share, row.within, row.between, row.rounds, status,
+        name, row.method_text, rate, format_fraction(row.share) if row.share is not None else "",
+        format_bytes(row.half_rate_bytes) if row.half_rate_bytes else "",
+        time, row.status_text,
     )  # fmt: skip
 
 
-def _file_name(run: Run) -> str:
-    """The base name of downloads: the name of the run file, with MODELLED for modelled runs."""
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", run.path.name.split(".jsonl")[0]) or "run"
-    return f"MODELLED-{name}" if run.modelled else name
+def _values(row: PathRow) -> tuple[float | None, ...]:
+    rate, latency = (of.value if of else None for of in (row.rate, row.latency))
+    return None, None, rate, row.share, row.half_rate_bytes, latency, None
+
+
+def _folds(view: RunView) -> list[Block]:
+    """A folded table for each kind of operation that the run has."""
+    folds: list[Block] = []
+    left = list(view.families)
+    for title, belongs in _FOLDS:
+        found = [family for family in left if belongs(family.family.benchmark)]
+        left = [family for family in left if family not in found]
+        if found:
+            count = count_text(sum(len(family.rows) for family in found), "row")
+            table = _without_empty_columns(Table(title, _FAMILY_COLUMNS, tuple(map(_group, found)), stacks=True))
+            note = Paragraph(f"{_ROWS} {view.sign_means}.", note=True)
+            folds.append(Fold(f"{title}: {count}", (note, table), role="more"))
+    return folds
+
+
+def _without_empty_columns(table: Table) -> Table:
+    rows = [row.cells for group in table.groups for row in group.rows]
+    kept = [index for index in range(len(table.columns)) if any(cells[index] for cells in rows)]
+    groups = (
+        replace(group, rows=tuple(replace(row, cells=tuple(row.cells[index] for index in kept)) for row in group.rows))
+        for group in table.groups
+    )
+    return replace(table, columns=tuple(table.columns[index] for index in kept), groups=tuple(groups))
+
+
+def _group(family: FamilyRows) -> Group:
+    parts = [family.minor_params_text] if family.minor_params else []
+    parts += [f"unless given: {family.usual}"] if family.usual else []
+    parts += [f"peak: {family.limits}"] if family.limits else []
+    rows = tuple(TableRow(_family_cells(row)) for row in family.rows)
+    return Group(rows, _arrow(str(family.family)), family.sweep, "; ".join(parts))
+
+
+def _family_cells(row: Row) -> tuple[str, ...]:
+    best = f"{row.best_text} ({row.missed_text})" if row.missed_text else row.best_text
+    small = [f"{text} {name}" for text, name in ((row.batched_text, "batched"), (row.single_text, "single")) if text]
+    return (
+        _arrow(row.paths) + (f", {row.path_count} paths" if row.path_count > 1 else ""),
+        "; ".join(filter(None, (row.params, row.note))), f"{best} at {row.at_text}" if row.at_text else best,
+        range_share(row.share), row.half_text,
+        f"{row.smallest_text}: {', '.join(small)}" if row.smallest_text and row.rate else "",
+    )  # fmt: skip
+
+
+def _arrow(text: str) -> str:
+    return text.replace("->", "→")

@@ -1,4 +1,7 @@
-"""A headless Chromium controlled over a pipe: keys, window widths and print output, as for a person."""
+"""A headless Chromium controlled over a pipe: keys, window widths and print output, as for a person.
+
+Tests and tools/page_check.py use it.
+"""
 
 import base64
 import json
@@ -19,6 +22,13 @@ for pipe, known in zip(pipes, (3, 4)):  # where the browser reads and writes
     os.dup2(pipe, known)
 os.execv(sys.argv[3], sys.argv[3:])
 """
+_READY = """addEventListener("load", () => requestAnimationFrame(() => setTimeout(() => {
+  window.readyAfter = performance.now();
+})))"""
+_WAIT = """new Promise((done) => {
+  const look = () => { if (window.readyAfter) done(window.readyAfter); else setTimeout(look, 20); };
+  look();
+})"""
 _KEYS = {"Tab": (9, ""), "Enter": (13, "\r"), "Space": (32, " ")}
 
 
@@ -37,19 +47,30 @@ class Browser:
         os.close(read)
         os.close(write)
         self._number, self._rest, self._session = 0, b"", ""
+        self.errors: list[str] = []  # of the page that is open: uncaught, on the console, and refused requests
+        self.requests: list[str] = []  # addresses that it loaded from outside
         target = self._call("Target.createTarget", url="about:blank")["targetId"]
         self._session = self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        self._call("Page.enable")
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self._call(f"{domain}.enable")
+        self._call("Page.addScriptToEvaluateOnNewDocument", source=_READY)
 
-    def open(self, file: Path, *, width: int = 1280, dark: bool = False, scripts: bool = True) -> None:
-        """Loads a file in a window of this width and waits for it."""
+    def open(
+        self, file: Path, *, width: int = 1280, height: int = 900, dark: bool = False, scripts: bool = True
+    ) -> None:
+        """Loads a file in a window of this size and waits for it."""
         self._call("Emulation.setScriptExecutionDisabled", value=not scripts)
-        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
-        self._call("Emulation.setDeviceMetricsOverride", **size)
+        self.resize(width, height)
         self.media("", dark=dark)
+        self.errors, self.requests = [], []
         self._call("Page.navigate", url=file.as_uri())
         while self._read().get("method") != "Page.loadEventFired":
             pass
+
+    def resize(self, width: int, height: int) -> None:
+        """The size of the window in pixels; a narrow one is a phone's."""
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+        self._call("Emulation.setDeviceMetricsOverride", **size)
 
     def media(self, name: str, *, dark: bool = False) -> None:
         """Shows the page for `print` or `screen` media; '' is the default."""
@@ -63,6 +84,10 @@ class Browser:
             raise RuntimeError(str(found["exceptionDetails"]))
         return found["result"].get("value")
 
+    def ready(self) -> float:
+        """Seconds from the start of loading to the first frame after all scripts ran."""
+        return float(self.ask(_WAIT)) / 1e3
+
     def press(self, key: str) -> None:
         """Presses and releases a key."""
         code, text = _KEYS[key]
@@ -73,6 +98,18 @@ class Browser:
     def write(self, text: str) -> None:
         """Types into the focused element."""
         self._call("Input.insertText", text=text)
+
+    def picture(self, *, whole: bool = False) -> bytes:
+        """The window as PNG, or the whole page."""
+        return base64.b64decode(
+            self._call("Page.captureScreenshot", captureBeyondViewport=whole, **self._clip(whole))["data"]
+        )
+
+    def _clip(self, whole: bool) -> dict[str, Any]:
+        if not whole:
+            return {}
+        size = self._call("Page.getLayoutMetrics")["cssContentSize"]
+        return {"clip": {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}}
 
     def pdf(self) -> bytes:
         """The page as printed."""
@@ -109,4 +146,18 @@ class Browser:
             self._rest += read
         line, _, self._rest = self._rest.partition(b"\0")
         answer: dict[str, Any] = json.loads(line)
+        self._note(answer.get("method", ""), answer.get("params", {}))
         return answer
+
+    def _note(self, event: str, about: dict[str, Any]) -> None:
+        """Keeps what an event says about errors and requests."""
+        if event == "Runtime.exceptionThrown":
+            details = about["exceptionDetails"]
+            self.errors.append(details.get("exception", {}).get("description") or details["text"])
+        elif event == "Runtime.consoleAPICalled" and about["type"] in ("error", "warning", "assert"):
+            self.errors.append(" ".join(str(one.get("value", one.get("description"))) for one in about["args"]))
+        elif event == "Log.entryAdded" and about["entry"]["level"] in ("error", "warning"):
+            self.errors.append(about["entry"]["text"])
+        elif event == "Network.requestWillBeSent" and about["type"] != "Document":
+            address = about["request"]["url"]
+            self.requests += [] if address.startswith(("data:", "blob:")) else [address]

@@ -1,0 +1,68 @@
+"""Every point of a run once, as CSV: what the page holds, the explorer draws and the downloads save."""
+
+import csv
+import io
+from collections.abc import Iterable
+
+from linkscope.model.curves import MODE, Estimate, measured_flows, rate_of, share_of, time_of, total_of
+from linkscope.report.outcome import STATUS_WORDS
+from linkscope.report.trust import WARNINGS, between_medians, inherited, outliers_text, reason_text
+from linkscope.runfile import Point, Run
+
+# Times in seconds, sizes in bytes, rates in GB/s, shares and spreads as fractions; empty: no value.
+COLUMNS = (
+    "id", "kind", "engine", "src", "src_memory", "dst", "dst_memory", "bytes", "mode", "bidirectional", "params",
+    "time_s", "time_low_s", "time_high_s", "gbps", "gbps_low", "gbps_high", "total_gbps", "total_low", "total_high",
+    "peak_gbps", "of_peak", "rounds", "within", "between", "status", "origin", "note", "modelled",
+)  # fmt: skip
+NOT_METHOD = frozenset({MODE, "bidirectional"})  # parameters with a column of their own
+
+
+def data_csv(run: Run) -> str:
+    """The points in the order of the run file, below the names of COLUMNS, with six digits."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows(_row(point, run.modelled) for point in run.points)
+    return stream.getvalue()
+
+
+def params_key(params: Iterable[tuple[str, str]]) -> str:
+    """'after=kernel;peer=on': the parameters of a method in the column `params`, and in addresses."""
+    return ";".join(f"{name}={value}" for name, value in sorted(params) if name not in NOT_METHOD)
+
+
+def _row(point: Point, modelled: bool) -> list[str]:
+    several = len(measured_flows(point)) > 1
+    rounds = point.flows[0].round_medians_s if point.flows else []
+    valued = point.median_s is not None
+    return [
+        *map(_one_line, (point.id, point.benchmark, point.engine, point.src, point.src_memory, point.dst)),
+        _one_line(point.dst_memory), str(point.bytes), _one_line(point.params.get(MODE, "")),
+        "true" if point.bidirectional else "false", _one_line(params_key(point.params.items())),
+        *_estimate(time_of(point)), *_estimate(rate_of(point)), *_estimate(total_of(point) if several else None),
+        _number(point.limit_gbps), _number(share_of(point)), str(len(rounds) or ""),
+        _number(point.spread.within_rounds if point.spread else None),
+        _number(between_medians(point) if point.spread else None),
+        STATUS_WORDS[point.status], ("inherited" if inherited(point) else "measured") if valued else "",
+        _one_line(_note(point)), "true" if modelled else "false",
+    ]  # fmt: skip
+
+
+def _note(point: Point) -> str:
+    """The reason of the status, the warnings of the guards, and outliers."""
+    warnings = [name.replace("_", " ") for name in sorted(WARNINGS & point.guards.keys())]
+    return "; ".join(filter(None, (reason_text(point.reason or ""), *warnings, outliers_text(point))))
+
+
+def _estimate(of: Estimate | None) -> tuple[str, str, str]:
+    return (_number(of.value), _number(of.low), _number(of.high)) if of else ("", "", "")
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.6g}"
+
+
+def _one_line(text: str) -> str:
+    """The text without carriage returns, which HTML turns into line feeds."""
+    return text.replace("\r", " ")

@@ -1,0 +1,137 @@
+"""The rates of the summary: plain copies of each direction against their peak, also pageable, and the half rate."""
+
+import statistics
+from collections.abc import Collection, Iterable, Sequence
+
+from linkscope.model.curves import Curve, curves, path_of
+from linkscope.model.text import count_text
+from linkscope.report.headline import COPIES, RateRow, Rates, headline_rows, is_headline
+from linkscope.report.section import Bar, BarPart
+from linkscope.report.summary import digits
+from linkscope.report.trust import inherited, sign_of
+from linkscope.runfile import Point, Run, half_width
+from linkscope.units import format_bytes, format_fraction, format_rate_interval
+
+_SHOWN = ("h2d", "d2h", "d2d", "local")
+_MOST_MORE = 2  # further kinds of memory or links of a direction
+
+
+def direction_bars(run: Run, drawn: Collection[str]) -> list[Bar]:
+    """A bar for each direction that was measured by plain copies. `run` without points of several paths.
+
+    `drawn`: the operations that have a figure of curves, to which the bar links.
+    """
+    rows = [row for row in headline_rows(run) if row.unidirectional is not None]
+    batched = [curve for curve in curves(filter(is_headline, run.points)) if curve.batched]
+    found = []
+    for benchmark in _SHOWN:
+        of = sorted((row for row in rows if row.where == COPIES[benchmark]), key=_is_second)
+        if of:
+            link = "#curves" if benchmark in drawn else "#paths"
+            found.append(_bar(COPIES[benchmark], link, of, batched))
+    return found
+
+
+def shown_points(run: Run) -> list[tuple[str, Point]]:
+    """The points of the bars, each with the name of its bar: 'host → GPU, pageable'."""
+    return [
+        (f"{row.where}, {row.memory}" if row.memory else row.where, point)
+        for row in headline_rows(run)
+        if row.unidirectional is not None and row.where != COPIES["h2h"]
+        for point in row.unidirectional.points
+    ]
+
+
+def _is_second(row: RateRow) -> bool:
+    return "pageable" in row.memory or "peer off" in row.memory
+
+
+def _bar(label: str, link: str, rows: Sequence[RateRow], batched: Sequence[Curve]) -> Bar:
+    first, *more = rows
+    parts = tuple(_part(row) for row in (first, *[row for row in more if _is_second(row)][:_MOST_MORE]))
+    others = [row for row in more if not _is_second(row)]
+    notes = [_paths_text(first), _half_text(first, batched)]
+    notes += [f"{count_text(len(others), 'other group')}: see the pairs"] if others else []
+    return Bar(label[:1].upper() + label[1:], parts, tuple(filter(None, notes)), link)
+
+
+def _part(row: RateRow) -> BarPart:
+    rates = _of(row)
+    shares = rates.shares
+    share: float | None = sum(shares) / 2 if shares else None
+    peak = f" of {_range([one for one in rates.peaks if one])}" if shares else ""
+    above = ", above its peak" if shares and shares[1] > 1 else ""
+    text = f"{format_fraction(share)}{peak}{above}" if share is not None else "peak unknown"
+    name = (row.memory or "by copy engine") + (", unstable" if rates.unstable else "")
+    return BarPart(name, _rate_text(rates), share, text, not _measured(rates))
+
+
+def _of(row: RateRow) -> Rates:
+    assert row.unidirectional is not None  # direction_bars() took only rows that have them
+    return row.unidirectional
+
+
+def _rate_text(rates: Rates) -> str:
+    """'55.5 GB/s', '~8.64 GB/s', '6.1 to 9.8 GB/s, unstable': the median of the measured paths."""
+    if rates.unstable:
+        return f"{_range(rates.unstable)} GB/s"
+    measured = _measured(rates) or list(zip(rates.points, rates.values, strict=True))
+    values = [value for _, value in measured]
+    return sign_of(point for point, _ in measured) + f"{digits(statistics.median(values))} GB/s"
+
+
+def _measured(rates: Rates) -> list[tuple[Point, float]]:
+    return [(p, value) for p, value in zip(rates.points, rates.values, strict=True) if not inherited(p)]
+
+
+def _paths_text(row: RateRow) -> str:
+    """'4 paths at 256 MiB: 55.4 to 55.6, each ±0.2 %'; of one path its interval."""
+    rates = _of(row)
+    points = [point for point, _ in _measured(rates)] or list(rates.points)
+    sizes = {format_bytes(point.bytes) for point in points}
+    at = f" at {sizes.pop()}" if len(sizes) == 1 else ""
+    inherits = len(rates.points) - rates.measured
+    left = f" ({inherits} inherited)" if inherits else ""
+    if len(rates.points) == 1:
+        (point,) = rates.points
+        return f"{path_of(point).src} → {path_of(point).dst}{at}{left}: {_interval_text(point)}"
+    widths = [width for point in points if (width := half_width(point)) is not None]
+    each = f", each ±{format_fraction(max(widths))} or less" if len(widths) == len(points) else ""
+    return f"{len(rates.points)} paths{left}{at}: {_range(rates.values)} GB/s{each}"
+
+
+def _range(values: Iterable[float]) -> str:
+    """'55.4 to 55.6'; one number if the ends look alike."""
+    ends = sorted(values)
+    return " to ".join(dict.fromkeys((digits(ends[0]), digits(ends[-1]))))
+
+
+def _interval_text(point: Point) -> str:
+    from_to = point.ci95_s
+    if from_to is None or not point.gbps or from_to[0] <= 0:
+        return "no interval"
+    low, high = (point.bytes / end / 1e9 for end in (from_to[1], from_to[0]))
+    return format_rate_interval(point.gbps, low, high)
+
+
+def _half_text(row: RateRow, batched: Iterable[Curve]) -> str:
+    """'half of it from 256 KiB (64 KiB: 32 %)', from the measured path with the most sizes."""
+    best = {(path_of(p), p.engine, p.src_memory, p.dst_memory, p.params.get("peer", "")) for p in _of(row).points}
+    of = [curve for curve in batched if _key(curve) in best and not _is_bidirectional(curve)]
+    curve = max(of, key=lambda one: sum(not inherited(point) for point in one.measured), default=None)
+    half = curve.half_rate_bytes() if curve else None
+    if curve is None or half is None:
+        return ""
+    smaller, share = curve.below_half()
+    if smaller is None or share is None:
+        return f"half of it from {format_bytes(half)} or less"
+    return f"half of it from {format_bytes(half)} ({format_bytes(smaller.bytes)}: {format_fraction(share)})"
+
+
+def _key(curve: Curve) -> tuple[object, ...]:
+    family = curve.method.family
+    return curve.path, family.engine, family.src_memory, family.dst_memory, dict(curve.method.params).get("peer", "")
+
+
+def _is_bidirectional(curve: Curve) -> bool:
+    return dict(curve.method.params).get("bidirectional") == "true"

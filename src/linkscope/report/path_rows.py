@@ -1,0 +1,135 @@
+"""The rows of plain copies: one for each path, engine, memory, peer access and direction, the most important first."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from linkscope.model.curves import (
+    Curve,
+    Estimate,
+    Method,
+    Path,
+    curves,
+    measured_flows,
+    natural,
+    rate_of,
+    share_of,
+    time_of,
+    total_of,
+)
+from linkscope.model.text import params_text
+from linkscope.report.headline import COPIES, ENGINES, is_plain_copy
+from linkscope.report.outcome import STATUS_WORDS
+from linkscope.report.trust import has_warning, missed
+from linkscope.runfile import Point, half_width
+from linkscope.units import format_fraction
+
+# The parameters of an ordinary call of cudaMemcpyAsync or of a kernel that uses the whole GPU. Texts do not name them.
+DEFAULTS: Mapping[str, str] = {
+    "after": "kernel", "call": "memcpy", "initiator": "src", "peer": "on", "bidirectional": "false", "blocks": "sms",
+    "threads": "512",
+}  # fmt: skip
+# By importance; device memory is at one end of most copies.
+_MEMORIES = {"device": 0, "pinned": 0, "pageable": 1, "registered": 2}
+_OTHER_MEMORY = 4
+_APART = frozenset({"peer", "bidirectional"})  # parameters whose values have rows of their own
+_MOST_ROWS = 450
+
+
+@dataclass(frozen=True)
+class PathRow:
+    """A method on a path. Without any value, `point` has only a status.
+
+    `rate`: at the largest size with a rate, in GB/s; a total of both directions if `total`. `latency`: of a single copy
+    of the smallest size in seconds, or of one among many if `batched_latency`.
+    """
+
+    kind: str
+    path: Path
+    method: Method
+    point: Point
+    rate: Estimate | None
+    total: bool
+    half_rate_bytes: int | None
+    smallest: Point | None
+    latency: Estimate | None
+    batched_latency: bool
+
+    @property
+    def share(self) -> float | None:
+        """The rate of one direction as a fraction of its peak."""
+        return share_of(self.point) if self.rate else None
+
+    @property
+    def method_text(self) -> str:
+        """'copy engine, pinned, peer off': parameters at their default are left out."""
+        family = self.method.family
+        ends = dict.fromkeys((family.src_memory, family.dst_memory))
+        if self.kind in ("h2d", "d2h") and len(ends) == 2:
+            ends.pop("device", None)
+        memories = "" if tuple(ends) == ("device",) else " → ".join(ends)
+        engine = {"ce": "copy engine", "cpu": "CPU"}.get(family.engine, family.engine.upper())
+        return ", ".join(filter(None, (engine, memories, params_text(special(self.method)))))
+
+    @property
+    def status_text(self) -> str:
+        """'ok', 'inherited', 'missed precision, ±6 %', 'above its peak'."""
+        if self.rate and "above_limit" in self.point.guards:
+            return "above its peak"
+        if self.rate and has_warning(self.point):
+            return "warning"
+        width = half_width(self.point)
+        more = f", ±{format_fraction(width)}" if missed(self.point) and width is not None else ""
+        return STATUS_WORDS[self.point.status] + more
+
+
+def special(method: Method) -> list[tuple[str, str]]:
+    """The parameters that are not at their default."""
+    return [(name, value) for name, value in method.params if DEFAULTS.get(name) != value]
+
+
+def path_rows(points: Iterable[Point]) -> list[PathRow]:
+    """The rows, the most important first: every path by its usual method, then pageable memory, both directions, peer
+    access off, and other engines and memories. At most 450, but always one for each path.
+    """
+    groups: dict[tuple[object, ...], list[Curve]] = {}
+    for curve in curves(point for point in points if is_plain_copy(point)):
+        params = dict(curve.method.params)
+        apart = tuple(params.get(name, "") for name in sorted(_APART))
+        groups.setdefault((curve.path, curve.method.family, apart), []).append(curve)
+    rows = sorted((_row(of) for of in groups.values()), key=_importance)
+    seen: set[tuple[str, Path]] = set()
+    first: list[PathRow] = []
+    others: list[PathRow] = []
+    for row in rows:
+        (others if (row.kind, row.path) in seen else first).append(row)
+        seen.add((row.kind, row.path))
+    return first + others[: max(0, _MOST_ROWS - len(first))]
+
+
+def _row(of: Sequence[Curve]) -> PathRow:
+    """The row of the curves with the fewest special parameters."""
+    with_values = [curve for curve in of if curve.measured] or list(of)
+    method = min((curve.method for curve in with_values), key=lambda one: (len(special(one)), one))
+    listed = sorted((c for c in with_values if c.method == method), key=lambda curve: not curve.batched)
+    main = listed[0]
+    rated = [point for point in main.measured if total_of(point) or rate_of(point)]
+    point = rated[-1] if rated else main.points[-1]
+    total = total_of(point) if len(measured_flows(point)) > 1 else None
+    single = next((curve for curve in listed if not curve.batched and curve.measured), None)
+    small = (single or main).measured[:1]
+    return PathRow(
+        kind=method.family.benchmark, path=main.path, method=method, point=point,
+        rate=(total or rate_of(point)) if rated else None, total=total is not None,
+        half_rate_bytes=main.half_rate_bytes() if main.batched else None,
+        smallest=small[0] if small else None, latency=time_of(small[0]) if small else None,
+        batched_latency=single is None,
+    )  # fmt: skip
+
+
+def _importance(row: PathRow) -> tuple[object, ...]:
+    params, family = dict(row.method.params), row.method.family
+    memories = sum(_MEMORIES.get(kind, _OTHER_MEMORY) for kind in (family.src_memory, family.dst_memory))
+    apart = (params.get("bidirectional") == "true") + (params.get("peer") == "off")
+    other = (row.rate is None, ENGINES.index(family.engine) > 1, memories >= _OTHER_MEMORY)
+    path = (natural(row.path.src), natural(row.path.dst))
+    return (*other, memories + apart, list(COPIES).index(row.kind), *path, family, row.method)
