@@ -121,11 +121,6 @@ def test_mistakes_get_one_sentence(tmp_path, capsys, monkeypatch, options, code,
     assert message in error and error.count("\n") == 1
 
 
-def test_two_runs_are_refused(capsys) -> None:
-    assert main(["report", "a.jsonl", "b.jsonl"]) == 2
-    assert "takes one run file, not 2" in capsys.readouterr().err
-
-
 def test_without_a_browser_a_png_is_refused(tmp_path, capsys, monkeypatch) -> None:
     source = written(tmp_path, small_run())
     monkeypatch.setattr(shutil, "which", lambda name: None)
