@@ -95,6 +95,15 @@ class Browser:
         self._call("Input.dispatchKeyEvent", type="keyDown", text=text, **known)
         self._call("Input.dispatchKeyEvent", type="keyUp", **known)
 
+    def drag(self, start: tuple[float, float], end: tuple[float, float]) -> None:
+        """Drags the mouse between two positions of the window, in pixels."""
+        middle = ((start[0] + end[0]) / 2, (start[1] + end[1]) / 2)
+        steps = (("mouseMoved", 0, start), ("mousePressed", 1, start), ("mouseMoved", 1, middle),
+                 ("mouseMoved", 1, end), ("mouseReleased", 0, end))  # fmt: skip
+        for kind, buttons, (x, y) in steps:
+            button = "none" if kind == "mouseMoved" and not buttons else "left"
+            self._call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button=button, buttons=buttons, clickCount=1)
+
     def write(self, text: str) -> None:
         """Types into the focused element."""
         self._call("Input.insertText", text=text)

@@ -7,7 +7,6 @@ import pytest
 
 from invented import point, run, small_run
 from linkscope.report.export import to_csv
-from linkscope.report.panels import panels
 
 PLAIN = ("median_s", "gbps")
 
@@ -54,10 +53,3 @@ def test_a_reason_states_its_precision_in_per_cent() -> None:
     made = point("h2d/ce/numa:0.pinned->gpu:0.device/8", 1e-6, status="missed_precision", reason=reason)
     row = next(csv.DictReader(io.StringIO(to_csv(run([made])))))
     assert row["reason"] == "the interval is +-1.21 % after 9 rounds; target was 1 %"
-
-
-def test_images_of_modelled_runs_have_modelled_in_their_names() -> None:
-    for modelled in (True, False):
-        for panel in panels(small_run().points, modelled=modelled):
-            for svg in filter(None, (panel.rate_svg, panel.time_svg)):
-                assert ("MODELLED: " in svg) == modelled

@@ -1,11 +1,13 @@
 """The page in headless Chromium: no external request, no error, all charts drawn, with and without scripts."""
 
+import csv
+import io
 import json
 from urllib.parse import unquote
 
 import pytest
-
 from browser import CHROMIUM, Browser
+
 from campaign import only_long
 from invented import SIZES, point, run, small_run
 from linkscope.report.html import page
@@ -24,13 +26,13 @@ ASK = """<script>
   const ready = performance.now();
   const few = document.querySelectorAll("td").length < 20000; // laying out more takes a minute
   if (few) document.querySelectorAll("details").forEach((one) => { one.open = true; });
-  document.getElementById("csv").click(); document.getElementById("json").click();
+  document.querySelectorAll(".downloads button").forEach((one) => one.click());
   const charts = [...document.querySelectorAll("svg.chart")];
   const found = {
     errors, ready, title: document.title,
     requests: performance.getEntriesByType("resource").map((entry) => entry.name),
     charts: charts.length,
-    empty: charts.filter((one) => !one.querySelector(".line, .cell, .wire")
+    empty: charts.filter((one) => !one.querySelector(".line, .cell, .wire, circle")
       || (few && one.getBoundingClientRect().width < 50)).length,
     unmarked: charts.filter((one) => !one.textContent.includes("MODELLED")).length,
     csv: few ? await made[0].text() : "", json: few ? JSON.parse(await made[1].text()) : [],
@@ -86,42 +88,49 @@ def test_no_external_request_no_error_and_all_charts_drawn(tmp_path, name) -> No
     found = answer(tmp_path, watched(run(points, name=EVIL)))
     assert found["errors"] == [] and found["requests"] == [] and found["empty"] == found["unmarked"] == 0
     assert "taken" not in found["title"].replace(EVIL, "") and found["title"] != "taken"
-    assert (found["charts"] > 0) == (name in ("small", "one", "evil"))
-    assert len(found["json"]) == len(points) == len(found["csv"].splitlines()) - 1
+    assert (found["charts"] > 0) == (name in ("small", "one"))
+    assert len(found["json"]) == len(points) == len(list(csv.reader(io.StringIO(found["csv"])))) - 1
 
 
-def test_downloads_hold_the_numbers_of_the_tables(tmp_path) -> None:
+def test_downloads_hold_the_numbers_of_the_points(tmp_path) -> None:
     made = small_run()
     found = answer(tmp_path, watched(made))["json"]
-    rows = [
+    rows = [row for row in found if row["kind"] == "h2d" and (row["src"], row["dst"]) == ("numa:0", "gpu:0")]
+    (row,) = [
         row
-        for row in found
-        if row["path"] == "numa:0 -> gpu:0" and row["bytes"] == 64 << 20 and "pinned" in row["method"]
+        for row in rows
+        if (row["bytes"], row["mode"], row["src_memory"]) == (64 << 20, "batched", "pinned")
+        and not row["bidirectional"]
     ]
-    (row,) = [row for row in rows if row["mode"] == "batched" and "unidirectional" in row["method"]]
     (real,) = [p for p in made.points if p.id.startswith("h2d/ce/numa:0.pinned->gpu:0") and p.bytes == 64 << 20
                and p.params == {"bidirectional": "false", "mode": "batched"}]  # fmt: skip
     assert row["time_s"] == pytest.approx(real.median_s, rel=1e-3) and row["gbps"] == pytest.approx(real.gbps, rel=1e-3)
-    assert row["gbps_low"] < row["gbps"] < row["gbps_high"] and row["of_peak"] == 0.89 and row["rounds"] == 6
+    assert (
+        row["gbps_low"] < row["gbps"] < row["gbps_high"]
+        and row["of_peak"] == pytest.approx(0.887, abs=1e-3)
+        and row["rounds"] == 6
+    )
     assert row["modelled"] is True and row["status"] == "ok"
 
 
-def test_tiles_and_tables_work_without_scripts(tmp_path) -> None:
+def test_paths_and_points_can_be_read_without_scripts(tmp_path) -> None:
     with Browser(tmp_path / "profile") as browser:
         opened(browser, tmp_path, page(small_run()), scripts=False)
         text = browser.ask("document.documentElement.outerHTML")
-    for part in ("Slowest GPU pair", "Points to check", "Best rates", "Within a round", "gpu:2 -&gt; gpu:3"):
+        shown = browser.ask("document.querySelector('.downloads').checkVisibility()")
+        browser.ask("document.querySelector('#data details').open = true")
+        points = browser.ask("document.getElementById('points').innerText")
+    for part in ("gpu:2 → gpu:3", "Plain copies"):
         assert part in text
-    assert text.count("<tr><td>") == len(small_run().points)
-    assert '<p class="tools" hidden' in text  # hidden: the buttons have no function without scripts
+    assert not shown and len(points.strip().splitlines()) == len(small_run().points) + 1
 
 
-def test_the_modelled_banner_stays_in_view(tmp_path) -> None:
-    top = "(scrollTo(0, {}), document.querySelector('.banner').getBoundingClientRect().top)"
+def test_the_word_modelled_stays_in_view(tmp_path) -> None:
+    top = "(scrollTo(0, {}), document.querySelector('nav .modelled').getBoundingClientRect().top)"
     with Browser(tmp_path / "profile") as browser:
         opened(browser, tmp_path, page(small_run()))
         assert browser.ask(top.format(0)) > 0
-        assert browser.ask(top.format("document.body.scrollHeight")) == 0
+        assert 0 <= browser.ask(top.format("document.body.scrollHeight")) < 50
 
 
 def many(count: int) -> list:

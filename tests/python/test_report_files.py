@@ -121,6 +121,11 @@ def test_mistakes_get_one_sentence(tmp_path, capsys, monkeypatch, options, code,
     assert message in error and error.count("\n") == 1
 
 
+def test_a_summary_of_two_runs_is_refused(capsys) -> None:
+    assert main(["report", "a.jsonl", "b.jsonl", "--summary"]) == 2
+    assert "takes one run file, not 2" in capsys.readouterr().err
+
+
 def test_without_a_browser_a_png_is_refused(tmp_path, capsys, monkeypatch) -> None:
     source = written(tmp_path, small_run())
     monkeypatch.setattr(shutil, "which", lambda name: None)

@@ -1,5 +1,7 @@
 """Copies by SM over blocks, copies to all GPUs concurrently, and latencies, in the page, tables and Markdown."""
 
+import csv
+import io
 import re
 
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from invented import flow, point, run, small_run
 from invented_kernels import BLOCKS, MACHINE, SIZE, joint_points, kernel_points, latency_points
 from linkscope.model.curves import share_of, total_of
+from linkscope.report.data_csv import data_csv
 from linkscope.report.details import details
 from linkscope.report.figures import figures
 from linkscope.report.findings import point_findings
@@ -17,12 +20,15 @@ from linkscope.report.markdown import to_markdown
 from linkscope.report.overview import overview
 from linkscope.report.pair_grid import grid
 from linkscope.report.pair_rates import matrices
-from linkscope.report.panels import panels
 from linkscope.report.sweep import sm_counts, sweep_rows, sweeps
 from linkscope.report.sweep_charts import sweep_charts
 from linkscope.report.wires import wires
 
 MODEL = {"gpu": [{"sms": 80, "at": {"numa:0": ["gpu:0", "gpu:1"]}}]}
+
+
+def rows_of(points) -> list[dict]:
+    return list(csv.DictReader(io.StringIO(data_csv(run(points)))))
 
 
 def swept(rates: dict[str, float], *, size: int = SIZE) -> list:
@@ -171,8 +177,7 @@ def test_bidirectional_joint_flows_have_separate_columns() -> None:
 def test_joint_flows_that_did_not_run_together_have_no_total() -> None:
     points = joint_points(total=None)
     assert total_of(points[0]) is None and joints(points) == [] and "All at once" not in page(run(points))
-    (panel, *_) = panels(points, modelled=False)
-    assert panel.best == "no rate" and panel.rate_svg == "" and "100 GB/s" in panel.tables[0].rows[0].rate
+    assert {row["total_gbps"] for row in rows_of(points)} == {""}
 
 
 def test_joint_flows_are_not_in_tables_of_single_paths() -> None:
@@ -191,8 +196,8 @@ def test_page_summary_and_markdown_have_the_joint_flows() -> None:
     made = run([*joint_points(), *small_run().points], **MACHINE)
     text = page(made)
     assert 'id="joint"' in text and 'data-label="-&gt; gpu:3">200 GB/s [196, 204] <span class="count">50 %' in text
-    (panel,) = [one for one in panels(made.points, modelled=False) if one.path == "gpu:0 -> gpu:all"]
-    assert panel.best == "400 GB/s [392, 408] in total"
+    row = next(one for one in rows_of(made.points) if (one["src"], one["dst"]) == ("gpu:0", "gpu:all"))
+    assert float(row["total_gbps"]) == pytest.approx(400, rel=1e-3)
     text = details(made, width=140, colour=False)
     assert "- gpu:0-3 -> gpu:all: 400 GB/s [392, 408] at 64 MiB; 3 flows" in text
     assert "| gpu:0-3 -> gpu:all | 64 MiB | 400 GB/s \\[392, 408\\] | 3 flows of" in to_markdown(made)
@@ -211,14 +216,8 @@ def test_latencies_are_maps_and_rows_in_nanoseconds() -> None:
 
 def test_latencies_appear_in_all_outputs_without_a_size() -> None:
     made = run([*latency_points(), *kernel_points()], modelled=False, **MACHINE)
-    by_path = {panel.path: panel for panel in panels(made.points, modelled=False)}
-    assert by_path["numa:0 -> gpu:1"].best == "1210 ns [1186, 1234]" and by_path["numa:0 -> gpu:1"].time_svg == ""
-    both = by_path["gpu:0 -> gpu:1"]
-    assert (
-        ">4 KiB</text>" in both.rate_svg and ">1 B</text>" not in both.time_svg
-    )  # 0 B has no position on a logarithmic axis
-    assert not any("latency" in entry.text for entry in both.legend)
-    assert any(row.time.startswith("812 ns") for table in both.tables for row in table.rows)
+    latencies = [one for one in rows_of(made.points) if one["bytes"] == "0"]
+    assert "8.12e-07" in {one["time_s"] for one in latencies} and {one["gbps"] for one in latencies} == {""}
     assert "812 ns" in page(made) and "812 ns  796 to 828" in details(made, width=140, colour=False)
     assert "| within gpu:0-3 |  | 280 ns, 274 to 286 |  |  |  |  |  |  |" in to_markdown(made)
 
@@ -239,12 +238,3 @@ def test_bidirectional_points_without_a_total_are_no_dip_and_no_best_rate() -> N
     (family,) = overview(points)
     assert family.rows[0].at_bytes == 1 << 20 and family.rows[0].rate is not None
     assert overview(points[1:]) == []
-
-
-def test_a_line_of_several_methods_is_drawn_at_every_size() -> None:
-    id = "local/sm/gpu:0.device->gpu:0.device/{}?mode=batched&threads={}"
-    points = [point(id.format(SIZE, 256), SIZE / 50e9)]
-    points += [point(id.format(size, 512), size / 50e9) for size in (4096, 1 << 20, SIZE)]
-    (panel,) = panels(points, modelled=False)
-    line = re.search(r'class="line" d="M([^"]+)"', panel.rate_svg)
-    assert len(panel.legend) == 1 and line is not None and line[1].count("L") == 2

@@ -30,6 +30,7 @@ from linkscope.report.section import (
     Items,
     Legend,
     Legends,
+    Listing,
     Menus,
     Output,
     Paragraph,
@@ -75,6 +76,7 @@ def every_block() -> tuple[Block, ...]:
         ),
         SortedTable("word-sorted", (Column("word-sortcolumn"),), (SortedRow("", "", ("word-row",), (None,)),), 9),
         GRID,
+        Listing(("word-listed", "other")),
         Menus(GRID, Legends(()), "[]"),
     )
 

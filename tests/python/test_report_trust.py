@@ -1,5 +1,7 @@
 """Marks of doubtful values and incomparable sizes, and the comparisons that leave these values out."""
 
+import csv
+import io
 import re
 from pathlib import Path
 
@@ -8,6 +10,7 @@ from browser import CHROMIUM, Browser
 
 from invented import SIZES, point, run, small_run
 from linkscope.model.curves import curves
+from linkscope.report.data_csv import data_csv
 from linkscope.report.details import details
 from linkscope.report.findings import findings, point_findings
 from linkscope.report.glossary import WORDS
@@ -18,7 +21,6 @@ from linkscope.report.markdown import to_markdown
 from linkscope.report.outcome import intervals_text, problems
 from linkscope.report.overview import overview
 from linkscope.report.pair_rates import matrices
-from linkscope.report.panels import panels
 from linkscope.report.svg import Series, rate_chart
 from linkscope.report.trust import between_medians, outliers_text, reason_text
 from linkscope.report.wires import wires
@@ -81,9 +83,7 @@ def test_missed_precision_is_marked_everywhere() -> None:
     for text in (details(missed, width=120, colour=False), to_markdown(missed).replace("\\", "")):
         assert "~67.1" in text and "~ before a number: missed precision" in " ".join(text.split())
     assert len(re.findall(r'<td class="d\d missed"><a href="[^"]*">~67.1', page(missed))) == 2
-    (panel, *_) = panels(made, modelled=False)
-    assert panel.best.startswith("~67.1") and panel.rate_svg.count('class="ring"') == 1
-    assert panel.legend[-1].text == "ringed: missed precision"
+    assert page(missed).count(">missed precision, ±6 %</td>") == 2
 
 
 def test_a_precise_run_has_no_marks() -> None:
@@ -127,21 +127,21 @@ def test_the_spread_between_rounds_is_that_of_their_medians() -> None:
     one = point(id, 2e-6, spread=Spread(within_rounds=3.3, between_rounds=0.0, modes_s=None))
     one.flows[0].samples_s = [[2e-6] * 7 for _ in range(5)] + [[2e-6] * 6 + [53e-6]]
     assert between_medians(one) == pytest.approx(0.0141, rel=0.01) and outliers_text(one) == "1 of 42 are outliers"
-    (cells,) = panels([one], modelled=False)[0].tables[0].rows
-    assert cells.between == "1.4 %" and cells.within == "330 % (1 of 42 are outliers)"
+    (row,) = csv.DictReader(io.StringIO(data_csv(run([one]))))
+    assert float(row["between"]) == pytest.approx(0.0141, rel=0.01)
+    assert row["within"] == "3.3" and row["note"] == "1 of 42 are outliers"
     moved = point(id, 2e-6, spread=Spread(within_rounds=0.1, between_rounds=6.0, modes_s=None))
     moved.flows[0].round_medians_s = [2e-6] * 6  # an outlier moves the means but not the medians
     assert not [found for found in point_findings([moved]) if found.kind == "spread between rounds"]
 
 
 def test_medians_that_differ_have_a_spread_in_real_runs() -> None:
-    rows = [
-        (one, cells)
+    spreads = [
+        between_medians(one)
         for one in read_run(REAL).points
         if one.spread and one.spread.between_rounds == 0 and len(set(one.flows[0].round_medians_s)) > 1
-        for cells in panels([one], modelled=False)[0].tables[0].rows
     ]
-    assert len(rows) > 400 and all(cells.between != "0 %" for _, cells in rows)
+    assert len(spreads) > 400 and all(spreads)
 
 
 def test_each_direction_of_a_link_has_its_own_peak() -> None:
@@ -234,28 +234,19 @@ def test_the_page_links_to_its_terms() -> None:
 def test_the_filter_matches_words_in_any_order_and_reports_no_match(tmp_path) -> None:
     file = tmp_path / "page.html"
     file.write_text(render(REAL), encoding="utf-8")
-    panels_shown = "[...document.querySelectorAll('.panel')].filter((one) => !one.hidden).length"
-    tables_shown = (
-        "[...document.querySelectorAll('.panel:not([hidden]) .numbers .scroll')].filter((one) => !one.hidden)"
-    )
-    none = "!document.getElementById('none').hidden"
+    shown = "[...document.querySelectorAll('.sorted tbody tr')].filter((one) => one.checkVisibility())"
     with Browser(tmp_path / "profile") as browser:
         browser.open(file, width=390)
         assert browser.ask("document.querySelectorAll('#summary .map .scroll[data-more]').length") == 1
         hint = "getComputedStyle(document.querySelector('#summary .map .scroll'), '::before').content"
         assert "scrolls sideways" in browser.ask(hint)
-        for words, panels_left, tables_left in (
-            ("pageable", 9, None), ("peer off gpu:1->gpu:2", 1, None), ("OFF gpu:1 -> gpu:2 peer", 1, None),
-            ("gpu:9", 0, 0), ("", 25, None),
-        ):  # fmt: skip
-            browser.ask(f"(() => {{ const box = document.getElementById('filter'); box.value = '{words}';"
+        for words in ("pageable", "peer off gpu:1→gpu:2", "OFF gpu:1 → gpu:2 peer", "gpu:9"):
+            browser.ask(f"(() => {{ const box = document.querySelector('.filter input'); box.value = '{words}';"
                         " box.dispatchEvent(new Event('input')); })()")  # fmt: skip
-            assert browser.ask(panels_shown) == panels_left, words
-            assert browser.ask(none) is (panels_left == 0)
-            captions = browser.ask(tables_shown + ".map((one) => one.textContent)")
-            assert tables_left is None or len(captions) == tables_left
-            if "peer" in words:
-                assert captions and all("peer off" in caption for caption in captions)
+            rows = browser.ask(shown + ".map((one) => one.textContent)")
+            assert bool(rows) is (words != "gpu:9"), words
+            assert all(word in row.lower() for row in rows for word in words.lower().replace("→", " ").split())
+        assert browser.ask("document.querySelector('.paths [role=status]').textContent").startswith("No row")
 
 
 def test_the_widest_flow_decides_whether_precision_was_missed() -> None:

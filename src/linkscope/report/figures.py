@@ -32,7 +32,8 @@ def _of_blocks(blocks: Iterable[Block]) -> Iterator[Figure]:
 
 def standalone(svg: str) -> str:
     """A figure of the page as a file of its own, on a light background, with all colours written out."""
-    css = _plain_colours(template_text("figure.css"))
+    colours, rules = _light_colours(template_text("figure.css"))
+    css, svg = _plain(rules, colours), _plain(svg, colours)
     width, height = (float(one) for one in re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg).groups())  # type: ignore[union-attr]
     opened = svg.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" font-family="sans-serif" ', 1)
     if ' width="' not in opened.partition(">")[0]:
@@ -49,12 +50,15 @@ def size_of(svg: str) -> tuple[int, int]:
     return round(float(found[1])), round(float(found[2]))
 
 
-def _plain_colours(css: str) -> str:
-    """Replaces custom properties, which many programs do not support, by the values of the light theme."""
+def _light_colours(css: str) -> tuple[dict[str, str], str]:
+    """The custom properties of the light theme, and the rules below them."""
     root, _, rest = css.partition("@media screen and (prefers-color-scheme: dark)")
-    colours = dict(re.findall(r"(--[\w-]+):\s*([^;]+);", root))
-    rules = rest[rest.index("\n}\n") + 3 :]
-    return re.sub(r"var\((--[\w-]+)\)", lambda match: colours[match[1]], rules)
+    return dict(re.findall(r"(--[\w-]+):\s*([^;]+);", root)), rest[rest.index("\n}\n") + 3 :]
+
+
+def _plain(text: str, colours: dict[str, str]) -> str:
+    """Replaces custom properties, which many programs do not support, by their values."""
+    return re.sub(r"var\((--[\w-]+)\)", lambda match: colours[match[1]], text)
 
 
 def _name(text: str, used: dict[str, str]) -> str:

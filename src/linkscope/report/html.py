@@ -87,7 +87,6 @@ def _json(text: str) -> Markup:
 def _table_class(table: Table) -> Markup:
     names = ["stack"] if table.stacks else []
     names += ["grouped"] if any(group.head for group in table.groups) else []
-    names += ["facts"] if not any(column.name for column in table.columns) else []
     return Markup(f' class="{" ".join(names)}"' if names else "")
 
 

@@ -204,6 +204,13 @@ class Table(Block):
 
 
 @dataclass(frozen=True)
+class Listing(Block):
+    """Many lines of plain text, as one element: the page stays small with thousands of them."""
+
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Legend:
     """One entry of a legend: a small SVG drawing and a text."""
 

@@ -9,6 +9,7 @@ from linkscope.units import format_bytes
 
 LEAST_GAIN = 1.05  # typical gains below this are worth a change only at some sizes
 _MOST = 5  # in the terminal
+_MOST_OPEN = 6  # on the page
 _NOTE = (
     "Each recommendation compares points of this run that differ in one thing. The gain is the median speed-up from 1 "
     "to 64 MiB; in 95 % of runs all intervals contain the true ratio."
@@ -26,10 +27,12 @@ def section(view: RunView) -> Section | None:
         return None
     ordered = sorted(found, key=lambda one: not is_first(one))
     rows = [_cells(one) for one in ordered]
+    left = rows[_MOST_OPEN:]
     folds = tuple(Fold(headline(one), (Items.of(details(one)),)) for one in ordered)
     blocks: list[Block] = [
         Paragraph(prose(_NOTE), note=True, on=Output.PAGE),
-        table("Recommendations", _COLUMNS, rows, on=Output.PAGE),
+        table("Recommendations", _COLUMNS, rows[:_MOST_OPEN], on=Output.PAGE),
+        *([more(f"{len(left)} more recommendations", table("Recommendations", _COLUMNS, left))] if left else []),
         more(
             f"The numbers of all {len(found)} recommendations, by size" if len(found) > 1 else "Its numbers by size",
             *folds,

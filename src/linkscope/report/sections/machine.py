@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from linkscope.report.run_view import RunView
-from linkscope.report.section import Block, Column, Fold, Section, table
+from linkscope.report.section import Block, Fold, Listing, Section
 
 
 def section(view: RunView) -> Section:
-    """Two folded tables of names and values."""
+    """Two folded lists of names and values."""
     header = view.run.header
     blocks = (_fold("Machine", header.machine), _fold("Environment", header.environment))
     return Section("environment", "Machine and environment", blocks)
@@ -16,8 +16,8 @@ def section(view: RunView) -> Section:
 
 def _fold(heading: str, facts: dict[str, Any]) -> Fold:
     rows = list(_flat(facts))
-    made: tuple[Block, ...] = (table(heading, (Column(""), Column("", wraps=True)), rows),) if rows else ()
-    return Fold(f"{heading}: {len(rows)} facts", made, role="table")
+    made: tuple[Block, ...] = (Listing(tuple(f"{name}: {value}" for name, value in rows)),) if rows else ()
+    return Fold(f"{heading}: {len(rows)} facts", made, role="more")
 
 
 def _flat(facts: Any, name: str = "") -> Iterator[tuple[str, str]]:

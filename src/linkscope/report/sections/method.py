@@ -27,7 +27,7 @@ _TIMINGS = (
     "model."
 )
 _PEAKS = (
-    "The peak of a path is the limit of its hardware without the cost of protocols. The charts of each path state its "
+    "The peak of a path is the limit of its hardware without the cost of protocols. The tables of paths state its "
     "derivation. The total of several flows is their bytes over the time from the common start to the last end, and "
     "its interval comes from this time. Runs that did not record this time have the sums of the rates and of the ends "
     "of their intervals."
@@ -53,7 +53,10 @@ _FIVE = (
      f"a value from another path of its class is inherited and has {INHERITED} before it."),
     ("peak", "The peak of a path is the limit of its hardware without the cost of protocols."),
 )  # fmt: skip
-_LICENCES = "linkscope is under the Apache License 2.0. The page loads nothing from other places."
+_LICENCES = (
+    "linkscope is under the Apache License 2.0. uPlot 1.6.32, which draws the explorer, is under the MIT License; its "
+    "text is in the source of this page. The page loads nothing from other places."
+)
 
 
 def section(view: RunView) -> Section:

@@ -199,6 +199,9 @@ const show = (query) => {
     known = curvesOf(page.points());
   }
   state = parsed(query);
+  if (query === root.dataset.chosen && !state.path.length) { // no plain copy: the first curve of the run
+    Object.assign(state, { path: [known[0].path], method: [known[0].method], mode: "all", direction: "all" });
+  }
   lists();
   draw();
 };

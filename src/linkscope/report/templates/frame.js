@@ -5,7 +5,7 @@
 const open = (all, wanted) => all.forEach((one) => { one.open = wanted; });
 let opened = [];
 addEventListener("beforeprint", () => {
-  opened = [...document.querySelectorAll("main details:not([open], .numbers, .table, .which, .more)")];
+  opened = [...document.querySelectorAll("main details:not([open], .table, .which, .more)")];
   open(opened, true);
 });
 addEventListener("afterprint", () => open(opened, false));
