@@ -113,7 +113,7 @@ def _strip(point: Point, ratios: Sequence[float], y: float, reach: float) -> str
     return (
         f'<text class="num" x="{_LEFT - 14}" y="{y + 4:.1f}">{escape(label)}</text>'
         f'<rect class="h1" x="{low:.1f}" y="{y - 8:.1f}" width="{max(1.0, high - low):.1f}" height="16"/>'
-        f'<path class="line" d="M{_LEFT} {y:.1f}H{_WIDTH - 20}" stroke="var(--line)"/><path class="ring" d="{dots}"/>'
+        f'<path class="grid" d="M{_LEFT} {y:.1f}H{_WIDTH - 20}"/><path class="ring" d="{dots}"/>'
     )
 
 

@@ -61,7 +61,7 @@ def _bar(row: JointRow, y: float, at: Callable[[float], float]) -> str:
     label = label if len(label) <= _LETTERS else f"{label[: _LETTERS - 1]}…"
     sums = [sum(part.share for part in row.parts[:count]) for count in range(len(row.parts) + 1)] or [0.0]
     whole = max(sums[-1], 1.0)
-    cuts = "".join(f"M{at(row.total.value * share / whole):.1f} {y - 8:.1f}v16" for share in sums[1:-1])
+    cuts = "".join(f"M{at(row.total.value * share / whole):.1f} {y - 8:.1f}h1.5v16h-1.5z" for share in sums[1:-1])
     whisker = ""
     if row.total.low is not None and row.total.high is not None:
         low, high = at(row.total.low), at(row.total.high)
@@ -70,7 +70,7 @@ def _bar(row: JointRow, y: float, at: Callable[[float], float]) -> str:
     return (
         f'<text class="num" x="{_LEFT - 8}" y="{y + 4:.1f}">{escape(label)}</text>'
         f'<rect class="h3" x="{_LEFT}" y="{y - 8:.1f}" width="{at(row.total.value) - _LEFT:.1f}" height="16"/>'
-        f'<path class="line" d="{cuts}" stroke="var(--panel)"/>{whisker}'
+        f'<path class="under" d="{cuts}"/>{whisker}'
         f'<text class="reached" x="{at(row.total.high or row.total.value) + 6:.1f}" y="{y + 4:.1f}">'
         f"{sign}{row.total.value:.4g}</text>"
     )
