@@ -5,7 +5,6 @@ import io
 import re
 
 import pytest
-from linkscope.report.panels import panels
 
 from invented import flow, point, run, small_run
 from invented_kernels import BLOCKS, MACHINE, SIZE, joint_points, kernel_points, latency_points

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from browser import CHROMIUM, Browser
-from linkscope.report.panels import panels
 
 from invented import SIZES, point, run, small_run
 from linkscope.model.curves import curves
