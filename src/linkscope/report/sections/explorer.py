@@ -2,6 +2,7 @@
 
 import json
 
+from linkscope.model.curves import curves
 from linkscope.report.anchors import explorer_query
 from linkscope.report.path_rows import DEFAULTS, PathRow
 from linkscope.report.run_view import RunView
@@ -18,7 +19,7 @@ def section(view: RunView) -> Section | None:
     """The explorer of all curves over size. None where no point with a size has a value."""
     if not view.has_curves:
         return None
-    block = Explorer(json.dumps(dict(DEFAULTS)), _chosen(view.path_rows), file_name(view.run))
+    block = Explorer(json.dumps(dict(DEFAULTS)), _chosen(view.path_rows) or _longest(view), file_name(view.run))
     return Section("explorer", "Explorer", (Paragraph(_NOTE, note=True), block))
 
 
@@ -29,4 +30,12 @@ def _chosen(rows: list[PathRow]) -> str:
         if row.rate and row.kind in ("h2d", "d2h", "d2d"):
             first.setdefault(row.kind, row)
     found = [*first.values()] or rows[:1]
-    return explorer_query((row.kind, row.path.src, row.path.dst, row.method) for row in found)
+    return explorer_query((row.kind, row.path.src, row.path.dst, row.method) for row in found) if found else ""
+
+
+def _longest(view: RunView) -> str:
+    """The curve with the most sizes, for runs without plain copies; a batched one where there is any."""
+    sized = [(sum(bool(point.bytes) for point in one.measured), one) for one in curves(view.single.points)]
+    _, curve = max(sized, key=lambda pair: (pair[0] > 0 and pair[1].batched, pair[0]))
+    query = explorer_query([(curve.method.family.benchmark, curve.path.src, curve.path.dst, curve.method)])
+    return query if curve.batched else f"{query}&mode=all"

@@ -113,9 +113,10 @@ const watermark = (u, colours) => {
 // The chart of the curves in `box`. `on.zoom` gets the range of a drag or null, `on.hover` the mouse in CSS pixels.
 page.plot = (box, curves, state, on) => {
   const colours = page.colours(), ranges = page.ranges(curves, state), kind = state.kind;
+  const isLog = { x: state.x === "log", y: state.y === "log" }; // uPlot asks for ticks later, when the state may be another
   const sizes = [...new Set(curves.flatMap((curve) => curve.points.map((one) => one.bytes)))].sort((one, other) => one - other);
   const columns = curves.map((curve) => {
-    const of = new Map(curve.points.map((one) => [one.bytes, state.y === "log" && one.value <= 0 ? null : one.value]));
+    const of = new Map(curve.points.map((one) => [one.bytes, isLog.y && one.value <= 0 ? null : one.value]));
     return sizes.map((bytes) => of.get(bytes) ?? null);
   });
   const axis = { stroke: colours.soft, grid: { stroke: colours.line, width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
@@ -125,12 +126,12 @@ page.plot = (box, curves, state, on) => {
     cursor: { drag: { x: true, y: false, setScale: false }, points: { show: false }, y: false,
       bind: { dblclick: () => () => on.zoom(null) } },
     scales: {
-      x: { time: false, range: () => ranges.x, ...(state.x === "log" ? { distr: 3, log: 2 } : {}) },
-      y: { range: () => ranges.y, ...(state.y === "log" ? { distr: 3, log: 10 } : {}) },
+      x: { time: false, range: () => ranges.x, ...(isLog.x ? { distr: 3, log: 2 } : {}) },
+      y: { range: () => ranges.y, ...(isLog.y ? { distr: 3, log: 10 } : {}) },
     },
     axes: [
-      { ...axis, splits: () => page.sizeTicks(ranges.x, state.x === "log", width / 90), filter: (u, splits) => splits, values: (u, splits) => splits.map(page.format.size) },
-      { ...axis, size: 84, splits: () => page.valueTicks(ranges.y, state.y === "log"), filter: (u, splits) => splits, values: (u, splits) => splits.map((one) => number(one, kind)) },
+      { ...axis, splits: () => page.sizeTicks(ranges.x, isLog.x, width / 90), filter: (u, splits) => splits, values: (u, splits) => splits.map(page.format.size) },
+      { ...axis, size: 84, splits: () => page.valueTicks(ranges.y, isLog.y), filter: (u, splits) => splits, values: (u, splits) => splits.map((one) => number(one, kind)) },
     ],
     series: [{}, ...curves.map((curve) => ({ stroke: colours.curves[curve.colour], width: 1.75, dash: page.DASHES[curve.colour], spanGaps: true, points: { show: false } }))],
     hooks: {
