@@ -9,6 +9,7 @@ from browser import CHROMIUM, Browser
 from campaign import only_long
 from invented import small_run
 from linkscope.report.html import page, render
+from test_runs_page import compared_page, one_run
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here")
 
@@ -43,6 +44,11 @@ def test_each_fault_of_a_page_is_counted(browser, tmp_path) -> None:
 
 def test_the_page_of_a_small_run_is_within_all_limits(browser, tmp_path) -> None:
     found = checked(browser, tmp_path, page(small_run()))
+    assert [one for one in found.beyond if "seconds" not in one] == [], found.faults
+
+
+def test_the_page_of_a_comparison_is_within_all_limits(browser, tmp_path) -> None:
+    found = checked(browser, tmp_path, compared_page(one_run(1e-3, gpus=16), one_run(1.5e-3, gpus=16)))
     assert [one for one in found.beyond if "seconds" not in one] == [], found.faults
 
 

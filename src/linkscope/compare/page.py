@@ -113,7 +113,7 @@ def _values(compared: Comparison, modelled: bool) -> Section:
     if not svg:
         return Section("values", "All values", (Paragraph("No point has a value on both sides."),))
     text = f"A mark is a point. The band is the wider margin{reach_text(compared)}."
-    figure = Figure("values", svg, legend=Legends(tuple(legend)), width=760)
+    figure = Figure("values", svg, legend=Legends(tuple(legend)))
     return Section("values", "All values: time after over time before", (Paragraph(text), figure))
 
 

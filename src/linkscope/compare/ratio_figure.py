@@ -30,7 +30,8 @@ def ratio_figure(comparison: Comparison, modelled: bool) -> tuple[str, list[Lege
     by_verdict = {verdict: [pair for pair in pairs if pair.verdict == verdict] for verdict in reversed(_STYLES)}
     title = f"{'MODELLED: ' if modelled else ''}time after over time before, of {len(pairs)} points"
     parts = [
-        f'<svg class="chart" viewBox="0 0 {WIDTH} {_HEIGHT}" role="img" aria-label="{title}"><title>{title}</title>',
+        f'<svg class="chart" style="max-width:760px" viewBox="0 0 {WIDTH} {_HEIGHT}" role="img" '
+        f'aria-label="{title}"><title>{title}</title>',
         _axes(x, y, max(comparison.margins)),
         *(_marks(verdict, of, x, y) for verdict, of in by_verdict.items() if of),
     ]
