@@ -205,9 +205,10 @@ class Table(Block):
 
 @dataclass(frozen=True)
 class Listing(Block):
-    """Many lines of plain text, as one element: the page stays small with thousands of them."""
+    """Many lines of plain text, as one element: the page stays small with thousands of them. `aligned`: in columns."""
 
     lines: tuple[str, ...]
+    aligned: bool = False
 
 
 @dataclass(frozen=True)
