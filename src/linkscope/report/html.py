@@ -10,7 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from linkscope.report.heading import details, facts, machine_title, minor, serious
-from linkscope.report.long_tables import with_long_tables_as_text
+from linkscope.report.long_tables import with_long_tables_as_text, with_rests_folded
 from linkscope.report.section import Block, Column, Output, Table
 from linkscope.report.sections import chapters
 from linkscope.runfile import Run, read_run
@@ -59,7 +59,8 @@ def framed(template: str, *, scripts: Iterable[str], **values: Any) -> str:
     )
     environment.filters |= {
         "svg": Markup, "json": _json, "arrows": _arrows, "kind": _kind,
-        "short": with_long_tables_as_text, "table_class": _table_class, "cell_attributes": _cell_attributes,
+        "short": with_long_tables_as_text, "first": with_rests_folded,
+        "table_class": _table_class, "cell_attributes": _cell_attributes,
     }  # fmt: skip
     parts = "".join(f"{{\n{template_text(name)}}}\n" for name in scripts)
     css, js = (

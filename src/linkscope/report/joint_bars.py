@@ -9,7 +9,7 @@ from linkscope.report.joint import Joint, JointRow
 from linkscope.report.section import Figure
 
 _ROW, _TOP, _LEFT, _WIDTH, _RIGHT, _BOTTOM = 26, 8, 140, 560, 90, 24
-_MOST = 9  # rows of a drawing; the table has all
+_MOST = 4  # rows of a drawing; the table has all
 _LETTERS = 20
 
 
@@ -35,11 +35,20 @@ def _best(rows: Sequence[JointRow]) -> list[JointRow]:
 
 
 def _caption(count: int) -> str:
-    return "totals in GB/s, divided into flows" + (f"; {_MOST} of {count} places" if count > _MOST else "")
+    ends = f"; the {_MOST // 2} lowest and {_MOST // 2} highest of {count} places" if count > _MOST else ""
+    return f"totals in GB/s, divided into flows{ends}"
+
+
+def _ends(rows: Sequence[JointRow]) -> Sequence[JointRow]:
+    """All rows, or the lowest and the highest totals of many."""
+    if len(rows) <= _MOST:
+        return rows
+    ordered = sorted(rows, key=lambda row: row.total.value)
+    return ordered[: _MOST // 2] + ordered[-(_MOST // 2) :]
 
 
 def _drawing(name: str, rows: Sequence[JointRow], highest: float, modelled: bool) -> str:
-    shown = rows[:_MOST]
+    shown = _ends(rows)
     x = rate_axis(highest, _LEFT, _WIDTH - _RIGHT)
     bottom = _TOP + _ROW * len(shown)
     title = f"{'MODELLED: ' if modelled else ''}totals of concurrent flows, {name}"

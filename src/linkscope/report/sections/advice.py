@@ -9,7 +9,7 @@ from linkscope.units import format_bytes
 
 LEAST_GAIN = 1.05  # typical gains below this are worth a change only at some sizes
 _MOST = 5  # in the terminal
-_MOST_OPEN = 6  # on the page
+_MOST_OPEN = 5  # on the page
 _NOTE = (
     "Each recommendation compares points of this run that differ in one thing. The gain is the median speed-up from 1 "
     "to 64 MiB; in 95 % of runs all intervals contain the true ratio."

@@ -13,7 +13,7 @@ _COLUMNS = (
     Column("Link"), Column("Kind"), Column("To second place, GB/s", right=True), Column("Back, GB/s", right=True),
     Column("Peak, GB/s", right=True), Column("% of peak", right=True),
 )  # fmt: skip
-_MOST_OPEN = 16  # links of a table that is not folded
+_MOST_OPEN = 4  # links of a table that is not folded
 
 
 def section(view: RunView) -> Section | None:

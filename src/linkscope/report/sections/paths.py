@@ -24,7 +24,7 @@ from linkscope.report.section import Row as TableRow
 from linkscope.report.trust import signed
 from linkscope.units import format_bytes, format_fraction, format_seconds_interval
 
-_MOST = 40  # rows that the page shows at first
+_MOST = 16  # rows that the page shows at first
 _NOTE = (
     "Plain copies by importance; a path opens its curves in the explorer. The method leaves out parameters at their "
     "default. The rate is that of the largest size, the latency that of one copy of the smallest."

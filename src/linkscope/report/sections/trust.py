@@ -9,7 +9,7 @@ from linkscope.report.run_view import RunView
 from linkscope.report.section import Block, Column, Figure, Group, Paragraph, Row, Section, Table, Text, more
 from linkscope.units import format_against, format_bytes
 
-_MOST, _MOST_OF_REASON = 10, 3  # rows that are not folded
+_MOST, _MOST_OF_REASON = 6, 2  # rows that are not folded
 _COLUMNS = (
     Column("Reason", strong=True), Column("Operation", label="Operation", wraps=True),
     Column("Points", right=True, label="Points"), Column("Widest interval", label="Widest interval"),
