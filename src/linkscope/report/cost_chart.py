@@ -1,6 +1,6 @@
 """Charts of the cost of memory kinds over the number of transfers: allocation, n copies, and freeing."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from linkscope.model.break_even import Choice, choices
 from linkscope.model.curves import Estimate
@@ -28,18 +28,22 @@ def cost_charts(points: Iterable[Point], modelled: bool) -> list[Figure]:
         listed = of_path.setdefault(one.path.src.rpartition("/")[2].startswith("gpu"), [])
         if one.bytes == largest and (not listed or listed[0].path == one.path):
             listed.append(one)
-    return [_chart(listed, modelled) for _, listed in sorted(of_path.items()) if len(listed) > 1]
+    charts = [listed for _, listed in sorted(of_path.items()) if len(listed) > 1]
+    cheapest = {one.name: None for listed in charts for one in sorted(listed, key=lambda one: _total(one, COUNTS[-1]))}
+    colours = {name: colour for colour, name in enumerate(list(cheapest)[:SERIES_COLOURS])}
+    return [_chart(listed, colours, modelled) for listed in charts]
 
 
-def _chart(listed: Sequence[Choice], modelled: bool) -> Figure:
-    order = sorted(listed, key=lambda one: _total(one, COUNTS[-1]))[:SERIES_COLOURS]
+def _chart(listed: Sequence[Choice], colours: Mapping[str, int], modelled: bool) -> Figure:
+    """`colours`: of each kind of memory that is drawn, the same in all charts."""
+    order = sorted((one for one in listed if one.name in colours), key=lambda one: colours[one.name])
     series = [
-        Series(colour, False, [(float(count), Estimate(_total(one, count))) for count in COUNTS])
-        for colour, one in enumerate(order)
+        Series(colours[one.name], False, [(float(count), Estimate(_total(one, count))) for count in COUNTS])
+        for one in order
     ]
-    first = order[0]
+    first = listed[0]
     what = f"{first.path}, {format_bytes(first.bytes)}"
-    legend = Legends(tuple(Legend(swatch(colour), one.name) for colour, one in enumerate(order)))
+    legend = Legends(tuple(Legend(swatch(colours[one.name]), one.name) for one in order))
     svg = uses_chart(f"cost of memory over the number of transfers, {what}", series, modelled)
     return Figure(f"memory-{first.path.src}-{first.path.dst}", svg, what, legend=legend)
 

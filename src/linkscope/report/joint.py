@@ -61,6 +61,7 @@ class Joint:
     params: str
     names: tuple[str, ...]
     rows: tuple[JointRow, ...]
+    bidirectional: bool = False  # its totals are of both directions
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,8 @@ def joints(points: Iterable[Point]) -> list[Joint]:
         shown = varying(other for other in by_method if other.family == method.family)
         parts = params_text(pair for pair in method.params if pair[0] in shown)
         names = sorted({part.name for row in rows for part in row.parts}, key=natural)
-        found.append(Joint(method.family, parts, tuple(names), tuple(rows)))
+        both = dict(method.params).get("bidirectional") == "true"
+        found.append(Joint(method.family, parts, tuple(names), tuple(rows), both))
     return found
 
 

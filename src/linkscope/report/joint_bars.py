@@ -17,7 +17,8 @@ def joint_figures(found: Sequence[Joint], modelled: bool) -> list[Figure]:
     """A drawing for each direction: the total of each place with its interval, divided into its flows."""
     of_direction: dict[str, list[JointRow]] = {}
     for one in found:
-        of_direction.setdefault(one.family.benchmark, []).extend(one.rows)
+        name = one.family.benchmark + (", both directions" if one.bidirectional else "")
+        of_direction.setdefault(name, []).extend(one.rows)
     best = {name: _best(rows) for name, rows in of_direction.items()}
     highest = max((row.total.high or row.total.value for rows in best.values() for row in rows), default=0.0)
     return [

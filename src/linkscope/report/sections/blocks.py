@@ -73,7 +73,7 @@ def _numbers(row: SweepRow) -> tuple[str, str, str, str, str]:
 def _figure(chart: SweepChart) -> Figure:
     caption = (
         f"Rate over blocks, GB/s, {chart.operation}; all numbers are in the tables of ",
-        Span("Every path", link="#paths"),
+        Span("Paths", link="#paths"),
     )
     more = f"and {chart.not_drawn} more in the table" if chart.not_drawn else ""
     return Figure(f"blocks {chart.operation}", chart.svg, caption, legend=Legends(tuple(chart.legend), more))

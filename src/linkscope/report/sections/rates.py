@@ -1,37 +1,25 @@
-"""Section: best rates."""
+"""Section of terminal and Markdown: best rates."""
 
 from linkscope.model.text import range_share
 from linkscope.report.overview import ALIKE, FamilyRows, Row
 from linkscope.report.run_view import RunView
 from linkscope.report.section import (
-    METHOD,
     Block,
     Column,
-    Group,
     Items,
     Output,
     Paragraph,
     Section,
-    Span,
-    Table,
-    Text,
-    counted,
     table,
 )
-from linkscope.report.section import Row as TableRow
 from linkscope.report.shared import is_contended, totals_without_single_rates
-from linkscope.report.trust import SIGN, signs_mean
+from linkscope.report.trust import signs_mean
 
 _ROW = (
     f"A row holds paths whose best rates agree within {ALIKE:.0%} or within their intervals: the median, and the range "
     "from the lowest to the highest end of their intervals. Brackets hold the interval of one path. Bidirectional "
     "rates are totals; their % of peak is that of the direction named."
 )
-_NUMBERS = ("At", "Half rate from", "Smallest", "Batched", "Single")
-_COLUMNS = (
-    Column("Path"), Column("Method", wraps=True), Column("Best rate [interval]", strong=True),
-    *(Column(name, right=True, wraps=name == "Half rate from", label=name) for name in ("% of peak", *_NUMBERS)),
-)  # fmt: skip
 _MARKDOWN_COLUMNS = (
     *map(Column, ("method", "path", "how", "best rate [interval]")),
     *(Column(name, right=True) for name in ("% of peak", "at", "half from", "smallest", "batched", "single")),
@@ -40,44 +28,8 @@ _MARKDOWN_COLUMNS = (
 
 def section(view: RunView) -> Section:
     """The best rates of all families. The terminal has only the notes here, because rates_by_group.py has the rates."""
-    blocks = [*_page(view), *_terminal(view), *_markdown(view.families)]
+    blocks = [*_terminal(view), *_markdown(view.families)]
     return Section("best", "Best rates", tuple(blocks), titles={Output.TERMINAL: ""})
-
-
-def _page(view: RunView) -> list[Block]:
-    if not view.families:
-        measured = any(point.median_s is not None for point in view.run.points)
-        text = "All values are of several transfers at once: see below." if measured else "No point has a value."
-        return [Paragraph(text, on=Output.PAGE)]
-    note = f"{_ROW} {view.sign_means}; 3 {SIGN}: three paths of the row. "
-    groups = tuple(_group(family) for family in view.families)
-    return [
-        Paragraph((note, METHOD, ", ", Span("terms", link="#words")), note=True, on=Output.PAGE),
-        Table("Best rates", _COLUMNS, groups, stacks=True, on=Output.PAGE),
-    ]
-
-
-def _group(family: FamilyRows) -> Group:
-    folded = [family.minor_params_text] if family.minor_params else []
-    folded += [f"unless given: {family.usual}"] if family.usual else []
-    head = (str(family.family), *(part for text in folded for part in (" ", Span(text, "folded"))))
-    foot: Text = ""
-    if family.sweep:
-        foot = (f"{family.sweep}: ", Span("rates with other numbers of blocks", link="#blocks"))
-    details = f"peak: {family.limits}" if family.limits else ""
-    return Group(tuple(TableRow(_cells(row)) for row in family.rows), head, foot, details)
-
-
-def _cells(row: Row) -> tuple[Text, ...]:
-    share = range_share(row.share)
-    return (
-        (row.paths, *counted(row.path_count)),
-        (row.params, " ", Span(row.note.replace(" %", "\u00a0%"), "row-note")) if row.note else row.params,
-        (row.best_text, " ", Span(row.missed_text, "count")) if row.missed_text else row.best_text,
-        (Span(share, "low"),) if row.share and row.share[0] < 0.5 else share,
-        row.at_text, row.half_text, row.smallest_text,
-        row.batched_text if row.batched_s else "", row.single_text if row.single_s else "",
-    )  # fmt: skip
 
 
 def _terminal(view: RunView) -> list[Block]:
