@@ -259,7 +259,7 @@ def test_hot_pageable_copies_peak_while_the_buffer_fits_the_cache_cs_38(
 
 
 def test_a_run_of_4029gp_shows_the_four_classes_of_pairs_cs_34(tmp_path: Path) -> None:
-    """The heat map names the link that limits a pair: its own, or for two hops a link to a GPU in between."""
+    """The page names the link that limits a pair: its own, or for two hops a link to a GPU in between."""
     page = tmp_path / "map.html"
     words = ["run", "--machine", "4029gp", "--suite", "quick", "--only", "d2d/ce/gpu:0.*->*"]
     assert main([*words, "-o", str(tmp_path / "run.jsonl"), "--report", str(page)]) == 0

@@ -88,7 +88,7 @@ def test_all_readers_mark_inherited_points(staged: Run, tmp_path: Path, capsys: 
     text = " ".join(summary.summary(staged, width=140, colour=False).split())
     assert f"{count} inherited" in text
     page = html.page(staged)
-    assert 'class="inherited"' in page and "boxed: inherited" in page
+    assert page.count(",inherited,") == count and "hollow" in page
     assert main(["export", str(staged.path), "-o", str(tmp_path / "run.csv")]) == 0
     assert "inherited" in (tmp_path / "run.csv").read_text()
     assert main(["compare", str(staged.path), str(staged.path)]) == 0

@@ -32,7 +32,7 @@ ASK = """<script>
     errors, ready, title: document.title,
     requests: performance.getEntriesByType("resource").map((entry) => entry.name),
     charts: charts.length,
-    empty: charts.filter((one) => !one.querySelector(".line, .cell, .wire, .dot")
+    empty: charts.filter((one) => !one.querySelector(".line, .cell, .wire, .dot, .h3, .ring")
       || (few && one.getBoundingClientRect().width < 50)).length,
     unmarked: charts.filter((one) => !one.textContent.includes("MODELLED")).length,
     csv: few ? await made[0].text() : "", json: few ? JSON.parse(await made[1].text()) : [],

@@ -1,9 +1,10 @@
 """Section: plain copies of every path in one table, and the other operations in folded tables."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from linkscope.model.text import count_text, range_share, rate_text
+from linkscope.model.curves import Path, path_of
+from linkscope.model.text import count_text, paths_text, range_share, rate_text
 from linkscope.report.anchors import explorer_link, path_anchor
 from linkscope.report.headline import COPIES
 from linkscope.report.overview import FamilyRows, Row
@@ -14,17 +15,20 @@ from linkscope.report.section import (
     Column,
     Fold,
     Group,
+    Listing,
     Paragraph,
     Section,
     SortedRow,
     SortedTable,
     Table,
+    more,
 )
 from linkscope.report.section import Row as TableRow
 from linkscope.report.trust import signed
-from linkscope.units import format_bytes, format_fraction, format_seconds_interval
+from linkscope.runfile import Point
+from linkscope.units import format_bytes, format_fraction, format_rate, format_seconds_interval
 
-_MOST = 16  # rows that the page shows at first
+MOST = 16  # rows that the page shows at first
 _NOTE = (
     "Plain copies by importance; a path opens its curves in the explorer. The method leaves out parameters at their "
     "default. The rate is that of the largest size, the latency that of one copy of the smallest."
@@ -57,12 +61,12 @@ def section(view: RunView) -> Section:
     """The table of plain copies, and folded tables of everything else."""
     blocks: list[Block] = []
     if view.path_rows:
-        table = SortedTable("Plain copies", _COLUMNS, _rows(view.path_rows, view.has_curves), _MOST)
+        table = SortedTable("Plain copies", _COLUMNS, _rows(view.path_rows, view.has_curves), MOST)
         blocks = [Paragraph(_NOTE, note=True), table]
     elif not view.families:
         measured = any(point.median_s is not None for point in view.run.points)
         blocks = [Paragraph("All values are of several transfers at once." if measured else "No point has a value.")]
-    return Section("paths", "Paths", (*blocks, *_folds(view)))
+    return Section("paths", "Paths", (*blocks, *_folds(view), *_peaks(view.run.points)))
 
 
 def _rows(rows: Sequence[PathRow], linked: bool) -> tuple[SortedRow, ...]:
@@ -109,6 +113,20 @@ def _folds(view: RunView) -> list[Block]:
             note = Paragraph(f"{_ROWS} {view.sign_means}.", note=True)
             folds.append(Fold(f"{title}: {count}", (note, table), role="more"))
     return folds
+
+
+def _peaks(points: Iterable[Point]) -> list[Block]:
+    """A folded list of all peaks, each with its derivation and the paths that have it."""
+    paths: dict[tuple[float, str], set[Path]] = {}
+    for point in points:
+        if point.limit_gbps is not None:
+            key = (point.limit_gbps, point.limit_source or "no derivation given")
+            paths.setdefault(key, set()).add(path_of(point))
+    lines = tuple(
+        f"{_arrow(paths_text(sorted(of)))}: {format_rate(value)}, {source}"
+        for (value, source), of in sorted(paths.items(), key=lambda pair: (sorted(pair[1]), pair[0]))
+    )
+    return [more(f"Peaks and their derivation: {len(lines)}", Listing(lines, aligned=True))] if lines else []
 
 
 def _without_empty_columns(table: Table) -> Table:
