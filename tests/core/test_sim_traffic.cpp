@@ -188,10 +188,15 @@ u64 fitting(const Benchmark& row, u64 bytes) {
   return row.name == "pieces" || row.name == "strided" ? (bytes + parts - 1) / parts * parts : bytes;
 }
 
+/// No machine here has ranks, or another host: tests/core/test_ranks.cpp, test_network.cpp. The steps of collectives are
+/// those of their library.
+bool is_without_traffic(const Benchmark& row) {
+  return row.src == PlaceKind::rank || row.relation == Relation::other_host || row.engine == Engine::nccl;
+}
+
 /// The cases of a row at a size: all places and memories, all parameters at their defaults, and each other value alone.
 std::vector<Case> cases(const Machine& machine, const Benchmark& row, u64 bytes) {
-  // No machine here has ranks, or another host: tests/core/test_ranks.cpp, test_network.cpp.
-  if (row.src == PlaceKind::rank || row.relation == Relation::other_host) return {};
+  if (is_without_traffic(row)) return {};
   std::vector<std::pair<Place, Place>> ends;
   const Place all_gpus = gpu(all_places);
   if (row.relation == Relation::to_all)
@@ -293,8 +298,8 @@ TEST_CASE("the traffic that programs state is what the simulation counts on the 
     const auto family =
         std::string{row.name} + " by " + to_string(row.engine) + " from " + std::string{to_string(row.src)};
     CAPTURE(family);
-    if (row.src == PlaceKind::disk || row.dst == PlaceKind::disk) continue;            // no disk here
-    if (row.src == PlaceKind::rank || row.relation == Relation::other_host) continue;  // cases()
+    if (row.src == PlaceKind::disk || row.dst == PlaceKind::disk) continue;  // no disk here
+    if (is_without_traffic(row)) continue;
     // Work within a place may run beside copies over links, and so do the ranks of an LU.
     const bool within = row.relation == Relation::same && row.role != Role::contention && !row.name.starts_with("lu_"),
                unmapped = row.name == "latency" && row.engine == Engine::cpu && row.src == PlaceKind::gpu;
