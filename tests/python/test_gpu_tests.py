@@ -32,7 +32,7 @@ def outcome(files: str, **settings: int) -> tuple[str, str]:
         sample("test_leaks.py -k repeated", "test_leaks.py"),
         "test_driver.py",
         pytest.param("test_lu.py -k on_2", marks=only_long),
-        "test_computations.py",
+        pytest.param("test_computations.py", marks=only_long),
         "test_put_get.py -k exact",
         sample("test_transfer.py -k background", "test_transfer.py"),
     ],

@@ -299,6 +299,7 @@ latency_us = {{ v = 0.05, from = "assumed", why = "-" }}
     assert found["link"][0]["latency_us"]["v"] == pytest.approx(0.05, rel=0.02)
 
 
+@only_long
 def test_one_slow_link_gets_its_own_constant(tmp_path) -> None:
     text = models.bundled()["h200x4"].read_text()
     slow = tmp_path / "slow.toml"

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from campaign import only_long
 from invented import SIZES, flow, point, run, small_run
 from linkscope.report.details import details
 from linkscope.report.findings import findings, point_findings
@@ -245,6 +246,7 @@ def test_a_time_below_its_noise_is_unresolved_and_no_interval_starts_below_zero(
         assert "at most 2.5 us" in text and "unresolved" in text and not re.search(r"\[-\d", text)
 
 
+@only_long
 def test_no_interval_of_a_committed_run_starts_below_zero() -> None:
     made = read_run(Path(__file__).parents[2] / "results" / "h200x4-full.jsonl.gz", rounds=False)
     for text in (details(made, width=140, colour=False), page(made), to_markdown(made).replace("\\", "")):

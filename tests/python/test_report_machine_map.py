@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from browser import CHROMIUM, Browser
 
+from campaign import only_long
 from invented import point, run
 from linkscope.machine.model import bundled, load
 from linkscope.report.html import template_text
@@ -75,6 +76,7 @@ TEXTS = """(() => {
 })()"""
 
 
+@only_long
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here")
 def test_no_text_of_a_map_meets_another_with_any_font(tmp_path) -> None:
     maps = {name: of_model(name) for name in bundled()} | {f"{count} GPUs": switched(count) for count in (1, 8, 16)}

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from browser import CHROMIUM, Browser
 
+from campaign import only_long
 from invented import point, run, small_run
 from invented_kernels import MACHINE, joint_points, kernel_points, latency_points
 from linkscope.report.html import page, render
@@ -154,6 +155,7 @@ def pages(pdf: bytes) -> int:
     return len(re.findall(rb"/Type\s*/Page\b", pdf))
 
 
+@only_long
 def test_a_page_of_twenty_thousand_points_stays_within_its_limits(browser, tmp_path) -> None:
     file = tmp_path / "large.html"
     file.write_text(page(run(many(20_000))), encoding="utf-8")

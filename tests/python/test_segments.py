@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 
+from campaign import only_long
 from linkscope.model.curves import Estimate
 from linkscope.model.description import segments_text
 from linkscope.model.segments import MOST_SEGMENTS, Costs, Segment, costs
@@ -34,6 +35,7 @@ def test_a_linear_cost_is_one_segment_with_its_latency_and_rate(sigma: float) ->
     assert segment.half_bytes == pytest.approx(2.4e-6 * 55.5e9, rel=3 * sigma)
 
 
+@only_long
 def test_intervals_have_their_nominal_coverage() -> None:
     truth = [line(5e-6, 12.0, size) for size in SIZES]
     held = complete = 0
