@@ -30,6 +30,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
+from bench_sections import OutOfTime, all_lines, write_and_print
+
 from linkscope.errors import UserError
 from linkscope.report.collectives import Rates, rates_of
 from linkscope.run.target import Target, choose
@@ -46,10 +48,6 @@ _PROGRAMS = {
 }  # fmt: skip
 _LEAST, _MOST, _FACTOR = 256, 1 << 30, 4  # sizes of nccl-tests, which include those of the suite
 _LARGE, _LARGE_TARGET, _SMALL_TARGET, _SMALL_TARGET_S = 1 << 20, 0.02, 0.05, 0.5e-6
-
-
-class OutOfTime(Exception):
-    """The section's part of the budget is over."""
 
 
 @dataclass
@@ -218,27 +216,6 @@ SECTIONS = {
 }
 
 
-def all_lines(bench: Bench, names: Sequence[str], budget_s: float) -> Iterator[str]:
-    """The tables as Markdown. A section that runs out of time keeps the rows that it has."""
-    deadline = time.monotonic() + budget_s
-    modelled = "MODELLED: " if bench.target.modelled else ""
-    yield f"# Collectives on {modelled}{bench.target.machine.get('title') or bench.target.facts.name}"
-    for at, name in enumerate(names):
-        title, section = SECTIONS[name]
-        now = time.monotonic()
-        bench.ends = now + (deadline - now) / (len(names) - at)
-        yield f"\n## {title}\n"
-        try:
-            yield from section(bench)
-        except OutOfTime:
-            bench.missing.append(f"{name}: its part of the {budget_s:.0f} s ended before all was measured")
-        except (UserError, OSError) as problem:
-            bench.missing.append(f"{name}: {problem}")
-    if bench.missing:
-        yield "\n## Not measured\n"
-        yield from (f"- {one}" for one in bench.missing)
-
-
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
@@ -261,11 +238,8 @@ def main(arguments: Sequence[str]) -> int:
     given.folder.mkdir(parents=True, exist_ok=True)
     gpus = given.gpus or len(target.facts.of_kind("gpu"))
     bench = Bench(target, given.machine, given.folder, given.nccl_tests, given.mpiexec, gpus)
-    with (given.folder / "collectives.md").open("w") as page:
-        for line in all_lines(bench, names, given.budget):
-            print(line, flush=True)
-            page.write(f"{line}\n")
-            page.flush()
+    lines = all_lines("Collectives", SECTIONS, bench, names, given.budget)
+    write_and_print(lines, given.folder / "collectives.md")
     return 0
 
 

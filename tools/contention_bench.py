@@ -27,6 +27,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
+from bench_sections import OutOfTime, all_lines, write_and_print
+
 from linkscope.errors import UserError
 from linkscope.report.sections.lu import ranks_of
 from linkscope.report.sections.lu_gpus import lu_placements
@@ -45,10 +47,6 @@ _WORK = {
     "zero_copy": "read {gpu} 16MiB", "memory": "memory {gpu} 64MiB", "gemm": "gemm {gpu} bf16 8192",
     "launch": "launch {gpu}",
 }  # fmt: skip
-
-
-class OutOfTime(Exception):
-    """The section's part of the budget is over."""
 
 
 @dataclass
@@ -276,27 +274,6 @@ SECTIONS = {
 }
 
 
-def all_lines(bench: Bench, names: Sequence[str], budget_s: float) -> Iterator[str]:
-    """The tables as Markdown. A section that runs out of time keeps the rows that it has."""
-    deadline = time.monotonic() + budget_s
-    modelled = "MODELLED: " if bench.target.modelled else ""
-    yield f"# Contention on {modelled}{bench.target.machine.get('title') or bench.target.facts.name}"
-    for at, name in enumerate(names):
-        title, section = SECTIONS[name]
-        now = time.monotonic()
-        bench.ends = now + (deadline - now) / (len(names) - at)
-        yield f"\n## {title}\n"
-        try:
-            yield from section(bench)
-        except OutOfTime:
-            bench.missing.append(f"{name}: its part of the {budget_s:.0f} s ended before all was measured")
-        except UserError as problem:
-            bench.missing.append(f"{name}: {problem}")
-    if bench.missing:
-        yield "\n## Not measured\n"
-        yield from (f"- {one}" for one in bench.missing)
-
-
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
@@ -319,11 +296,8 @@ def main(arguments: Sequence[str]) -> int:
     bench = Bench(
         target, given.machine, given.against, given.folder, given.seconds, given.rounds, given.nvbandwidth
     )  # fmt: skip
-    with (given.folder / "contention.md").open("w") as page:
-        for line in all_lines(bench, names, given.budget):
-            print(line, flush=True)
-            page.write(f"{line}\n")
-            page.flush()
+    lines = all_lines("Contention", SECTIONS, bench, names, given.budget)
+    write_and_print(lines, given.folder / "contention.md")
     return 0
 
 

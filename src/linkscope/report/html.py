@@ -50,13 +50,7 @@ def framed(template: str, *, scripts: Iterable[str], **values: Any) -> str:
     `values`: title, modelled, version, nav (pairs of anchor and name), and what the template needs. Each of the
     `scripts` has its own scope; the object `page` is common to all.
     """
-    environment = Environment(
-        loader=PackageLoader("linkscope.report", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = template_environment("linkscope.report")
     environment.filters |= {
         "svg": Markup, "json": _json, "arrows": _arrows, "kind": _kind,
         "short": with_long_tables_as_text, "first": with_rests_folded,
@@ -69,6 +63,17 @@ def framed(template: str, *, scripts: Iterable[str], **values: Any) -> str:
     )
     text: str = environment.get_template(template).render(css=css, js=Markup(js), output=Output.PAGE, **values)
     return text
+
+
+def template_environment(package: str) -> Environment:
+    """An environment for the templates of a package, which escapes values and refuses names that have none."""
+    return Environment(
+        loader=PackageLoader(package, "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
 
 
 def template_text(name: str) -> str:

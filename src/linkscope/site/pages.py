@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
 from linkscope.report.export import COLUMNS
-from linkscope.report.html import template_text
+from linkscope.report.html import template_environment, template_text
 from linkscope.report.svg import swatch
 from linkscope.site import figure
 from linkscope.site.compare import Comparison, Machine, Value
@@ -146,13 +146,7 @@ def _point_address(value: Value) -> str:
 
 @functools.cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("linkscope.site", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = template_environment("linkscope.site")
     environment.filters |= {
         "bytes": format_bytes, "share": format_fraction, "kind_title": title_of, "value_text": value_text,
         "range_text": _range_text, "address": _point_address, "swatch": lambda colour: Markup(swatch(colour)),

@@ -1,0 +1,56 @@
+"""Sections of a tool that measures side by side within a budget: each yields Markdown and has its part of the time."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from linkscope.errors import UserError
+from linkscope.run.target import Target
+
+
+class OutOfTime(Exception):
+    """The section's part of the budget is over."""
+
+
+class Sectioned(Protocol):
+    """What sections get. `ends`: of the current section, in `monotonic` time. `missing`: what was not measured."""
+
+    target: Target
+    ends: float
+    missing: list[str]
+
+
+Sections = Mapping[str, tuple[str, Callable[[Any], Iterator[str]]]]  # title and function by name
+
+
+def all_lines(
+    subject: str, sections: Sections, bench: Sectioned, names: Sequence[str], budget_s: float
+) -> Iterator[str]:
+    """The tables as Markdown. A section that runs out of time keeps the rows that it has."""
+    deadline = time.monotonic() + budget_s
+    modelled = "MODELLED: " if bench.target.modelled else ""
+    yield f"# {subject} on {modelled}{bench.target.machine.get('title') or bench.target.facts.name}"
+    for at, name in enumerate(names):
+        title, section = sections[name]
+        now = time.monotonic()
+        bench.ends = now + (deadline - now) / (len(names) - at)
+        yield f"\n## {title}\n"
+        try:
+            yield from section(bench)
+        except OutOfTime:
+            bench.missing.append(f"{name}: its part of the {budget_s:.0f} s ended before all was measured")
+        except (UserError, OSError) as problem:
+            bench.missing.append(f"{name}: {problem}")
+    if bench.missing:
+        yield "\n## Not measured\n"
+        yield from (f"- {one}" for one in bench.missing)
+
+
+def write_and_print(lines: Iterator[str], path: Path) -> None:
+    """Prints each line as soon as it is known, and writes it to the file."""
+    with path.open("w") as page:
+        for line in lines:
+            print(line, flush=True)
+            page.write(f"{line}\n")
+            page.flush()
