@@ -1,10 +1,7 @@
 """Ranks of MPI on several hosts: a real mpiexec over networks of this machine (networks.py)."""
 
-import os
 import re
-import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +10,7 @@ from campaign import only_long
 from fake_driver import needs_worker, too_short
 from linkscope.runfile import Run, read_run
 from networks import Host, hosts, launch, needs_hosts
-from test_ranks import LINKSCOPE, MPIEXEC, needs_mpi, without_ranks
+from test_ranks import KILLED, LINKSCOPE, MPIEXEC, needs_mpi, run_until_rank_1_is_killed, without_ranks
 
 pytestmark = [needs_worker, needs_mpi, needs_hosts]
 
@@ -52,24 +49,8 @@ def test_ranks_on_two_hosts_measure_messages_between_them_and_the_run_file_names
 
 def test_rank_0_keeps_what_was_measured_when_a_rank_of_another_host_is_killed(tmp_path):
     path = tmp_path / "run.jsonl"
-    words = ("rank_ping_pong", "--memory", "pageable", "--sizes", "8,64", "--rounds", "1000", "-o", str(path))
     with hosts(2) as on:
-        started = subprocess.Popen(command(on, tmp_path, *words), env=without_ranks(), stderr=subprocess.DEVNULL)
-        try:
-            deadline = time.monotonic() + 120
-            while not (path.exists() and '"record":"round"' in path.read_text()):
-                assert time.monotonic() < deadline and started.poll() is None
-                time.sleep(0.1)
-            os.kill(read_run(path, rounds=False).header.machine["mpi"]["ranks"][1]["process"], signal.SIGKILL)
-            assert started.wait(30) != 0
-        finally:
-            started.kill()
-        for _ in range(300):  # the launcher ends before rank 0 has written its last lines
-            run = read_run(path)
-            if run.end is not None:
-                break
-            time.sleep(0.1)
-    assert run.end is not None and run.rounds
+        run = run_until_rank_1_is_killed(command(on, tmp_path, *KILLED, "-o", str(path)), path)
     reasons = [point.reason or "" for point in run.points]
     assert any(re.search(r"rank 1 \(process \d+ on node1\) has ended", reason) for reason in reasons), reasons
 

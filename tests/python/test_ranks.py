@@ -81,13 +81,13 @@ def test_four_ranks_measure_a_pair_that_rank_0_does_not_belong_to(tmp_path):
     assert (point.src, point.dst) == ("rank:2", "rank:3") and len(run.header.machine["mpi"]["ranks"]) == 4
 
 
-@needs_mpi
-def test_the_others_end_and_keep_what_was_measured_when_a_rank_is_killed(tmp_path):
-    path = tmp_path / "run.jsonl"
-    words = ["rank_ping_pong", "--memory", "pageable", "--sizes", "8,64", "--rounds", "1000", "-o", str(path)]
-    started = subprocess.Popen(
-        [str(MPIEXEC), "-n", "2", *LINKSCOPE, "run", *words], env=without_ranks(), stderr=subprocess.DEVNULL
-    )
+KILLED = ("rank_ping_pong", "--memory", "pageable", "--sizes", "8,64", "--rounds", "1000")
+
+
+def run_until_rank_1_is_killed(command: list[str], path: Path) -> Run:
+    """Starts a command that measures KILLED into the file, kills rank 1 after the first round, and waits for the end
+    of the file."""
+    started = subprocess.Popen(command, env=without_ranks(), stderr=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + 120
         while not (path.exists() and '"record":"round"' in path.read_text()):
@@ -103,20 +103,14 @@ def test_the_others_end_and_keep_what_was_measured_when_a_rank_is_killed(tmp_pat
             break
         time.sleep(0.1)
     assert run.end is not None and run.rounds
-    assert any("rank 1 (process" in (point.reason or "") for point in run.points), [one.reason for one in run.points]
+    return run
 
 
 @needs_mpi
-def test_ranks_resume_a_run_that_stopped_early(tmp_path):
+def test_the_others_end_and_keep_what_was_measured_when_a_rank_is_killed(tmp_path):
     path = tmp_path / "run.jsonl"
-    run_of(2, path, ["rank_ping_pong/mpi/rank:0.pageable->rank:1.pageable/64"])
-    lines = path.read_text().splitlines(keepends=True)
-    first = next(number for number, line in enumerate(lines) if '"record":"round"' in line)
-    path.write_text("".join(lines[: first + 1]))  # one of two rounds
-    done = mpiexec(2, "--resume", str(path))
-    run = read_run(path)
-    assert run.end and run.end.complete, done.stderr
-    assert [round.round for of in run.rounds.values() for round in of] == [0, 1]
+    run = run_until_rank_1_is_killed([str(MPIEXEC), "-n", "2", *LINKSCOPE, "run", *KILLED, "-o", str(path)], path)
+    assert any("rank 1 (process" in (point.reason or "") for point in run.points), [one.reason for one in run.points]
 
 
 @needs_mpi

@@ -8,7 +8,7 @@
 namespace linkscope::sim {
 namespace {
 
-constexpr double patience_ns = 60e9;
+constexpr const char* waited = "a rank of a collective waited for a block";
 constexpr u64 least_chunk = 64 << 10, most_chunks = 16;
 
 /// The words of a pair of ranks: how many blocks have come, and how many iterations the receiver has ended.
@@ -16,22 +16,6 @@ enum class Count : u64 { come, ended };
 u64 word_of(u32 from, u32 to, Count count) {
   constexpr u32 behind_all_regions = 0xF001, most_ranks = 4096;
   return address_of(behind_all_regions, ((u64{from} * most_ranks + to) * 2 + static_cast<u64>(count)) * sizeof(u64));
-}
-
-Op flag_op(OpKind kind, u64 word, u64 value, u64 step) {
-  Op op;
-  Stage stage;
-  stage.by = Stage::By::thread;
-  op.stages.push_back(std::move(stage));
-  Flag flag;
-  flag.op.kind = kind;
-  flag.op.from = flag.op.to = {word, 0, 1};
-  flag.op.value = value;
-  flag.op.step = step;
-  flag.op.timeout_ns = static_cast<Word>(patience_ns);
-  flag.what = "a rank of a collective waited for a block";
-  op.flag = std::move(flag);
-  return op;
 }
 
 /// A rank's part, op by op. `write(peer, bytes)` makes the op that writes to another rank's GPU.
@@ -71,10 +55,10 @@ class Part {
   /// The number-th of `count` blocks of an iteration.
   void send(u32 peer, u64 bytes, u64 number, u64 count) {
     ops_.push_back(write_(peer, bytes, ops_.empty()));
-    ops_.push_back(flag_op(OpKind::set, word_of(of_.rank, peer, Count::come), number, count));
+    ops_.push_back(count_op(OpKind::set, word_of(of_.rank, peer, Count::come), number, count, waited));
   }
   void wait(u32 peer, u64 number, u64 count) {
-    ops_.push_back(flag_op(OpKind::wait, word_of(peer, of_.rank, Count::come), number, count));
+    ops_.push_back(count_op(OpKind::wait, word_of(peer, of_.rank, Count::come), number, count, waited));
   }
   void around(u64 steps) {
     for (u64 step = 1; step <= steps; ++step) {
@@ -95,8 +79,8 @@ class Part {
       if (at < last) send(next, of_.bytes() / chunks, chunk, chunks);
     }
     // A rank is at most one iteration ahead of the next one: buffers are full then.
-    if (at > 0) ops_.push_back(flag_op(OpKind::set, word_of(of_.rank, earlier, Count::ended), 1, 1));
-    if (at < last) ops_.push_back(flag_op(OpKind::wait, word_of(next, of_.rank, Count::ended), 0, 1));
+    if (at > 0) ops_.push_back(count_op(OpKind::set, word_of(of_.rank, earlier, Count::ended), 1, 1, waited));
+    if (at < last) ops_.push_back(count_op(OpKind::wait, word_of(next, of_.rank, Count::ended), 0, 1, waited));
   }
 
   const Collective& of_;

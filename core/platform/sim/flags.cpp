@@ -5,6 +5,23 @@
 
 namespace linkscope::sim {
 
+Op count_op(OpKind kind, u64 word, u64 value, u64 step, std::string what) {
+  constexpr double patience_ns = 60e9;
+  Op op;
+  Stage stage;
+  stage.by = Stage::By::thread;
+  op.stages.push_back(std::move(stage));
+  Flag flag;
+  flag.op.kind = kind;
+  flag.op.from = flag.op.to = {word, 0, 1};
+  flag.op.value = value;
+  flag.op.step = step;
+  flag.op.timeout_ns = static_cast<Word>(patience_ns);
+  flag.what = std::move(what);
+  op.flag = std::move(flag);
+  return op;
+}
+
 /// The processor that sets and awaits an actor's words: a stream's host thread does it.
 Node Compiler::at_words(const Actor& actor) const {
   return actor.kind == ActorKind::gpu_block ? node(actor.place) : host_of(actor);

@@ -151,6 +151,9 @@ struct Lanes {
 
 /// Adds the use of a resource to a path: `weight` of its bytes per byte of the path.
 void add_use(Path&, u32 resource, double weight = 1);
+/// Sets a word of its own beside all regions, or waits for it. `value` grows by `step` with each iteration; `what` says
+/// what was waited for. Ranks of the simulation keep count so.
+[[nodiscard]] Op count_op(OpKind, u64 word, u64 value, u64 step, std::string what);
 /// The number of processes that a program's actors belong to.
 [[nodiscard]] u32 processes(const Program&);
 /// A copy by SM as a kernel: its accesses are one pair.

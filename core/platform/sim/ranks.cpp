@@ -8,7 +8,7 @@
 namespace linkscope::sim {
 namespace {
 
-constexpr double patience_ns = 60e9;
+constexpr const char* waited = "a rank waited for a count of messages";
 
 /// The rank at the other end: the actor with the opposite messages.
 const Actor* rank_of(const Program& program, const Actor& actor, const RankMessage& message) {
@@ -26,22 +26,6 @@ const Actor* rank_of(const Program& program, const Actor& actor, const RankMessa
 u64 word_of(u32 from, u32 to, bool come) {
   constexpr u32 behind_all_regions = 0xF000, most_processes = 4096;
   return address_of(behind_all_regions, ((u64{from} * most_processes + to) * 2 + (come ? 1 : 0)) * sizeof(u64));
-}
-
-Op flag_op(OpKind kind, u64 word, u64 value) {
-  Op op;
-  Stage stage;
-  stage.by = Stage::By::thread;
-  op.stages.push_back(std::move(stage));
-  Flag flag;
-  flag.op.kind = kind;
-  flag.op.from = flag.op.to = {word, 0, 1};
-  flag.op.value = value;
-  flag.op.step = 1;
-  flag.op.timeout_ns = static_cast<Word>(patience_ns);
-  flag.what = "a rank waited for a count of messages";
-  op.flag = std::move(flag);
-  return op;
 }
 
 }  // namespace
@@ -64,7 +48,7 @@ std::vector<Op> Compiler::ops(const Program& program, const Actor& actor, const 
   const u64 sent = word_of(from, to, false), come = word_of(from, to, true);
   if (message.sends) {
     const u64 waits_for = message.window ? 0 : 1;  // the message before, or this one
-    Op set = flag_op(OpKind::set, sent, 1), wait = flag_op(OpKind::wait, come, waits_for);
+    Op set = count_op(OpKind::set, sent, 1, 1, waited), wait = count_op(OpKind::wait, come, waits_for, 1, waited);
     if (message.window) return {std::move(wait), std::move(set)};
     return {std::move(set), std::move(wait)};
   }
@@ -82,7 +66,7 @@ std::vector<Op> Compiler::ops(const Program& program, const Actor& actor, const 
     copy.bytes = copy.chunk_bytes = message.span->bytes;
     copy.moves = {Move{*message.theirs, *message.span, Engine::cpu}};
   }
-  return {flag_op(OpKind::wait, sent, 1), std::move(copy), flag_op(OpKind::set, come, 1)};
+  return {count_op(OpKind::wait, sent, 1, 1, waited), std::move(copy), count_op(OpKind::set, come, 1, 1, waited)};
 }
 
 }  // namespace linkscope::sim

@@ -180,7 +180,9 @@ TEST_CASE("memory of a GPU is shared between processes by a CUDA IPC handle and 
   }
 }
 
-TEST_CASE("a process that is killed in the middle is an error, not a hang") {
+/// Puts `before` messages to another process by each way, kills it, and checks that `after` fails because it has ended.
+template <class After>
+void check_killed(u64 before, After after) {
   for (const std::string way : {"memory", "proxy", "tcp"}) {
     CAPTURE(way);
     Region here{all(), region_bytes};
@@ -191,35 +193,24 @@ TEST_CASE("a process that is killed in the middle is an error, not a hang") {
     Region there{all(), other.line(), 0};
     OpenChannel forth{
         all(), here, there, {.transport = way == "memory" ? Transport::memory : Transport::proxy, .timeout = patience}};
-    auto* local = const_cast<std::byte*>(bytes_at(here));
-    send_all(forth, local, 100);
+    send_all(forth, const_cast<std::byte*>(bytes_at(here)), before);
     other.kill();
-    const auto text = error_of([&] {
-      for (u64 n = 100;; ++n) {
-        forth.await(word_of(n), n / slots);
-        forth.put_signal(0, 0, 64, word_of(n), n / slots + 1);
-        forth.quiet();
-      }
-    });
+    const auto text = error_of([&] { after(forth); });
     CAPTURE(text);
     CHECK((text.find("has ended") != std::string::npos || text.find("has closed") != std::string::npos));
   }
 }
 
+TEST_CASE("a process that is killed in the middle is an error, not a hang") {
+  check_killed(100, [](OpenChannel& forth) {
+    for (u64 n = 100;; ++n) {
+      forth.await(word_of(n), n / slots);
+      forth.put_signal(0, 0, 64, word_of(n), n / slots + 1);
+      forth.quiet();
+    }
+  });
+}
+
 TEST_CASE("who waits for the signal of a process that is killed learns so without posting") {
-  for (const std::string way : {"memory", "proxy", "tcp"}) {
-    CAPTURE(way);
-    Region here{all(), region_bytes};
-    OtherProcess other{"the other process of the puts",
-                       {{"PUTGET_HANDLE", way == "tcp" ? here.serve_tcp("127.0.0.1", 0) : here.handle()},
-                        {"PUTGET_CHANNEL", way},
-                        {"PUTGET_COUNT", "1000000000"}}};
-    Region there{all(), other.line(), 0};
-    OpenChannel forth{
-        all(), here, there, {.transport = way == "memory" ? Transport::memory : Transport::proxy, .timeout = patience}};
-    other.kill();
-    const auto text = error_of([&] { forth.await(word_of(0), 1); });
-    CAPTURE(text);
-    CHECK((text.find("has ended") != std::string::npos || text.find("has closed") != std::string::npos));
-  }
+  check_killed(0, [](OpenChannel& forth) { forth.await(word_of(0), 1); });
 }
