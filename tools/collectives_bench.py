@@ -39,6 +39,7 @@ from linkscope.runfile import read_run
 from linkscope.units import format_bytes, format_change, format_seconds, format_seconds_interval
 
 Table = Iterator[str]
+_SHORTEST_RUN_S = 6.0  # of linkscope, which measures seven sizes of a collective
 _ENDING_S = 20.0  # a run that was asked to stop saves its points within this time
 # Programs of nccl-tests by collective.
 _PROGRAMS = {
@@ -81,15 +82,16 @@ class Bench:
             raise UserError((done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1])
         return done.stdout
 
-    def run_file(self, name: str, *words: str, ranks: int = 0) -> Path:
-        """The file of a run of linkscope that ends within the section's time; `ranks`: by mpiexec."""
+    def run_file(self, name: str, *words: str, ranks: int = 0, budget_s: float | None = None) -> Path:
+        """The file of a run that ends within the section's time, or within `budget_s`. `ranks`: by mpiexec."""
         path = self.folder / f"{name}.jsonl"
         path.unlink(missing_ok=True)
         if self.left_s <= _ENDING_S + 1:
             raise OutOfTime
         launch = [str(self.mpiexec), "-n", str(ranks)] if ranks else []
         # On a model, time costs nothing. Ranks of a launcher have no model.
-        budget = [] if self.target.modelled else ["--budget", f"{self.left_s - _ENDING_S:.0f}s"]
+        most_s = min(self.left_s - _ENDING_S, budget_s or self.left_s)
+        budget = [] if self.target.modelled else ["--budget", f"{most_s:.0f}s"]
         options = [*(() if ranks else ("--machine", self.machine)), *budget, "-o", str(path), "-q"]
         self.command([*launch, sys.executable, "-m", "linkscope", "run", *words, *options])
         return path
@@ -118,14 +120,10 @@ def _nccl_tests(bench: Bench, name: str, library: str) -> dict[int, float]:
     paths = filter(None, [str(Path(library).parent), os.environ.get("LD_LIBRARY_PATH")])
     environment = {**os.environ, "NCCL_NVLS_ENABLE": "0", "LD_LIBRARY_PATH": ":".join(paths)}
     common = ["-t", str(bench.gpus), "-g", "1", "-n", "100", "-w", "20", "-c", "1"]
-    found: dict[int, float] = {}
-    for least, most in ((8, 8), (_LEAST, _MOST)):
-        words = [program, "-b", str(least), "-e", str(most), "-f", str(_FACTOR), *common]
-        text = bench.command(words, environment)
-        with (bench.folder / f"{_PROGRAMS[name]}.txt").open("a") as file:
-            file.write(text)
-        found |= parse_nccl_tests(text)
-    return found
+    text = bench.command([program, "-b", str(_LEAST), "-e", str(_MOST), "-f", str(_FACTOR), *common], environment)
+    with (bench.folder / f"{_PROGRAMS[name]}.txt").open("a") as file:
+        file.write(text)
+    return parse_nccl_tests(text)
 
 
 def beside(bench: Bench) -> Table:
@@ -136,12 +134,15 @@ def beside(bench: Bench) -> Table:
     yield "| collective | size | nccl-tests, before | linkscope [95 %] | nccl-tests, after | difference |"
     yield "|---|---|---|---|---|---|"
     near: dict[bool, list[bool]] = {True: [], False: []}
-    library, ends = _library(bench), bench.ends
-    for at, name in enumerate(_PROGRAMS):
-        now = time.monotonic()
-        bench.ends = now + (ends - now) / (len(_PROGRAMS) - at)
+    library = _library(bench)
+    for at, (name, program) in enumerate(_PROGRAMS.items()):
+        if not (bench.nccl_tests / program).is_file():
+            yield f"| {name} | {program} is not in {bench.nccl_tests} | | | | |"
+            continue
+        part_s, begin = bench.left_s / (len(_PROGRAMS) - at), time.monotonic()
         before = _nccl_tests(bench, name, library)
-        path = bench.run_file(f"beside-{name}", "--suite", "collectives", *_only(name, bench.gpus))
+        budget_s = max(part_s - 2 * (time.monotonic() - begin), _SHORTEST_RUN_S)
+        path = bench.run_file(f"beside-{name}", "--suite", "collectives", *_only(name, bench.gpus), budget_s=budget_s)
         after = _nccl_tests(bench, name, library)
         points = [point for point in read_run(path).points if point.benchmark == name and point.median_s]
         for point in sorted(points, key=lambda one: one.bytes):

@@ -44,7 +44,7 @@ def test_linkscope_stands_between_two_runs_of_nccl_tests(tmp_path: Path, monkeyp
     for name, value in environment(CUDA_GPUS=2).items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("LINKSCOPE_NCCL", str(LIBRARIES / "nccl" / "libnccl.so.2"))
-    monkeypatch.setattr(tool, "_PROGRAMS", {"all_reduce": "all_reduce_perf"})
+    monkeypatch.setattr(tool, "_PROGRAMS", {"all_to_all": "alltoall_perf", "all_reduce": "all_reduce_perf"})
     monkeypatch.setattr(
         tool,
         "_only",
@@ -64,4 +64,5 @@ def test_linkscope_stands_between_two_runs_of_nccl_tests(tmp_path: Path, monkeyp
     text = (out / "collectives.md").read_text()
     rows = [line for line in text.splitlines() if line.startswith("| all_reduce | 256 B")]
     assert len(rows) == 1 and rows[0].count("11.52 us") == 2, text
-    assert "Below 1 MiB, " in text and (out / "all_reduce_perf.txt").read_text().count("nThread") == 4
+    assert f"| all_to_all | alltoall_perf is not in {tmp_path} |" in text
+    assert "Below 1 MiB, " in text and (out / "all_reduce_perf.txt").read_text().count("nThread") == 2
