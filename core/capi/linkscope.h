@@ -243,6 +243,8 @@ LS_EXPORT ls_status ls_region_create_on_gpu(ls_region** region, size_t bytes, ui
  * NULL after an error; valid until this thread's next call. TCP has no protection: use it in a trusted network. */
 LS_EXPORT const char* ls_region_handle(ls_region* region);
 LS_EXPORT const char* ls_region_serve(ls_region* region, const char* address, uint16_t port);
+/* The same for processes whose network card is connected to one that knows the region by an address and a remote key. */
+LS_EXPORT const char* ls_region_card_handle(const ls_region* region, uint64_t address, uint32_t key);
 /* Memory of another process. That of a GPU is mapped for GPU `gpu` of this process. */
 LS_EXPORT ls_status ls_region_import(ls_region** region, const char* handle, uint32_t gpu);
 /* Its address here; NULL if it is behind TCP. */
@@ -251,9 +253,22 @@ LS_EXPORT ls_status ls_region_close(ls_region* region);
 
 /* Moves data between a local and a remote region. GPUs are numbered in PCI bus order, from 0. One CPU thread, or one group of threads of a kernel, posts at a time. */
 typedef struct ls_channel ls_channel;
-typedef enum ls_transport { LS_ANY = 0, LS_DIRECT = 1, LS_KERNEL = 2, LS_PROXY = 3 } ls_transport;
+typedef enum ls_transport { LS_ANY = 0, LS_DIRECT = 1, LS_KERNEL = 2, LS_PROXY = 3, LS_VERBS = 4 } ls_transport;
+/* A queue pair of an RDMA network card with the layout of mlx5: made by a library of the card's maker, connected, ready to
+ * send, and unused so far. The channel that takes it empties its queues, posts and polls. Its memory is that of the host for
+ * CPU threads, pinned or the GPU's own for a GPU; the doorbell is mapped for the poster, and the records are 0. */
+typedef struct ls_queue_pair {
+  uint32_t number;
+  void *send, *completions;               /* at multiples of 64; powers of two of pieces of 64 bytes */
+  uint64_t send_bytes, completions_bytes; /* no fewer completions than blocks to send */
+  void *send_record, *completions_record; /* 4 bytes each */
+  void* doorbell;                         /* 8 bytes */
+  uint64_t local, old_value;              /* the local region as registered, and 8 registered bytes for additions */
+  uint32_t local_key, old_value_key;
+} ls_queue_pair;
 /* `gpu`: whose kernels post; below 0: CPU threads post. `transport`: LS_ANY is LS_DIRECT, the poster's own loads and stores,
- * where it reaches both regions, else LS_PROXY, a CPU thread. LS_KERNEL: a kernel of GPU `server_gpu` serves, until nobody
+ * where it reaches both regions, else LS_VERBS with a queue pair, which the poster writes elements of, else LS_PROXY, a CPU
+ * thread, which writes them for regions behind a network card. LS_KERNEL: a kernel of GPU `server_gpu` serves, until nobody
  * has posted for 10 s. `slots`: descriptors of the ring, of `descriptor_bytes` (16 to 128) each. */
 typedef struct ls_channel_options {
   int32_t gpu;
@@ -262,9 +277,10 @@ typedef struct ls_channel_options {
   int32_t ring_gpu; /* LS_KERNEL with a GPU that posts: whose memory has the ring; below 0: host memory */
   uint32_t tma;     /* not 0: blocks of the library's kernels copy by TMA (compute capability 9.0 and later) */
   uint32_t proxy;   /* LS_PROXY: the number of a thread that channels of one number share, in turn; 0: one of its own */
+  const ls_queue_pair* pair; /* for regions of ls_region_card_handle; else NULL */
 } ls_channel_options;
 /* CPU threads post; LS_ANY, 256 slots of 32 bytes in host memory, 2 s, copies by loads and stores. */
-#define LS_CHANNEL_DEFAULTS {-1, LS_ANY, 0, 256, 32, 2.0, -1, 0, 0}
+#define LS_CHANNEL_DEFAULTS {-1, LS_ANY, 0, 256, 32, 2.0, -1, 0, 0, NULL}
 /* `options` may be NULL. */
 LS_EXPORT ls_status ls_channel_open(ls_channel** channel, ls_region* local, ls_region* remote,
                                     const ls_channel_options* options);

@@ -45,10 +45,29 @@ ls_status posted(ls_channel* channel, void (OpenChannel::*call)(Arguments...), A
   return guarded([&] { (channel->channel.*call)(arguments...); });
 }
 
+std::byte* bytes_at(void* start) { return static_cast<std::byte*>(start); }
+
+QueuePair pair_from(const ls_queue_pair& given) {
+  QueuePair pair;
+  pair.number = given.number;
+  pair.send = bytes_at(given.send);
+  pair.completions = bytes_at(given.completions);
+  pair.send_bytes = given.send_bytes;
+  pair.completions_bytes = given.completions_bytes;
+  pair.send_record = bytes_at(given.send_record);
+  pair.completions_record = bytes_at(given.completions_record);
+  pair.doorbell = bytes_at(given.doorbell);
+  pair.local = given.local;
+  pair.old_value = given.old_value;
+  pair.local_key = given.local_key;
+  pair.old_value_key = given.old_value_key;
+  return pair;
+}
+
 ChannelOptions options_from(const ls_channel_options& given) {
   ChannelOptions options;
   if (given.gpu >= 0) options.gpu = static_cast<u32>(given.gpu);
-  if (given.transport > LS_PROXY) throw Error{ErrorKind::usage, "there is no such transport"};
+  if (given.transport > LS_VERBS) throw Error{ErrorKind::usage, "there is no such transport"};
   options.transport = static_cast<Transport>(given.transport);
   options.server_gpu = given.server_gpu;
   options.slots = given.slots;
@@ -57,6 +76,7 @@ ChannelOptions options_from(const ls_channel_options& given) {
   if (given.ring_gpu >= 0) options.ring_gpu = static_cast<u32>(given.ring_gpu);
   options.tma = given.tma != 0;
   if (given.proxy > 0) options.proxy = given.proxy;
+  if (given.pair) options.pair = pair_from(*given.pair);
   return options;
 }
 
@@ -112,6 +132,10 @@ const char* ls_region_handle(ls_region* region) {
 const char* ls_region_serve(ls_region* region, const char* address, uint16_t port) {
   return guarded([&] { handle_text = region->region.serve_tcp(address, port); }) == LS_OK ? handle_text.c_str()
                                                                                           : nullptr;
+}
+const char* ls_region_card_handle(const ls_region* region, uint64_t address, uint32_t key) {
+  return guarded([&] { handle_text = region->region.card_handle(address, key); }) == LS_OK ? handle_text.c_str()
+                                                                                           : nullptr;
 }
 void* ls_region_start(const ls_region* region) { return reinterpret_cast<void*>(region->region.start()); }
 

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 #include "base/error.hpp"
 
@@ -50,17 +51,25 @@ FileWriter::FileWriter(const std::string& path, u64 bytes) : path_{target_of(pat
   }
   try {
     reserve();
-  } catch (...) {
-    unlink(temporary_.c_str());
-    throw;
+  } catch (const Error& error) {
+    throw Error{error.kind(), error.what() + discard()};
   }
   // A file system that keeps no modes refuses; the data matters more.
   if (exists && fchmod(file_.get(), old.st_mode & 07777) != 0) errno = 0;
   direct_ = Descriptor{open(temporary_.c_str(), O_WRONLY | O_CLOEXEC | O_DIRECT)};
 }
 
-FileWriter::~FileWriter() {
-  if (!temporary_.empty()) unlink(temporary_.c_str());
+FileWriter::~FileWriter() { (void)discard(); }
+
+std::string FileWriter::discard() {
+  if (temporary_.empty()) return "";
+  const auto name = std::exchange(temporary_, "");
+  while (unlink(name.c_str()) != 0) {
+    if (errno == EINTR) continue;
+    if (errno == ENOENT) break;
+    return "; " + name + " stays, because it cannot be removed: " + std::strerror(errno);
+  }
+  return "";
 }
 
 void FileWriter::fail(const char* what, int error) const {
@@ -115,6 +124,7 @@ void FileWriter::commit(bool durable) {
   if (file_.close_now() != 0) fail("cannot be closed", errno);
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0) fail("cannot get its name", errno);
   temporary_.clear();
+  is_in_place_ = true;
   if (!durable) return;
   const auto folder = fs::path{path_}.parent_path();
   const Descriptor names{open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};

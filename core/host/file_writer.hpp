@@ -22,7 +22,7 @@ class FileWriter {
   /// Makes a temporary file beside `path` and reserves its space. Throws Error{usage} if the directory or an existing
   /// file cannot be written, Error{failed} if the disk has no room.
   FileWriter(const std::string& path, u64 bytes);
-  /// Removes the temporary file, unless commit() has returned.
+  /// Removes the temporary file, unless commit() or discard() has.
   ~FileWriter();
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;
@@ -36,7 +36,9 @@ class FileWriter {
   /// Gives the file its name, in place of an earlier file. `durable`: after its data is on the disk. Throws
   /// Error{failed}, also if the file is in place and only its directory is not on the disk: then is_in_place().
   void commit(bool durable);
-  [[nodiscard]] bool is_in_place() const { return temporary_.empty(); }
+  [[nodiscard]] bool is_in_place() const { return is_in_place_; }
+  /// Removes the temporary file after an error. "", or for the end of the error's text: that the file stays, and why.
+  [[nodiscard]] std::string discard();
 
  private:
   void reserve() const;
@@ -44,6 +46,7 @@ class FileWriter {
   void write_buffered(const std::byte* from, u64 offset, u64 bytes, WriteCounts&) const;
   [[noreturn]] void fail(const char* what, int error) const;
   std::string path_, temporary_;
+  bool is_in_place_ = false;
   Descriptor file_, direct_;
   u64 size_;
 };

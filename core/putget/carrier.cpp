@@ -40,6 +40,36 @@ class TcpCarrier : public Carrier {
   TcpClient client_;
 };
 
+/// Posts elements to a network card as the only poster of a channel of its own.
+class CardCarrier : public Carrier {
+ public:
+  CardCarrier(PutGet& all, const QueuePair& pair, const Region& local, const Region& remote, Seconds patience)
+      : queues_{all, pair, local, remote, std::nullopt},
+        poster_{channel_to(local, remote, patience), CpuWords{}, OneThread{}} {}
+  void perform(const Operation& one) override { check(poster_.post_one(one)); }
+  void finish() override { check(poster_.quiet()); }
+  [[nodiscard]] std::string name() const override { return "network card"; }
+
+ private:
+  [[nodiscard]] Channel channel_to(const Region& local, const Region& remote, Seconds patience) const {
+    Channel channel{};
+    channel.local_bytes = local.bytes();
+    channel.remote_bytes = remote.bytes();
+    channel.control = reinterpret_cast<u64>(words_.data());
+    channel.timeout_ns = static_cast<RingWord>(patience.count() * 1e9);
+    channel.card = queues_.address();
+    return channel;
+  }
+  void check(Posted posted) const {
+    if (posted == Posted::ok) return;
+    if (posted == Posted::timed_out) throw Error{ErrorKind::timeout, "the network card completes nothing"};
+    throw card_error(words_[static_cast<u64>(ControlWord::completion) * control_gap / sizeof(u64)]);
+  }
+  std::array<u64, control_bytes / sizeof(u64)> words_{};
+  PostedQueues queues_;
+  Poster<CpuWords, OneThread> poster_;
+};
+
 /// Copies of the driver on a stream of the GPU that has the remote region, or else the local one. A word is set by a copy,
 /// too, so that it follows the data.
 class EngineCarrier : public Carrier {
@@ -137,6 +167,11 @@ std::unique_ptr<Carrier> make_carrier(PutGet& all, const Region& local, const Re
   }
   if (local.on_host() && remote.on_host()) return std::make_unique<CpuCarrier>(local, remote);
   return std::make_unique<EngineCarrier>(all, local, remote);
+}
+
+std::unique_ptr<Carrier> make_card_carrier(PutGet& all, const QueuePair& pair, const Region& local,
+                                           const Region& remote, Seconds patience) {
+  return std::make_unique<CardCarrier>(all, pair, local, remote, patience);
 }
 
 }  // namespace linkscope

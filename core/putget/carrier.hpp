@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/ring.hpp"
+#include "putget/queue_pair.hpp"
 #include "putget/region.hpp"
 
 namespace linkscope {
@@ -17,12 +18,15 @@ class Carrier {
   virtual void finish() = 0;
   /// "", or that the other side has ended.
   [[nodiscard]] virtual std::string why_gone() const { return ""; }
-  /// "CPU", "copy engine" or "TCP".
+  /// "CPU", "copy engine", "TCP" or "network card".
   [[nodiscard]] virtual std::string name() const = 0;
 };
 
 /// The carrier for two regions. `patience`: of each wait for a TCP server.
 [[nodiscard]] std::unique_ptr<Carrier> make_carrier(PutGet&, const Region& local, const Region& remote,
                                                     Seconds patience);
+/// The same for a remote region behind a network card.
+[[nodiscard]] std::unique_ptr<Carrier> make_card_carrier(PutGet&, const QueuePair&, const Region& local,
+                                                         const Region& remote, Seconds patience);
 
 }  // namespace linkscope

@@ -40,9 +40,8 @@ OpenChannel::OpenChannel(PutGet& all, Region& local, Region& remote, const Chann
   if (options.gpu) (void)all_.gpu(*options.gpu);
   auto why = why_not_reached(remote);
   if (why.empty()) why = why_not_reached(local);
-  if (options.transport == Transport::memory && !why.empty())
-    throw Error{ErrorKind::usage, "no channel by memory: " + why};
-  const bool serves = options.transport == Transport::kernel || options.transport == Transport::proxy || !why.empty();
+  choose_transport(why);
+  const bool serves = options_.transport == Transport::kernel || options_.transport == Transport::proxy;
   const u64 slots_bytes = serves ? u64{options.slots} * options.descriptor_bytes : 0;
   make_words(control_bytes + (options.ring_gpu ? 0 : slots_bytes));
   view_.local = options.gpu && local.on_host() ? address_for(*options.gpu, local) : local.start();
@@ -51,26 +50,50 @@ OpenChannel::OpenChannel(PutGet& all, Region& local, Region& remote, const Chann
   view_.timeout_ns = nanoseconds(options.timeout);
   view_.credits = view_.control;
   if (options.tma && options.gpu) check_tma(*options.gpu);
-  if (!serves) {
+  if (options_.transport == Transport::memory) {
     view_.remote = options.gpu ? address_for(*options.gpu, remote) : remote.start();
     transport_ = "memory";
+  } else if (options_.transport == Transport::verbs) {
+    queues_ = std::make_unique<PostedQueues>(all_, *options.pair, local, remote, options.gpu);
+    view_.card = queues_->address();
+    transport_ = "network card (queue pair " + std::to_string(options.pair->number) + ")";
   } else {
     view_.slots = view_.control + control_bytes;
     if (options.ring_gpu) place_ring(slots_bytes);
     view_.slot_count = options.slots;
     view_.slot_words = options.descriptor_bytes / pair_bytes;
-    if (options.transport == Transport::kernel) start_kernel();
+    if (options_.transport == Transport::kernel) start_kernel();
     else start_proxy();
     if (!why.empty()) transport_ += ": " + why;
   }
   ++local_.users();
   ++remote_.users();
-  if (options.gpu) return;
+  if (!options.gpu) start_posting();
+}
+
+/// Replaces `any` by what the channel uses.
+void OpenChannel::choose_transport(const std::string& why_not_memory) {
+  auto& chosen = options_.transport;
+  const bool has_pair = options_.pair.has_value();
+  if (chosen == Transport::memory && !why_not_memory.empty())
+    throw Error{ErrorKind::usage, "no channel by memory: " + why_not_memory};
+  if (chosen == Transport::any)
+    chosen = why_not_memory.empty() ? Transport::memory : has_pair ? Transport::verbs : Transport::proxy;
+  const bool uses_pair = chosen == Transport::verbs || (chosen == Transport::proxy && remote_.behind_card());
+  if (uses_pair && !has_pair)
+    throw Error{ErrorKind::usage, "a channel through a network card needs a queue pair of the card"};
+  if (chosen == Transport::kernel && remote_.behind_card())
+    throw Error{ErrorKind::usage,
+                "a kernel does not serve a region behind a network card: use transport verbs or proxy"};
+}
+
+/// A CPU thread posts, and nobody else has the ring yet.
+void OpenChannel::start_posting() {
   Channel here = view_;
   here.control = here.credits = control_;
-  if (serves) here.slots = control_ + control_bytes;
+  if (view_.slots) here.slots = control_ + control_bytes;
   poster_ = std::make_unique<CpuPoster>(here, CpuWords{}, OneThread{});
-  (void)poster_->open();  // nobody else has the ring yet
+  (void)poster_->open();
 }
 
 OpenChannel::~OpenChannel() {
@@ -85,6 +108,7 @@ OpenChannel::~OpenChannel() {
 /// "", or why the poster's loads and stores do not reach a region.
 std::string OpenChannel::why_not_reached(const Region& region) const {
   if (!region.tcp_address().empty()) return "the region is behind TCP";
+  if (region.behind_card()) return "the region is behind a network card";
   if (!options_.gpu) return region.on_host() ? "" : "a CPU thread does not reach " + to_string(region.location());
   if (region.on_host())
     return region.location().memory == MemoryType::pinned ? "" : "a GPU does not reach pageable memory";
@@ -171,7 +195,8 @@ void OpenChannel::start_kernel() {
 void OpenChannel::start_proxy() {
   if (!has_whole_pairs())
     throw Error{ErrorKind::unsupported, "this CPU does not store 16 bytes at once, which a proxy's ring needs"};
-  carrier_ = make_carrier(all_, local_, remote_, options_.timeout);
+  carrier_ = remote_.behind_card() ? make_card_carrier(all_, *options_.pair, local_, remote_, options_.timeout)
+                                   : make_carrier(all_, local_, remote_, options_.timeout);
   transport_ = "proxy (" + carrier_->name() + ")";
   served_.ring = view_.ring();
   served_.ring.slots = control_ + control_bytes;
@@ -243,10 +268,11 @@ std::string OpenChannel::waited_text() const {
   const auto expected = std::to_string(word(ControlWord::expected)), found = std::to_string(word(ControlWord::found));
   switch (static_cast<Waited>(word(ControlWord::waited))) {
     case Waited::room:
-      return "room in the ring of " + std::to_string(options_.slots) + " descriptors: " + found +
-             " are complete, and " + expected + " must be";
+      return (queues_ ? "room in the send queue of " + std::to_string(queues_->blocks()) + " blocks: "
+                      : "room in the ring of " + std::to_string(options_.slots) + " descriptors: ") +
+             found + " are complete, and " + expected + " must be";
     case Waited::completion:
-      return "the end of " + expected + " descriptors: " + found + " are complete";
+      return "the end of " + expected + (queues_ ? " blocks" : " descriptors") + ": " + found + " are complete";
     case Waited::signal:
       return "the word at offset " + std::to_string(word(ControlWord::offset)) + " of the local region to reach " +
              expected + ": it is " + found;
@@ -271,6 +297,8 @@ void OpenChannel::check(Posted posted) const {
     default:
       break;
   }
+  if (const auto said = CpuWords::acquire(control_ + control_gap * static_cast<u64>(ControlWord::completion)))
+    throw card_error(said);
   const std::lock_guard lock{failure_mutex_};
   const auto kind = posted == Posted::ended ? ErrorKind::lost : ErrorKind::failed;
   throw Error{kind, failure_.empty() ? "the kernel that serves the channel has ended: nobody posted for 10 s, or an "

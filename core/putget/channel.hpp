@@ -11,13 +11,14 @@
 #include "putget/cpu_words.hpp"
 #include "putget/poster.hpp"
 #include "putget/proxy.hpp"
+#include "putget/queue_pair.hpp"
 #include "putget/region.hpp"
 #include "putget/run_task.hpp"
 
 namespace linkscope {
 
-/// `any`: memory where the poster reaches both regions, else a proxy.
-enum class Transport : u8 { any, memory, kernel, proxy };
+/// `any`: memory where the poster reaches both regions, else the network card if there is a queue pair, else a proxy.
+enum class Transport : u8 { any, memory, kernel, proxy, verbs };
 
 struct ChannelOptions {
   std::optional<u32> gpu{};  // whose kernels post; none: CPU threads
@@ -32,6 +33,8 @@ struct ChannelOptions {
   // The number of a proxy thread that all channels of this process with that number share, which serves their rings in turn;
   // none: a thread of its own.
   std::optional<u32> proxy{};
+  // Transport verbs: where the poster writes elements. Transport proxy: where the proxy thread does.
+  std::optional<QueuePair> pair{};
   bool tma = false;  // blocks of kernels, those of run_on_gpu() and of transport kernel, copy by TMA
 };
 
@@ -67,6 +70,7 @@ class OpenChannel : private ServedRing {
 
  private:
   using CpuPoster = Poster<CpuWords, OneThread>;
+  void choose_transport(const std::string& why_not_memory);
   [[nodiscard]] std::string why_not_reached(const Region&) const;
   [[nodiscard]] u64 address_for(u32 gpu, const Region&) const;
   void make_words(u64 bytes);
@@ -75,6 +79,7 @@ class OpenChannel : private ServedRing {
   void load_posting();
   void start_kernel();
   void start_proxy();
+  void start_posting();
   bool serve() override;
   void look_after() override;
   [[nodiscard]] bool serve_batch();
@@ -94,6 +99,7 @@ class OpenChannel : private ServedRing {
   std::unique_ptr<std::byte[]> plain_;
   PinnedBlock pinned_;
   DeviceBlock ring_, credits_, grid_;
+  std::unique_ptr<PostedQueues> queues_;
   std::unique_ptr<Carrier> carrier_;
   DescriptorServer served_{};
   bool failed_ = false;  // seen by the proxy only

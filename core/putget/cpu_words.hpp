@@ -7,10 +7,12 @@
 
 #include "base/cpu_pairs.hpp"
 #include "base/ring.hpp"
+#include "putget/verbs_cpu.hpp"
 
 namespace linkscope {
 
 struct CpuWords {
+  using Card = verbs::CardFromCpu;
   static Pair load_pair(RingWord at) {
     const auto [first, second] = load_whole_pair(at);
     return {first, second};

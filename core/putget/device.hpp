@@ -4,6 +4,7 @@
 #include "base/bulk_copy.hpp"
 #include "base/pair_words.hpp"
 #include "putget/poster.hpp"
+#include "putget/verbs_device.hpp"
 
 namespace linkscope {
 
@@ -93,6 +94,7 @@ struct Grid {
 };
 
 struct DeviceMemoryWords {
+  using Card = CardFromGpu;
   static __device__ __forceinline__ RingWord now_ns() {
     RingWord now;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));

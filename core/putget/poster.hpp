@@ -1,8 +1,9 @@
 // What posts operations to a channel: puts, gets, signals and additions between its two regions. The same code runs in CPU
 // threads and, for a thread, a warp or a block, on GPUs. A Memory has here, beside what ring.hpp asks for: `copy` by all
-// threads of a group, `add` and `claim` of a word, and `now_ns`.
+// threads of a group, `add` and `claim` of a word, `now_ns`, and Card: how it reaches a network card (verbs.hpp).
 #pragma once
 #include "base/ring.hpp"
+#include "putget/card_queues.hpp"
 
 namespace linkscope {
 
@@ -20,19 +21,21 @@ enum class ControlWord : unsigned {
   offset,
   expected,
   found,
+  completion,  // of the first element that a network card did not execute, packed
   count
 };
 enum class Waited : unsigned { nothing, room, completion, signal };
 inline constexpr RingWord control_gap = 128, control_bytes = control_gap * static_cast<RingWord>(ControlWord::count);
 
 /// A channel as its poster sees it: 16 words, which a kernel takes as an argument (ls_view in linkscope.h). Addresses are
-/// those of the poster. Without slots, it stores to and loads from the remote region itself.
+/// those of the poster. Without slots and a card, it stores to and loads from the remote region itself.
 struct Channel {
   RingWord local, local_bytes, remote, remote_bytes;
   RingWord slots, slot_count, slot_words;
   RingWord control, timeout_ns;
   RingWord credits;  // the address of that word of the ring
-  RingWord unused[6];
+  RingWord card;     // CardQueues; 0: no network card
+  RingWord unused[5];
 
   [[nodiscard]] LINKSCOPE_ANYWHERE RingWord word(ControlWord which) const {
     return control + control_gap * static_cast<RingWord>(which);
@@ -112,10 +115,11 @@ class Poster {
     return post_one({Verb::set, 0, remote, 0, value});
   }
   LINKSCOPE_ANYWHERE Posted add(RingWord remote, RingWord value) { return post_one({Verb::add, 0, remote, 0, value}); }
-  /// A put and then a signal, in one descriptor if that has room for two operations.
+  /// A put and then a signal, in one descriptor if that has room for two operations, or with one completion of a card.
   LINKSCOPE_CALLED Posted put_signal(RingWord remote, RingWord local, RingWord bytes, RingWord word, RingWord value) {
     const Operation both[2] = {{Verb::put, local, remote, bytes, 0}, {Verb::set, 0, word, 0, value}};
-    if (channel_.slots && channel_.slot_words > 1 && bytes <= most_bytes_of_operation) return post(both, 2);
+    const bool together = channel_.card || (channel_.slots && channel_.slot_words > 1);
+    if (together && bytes <= most_bytes_of_operation) return post(both, 2);
     const Posted wrong = check_operation(both[1], channel_.local_bytes, channel_.remote_bytes);
     if (wrong != Posted::ok) return wrong;
     const Posted done = put(remote, local, bytes);
@@ -123,12 +127,13 @@ class Poster {
   }
 
   LINKSCOPE_ANYWHERE Posted flush() {
-    if (channel_.slots) return quiet();
+    if (channel_.slots || channel_.card) return quiet();
     group_.sync();
     return Posted::ok;
   }
   /// All operations so far are done, and their data is visible to everybody.
   LINKSCOPE_CALLED Posted quiet() {
+    if (channel_.card) return lead([&] { return let_card_work(Waited::completion, 0); });
     if (!channel_.slots) {
       memory_.fence();
       group_.sync();
@@ -175,6 +180,7 @@ class Poster {
       const Posted wrong = check_operation(operations[i], channel_.local_bytes, channel_.remote_bytes);
       if (wrong != Posted::ok) return wrong;
     }
+    if (channel_.card) return post_to_card(operations, count);
     if (!channel_.slots) {
       LINKSCOPE_ROLLED
       for (unsigned i = 0; i < count; ++i)
@@ -191,6 +197,40 @@ class Poster {
         return posted ? room : poster_.completed;
       });
     });
+  }
+
+  LINKSCOPE_CALLED Posted post_to_card(const Operation* operations, unsigned count) {
+    return lead([&] {
+      CardQueues& queues = *reinterpret_cast<CardQueues*>(channel_.card);
+      Posted done = static_cast<Posted>(queues.failure);
+      const verbs::Word most = queues.send.blocks - count;
+      if (done == Posted::ok && blocks_under_way(queues) > most) done = let_card_work(Waited::room, most);
+      typename Memory::Card card;
+      if (done == Posted::ok) post_elements(queues, operations, count, card);
+      return done;
+    });
+  }
+  /// Until at most `most` blocks are under way.
+  LINKSCOPE_ANYWHERE Posted let_card_work(Waited what, verbs::Word most) {
+    CardQueues& queues = *reinterpret_cast<CardQueues*>(channel_.card);
+    const RingWord posted = queues.send.posted, expected = posted - most;
+    const Posted done = wait(what, 0, expected, [&] {
+      take_completions(queues);
+      return queues.failure ? expected : posted - blocks_under_way(queues);
+    });
+    return done == Posted::ok ? static_cast<Posted>(queues.failure) : done;
+  }
+  /// The first error is that of the element at fault: those behind it are flushed.
+  LINKSCOPE_ANYWHERE void take_completions(CardQueues& queues) {
+    typename Memory::Card card;
+    verbs::Completion completion;
+    while (verbs::complete(queues.send, queues.completions, completion, card)) {
+      if (completion.status == verbs::Status::success || queues.failure) continue;
+      const bool is_gone = completion.status == verbs::Status::no_answer;
+      queues.failure = static_cast<unsigned>(is_gone ? Posted::ended : Posted::failed);
+      memory_.release(channel_.word(ControlWord::completion), packed(completion));
+      memory_.release(channel_.word(ControlWord::failure), queues.failure);
+    }
   }
 
   /// Calls `look` until it returns at least `expected`: numbers whose difference is below 2^63.

@@ -23,7 +23,8 @@ namespace linkscope {
 namespace {
 
 constexpr u64 least_pinned = 64 << 10;  // so that most blocks fit the next taker
-constexpr const char *shared_kind = "shm", *gpu_kind = "ipc", *descriptor_kind = "fd", *tcp_kind = "tcp";
+constexpr const char *shared_kind = "shm", *gpu_kind = "ipc", *descriptor_kind = "fd", *tcp_kind = "tcp",
+                     *card_kind = "card";
 
 [[noreturn]] void no_handle(const std::string& text) {
   throw Error{ErrorKind::usage, "'" + text + "' is no handle of a region: pass the text that the other process made"};
@@ -193,6 +194,11 @@ Region::Region(PutGet& all, const std::string& handle, u32 by) : all_{all} {
   } else if (parts[0] == tcp_kind && parts.size() == 4) {
     tcp_address_ = parts[1] + " " + parts[2];
     bytes_ = number(handle, parts[3]);
+  } else if (parts[0] == card_kind && parts.size() == 4) {
+    behind_card_ = true;
+    card_address_ = number(handle, parts[1]);
+    card_key_ = static_cast<u32>(number(handle, parts[2]));
+    bytes_ = number(handle, parts[3]);
   } else {
     no_handle(handle);
   }
@@ -333,6 +339,14 @@ std::string Region::serve_tcp(const std::string& address, unsigned short port) {
   if (!server_) server_ = std::make_unique<TcpServer>(TcpMemory{start_, bytes_}, address, port);
   std::ostringstream text;
   text << tcp_kind << ' ' << address << ' ' << server_->port() << ' ' << bytes_;
+  return text.str();
+}
+
+std::string Region::card_handle(u64 address, u32 key) const {
+  if (address % sizeof(u64) != 0)
+    throw Error{ErrorKind::usage, "the region's address for network cards must be a multiple of 8 B"};
+  std::ostringstream text;
+  text << card_kind << ' ' << address << ' ' << key << ' ' << bytes_;
   return text.str();
 }
 

@@ -93,6 +93,9 @@ class Region {
   /// The same for processes anywhere: a thread serves the region at an address and a port (0: any free one). Only host
   /// memory.
   [[nodiscard]] std::string serve_tcp(const std::string& address, unsigned short port);
+  /// The same for processes whose network card is connected to one that knows this region by an address and a remote key.
+  /// Throws Error{usage} for an address that is no multiple of 8, since no card adds to its words.
+  [[nodiscard]] std::string card_handle(u64 address, u32 key) const;
 
   [[nodiscard]] u64 start() const { return start_; }  // 0: this process cannot map it
   [[nodiscard]] u64 bytes() const { return bytes_; }
@@ -103,6 +106,10 @@ class Region {
   [[nodiscard]] u32 mapped_for() const { return by_; }
   /// Where a TCP server has it; "" for other regions.
   [[nodiscard]] const std::string& tcp_address() const { return tcp_address_; }
+  /// Only a network card reaches it, at an address and by a key.
+  [[nodiscard]] bool behind_card() const { return behind_card_; }
+  [[nodiscard]] u64 card_address() const { return card_address_; }
+  [[nodiscard]] u32 card_key() const { return card_key_; }
   /// "", or that the process that has the memory has ended.
   [[nodiscard]] std::string why_gone() const;
   /// The channels that use it.
@@ -129,6 +136,9 @@ class Region {
   u32 by_ = 0;
   Descriptor process_;
   std::string tcp_address_;
+  bool behind_card_ = false;
+  u64 card_address_ = 0;
+  u32 card_key_ = 0;
   std::atomic<u32> users_{0};
   std::unique_ptr<TcpServer> server_;
 };

@@ -14,6 +14,7 @@
 //   ring(at, LongWord)                    the doorbell, a register of 8 bytes
 // Addresses are those of the processor, except in a Request.
 #pragma once
+#include "base/ring.hpp"
 
 namespace linkscope::verbs {
 
@@ -32,7 +33,7 @@ struct alignas(16) Segment {
 };
 
 /// `value` in the byte order of the card, and back.
-[[nodiscard]] constexpr Word swapped(Word value) {
+[[nodiscard]] LINKSCOPE_ANYWHERE Word swapped(Word value) {
 #ifdef __CUDACC__
   return __byte_perm(value, 0, 0x0123);  // one instruction; NVRTC makes six of the shifts
 #else
@@ -57,14 +58,16 @@ struct Request {
   LongWord add = 0;  // fetch_add: to 8 bytes at a multiple of 8
 };
 
-[[nodiscard]] constexpr Word segments_of(const Request& request) {
+[[nodiscard]] LINKSCOPE_ANYWHERE Word segments_of(const Request& request) {
   const Word data = request.in_element ? (sizeof(Word) + request.bytes + segment_bytes - 1) / segment_bytes : 1;
   return 1 + (request.opcode != Opcode::send) + (request.opcode == Opcode::fetch_add) + data;
 }
-[[nodiscard]] constexpr Word blocks_of(Word segments) { return (segments + segments_of_block - 1) / segments_of_block; }
+[[nodiscard]] LINKSCOPE_ANYWHERE Word blocks_of(Word segments) {
+  return (segments + segments_of_block - 1) / segments_of_block;
+}
 
 /// Whether an element can express the request.
-[[nodiscard]] constexpr bool is_valid(const Request& request) {
+[[nodiscard]] LINKSCOPE_ANYWHERE bool is_valid(const Request& request) {
   const bool carries = request.opcode == Opcode::write || request.opcode == Opcode::send;
   if (request.in_element)
     return carries && request.bytes > 0 && request.bytes <= most_blocks * block_bytes &&
@@ -75,26 +78,26 @@ struct Request {
 
 // --- segments -----------------------------------------------------------------------------------------------------
 
-[[nodiscard]] constexpr Segment control(const Request& request, Word queue, Word index, Word segments) {
+[[nodiscard]] LINKSCOPE_ANYWHERE Segment control(const Request& request, Word queue, Word index, Word segments) {
   constexpr Word completion = 2 << 2, fence = 4 << 5;
   const Word flags = (request.completes ? completion : 0) | (request.after_reads ? fence : 0);
   return {{swapped((index & 0xffff) << 8 | static_cast<Word>(request.opcode)), swapped(queue << 8 | segments),
            flags << 24, request.opcode == Opcode::send ? swapped(request.immediate) : 0}};
 }
-[[nodiscard]] constexpr Segment remote(LongWord address, Word key) {
+[[nodiscard]] LINKSCOPE_ANYWHERE Segment remote(LongWord address, Word key) {
   return {{swapped(static_cast<Word>(address >> 32)), swapped(static_cast<Word>(address)), swapped(key), 0}};
 }
-[[nodiscard]] constexpr Segment addend(LongWord add) {
+[[nodiscard]] LINKSCOPE_ANYWHERE Segment addend(LongWord add) {
   return {{swapped(static_cast<Word>(add >> 32)), swapped(static_cast<Word>(add)), 0, 0}};
 }
-[[nodiscard]] constexpr Segment data(LongWord address, Word key, Word bytes) {
+[[nodiscard]] LINKSCOPE_ANYWHERE Segment data(LongWord address, Word key, Word bytes) {
   return {
       {swapped(bytes), swapped(key), swapped(static_cast<Word>(address >> 32)), swapped(static_cast<Word>(address))}};
 }
 
 /// Segment `part` of a payload that the element carries: a header, then the bytes, then zeros.
 template <class Memory>
-[[nodiscard]] constexpr Segment carried(LongWord from, Word bytes, Word part, Memory& memory) {
+[[nodiscard]] LINKSCOPE_ANYWHERE Segment carried(LongWord from, Word bytes, Word part, Memory& memory) {
   constexpr Word is_carried = 1u << 31;
   Segment made{};
   if (part == 0) made.words[0] = swapped(is_carried | bytes);
@@ -106,7 +109,7 @@ template <class Memory>
 
 /// Segment `at` of an element, which is not the control segment.
 template <class Memory>
-[[nodiscard]] constexpr Segment segment_of(const Request& request, Word at, Memory& memory) {
+[[nodiscard]] LINKSCOPE_ANYWHERE Segment segment_of(const Request& request, Word at, Memory& memory) {
   const Word before = 1 + (request.opcode != Opcode::send) + (request.opcode == Opcode::fetch_add);
   if (at >= before)
     return request.in_element ? carried(request.local, request.bytes, at - before, memory)
@@ -128,7 +131,7 @@ struct SendQueue {
   LongWord last = 0;  // the first 8 bytes of the last element
 };
 
-[[nodiscard]] constexpr LongWord block_at(const SendQueue& queue, Word index) {
+[[nodiscard]] LINKSCOPE_ANYWHERE LongWord block_at(const SendQueue& queue, Word index) {
   return queue.ring + LongWord{index & (queue.blocks - 1)} * block_bytes;
 }
 
@@ -136,7 +139,7 @@ enum class Posted : unsigned char { yes, full, invalid };
 
 /// Writes the element of a request, which the card sees at the next `submit`. `full`: completions must be polled first.
 template <class Memory>
-constexpr Posted post(SendQueue& queue, const Request& request, Memory& memory) {
+LINKSCOPE_ANYWHERE Posted post(SendQueue& queue, const Request& request, Memory& memory) {
   if (!is_valid(request)) return Posted::invalid;
   const Word segments = segments_of(request), blocks = blocks_of(segments);
   if (queue.posted - queue.retired + blocks > queue.blocks) return Posted::full;
@@ -152,7 +155,7 @@ constexpr Posted post(SendQueue& queue, const Request& request, Memory& memory) 
 
 /// Shows the card everything that was posted.
 template <class Memory>
-constexpr void submit(const SendQueue& queue, Memory& memory) {
+LINKSCOPE_ANYWHERE void submit(const SendQueue& queue, Memory& memory) {
   memory.fence();
   memory.record(queue.record, swapped(queue.posted & 0xffff));
   memory.fence();
@@ -170,6 +173,7 @@ enum class Status : unsigned char {
   flushed = 0x05,  // an earlier element of the queue failed
   remote_request = 0x12,
   remote_access = 0x13,
+  no_answer = 0x15,  // the other side's card did not answer any of several attempts
   receiver_not_ready = 0x16,
 };
 
@@ -190,7 +194,7 @@ struct CompletionQueue {
 
 /// Takes the next completion if there is one. `confirm` gives its entry back.
 template <class Memory>
-[[nodiscard]] constexpr bool poll(CompletionQueue& queue, Completion& completion, Memory& memory) {
+[[nodiscard]] LINKSCOPE_ANYWHERE bool poll(CompletionQueue& queue, Completion& completion, Memory& memory) {
   constexpr Word receive = 1, first_error = 0xd, receive_error = 0xe;
   const LongWord entry = queue.entries + LongWord{queue.polled & (queue.count - 1)} * entry_bytes;
   const LongWord tail = memory.acquire(entry + 56);
@@ -214,14 +218,14 @@ template <class Memory>
 }
 
 template <class Memory>
-constexpr void confirm(const CompletionQueue& queue, Memory& memory) {
+LINKSCOPE_ANYWHERE void confirm(const CompletionQueue& queue, Memory& memory) {
   memory.fence();
   memory.record(queue.record, swapped(queue.polled & 0xffffff));
 }
 
 /// Frees the blocks of a completed request and of all before it, and stamps them.
 template <class Memory>
-constexpr void retire(SendQueue& queue, const Completion& completion, Memory& memory) {
+LINKSCOPE_ANYWHERE void retire(SendQueue& queue, const Completion& completion, Memory& memory) {
   for (bool found = false; !found && queue.retired != queue.posted;) {
     const Word segments = swapped(memory.load(block_at(queue, queue.retired)).words[1]) & 0x3f;
     found = (queue.retired & 0xffff) == completion.index;
@@ -232,7 +236,8 @@ constexpr void retire(SendQueue& queue, const Completion& completion, Memory& me
 
 /// Polls a completion queue that serves one queue pair, and gives back what the completion of a request frees.
 template <class Memory>
-[[nodiscard]] constexpr bool complete(SendQueue& send, CompletionQueue& queue, Completion& completion, Memory& memory) {
+[[nodiscard]] LINKSCOPE_ANYWHERE bool complete(SendQueue& send, CompletionQueue& queue, Completion& completion,
+                                               Memory& memory) {
   if (!poll(queue, completion, memory)) return false;
   if (!completion.received) retire(send, completion, memory);
   confirm(queue, memory);
@@ -251,7 +256,8 @@ struct ReceiveQueue {
 
 /// Posts memory for one message, which the card sees at the next `submit`.
 template <class Memory>
-[[nodiscard]] constexpr bool post(ReceiveQueue& queue, LongWord address, Word key, Word bytes, Memory& memory) {
+[[nodiscard]] LINKSCOPE_ANYWHERE bool post(ReceiveQueue& queue, LongWord address, Word key, Word bytes,
+                                           Memory& memory) {
   if (queue.posted - queue.received == queue.entries) return false;
   memory.store(queue.ring + LongWord{queue.posted & (queue.entries - 1)} * segment_bytes, data(address, key, bytes));
   ++queue.posted;
@@ -259,7 +265,7 @@ template <class Memory>
 }
 
 template <class Memory>
-constexpr void submit(const ReceiveQueue& queue, Memory& memory) {
+LINKSCOPE_ANYWHERE void submit(const ReceiveQueue& queue, Memory& memory) {
   memory.fence();
   memory.record(queue.record, swapped(queue.posted & 0xffff));
 }

@@ -1,7 +1,7 @@
 // How a thread of a GPU reaches the queues of a network card (verbs.hpp), as device code. Queues and records lie in the
-// GPU's memory or in mapped host memory; the doorbell is a register of the card, mapped for the GPU. A kernel includes
-// base/block_words.hpp and putget/verbs.hpp before.
+// GPU's memory or in mapped host memory; the doorbell is a register of the card, mapped for the GPU.
 #pragma once
+#include "putget/verbs.hpp"
 
 struct CardFromGpu {
   static __device__ __forceinline__ void store(unsigned long long at, const linkscope::verbs::Segment& segment) {
@@ -24,7 +24,17 @@ struct CardFromGpu {
     return *reinterpret_cast<const unsigned char*>(at);
   }
   static __device__ __forceinline__ unsigned long long acquire(unsigned long long at) {
-    return BlockWords::acquire(at);
+    unsigned long long value;
+#if __CUDA_ARCH__ >= 700
+    asm volatile("ld.acquire.sys.global.u64 %0, [%1];"
+                 : "=l"(value)
+                 : "l"(reinterpret_cast<const unsigned long long*>(at))
+                 : "memory");
+#else
+    value = *reinterpret_cast<const volatile unsigned long long*>(at);
+    __threadfence_system();
+#endif
+    return value;
   }
   static __device__ __forceinline__ void fence() {
 #if __CUDA_ARCH__ >= 700

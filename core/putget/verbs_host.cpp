@@ -1,19 +1,13 @@
 #include "putget/verbs_host.hpp"
 
-#include <atomic>
+#include <algorithm>
 #include <bit>
 #include <chrono>
-#include <cstring>
 
 #include "base/error.hpp"
 
 namespace linkscope::verbs {
 namespace {
-
-template <class T>
-T* pointer(LongWord at) {
-  return reinterpret_cast<T*>(at);
-}
 
 LongWord address_of(const void* at) { return reinterpret_cast<LongWord>(at); }
 
@@ -46,6 +40,8 @@ const char* meaning(Status status) {
       return "remote invalid request: a misaligned atomic operation";
     case Status::remote_access:
       return "remote access error: the remote key, or the range, is not registered";
+    case Status::no_answer:
+      return "transport retry error: the other side does not answer, or has ended";
     case Status::receiver_not_ready:
       return "receiver not ready: no memory is posted for the message";
   }
@@ -54,36 +50,20 @@ const char* meaning(Status status) {
 
 }  // namespace
 
-void CardFromCpu::store(LongWord at, const Segment& segment) {
-  std::memcpy(pointer<void>(at), &segment, sizeof segment);
-}
-void CardFromCpu::store(LongWord at, Word value) { std::memcpy(pointer<void>(at), &value, sizeof value); }
-Segment CardFromCpu::load(LongWord at) {
-  Segment segment;
-  std::memcpy(&segment, pointer<const void>(at), sizeof segment);
-  return segment;
-}
-unsigned char CardFromCpu::byte(LongWord at) { return *pointer<const unsigned char>(at); }
-LongWord CardFromCpu::acquire(LongWord at) {
-  return std::atomic_ref{*pointer<LongWord>(at)}.load(std::memory_order_acquire);
-}
-void CardFromCpu::fence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
-void CardFromCpu::record(LongWord at, Word value) {
-  std::atomic_ref{*pointer<Word>(at)}.store(value, std::memory_order_release);
-}
-void CardFromCpu::ring(LongWord at, LongWord value) {
-  std::atomic_ref{*pointer<LongWord>(at)}.store(value, std::memory_order_release);
-}
-
-SendQueue make_send_queue(std::span<std::byte> memory, Word number, Word& record, LongWord& doorbell) {
+SendQueue send_queue_of(std::span<std::byte> memory, Word number) {
   if (number >= 1u << 24) throw Error{ErrorKind::usage, "the number of a queue pair has 24 bits"};
   SendQueue queue;
   queue.blocks = pieces_of(memory, block_bytes, most_blocks, most_queue_blocks, "a send queue");
   queue.ring = address_of(memory.data());
   queue.number = number;
+  return queue;
+}
+
+SendQueue make_send_queue(std::span<std::byte> memory, Word number, Word& record, LongWord& doorbell) {
+  SendQueue queue = send_queue_of(memory, number);
   queue.record = address_of(&record);
   queue.doorbell = address_of(&doorbell);
-  for (Word block = 0; block < queue.blocks; ++block) CardFromCpu::store(block_at(queue, block), stamp);
+  std::ranges::fill(memory, std::byte{free_byte_of_send_queue});
   return queue;
 }
 
@@ -95,14 +75,18 @@ ReceiveQueue make_receive_queue(std::span<std::byte> memory, Word& record) {
   return queue;
 }
 
-CompletionQueue make_completion_queue(std::span<std::byte> memory, Word& record) {
+CompletionQueue completion_queue_of(std::span<std::byte> memory) {
   constexpr u64 most_entries = 1 << 23;  // counters of the card have 24 bits
-  constexpr std::byte invalid_and_not_of_the_first_lap{0xf1};
   CompletionQueue queue;
   queue.count = pieces_of(memory, entry_bytes, 1, most_entries, "a completion queue");
   queue.entries = address_of(memory.data());
+  return queue;
+}
+
+CompletionQueue make_completion_queue(std::span<std::byte> memory, Word& record) {
+  CompletionQueue queue = completion_queue_of(memory);
   queue.record = address_of(&record);
-  for (u64 entry = 1; entry <= queue.count; ++entry) memory[entry * entry_bytes - 1] = invalid_and_not_of_the_first_lap;
+  std::ranges::fill(memory, std::byte{free_byte_of_completion_queue});
   return queue;
 }
 

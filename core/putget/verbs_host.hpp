@@ -1,24 +1,19 @@
-// The queues of a network card (verbs.hpp) for a CPU thread: how it reaches them, how they are made, what errors mean.
+// The queues of a network card (verbs.hpp): how they are made, and what errors mean.
 #pragma once
 #include <span>
 #include <string>
 
 #include "base/units.hpp"
-#include "putget/verbs.hpp"
+#include "putget/verbs_cpu.hpp"
 
 namespace linkscope::verbs {
 
-/// The CPU's memory. A doorbell is a register of the card that is mapped without write combining.
-struct CardFromCpu {
-  static void store(LongWord at, const Segment& segment);
-  static void store(LongWord at, Word value);
-  [[nodiscard]] static Segment load(LongWord at);
-  [[nodiscard]] static unsigned char byte(LongWord at);
-  [[nodiscard]] static LongWord acquire(LongWord at);
-  static void fence();
-  static void record(LongWord at, Word value);
-  static void ring(LongWord at, LongWord value);
-};
+// What fills queues that are empty: stamps, and entries that are invalid and not of the first lap.
+inline constexpr u8 free_byte_of_send_queue = 0xff, free_byte_of_completion_queue = 0xf1;
+
+/// Queues in memory that is not looked at. Record and doorbell are missing. They throw as the functions below.
+[[nodiscard]] SendQueue send_queue_of(std::span<std::byte> memory, Word number);
+[[nodiscard]] CompletionQueue completion_queue_of(std::span<std::byte> memory);
 
 /// An empty send queue in `memory`, every block of it stamped. Throws Error{usage}: the memory does not begin at a
 /// multiple of 64 bytes, or is no power of two of blocks from 4 to 2^15; the number has more than 24 bits.

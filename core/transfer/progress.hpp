@@ -1,5 +1,6 @@
 // What a copy shares with its owner while it is under way.
 #pragma once
+#include <string>
 #include <atomic>
 #include <functional>
 #include <thread>
@@ -12,7 +13,7 @@ namespace linkscope {
 /// Thrown where a copy ends early because its owner cancelled it.
 class Cancelled : public Error {
  public:
-  explicit Cancelled(const char* text = "the copy was cancelled; its destination holds a part of the data")
+  explicit Cancelled(const std::string& text = "the copy was cancelled; its destination holds a part of the data")
       : Error{ErrorKind::failed, text} {}
 };
 

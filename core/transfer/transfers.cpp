@@ -290,11 +290,13 @@ void Transfers::save(const std::string& path, std::span<const FileSource> source
     if (progress.cancelled) throw Cancelled{};
     file.commit(durable);
   } catch (const Cancelled&) {
-    throw Cancelled{"the saving was cancelled; the file is as it was before"};
+    throw Cancelled{"the saving was cancelled; the file is as it was before" + file.discard()};
   } catch (const Error& error) {
     if (file.is_in_place()) throw;
+    const auto stays = file.discard();
     throw Error{error.kind(), std::string{error.what()} + "; " + std::to_string(counts.direct + counts.buffered) +
-                                  " of " + std::to_string(bytes) + " bytes were written, and are removed"};
+                                  " of " + std::to_string(bytes) + " bytes were written" +
+                                  (stays.empty() ? ", and are removed" : stays)};
   }
 }
 

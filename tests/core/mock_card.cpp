@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 
 namespace linkscope {
@@ -10,7 +11,7 @@ namespace {
 constexpr u32 block = 64, segment = 16;
 constexpr u8 rdma_write = 0x08, send_immediate = 0x0b, rdma_read = 0x10, atomic_fetch_add = 0x12;
 constexpr u8 length_error = 0x01, queue_error = 0x02, protection_error = 0x04, flushed = 0x05, remote_request = 0x12,
-             remote_access = 0x13, not_ready = 0x16;
+             remote_access = 0x13, no_answer = 0x15, not_ready = 0x16;
 constexpr u8 asks_for_completion = 0x08, fence = 0x80;
 constexpr u8 of_request = 0x0, of_receive = 0x3, of_failed_request = 0xd, of_failed_receive = 0xe;
 
@@ -23,7 +24,21 @@ u64 number_at(const std::byte* at, u32 bytes) {
 void put_number(std::byte* at, u32 bytes, u64 number) {
   for (u32 i = 0; i < bytes; ++i) at[i] = static_cast<std::byte>(number >> 8 * (bytes - 1 - i));
 }
-u32 record_of(const u32* record) { return static_cast<u32>(number_at(reinterpret_cast<const std::byte*>(record), 4)); }
+u32 record_of(const u32* record) {
+  const u32 found = std::atomic_ref{*const_cast<u32*>(record)}.load(std::memory_order_acquire);
+  return static_cast<u32>(number_at(reinterpret_cast<const std::byte*>(&found), 4));
+}
+
+/// Aligned words are whole, as posters and pollers use them.
+void move_bytes(std::byte* to, const std::byte* from, u64 bytes) {
+  if (bytes != sizeof(u64) || reinterpret_cast<u64>(to) % sizeof(u64) != 0) {
+    std::memcpy(to, from, bytes);
+    return;
+  }
+  u64 word = 0;
+  std::memcpy(&word, from, sizeof word);
+  std::atomic_ref{*reinterpret_cast<u64*>(to)}.store(word, std::memory_order_release);
+}
 
 }  // namespace
 
@@ -74,7 +89,7 @@ std::byte* MockCard::range(u32 key, u64 address, u64 bytes) const {
 
 void MockCard::work() {
   for (u32 pair = 0; pair < pairs_.size(); ++pair)
-    if (*pairs_[pair].doorbell != idle) serve(pair);
+    if (std::atomic_ref{*pairs_[pair].doorbell}.load(std::memory_order_acquire) != idle) serve(pair);
 }
 
 /// Blocks that the reader of completions gave back must be stamped until they are posted again.
@@ -99,8 +114,7 @@ void MockCard::check_stamps(u32 at) {
 
 void MockCard::serve(u32 at) {
   auto& pair = pairs_[at];
-  const u64 rung = *pair.doorbell;
-  *pair.doorbell = idle;
+  const u64 rung = std::atomic_ref{*pair.doorbell}.exchange(idle, std::memory_order_acq_rel);
   const u32 posted = record_of(pair.send_record);
   const auto blocks = static_cast<u32>(pair.send.size() / block);
   expect(posted <= 0xffff, "the doorbell record has more than 16 bits");
@@ -111,7 +125,8 @@ void MockCard::serve(u32 at) {
     return;
   }
   const auto before = faults.size();
-  check_stamps(at);
+  if (beside_posters) left = announced(pair, left, rung);
+  else check_stamps(at);
   u64 last = 0;
   while (left > 0) {
     const Element element = decode(pair, left);
@@ -120,7 +135,19 @@ void MockCard::serve(u32 at) {
     pair.executed = (pair.executed + element.blocks()) & 0xffff;
     left -= std::min(left, element.blocks());
   }
+  read_late(at);
   expect(rung == last || faults.size() != before, "the doorbell is not the start of the last element");
+}
+
+/// The blocks up to the element whose doorbell rang; all `left` if it is not among them.
+u32 MockCard::announced(const Pair& pair, u32 left, u64 rung) {
+  const auto blocks = static_cast<u32>(pair.send.size() / block);
+  for (u32 end = 0; end < left;) {
+    const std::byte* first = pair.send.data() + (pair.executed + end) % blocks * block;
+    end += std::max(1u, ((static_cast<u32>(first[7]) & 0x3f) + 3) / 4);
+    if (std::memcmp(first, &rung, sizeof rung) == 0) return end;
+  }
+  return left;
 }
 
 MockCard::Element MockCard::decode(const Pair& pair, u32 left) {
@@ -186,9 +213,19 @@ void MockCard::execute(u32 at, const Element& element) {
   const auto before = faults.size();
   check_control(pair, element);
   check_segments(element);
-  const u8 syndrome = faults.size() != before ? queue_error : pair.failed ? flushed : perform(at, element);
+  if ((element.at(11) & fence) != 0) read_late(at);
+  const u8 syndrome = faults.size() != before ? queue_error
+                      : pair.failed           ? flushed
+                      : pair.cut              ? no_answer
+                                              : perform(at, element);
+  if (late_reads && syndrome == 0 && element.opcode() == rdma_read) late_.emplace_back(element.index, element.bytes);
   pair.failed = pair.failed || syndrome != 0;
   if (syndrome != 0 || (element.at(11) & asks_for_completion) != 0) complete(at, element, syndrome);
+}
+
+void MockCard::read_late(u32 at) {
+  for (const auto& [index, bytes] : late_) (void)perform(at, {index, bytes});
+  late_.clear();
 }
 
 /// The syndrome, 0 for success.
@@ -209,13 +246,11 @@ u8 MockCard::perform(u32 at, const Element& element) {
   if (element.opcode() == atomic_fetch_add && address % 8 != 0) return remote_request;
   std::byte* remote = range(static_cast<u32>(element.number(24, 4)), address, bytes);
   if (!remote) return remote_access;
-  if (element.opcode() == rdma_write) std::memcpy(remote, local, bytes);
-  else std::memcpy(local, remote, bytes);
+  if (element.opcode() == rdma_write) move_bytes(remote, local, bytes);
+  if (element.opcode() == rdma_read) move_bytes(local, remote, bytes);
   if (element.opcode() == atomic_fetch_add) {
-    u64 value = 0;
-    std::memcpy(&value, remote, sizeof value);
-    value += element.number(32, 8);
-    std::memcpy(remote, &value, sizeof value);
+    const u64 found = std::atomic_ref{*reinterpret_cast<u64*>(remote)}.fetch_add(element.number(32, 8));
+    std::memcpy(local, &found, sizeof found);
   }
   return 0;
 }
@@ -260,8 +295,12 @@ void MockCard::write_entry(CompletionRing& ring, std::span<const std::byte> entr
     return;
   }
   std::byte* to = ring.entries.data() + ring.written % count * block;
-  std::memcpy(to, entry.data(), block);
-  to[63] |= static_cast<std::byte>(ring.written / count & 1);
+  constexpr u32 tail = block - sizeof(u64);  // its last byte has the owner bit, so all of it comes last
+  std::array<std::byte, sizeof(u64)> last{};
+  std::memcpy(last.data(), entry.data() + tail, sizeof last);
+  last.back() |= static_cast<std::byte>(ring.written / count & 1);
+  std::memcpy(to, entry.data(), tail);
+  move_bytes(to + tail, last.data(), sizeof last);
   ring.told.push_back(told);
   ++ring.written;
 }

@@ -5,6 +5,7 @@
 #include <deque>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/units.hpp"
@@ -31,7 +32,7 @@ class MockCard {
     u64* doorbell = nullptr;
     u32 completions = 0, peer = 0;  // indices
     u32 executed = 0, received = 0, confirmed = 0;
-    bool failed = false;
+    bool failed = false, cut = false;
   };
 
   /// The key of a region.
@@ -41,8 +42,15 @@ class MockCard {
   u32 add_pair(Pair);
   void connect(u32 pair, u32 peer) { pairs_[pair].peer = peer; }
 
-  /// Executes what doorbells announce.
+  /// The card at the other end of a pair does not answer any longer.
+  void cut(u32 pair) { pairs_[pair].cut = true; }
+
+  /// Executes what doorbells announce. Others may post at the same time if `beside_posters` is true: then an element
+  /// counts as announced when its doorbell rings, and blocks that are not posted yet are not looked at.
   void work();
+  bool beside_posters = false;
+  /// Reads return what they find when the next element with a fence begins, or when all that was announced is done.
+  bool late_reads = false;
 
   /// What a real card would answer with undefined behaviour. Such an element also completes with an error.
   std::vector<std::string> faults;
@@ -52,7 +60,9 @@ class MockCard {
  private:
   struct Element;
   void serve(u32 pair);
+  [[nodiscard]] u32 announced(const Pair&, u32 posted, u64 rung);
   void execute(u32 pair, const Element&);
+  void read_late(u32 pair);
   [[nodiscard]] Element decode(const Pair&, u32 left);
   void check_control(const Pair&, const Element&);
   void check_segments(const Element&);
@@ -71,6 +81,7 @@ class MockCard {
   std::vector<Region> regions_;
   std::vector<CompletionRing> completions_;
   std::vector<Pair> pairs_;
+  std::vector<std::pair<u32, std::vector<std::byte>>> late_;  // elements: their index and bytes
 };
 
 }  // namespace linkscope

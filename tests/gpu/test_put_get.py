@@ -137,6 +137,36 @@ def test_puts_by_blocks_between_gpus_are_exact_with_the_ring_on_either_gpu() -> 
     assert by_blocks("Region(size=SIZE, gpu=1, new=True)", rings) == "same"
 
 
+# The card is a thread of this process, and the queues are in pinned memory, which both reach.
+BY_CARD = """
+from ctypes import addressof
+from card_script import Card
+SIZE, BLOCKS, WORD = 1 << 20, 32, (1 << 20) - 64
+queues, here, there = Region(size=Card.size(BLOCKS)), Region(size=SIZE), Region(size=SIZE)
+card = Card(queues.start(), BLOCKS, [(region.start(), SIZE) for region in (here, there)])
+here.write(0, bytes(i * 7 % 251 for i in range(SIZE // 2)))
+remote = Region(handle=there.card_handle(2))
+with card:
+    channel = Channel(here, remote, gpu=0, pair=addressof(card.pair), timeout_s=5.0)
+    for lap, threads in enumerate((1, 32, 1024)):
+        sizes = [(i * i * 641) % 2000 for i in range(100)]
+        steps = [(PUT_SIGNAL, i * 16, 2100 * i, count, WORD, 100 * lap + i + 1) for i, count in enumerate(sizes)]
+        channel.run(threads, *steps, (ADD, 0, WORD + 8, 0, 0, 2), (GET, WORD, WORD, 16), (QUIET,))
+        for i, count in enumerate(sizes):
+            assert there.bytes(2100 * i, count) == here.bytes(i * 16, count), (threads, i)
+        words = here.bytes(WORD, 16)
+        assert [int.from_bytes(words[at:at + 8], "little") for at in (0, 8)] == [100 * lap + 100, 2 * lap + 2]
+        there.write(0, bytes(SIZE // 2))
+assert not card.problems, card.problems
+assert channel.transport() == "network card (queue pair 7)"
+print("same")
+"""
+
+
+def test_elements_that_a_gpu_posts_to_a_network_card_are_exact() -> None:
+    assert script(BY_CARD) == "same"
+
+
 def test_packed_messages_are_measured_and_verified(tmp_path) -> None:
     run = measured(
         tmp_path / "run.jsonl",

@@ -19,11 +19,11 @@ from pathlib import Path
 from driver_by_ctypes import Driver
 
 library = ctypes.CDLL(str(Path(__file__).parents[2] / "src" / "linkscope" / "_native" / "liblinkscope.so"))
-TEXTS = ("ls_last_error", "ls_region_handle", "ls_region_serve", "ls_channel_transport")
+TEXTS = ("ls_last_error", "ls_region_handle", "ls_region_serve", "ls_region_card_handle", "ls_channel_transport")
 for _name in TEXTS:
     getattr(library, _name).restype = c_char_p
 library.ls_region_start.restype = c_void_p
-ANY, DIRECT, KERNEL, PROXY = range(4)
+ANY, DIRECT, KERNEL, PROXY, VERBS = range(5)
 PUT, GET, SIGNAL, ADD, PUT_SIGNAL, AWAIT, QUIET = range(1, 8)
 
 
@@ -38,6 +38,7 @@ class Options(Structure):
         ("ring_gpu", c_int32),
         ("tma", c_uint32),
         ("proxy", c_uint32),
+        ("pair", c_void_p),
     ]
 
 
@@ -85,6 +86,11 @@ class Region:
 
     def serve(self, address: str) -> str:
         text = library.ls_region_serve(self.pointer, address.encode(), c_uint16(0))
+        assert text, library.ls_last_error().decode()
+        return text.decode()
+
+    def card_handle(self, key: int) -> str:
+        text = library.ls_region_card_handle(self.pointer, c_uint64(self.start()), c_uint32(key))
         assert text, library.ls_last_error().decode()
         return text.decode()
 

@@ -125,6 +125,31 @@ print(channel.transport(), a.bytes(100, 6), a.bytes(128, 1)[0], sep="; ")
         assert shown == f"{name}; b'no GPU'; 42"
 
 
+@pytest.mark.parametrize("key, said", [(2, ""), (3, "remote access error: the remote key, or the range,")])
+def test_a_cpu_thread_posts_to_a_network_card(key: int, said: str) -> None:
+    code = """
+from ctypes import addressof
+from card_script import Card
+SIZE, BLOCKS = 1 << 16, 16
+queues, here, there = Region(size=Card.size(BLOCKS)), Region(size=SIZE), Region(size=SIZE)
+card = Card(queues.start(), BLOCKS, [(region.start(), SIZE) for region in (here, there)])
+here.write(0, bytes(range(250)) * 40)
+with card:
+    channel = Channel(here, Region(handle=there.card_handle(KEY)), pair=addressof(card.pair), timeout_s=20.0)
+    for i in range(1, 40):
+        channel.call("ls_put_signal", i, 0, 100 * i, SIZE - 64, i)
+    channel.call("ls_add", SIZE - 56, 42)
+    channel.call("ls_get", 9000, SIZE - 64, 16)
+    print(error(channel.call("ls_quiet")) if KEY != 2 else ok(channel.call("ls_quiet")) or "")
+assert not card.problems, card.problems
+assert KEY != 2 or there.bytes(39, 3900) == here.bytes(0, 3900)
+assert KEY != 2 or here.bytes(9000, 16) == bytes([39, *7 * [0], 42, *7 * [0]])
+print(channel.transport())
+"""
+    shown = script(code.replace("KEY", str(key)), CUDA_GPUS=1)
+    assert said in shown and shown.endswith("network card (queue pair 7)")
+
+
 @pytest.fixture(scope="module")
 def nvrtc():
     sys.path.insert(0, str(ROOT / "cmake"))

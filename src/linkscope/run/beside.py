@@ -5,30 +5,26 @@ long as a launch, and an engine serves the queued batches of several tasks one a
 """
 
 from linkscope.plan import DURATION_S, INTERVAL_S, computes, time_of
-from linkscope.run.answers import Prepared
+from linkscope.run.answers import Prepared, Trace
 from linkscope.run.batches import Task
 from linkscope.run.round_parts import WrongData, flow_of, rounded, timing_of
 from linkscope.run.worker import REQUEST_LIMIT_S, RequestFailed, Worker
 from linkscope.runfile import Round
 from linkscope.stats import median
 
+# Of the planned duration, for rounds in which an actor ended nothing: on a loaded host, threads wait for a core.
+_LONGER, _LONGEST_S = (1, 4, 16), 4.0
+
 
 def contended_round(worker: Worker, task: Task, prepared: Prepared) -> Round:
     """Measures a prepared point. A sample is the mean time of an operation in an interval of the common time.
 
-    Intervals count when every actor has ended an operation.
+    Intervals count when every actor has ended an operation. If an actor ends none, the round is longer.
 
     Raises WrongData, or RequestFailed if the actors have no common interval.
     """
-    seconds, interval_s = time_of(task.point, _operation_s(worker, task, prepared), modelled=worker.is_modelled)
-    trace = worker.run_for(seconds, interval_s, verify=True, limit_s=2 * REQUEST_LIMIT_S)
-    if trace.verdict is not None and not trace.verdict.ok:
-        raise WrongData(f"{trace.verdict.wrong_bytes} bytes are wrong, the first: {trace.verdict.first_wrong}")
-    warm_up = trace.series[0].warm_up()
+    trace, done, interval_s = _common_intervals(worker, task, prepared)
     actors = trace.series[0].actors
-    done = [actor.interval_iterations[warm_up:] for actor in actors]
-    if any(not counts or min(counts) <= 0 for counts in done):
-        raise RequestFailed("failed", f"an operation took longer than the common time of {seconds:g} s")
     samples = [[rounded(interval_s / count) for count in counts] for counts in done]
     guards = dict(trace.notes)
     if together_s := interval_s * _intervals_together(prepared, done):
@@ -46,6 +42,21 @@ def contended_round(worker: Worker, task: Task, prepared: Prepared) -> Round:
         guards=guards,
         device_s=rounded(trace.span()),
     )
+
+
+def _common_intervals(worker: Worker, task: Task, prepared: Prepared) -> tuple[Trace, list[list[float]], float]:
+    """What all actors did together, the operations of each of them in the intervals that count, and their seconds."""
+    planned_s, interval_s = time_of(task.point, _operation_s(worker, task, prepared), modelled=worker.is_modelled)
+    for longer in (times for times in _LONGER if times == 1 or times * planned_s <= _LONGEST_S):
+        seconds = longer * planned_s
+        trace = worker.run_for(seconds, longer * interval_s, verify=True, limit_s=2 * REQUEST_LIMIT_S)
+        if trace.verdict is not None and not trace.verdict.ok:
+            raise WrongData(f"{trace.verdict.wrong_bytes} bytes are wrong, the first: {trace.verdict.first_wrong}")
+        warm_up = trace.series[0].warm_up()
+        done = [actor.interval_iterations[warm_up:] for actor in trace.series[0].actors]
+        if all(counts and min(counts) > 0 for counts in done):
+            return trace, done, longer * interval_s
+    raise RequestFailed("failed", f"an operation took longer than the common time of {seconds:g} s")
 
 
 def _operation_s(worker: Worker, task: Task, prepared: Prepared) -> float | None:

@@ -275,6 +275,32 @@ TEST_CASE("a file beyond the limit of the process is an error that says so") {
   std::signal(SIGXFSZ, handler);
 }
 
+TEST_CASE("an error says which temporary file stays because it cannot be removed, and a signal does not keep one") {
+  const Application with;
+  const auto data = random_bytes(300'000, 81);
+  const auto error_with = [&](const Folder& folder, auto inject, u64 times, int reason) {
+    const FailingSystem failing{"unlink", 0, times, reason};
+    inject();
+    WriteCounts counts;
+    const auto error = save(with, data, {data.size()}, folder.file(), false, counts, true);
+    injected.reset();
+    return error;
+  };
+  const auto on_write = [] { injected.pwrite_error = EIO; };
+  for (const auto& [inject, text] :
+       {std::pair<void (*)(), const char*>{on_write, " of 300000 bytes were written; "},
+        {[] { injected.fallocate_error = ENOSPC; }, "has no room for 293 KiB: No space left on device; "}}) {
+    const Folder folder;
+    const auto error = error_with(folder, inject, ~u64{0}, EACCES);
+    CHECK_MESSAGE(error.find(text + folder.file() + ".part-") != std::string::npos, error);
+    CHECK_MESSAGE(error.ends_with(" stays, because it cannot be removed: Permission denied"), error);
+    CHECK(folder.count() == 1);
+  }
+  const Folder folder;
+  CHECK(error_with(folder, on_write, 2, EINTR).ends_with("and are removed"));
+  CHECK(folder.count() == 0);
+}
+
 TEST_CASE("a cancelled saving leaves the file as it was") {
   const Application with;
   const Folder folder;

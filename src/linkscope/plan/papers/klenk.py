@@ -74,7 +74,9 @@ KLENK = Source(
             instead="docs/notes/put-get-on-models.md",
         ),
         row(
-            "KL-7", "queues of a network card", instead="core/putget/verbs.hpp, with a card in tests/core/mock_card.hpp"
+            "KL-7",
+            "queues of a network card",
+            instead="a transport of core/putget (verbs.hpp), with a card in tests/core/mock_card.hpp",
         ),
         row(
             "KL-10 KL-12",
