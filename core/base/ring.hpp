@@ -38,6 +38,11 @@ struct OneThread {
   static LINKSCOPE_ANYWHERE RingWord lead(Function function) {
     return function();
   }
+  /// Calls the function in one thread, when all threads have come here; the others go on.
+  template <class Function>
+  static LINKSCOPE_ANYWHERE void after_all(Function function) {
+    function();
+  }
 };
 
 /// A ring as one side sees it. `slots`: the address of `count` slots of `words` pairs each, zero at first. `credits`: the

@@ -14,13 +14,14 @@ namespace {
 class CpuCarrier : public Carrier {
  public:
   CpuCarrier(const Region& local, const Region& remote) : local_{local.start()}, remote_{remote.start()} {}
-  void perform(const Operation& one) override { perform_operation(words_, OneThread{}, one, local_, remote_); }
+  void perform(const Operation& one) override { perform_operation(words_, thread_, one, local_, remote_); }
   void finish() override {}
   [[nodiscard]] std::string name() const override { return "CPU"; }
 
  private:
   u64 local_, remote_;
   CpuWords words_;
+  OneThread thread_;
 };
 
 class TcpCarrier : public Carrier {
@@ -99,7 +100,7 @@ class EngineCarrier : public Carrier {
     if (one.verb == Verb::get) return copy({here, &local_}, {there, &remote_}, one.bytes);
     if (remote_.on_host()) {
       stream_->synchronize();
-      return perform_operation(words_, OneThread{}, one, local_.start(), remote_.start());
+      return perform_operation(words_, thread_, one, local_.start(), remote_.start());
     }
     if (one.verb == Verb::add) return add(there, one.value);
     if (used_ == slots) finish();
@@ -155,6 +156,7 @@ class EngineCarrier : public Carrier {
   PinnedBlock values_;
   u64 used_ = 0;
   CpuWords words_;
+  OneThread thread_;
 };
 
 }  // namespace

@@ -379,7 +379,7 @@ void OpenChannel::run_on_gpu(std::span<const PostStep> steps, u32 threads, CUstr
   if (!steps.empty()) std::memcpy(memory + result_bytes, steps.data(), steps.size_bytes());
   const u64 at = mapped_address(all_.driver(), memory);
   all_.give_back(std::exchange(grid_, {}));
-  if (group == GroupKind::grid) grid_ = all_.take_device(*options_.gpu, 2 * sizeof(u64));
+  if (group == GroupKind::grid) grid_ = all_.take_device(*options_.gpu, grid_bytes);
   PostTask task{view_, at + result_bytes, steps.size(), at, group, grid_.memory.address()};
   std::array<void*, 1> arguments{&task};
   const auto kernel = gpu.function("post", options_.tma ? "linkscope_post_tma" : "linkscope_post");

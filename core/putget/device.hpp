@@ -23,6 +23,11 @@ struct Lanes {
     sync();
     return __shfl_sync(mask(), said, 0, count);
   }
+  template <class Function>
+  static __device__ __forceinline__ void after_all(Function function) {
+    sync();
+    if (lane() == 0) function();
+  }
 
  private:
   static __device__ __forceinline__ unsigned mask() { return ~0u >> (32 - count) << threadIdx.x % 32 / count * count; }
@@ -45,13 +50,23 @@ struct Block {
     __syncthreads();
     return said;
   }
+  template <class Function>
+  static __device__ __forceinline__ void after_all(Function function) {
+    __syncthreads();
+    if (threadIdx.x == 0) function();
+  }
 };
 
 /// All blocks of a one-dimensional grid, which post together: a put by many blocks is as fast as the link. They must run at
 /// the same time, so there are at most as many as the GPU has SMs, or the launch is cooperative. A grid whose blocks do not
-/// meet within 20 s ends with an error of the driver, so its waits are shorter. `words`: 16 bytes of this GPU's memory, zero before the launch.
+/// meet within 20 s ends with an error of the driver, so its waits are shorter. A put reads what its own block wrote before;
+/// what other blocks wrote is there after `flush`. `words`: `bytes` of this GPU's memory, zero before the launch.
 struct Grid {
   RingWord words;
+  RingWord calls = 0;  // of after_all
+
+  static constexpr RingWord ahead = 8;  // so many calls of after_all may wait for the slowest block
+  static constexpr RingWord bytes = (3 + ahead) * sizeof(RingWord);
 
   static __device__ __forceinline__ unsigned lane() { return blockIdx.x * blockDim.x + threadIdx.x; }
   static __device__ __forceinline__ unsigned size() { return gridDim.x * blockDim.x; }
@@ -65,27 +80,53 @@ struct Grid {
   template <class Function>
   __device__ __forceinline__ RingWord lead(Function function) const {
     sync();
-    auto* said = reinterpret_cast<volatile RingWord*>(words + sizeof(RingWord));
+    auto* said = reinterpret_cast<volatile RingWord*>(word(1));
     if (lane() == 0) *said = function();
     sync();
     return *said;
   }
+  /// The block that comes last calls the function, and no other waits for it. Calls take effect in their order.
+  template <class Function>
+  __device__ __forceinline__ void after_all(Function function) {
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      const RingWord arrivals = word(3 + calls % ahead), done = word(2);
+      if (calls >= ahead) wait_for(done, calls - ahead + 1);  // the latest use of `arrivals` has ended
+      if (arrive(arrivals) + 1 == gridDim.x) {
+        wait_for(done, calls);
+        asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(arrivals), "l"(RingWord{0}) : "memory");
+        function();
+        asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(done), "l"(calls + 1) : "memory");
+      }
+    }
+    ++calls;
+  }
 
  private:
+  [[nodiscard]] __device__ __forceinline__ RingWord word(RingWord number) const {
+    return words + number * sizeof(RingWord);
+  }
+  /// Adds one, and returns the number before. Who comes later sees what this block did.
+  static __device__ __forceinline__ RingWord arrive(RingWord at) {
+    RingWord before;
+    __threadfence();
+    asm volatile("atom.acq_rel.gpu.global.add.u64 %0, [%1], 1;" : "=l"(before) : "l"(at) : "memory");
+    return before;
+  }
   /// Each arrival is a release and the last look an acquire, so that all blocks see what any of them did before.
   __device__ __forceinline__ void meet() const {
+    wait_for(words, (arrive(words) / gridDim.x + 1) * gridDim.x);
+  }
+  static __device__ __forceinline__ void wait_for(RingWord at, RingWord least) {
     constexpr RingWord patience_ns = 20'000'000'000;
     constexpr unsigned looks = 256;
-    RingWord before, start, now, arrived;
-    __threadfence();
-    asm volatile("atom.acq_rel.gpu.global.add.u64 %0, [%1], 1;" : "=l"(before) : "l"(words) : "memory");
-    const RingWord all = (before / gridDim.x + 1) * gridDim.x;
+    RingWord start, now, found;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
     do {
       LINKSCOPE_ROLLED
       for (unsigned i = 0; i < looks; ++i) {
-        asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(arrived) : "l"(words) : "memory");
-        if (arrived >= all) return;
+        asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(found) : "l"(at) : "memory");
+        if (found >= least) return;
       }
       asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
     } while (now - start <= patience_ns);
@@ -166,7 +207,7 @@ struct BulkWords : DeviceMemoryWords {
     if ((to ^ from) % unit != 0) return DeviceMemoryWords::copy(group, to, from, bytes);
     const RingWord ahead = (unit - to % unit) % unit, head = ahead < bytes ? ahead : bytes;
     const RingWord whole = (bytes - head) / unit * unit, tail = head + whole;
-    group.sync();  // the first thread of each block copies what the others wrote
+    __syncthreads();  // the first thread of each block copies what the others wrote
     if (threadIdx.x == 0) bulk.copy(to + head, from + head, whole, group.part(), group.parts());
     DeviceMemoryWords::copy(group, to, from, head);
     DeviceMemoryWords::copy(group, to + tail, from + tail, bytes - tail);

@@ -63,18 +63,19 @@ static_assert(sizeof(Channel) == channel_bytes, "ls_view has the same size");
   return is_inside(one.remote, one.bytes, remote_bytes) ? Posted::ok : Posted::outside;
 }
 
-/// Performs an operation by stores and loads of a group's threads, which are ordered behind those before. `local` and
-/// `remote` are the addresses of the regions.
+/// Performs an operation by stores and loads of a group's threads. A word is set or added to when the operations before are
+/// done. `local` and `remote` are the addresses of the regions.
 template <class Memory, class Group>
-LINKSCOPE_CALLED void perform_operation(Memory& memory, Group group, const Operation& one, RingWord local,
+LINKSCOPE_CALLED void perform_operation(Memory& memory, Group& group, const Operation& one, RingWord local,
                                         RingWord remote) {
   const RingWord here = local + one.local, there = remote + one.remote;
   const bool is_put = one.verb == Verb::put;
-  if (is_put || one.verb == Verb::get) memory.copy(group, is_put ? there : here, is_put ? here : there, one.bytes);
-  group.sync();
-  if (group.lane() != 0) return;
-  if (one.verb == Verb::set) memory.release(remote + one.remote, one.value);
-  if (one.verb == Verb::add) memory.add(remote + one.remote, one.value);
+  if (is_put || one.verb == Verb::get)
+    return memory.copy(group, is_put ? there : here, is_put ? here : there, one.bytes);
+  group.after_all([&] {
+    if (one.verb == Verb::set) memory.release(there, one.value);
+    if (one.verb == Verb::add) memory.add(there, one.value);
+  });
 }
 
 /// One user of a channel at a time: all threads of the group make the same calls. Offsets are those of the regions.

@@ -14,8 +14,9 @@ struct PostStep {
 };
 
 enum class GroupKind : unsigned { thread, warp, block, grid };
+inline constexpr RingWord grid_bytes = 88;  // of the memory that a Grid needs (device.hpp)
 
-/// `steps`: an array, `result`: Posted, and the number of steps that were done. `grid_words`: what Grid needs (device.hpp).
+/// `steps`: an array, `result`: Posted, and the number of steps that were done. `grid_words`: memory of grid_bytes.
 struct PostTask {
   Channel channel;
   RingWord steps, count, result;
@@ -46,9 +47,14 @@ LINKSCOPE_ANYWHERE void run_posts(const PostTask& task, Memory memory, Group gro
   Poster<Memory, Group> poster{task.channel, memory, group};
   Posted done = poster.open();
   const bool opened = done == Posted::ok;
+  const auto* steps = reinterpret_cast<const PostStep*>(task.steps);
   RingWord i = 0;
-  for (; done == Posted::ok && i < task.count; ++i)
-    done = perform_step(poster, reinterpret_cast<const PostStep*>(task.steps)[i]);
+  PostStep next = task.count ? steps[0] : PostStep{};
+  while (done == Posted::ok && i < task.count) {
+    const PostStep step = next;
+    if (++i < task.count) next = steps[i];  // it comes from the host's memory meanwhile
+    done = perform_step(poster, step);
+  }
   if (opened) poster.close();
   if (group.lane() != 0) return;
   memory.release(task.result + sizeof(RingWord), done == Posted::ok ? i : i - (i > 0));
@@ -63,14 +69,14 @@ struct ServeTask {
 };
 
 template <class Memory, class Group>
-LINKSCOPE_ANYWHERE Posted serve_one(const ServeTask& task, DescriptorServer& server, Memory& memory, Group group,
+LINKSCOPE_ANYWHERE Posted serve_one(const ServeTask& task, DescriptorServer& server, Memory& memory, Group& group,
                                     Operation* operations) {
   for (unsigned i = 0; i < server.ring.words; ++i) {
     const Posted wrong = check_operation(operations[i], task.channel.local_bytes, task.channel.remote_bytes);
     if (wrong != Posted::ok) return wrong;
     if (operations[i].verb != Verb::none) perform_operation(memory, group, operations[i], task.local, task.remote);
   }
-  if (group.lane() == 0) server.complete(memory);
+  group.after_all([&] { server.complete(memory); });
   return Posted::ok;
 }
 

@@ -3,6 +3,8 @@
 #include "putget/run_task.hpp"
 
 #if __CUDA_ARCH__ >= 700
+static_assert(linkscope::Grid::bytes == linkscope::grid_bytes);
+
 extern "C" __global__ void __launch_bounds__(1024) linkscope_post(const linkscope::PostTask task) {
   using namespace linkscope;
   if (task.group == GroupKind::grid) run_posts(task, DeviceMemoryWords{}, Grid{task.grid_words});
