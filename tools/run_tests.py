@@ -3,59 +3,78 @@
 With LINKSCOPE_TESTS=long (`make test-long`) the C++ tests run with sanitizers too.
 """
 
+import concurrent.futures
 import os
 import pathlib
 import re
 import subprocess
 import sys
-import tempfile
-from typing import IO
+from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+PROGRAMS = ("core-tests", "gpu-tests", "transfer-tests", "putget-tests", "cuda-tests")
 
 
-def start(command: list[str], output: IO[str]) -> subprocess.Popen[str]:
-    """Starts a command in the tree; its output goes to `output`."""
-    return subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, text=True)
+class Result(NamedTuple):
+    """The tests of one program. A crash, or a run without any test, is one failure."""
 
-
-def run(command: list[str]) -> tuple[int, str]:
-    """Runs a command in the tree, prints its output and returns it with the exit status."""
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    lines = []
-    assert process.stdout is not None
-    for line in process.stdout:
-        print(line, end="", flush=True)
-        lines.append(line)
-    return process.wait(), "".join(lines)
+    passed: int
+    failed: int
+    output: str
 
 
 def count(pattern: str, text: str) -> int:
     return sum(int(number) for number in re.findall(pattern, text))
 
 
+def result(status: int, passed: int, failed: int, output: str) -> Result:
+    return Result(passed, max(failed, 1) if status else failed, output)
+
+
+def core_tests(programs: list[str]) -> list[Result]:
+    """Runs the C++ programs one after the other, also those after a program that fails."""
+    found = []
+    for program in programs:
+        try:
+            done = subprocess.run(
+                [program, "--no-colors"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            )
+        except OSError as error:
+            found.append(Result(0, 1, f"{program}: {error.strerror}\n"))
+            continue
+        text, ends = done.stdout, f"{program}: exit status {done.returncode}\n" if done.returncode else ""
+        passed = count(r"test cases:.*?\| *(\d+) passed", text)
+        found.append(
+            result(done.returncode, passed, count(r"test cases:.*?passed *\| *(\d+) failed", text), text + ends)
+        )
+    return found
+
+
+def python_tests(command: list[str]) -> Result:
+    """Runs pytest and prints its output as it comes."""
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    lines = []
+    assert process.stdout is not None
+    for line in process.stdout:
+        print(line, end="", flush=True)
+        lines.append(line)
+    status, summary = process.wait(), lines[-1] if lines else ""
+    return result(status, count(r"(\d+) passed", summary), count(r"(\d+) (?:failed|error)", summary), "")
+
+
 def main() -> int:
     # One worker more than cores, because many tests wait for processes. A file stays on one worker, because its
-    # fixtures are made once per file.
-    workers = ["-n", str(len(os.sched_getaffinity(0)) + 1), "--dist", "loadfile", "--durations=25"]
+    # fixtures are made once per file. conftest.py puts the longest files first, so that none is left at the end.
+    workers = ["-n", str(len(os.sched_getaffinity(0)) + 1), "--dist", "loadfile", "--no-loadscope-reorder"]
     builds = ["dev", "asan", "tsan"] if os.environ.get("LINKSCOPE_TESTS") == "long" else ["dev"]
-    names = ("core-tests", "gpu-tests", "transfer-tests", "putget-tests", "cuda-tests")
-    programs = [f"build/{build}/tests/core/{name}" for build in builds for name in names]
-    core_commands = " && ".join(f"{program} --no-colors" for program in programs)
-    with tempfile.TemporaryFile("w+") as core_output:
-        core_tests = start(["sh", "-c", core_commands], core_output)
-        python_status, python = run([sys.executable, "-m", "pytest", *workers, *sys.argv[1:]])
-        core_status = core_tests.wait()
-        core_output.seek(0)
-        core = core_output.read()
-    print(core, end="")
-    python_summary = python.strip().splitlines()[-1] if python.strip() else ""
-    passed = count(r"test cases:.*?\| *(\d+) passed", core) + count(r"(\d+) passed", python_summary)
-    failed = count(r"test cases:.*?passed *\| *(\d+) failed", core)
-    failed += count(r"(\d+) (?:failed|error)", python_summary)
-    if (core_status or python_status) and failed == 0:
-        failed = 1  # a crash, or a run without any test, counts as one failure
-    print(f"{passed} passed, {failed} failed")
+    programs = [f"build/{build}/tests/core/{name}" for build in builds for name in PROGRAMS]
+    with concurrent.futures.ThreadPoolExecutor(1) as beside:
+        core = beside.submit(core_tests, programs)
+        python = python_tests([sys.executable, "-m", "pytest", *workers, "--durations=25", *sys.argv[1:]])
+        results = [python, *core.result()]
+    print("".join(one.output for one in results), end="")
+    failed = sum(one.failed for one in results)
+    print(f"{sum(one.passed for one in results)} passed, {failed} failed")
     return 1 if failed else 0
 
 

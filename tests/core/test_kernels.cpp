@@ -243,17 +243,19 @@ linkscope::Access stated(const Accesses& kind, u64 bytes) {
 /// Checks that the launch made `count` accesses of `width` bytes, each to another multiple of the stride. Returns the
 /// number of sectors of 32 B.
 u64 check_each_once(const Memory& memory, const Accesses& kind, u64 count) {
-  std::set<const char*> touched;
-  std::set<u64> sectors;
+  std::vector<bool> touched(memory.bytes()), sectors(memory.bytes() / 32 + 1);
   bool right = true;
   for (const auto& access : accesses) {
     const auto offset = static_cast<u64>(access.at - memory.data());
-    right = right && access.bytes == kind.width && offset % kind.stride == 0 && touched.insert(access.at).second;
-    for (u64 at = offset / 32; at <= (offset + access.bytes - 1) / 32; ++at) sectors.insert(at);
+    right =
+        right && access.bytes == kind.width && offset % kind.stride == 0 && offset < memory.bytes() && !touched[offset];
+    if (!right) break;
+    touched[offset] = true;
+    for (u64 at = offset / 32; at <= (offset + access.bytes - 1) / 32; ++at) sectors[at] = true;
   }
   CHECK(right);
-  CHECK(touched.size() == count);
-  return sectors.size();
+  CHECK(accesses.size() == count);
+  return static_cast<u64>(std::count(sectors.begin(), sectors.end(), true));
 }
 
 }  // namespace
@@ -261,7 +263,7 @@ u64 check_each_once(const Memory& memory, const Accesses& kind, u64 count) {
 TEST_CASE("accesses of any width, linear, strided or random, touch every line once and cause the stated traffic") {
   for (const auto& kind : kinds)
     for (const u64 bytes : {u64{24}, u64{4096}, u64{100'008}})
-      for (const Launch& shape : {Launch{1, 32}, Launch{3, 160}, Launch{7, 64}, Launch{256, 256}}) {
+      for (const Launch& shape : {Launch{1, 32}, Launch{3, 160}, Launch{7, 64}, Launch{256, 32}}) {
         CAPTURE(kind.width);
         CAPTURE(kind.stride);
         CAPTURE(kind.random);

@@ -18,6 +18,7 @@
 #include "faults.hpp"
 #include "log.hpp"
 #include "memory.hpp"
+#include "patience.hpp"
 #include "program/chain.hpp"
 #include "program/row_order.hpp"
 #include "putget/cpu_words.hpp"
@@ -36,13 +37,14 @@ CUresult gate(CUcontext context, volatile unsigned* word, u64 timeout_ns, unsign
       !reachable(context, timed_out, sizeof *timed_out))
     return CUDA_ERROR_ILLEGAL_ADDRESS;
   const auto start = std::chrono::steady_clock::now();
+  const Patience patience;
   while (*word == 0 && lost() == CUDA_SUCCESS) {
     if (std::chrono::steady_clock::now() - start > std::chrono::nanoseconds{timeout_ns}) {
       *static_cast<volatile unsigned*>(timed_out) = 1;
       std::atomic_thread_fence(std::memory_order_seq_cst);
       return CUDA_SUCCESS;
     }
-    std::this_thread::yield();  // the host thread that opens the gate may need this core
+    patience.pause();
   }
   return CUDA_SUCCESS;
 }
@@ -101,9 +103,10 @@ CUresult pump(CUcontext context, linkscope_pump_task task, unsigned to_gpu) {
   const auto word = [](u64 address) { return std::atomic_ref{*reinterpret_cast<u64*>(address)}; };
   const auto waits = [&](u64 address, u64 value) {
     const auto start = std::chrono::steady_clock::now();
+    const Patience patience;
     while (!linkscope::has_come(word(address).load(), value) && word(task.given_up).load() == 0 &&
            std::chrono::steady_clock::now() - start < std::chrono::nanoseconds{task.timeout_ns})
-      std::this_thread::yield();
+      patience.pause();
     if (linkscope::has_come(word(address).load(), value)) return true;
     word(task.given_up).store(1);
     return false;
@@ -342,10 +345,11 @@ struct BlockMemory {
   }
   static bool wait(u64 word, u64 value, u64 timeout_ns) {
     const u64 start = now_ns();
+    const Patience patience;
     for (unsigned polls = 1; !linkscope::has_come(std::atomic_ref{word_at(word)}, value) && lost() == CUDA_SUCCESS;
          ++polls) {
       // The other side may need this core, but a yield can take the time of thousands of words.
-      if (polls % 1024 == 0) std::this_thread::yield();
+      if (polls % 1024 == 0) patience.pause();
       if (now_ns() - start > timeout_ns) return false;
     }
     return true;
@@ -360,8 +364,9 @@ struct BlockMemory {
     const u64 from = op.from.at(iteration), to = op.to.at(iteration), start = now_ns();
     for (u64 at = 0; at < op.bytes; at += sizeof(u64)) {
       auto pair = linkscope::load_whole_pair(from + 2 * at);
+      const Patience patience;
       for (unsigned polls = 1; !linkscope::has_come(pair.second, value) && lost() == CUDA_SUCCESS; ++polls) {
-        if (polls % 1024 == 0) std::this_thread::yield();
+        if (polls % 1024 == 0) patience.pause();
         if (now_ns() - start > op.timeout_ns) return false;
         pair = linkscope::load_whole_pair(from + 2 * at);
       }

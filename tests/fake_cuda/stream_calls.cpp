@@ -11,6 +11,7 @@
 #include "faults.hpp"
 #include "leaks.hpp"
 #include "memory.hpp"
+#include "patience.hpp"
 #include "settings.hpp"
 #include "stream.hpp"
 
@@ -107,7 +108,8 @@ CUresult stream_wait_value_32(CUstream handle, CUdeviceptr word, cuuint32_t valu
     return CUDA_ERROR_INVALID_VALUE;
   stream->submit([=] {
     const std::atomic_ref<unsigned> now{*reinterpret_cast<unsigned*>(word)};
-    while (!satisfied(now, value, flags & how) && lost() == CUDA_SUCCESS) std::this_thread::yield();
+    const Patience patience;
+    while (!satisfied(now, value, flags & how) && lost() == CUDA_SUCCESS) patience.pause();
   });
   return CUDA_SUCCESS;
 }

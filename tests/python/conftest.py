@@ -12,6 +12,59 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
     filter(None, [str(Path(__file__).parents[2] / "src"), os.environ.get("PYTHONPATH", "")])
 )
 
+# Some containers forbid it, and then each of the hundreds of commands that tests start compiles all modules again.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# The files that take longest, longest first. They start first, so that all workers end together.
+LONGEST = [
+    "gpu_tests",
+    "rounds",
+    "cli",
+    "driver_shared",
+    "report_summary",
+    "model",
+    "report_readers",
+    "driver_kinds",
+    "contention_bench",
+    "planned_runs",
+    "live_run",
+    "new_operation",
+    "kills",
+    "driver_runs",
+    "plain_words",
+    "tune",
+    "report_details",
+    "ahead",
+    "driver_matrix",
+    "driver_verification",
+    "selftest",
+    "ranks",
+    "advise_models",
+    "supervisor",
+    "underway",
+    "report_browser",
+    "paper_comm_scope",
+    "flow_command",
+    "layout",
+    "gate",
+    "sim_machines",
+    "gate_references",
+    "sharing",
+    "whole_runs",
+    "wheel",
+    "bootstrap",
+    "contexts",
+    "file_copies",
+    "fake_cuda",
+    "prediction",
+]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    place = {f"test_{name}.py": at for at, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.path.name, len(place)))
+
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Says which MPI the tests of ranks used."""

@@ -215,7 +215,7 @@ def test_a_grown_pool_is_emptied_before_it_grows_again(worker):
 def test_a_point_without_enough_pinned_memory_fails_and_the_run_continues(tmp_path):
     path = tmp_path / "run.jsonl"
     only = ["allocation/cpu/numa:0.*size=4KiB", "allocation/cpu/numa:0.*size=16MiB"]
-    command = [sys.executable, "-m", "linkscope", "run", "--suite", "full", "--rounds", "2", "--precision", "99%"]
+    command = [sys.executable, "-m", "linkscope", "run", "--suite", "full", "--rounds", "1", "--precision", "99%"]
     command += ["-o", str(path), "--json", *itertools.chain(*(("--only", one) for one in only))]
     scarce = environment(CUDA_GPUS=1, CUDA_PINNED=12 * MIB)
     done = subprocess.run(command, env=scarce, capture_output=True, text=True, timeout=180)

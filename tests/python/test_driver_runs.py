@@ -99,11 +99,12 @@ def test_copies_of_cached_data_are_measured_and_verified(tmp_path, id):
 
 
 def test_comm_scopes_rule_times_one_second_of_copies_by_events_five_times(tmp_path):
-    """Copies of the fake driver take real time, so this test takes five seconds."""
+    """Copies of the fake driver take real time, so this test takes five seconds. Most of a copy of 50 ms is a sleep."""
     path = tmp_path / "run.jsonl"
     wanted = "h2d/ce/numa:0.pageable->gpu:0.device/16777216?after=wait&bidirectional=true&mode=single"
     command = [sys.executable, "-m", "linkscope", "run", "--rule", "comm-scope", "--only", wanted, "-o", str(path)]
-    done = subprocess.run([*command, "--json"], env=environment(), capture_output=True, text=True, timeout=120)
+    settings = environment(CUDA_COPY_US=50_000)
+    done = subprocess.run([*command, "--json"], env=settings, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     run = read_run(path)
     (point,) = run.points

@@ -73,12 +73,17 @@ def core_includes() -> list[tuple[str, str]]:
     return found
 
 
+@functools.cache
+def nodes_of(file: pathlib.Path) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(file.read_text())))
+
+
 def python_imports() -> list[tuple[str, str]]:
     found = []
     source = ROOT / "src" / "linkscope"
     for file in sorted(source.rglob("*.py")):
         relative = file.relative_to(source).as_posix()
-        for node in ast.walk(ast.parse(file.read_text())):
+        for node in nodes_of(file):
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom):
                 # `from linkscope import x` imports the module x; `from linkscope.a import b` uses a.
@@ -137,7 +142,7 @@ def python_functions() -> list[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef
     return [
         (f"{file.relative_to(ROOT).as_posix()}:{node.lineno} {node.name}", node)
         for file in python_files()
-        for node in ast.walk(ast.parse(file.read_text()))
+        for node in nodes_of(file)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
 

@@ -4,6 +4,7 @@ The scan covers prose, `--help`, messages, comments, docstrings, test names and 
 of the contract stay (`limit_gbps`, `timing: virtual`, memory kinds): the phrases below match none.
 """
 
+import functools
 import re
 import subprocess
 from pathlib import Path
@@ -65,21 +66,29 @@ BANNED = {
 }
 
 
+@functools.cache
 def _texts() -> dict[str, str]:
-    """Return the text of every file that git tracks, by its name."""
+    """Return the text of every file that git tracks, by its name, as the scan reads it."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     names = [name for name in listed.split("\0") if name and not name.startswith(SKIPPED)]
     contents = {name: (ROOT / name).read_bytes() for name in names if (ROOT / name).is_file()}
-    return {name: data.decode("utf-8", "replace") for name, data in contents.items() if b"\0" not in data}
+    texts = {name: data.decode("utf-8", "replace") for name, data in contents.items() if b"\0" not in data}
+    # Names of tests and identifiers are text too. A search in small letters takes half the time of one in any letters.
+    return {name: ALLOWED.sub("", text).replace("_", " ").lower() for name, text in texts.items()}
+
+
+@functools.cache
+def _all_text() -> str:
+    """All texts in one: a phrase never spans lines."""
+    return "\n".join(_texts().values())
 
 
 @pytest.mark.parametrize("phrase", BANNED)
 def test_no_shipped_text_uses_a_banned_phrase(phrase: str) -> None:
-    pattern = re.compile(phrase, re.IGNORECASE)
+    pattern = re.compile(phrase.lower())
     found = []
-    for name, text in _texts().items():
-        for number, line in enumerate(text.splitlines(), start=1):
-            spaced = ALLOWED.sub("", line).replace("_", " ")  # names of tests and identifiers are text too
-            if pattern.search(spaced):
+    for name, text in _texts().items() if pattern.search(_all_text()) else ():
+        for number, line in enumerate(text.split("\n"), start=1):
+            if pattern.search(line):
                 found.append(f"{name}:{number}: {line.strip()[:100]}")
     assert not found, f"write instead: {BANNED[phrase]}\n" + "\n".join(found)

@@ -167,7 +167,7 @@ def test_looks_that_would_come_too_early_are_skipped() -> None:
 @pytest.mark.parametrize("strength", sample([0.5, 1.6], [0.5, 1.0, 1.6]))
 def test_intervals_cover_for_every_shape_of_noise(shape: str, strength: float, within: float) -> None:
     noise = rounds.Noise(shape, strength, within)
-    found = rounds.drawn(noise, 600)
+    found = rounds.drawn(noise, sample(240, 600))
     covered = sum(one.covers(rounds.truth(noise)) for one in found) / len(found)
     assert covered >= 0.94 - 3 * (0.94 * 0.06 / len(found)) ** 0.5
 
@@ -193,8 +193,9 @@ def test_without_the_test_for_modes_few_rounds_would_not_cover(monkeypatch) -> N
 @pytest.mark.parametrize("points", [interval_proofs.POINTS, interval_proofs.SMALL])
 @pytest.mark.parametrize("count", [3, 4, 6])
 def test_intervals_of_few_rounds_cover_in_families_of_mixed_noise(shape: str, points: int, count: int) -> None:
-    share, _ = interval_proofs.cell(shape, "mixed", points, count, seeds=60)
-    assert share >= 0.94 - 3 * (0.94 * 0.06 / (60 * interval_proofs.POINTS)) ** 0.5
+    seeds = sample(20, 60)
+    share, _ = interval_proofs.cell(shape, "mixed", points, count, seeds)
+    assert share >= 0.94 - 3 * (0.94 * 0.06 / (seeds * interval_proofs.POINTS)) ** 0.5
 
 
 def test_the_cost_of_the_oracle_matches_a_closed_form() -> None:
@@ -214,7 +215,7 @@ def test_the_cost_of_the_oracle_matches_a_closed_form() -> None:
 )  # fmt: skip
 def test_points_cost_at_most_1_5_times_as_many_rounds_as_for_an_oracle(shape: str, strength: float) -> None:
     noise = rounds.Noise(shape, strength)
-    found = rounds.drawn(noise, 1200)
+    found = rounds.drawn(noise, sample(480, 1200))
     assert sum(one.narrow for one in found) >= 0.8 * len(found)
     assert sum(one.cost for one in found) / len(found) <= 1.5 * rounds.oracle(noise).same
 
@@ -226,7 +227,7 @@ def test_expensive_samples_cost_hardly_more_relative_to_the_oracle(
     strength: float, within: float, sample_cost: float
 ) -> None:
     noise = rounds.Noise("normal", strength, within, sample_cost)
-    known, found = rounds.oracle(noise).same, rounds.drawn(noise, 600)
+    known, found = rounds.oracle(noise).same, rounds.drawn(noise, sample(240, 600))
     assert known < float("inf") or within == 4.0
     most = 1.5 if sample_cost <= 1.0 else 1.6  # 1.55 in one case: the longest batches of host memory
     assert sum(one.cost for one in found) / len(found) <= most * known
@@ -251,7 +252,8 @@ def test_the_sampler_takes_as_many_samples_as_its_simulation(
 
     chance, id, each_s = random.Random(within), H2D.format(1 << 20, "false", "batched"), sample_cost * ROUND_S / 3
     counts = set()
-    for _ in range(60):
+    of_point = plan(id)
+    for _ in range(sample(30, 60)):
         point = rounds.Measured(Noted("normal", 0.8, within, sample_cost), chance)
         point.to(1)
         first = earlier([1], each_s)
@@ -259,7 +261,7 @@ def test_the_sampler_takes_as_many_samples_as_its_simulation(
         drawn_s.clear()
         point.to(2)
         worker = Played(*(each_s * one for one in drawn_s), timing="virtual")
-        record = Sampler(worker, plan(id), facts()).measure(Task(PointId.parse(id), 1, first))
+        record = Sampler(worker, of_point, facts()).measure(Task(PointId.parse(id), 1, first))
         counts.add(len(record.flows[0].samples_s))
         assert record.flows[0].samples_s == pytest.approx([each_s * one for one in drawn_s], rel=1e-6)
         drawn_s.clear()

@@ -11,6 +11,7 @@ The posterior of the centre is a mixture of normal distributions, one for each v
 ends of the interval.
 """
 
+import functools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -162,8 +163,9 @@ def ratio(before: Sequence[Sequence[float]], after: Sequence[Sequence[float]], n
 
 def spread_quantile(weights: Array, scale: float, level: float) -> float:
     """Half of the interval of a mixture of normal values with variances `scale` times those of the grid."""
-    tails = _TAILS @ weights  # falls with the distance
-    return float(np.exp(np.interp(level - 1, -tails, _LOG_DISTANCES))) * math.sqrt(scale)
+    distances, table = _tails()
+    tails = table @ weights  # falls with the distance
+    return float(np.exp(np.interp(level - 1, -tails, distances))) * math.sqrt(scale)
 
 
 def two_sided_tails(z: Array) -> Array:
@@ -171,8 +173,11 @@ def two_sided_tails(z: Array) -> Array:
     return np.array([math.erfc(one / math.sqrt(2)) for one in z])
 
 
-_LOG_DISTANCES: Array = np.linspace(math.log(_LOWEST / 20), math.log(_HIGHEST * 8), _STEPS * _FINER)
-_TAILS: Array = np.stack([two_sided_tails(distance / SIGMAS) for distance in np.exp(_LOG_DISTANCES)])
+@functools.cache
+def _tails() -> tuple[Array, Array]:
+    """Logarithms of distances, and for each the tails of all values of the grid: 10 ms, at the first use."""
+    distances: Array = np.linspace(math.log(_LOWEST / 20), math.log(_HIGHEST * 8), _STEPS * _FINER)
+    return distances, np.stack([two_sided_tails(distance / SIGMAS) for distance in np.exp(distances)])
 
 
 def _borrowed(counts: Array, flat: float) -> Array:
