@@ -1,8 +1,8 @@
 // What a copy shares with its owner while it is under way.
 #pragma once
-#include <string>
 #include <atomic>
 #include <functional>
+#include <string>
 #include <thread>
 
 #include "base/error.hpp"

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from linkscope.cli.main import main
-from linkscope.report.put_get import Claim, Series, all_series, bystanders, claims, connections, relaunched
+from linkscope.report.put_get import Series, all_series, bystanders, connections, relaunched
+from linkscope.report.put_get_claims import Claim, claims
 from linkscope.report.run_view import RunView
 from linkscope.report.section import plain
 from linkscope.report.sections import put_get
@@ -110,36 +111,6 @@ def test_a_rate_is_the_sum_over_connections_and_counts_only_if_they_ran_together
     assert not sixteen.counts and sixteen.together == pytest.approx(0.48, abs=0.01)
 
 
-def test_the_papers_conclusions_that_hold_on_two_h200s() -> None:
-    assert {one.text: one.holds for one in claims(measured())} == {
-        "A GPU that drives messages needs more time than the host": False,
-        "The host's help costs more than polling in GPU memory": True,
-        "Polling in host memory costs more than polling in GPU memory": True,
-        "The rate falls beyond 1 MiB": False,
-        "The rate with the host's help is flat beyond 4 connections": None,
-        "A small footprint saves time: payload and number in one word": None,
-        "Threads that post together beat one thread": True,
-        "Words that stay off the host link save time": True,
-    }
-    assert claim(measured(), "A GPU that").evidence.startswith("8 B: notified 6.296 us, host 16.41 us; ratio 0.384 [")
-    assert "ran together for only 55 % and 3.1 %" in claim(measured(), "The rate with").evidence
-
-
-def test_a_conclusion_turns_with_the_times() -> None:
-    slow = only(lambda one: True, lambda one: timed(one, 10) if one.params.get("control") == "notified" else one)
-    assert claim(slow, "A GPU that").holds is True
-    large = only(
-        lambda one: True,
-        lambda one: timed(one, 10) if one.bytes > 1 << 20 and one.params.get("control") == "direct" else one,
-    )
-    assert claim(large, "The rate falls").holds is True
-
-    def together(point: Point) -> Point:
-        return msgspec.structs.replace(point, guards={**point.guards, "joint_overlap": 0.99})
-
-    assert claim(only(lambda one: True, together), "The rate with").holds is False  # 0.49 and 1.8 M/s
-
-
 def test_packed_words_have_rows_of_their_own_and_a_conclusion() -> None:
     def packed(point: Point) -> Point:
         """Blocks of 32 threads become faster ones with packed words."""
@@ -154,16 +125,6 @@ def test_packed_words_have_rows_of_their_own_and_a_conclusion() -> None:
     assert {one.form for one in connections(run) if one.mode == "direct"} == {"direct, packed"}
     section = put_get.section(RunView(run))
     assert section is not None and "direct, packed" in repr(section)
-
-
-def test_a_run_without_points_of_a_conclusion_says_so() -> None:
-    few = only(
-        lambda one: one.bytes == 8 and one.params.get("control") != "assisted" and "connections" not in one.params
-    )
-    assert claim(few, "The host's help") == Claim(
-        "The host's help costs more than polling in GPU memory", None, "the run lacks mode assisted"
-    )
-    assert {claim(few, start).holds for start in ("The rate falls", "The rate with")} == {None}
 
 
 @pytest.mark.parametrize("words", [["--summary=full"], ["--markdown", "{}/out"], ["-o", "{}/out"]])

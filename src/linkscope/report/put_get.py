@@ -9,18 +9,15 @@ from dataclasses import dataclass
 
 from linkscope.runfile import Point, Run
 from linkscope.stats import Interval, ratio_interval
-from linkscope.units import format_bytes, format_fraction, format_seconds
+from linkscope.units import format_bytes
 
 DIRECT, NOTIFIED, HOST, ASSISTED = "direct", "notified", "host", "assisted"
 BY_GPU, BY_HOST = (DIRECT, NOTIFIED), (HOST, ASSISTED)
 MODES = (*BY_GPU, *BY_HOST)
 PACKED = "packed"  # words that have a part of the payload and its number
 TOGETHER = 0.85  # share of the time that flows ran together; below, a joint rate shows nothing
-_TRIPS, _STREAMS = ("put_ping_pong", "get_ping_pong"), ("put", "get")
+TRIPS, STREAMS = ("put_ping_pong", "get_ping_pong"), ("put", "get")
 _LEVEL = 0.95
-_LARGE = 1 << 20  # the paper's rate falls beyond
-_FLAT = 4  # connections from which the paper's host serves no more messages
-_GROWS = 1.1  # a rate by more connections that counts as higher
 
 
 @dataclass(frozen=True)
@@ -58,7 +55,7 @@ class Series:
     @property
     def is_stream(self) -> bool:
         """Whether messages follow each other, instead of going there and back."""
-        return self.benchmark in _STREAMS
+        return self.benchmark in STREAMS
 
     @property
     def advice(self) -> str:
@@ -87,7 +84,7 @@ class Connections:
     @property
     def form(self) -> str:
         """The mode, and the kind of word where a run may have two."""
-        return f"{self.mode}, packed" if _word(self.point) == PACKED else self.mode
+        return f"{self.mode}, packed" if word_of(self.point) == PACKED else self.mode
 
     @property
     def path(self) -> tuple[str, str]:
@@ -132,16 +129,7 @@ class Compared:
     @property
     def ratio(self) -> float:
         """The time of the point over that of the other."""
-        return _seconds(self.point) / _seconds(self.before)
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A conclusion of the paper, and whether it holds here; None if the run cannot say. `evidence`: the numbers."""
-
-    text: str
-    holds: bool | None
-    evidence: str
+        return seconds_of(self.point) / seconds_of(self.before)
 
 
 def mode_of(point: Point) -> str:
@@ -152,11 +140,11 @@ def mode_of(point: Point) -> str:
 def all_series(run: Run) -> list[Series]:
     """The series of round trips, then of streams on one connection."""
     found: dict[tuple[str, str, str], dict[int, list[Point]]] = {}
-    for point in _measured(run):
+    for point in measured(run):
         if point.params.get("connections", "1") == "1":
             by_size = found.setdefault((point.benchmark, point.src, point.dst), {})
             by_size.setdefault(point.bytes, []).append(point)
-    order = (*_TRIPS, *_STREAMS)
+    order = (*TRIPS, *STREAMS)
     return [
         Series(*key, tuple(_message(size, points) for size, points in sorted(by_size.items())))
         for key, by_size in sorted(found.items(), key=lambda item: (order.index(item[0][0]), item[0][1:]))
@@ -165,7 +153,7 @@ def all_series(run: Run) -> list[Series]:
 
 def connections(run: Run) -> list[Connections]:
     """The rates over connections, by path, mode and number. One connection counts where several were measured."""
-    points = [point for point in _measured(run) if point.benchmark in _STREAMS and "connections" in point.params]
+    points = [point for point in measured(run) if point.benchmark in STREAMS and "connections" in point.params]
     several = {_form(point) for point in points if point.params["connections"] != "1"}
     made = [
         Connections(point, mode_of(point), int(point.params["connections"]), _per_s(point), _together(point))
@@ -174,7 +162,7 @@ def connections(run: Run) -> list[Connections]:
     ]
     return sorted(
         made,
-        key=lambda one: (_STREAMS.index(one.point.benchmark), *one.path, MODES.index(one.mode), one.form, one.count),
+        key=lambda one: (STREAMS.index(one.point.benchmark), *one.path, MODES.index(one.mode), one.form, one.count),
     )
 
 
@@ -185,7 +173,7 @@ def queued(run: Run) -> list[Queued]:
     for point in run.points:
         if point.benchmark == "queued_put_ping_pong" and point.median_s:
             post = posts.get((point.params.get("queue", "host"), point.params["descriptor"]))
-            found.append(Queued(point, _seconds(post) / point.median_s if post else None))
+            found.append(Queued(point, seconds_of(post) / point.median_s if post else None))
     return sorted(found, key=_order_of_queued)
 
 
@@ -204,10 +192,10 @@ def _order_of_queued(one: Queued) -> tuple[str, str, str, str, int, int]:
 
 def relaunched(run: Run) -> list[Compared]:
     """Messages by a kernel for each of them, beside the same by a kernel that stays, by operation, path and size."""
-    stays = {_as_persistent(point): point for point in _measured(run)}
+    stays = {_as_persistent(point): point for point in measured(run)}
     pairs = [(stays.get(_as_persistent(point)), point) for point in _messages(run) if _is_relaunched(point)]
-    order = (*_TRIPS, *_STREAMS)
-    made = [Compared(point, before, _ratio(before, point)) for before, point in pairs if before]
+    order = (*TRIPS, *STREAMS)
+    made = [Compared(point, before, time_ratio(before, point)) for before, point in pairs if before]
     return sorted(
         made, key=lambda one: (order.index(one.point.benchmark), one.point.src, one.point.dst, one.point.bytes)
     )
@@ -218,7 +206,7 @@ def bystanders(run: Run) -> list[Compared]:
     points = [point for point in run.points if point.benchmark == "bystander" and point.median_s and point.flows]
     alone = {(point.src, point.dst): point for point in points if point.params["beside"] == "none"}
     pairs = [(alone.get((point.src, point.dst)), point) for point in points if point.params["beside"] != "none"]
-    made = [Compared(point, before, _ratio(before, point)) for before, point in pairs if before]
+    made = [Compared(point, before, time_ratio(before, point)) for before, point in pairs if before]
     return sorted(made, key=lambda one: (one.point.src, one.point.params["beside"] == "poll", blocks_of(one.point)))
 
 
@@ -233,29 +221,12 @@ def _as_persistent(point: Point) -> tuple[str, ...]:
     return (point.benchmark, point.src, point.dst, point.engine, str(point.bytes), *rest)
 
 
-def claims(run: Run) -> list[Claim]:
-    """The paper's relations, and its three claims on interfaces."""
-    trips = _between_gpus(all_series(run), "put_ping_pong")
-    streams = _between_gpus(all_series(run), "put")
-    small = trips[0].modes if trips else {}
-    return [
-        _slower("A GPU that drives messages needs more time than the host", small, NOTIFIED, HOST),
-        _slower("The host's help costs more than polling in GPU memory", small, ASSISTED, DIRECT),
-        _slower("Polling in host memory costs more than polling in GPU memory", small, NOTIFIED, DIRECT),
-        _falls(streams),
-        _flat(connections(run)),
-        _small(run),
-        _collaborates(run),
-        _slower("Words that stay off the host link save time", small, NOTIFIED, DIRECT),
-    ]
-
-
-def _measured(run: Run) -> Iterable[Point]:
+def measured(run: Run) -> Iterable[Point]:
     return (point for point in _messages(run) if not _is_relaunched(point))
 
 
 def _messages(run: Run) -> Iterable[Point]:
-    names = (*_TRIPS, *_STREAMS)
+    names = (*TRIPS, *STREAMS)
     return (point for point in run.points if point.benchmark in names and point.median_s and point.flows)
 
 
@@ -263,7 +234,7 @@ def _is_relaunched(point: Point) -> bool:
     return point.params.get("kernel") == "relaunched"
 
 
-def _word(point: Point) -> str:
+def word_of(point: Point) -> str:
     return point.params.get("word", "separate")
 
 
@@ -279,7 +250,7 @@ def _form(point: Point) -> tuple[str, ...]:
 
 def _message(size: int, points: Sequence[Point]) -> Message:
     modes: dict[str, Point] = {}
-    for point in sorted(points, key=_seconds, reverse=True):
+    for point in sorted(points, key=seconds_of, reverse=True):
         modes[mode_of(point)] = point
     # One thread is slow with large messages, so alone it does not stand for its mode.
     known = {mode_of(point) for point in points if point.params.get("threads") != "1"}
@@ -287,18 +258,18 @@ def _message(size: int, points: Sequence[Point]) -> Message:
     gpu, host = (_fastest(modes, names) for names in (BY_GPU, BY_HOST))
     if gpu is None or host is None:
         return Message(size, modes, None, None)
-    return Message(size, modes, _seconds(host) / _seconds(gpu), _ratio(gpu, host))
+    return Message(size, modes, seconds_of(host) / seconds_of(gpu), time_ratio(gpu, host))
 
 
 def _fastest(modes: Mapping[str, Point], names: Iterable[str]) -> Point | None:
-    return min((modes[name] for name in names if name in modes), key=_seconds, default=None)
+    return min((modes[name] for name in names if name in modes), key=seconds_of, default=None)
 
 
-def _seconds(point: Point) -> float:
+def seconds_of(point: Point) -> float:
     return point.median_s or 0.0
 
 
-def _ratio(before: Point, after: Point) -> Interval | None:
+def time_ratio(before: Point, after: Point) -> Interval | None:
     """The interval of the time of `after` over that of `before`."""
     rounds = [point.flows[0].round_medians_s for point in (before, after)]
     return ratio_interval(rounds[0], rounds[1], alike=None, level=_LEVEL)
@@ -315,97 +286,3 @@ def _range(sizes: Sequence[int], first: bool, last: bool) -> str:
         return f"from {format_bytes(sizes[0])}"
     ends = dict.fromkeys((format_bytes(sizes[0]), format_bytes(sizes[-1])))
     return f"at {' to '.join(ends)}"
-
-
-def _between_gpus(series: Sequence[Series], benchmark: str) -> tuple[Message, ...]:
-    """The messages of the first path whose modes lie in GPU memory and in host memory."""
-    found = (one.messages for one in series if one.benchmark == benchmark and DIRECT in one.messages[0].modes)
-    return next(found, ())
-
-
-def _slower(text: str, modes: Mapping[str, Point], slow: str, fast: str) -> Claim:
-    """The claim that one mode takes longer than another."""
-    if slow not in modes or fast not in modes:
-        return Claim(text, None, f"the run lacks mode {slow if slow not in modes else fast}")
-    return _longer(text, (slow, modes[slow]), (fast, modes[fast]))
-
-
-def _longer(text: str, slow: tuple[str, Point], fast: tuple[str, Point]) -> Claim:
-    ends = _ratio(fast[1], slow[1])
-    shown = "" if ends is None else f" [{ends.low:.3g}, {ends.high:.3g}]"
-    evidence = (
-        f"{format_bytes(slow[1].bytes)}: {slow[0]} {format_seconds(_seconds(slow[1]))}, {fast[0]} "
-        f"{format_seconds(_seconds(fast[1]))}; ratio {_seconds(slow[1]) / _seconds(fast[1]):.3g}{shown}"
-    )
-    known = ends is not None and not ends.low <= 1 <= ends.high
-    return Claim(text, ends is not None and ends.low > 1 if known else None, evidence)
-
-
-def _falls(messages: Sequence[Message]) -> Claim:
-    """The rate that a GPU reaches falls for messages of more than 1 MiB."""
-    text = "The rate falls beyond 1 MiB"
-    of = [message.modes[DIRECT] for message in messages if DIRECT in message.modes]
-    large = [point for point in of if point.bytes > _LARGE]
-    if not large or len(large) == len(of):
-        return Claim(text, None, "the run lacks sizes below or above")
-
-    def gbps(point: Point) -> float:
-        return point.bytes / _seconds(point) / 1e9
-
-    best, last = max((point for point in of if point.bytes <= _LARGE), key=gbps), large[-1]
-    fall = gbps(last) / gbps(best) - 1
-    evidence = (
-        f"{gbps(best):.4g} GB/s at {format_bytes(best.bytes)}, {gbps(last):.4g} GB/s at {format_bytes(last.bytes)}"
-    )
-    return Claim(text, fall < 1 / _GROWS - 1, evidence)
-
-
-def _flat(rates: Sequence[Connections]) -> Claim:
-    """More than four connections bring the host that helps no higher rate."""
-    text = f"The rate with the host's help is flat beyond {_FLAT} connections"
-    of = [one for one in rates if one.mode == ASSISTED and one.point.benchmark == "put"]
-    few = next((one for one in of if one.count == _FLAT), None)
-    more = [one for one in of if few and one.path == few.path and one.count > _FLAT]
-    if few is None or not more:
-        return Claim(text, None, "the run lacks numbers of connections")
-    many = max(more, key=lambda one: one.count)
-    if not (few.counts and many.counts):
-        shares = f"{format_fraction(few.together)} and {format_fraction(many.together)}"
-        why = f"{few.count} and {many.count} connections ran together for only {shares} of the time"
-        return Claim(text, None, why)
-    rates_of = f"{few.count} connections: {few.per_s / 1e6:.3g} M/s, {many.count}: {many.per_s / 1e6:.3g} M/s"
-    return Claim(text, many.per_s < few.per_s * _GROWS, rates_of)
-
-
-def _small(run: Run) -> Claim:
-    """A payload and its number in one word of 16 bytes beat a payload with a word of its own behind a fence."""
-    text = "A small footprint saves time: payload and number in one word"
-    found: dict[tuple[str, int], dict[str, Point]] = {}
-    for point in sorted(_measured(run), key=_seconds, reverse=True):
-        if point.benchmark == "put_ping_pong" and point.engine == "sm":
-            found.setdefault((f"{point.src} {point.dst} {mode_of(point)}", point.bytes), {})[_word(point)] = point
-    both = {key: of for key, of in found.items() if len(of) > 1}
-    if not both:
-        return Claim(text, None, "the run lacks packed words")
-    of = both[min(both, key=lambda key: (key[1], key[0]))]
-    return _longer(text, *((f"{name} words", of[name]) for name in ("separate", PACKED)))
-
-
-def _collaborates(run: Run) -> Claim:
-    """A block moves a large message faster than one of its threads; the evidence has the smallest message as well."""
-    text = "Threads that post together beat one thread"
-    forms: dict[tuple[str, ...], dict[int, dict[int, Point]]] = {}
-    for point in _measured(run):
-        if point.benchmark in _TRIPS and "threads" in point.params:
-            rest = tuple(value for name, value in sorted(point.params.items()) if name != "threads")
-            sizes = forms.setdefault((point.benchmark, point.src, point.dst, *rest), {})
-            sizes.setdefault(point.bytes, {})[int(point.params["threads"])] = point
-    able = {key: [of for _, of in sorted(sizes.items()) if 1 in of and len(of) > 1] for key, sizes in forms.items()}
-    by_size = max((able[key] for key in sorted(able)), key=len, default=[])
-    if not by_size:
-        return Claim(text, None, "the run lacks numbers of threads")
-    large, small = (
-        _longer(text, ("1 thread", of[1]), (f"{max(of)} threads", of[max(of)])) for of in (by_size[-1], by_size[0])
-    )
-    evidence = f"{large.evidence}; {small.evidence}" if len(by_size) > 1 else large.evidence
-    return Claim(text, large.holds, evidence)

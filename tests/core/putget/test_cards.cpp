@@ -9,6 +9,7 @@
 #include "error_of.hpp"
 #include "mock_card.hpp"
 #include "putget_testing.hpp"
+#include "stream_of_puts.hpp"
 
 using namespace linkscope;
 
@@ -45,42 +46,56 @@ class AtWork {
   std::thread thread_;
 };
 
-/// The queues of one pair and two regions that a card knows: `local`, and `remote` as another process imports it.
-struct Ends {
-  explicit Ends(u32 blocks_of_queue = blocks, u32 entries = blocks)
-      : queues{(u64{blocks_of_queue} + entries) * 64 + 192},
+/// The queues of one pair, in memory that a card knows.
+struct Queues {
+  Queues(MockCard& card, u32 blocks_of_queue, u32 entries, u32 pair_number)
+      : memory{(u64{blocks_of_queue} + entries) * 64 + 192},
         send_bytes{u64{blocks_of_queue} * 64},
-        completions_bytes{u64{entries} * 64} {
+        completions_bytes{u64{entries} * 64},
+        number_of_pair{pair_number} {
     MockCard::Pair made;
-    made.number = number;
-    made.send = {queues.data(), send_bytes};
+    made.number = pair_number;
+    made.send = {memory.data(), send_bytes};
     made.send_record = reinterpret_cast<u32*>(words());
     made.doorbell = reinterpret_cast<u64*>(words() + 128);
-    const std::span entries_of{queues.data() + send_bytes, completions_bytes};
+    const std::span entries_of{memory.data() + send_bytes, completions_bytes};
     made.completions = card.add_completions(entries_of, *reinterpret_cast<u32*>(words() + 64));
     (void)card.add_pair(made);
-    here.fill(1);
-    local_key = card.add_region({here.data(), here.size()});
-    remote_key = card.add_region({there.data(), there.size()});
     old_key = card.add_region({reinterpret_cast<std::byte*>(&old_value), sizeof old_value});
   }
-  [[nodiscard]] std::byte* words() { return queues.data() + send_bytes + completions_bytes; }
-  [[nodiscard]] QueuePair pair() {
+  [[nodiscard]] std::byte* words() { return memory.data() + send_bytes + completions_bytes; }
+  [[nodiscard]] QueuePair pair(const void* local, u32 local_key) {
     QueuePair made;
-    made.number = number;
-    made.send = queues.data();
-    made.completions = queues.data() + send_bytes;
+    made.number = number_of_pair;
+    made.send = memory.data();
+    made.completions = memory.data() + send_bytes;
     made.send_bytes = send_bytes;
     made.completions_bytes = completions_bytes;
     made.send_record = words();
     made.completions_record = words() + 64;
     made.doorbell = words() + 128;
-    made.local = reinterpret_cast<u64>(here.data());
+    made.local = reinterpret_cast<u64>(local);
     made.old_value = reinterpret_cast<u64>(&old_value);
     made.local_key = local_key;
     made.old_value_key = old_key;
     return made;
   }
+  Memory memory;
+  u64 send_bytes, completions_bytes;
+  u32 number_of_pair;
+  alignas(8) u64 old_value = 0;
+  u32 old_key = 0;
+};
+
+/// A pair and two regions that a card knows: `local`, and `remote` as another process imports it.
+struct Ends {
+  Ends() {
+    here.fill(1);
+    local_key = card.add_region({here.data(), here.size()});
+    remote_key = card.add_region({there.data(), there.size()});
+  }
+  [[nodiscard]] std::byte* words() { return queues.words(); }
+  [[nodiscard]] QueuePair pair() { return queues.pair(here.data(), local_key); }
   [[nodiscard]] std::string handle(u64 beyond = 0, u32 key_error = 0) {
     const Region registered{all(), there.data(), there.size()};
     return registered.card_handle(reinterpret_cast<u64>(there.data()) + beyond, remote_key ^ key_error);
@@ -93,10 +108,9 @@ struct Ends {
   }
 
   MockCard card;
-  Memory queues, here{64_KiB}, there{64_KiB};
-  u64 send_bytes, completions_bytes;
-  alignas(8) u64 old_value = 0;
-  u32 local_key = 0, remote_key = 0, old_key = 0;
+  Queues queues{card, blocks, blocks, number};
+  Memory here{64_KiB}, there{64_KiB};
+  u32 local_key = 0, remote_key = 0;
 };
 
 /// A channel of a CPU thread.
@@ -188,6 +202,36 @@ TEST_CASE("puts with signals wrap the queues of a card many times, in step with 
     CHECK(made.word(word_at + 8) == 667);
     CHECK(made.faults() == "");
   }
+}
+
+TEST_CASE("puts with signals through a card arrive whole and in order between threads") {
+  const u64 count = messages_in_all() / 10;
+  MockCard card;
+  Queues there_queues{card, 4, 4, 1}, back_queues{card, 4, 4, 2};
+  Region here{all(), region_bytes}, there{all(), region_bytes};
+  const auto memory_of = [](Region& one) { return std::span{reinterpret_cast<std::byte*>(one.start()), one.bytes()}; };
+  const u32 here_key = card.add_region(memory_of(here)), there_key = card.add_region(memory_of(there));
+  Region to_there{all(), there.card_handle(there.start(), there_key), 0},
+      to_here{all(), here.card_handle(here.start(), here_key), 0};
+  {
+    const AtWork working{card};
+    OpenChannel forth{
+        all(),
+        here,
+        to_there,
+        {.timeout = patience, .pair = there_queues.pair(reinterpret_cast<void*>(here.start()), here_key)}};
+    OpenChannel back{
+        all(),
+        there,
+        to_here,
+        {.timeout = patience, .pair = back_queues.pair(reinterpret_cast<void*>(there.start()), there_key)}};
+    std::string wrong;
+    std::thread receiver{[&] { wrong = receive_all(back, bytes_at(there), count); }};
+    send_all(forth, const_cast<std::byte*>(bytes_at(here)), count);
+    receiver.join();
+    CHECK(wrong == "");
+  }
+  for (const auto& fault : card.faults) FAIL_CHECK(fault);
 }
 
 TEST_CASE("a full queue of a card waits for room, says so in vain, and takes more when the card works again") {
@@ -328,7 +372,8 @@ TEST_CASE("a kernel of a GPU builds elements in pinned memory and in its own, an
     pair.local = reinterpret_cast<u64>(on_gpu.pointer());
     pair.local_key = card.add_region({static_cast<std::byte*>(on_gpu.pointer()), on_gpu.size()});
     const u32 remote_key = card.add_region({ends.there.data(), ends.there.size()});
-    pair.old_value_key = card.add_region({reinterpret_cast<std::byte*>(&ends.old_value), sizeof ends.old_value});
+    pair.old_value_key =
+        card.add_region({reinterpret_cast<std::byte*>(&ends.queues.old_value), sizeof ends.queues.old_value});
     const Region registered{all(), ends.there.data(), ends.there.size()};
     Region local{all(), on_gpu.pointer(), on_gpu.size()},
         remote{all(), registered.card_handle(reinterpret_cast<u64>(ends.there.data()), remote_key), 0};

@@ -81,7 +81,7 @@ KLENK = Source(
         row(
             "KL-10 KL-12",
             "findings",
-            instead="section 'Put and get' of the report; docs/notes/put-get-on-models.md and network-on-models.md",
+            instead="tools/put_get_claims.py; docs/notes/put-get-on-models.md and network-on-models.md",
         ),
         row(
             "KL-11",

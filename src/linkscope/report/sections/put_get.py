@@ -6,7 +6,6 @@ from dataclasses import replace
 from linkscope.report.put_get import (
     MODES,
     TOGETHER,
-    Claim,
     Compared,
     Connections,
     Message,
@@ -15,11 +14,11 @@ from linkscope.report.put_get import (
     all_series,
     blocks_of,
     bystanders,
-    claims,
     connections,
     queued,
     relaunched,
 )
+from linkscope.report.put_get_claims import Claim, claims
 from linkscope.report.run_view import RunView
 from linkscope.report.section import (
     METHOD,
@@ -75,7 +74,6 @@ _COLUMNS = (
     Column("Size", strong=True), *(Column(mode, right=True, label=mode) for mode in MODES),
     Column("Drive by", label="Drive by"), Column("Host over GPU", right=True, label="Host over GPU"),
 )  # fmt: skip
-_ANSWERS = {True: "holds", False: "does not hold", None: "not known"}
 
 
 def section(view: RunView) -> Section | None:
@@ -86,7 +84,9 @@ def section(view: RunView) -> Section | None:
         return None
     others = _others(view)
     if not series:
-        return Section("put-get", _TITLE, (*others, Paragraph(_OF_QUEUES), _queues(through)))
+        polls = [_claim(one) for one in claims(view.run) if one.tested]
+        held_here = (Paragraph(_CLAIMS), Items.of(polls)) if polls else ()
+        return Section("put-get", _TITLE, (*others, Paragraph(_OF_QUEUES), _queues(through), *held_here))
     advice = [(Span(f"{_name(one)}: ", "strong"), f"{one.advice}.") for one in series]
     blocks: list[Block] = [
         Paragraph(_SHORT, on=Output.PAGE),
@@ -213,4 +213,4 @@ def _rate(one: Connections | None) -> str:
 
 
 def _claim(claim: Claim) -> Text:
-    return (f"{claim.text}: ", Span(_ANSWERS[claim.holds], "strong"), f" ({claim.evidence}).")
+    return (f"{claim.item}. {claim.text}: ", Span(claim.answer, "strong"), f" ({claim.evidence}).")

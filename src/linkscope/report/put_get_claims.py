@@ -1,0 +1,251 @@
+"""The conclusions of Klenk, Oden and Froning, and their three claims on interfaces, on a measured machine."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from linkscope.report.put_get import (
+    ASSISTED,
+    DIRECT,
+    HOST,
+    NOTIFIED,
+    PACKED,
+    TRIPS,
+    Connections,
+    Message,
+    Series,
+    all_series,
+    connections,
+    measured,
+    mode_of,
+    queued,
+    seconds_of,
+    time_ratio,
+    word_of,
+)
+from linkscope.runfile import Point, Run
+from linkscope.units import format_bytes, format_fraction, format_seconds
+
+_LARGE = 1 << 20  # the paper's rate falls beyond
+_CROSSING = 2 << 10  # where the paper's GPU and host change places
+_LEAST_SIZES = 2  # to see a change
+_FLAT = 4  # connections from which the paper's host serves no more messages
+_GROWS = 1.1  # a rate that counts as higher
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A conclusion of the paper, and whether it holds here; None if the run cannot say.
+
+    `evidence`: the numbers, or what the run lacks. `item`: of the paper. `tested`: whether the run has the points.
+    """
+
+    item: str
+    text: str
+    holds: bool | None
+    evidence: str
+    tested: bool = True
+
+    @property
+    def answer(self) -> str:
+        """The answer in words. Not known: intervals overlap, or flows did not run together."""
+        if not self.tested:
+            return "cannot be tested"
+        return {True: "holds", False: "does not hold", None: "not known"}[self.holds]
+
+
+def claims(run: Run) -> list[Claim]:
+    """The paper's relations, and its three claims on interfaces (KL-12), which come last."""
+    trips = _between_gpus(all_series(run), "put_ping_pong")
+    streams = _between_gpus(all_series(run), "put")
+    small = trips[0].modes if trips else {}
+    rates = [one for one in connections(run) if one.point.benchmark == "put"]
+    return [
+        _slower("KL-10", "A GPU that drives messages needs more time than the host", small, NOTIFIED, HOST),
+        _slower("KL-10", "The host's help costs more than polling in GPU memory", small, ASSISTED, DIRECT),
+        _slower("KL-10", "Polling in host memory costs more than polling in GPU memory", small, NOTIFIED, DIRECT),
+        _crosses(trips),
+        _falls(streams),
+        _polls(run),
+        _fewer(rates),
+        _reaches(rates),
+        _flat(rates),
+        _small(run),
+        _collaborates(run),
+        _slower("KL-12", "Words that stay off the host link save time", small, NOTIFIED, DIRECT),
+    ]
+
+
+def best_claims(runs: Sequence[Run]) -> list[Claim]:
+    """The claims of several runs of one machine: each by the first run that has an answer, or at least its points."""
+    of_runs = zip(*(claims(run) for run in runs), strict=True)
+    return [min(of, key=lambda one: (not one.tested, one.holds is None)) for of in of_runs]
+
+
+def _lacking(item: str, text: str, what: str) -> Claim:
+    return Claim(item, text, None, f"the run lacks {what}", tested=False)
+
+
+def _between_gpus(series: Sequence[Series], benchmark: str) -> tuple[Message, ...]:
+    """The messages of the first path whose modes lie in GPU memory and in host memory."""
+    found = (one.messages for one in series if one.benchmark == benchmark and DIRECT in one.messages[0].modes)
+    return next(found, ())
+
+
+def _slower(item: str, text: str, modes: Mapping[str, Point], slow: str, fast: str) -> Claim:
+    """The claim that one mode takes longer than another."""
+    if slow not in modes or fast not in modes:
+        return _lacking(item, text, f"mode {slow if slow not in modes else fast}")
+    return _longer(item, text, (slow, modes[slow]), (fast, modes[fast]))
+
+
+def _longer(item: str, text: str, slow: tuple[str, Point], fast: tuple[str, Point]) -> Claim:
+    ends = time_ratio(fast[1], slow[1])
+    shown = "" if ends is None else f" [{ends.low:.3g}, {ends.high:.3g}]"
+    evidence = (
+        f"{format_bytes(slow[1].bytes)}: {slow[0]} {format_seconds(seconds_of(slow[1]))}, {fast[0]} "
+        f"{format_seconds(seconds_of(fast[1]))}; ratio {seconds_of(slow[1]) / seconds_of(fast[1]):.3g}{shown}"
+    )
+    known = ends is not None and not ends.low <= 1 <= ends.high
+    return Claim(item, text, ends is not None and ends.low > 1 if known else None, evidence)
+
+
+def _crosses(messages: Sequence[Message]) -> Claim:
+    """The driver that is faster changes at about 2 KiB."""
+    text = f"GPU and host change places at about {format_bytes(_CROSSING)}"
+    judged = [message for message in messages if message.driver]
+    if len(judged) < _LEAST_SIZES:
+        return _lacking("KL-10", text, "sizes with modes of the GPU and of the host")
+    pairs = [pair for pair in itertools.pairwise(judged) if pair[0].driver != pair[1].driver]
+    near = any(few.bytes <= 2 * _CROSSING and many.bytes >= _CROSSING // 2 for few, many in pairs)
+    drivers = itertools.groupby(judged, lambda message: message.driver)
+    parts = [f"{driver} from {format_bytes(next(of).bytes)}" for driver, of in drivers]
+    return Claim("KL-10", text, near, f"round trips: {', '.join(parts)}")
+
+
+def _falls(messages: Sequence[Message]) -> Claim:
+    """The rate that a GPU reaches falls for messages of more than 1 MiB."""
+    text = "The rate falls beyond 1 MiB"
+    of = [message.modes[DIRECT] for message in messages if DIRECT in message.modes]
+    large = [point for point in of if point.bytes > _LARGE]
+    if not large or len(large) == len(of):
+        return _lacking("KL-10", text, "sizes below or above")
+
+    def gbps(point: Point) -> float:
+        return point.bytes / seconds_of(point) / 1e9
+
+    best, last = max((point for point in of if point.bytes <= _LARGE), key=gbps), large[-1]
+    fall = gbps(last) / gbps(best) - 1
+    evidence = (
+        f"{gbps(best):.4g} GB/s at {format_bytes(best.bytes)}, {gbps(last):.4g} GB/s at {format_bytes(last.bytes)}"
+    )
+    return Claim("KL-10", text, fall < 1 / _GROWS - 1, evidence)
+
+
+def _polls(run: Run) -> Claim:
+    """Polling takes longer than posting, in a round trip of a small put through descriptors in host memory."""
+    text = "Polling takes longer than posting"
+    of = [one for one in queued(run) if one.posting and one.ring == "host" and one.point.engine == "sm"]
+    if not of:
+        return _lacking("KL-4", text, "puts through descriptors in host memory with their posts (suite putget-queues)")
+    least = min(of, key=lambda one: (one.point.bytes, int(one.point.params["descriptor"])))
+    times = (1 - (least.posting or 0.0)) / (least.posting or 1.0)
+    evidence = f"{format_bytes(least.point.bytes)}: polling takes {times:.3g} times as long as posting"
+    return Claim("KL-4", text, times > 1, evidence)
+
+
+def _gpu_and_host(rates: Sequence[Connections], item: str, text: str, most: bool) -> tuple[Connections, ...] | Claim:
+    """The fastest GPU and host modes between GPUs, on the smallest or largest number of connections that both have."""
+    both: dict[int, dict[bool, Connections]] = {}
+    for one in sorted(rates, key=lambda one: one.per_s):
+        if one.mode in (DIRECT, NOTIFIED, HOST) and one.path[1].startswith("gpu"):
+            both.setdefault(one.count, {})[one.mode == HOST] = one
+    counts = [count for count, of in both.items() if len(of) == len((True, False))]
+    if not counts:
+        return _lacking(item, text, "rates by connections of the GPU and of the host")
+    of = both[max(counts) if most else min(counts)]
+    if apart := [one for one in of.values() if not one.counts]:
+        return Claim(item, text, None, _apart(*apart))
+    return of[False], of[True]
+
+
+def _fewer(rates: Sequence[Connections]) -> Claim:
+    """On one connection, a GPU sends fewer small messages a second than the host."""
+    text = "One block sends fewer messages a second than the host"
+    found = _gpu_and_host(rates, "KL-10", text, most=False)
+    if isinstance(found, Claim):
+        return found
+    gpu, host = found
+    return Claim("KL-10", text, gpu.per_s * _GROWS < host.per_s, _rates_of(gpu, host))
+
+
+def _reaches(rates: Sequence[Connections]) -> Claim:
+    """On many connections, a GPU reaches the rate of the host."""
+    text = "Many blocks reach the rate of the host"
+    found = _gpu_and_host(rates, "KL-10", text, most=True)
+    if isinstance(found, Claim):
+        return found
+    gpu, host = found
+    return Claim("KL-10", text, gpu.per_s * _GROWS > host.per_s, _rates_of(gpu, host))
+
+
+def _rates_of(*of: Connections) -> str:
+    return ", ".join(f"{one.mode} {one.per_s / 1e6:.3g} M/s by {_number(one)}" for one in of)
+
+
+def _number(one: Connections) -> str:
+    return f"{one.count} connection{'s' * (one.count > 1)}"
+
+
+def _apart(*of: Connections) -> str:
+    names = " and ".join(f"{one.mode} on {_number(one)}" for one in of)
+    return f"{names} ran together for only {' and '.join(format_fraction(one.together) for one in of)} of the time"
+
+
+def _flat(rates: Sequence[Connections]) -> Claim:
+    """More than four connections bring the host that helps no higher rate."""
+    text = f"The rate with the host's help is flat beyond {_FLAT} connections"
+    of = [one for one in rates if one.mode == ASSISTED]
+    few = next((one for one in of if one.count == _FLAT), None)
+    more = [one for one in of if few and one.path == few.path and one.count > _FLAT]
+    if few is None or not more:
+        return _lacking("KL-10", text, "numbers of connections")
+    many = max(more, key=lambda one: one.count)
+    if not (few.counts and many.counts):
+        return Claim("KL-10", text, None, _apart(few, many))
+    return Claim("KL-10", text, many.per_s < few.per_s * _GROWS, _rates_of(few, many))
+
+
+def _small(run: Run) -> Claim:
+    """A payload and its number in one word of 16 bytes beat a payload with a word of its own behind a fence."""
+    text = "A small footprint saves time: payload and number in one word"
+    found: dict[tuple[str, int], dict[str, Point]] = {}
+    for point in sorted(measured(run), key=seconds_of, reverse=True):
+        if point.benchmark == "put_ping_pong" and point.engine == "sm":
+            found.setdefault((f"{point.src} {point.dst} {mode_of(point)}", point.bytes), {})[word_of(point)] = point
+    both = {key: of for key, of in found.items() if len(of) > 1}
+    if not both:
+        return _lacking("KL-12", text, "packed words")
+    of = both[min(both, key=lambda key: (key[1], key[0]))]
+    return _longer("KL-12", text, *((f"{name} words", of[name]) for name in ("separate", PACKED)))
+
+
+def _collaborates(run: Run) -> Claim:
+    """A block moves a large message faster than one of its threads; the evidence has the smallest message as well."""
+    text = "Threads that post together beat one thread"
+    forms: dict[tuple[str, ...], dict[int, dict[int, Point]]] = {}
+    for point in measured(run):
+        if point.benchmark in TRIPS and "threads" in point.params:
+            rest = tuple(value for name, value in sorted(point.params.items()) if name != "threads")
+            sizes = forms.setdefault((point.benchmark, point.src, point.dst, *rest), {})
+            sizes.setdefault(point.bytes, {})[int(point.params["threads"])] = point
+    able = {key: [of for _, of in sorted(sizes.items()) if 1 in of and len(of) > 1] for key, sizes in forms.items()}
+    by_size = max((able[key] for key in sorted(able)), key=len, default=[])
+    if not by_size:
+        return _lacking("KL-12", text, "numbers of threads")
+    large, small = (
+        _longer("KL-12", text, ("1 thread", of[1]), (f"{max(of)} threads", of[max(of)]))
+        for of in (by_size[-1], by_size[0])
+    )
+    evidence = f"{large.evidence}; {small.evidence}" if len(by_size) > 1 else large.evidence
+    return Claim("KL-12", text, large.holds, evidence)

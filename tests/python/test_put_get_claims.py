@@ -1,0 +1,120 @@
+"""The conclusions of Klenk, Oden and Froning, on a run of two H200s and on points changed by hand."""
+
+import dataclasses
+from pathlib import Path
+
+import msgspec
+import put_get_claims as tool
+import pytest
+
+from linkscope.report.put_get_claims import Claim, best_claims, claims
+from linkscope.report.run_view import RunView
+from linkscope.report.sections import put_get
+from linkscope.runfile import Point, Run
+from test_report_put_get import RUN, claim, measured, only, series, timed
+
+NOTE = Path(__file__).parents[2] / "docs" / "notes" / "put-get-evidence.md"
+
+
+def test_the_papers_conclusions_that_hold_on_two_h200s() -> None:
+    assert {one.text: one.holds for one in claims(measured())} == {
+        "A GPU that drives messages needs more time than the host": False,
+        "The host's help costs more than polling in GPU memory": True,
+        "Polling in host memory costs more than polling in GPU memory": True,
+        "GPU and host change places at about 2 KiB": False,
+        "The rate falls beyond 1 MiB": False,
+        "Polling takes longer than posting": None,
+        "One block sends fewer messages a second than the host": False,
+        "Many blocks reach the rate of the host": None,
+        "The rate with the host's help is flat beyond 4 connections": None,
+        "A small footprint saves time: payload and number in one word": None,
+        "Threads that post together beat one thread": True,
+        "Words that stay off the host link save time": True,
+    }
+    assert claim(measured(), "A GPU that").evidence.startswith("8 B: notified 6.296 us, host 16.41 us; ratio 0.384 [")
+    assert "ran together for only 55 % and 3.1 %" in claim(measured(), "The rate with").evidence
+
+
+def test_a_conclusion_turns_with_the_times() -> None:
+    slow = only(lambda one: True, lambda one: timed(one, 10) if one.params.get("control") == "notified" else one)
+    assert claim(slow, "A GPU that").holds is True
+    large = only(
+        lambda one: True,
+        lambda one: timed(one, 10) if one.bytes > 1 << 20 and one.params.get("control") == "direct" else one,
+    )
+    assert claim(large, "The rate falls").holds is True
+
+    def together(point: Point) -> Point:
+        return msgspec.structs.replace(point, guards={**point.guards, "joint_overlap": 0.99})
+
+    assert claim(only(lambda one: True, together), "The rate with").holds is False  # 0.49 and 1.8 M/s
+
+
+def test_a_run_without_points_of_a_conclusion_says_so() -> None:
+    few = only(
+        lambda one: one.bytes == 8 and one.params.get("control") != "assisted" and "connections" not in one.params
+    )
+    assert claim(few, "The host's help") == Claim(
+        "KL-10", "The host's help costs more than polling in GPU memory", None, "the run lacks mode assisted", False
+    )
+    assert {claim(few, start).holds for start in ("The rate falls", "The rate with")} == {None}
+
+
+def together(point: Point) -> Point:
+    return msgspec.structs.replace(point, guards={**point.guards, "joint_overlap": 0.99})
+
+
+def test_rates_of_the_gpu_and_the_host_are_compared_on_connections_that_both_have() -> None:
+    run = only(lambda one: True, together)
+    one, many = claim(run, "One block sends"), claim(run, "Many blocks reach")
+    assert one.holds is False and one.evidence == "direct 0.461 M/s by 1 connection, host 0.216 M/s by 1 connection"
+    assert many.holds is True and many.evidence.startswith("direct ") and many.evidence.endswith(" by 32 connections")
+
+    def slow(point: Point) -> Point:
+        return timed(together(point), 1000) if point.engine == "sm" else together(point)
+
+    run = only(lambda one: True, slow)
+    assert (claim(run, "One block sends").holds, claim(run, "Many blocks reach").holds) == (True, False)
+    run = only(lambda one: one.engine == "sm")
+    assert claim(run, "One block sends").answer == "cannot be tested"
+
+
+def test_the_size_at_which_gpu_and_host_change_places_is_found() -> None:
+    def crossing(point: Point) -> Point:
+        """The host becomes slow up to 1 KiB."""
+        return timed(point, 0.01 if point.bytes > 1024 else 100) if point.engine == "ce" and point.flows else point
+
+    found = claim(only(lambda one: True, crossing), "GPU and host change")
+    assert found.holds and found.evidence == "round trips: GPU from 8 B, host from 4 KiB"
+    assert claim(only(lambda one: one.bytes == 8), "GPU and host change").answer == "cannot be tested"
+
+
+def through_descriptors(round_trip: float) -> Run:
+    some = series(measured(), "put_ping_pong").messages[0].modes["direct"]
+    post = msgspec.structs.replace(some, benchmark="post", dst="numa:0", params={"descriptor": "32"})
+    trip = msgspec.structs.replace(some, benchmark="queued_put_ping_pong", params={"descriptor": "32"})
+    return dataclasses.replace(measured(), points=[post, timed(trip, round_trip)])
+
+
+@pytest.mark.parametrize("round_trip, holds, times", [(11, True, "10"), (1.5, False, "0.5")])
+def test_polling_is_compared_with_posting_through_descriptors_kl_4(round_trip: float, holds: bool, times: str) -> None:
+    run = through_descriptors(round_trip)
+    found = claim(run, "Polling takes longer")
+    assert found == Claim("KL-4", found.text, holds, f"8 B: polling takes {times} times as long as posting")
+    section = put_get.section(RunView(run))
+    assert section is not None and f"polling takes {times} times" in repr(section)
+
+
+def test_of_several_runs_the_first_with_an_answer_counts() -> None:
+    best = {one.text: one for one in best_claims([through_descriptors(11), measured()])}
+    assert best["Polling takes longer than posting"].holds is True
+    assert best["A GPU that drives messages needs more time than the host"].holds is False
+    assert best["A small footprint saves time: payload and number in one word"].answer == "cannot be tested"
+    assert [one.item for one in best.values()].count("KL-12") == len(("footprint", "threads", "traffic"))
+
+
+def test_the_command_prints_what_the_note_has(capsys: pytest.CaptureFixture[str]) -> None:
+    assert tool.main([str(RUN)]) == 0
+    assert capsys.readouterr().out in NOTE.read_text()
+    assert tool.main(["/dev/null"]) == 1
+    assert capsys.readouterr().err.startswith("put_get_claims.py: ")
