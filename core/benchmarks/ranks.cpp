@@ -2,6 +2,7 @@
 // a GPU's memory that MPI takes itself or that is staged here through pinned slots, whole or chunk by chunk (JO-3, JO-4).
 #include <algorithm>
 #include <array>
+#include <map>
 
 #include "base/error.hpp"
 #include "benchmarks/chunks.hpp"
@@ -213,6 +214,68 @@ Program build_both(const Case& c) {
   return builder.finished();
 }
 
+using Pair = std::pair<Place, Place>;
+
+[[noreturn]] void misfit(const Case& c, const std::string& what) {
+  throw Error{ErrorKind::usage, c.benchmark + ": " + what};
+}
+
+/// The pair of the case, then those of `with`.
+std::vector<Pair> pairs_of(const Case& c) {
+  std::vector<Pair> found{{c.src, c.dst}};
+  const auto with = c.param("with", "none");
+  if (with == "none") return found;
+  for (const auto& pair : parse_paths(with)) {
+    const auto text = to_string(pair.first) + "->" + to_string(pair.second);
+    if (pair.first.kind != PlaceKind::rank || pair.second.kind != PlaceKind::rank || pair.first == pair.second)
+      misfit(c, "with=" + text + " is no pair of ranks; name two, as in with=rank:2->rank:3");
+    if (std::find(found.begin(), found.end(), pair) != found.end())
+      misfit(c, "the pair " + text + " is named twice; name each pair once");
+    found.push_back(pair);
+  }
+  return found;
+}
+
+/// Messages of several pairs at once. A rank has one thread, because only one may call MPI.
+Program build_rates_of_pairs(const Case& c) {
+  Builder builder{c};
+  const u32 window = static_cast<u32>(std::stoul(c.param("window", "16")));
+  const auto pairs = pairs_of(c);
+  std::map<u32, std::pair<End, std::vector<Step>>> ranks;
+  const auto loop_of = [&](const End& end) -> std::vector<Step>& {
+    return ranks.try_emplace(end.rank, end, std::vector<Step>{}).first->second.second;
+  };
+  for (const auto& [src, dst] : pairs) {
+    const End from = end_of(c, src, c.src_memory), to = end_of(c, dst, c.dst_memory);
+    const Span source = builder.add_memory(from, Content::pattern), target = builder.add_memory(to, Content::poison);
+    loop_of(to).emplace_back(RankMessage{false, from.rank, target, source, window});
+    loop_of(from).emplace_back(RankMessage{true, to.rank, source, target, window});
+  }
+  std::map<u32, u32> actors;
+  for (auto& [rank, of] : ranks) actors[rank] = builder.add_thread(of.first, std::move(of.second));
+  for (const auto& [src, dst] : pairs)
+    builder.program.flows.push_back({actors.at(dst.index), src, dst, c.src_memory, c.dst_memory, c.bytes});
+  return builder.finished();
+}
+
+/// Round trips of several pairs at once.
+Program build_trips_of_pairs(const Case& c) {
+  Builder builder{c};
+  std::vector<u32> taken;
+  for (const auto& [src, dst] : pairs_of(c)) {
+    for (const auto* rank : {&src, &dst}) {
+      if (std::find(taken.begin(), taken.end(), rank->index) != taken.end())
+        misfit(c, to_string(*rank) + " is in two pairs; round trips wait for each other, so name each rank once");
+      taken.push_back(rank->index);
+    }
+    const Side here = add_side(builder, c, src, c.src_memory), there = add_side(builder, c, dst, c.dst_memory);
+    const u32 begins = add_actors(builder, here, there, true);
+    add_actors(builder, there, here, false);
+    builder.program.flows.push_back({begins, src, dst, c.src_memory, c.dst_memory, c.bytes});
+  }
+  return builder.finished();
+}
+
 Param chunk_param() {
   Param param{"chunk", {}, "bytes of a message of MPI with way=double"};
   for (const auto& [text, bytes] : chunks)
@@ -236,6 +299,11 @@ std::vector<Benchmark> ranks() {
   const Param trip_way{"way", {"staged", "aware"}, way.help};
   Param slots{"slots", {"2", "3", "4", "8"}, "pinned slots with way=double"};
   slots.default_in_id = false;
+  constexpr bool hidden = false, paths = true;
+  const Param with{"with", {"none"}, "the other pairs, as in rank:2->rank:3,rank:4->rank:5", hidden, paths};
+  Param short_window = window;
+  short_window.values = {"16", "1", "4", "64"};
+  short_window.default_in_id = hidden;
   const auto row = [](const char* name, const char* summary, const char* source, const Memories& memories,
                       std::vector<Param> params, Program (*build)(const Case&), bool sized = true) {
     return Benchmark{
@@ -256,6 +324,10 @@ std::vector<Benchmark> ranks() {
                          jorda, gpu, {trip_way}, build_ping_pong),
                      row("rank_rate", "messages between ranks whose ends are in memory of GPUs", jorda, gpu,
                          {way, window, chunk_param(), slots}, build_rate),
+                     row("node_ping_pong", "round trips of pairs of ranks at once; bytes count in one direction",
+                         spafford, host, {with}, build_trips_of_pairs),
+                     row("node_rate", "messages of pairs of ranks at once, many under way", spafford, host,
+                         {with, short_window}, build_rates_of_pairs),
                  });
 }
 

@@ -1,6 +1,7 @@
 // The functions of an MPI library that are used, with the constants of its binary interface. Handles are numbers (MPICH and
 // its kin) or addresses (Open MPI, and the standard interface of MPI 5).
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <string>
@@ -93,7 +94,9 @@ struct MpiBinding {
       if ((i + 1) % window != 0 && i + 1 != count) continue;
       check(wait_all(static_cast<int>(under_way.size()), under_way.data(), no_status), "MPI_Waitall");
       under_way.clear();
-      if (posts.size() == 1) answer(posts.front());
+      for (const bool sends : {false, true})  // in a ring of ranks each answers before it waits for its own answer
+        for (const auto& post : posts)
+          if (post.sends == sends && !is_bidirectional(posts, post)) answer(post);
     }
   }
   void run(const MpiCollective& of, int size, u64 iteration) const {
@@ -120,6 +123,10 @@ struct MpiBinding {
       case CollectiveKind::send_receive:
         break;
     }
+  }
+  static bool is_bidirectional(std::span<const MpiPost> posts, const MpiPost& post) {
+    return std::any_of(posts.begin(), posts.end(),
+                       [&](const MpiPost& other) { return other.peer == post.peer && other.sends != post.sends; });
   }
   /// The receiver of a window tells the sender that all of it has come, so that messages do not pile up.
   void answer(const MpiPost& post) const {

@@ -133,7 +133,8 @@ std::string why_no_rank_messages(const Actor& actor) {
   if (!talks_to_ranks(actor)) return "";
   if (actor.kind != ActorKind::cpu_thread) return "only CPU threads send and receive messages of MPI";
   if (actor.tenths < all_tenths) return "another process waits for its messages, so it cannot rest";
-  u32 window = 0, sends = 0, receives = 0;
+  u32 window = 0;
+  std::vector<std::pair<u32, bool>> ends;
   bool others = false;
   for (const auto& step : actor.loop) {
     const auto* message = std::get_if<RankMessage>(&step);
@@ -143,9 +144,14 @@ std::string why_no_rank_messages(const Actor& actor) {
     }
     if (message->peer == actor.process) return "a process sends no messages of MPI to itself";
     window = std::max(window, message->window);
-    ++(message->sends ? sends : receives);
+    const std::pair end{message->peer, message->sends};
+    if (std::find(ends.begin(), ends.end(), end) != ends.end())
+      return "a loop sends one message of MPI to a process and receives one from it";
+    ends.push_back(end);
   }
-  if (sends > 1 || receives > 1) return "a loop sends one message of MPI and receives one";
+  const auto sends = std::count_if(ends.begin(), ends.end(), [](const auto& end) { return end.second; });
+  if (window == 0 && (sends > 1 || ends.size() > 1 + static_cast<std::size_t>(sends)))
+    return "a loop without a window sends one message of MPI and receives one";
   return window > 0 && others ? "messages of MPI in windows are the whole loop" : "";
 }
 

@@ -1,6 +1,8 @@
 // Messages between ranks: the programs, and the simulation against closed forms in us.
 #include <doctest.h>
 
+#include <algorithm>
+
 #include "base/error.hpp"
 #include "program/origin.hpp"
 #include "program/processes.hpp"
@@ -134,4 +136,45 @@ TEST_CASE("a case names ranks that exist, and GPUs that they have") {
   CHECK_THROWS_WITH_AS((void)build_program(c), "rank_ping_pong: there is no rank:1; there are 1 ranks", Error);
   c.ranks.push_back({numa(0), {}});
   CHECK_THROWS_WITH_AS((void)build_program(c), "rank:1 has no GPU", Error);
+}
+
+namespace {
+
+Case nodes_case(const std::string& benchmark, const std::string& dst, const std::string& with) {
+  auto c = rank_case(benchmark, "pageable", 65536, {{"with", with}});
+  c.dst = parse_place(dst);
+  c.ranks.assign(4, {numa(0), {}});
+  return c;
+}
+
+}  // namespace
+
+TEST_CASE("messages of pairs of ranks at once deliver the bytes of every pair, also in a ring and from many to one") {
+  const auto sim = make_sim(machine(), 1);
+  for (const auto& c : {nodes_case("node_rate", "rank:1", "rank:2->rank:3"),
+                        nodes_case("node_rate", "rank:1", "rank:1->rank:2,rank:2->rank:3,rank:3->rank:0"),
+                        nodes_case("node_rate", "rank:3", "rank:1->rank:3,rank:2->rank:3"),
+                        nodes_case("node_ping_pong", "rank:2", "rank:1->rank:3")}) {
+    const auto program = build_program(c);
+    CAPTURE(to_text(program));
+    CHECK(processes_of(program) == 4);
+    CHECK(program.actors.size() == 4);
+    const auto session = sim->prepare(program, "key#0");
+    const auto trace = sim->run(*session, {.samples = 2, .batches = {{5, 5, 5, 5}}, .verify = true});
+    REQUIRE(trace.verdict);
+    CHECK(trace.verdict->ok);
+    CHECK(trace.verdict->checked_bytes >= 65536 * std::count_if(program.flows.begin(), program.flows.end(),
+                                                                [](const Flow& flow) { return flow.measured; }));
+  }
+}
+
+TEST_CASE("pairs of ranks that are named twice, or wait for each other, are refused") {
+  CHECK_THROWS_WITH_AS((void)build_program(nodes_case("node_rate", "rank:1", "rank:0->rank:1")),
+                       "node_rate: the pair rank:0->rank:1 is named twice; name each pair once", Error);
+  CHECK_THROWS_WITH_AS((void)build_program(nodes_case("node_rate", "rank:1", "numa:0->rank:1")),
+                       "node_rate: with=numa:0->rank:1 is no pair of ranks; name two, as in with=rank:2->rank:3",
+                       Error);
+  CHECK_THROWS_WITH_AS(
+      (void)build_program(nodes_case("node_ping_pong", "rank:1", "rank:1->rank:2")),
+      "node_ping_pong: rank:1 is in two pairs; round trips wait for each other, so name each rank once", Error);
 }

@@ -34,16 +34,20 @@ needs_hosts = pytest.mark.skipif(bool(why_no_hosts()), reason=why_no_hosts() or 
 
 @dataclass(frozen=True)
 class Host:
-    """A host. `holder`: the process that holds its network and its name."""
+    """A host. `holder`: the process that holds its network and its name. `ahead_s`: how far its monotonic clock is
+    ahead of this machine's."""
 
     name: str
     address: str
     holder: subprocess.Popen[str]
+    ahead_s: int = 0
 
     @property
     def enter(self) -> list[str]:
         """The words before a command that runs on it."""
-        return ["nsenter", "--target", str(self.holder.pid), "--net", "--uts", "--"]
+        clock = ["unshare", "--time", "--monotonic", str(self.ahead_s), "--fork", "--kill-child", "--"]
+        inside = ["nsenter", "--target", str(self.holder.pid), "--net", "--uts", "--"]
+        return [*inside, *(clock if self.ahead_s else [])]
 
     def run(self, *words: str) -> str:
         """Runs a command on it; returns the command's output."""

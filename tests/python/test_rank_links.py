@@ -11,8 +11,9 @@ from fakes import target
 from linkscope.run import links
 from linkscope.run.launcher import Library
 from linkscope.run.links import CannotReach, Listener, NobodyCame, connect
+from linkscope.run.meeting import Mpi, Rank, World, rank_places
 from linkscope.run.process import Process, WorkerGone
-from linkscope.run.ranks import Mpi, Rank, RankWorker, World, _Remote, rank_places
+from linkscope.run.ranks import RankWorker, _Remote
 from linkscope.run.target import with_ranks
 
 # A worker that meets the others, and answers nothing else.

@@ -1,11 +1,13 @@
 """Ranks of MPI: whole runs under a real mpiexec, and what happens if ranks or libraries are missing or do not fit."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -84,20 +86,17 @@ def test_four_ranks_measure_a_pair_that_rank_0_does_not_belong_to(tmp_path):
 KILLED = ("rank_ping_pong", "--memory", "pageable", "--sizes", "8,64", "--rounds", "1000")
 
 
-def run_until_rank_1_is_killed(command: list[str], path: Path) -> Run:
-    """Starts a command that measures KILLED into the file, kills rank 1 after the first round, and waits for the end
-    of the file."""
-    started = subprocess.Popen(command, env=without_ranks(), stderr=subprocess.DEVNULL)
-    try:
-        deadline = time.monotonic() + 120
-        while not (path.exists() and '"record":"round"' in path.read_text()):
-            assert time.monotonic() < deadline and started.poll() is None
-            time.sleep(0.1)
-        os.kill(read_run(path, rounds=False).header.machine["mpi"]["ranks"][1]["process"], signal.SIGKILL)
-        assert started.wait(30) != 0
-    finally:
-        started.kill()
-    for _ in range(300):  # the launcher ends before rank 0 has written its last lines
+def wait_for_a_round(path: Path, started: subprocess.Popen[Any]) -> None:
+    """Waits until a run that was started has written its first round."""
+    deadline = time.monotonic() + 120
+    while not (path.exists() and '"record":"round"' in path.read_text()):
+        assert time.monotonic() < deadline and started.poll() is None
+        time.sleep(0.1)
+
+
+def ended(path: Path) -> Run:
+    """The run when rank 0 has written its last lines: the launcher ends before."""
+    for _ in range(300):
         run = read_run(path)
         if run.end is not None:
             break
@@ -106,11 +105,88 @@ def run_until_rank_1_is_killed(command: list[str], path: Path) -> Run:
     return run
 
 
+def run_until_rank_1_is_killed(command: list[str], path: Path) -> Run:
+    """Starts a command that measures KILLED into the file, kills rank 1 after the first round, and waits for the end
+    of the file."""
+    started = subprocess.Popen(command, env=without_ranks(), stderr=subprocess.DEVNULL)
+    try:
+        wait_for_a_round(path, started)
+        os.kill(read_run(path, rounds=False).header.machine["mpi"]["ranks"][1]["process"], signal.SIGKILL)
+        assert started.wait(30) != 0
+    finally:
+        started.kill()
+    return ended(path)
+
+
 @needs_mpi
 def test_the_others_end_and_keep_what_was_measured_when_a_rank_is_killed(tmp_path):
     path = tmp_path / "run.jsonl"
     run = run_until_rank_1_is_killed([str(MPIEXEC), "-n", "2", *LINKSCOPE, "run", *KILLED, "-o", str(path)], path)
     assert any("rank 1 (process" in (point.reason or "") for point in run.points), [one.reason for one in run.points]
+
+
+# Rank 0 waits a minute for an answer, and here for some seconds.
+IMPATIENT = (
+    "import sys; from linkscope.run import ranks; ranks._BUSY_LIMIT_S = 3.0; from linkscope.cli.main import main; "
+)
+
+
+def worker_of(rank: int, path: Path) -> int:
+    """The process of a rank's worker, which calls MPI."""
+    parent = read_run(path, rounds=False).header.machine["mpi"]["ranks"][rank]["process"]
+    tasks = Path(f"/proc/{parent}/task").iterdir()
+    children = [Path("/proc", pid) for task in tasks for pid in (task / "children").read_text().split()]
+    with_mpi = [one for one in children if "libmpi" in (one / "maps").read_text()]
+    (worker,) = [int(one.name) for one in with_mpi if b"linkscope-worker" in (one / "cmdline").read_bytes()]
+    return worker
+
+
+@needs_mpi
+def test_a_rank_that_is_stopped_within_an_all_reduce_is_named_and_the_others_end(tmp_path):
+    path = tmp_path / "run.jsonl"
+    words = ["run", "--suite", "mpi", "--only", "all_reduce/mpi/*/4096[?]*", "--rounds", "1000", "-o", str(path)]
+    command = [str(MPIEXEC), "-n", "3", sys.executable, "-c", f"{IMPATIENT}sys.exit(main())", *words]
+    started = subprocess.Popen(command, env=without_ranks(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_for_a_round(path, started)
+        worker = worker_of(1, path)
+        os.kill(worker, signal.SIGSTOP)
+        assert started.wait(60) != 0
+    finally:
+        started.kill()
+    run = ended(path)
+    reasons = [point.reason or "" for point in run.points]
+    assert any(
+        re.search(r"no answer within .* s, because the worker of rank 1 \(process \d+ on .*\) is stopped", reason)
+        for reason in reasons
+    ), reasons
+    assert run.rounds
+    assert not Path(f"/proc/{worker}").exists()
+
+
+@needs_mpi
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (["--precision", "300%"], 2, "more than 0 % and less than 100 %"),  # before the ranks meet
+        (["--only", "rank_ping_pong/mpi/x*"], 3, "matches no point"),  # when they have met
+        (["--plan-only"], 0, ""),
+    ],
+)
+def test_an_end_of_rank_0_before_it_measures_ends_the_other_ranks(words, code, told):
+    done = mpiexec(2, "--suite", "mpi", *words)
+    assert done.returncode == code, done.stderr
+    assert told in done.stderr and "no answer" not in done.stderr
+    assert ("rank 1: rank 0 on" in done.stderr) == bool(code)
+
+
+@needs_mpi
+def test_ranks_of_a_run_that_is_complete_end_with_it(tmp_path):
+    path = tmp_path / "run.jsonl"
+    run_of(2, path, ["rank_empty/*"])
+    done = mpiexec(2, "--resume", str(path))
+    assert done.returncode == 0, done.stderr
+    assert "is complete: nothing is left to measure" in done.stderr and "ends the run" in done.stderr
 
 
 @needs_mpi

@@ -34,6 +34,7 @@ VERBS = (
     "tune",
     "explain",
     "export",
+    "merge",
     "site",
 )
 ALIASES = {"topo": "machine"}

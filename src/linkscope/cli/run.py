@@ -34,9 +34,7 @@ if TYPE_CHECKING:
 
     from linkscope.plan import MachineFacts, Plan, RuleName, Selection
     from linkscope.run import Outcome, Target
-    from linkscope.run.launcher import Launched
     from linkscope.run.progress import Progress
-    from linkscope.run.ranks import World
     from linkscope.runfile import Run
 
 SUMMARY = "measure a machine into a run file"
@@ -57,6 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="also measure files in this directory (file_copies, read_file, contention); no file is left there",
     )
     add("--suite", metavar="NAME", help="quick, standard (the default), full, …: `linkscope list suites`")
+    add("--local", metavar="NAME", help="first, a rank of each node measures it by this suite into RUN-HOST.jsonl")
+    add("--node", metavar="HOST", help=argparse.SUPPRESS)
     add(
         "--only",
         metavar="GLOB",
@@ -64,11 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="only points whose id matches, also without default parameters; repeatable",
     )
     add("--trace", metavar="FILE", help="the transfers of a trace, and nothing else (docs/reference/trace.md)")
-    add(
-        "--precision",
-        metavar="PERCENT",
-        help="half-width of the 95 %% interval (default: 1%% from 1 MiB, 5%% below)",
-    )
+    add("--precision", metavar="PERCENT", help="half-width of the 95 %% interval (default: 1%% from 1 MiB, 5%% below)")
     add(
         "--budget",
         metavar="TIME",
@@ -99,11 +95,15 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.report:
         _check_report(arguments)
     here = run_ranks.launched(arguments)
-    if here and here.rank > 0:
-        return run_ranks.follow(here)
+    with run_ranks.Seat(here) as seat:
+        return run_ranks.follow(seat) if here and here.rank > 0 else _run(arguments, budget_s, seat)
+
+
+def _run(arguments: argparse.Namespace, budget_s: float | None, seat: run_ranks.Seat) -> int:
+    """The run of one process, or of rank 0."""
     if arguments.resume:
-        return _resume(arguments, budget_s, here)
-    plan, target, world = _plan(arguments, budget_s, here)
+        return _resume(arguments, budget_s, seat)
+    plan, target = _plan(arguments, budget_s, seat)
     if arguments.plan_only:
         from linkscope.cli.plan_only import print_plan
 
@@ -113,7 +113,8 @@ def main(arguments: argparse.Namespace) -> int:
 
     path = _output(arguments, target)
     with _streamed(arguments, path), StopFlag(last=True) as stop, _progress(arguments, target, plan) as progress:
-        with run_ranks.workers(world, stop) as ranks:
+        with run_ranks.workers(seat, stop) as ranks:
+            run_ranks.measure_nodes(arguments, path, seat, ranks)
             outcome = measure(target, plan, path, force=arguments.force, controls=Controls(progress, stop, ranks))
         return _finish(arguments, path, outcome)
 
@@ -135,10 +136,10 @@ def _streamed(arguments: argparse.Namespace, path: Path) -> "Iterator[None]":
             path.unlink()
 
 
-def _resume(arguments: argparse.Namespace, budget_s: float | None, here: "Launched | None") -> int:
+def _resume(arguments: argparse.Namespace, budget_s: float | None, seat: run_ranks.Seat) -> int:
     fixed = (
         "benchmarks", "src", "dst", "memory", "sizes", "machine", "directory", "suite", "only", "trace", "precision",
-        "rounds", "rule", "contexts", "seed", "plan_only", "output", "force",
+        "local", "rounds", "rule", "contexts", "seed", "plan_only", "output", "force",
     )  # fmt: skip
     for name in fixed:
         if getattr(arguments, name):
@@ -148,6 +149,8 @@ def _resume(arguments: argparse.Namespace, budget_s: float | None, here: "Launch
     from linkscope.run.target import target_of
 
     run = read(arguments.resume, rounds=True)
+    if run.header.machine.get("hosts"):
+        raise UserError(f"{run.path} is merged: resume the run file of a node on that node, then merge again")
     if run.end is not None and run.end.complete:
         from linkscope.model.text import count_text
 
@@ -159,13 +162,13 @@ def _resume(arguments: argparse.Namespace, budget_s: float | None, here: "Launch
         )
         print(f"{run.path} is complete: nothing is left to measure{out}", file=sys.stderr)
         return _finish(arguments, run.path, Outcome({point.id: point for point in run.points}, True, run.wall_s))
-    target, world = run_ranks.of_resumed(run, target_of(run), here)
+    target = run_ranks.of_resumed(run, target_of(run), seat)
     if budget_s is not None:
         _check_budget_of_rest(run, plan_of(run), target, budget_s)
     with (
         StopFlag(last=True) as stop,
         _progress(arguments, target, plan_of(run), run) as progress,
-        run_ranks.workers(world, stop) as ranks,
+        run_ranks.workers(seat, stop) as ranks,
     ):
         outcome = go_on(target, run, budget_s=budget_s, controls=Controls(progress, stop, ranks))
     return _finish(arguments, run.path, outcome)
@@ -186,9 +189,7 @@ def _check_budget_of_rest(run: "Run", plan: "Plan", target: "Target", budget_s: 
         )
 
 
-def _plan(
-    arguments: argparse.Namespace, budget_s: float | None, here: "Launched | None"
-) -> tuple["Plan", "Target", "World | None"]:
+def _plan(arguments: argparse.Namespace, budget_s: float | None, seat: run_ranks.Seat) -> tuple["Plan", "Target"]:
     from msgspec import structs
 
     from linkscope.plan import RULES, SUITES, budget_of_its_own, check_budget, make_plan
@@ -202,9 +203,11 @@ def _plan(
     seed = options.whole("--seed", arguments.seed or "1", least=0, most=2**63 - 1)
     alike_contexts = _alike_contexts(arguments.contexts, rule)
     from linkscope.run import benchmark_table, check_points
-    from linkscope.run.target import choose, with_directory
+    from linkscope.run.target import choose, of_node, with_directory
 
-    target, world = run_ranks.with_ranks(arguments, choose(arguments.machine or "auto", seed), here)
+    target = run_ranks.with_ranks(arguments, choose(arguments.machine or "auto", seed), seat)
+    if arguments.node:
+        target = of_node(target, arguments.node)
     if arguments.directory:
         target = with_directory(target, arguments.directory, f"--directory {arguments.directory}")
     if alike_contexts and target.facts.modelled:
@@ -226,7 +229,7 @@ def _plan(
     if plan.classes and not chosen:
         plan = structs.replace(plan, budget_s=budget_of_its_own(plan, target.facts))
     check_budget(plan, target.facts)
-    return plan, target, world
+    return plan, target
 
 
 def _selection(arguments: argparse.Namespace) -> "Selection":

@@ -18,6 +18,8 @@ def points_of(suite: Suite, machine: MachineFacts, table: Iterable[Benchmark]) -
         for rule in suite.rules_for(row, rows):
             if rule.takes(row):
                 found.update(dict.fromkeys(_of_row(row, rule, machine, pairs)))
+    if suite.more:
+        found.update(dict.fromkeys(suite.more(machine)))
     return list(found)
 
 

@@ -101,6 +101,7 @@ def make_plan(machine: MachineFacts, table: Sequence[Benchmark], **given: Unpack
         why = "no benchmark uses its places"
         if machine.places and not machine.of_kind("gpu"):
             why = "the suite needs a GPU"
+        why = chosen.needs or why
         raise UserError(f"suite {suite} has no point on {machine.name}: {why}", NOT_HERE)
     alike_contexts = chosen.alike_contexts if wishes["alike_contexts"] is None else wishes["alike_contexts"]
     return Plan(
@@ -276,7 +277,10 @@ def _not_paths(point: PointId) -> str | None:
         return str(problem)
     for src, dst in paths:
         kinds = {kind_of(src), kind_of(dst)}
-        if src == dst or kinds not in ({"gpu"}, {"gpu", "numa"}) or ":all" in src + dst:
+        if kind_of(point.src) == "rank":
+            if src == dst or kinds != {"rank"}:
+                return f"{src}->{dst} is not a pair of ranks. Name two, as in rank:2->rank:3"
+        elif src == dst or kinds not in ({"gpu"}, {"gpu", "numa"}) or ":all" in src + dst:
             return f"{src}->{dst} is not a possible path. Name a GPU and a NUMA node, or two GPUs"
     twice = next((f"{src}->{dst}" for src, dst in paths if paths.count((src, dst)) > 1), None)
     return f"the path {twice} is there twice. Name different paths" if twice else None

@@ -1,11 +1,13 @@
 """What the suites are made of: rules that select points from the table of benchmarks."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from linkscope.flow import read_path
+from linkscope.plan.facts import MachineFacts
 from linkscope.plan.table import Benchmark, Param
+from linkscope.runfile import PointId
 
 EACH = ("*",)  # all values of a parameter, also for rows without it
 _RELATIVE_PLACES = ("other", "same")  # kinds of the destination: another place of the source's kind, or the same place
@@ -95,7 +97,8 @@ class Suite:
     `rest`: rule for benchmarks that no other rule selects. `theirs`: extra rules that only the measurement rule of the
     suite's name needs (`--rule`). `early`, `more_rounds`: as in a plan. `budget_s`: budget without `--budget`; a suite
     with a budget is measured by classes of paths. `together_at`: size of the concurrent flows; None: none.
-    `alike_contexts`: as in a plan; in a run of a few seconds it would cost too much.
+    `alike_contexts`: as in a plan; in a run of a few seconds it would cost too much. `more`: further points, which
+    depend on the whole machine, and `needs`: what it must have for them.
     """
 
     name: str
@@ -108,6 +111,8 @@ class Suite:
     budget_s: float | None = None
     together_at: int | None = None
     alike_contexts: bool = True
+    more: Callable[[MachineFacts], Iterable[PointId]] | None = None
+    needs: str = ""
 
     def rules_for(self, row: Benchmark, table: Iterable[Benchmark]) -> tuple[Rule, ...]:
         """Returns the rules that may select points of this row of the table."""

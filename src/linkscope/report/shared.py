@@ -68,7 +68,8 @@ def totals_without_single_rates(points: Iterable[Point]) -> list[str]:
     """
     sentences = []
     for point in points:
-        total = total_of(point) if is_concurrent(point) else None
+        # Pairs of nodes have a section of their own.
+        total = total_of(point) if is_concurrent(point) and point.engine != "mpi" else None
         if total is not None:
             paths = paths_text([Path(*path) for path in PointId.parse(point.id).paths])
             each = " and ".join(format_rate(flow.gbps) for flow in measured_flows(point) if flow.gbps is not None)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import Literal
 
 # Rank, number of ranks and rank on this host, as launchers name them. Slurm sets its own for every task.
 _NAMES = (
@@ -15,20 +16,23 @@ _NAMES = (
     ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
     ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"),
 )
+_OF_RANK = ("PMI_", "PMIX_", "OMPI_")
 _OPEN_MPI, _MPICH = ("libmpi.so.40", "libmpi.so.20"), ("libmpi.so.12", "libmpich.so.12", "libmpi_cray.so.12")
 _FOLDERS = ("lib", "lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu")
 _MOST_ANCESTORS = 6
 CHOICE = "LINKSCOPE_MPI"
 
 
-@dataclass(frozen=True)
+@dataclass
 class Launched:
-    """This process as a launcher started it. `local`: its number among the ranks of this host."""
+    """This process as a launcher started it. `local`: its number among the ranks of this host. `stage`: how
+    far it is with the others."""
 
     rank: int
     size: int
     local: int
     launcher: str
+    stage: Literal["apart", "meeting", "met", "linked"] = "apart"
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,12 @@ def launched(environment: Mapping[str, str] = os.environ) -> Launched | None:
             local = int(values[2]) if values[2].isdigit() else rank
             return Launched(rank, size, local, "srun" if names[0].startswith("SLURM") else "mpiexec")
     return None
+
+
+def without_rank(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Returns the environment of a process that is no rank."""
+    ours = {name for names in _NAMES for name in names}
+    return {name: value for name, value in environment.items() if name not in ours and not name.startswith(_OF_RANK)}
 
 
 def inherited_descriptors(environment: Mapping[str, str] = os.environ) -> tuple[int, ...]:
@@ -116,9 +126,14 @@ def outlive_launcher(rank: int) -> None:
         os._exit(os.waitstatus_to_exitcode(status) % 256)
     os.close(held)
     os.setsid()
+    end_with(ends, signal.SIGKILL if rank else signal.SIGTERM)
+
+
+def end_with(other: int, signum: int) -> None:
+    """Sends this process the signal when the process ends that holds the other end of the pipe `other`."""
 
     def watch() -> None:
-        os.read(ends, 1)  # returns when the parent has ended
-        os.kill(os.getpid(), signal.SIGKILL if rank else signal.SIGTERM)
+        os.read(other, 1)
+        os.kill(os.getpid(), signum)
 
     threading.Thread(target=watch, daemon=True).start()

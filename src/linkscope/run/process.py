@@ -87,6 +87,7 @@ class Process:
         self._poll.register(self._output, select.POLLIN)
         self._watched: dict[int, Process] = {}
         self._buffer = b""  # received but not yet read
+        self.explain_hang: Callable[[], str] = lambda: ""  # asked before a process without an answer is killed
 
     @property
     def pid(self) -> int:
@@ -208,9 +209,10 @@ class Process:
 
     def _hung(self, limit_s: float) -> WorkerGone:
         who = "" if self.name == WORKER else f"{self.name}: "
+        why = self.explain_hang()
         if self.kill():
-            return WorkerGone(f"{who}no answer within {limit_s:.3g} s; the worker was killed", hung=True)
-        text = f"{who}no answer within {limit_s:.3g} s, and the worker could not be killed; it was abandoned"
+            return WorkerGone(f"{who}no answer within {limit_s:.3g} s{why}; the worker was killed", hung=True)
+        text = f"{who}no answer within {limit_s:.3g} s{why}, and the worker could not be killed; it was abandoned"
         return WorkerGone(text, hung=True, abandoned=True)
 
     def _died(self) -> WorkerGone:

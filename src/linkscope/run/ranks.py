@@ -1,143 +1,35 @@
 """Ranks of MPI. Each rank has a worker, which calls MPI. Rank 0 plans and writes the run file; the others pass requests
-from rank 0 to their workers, over a socket (links.py) whose key the workers share through MPI.
+from rank 0 to their workers, over a socket (links.py) whose key the workers share through MPI (meeting.py).
 
-MPI can be initialized once in a process that a launcher started. So the workers live as long as the run: a round has
-fresh allocations, but the same processes.
+A round has fresh allocations, but the same processes.
 """
 
+import contextlib
 import os
-import secrets
 import select
 import socket
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
-import linkscope
-from linkscope.errors import NOT_HERE, SOMETHING_FAILED, UserError
+from linkscope.errors import FINE, SOMETHING_FAILED, UserError
+from linkscope.run import local_suite
 from linkscope.run.contexts import Contexts
-from linkscope.run.launcher import CHOICE, Launched, Library, inherited_descriptors, libraries
-from linkscope.run.links import CannotReach, Listener, NobodyCame, connect, own_addresses, own_network
+from linkscope.run.links import CannotReach, Listener, NobodyCame, connect
+from linkscope.run.meeting import LEAVE_LIMIT_S, START_LIMIT_S, Rank, Ready, World, ask, leave, several_hosts
 from linkscope.run.process import Interrupted, Process, RequestFailed, WorkerGone
-from linkscope.run.worker import OPEN_LIMIT_S, Worker, worker_command
+from linkscope.run.worker import OPEN_LIMIT_S, Worker
 from linkscope.run.workers import CannotStart, Workers
 
-_START_LIMIT_S = 60.0  # for all ranks to come
 # A rank polls without a pause. On a busy core, another rank waits for its turn with each message.
 _BUSY_LIMIT_S = 60.0
-_LEAVE_LIMIT_S = 5.0  # a library tells the launcher when its process ends; one that is killed has failed
 _END = b'{"op":"end_mpi"}\n'
-_PRIVATE = ("version", "meeting", "network", "addresses")  # not for the run file
-_CURE = f"{CHOICE}=/path/to/libmpi.so names the library that belongs to the mpiexec in use"
-
-
-class Mpi(msgspec.Struct):
-    """What the library says about itself (docs/reference/worker.md)."""
-
-    rank: int
-    size: int
-    library: str
-    standard: str
-    path: str
-    why_not_gpu: str
-
-
-class Rank(msgspec.Struct):
-    """One rank, as it goes into the run file. `numa`, `gpu`: its places on its host. `cpus`: that it may use.
-    `addresses`: of its host. Ranks with equal `network` meet by Unix sockets."""
-
-    rank: int
-    host: str
-    process: int
-    version: str
-    cpus: list[int]
-    numa: str = ""
-    gpu: str | None = None
-    gpu_uuid: str | None = None
-    meeting: str = ""
-    network: str = ""
-    addresses: list[str] = []
-
-
-@dataclass(frozen=True)
-class World:
-    """All ranks, as one of them knows them. `process`: its worker, in which MPI is initialized."""
-
-    process: Process
-    library: Library
-    mpi: Mpi
-    ranks: list[Rank]
-
-
-def own_rank(here: Launched, numa: Sequence[tuple[str, Sequence[int]]], gpus: Sequence[dict[str, Any]]) -> Rank:
-    """Returns this rank. `numa`: the CPUs of each NUMA node; `gpus`: as the probe has them. A rank has the GPU of its
-    number on the host, and the NUMA node that has most of its CPUs; of equal ones that next to the GPU."""
-    cpus = sorted(os.sched_getaffinity(0))
-    gpu = gpus[here.local % len(gpus)] if gpus else None
-    near = f"numa:{gpu['numa']}" if gpu and gpu.get("numa") is not None else ""
-    most = max(numa, key=lambda node: (len(set(node[1]) & set(cpus)), node[0] == near), default=("numa:0", ()))
-    return Rank(
-        rank=here.rank, host=os.uname().nodename, process=os.getpid(), version=linkscope.__version__, cpus=cpus,
-        numa=most[0], gpu=f"gpu:{gpu['index']}" if gpu else None, gpu_uuid=gpu.get("uuid") if gpu else None,
-        network=own_network(), addresses=own_addresses(),
-    )  # fmt: skip
-
-
-def start(here: Launched, own: Rank, stop_asked: Callable[[], bool] = lambda: False) -> World:
-    """Starts this rank's worker with MPI, and meets the others. Raises UserError if the ranks do not fit together."""
-    process, library, mpi = _initialized(here, stop_asked)
-    try:
-        if mpi.size != here.size:
-            raise UserError(
-                f"two MPIs are mixed up: {here.launcher} started {here.size} ranks, and {mpi.path} ({mpi.library}) "
-                f"knows of {mpi.size}; {_CURE}"
-            )
-        own.rank = mpi.rank
-        own.meeting = secrets.token_hex(16)
-        text = msgspec.json.encode(own).decode()
-        answer = _ask(process, {"op": "share", "text": text}, _START_LIMIT_S)
-        ranks = [msgspec.json.decode(one, type=Rank) for one in answer["texts"]]
-        _check_alike(ranks)
-    except (WorkerGone, RequestFailed) as problem:
-        raise UserError(f"rank {here.rank}: {problem}", SOMETHING_FAILED) from None
-    return World(process, library, mpi, ranks)
-
-
-def _check_alike(ranks: Sequence[Rank]) -> None:
-    first = ranks[0]
-    for other in ranks[1:]:
-        if other.version != first.version:
-            raise UserError(
-                f"rank {other.rank} on {other.host} has linkscope {other.version}, and rank 0 has {first.version}: "
-                "install one version everywhere"
-            )
-
-
-def _initialized(here: Launched, stop_asked: Callable[[], bool]) -> tuple[Process, Library, Mpi]:
-    """Starts a worker with the first library that can be loaded."""
-    problem = "no library was found"
-    for library in libraries():
-        process = Process(worker_command(), f"rank {here.rank}", stop_asked, inherited_descriptors())
-        try:
-            mpi = msgspec.convert(_ask(process, {"op": "mpi", "library": library.name}, _START_LIMIT_S)["mpi"], Mpi)
-            return process, library, mpi
-        except RequestFailed as failure:
-            process.kill()
-            problem = str(failure)
-            if failure.kind != "unsupported":
-                break
-        except WorkerGone as gone:
-            problem = str(gone)
-            break
-    raise UserError(f"rank {here.rank} cannot start MPI: {problem}; {_CURE}", NOT_HERE)
-
-
-def _ask(process: Process, request: dict[str, Any], limit_s: float) -> dict[str, Any]:
-    process.send(msgspec.json.encode(request) + b"\n")
-    answer: dict[str, Any] = msgspec.json.decode(process.answer(limit_s)[0])
-    return answer
+_STATE = b'{"op":"state"}\n'  # answered by the process that passes requests on
+_STATE_LIMIT_S = 2.0
+_STOPPED = ("T", "t")  # states in /proc
 
 
 # --- the other ranks --------------------------------------------------------------------------------------------------
@@ -148,12 +40,21 @@ def follow(world: World) -> int:
     exit code."""
     number = world.mpi.rank
     first, own = world.ranks[0], world.ranks[number]
-    shared = _ask(world.process, {"op": "share", "text": "ready"}, _START_LIMIT_S)  # rank 0 listens
+    try:
+        shared = ask(world.process, {"op": "share", "text": "ready"}, START_LIMIT_S)
+    except (WorkerGone, RequestFailed) as problem:
+        raise UserError(f"rank {number}: {problem}", SOMETHING_FAILED) from None
+    ready = msgspec.json.decode(shared["texts"][0], type=Ready)
+    if ready.ends:
+        leave(world.process)
+        if not ready.ends[0]:
+            return FINE
+        raise UserError(f"rank {number}: rank 0 on {first.host} refuses the run", ready.ends[1])
     addresses = first.addresses if first.network != own.network else []
     try:
-        with connect(first.meeting, number, addresses, int(shared["texts"][0])) as link:
+        with connect(first.meeting, number, addresses, ready.port) as link:
             if ended := _pass_on(link, world.process):
-                world.process.leave(_LEAVE_LIMIT_S)
+                world.process.leave(LEAVE_LIMIT_S)
     except (OSError, CannotReach) as problem:
         raise UserError(
             f"rank {number} on {own.host} cannot reach rank 0 on {first.host}: {problem}", SOMETHING_FAILED
@@ -181,11 +82,25 @@ def _pass_on(link: socket.socket, process: Process) -> bool:
                 if not data:
                     return ended
                 ended = ended or data.endswith(_END)
-                process.send(data)
+                if data.startswith(local_suite.MEASURE):
+                    ran = local_suite.measure(data, lambda: local_suite.is_closed(link))
+                    link.sendall(msgspec.json.encode(ran) + b"\n")
+                elif data == _STATE:
+                    link.sendall(msgspec.json.encode({"ok": True, "state": _state(process.pid)}) + b"\n")
+                else:
+                    process.send(data)
             elif data := os.read(process.output, 1 << 20):
                 link.sendall(data)
             else:
                 return ended
+
+
+def _state(pid: int) -> str:
+    """Returns the state of a process of this host, as /proc has it; '' if there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
 
 
 # --- rank 0 -----------------------------------------------------------------------------------------------------------
@@ -212,7 +127,27 @@ class _Remote(Process):
 
     def _died(self) -> WorkerGone:
         self._link.close()
-        return WorkerGone(f"{self.name} (process {self._rank.process} on {self._rank.host}) has ended")
+        return WorkerGone(f"{self.full_name} has ended")
+
+    @property
+    def full_name(self) -> str:
+        """The rank with its process and its host."""
+        return f"{self.name} (process {self._rank.process} on {self._rank.host})"
+
+    def state(self, deadline: float) -> str | None:
+        """Returns the state of the rank's worker, as /proc has it, after a request for it; None without an answer.
+
+        Late answers of the worker may come before.
+        """
+        text = b""
+        while (left := deadline - time.monotonic()) > 0:
+            if not select.select([self._link], [], [], left)[0] or not (data := self._link.recv(1 << 16)):
+                return None
+            text += data
+            for line in text.splitlines():
+                if line.startswith(b'{"ok":true,"state":') and line.endswith(b"}"):
+                    return str(msgspec.json.decode(line)["state"])
+        return None
 
 
 class RankWorker(Worker):
@@ -223,6 +158,8 @@ class RankWorker(Worker):
         self._stop_asked = stop_asked
         self._ranks = world.ranks
         self._use(world.process, self._others(world, stop_asked))
+        for process in self._all:
+            process.explain_hang = self._who_is_stopped
         self.why_gone = ""
         self._ports = self._ports_for_peers()
 
@@ -230,10 +167,10 @@ class RankWorker(Worker):
     def _others(world: World, stop_asked: Callable[[], bool]) -> list[Process]:
         """Waits for the connections of the other ranks."""
         ranks = world.ranks
-        listener = Listener(ranks[0].meeting, far=_several_hosts(ranks))
-        _ask(world.process, {"op": "share", "text": str(listener.port)}, _START_LIMIT_S)
+        listener = Listener(ranks[0].meeting, far=several_hosts(ranks))
+        ask(world.process, {"op": "share", "text": msgspec.json.encode(Ready(listener.port)).decode()}, START_LIMIT_S)
         try:
-            links = listener.come(range(1, len(ranks)), _START_LIMIT_S, stop_asked)
+            links = listener.come(range(1, len(ranks)), START_LIMIT_S, stop_asked)
         except NobodyCame as nobody:
             missing = ranks[nobody.rank]
             raise UserError(f"rank {missing.rank} on {missing.host} does not come", SOMETHING_FAILED) from None
@@ -241,7 +178,7 @@ class RankWorker(Worker):
 
     def _ports_for_peers(self) -> list[int]:
         """Returns the port at which each rank's worker awaits those of other hosts; none on one host."""
-        if not _several_hosts(self._ranks):
+        if not several_hosts(self._ranks):
             return []
         try:
             answers = self._ask_all(self._all, b'{"op":"listen"}\n', _BUSY_LIMIT_S)
@@ -259,6 +196,40 @@ class RankWorker(Worker):
                 for other, port in zip(self._ranks[:processes], self._ports[:processes], strict=True)
             ]
         }
+
+    def measure_nodes(self, file_of: Callable[[str], str], words: Sequence[str]) -> list[local_suite.NodeRun]:
+        """Lets the first rank of each host measure its host by `linkscope run` with these words, all at once.
+
+        `file_of`: the run file of a host. Raises Interrupted after a stop, and WorkerGone if a rank ends.
+        """
+        own = self._ranks[0]
+        others = {one.network: one for one in reversed(self._ranks) if one.network != own.network}
+        chosen = sorted(others.values(), key=lambda one: one.rank)
+        for one in chosen:
+            self._peers[one.rank - 1].send(local_suite.request(one.host, file_of(one.host), words))
+        here = local_suite.measure(local_suite.request(own.host, file_of(own.host), words), self._stop_asked)
+        if self._stop_asked():
+            raise Interrupted
+        lines = [self._peers[one.rank - 1].answer(local_suite.REST_LIMIT_S)[0] for one in chosen]
+        return [here, *(msgspec.json.decode(line, type=local_suite.NodeRun) for line in lines)]
+
+    def _who_is_stopped(self) -> str:
+        """Names the ranks that cannot answer. The others wait for them in MPI, and are not at fault."""
+        others = [process for process in self._peers if isinstance(process, _Remote)]
+        found = [f"rank 0 (process {self._first.pid}) is stopped"] if _state(self._first.pid) in _STOPPED else []
+        asked = []
+        for other in others:
+            with contextlib.suppress(WorkerGone):
+                other.send(_STATE)
+                asked.append(other)
+        deadline = time.monotonic() + _STATE_LIMIT_S
+        for other in asked:
+            state = other.state(deadline)
+            if state is None:
+                found.append(f"{other.full_name} does not react")
+            elif state in _STOPPED:
+                found.append(f"the worker of {other.full_name} is stopped")
+        return f", because {', '.join(found)}" if found else ""
 
     def ask_to_open(self, request: dict[str, Any]) -> None:
         """Sends the request to all ranks."""
@@ -286,7 +257,7 @@ class RankWorker(Worker):
                 self._drop_unread_run()
                 self._release_together()
                 self._ask_all(self._all, _END, _BUSY_LIMIT_S)
-                self._first.leave(_LEAVE_LIMIT_S)
+                self._first.leave(LEAVE_LIMIT_S)
             except (WorkerGone, RequestFailed, Interrupted):
                 pass  # they are killed; after a stop they get no time to answer
         self.kill()
@@ -343,22 +314,3 @@ class RankWorkers(Workers):
     def gone(self, gone: WorkerGone) -> None:
         self._ranks.note(gone)
         self.forget()
-
-
-def _several_hosts(ranks: Collection[Rank]) -> bool:
-    return len({one.network for one in ranks}) > 1
-
-
-def rank_places(ranks: Collection[Rank]) -> list[dict[str, str]]:
-    """Returns the places of each rank, as cases have them (docs/reference/worker.md), and what tells hosts apart."""
-    return [{"numa": one.numa, "host": one.network} | ({"gpu": one.gpu} if one.gpu else {}) for one in ranks]
-
-
-def in_run_file(world: World, here: Launched) -> dict[str, Any]:
-    """Returns what the run file says about MPI and the ranks."""
-    mpi = world.mpi
-    ranks = [{k: v for k, v in msgspec.to_builtins(one).items() if k not in _PRIVATE} for one in world.ranks]
-    return {
-        "launcher": here.launcher, "library": mpi.library, "standard": mpi.standard, "path": mpi.path,
-        "found": world.library.found, "why_not_gpu": mpi.why_not_gpu, "ranks": ranks,
-    }  # fmt: skip

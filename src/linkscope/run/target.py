@@ -68,6 +68,11 @@ def with_directory(target: Target, directory: str, where: str) -> Target:
     return replace(target, facts=facts)
 
 
+def of_node(target: Target, host: str) -> Target:
+    """Returns the machine as one node of several, with the name that its run file holds."""
+    return replace(target, machine={**target.machine, "host": host})
+
+
 def with_ranks(target: Target, ranks: Sequence[dict[str, str]], about: dict[str, Any]) -> Target:
     """Returns the machine with ranks of MPI at these places (`MachineFacts.ranks`). `about` goes into the run file."""
     known = target.facts
