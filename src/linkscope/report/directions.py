@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Collection, Iterable, Sequence
 
-from linkscope.model.curves import Curve, curves, path_of
+from linkscope.model.curves import Curve, curves, method_of, path_of
 from linkscope.model.text import count_text
 from linkscope.report.headline import COPIES, RateRow, Rates, headline_rows, is_headline
 from linkscope.report.section import Bar, BarPart
@@ -116,8 +116,8 @@ def _interval_text(point: Point) -> str:
 
 def _half_text(row: RateRow, batched: Iterable[Curve]) -> str:
     """'half of it from 256 KiB (64 KiB: 32 %)', from the measured path with the most sizes."""
-    best = {(path_of(p), p.engine, p.src_memory, p.dst_memory, p.params.get("peer", "")) for p in _of(row).points}
-    of = [curve for curve in batched if _key(curve) in best and not _is_bidirectional(curve)]
+    best = {(path_of(point), method_of(point)) for point in _of(row).points}
+    of = [curve for curve in batched if (curve.path, curve.method) in best]
     curve = max(of, key=lambda one: sum(not inherited(point) for point in one.measured), default=None)
     half = curve.half_rate_bytes() if curve else None
     if curve is None or half is None:
@@ -126,12 +126,3 @@ def _half_text(row: RateRow, batched: Iterable[Curve]) -> str:
     if smaller is None or share is None:
         return f"half of it from {format_bytes(half)} or less"
     return f"half of it from {format_bytes(half)} ({format_bytes(smaller.bytes)}: {format_fraction(share)})"
-
-
-def _key(curve: Curve) -> tuple[object, ...]:
-    family = curve.method.family
-    return curve.path, family.engine, family.src_memory, family.dst_memory, dict(curve.method.params).get("peer", "")
-
-
-def _is_bidirectional(curve: Curve) -> bool:
-    return dict(curve.method.params).get("bidirectional") == "true"

@@ -111,7 +111,7 @@ def data(found: Sequence[Matrix]) -> str:
 
 
 def _rounded(share: float | None) -> float | None:
-    return None if share is None else round(share, 4)
+    return None if share is None else round(share, 6)
 
 
 def _grid_cell(cell: Cell, by_share: bool) -> GridCell:

@@ -1,6 +1,6 @@
 """The rows of plain copies: one for each path, engine, memory, peer access and direction, the most important first."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from linkscope.model.curves import (
@@ -20,14 +20,10 @@ from linkscope.model.text import params_text
 from linkscope.report.headline import COPIES, ENGINES, is_plain_copy
 from linkscope.report.outcome import STATUS_WORDS
 from linkscope.report.trust import has_warning, missed
+from linkscope.report.usual import special
 from linkscope.runfile import Point, half_width
 from linkscope.units import format_fraction
 
-# The parameters of an ordinary call of cudaMemcpyAsync or of a kernel that uses the whole GPU. Texts do not name them.
-DEFAULTS: Mapping[str, str] = {
-    "after": "kernel", "call": "memcpy", "initiator": "src", "peer": "on", "bidirectional": "false", "blocks": "sms",
-    "threads": "512",
-}  # fmt: skip
 # By importance; device memory is at one end of most copies.
 _MEMORIES = {"device": 0, "pinned": 0, "pageable": 1, "registered": 2}
 _OTHER_MEMORY = 4
@@ -80,11 +76,6 @@ class PathRow:
         width = half_width(self.point)
         more = f", ±{format_fraction(width)}" if missed(self.point) and width is not None else ""
         return STATUS_WORDS[self.point.status] + more
-
-
-def special(method: Method) -> list[tuple[str, str]]:
-    """The parameters that are not at their default."""
-    return [(name, value) for name, value in method.params if DEFAULTS.get(name) != value]
 
 
 def path_rows(points: Iterable[Point]) -> list[PathRow]:

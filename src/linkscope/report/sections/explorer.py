@@ -4,10 +4,11 @@ import json
 
 from linkscope.model.curves import curves
 from linkscope.report.anchors import explorer_query
-from linkscope.report.path_rows import DEFAULTS, PathRow
+from linkscope.report.path_rows import PathRow
 from linkscope.report.run_view import RunView
 from linkscope.report.section import Explorer, Paragraph, Section
 from linkscope.report.sections.data import file_name
+from linkscope.report.usual import DEFAULTS
 
 _NOTE = (
     "Shaded bands are intervals, hollow points are inherited, ringed points missed their precision. Dashes tell the "
