@@ -57,7 +57,7 @@ def test_inherited_and_doubtful_pairs_do_not_count_and_are_marked() -> None:
     assert matrix.measured == 5
     made = grid(matrix, "")
     assert made.cells[0][1].text == "^400" and made.cells[0][1].style == "d3 inherited"
-    assert made.cells[0][2].text == "!400" and made.cells[0][2].style == ""
+    assert made.cells[0][2].text == "400 (!)" and made.cells[0][2].style == ""
     picture = strip_svg(matrix, True)
     assert picture.split('class="dot hollow" d="')[1].split('"')[0].count("M") == 1 and "MODELLED" in picture
 

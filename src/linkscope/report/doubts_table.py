@@ -25,7 +25,8 @@ _STATUS = {
 }  # fmt: skip
 _APART = "flows did not run together"
 _FAILED_ABOVE = "failed: above the peak"
-_ORDER = (_FAILED_ABOVE, "above the peak", "failed", _APART, *dict.fromkeys(_GUARDS.values()), *_STATUS.values())
+_FIRST = (_FAILED_ABOVE, "above the peak", "failed", _APART)
+_ORDER = tuple(dict.fromkeys((*_FIRST, *_GUARDS.values(), *_STATUS.values())))
 _ROW, _LEFT, _WIDTH, _TOP, _LETTERS = 24, 420, 900, 10, 58
 _TICKS = (1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 4.0, 10.0, 100.0)
 
@@ -124,7 +125,7 @@ def strips(points: Sequence[Point], modelled: bool) -> str:
 
 def _strip(point: Point, ratios: Sequence[float], y: float, reach: float) -> str:
     size = f", {format_bytes(point.bytes)}" if point.bytes else ""
-    text = f"{method_of(point).family}, {paths_text([path_of(point)])}{size}"
+    text = f"{method_of(point).family}, {paths_text([path_of(point)])}{size}".replace("->", "→")
     label = text if len(text) <= _LETTERS else f"{text[: _LETTERS - 1]}…"
     target = point.precision_target
     low, high = _at(1 / (1 + target), reach), _at(1 + target, reach)

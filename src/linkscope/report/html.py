@@ -106,5 +106,10 @@ def _cell_attributes(column: Column) -> Markup:
 
 
 def _arrows(text: str) -> Markup:
-    """The escaped text, without line breaks inside an arrow or a range of places."""
-    return Markup(re.sub(r"-&gt;|(?<=:)\d+-\d+", r'<span class="arrow">\g<0></span>', str(escape(text))))
+    """The escaped text with the signs of printed text: an arrow, ± and µs. An arrow within an id stays as it is.
+
+    No line breaks inside an arrow or a range of places.
+    """
+    signed = re.sub(r"(?<![^\s])-&gt;(?![^\s])", "→", str(escape(text))).replace("+-", "±")
+    signed = re.sub(r"(?<=\d) us\b", " µs", signed)
+    return Markup(re.sub(r"-&gt;|(?<=:)\d+-\d+", r'<span class="arrow">\g<0></span>', signed))

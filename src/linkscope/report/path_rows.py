@@ -19,7 +19,7 @@ from linkscope.model.curves import (
 from linkscope.model.text import params_text
 from linkscope.report.headline import COPIES, ENGINES, is_plain_copy
 from linkscope.report.outcome import STATUS_WORDS
-from linkscope.report.trust import has_warning, missed
+from linkscope.report.trust import above_peak, has_warning, inherited, missed
 from linkscope.report.usual import special
 from linkscope.runfile import Point, half_width
 from linkscope.units import format_fraction
@@ -69,7 +69,7 @@ class PathRow:
     @property
     def status_text(self) -> str:
         """'ok', 'inherited', 'missed precision, ±6 %', 'above its peak'."""
-        if self.rate and "above_limit" in self.point.guards:
+        if self.rate and above_peak(self.point):
             return "above its peak"
         if self.rate and has_warning(self.point):
             return "warning"
@@ -79,22 +79,39 @@ class PathRow:
 
 
 def path_rows(points: Iterable[Point]) -> list[PathRow]:
-    """The rows, the most important first: every path by its usual method, then pageable memory, both directions, peer
-    access off, and other engines and memories. At most 450, but always one for each path.
+    """The rows. First the slowest and the fastest path of each method, so that none is out of view; then every path by
+    its usual method, then pageable memory, both directions, peer access off, and other engines and memories. At most
+    450, but always one for each path.
     """
     groups: dict[tuple[object, ...], list[Curve]] = {}
     for curve in curves(point for point in points if is_plain_copy(point)):
-        params = dict(curve.method.params)
-        apart = tuple(params.get(name, "") for name in sorted(_APART))
-        groups.setdefault((curve.path, curve.method.family, apart), []).append(curve)
-    rows = sorted((_row(of) for of in groups.values()), key=_importance)
-    seen: set[tuple[str, Path]] = set()
-    first: list[PathRow] = []
-    others: list[PathRow] = []
+        groups.setdefault((curve.path, curve.method.family, _apart(curve.method)), []).append(curve)
+    rows = sorted((_row(of) for of in groups.values()), key=importance)
+    usual: dict[tuple[str, Path], PathRow] = {}
     for row in rows:
-        (others if (row.kind, row.path) in seen else first).append(row)
-        seen.add((row.kind, row.path))
-    return first + others[: max(0, _MOST_ROWS - len(first))]
+        usual.setdefault((row.kind, row.path), row)
+    first = [*_ends(rows), *usual.values()]
+    ordered = {id(row): row for row in (*first, *rows)}
+    return list(ordered.values())[: max(_MOST_ROWS, len(first))]
+
+
+def _apart(method: Method) -> tuple[str, ...]:
+    params = dict(method.params)
+    return tuple(params.get(name, "") for name in sorted(_APART))
+
+
+def _ends(rows: Sequence[PathRow]) -> list[PathRow]:
+    """The slowest and the fastest row of each method, of measured paths where there are any."""
+    alike: dict[object, list[PathRow]] = {}
+    for row in rows:
+        if row.rate is not None:
+            alike.setdefault((row.method.family, _apart(row.method)), []).append(row)
+    found = []
+    for of in alike.values():
+        measured = [row for row in of if not inherited(row.point)] or of
+        by_rate = sorted(measured, key=lambda row: row.rate.value if row.rate else 0.0)
+        found += [by_rate[0], by_rate[-1]][: len(by_rate)]
+    return found
 
 
 def _row(of: Sequence[Curve]) -> PathRow:
@@ -117,7 +134,8 @@ def _row(of: Sequence[Curve]) -> PathRow:
     )  # fmt: skip
 
 
-def _importance(row: PathRow) -> tuple[object, ...]:
+def importance(row: PathRow) -> tuple[object, ...]:
+    """A sort key: the usual methods first, then by path."""
     params, family = dict(row.method.params), row.method.family
     memories = sum(_MEMORIES.get(kind, _OTHER_MEMORY) for kind in (family.src_memory, family.dst_memory))
     apart = (params.get("bidirectional") == "true") + (params.get("peer") == "off")

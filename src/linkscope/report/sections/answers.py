@@ -3,6 +3,7 @@
 import textwrap
 
 from linkscope.advise import Advice
+from linkscope.model.text import sizes_text
 from linkscope.report.directions import direction_bars, shown_points
 from linkscope.report.doubts_table import counts_text, sound_text
 from linkscope.report.head import tiles
@@ -26,17 +27,12 @@ from linkscope.report.section import (
     Tiles,
     table,
 )
-from linkscope.report.sections.advice import gain_cells, is_first
+from linkscope.report.sections.advice import GAIN, SIZES, gain_cells, is_first
 from linkscope.report.verdict import verdict, warning_count, warnings
 
 _MOST_ACTIONS = 3
 _LONGEST = 90  # letters of a warning
-_ACTIONS = (
-    Column("Gain", strong=True),
-    Column("Do first", wraps=True),
-    Column("Sizes"),
-    Column("CUDA call", wraps=True),
-)
+_ACTIONS = (GAIN, Column("Do first", wraps=True), SIZES, Column("CUDA call", wraps=True, label="call"))
 
 
 def section(view: RunView) -> Section:
@@ -53,13 +49,17 @@ def brief(view: RunView) -> Section:
 
 
 def _verdict(view: RunView) -> Paragraph:
-    """The verdict; its warnings are a link to their place, and the first one is named."""
+    """The verdict; its warnings are a link to their place, and the first one that is no failure is named."""
     text, count = verdict(view.run, headline_rows(view.run)), warning_count(view.run)
     before, found, after = text.partition(count)
-    if not found or not (listed := warnings(view.run)):
+    listed = warnings(view.run)
+    if not found or not listed:
         return Paragraph(text, lead=True, on=Output.PAGE)
-    first, _, _ = listed[0][0].partition(". ")
-    named = f": {textwrap.shorten(first, _LONGEST, placeholder=' …').removesuffix('.')}."
+    others = [warning for warning, failed in listed if not failed]  # the verdict counts the failed points
+    first = (
+        textwrap.shorten(others[0].partition(". ")[0].removesuffix("."), _LONGEST, placeholder=" …") if others else ""
+    )
+    named = f": {first}." if first else "."
     return Paragraph((before, Span(count.removesuffix("."), link="#trust"), named, after), lead=True, on=Output.PAGE)
 
 
@@ -68,7 +68,10 @@ def _picture(view: RunView) -> Block:
     left: list[Block] = []
     if view.wires:
         name = "The machine and the rates of its links"
-        left.append(Figure("machine", machine_svg(view.wires, view.run.modelled), label=name, legend=legends()))
+        at = sizes_text(point.bytes for wire in view.wires for point in wire.best if point is not None)
+        best = (f"The best plain copy over each link, down and up{at}. ", Span("Links", link="#machine"))
+        svg = machine_svg(view.wires, view.run.modelled)
+        left.append(Figure("machine", svg, best, label=name, legend=legends()))
     matrix = main_matrix(view.matrices)
     if matrix is not None and (text := strip_text(matrix)):
         caption = (Span("Slowest GPU pair", "strong"), f" {text}. ", Span("All pairs", link="#pairs"))
@@ -95,4 +98,4 @@ def _trust(view: RunView) -> Paragraph:
 
 def _actions(first: list[Advice]) -> Block:
     rows = [gain_cells(one) for one in first]
-    return table("The best actions", _ACTIONS, rows, on=Output.PAGE)
+    return table("The best actions", _ACTIONS, rows, on=Output.PAGE, stacks=True)

@@ -4,7 +4,7 @@ import json
 
 from linkscope.model.curves import curves
 from linkscope.report.anchors import explorer_query
-from linkscope.report.path_rows import PathRow
+from linkscope.report.path_rows import PathRow, importance
 from linkscope.report.run_view import RunView
 from linkscope.report.section import Explorer, Paragraph, Section
 from linkscope.report.sections.data import file_name
@@ -27,7 +27,7 @@ def section(view: RunView) -> Section | None:
 def _chosen(rows: list[PathRow]) -> str:
     """The curves that appear first: the first path of each direction by its most important method."""
     first: dict[str, PathRow] = {}
-    for row in rows:
+    for row in sorted(rows, key=importance):
         if row.rate and row.kind in ("h2d", "d2h", "d2d"):
             first.setdefault(row.kind, row)
     found = [*first.values()] or rows[:1]

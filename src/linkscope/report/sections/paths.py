@@ -8,7 +8,7 @@ from linkscope.model.text import count_text, paths_text, range_share, rate_text
 from linkscope.report.anchors import explorer_link, path_anchor
 from linkscope.report.headline import COPIES
 from linkscope.report.overview import FamilyRows, Row
-from linkscope.report.path_rows import PathRow
+from linkscope.report.path_rows import PathRow, importance
 from linkscope.report.run_view import RunView
 from linkscope.report.section import (
     Block,
@@ -30,14 +30,15 @@ from linkscope.units import format_bytes, format_fraction, format_rate, format_s
 
 MOST = 16  # rows that the page shows at first
 _NOTE = (
-    "Plain copies by importance; a path opens its curves in the explorer. The method leaves out parameters at their "
-    "default. The rate is that of the largest size, the latency that of one copy of the smallest."
+    "Plain copies: first the slowest and the fastest path of each method. A path opens its curves in the explorer. The "
+    "method leaves out parameters at their default. The rate is that of the largest size, the latency that of one copy "
+    "of the smallest; the half rate is the size that reaches half of the best rate."
 )
 _ROWS = "A row holds paths that perform alike: the median, and the range from the lowest to the highest interval end."
 _COLUMNS = (
-    Column("Path"), Column("Method"), Column("Rate [interval]", right=True, strong=True),
-    Column("% of peak", right=True), Column("Half rate from", right=True), Column("Latency [interval]", right=True),
-    Column("Status"),
+    Column("Path"), Column("Method"), Column("Rate [interval]", right=True, strong=True, label="Rate"),
+    Column("% of peak", right=True, label="% of peak"), Column("Half rate from", right=True, label="Half rate from"),
+    Column("Latency [interval]", right=True, label="Latency"), Column("Status"),
 )  # fmt: skip
 _FAMILY_COLUMNS = (
     Column("Path"), Column("Method", wraps=True), Column("Best [interval]", strong=True, wraps=True),
@@ -71,13 +72,14 @@ def section(view: RunView) -> Section:
 
 def _rows(rows: Sequence[PathRow], linked: bool) -> tuple[SortedRow, ...]:
     """The rows; the most important row of a path has its anchor. `linked`: the page has an explorer."""
-    seen: set[str] = set()
+    main: dict[str, PathRow] = {}
+    for row in sorted(rows, key=importance):
+        main.setdefault(path_anchor(row.kind, row.path.src, row.path.dst), row)
     made = []
     for row in rows:
         anchor = path_anchor(row.kind, row.path.src, row.path.dst)
         link = explorer_link(row.kind, row.path.src, row.path.dst, row.method) if linked else ""
-        made.append(SortedRow("" if anchor in seen else anchor, link, _cells(row), _values(row)))
-        seen.add(anchor)
+        made.append(SortedRow(anchor if main[anchor] is row else "", link, _cells(row), _values(row)))
     return tuple(made)
 
 

@@ -13,9 +13,10 @@ _NOTE = (
     "the slowest leg of the path. "
 )
 _COLUMNS = (
-    Column("Path", wraps=True), Column("Size", right=True), Column("Plain copy [interval]", label="Plain copy"),
-    Column("Best [interval]", strong=True, label="Best"), Column("Speed-up", right=True, strong=True),
-    Column("% of peak", right=True), Column("Method", wraps=True), Column("Points"),
+    Column("Path", wraps=True), Column("Size", right=True, label="Size"),
+    Column("Plain copy [interval]", label="Plain copy"), Column("Best [interval]", strong=True, label="Best"),
+    Column("Speed-up", right=True, strong=True, label="Speed-up"), Column("% of peak", right=True, label="% of peak"),
+    Column("Method", wraps=True, label="Method"), Column("Points"),
 )  # fmt: skip
 _BRIEF = tuple(map(Column, ("path", "size", "plain copy", "best", "speed-up", "% of peak", "method")))
 _MOST = 12  # in the terminal
@@ -28,7 +29,9 @@ def section(view: RunView) -> Section | None:
         return None
     largest = sorted((row for row in rows if row.shows), key=lambda row: -row.gain)[:_MOST]
     blocks: list[Block] = [Paragraph((_NOTE, METHOD), note=True, on=Output.PAGE)]
-    blocks.append(table(_HEADING, _COLUMNS, [(*_cells(row), (Ids(row.ids),)) for row in rows], on=Output.PAGE))
+    blocks.append(
+        table(_HEADING, _COLUMNS, [(*_cells(row), (Ids(row.ids),)) for row in rows], on=Output.PAGE, stacks=True)
+    )
     blocks.append(table(_HEADING, _BRIEF, [_cells(row) for row in rows], on=Output.MARKDOWN))
     if largest:
         blocks.append(table(_HEADING, _BRIEF, [_cells(row) for row in largest], on=Output.TERMINAL))
