@@ -9,6 +9,7 @@ from linkscope.report.curve_lines import curve_lines
 from linkscope.report.directions import direction_bars
 from linkscope.report.doubts_table import counts_text, reason_of
 from linkscope.report.html import page
+from linkscope.report.page_terms import explainer
 from linkscope.report.pair_rates import main_matrix, matrices
 from linkscope.report.path_rows import path_rows
 from linkscope.report.uniformity import comparisons
@@ -59,6 +60,10 @@ def test_the_verdict_has_the_spread_of_the_rates_in_the_matrix() -> None:
     assert f"6 GPU → GPU paths within {100 * (max(rates) / min(rates) - 1):.2g} % at 64 MiB" in verdict(made, [])
 
 
+def without_links(text: str) -> str:
+    return re.sub(r"</?a\b[^>]*>", "", text)
+
+
 def doubtful() -> Run:
     """A run with each status, and a point that failed because it was above its peak."""
     made = small_run()
@@ -69,7 +74,7 @@ def doubtful() -> Run:
 
 def test_summary_and_trust_count_the_same_points() -> None:
     made = doubtful()
-    text = page(made)
+    text = without_links(page(made))
     sound = sum(reason_of(one) is None for one in made.points)
     said = f"{sound} of {len(made.points)} points are measured within their target precision"
     summary, trust = (
@@ -107,6 +112,15 @@ def test_a_row_of_trust_links_to_the_row_of_its_path_or_to_its_curve() -> None:
 def test_intervals_of_an_older_rule_are_named_in_the_summary(rounds: int, said: bool) -> None:
     made = point(D2D.format(0, 1, LARGE, "src"), 1e-3)
     made.flows[0].round_medians_s = made.flows[0].round_medians_s[:rounds]
-    summary, trust = page(run([made])).split('<section id="summary">')[1].split('<section id="trust">')
+    summary, trust = without_links(page(run([made]))).split('<section id="summary">')[1].split('<section id="trust">')
     text = "1 interval comes from an older rule: fewer than six rounds"
     assert (text in summary.split("</section>")[0], text in trust) == (said, said)
+
+
+def test_a_term_is_explained_where_the_page_first_has_it() -> None:
+    text = page(small_run())
+    for term in ("pinned", "pageable", "class"):
+        (meaning,) = re.findall(rf'<a class="term" href="#words" title="([^"]*)">{term}</a>', text)
+        assert meaning and text.index(f">{term}</a>") < text.index('<section id="actions">')
+    evil = explainer()("<b>pinned</b> pinned")
+    assert evil.startswith("&lt;b&gt;<a ") and evil.count("<a ") == 1

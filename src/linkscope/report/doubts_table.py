@@ -27,7 +27,7 @@ _APART = "flows did not run together"
 _FAILED_ABOVE = "failed: above the peak"
 _FIRST = (_FAILED_ABOVE, "above the peak", "failed", _APART)
 _ORDER = tuple(dict.fromkeys((*_FIRST, *_GUARDS.values(), *_STATUS.values())))
-_ROW, _LEFT, _WIDTH, _TOP, _LETTERS = 24, 420, 900, 10, 58
+_ROW, _LEFT, _WIDTH, _TOP, _LETTERS = 22, 420, 900, 10, 58
 _TICKS = (1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 4.0, 10.0, 100.0)
 
 

@@ -11,6 +11,7 @@ from markupsafe import Markup, escape
 
 from linkscope.report.heading import details, facts, machine_title, minor, serious
 from linkscope.report.long_tables import with_long_tables_as_text, with_rests_folded
+from linkscope.report.page_terms import explainer
 from linkscope.report.section import Block, Column, Output, Table
 from linkscope.report.sections import chapters
 from linkscope.runfile import Run, read_run
@@ -52,7 +53,7 @@ def framed(template: str, *, scripts: Iterable[str], **values: Any) -> str:
     """
     environment = template_environment("linkscope.report")
     environment.filters |= {
-        "svg": Markup, "json": _json, "arrows": _arrows, "kind": _kind,
+        "svg": Markup, "explained": explainer(), "json": _json, "arrows": _arrows, "kind": _kind,
         "short": with_long_tables_as_text, "first": with_rests_folded,
         "table_class": _table_class, "cell_attributes": _cell_attributes,
     }  # fmt: skip

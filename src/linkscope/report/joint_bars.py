@@ -22,7 +22,7 @@ def joint_figures(found: Sequence[Joint], modelled: bool) -> list[Figure]:
     best = {name: _best(rows) for name, rows in of_direction.items()}
     highest = max((row.total.high or row.total.value for rows in best.values() for row in rows), default=0.0)
     return [
-        Figure(f"joint-{name}", _drawing(name, rows, highest, modelled), f"{name}: {_caption(len(rows))}")
+        Figure(f"joint-{name}", _drawing(name, rows, highest, modelled), f"{name}{_caption(len(rows))}")
         for name, rows in best.items()
     ]
 
@@ -36,8 +36,7 @@ def _best(rows: Sequence[JointRow]) -> list[JointRow]:
 
 
 def _caption(count: int) -> str:
-    ends = f"; the {_MOST // 2} lowest and {_MOST // 2} highest of {count} places" if count > _MOST else ""
-    return f"totals in GB/s, divided into flows{ends}"
+    return f": the {_MOST // 2} lowest and {_MOST // 2} highest of {count} places" if count > _MOST else ""
 
 
 def _ends(rows: Sequence[JointRow]) -> Sequence[JointRow]:

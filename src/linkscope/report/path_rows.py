@@ -17,7 +17,7 @@ from linkscope.model.curves import (
     total_of,
 )
 from linkscope.model.text import params_text
-from linkscope.report.headline import COPIES, ENGINES, is_plain_copy
+from linkscope.report.headline import COPIES, ENGINES, SAME, is_plain_copy
 from linkscope.report.outcome import STATUS_WORDS
 from linkscope.report.trust import above_peak, has_warning, inherited, missed
 from linkscope.report.usual import special
@@ -79,9 +79,9 @@ class PathRow:
 
 
 def path_rows(points: Iterable[Point]) -> list[PathRow]:
-    """The rows. First the slowest and the fastest path of each method, so that none is out of view; then every path by
-    its usual method, then pageable memory, both directions, peer access off, and other engines and memories. At most
-    450, but always one for each path.
+    """The rows. First the slowest path of each method and the fastest if it differs, so that no method is out of view;
+    then every path by its usual method; then pageable memory, both directions, peer access off, and other engines and
+    memories. At most 450, but always one for each path.
     """
     groups: dict[tuple[object, ...], list[Curve]] = {}
     for curve in curves(point for point in points if is_plain_copy(point)):
@@ -101,7 +101,7 @@ def _apart(method: Method) -> tuple[str, ...]:
 
 
 def _ends(rows: Sequence[PathRow]) -> list[PathRow]:
-    """The slowest and the fastest row of each method, of measured paths where there are any."""
+    """The slowest row of each method, and the fastest if it differs by 2 %; of measured paths where there are any."""
     alike: dict[object, list[PathRow]] = {}
     for row in rows:
         if row.rate is not None:
@@ -110,7 +110,9 @@ def _ends(rows: Sequence[PathRow]) -> list[PathRow]:
     for of in alike.values():
         measured = [row for row in of if not inherited(row.point)] or of
         by_rate = sorted(measured, key=lambda row: row.rate.value if row.rate else 0.0)
-        found += [by_rate[0], by_rate[-1]][: len(by_rate)]
+        found.append(by_rate[0])
+        lowest, highest = (row.rate.value if row.rate else 0.0 for row in (by_rate[0], by_rate[-1]))
+        found += [by_rate[-1]] if highest > lowest * (1 + SAME) else []
     return found
 
 

@@ -11,7 +11,7 @@ from linkscope.units import format_bytes
 
 LEAST_GAIN = 1.05  # typical gains below this are worth a change only at some sizes
 _MOST = 5  # in the terminal
-_MOST_OPEN = 5  # on the page
+_MOST_OPEN = 4  # on the page
 _NOTE = (
     "The gain is the time without the change over the time with it, so ×2 halves the time: the median of all paths and "
     "sizes from 1 to 64 MiB. The surest gain is that of one path at one size, with its interval."

@@ -20,7 +20,7 @@ def section(view: RunView) -> Section | None:
     linear, logarithmic = (
         Figures(tuple(_figure(one, view.run.modelled, is_log) for one in found)) for is_log in (False, True)
     )
-    small = more("The same curves on a logarithmic axis, for small sizes", logarithmic)
+    small = more("On a logarithmic axis, for small sizes", logarithmic)
     return Section("curves", "Rate over size", (Paragraph((_NOTE, METHOD), note=True), linear, small))
 
 

@@ -11,8 +11,8 @@ from linkscope.report.sections.data import file_name
 from linkscope.report.usual import DEFAULTS
 
 _NOTE = (
-    "Shaded bands are intervals, hollow points are inherited, ringed points missed their precision. Dashes tell the "
-    "curves apart. The address of the page holds the chosen curves."
+    "Shaded bands are intervals, hollow points are inherited, ringed points missed their precision. The address of the "
+    "page holds the chosen curves."
 )
 
 

@@ -35,9 +35,10 @@ _COLUMNS = (
     Column("Its widest interval", label="Widest interval"), Column("At", label="At"),
 )  # fmt: skip
 _FAMILY = Column("Operation", label="Operation", wraps=True)
+_MOST_WARNINGS = 2
 _DOTS = (
-    "The rounds of the points with the widest intervals. A dot is the median of a round, as a difference to the "
-    "median of all; the band is the target precision. Dots in two groups show two modes."
+    "The rounds of the points with the widest intervals. A dot is the median of a round against the median of all; the "
+    "band is the target precision. Two groups of dots are two modes."
 )
 
 
@@ -45,14 +46,16 @@ def section(view: RunView) -> Section:
     """The warnings of the run, points without a sound value by reason and family, and the rounds of the worst ten."""
     points = view.run.points
     blocks: list[Block] = []
-    if listed := warnings(view.run):
+    if listed := sorted(warnings(view.run), key=lambda warning: warning[1]):  # the table has the failed points
         items = tuple(Item((Span("Warning", "strong"), f" {text}"), failed) for text, failed in listed)
-        blocks.append(Items(items))
+        most = len(items) if len(items) <= _MOST_WARNINGS else _MOST_WARNINGS - 1
+        blocks.append(Items(items[:most]))
+        blocks += [more(f"{len(items) - most} more warnings", Items(items[most:]))] if items[most:] else []
     found = reasons(points)
     text = " ".join(filter(None, (f"{sound_text(points)}.", older_text(points))))
     if not found:
         return Section("trust", "What not to trust", (*blocks, Paragraph(f"{text} Every value can be used.")))
-    blocks.append(Paragraph(f"{text} The table has the others by reason, the most serious first."))
+    blocks.append(Paragraph(f"{text} The others, by reason:"))
     blocks.append(Table("What not to trust", _COLUMNS, (Group(_by_reason(view, found)),), stacks=True))
     if len(found) > len({one.reason for one in found}):
         columns = (*_COLUMNS[:2], _FAMILY, *_COLUMNS[3:])
