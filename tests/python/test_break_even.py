@@ -10,6 +10,7 @@ from linkscope.model.break_even import AT_ONCE, NEVER, STAGED, BreakEven, Choice
 from linkscope.model.curves import Estimate
 from linkscope.model.memory_costs import PHASES, MemoryCosts, over_size, together
 from linkscope.report.break_even import break_even_text, break_evens, compared_sizes
+from linkscope.report.cost_chart import cost_charts
 from linkscope.report.details import details
 from linkscope.report.html import page
 from linkscope.report.markdown import to_markdown
@@ -232,6 +233,16 @@ def test_the_table_has_the_sizes_with_most_memory_kinds() -> None:
     assert compared_sizes(found) == [4096, MIB]
     bases = {one.bytes: one.cost.basis for one in found}
     assert bases == {8: "beyond", 4096: "measured", 64 * 1024: "between", MIB: "measured", 4 * MIB: "beyond"}
+
+
+def test_kinds_whose_lines_would_lie_on_each_other_share_one() -> None:
+    (chart,) = cost_charts(at_1_mib(), False)
+    assert chart.legend is not None and chart.svg.count('class="line"') == 3
+    assert [entry.text for entry in chart.legend.entries][:2] == ["registered", "pinned"]
+    alike = [*at_1_mib(), *life("wc", "1MiB", {**PINNED, "touch": 12 * US}), copy("wc", MIB, 20.2 * US)]
+    (chart,) = cost_charts(alike, False)
+    assert chart.legend is not None and "pinned, wc" in [entry.text for entry in chart.legend.entries]
+    assert chart.svg.count('class="line"') == 3
 
 
 def test_all_outputs_have_the_break_even_and_its_points() -> None:

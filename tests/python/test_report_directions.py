@@ -31,8 +31,8 @@ def test_a_direction_has_its_rate_its_share_pageable_memory_and_the_half_rate() 
     assert (first.name, first.value, first.of_peak) == ("pinned", "55.9 GB/s", "89 % of 63")
     assert (pageable.name, pageable.value, pageable.of_peak) == ("pageable", "9 GB/s", "14 % of 63")
     assert found["Host → GPU"].notes == (
-        "2 paths at 64 MiB: 55.9 GB/s, each ±2 % or less",
-        "half of it from 1 MiB (4 KiB: 3.5 %)",
+        "2 paths at 64 MiB: 55.9, up to ±2 %",
+        "half of it from 1 MiB",
     )
 
 
@@ -61,7 +61,11 @@ def test_bidirectional_rates_are_no_rate_of_a_direction() -> None:
 def test_measured_paths_decide_where_others_are_inherited() -> None:
     inherited = [h2d("pinned", gpu, 60.0, status="inherited") for gpu in (1, 2)]
     bar = bars([h2d("pinned", 0, 50.0), *inherited])["Host → GPU"]
-    assert bar.parts[0].value == "50 GB/s" and not bar.parts[0].hollow and "3 paths (2 inherited)" in bar.notes[0]
+    assert (
+        bar.parts[0].value == "50 GB/s"
+        and not bar.parts[0].hollow
+        and "3 paths at 64 MiB (2 inherited)" in bar.notes[0]
+    )
     (part,) = bars(inherited)["Host → GPU"].parts
     assert part.value == "^60 GB/s" and part.hollow
 
@@ -83,15 +87,16 @@ def test_missed_precision_and_scatter_are_named() -> None:
     wild = h2d("pageable", 0, 10.0)
     wild.flows[0].round_medians_s = [LARGE / rate / 1e9 for rate in (6.0, 8.0, 10.0, 10.0, 12.0, 14.0)]
     (part,) = bars([wild])["Host → GPU"].parts
-    assert part.name == "pageable, unstable" and part.value == "6 to 14 GB/s"
+    assert part.name == "pageable" and part.value == "6 to 14 GB/s" and part.at == "at 64 MiB"
+    assert part.of_peak == "9.5 to 22 % of 63"
 
 
 def test_trust_names_the_rates_that_need_a_look() -> None:
     good, bad = h2d("pinned", 0, 50.0), h2d("pageable", 0, 9.0, status="missed_precision")
     text = page(run([good, bad]))
-    assert "1 of 2 points reached the target precision (1 missed precision)" in text
+    assert "1 of 2 points are measured within their target precision (1 missed precision)" in text
     assert "Do not trust without a look: host → GPU, pageable" in text
-    assert "Every rate above did." in page(run([good]))
+    assert "Every rate above is." in page(run([good]))
 
 
 GPUS = [{"name": "NVIDIA H200", "pcie": {"max_generation": 5, "width": 16}}] * 4

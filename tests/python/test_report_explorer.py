@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 
 import pytest
 from browser import CHROMIUM, Browser
@@ -57,7 +58,7 @@ def test_the_csv_has_each_point_once_with_its_values() -> None:
 def test_the_csv_tells_inherited_points_warnings_and_totals() -> None:
     id = "h2d/ce/numa:0.pinned->gpu:0.device/4096?bidirectional=true&mode=batched"
     (row,) = rows_of([point(id, 1e-6, status="inherited", guards={"above_limit": 1.1})])
-    assert (row["origin"], row["note"], row["bidirectional"]) == ("inherited", "above limit", "true")
+    assert (row["origin"], row["note"], row["bidirectional"]) == ("inherited", "above its peak", "true")
     assert float(row["total_gbps"]) == pytest.approx(2 * float(row["gbps"])) and "bidirectional" not in row["params"]
 
 
@@ -73,12 +74,32 @@ def test_anchors_name_operation_and_places() -> None:
     assert link == "#explore?path=h2d|numa:0|gpu:0&method=ce|pinned|device|&direction=uni"
 
 
-def test_the_usual_method_of_every_path_comes_before_other_methods() -> None:
+def test_the_slowest_and_the_fastest_path_of_each_method_come_first() -> None:
     rows = path_rows(small_run().points)
-    paths = {(row.kind, row.path) for row in rows}
-    assert len({(row.kind, row.path) for row in rows[: len(paths)]}) == len(paths)
-    texts = [row.method_text for row in rows if (row.path.src, row.path.dst) == ("numa:0", "gpu:0")]
-    assert texts == ["copy engine, pinned", "copy engine, pageable", "copy engine, pinned, bidirectional"]
+    methods = {(row.kind, row.method_text) for row in rows if row.rate}
+    first = [(row.kind, row.method_text) for row in rows[: 2 * len(methods)]]
+    assert set(first) >= methods
+    peers = [row for row in rows if (row.kind, row.method_text) == ("d2d", "copy engine")]
+    assert (peers[0].path.src, peers[0].path.dst) == ("gpu:2", "gpu:3")  # the slow pair
+    assert peers[1].rate.value == max(row.rate.value for row in peers if row.rate)
+
+
+def test_other_rows_and_anchors_go_by_the_usual_method_of_a_path() -> None:
+    peer = "d2d/ce/gpu:{}.device->gpu:{}.device/{}?mode=batched&peer={}"
+    ends = [(src, dst) for src in range(4) for dst in range(4) if src != dst]
+    rate = {"on": 400e9, "off": 40e9}
+    made = [
+        point(peer.format(*end, SIZES[3], on), SIZES[3] / (rate[on] + 1e9 * index * (1 if on == "on" else -1)))
+        for index, end in enumerate(ends)
+        for on in ("on", "off")
+    ]
+    rows = path_rows(made)
+    assert [row.method_text for row in rows] == (
+        ["copy engine"] * 2 + ["copy engine, peer off"] * 2 + ["copy engine"] * 10 + ["copy engine, peer off"] * 10
+    )
+    text = page(run(made)).split('<section id="paths">')[1]
+    anchored = re.findall(r'<tr id="d2d-[^"]*"[^>]*>.*?</td><td class="n v"', text)
+    assert len(anchored) == 12 and not any("peer off" in row for row in anchored)
 
 
 def test_a_row_has_the_largest_size_and_the_single_copy_of_the_smallest() -> None:
@@ -263,3 +284,32 @@ def test_one_point_is_a_curve(browser, tmp_path) -> None:
 def test_an_address_of_unknown_curves_says_what_to_choose(browser, tmp_path) -> None:
     opened(browser, tmp_path, small_run(), "#explore?path=d2d|gpu:8|gpu:9&method=x&value=nothing&zoom=1")
     assert "choose a path and a method" in browser.ask(SAY) and browser.ask("errors") == []
+
+
+def test_a_ratio_of_two_methods_on_different_paths_can_be_chosen(browser, tmp_path) -> None:
+    opened(browser, tmp_path, small_run())
+    names = browser.ask("[...document.querySelector('select[name=over]').options].map((one) => one.text)")
+    host, peers = (next(name for name in names if name.startswith(kind)) for kind in ("h2d", "d2d"))
+    values = browser.ask("[...document.querySelector('select[name=over]').options].map((one) => one.value)")
+    choose(browser, "over", values[names.index(host)])
+    choose(browser, "under", values[names.index(peers)])
+    assert browser.ask(CURVES) == [f"{host} / {peers}"] and browser.ask("errors") == []
+
+
+def test_lines_run_through_the_middle_of_their_dots(browser, tmp_path) -> None:
+    sizes = [1 << power for power in range(10, 28, 4)]
+    flat = [point(f"h2d/ce/numa:0.pinned->gpu:0.device/{size}?mode=batched", size / 50e9) for size in sizes]
+    for one in flat:
+        one.ci95_s = None
+    opened(browser, tmp_path, run(flat, modelled=False))
+    middle = """((bytes) => {
+      const canvas = document.querySelector('.u-wrap canvas'), chart = document.querySelector('.u-over');
+      const [left, right] = [Math.log(BYTES[0] / 1.3), Math.log(BYTES.at(-1) * 1.3)];
+      const share = (Math.log(bytes) - left) / (right - left), off = chart.offsetLeft;
+      const x = Math.round((off + share * chart.offsetWidth) * devicePixelRatio);
+      const { data } = canvas.getContext('2d').getImageData(x, 0, 1, canvas.height), rows = [];
+      const blue = (y) => data[4 * y + 3] > 120 && data[4 * y + 2] - data[4 * y] > 90;
+      for (let y = 0; y < canvas.height; y += 1) if (blue(y)) rows.push(y);
+      return [(rows[0] + rows.at(-1)) / 2, rows.length]; })""".replace("BYTES", json.dumps(sizes))
+    (dot, high), (line, thin) = (browser.ask(f"{middle}({bytes})") for bytes in (sizes[2], 2 * sizes[2]))
+    assert high > thin > 0 and abs(dot - line) <= 0.5

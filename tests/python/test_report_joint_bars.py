@@ -14,8 +14,9 @@ def joint(totals: list[float], bidirectional: bool = False) -> Joint:
 
 def test_totals_of_both_directions_have_a_drawing_of_their_own() -> None:
     one, both = joint_figures([joint([180.0]), joint([195.0], bidirectional=True)], False)
+    assert "gpu:all → gpu:0" in one.svg  # whole, also on a phone
     assert "180" in one.svg and "195" not in one.svg and "195" in both.svg
-    assert str(both.caption).startswith("all_to_one, both directions: ")
+    assert str(both.caption).startswith("all_to_one, both directions")
 
 
 def test_of_many_places_the_lowest_and_the_highest_totals_are_drawn_and_said() -> None:

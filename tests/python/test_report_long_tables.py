@@ -3,7 +3,7 @@
 import pytest
 
 from linkscope.report.long_tables import MOST_OPEN, MOST_ROWS, OPEN, with_long_tables_as_text, with_rests_folded
-from linkscope.report.section import Column, Fold, Listing, Paragraph, Table, table
+from linkscope.report.section import Column, Fold, Listing, Paragraph, Span, Table, table
 
 
 def rows(count: int) -> Table:
@@ -36,3 +36,12 @@ def test_folded_tables_of_many_rows_together_are_text_with_every_cell_and_texts_
         assert isinstance(listing, Listing) and listing.aligned
         text = [line.split() for line in listing.lines]
         assert ["Name", "Value"] in text and all(["row", str(i), str(i)] in text for i in range(MOST_ROWS // 2 + 1))
+
+
+def test_a_column_without_a_value_is_left_out_of_an_open_table() -> None:
+    columns = (Column("a"), Column("b"), Column("c"))
+    made = table("x", columns, [("1", "-", (Span("2"),)), ("3", "", "4")])
+    (shown,) = with_rests_folded([made])
+    assert isinstance(shown, Table) and [column.name for column in shown.columns] == ["a", "c"]
+    assert [len(row.cells) for row in shown.groups[0].rows] == [2, 2]
+    assert with_rests_folded([table("x", columns, [])]) == [table("x", columns, [])]

@@ -38,7 +38,9 @@ def test_a_link_has_its_rates_its_share_and_links_to_its_paths() -> None:
     picture = machine_svg(switched(2), False)
     assert re.findall(r'<a href="#h2d-numa0-gpu1"><text[^>]*>55.5</text>', picture)
     assert '<a href="#d2h-gpu1-numa0"' in picture and ">95/83</text>" in picture and ">~397</text>" in picture
-    assert "numa:0 to gpu:1, PCIe 5.0 x16: 55.5 GB/s there, 48 GB/s back, 83-95 % of peak" in picture
+    assert (
+        "numa:0 to gpu:1, PCIe 5.0 x16: 55.5 GB/s there at 256 MiB, 48 GB/s back at 256 MiB, 83-95 % of peak" in picture
+    )
 
 
 def test_a_faster_link_is_wider_and_a_share_of_the_peak_has_its_colour() -> None:

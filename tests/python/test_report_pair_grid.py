@@ -25,7 +25,7 @@ def pairs(count: int, gbps, *, engine: str = "ce", size: int = SIZE, peer: str =
 
 
 def slow(src: int, dst: int) -> float:
-    return 388.0 if (src, dst) == (1, 2) else 400.0
+    return {(1, 2): 388.0, (0, 2): 399.798}.get((src, dst), 400.0)  # the second is 0.0505 % below
 
 
 def test_a_pair_three_percent_below_its_class_stands_out() -> None:
@@ -57,7 +57,7 @@ def test_inherited_and_doubtful_pairs_do_not_count_and_are_marked() -> None:
     assert matrix.measured == 5
     made = grid(matrix, "")
     assert made.cells[0][1].text == "^400" and made.cells[0][1].style == "d3 inherited"
-    assert made.cells[0][2].text == "!400" and made.cells[0][2].style == ""
+    assert made.cells[0][2].text == "400 (!)" and made.cells[0][2].style == ""
     picture = strip_svg(matrix, True)
     assert picture.split('class="dot hollow" d="')[1].split('"')[0].count("M") == 1 and "MODELLED" in picture
 
@@ -131,7 +131,9 @@ def test_menus_show_another_method_size_and_colour_and_cells_keep_their_links(tm
     with Browser(tmp_path / "profile") as browser:
         browser.open(file, scripts=False)
         before = browser.ask("document.querySelector('.menus .caption').textContent")
+        static_cells = browser.ask(cells)
         browser.open(file)
+        assert browser.ask(cells) == static_cells and "d3|399.8 -0.1 %" in static_cells
         static = page(made).split('<table class="matrix"')[1]
         assert browser.ask("document.querySelector('.menus .caption').textContent") == before
         assert all(f'href="{link}"' in static for link in browser.ask(links).split(","))

@@ -116,7 +116,7 @@ def test_reasons_come_by_gravity_then_by_the_interval_against_the_target() -> No
     ]
     points[1].flows[0].ci95_s = points[1].ci95_s
     found = reasons(points)
-    assert [one.reason for one in found] == ["above the peak", "missed precision"]
+    assert [one.reason for one in found] == ["failed: above the peak", "missed precision"]
     assert found[1].worst is points[1] and found[1].width == pytest.approx(0.75)
     assert [one.bytes for one in worst_points(points)] == [16, 8]
 

@@ -133,6 +133,17 @@ def count_text(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
+def sizes_text(sizes: Iterable[int]) -> str:
+    """' at 256 MiB', ' at 16 to 256 MiB', ' at 64 MiB to 1 GiB': after a number of these sizes; '' without any."""
+    known = sorted(set(filter(None, sizes)))
+    if not known:
+        return ""
+    (least, unit), most = format_bytes(known[0]).rsplit(" ", 1), format_bytes(known[-1])
+    if len(known) == 1:
+        return f" at {most}"
+    return f" at {least} to {most}" if most.endswith(f" {unit}") else f" at {least} {unit} to {most}"
+
+
 def range_s(seconds: tuple[float, float] | None) -> str:
     """'2.2 us', '2.2-8.4 us': the lowest and the highest."""
     if seconds is None:

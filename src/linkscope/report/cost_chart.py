@@ -11,13 +11,14 @@ from linkscope.runfile import Point
 from linkscope.units import format_bytes
 
 COUNTS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+ALIKE = 0.1  # kinds whose costs differ by less at every number of transfers share a line
 
 
 def cost_charts(points: Iterable[Point], modelled: bool) -> list[Figure]:
     """A chart for the first path of each direction, with all kinds of host memory at the largest compared size.
 
     Each line is the time of allocating the buffers, of n transfers, and of freeing them, without its interval: the
-    table has the intervals.
+    table has the intervals. Kinds within 10 % at every n share a line.
     """
     found = [one for one in choices(points) if one.side == "host"]
     if not found:
@@ -36,16 +37,31 @@ def cost_charts(points: Iterable[Point], modelled: bool) -> list[Figure]:
 
 def _chart(listed: Sequence[Choice], colours: Mapping[str, int], modelled: bool) -> Figure:
     """`colours`: of each kind of memory that is drawn, the same in all charts."""
-    order = sorted((one for one in listed if one.name in colours), key=lambda one: colours[one.name])
+    groups = _alike(sorted((one for one in listed if one.name in colours), key=lambda one: colours[one.name]))
     series = [
-        Series(colours[one.name], False, [(float(count), Estimate(_total(one, count))) for count in COUNTS])
-        for one in order
+        Series(colours[of[0].name], False, [(float(count), Estimate(_total(of[0], count))) for count in COUNTS])
+        for of in groups
     ]
     first = listed[0]
-    what = f"{first.path}, {format_bytes(first.bytes)}"
-    legend = Legends(tuple(Legend(swatch(colours[one.name]), one.name) for one in order))
+    what = f"{first.path.src} → {first.path.dst}, {format_bytes(first.bytes)}"
+    names = [", ".join(one.name for one in of) for of in groups]
+    legend = Legends(tuple(Legend(swatch(colours[of[0].name]), name) for of, name in zip(groups, names, strict=True)))
     svg = uses_chart(f"cost of memory over the number of transfers, {what}", series, modelled)
     return Figure(f"memory-{first.path.src}-{first.path.dst}", svg, what, legend=legend)
+
+
+def _alike(order: Sequence[Choice]) -> list[list[Choice]]:
+    """Kinds whose lines would lie on each other, as one line of the first of them."""
+    groups: list[list[Choice]] = []
+    for one in order:
+        for of in groups:
+            pairs = [(_total(one, count), _total(of[0], count)) for count in COUNTS]
+            if all(max(pair) <= min(pair) * (1 + ALIKE) for pair in pairs):
+                of.append(one)
+                break
+        else:
+            groups.append([one])
+    return groups
 
 
 def _total(one: Choice, count: int) -> float:

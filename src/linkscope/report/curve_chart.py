@@ -8,8 +8,7 @@ from linkscope.model.cliffs import breaks
 from linkscope.model.curves import Curve, rate_of
 from linkscope.report.axes import Axis, log_rate_axis, rate_axis, size_axis
 from linkscope.report.curve_lines import Line, Lines
-from linkscope.report.trust import inherited, missed, sign_of
-from linkscope.runfile import Point
+from linkscope.report.trust import ABOVE, above_peak, inherited, missed, sign_of
 from linkscope.units import format_bytes, format_rate
 
 WIDTH, HEIGHT = 400, 280
@@ -119,19 +118,20 @@ def _half(curve: Curve, x: Axis, y: Axis) -> str:
 
 
 def _names(lines: Sequence[Line], x: Axis, y: Axis) -> list[str]:
-    """The name and the best rate of each line, beside its last point. Names that would meet move apart."""
-    ends: list[tuple[float, float, Line, Point]] = []
+    """The name of each line and the rate of its last point, beside this point. Names that would meet move apart."""
+    ends: list[tuple[float, float, Line, str]] = []
     for line in lines:
         rated = [(point, rate) for point in line.curve.measured if (rate := rate_of(point)) is not None]
-        best = line.curve.best()
-        if rated and best is not None:
-            ends.append((y.at(rated[-1][1].value), x.at(rated[-1][0].bytes), line, best))
+        if rated:
+            last, rate = rated[-1]
+            above = ABOVE if any(map(above_peak, line.curve.measured)) else ""
+            text = f"{line.name} {sign_of([last])}{rate.value:.3g}{above}"
+            ends.append((y.at(rate.value), x.at(last.bytes), line, text))
     ends.sort(key=lambda end: end[0])
     heights = spread([end[0] for end in ends], _APART, _TOP + 4.0, HEIGHT - _BOTTOM - 2.0)
     parts = []
-    for (py, px, line, best), height in zip(ends, heights, strict=True):
+    for (py, px, line, text), height in zip(ends, heights, strict=True):
         start = WIDTH - _RIGHT + 14
-        text = f"{line.name} {sign_of([best])}{best.gbps or 0.0:.3g}"
         parts.append(
             f'<g class="k{line.style}"><path class="leader" d="M{px + 4:.1f} {py:.1f}L{start - 2} {height:.1f}"/>'
             f'<text x="{start}" y="{height + 4:.1f}">{escape(text)}</text></g>'

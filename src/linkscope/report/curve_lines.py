@@ -9,6 +9,7 @@ from linkscope.advise import plain
 from linkscope.model.curves import BATCHED, Curve, Path, curves
 from linkscope.report.headline import COPIES, ENGINES, host_memory, is_headline
 from linkscope.report.trust import has_warning, inherited
+from linkscope.report.usual import most_usual
 from linkscope.runfile import Point, Run
 
 DIRECTIONS = ("h2d", "d2h", "d2d")
@@ -88,8 +89,11 @@ def _of_memory(copies: _Test, kind: str) -> _Test:
 
 
 def _longest(points: Sequence[Point], path: Path | None) -> Curve | None:
-    """The batched unidirectional curve with the most measured sizes: of this path, if it has two sizes there."""
-    made = [c for c in curves(p for p in points if not p.bidirectional) if c.mode in BATCHED and c.best() is not None]
+    """The batched unidirectional curve with the most measured sizes: of this path, if it has two sizes there. It is of
+    the most usual copy, like the rows of the paths.
+    """
+    usual = most_usual(point for point in points if not point.bidirectional)
+    made = [curve for curve in curves(usual) if curve.mode in BATCHED and curve.best() is not None]
     here = [curve for curve in made if curve.path == path and len(curve.measured) > 1]
     return max(here or made, key=_weight, default=None)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from linkscope.model.curves import MODE, Estimate, measured_flows, rate_of, share_of, time_of, total_of
 from linkscope.report.outcome import STATUS_WORDS
-from linkscope.report.trust import WARNINGS, between_medians, inherited, outliers_text, reason_text
+from linkscope.report.trust import WARNINGS, above_peak, between_medians, inherited, outliers_text, reason_text
 from linkscope.runfile import Point, Run
 
 # Times in seconds, sizes in bytes, rates in GB/s, shares and spreads as fractions; empty: no value.
@@ -51,7 +51,8 @@ def _row(point: Point, modelled: bool) -> list[str]:
 
 def _note(point: Point) -> str:
     """The reason of the status, the warnings of the guards, and outliers."""
-    warnings = [name.replace("_", " ") for name in sorted(WARNINGS & point.guards.keys())]
+    named = sorted((WARNINGS - {"above_limit"}) & point.guards.keys())
+    warnings = ["above its peak"] * above_peak(point) + [name.replace("_", " ") for name in named]
     return "; ".join(filter(None, (reason_text(point.reason or ""), *warnings, outliers_text(point))))
 
 

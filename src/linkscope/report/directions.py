@@ -3,8 +3,8 @@
 import statistics
 from collections.abc import Collection, Iterable, Sequence
 
-from linkscope.model.curves import Curve, curves, path_of
-from linkscope.model.text import count_text
+from linkscope.model.curves import Curve, curves, method_of, path_of
+from linkscope.model.text import count_text, sizes_text
 from linkscope.report.headline import COPIES, RateRow, Rates, headline_rows, is_headline
 from linkscope.report.section import Bar, BarPart
 from linkscope.report.summary import digits
@@ -57,13 +57,35 @@ def _bar(label: str, link: str, rows: Sequence[RateRow], batched: Sequence[Curve
 
 def _part(row: RateRow) -> BarPart:
     rates = _of(row)
-    shares = rates.shares
+    shares = _shares(rates)
     share: float | None = sum(shares) / 2 if shares else None
     peak = f" of {_range([one for one in rates.peaks if one])}" if shares else ""
     above = ", above its peak" if shares and shares[1] > 1 else ""
-    text = f"{format_fraction(share)}{peak}{above}" if share is not None else "peak unknown"
-    name = (row.memory or "by copy engine") + (", unstable" if rates.unstable else "")
-    return BarPart(name, _rate_text(rates), share, text, not _measured(rates))
+    text = f"{_share_text(rates, shares)}{peak}{above}" if shares else "peak unknown"
+    return BarPart(
+        row.memory or "by copy engine", _rate_text(rates), share, text, not _measured(rates), _sizes_text(rates).strip()
+    )
+
+
+def _shares(rates: Rates) -> tuple[float, float] | None:
+    """The lowest and the highest fraction of the peak of what the bar shows: of unstable rates, of the whole range."""
+    if rates.shares is None or rates.unstable is None:
+        return rates.shares
+    peaks = [one for one in rates.peaks if one]
+    return rates.unstable[0] / max(peaks), rates.unstable[1] / min(peaks)
+
+
+def _share_text(rates: Rates, shares: tuple[float, float]) -> str:
+    """'95 %'; '9 to 25 %' of unstable rates, of which no middle is typical."""
+    if rates.unstable is None:
+        return format_fraction(sum(shares) / 2)
+    return " to ".join(dict.fromkeys((format_fraction(shares[0]).removesuffix(" %"), format_fraction(shares[1]))))
+
+
+def _sizes_text(rates: Rates) -> str:
+    """' at 256 MiB', ' at 16 to 256 MiB': the sizes of the measured points."""
+    points = [point for point, _ in _measured(rates)] or list(rates.points)
+    return sizes_text(point.bytes for point in points)
 
 
 def _of(row: RateRow) -> Rates:
@@ -85,19 +107,19 @@ def _measured(rates: Rates) -> list[tuple[Point, float]]:
 
 
 def _paths_text(row: RateRow) -> str:
-    """'4 paths at 256 MiB: 55.4 to 55.6, each ±0.2 %'; of one path its interval."""
+    """'4 paths at 256 MiB: 55.4 to 55.6, up to ±0.2 %'; of one path its interval."""
     rates = _of(row)
     points = [point for point, _ in _measured(rates)] or list(rates.points)
-    sizes = {format_bytes(point.bytes) for point in points}
-    at = f" at {sizes.pop()}" if len(sizes) == 1 else ""
+    at = _sizes_text(rates)
     inherits = len(rates.points) - rates.measured
     left = f" ({inherits} inherited)" if inherits else ""
     if len(rates.points) == 1:
         (point,) = rates.points
+        left = " (inherited)" if inherits else ""
         return f"{path_of(point).src} → {path_of(point).dst}{at}{left}: {_interval_text(point)}"
     widths = [width for point in points if (width := half_width(point)) is not None]
-    each = f", each ±{format_fraction(max(widths))} or less" if len(widths) == len(points) else ""
-    return f"{len(rates.points)} paths{left}{at}: {_range(rates.values)} GB/s{each}"
+    each = f", up to ±{format_fraction(max(widths))}" if len(widths) == len(points) else ""
+    return f"{len(rates.points)} paths{at}{left}: {_range(rates.values)}{each}"
 
 
 def _range(values: Iterable[float]) -> str:
@@ -115,23 +137,12 @@ def _interval_text(point: Point) -> str:
 
 
 def _half_text(row: RateRow, batched: Iterable[Curve]) -> str:
-    """'half of it from 256 KiB (64 KiB: 32 %)', from the measured path with the most sizes."""
-    best = {(path_of(p), p.engine, p.src_memory, p.dst_memory, p.params.get("peer", "")) for p in _of(row).points}
-    of = [curve for curve in batched if _key(curve) in best and not _is_bidirectional(curve)]
+    """'half of it from 256 KiB', from the measured path with the most sizes."""
+    best = {(path_of(point), method_of(point)) for point in _of(row).points}
+    of = [curve for curve in batched if (curve.path, curve.method) in best]
     curve = max(of, key=lambda one: sum(not inherited(point) for point in one.measured), default=None)
     half = curve.half_rate_bytes() if curve else None
     if curve is None or half is None:
         return ""
-    smaller, share = curve.below_half()
-    if smaller is None or share is None:
-        return f"half of it from {format_bytes(half)} or less"
-    return f"half of it from {format_bytes(half)} ({format_bytes(smaller.bytes)}: {format_fraction(share)})"
-
-
-def _key(curve: Curve) -> tuple[object, ...]:
-    family = curve.method.family
-    return curve.path, family.engine, family.src_memory, family.dst_memory, dict(curve.method.params).get("peer", "")
-
-
-def _is_bidirectional(curve: Curve) -> bool:
-    return dict(curve.method.params).get("bidirectional") == "true"
+    bound = " or less" if curve.below_half()[0] is None else ""
+    return f"half of it from {format_bytes(half)}{bound}"

@@ -1,13 +1,14 @@
 """What not to trust: the points without a sound value by reason and family, and the rounds of the worst ten."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from markupsafe import escape
 
 from linkscope.model.curves import measured_flows, method_of, path_of
-from linkscope.model.text import paths_text
+from linkscope.model.text import count_text, paths_text
 from linkscope.report.trust import flows_ran_apart, widest
 from linkscope.runfile import Flow, Point, half_width
 from linkscope.stats import median
@@ -23,8 +24,10 @@ _STATUS = {
     "unsupported": "not supported", "inherited": "inherited",
 }  # fmt: skip
 _APART = "flows did not run together"
-_ORDER = ("above the peak", "failed", _APART, *dict.fromkeys(_GUARDS.values()), *_STATUS.values())
-_ROW, _LEFT, _WIDTH, _TOP, _LETTERS = 24, 420, 900, 10, 58
+_FAILED_ABOVE = "failed: above the peak"
+_FIRST = (_FAILED_ABOVE, "above the peak", "failed", _APART)
+_ORDER = tuple(dict.fromkeys((*_FIRST, *_GUARDS.values(), *_STATUS.values())))
+_ROW, _LEFT, _WIDTH, _TOP, _LETTERS = 22, 420, 900, 10, 58
 _TICKS = (1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 4.0, 10.0, 100.0)
 
 
@@ -47,7 +50,7 @@ class Reason:
 
 
 def reasons(points: Iterable[Point]) -> list[Reason]:
-    """One entry for each reason and family, the most serious reason first, then the widest interval."""
+    """One entry for each reason and family, the most serious reason first, then the most points."""
     found: dict[tuple[str, str], list[Point]] = {}
     for point in points:
         if (reason := reason_of(point)) is not None:
@@ -56,16 +59,33 @@ def reasons(points: Iterable[Point]) -> list[Reason]:
     for (reason, family), of in found.items():
         ordered = sorted(of, key=lambda point: -excess(point))
         made.append(Reason(reason, family, tuple(ordered), widest(ordered[0]) if excess(ordered[0]) else None))
-    return sorted(made, key=lambda one: (_ORDER.index(one.reason), -excess(one.worst), -len(one.points)))
+    return sorted(made, key=lambda one: (_ORDER.index(one.reason), -len(one.points), -excess(one.worst)))
 
 
 def reason_of(point: Point) -> str | None:
     """The most serious reason to distrust a point; None for a sound value."""
     if point.status == "missed_precision" and flows_ran_apart(point):
         return _APART
+    if point.status == "failed" and "above_limit" in point.guards:
+        return _FAILED_ABOVE
     named = [words for guard, words in _GUARDS.items() if guard in point.guards]
     named += [_STATUS[point.status]] if point.status in _STATUS else []
     return min(named, key=_ORDER.index, default=None)
+
+
+def sound_text(points: Iterable[Point]) -> str:
+    """'724 of 1486 points are measured within their target precision', the same for summary and table."""
+    listed = list(points)
+    sound = sum(reason_of(point) is None for point in listed)
+    return f"{sound} of {count_text(len(listed), 'point')} are measured within their target precision"
+
+
+def counts_text(points: Iterable[Point]) -> str:
+    """'3 failed, 361 missed precision': the points of each reason, the most serious first; '' where all are sound."""
+    counts = Counter(reason for point in points if (reason := reason_of(point)) is not None)
+    failed = counts.pop(_FAILED_ABOVE, 0)  # said in one number with the other failed points
+    counts["failed"] += failed
+    return ", ".join(f"{counts[reason]} {reason}" for reason in _ORDER if counts[reason])
 
 
 def excess(point: Point) -> float:
@@ -105,7 +125,7 @@ def strips(points: Sequence[Point], modelled: bool) -> str:
 
 def _strip(point: Point, ratios: Sequence[float], y: float, reach: float) -> str:
     size = f", {format_bytes(point.bytes)}" if point.bytes else ""
-    text = f"{method_of(point).family}, {paths_text([path_of(point)])}{size}"
+    text = f"{method_of(point).family}, {paths_text([path_of(point)])}{size}".replace("->", "→")
     label = text if len(text) <= _LETTERS else f"{text[: _LETTERS - 1]}…"
     target = point.precision_target
     low, high = _at(1 / (1 + target), reach), _at(1 + target, reach)

@@ -43,6 +43,9 @@ WORDS = (
     ("class", "paths that the machine description expects to perform alike"),
     ("inherited", "a value from another path of the class, not measured"),
     ("missed precision", "an interval wider than the target, or no interval"),
+    ("plain copy", "one contiguous buffer, copied by an ordinary call such as cudaMemcpyAsync"),
+    ("half rate", "the smallest measured size that reaches half of the best rate"),
+    ("Jain's index", "1 if all clients get the same rate, 1/n if one of n clients gets everything"),
     ("peak", "the limit of the hardware without the cost of protocols"),
 )  # fmt: skip
 

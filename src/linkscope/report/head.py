@@ -133,7 +133,7 @@ def _slowest_pair(run: Run) -> Tile | None:
         value, lines = slowest, [ratio, rate]
     else:
         value = "GPU pairs are uniform"
-        lines = [f"within {format_fraction(found.ratio - 1)} of each other", f"the lowest: {slowest}, {rate}"]
+        lines = [f"within {format_fraction(found.spread)} of each other", f"the lowest: {slowest}, {rate}"]
     pairs = len({(p.src, p.dst) for p in run.points if p.benchmark == "d2d" and p.src != p.dst and p.median_s})
     lines += [
         _of_peak(found.slowest),

@@ -14,6 +14,7 @@ from linkscope.advise import plain
 from linkscope.model.curves import Estimate, Path, measured_flows, path_of, rate_of, total_of
 from linkscope.model.rounds import rounds_of
 from linkscope.report.trust import has_warning, inherited, missed
+from linkscope.report.usual import most_usual
 from linkscope.runfile import Point, Run
 
 COPIES = {
@@ -115,12 +116,14 @@ def headline_points(points: Iterable[Point]) -> list[Point]:
 
 
 def headline_rows(run: Run) -> list[RateRow]:
-    """Rows in the order of `COPIES`. Less common memory kinds appear only if nothing else was measured."""
+    """Rows in the order of `COPIES`, of the most usual copy of each path. Less common memory kinds appear only if
+    nothing else was measured.
+    """
     plain = [point for point in run.points if is_headline(point) and total_of(point) is not None]
     classes, peaks = path_classes(run), peaks_of(run.points)
     rows: list[RateRow] = []
     for benchmark, where in COPIES.items():
-        of_direction = _preferred([point for point in plain if point.benchmark == benchmark])
+        of_direction = most_usual(_preferred([point for point in plain if point.benchmark == benchmark]))
         groups: dict[tuple[str, str], list[Point]] = {}
         for point in of_direction:
             groups.setdefault((host_memory(point), point.params.get("peer", "")), []).append(point)

@@ -11,6 +11,7 @@ from markupsafe import Markup, escape
 
 from linkscope.report.heading import details, facts, machine_title, minor, serious
 from linkscope.report.long_tables import with_long_tables_as_text, with_rests_folded
+from linkscope.report.page_terms import explainer
 from linkscope.report.section import Block, Column, Output, Table
 from linkscope.report.sections import chapters
 from linkscope.runfile import Run, read_run
@@ -52,7 +53,7 @@ def framed(template: str, *, scripts: Iterable[str], **values: Any) -> str:
     """
     environment = template_environment("linkscope.report")
     environment.filters |= {
-        "svg": Markup, "json": _json, "arrows": _arrows, "kind": _kind,
+        "svg": Markup, "explained": explainer(), "json": _json, "arrows": _arrows, "kind": _kind,
         "short": with_long_tables_as_text, "first": with_rests_folded,
         "table_class": _table_class, "cell_attributes": _cell_attributes,
     }  # fmt: skip
@@ -106,5 +107,10 @@ def _cell_attributes(column: Column) -> Markup:
 
 
 def _arrows(text: str) -> Markup:
-    """The escaped text, without line breaks inside an arrow or a range of places."""
-    return Markup(re.sub(r"-&gt;|(?<=:)\d+-\d+", r'<span class="arrow">\g<0></span>', str(escape(text))))
+    """The escaped text with the signs of printed text: an arrow, ± and µs. An arrow within an id stays as it is.
+
+    No line breaks inside an arrow or a range of places.
+    """
+    signed = re.sub(r"(?<![^\s])-&gt;(?![^\s])", "→", str(escape(text))).replace("+-", "±")
+    signed = re.sub(r"(?<=\d) us\b", " µs", signed)
+    return Markup(re.sub(r"-&gt;|(?<=:)\d+-\d+", r'<span class="arrow">\g<0></span>', signed))

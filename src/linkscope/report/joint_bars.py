@@ -8,9 +8,9 @@ from linkscope.report.axes import rate_axis
 from linkscope.report.joint import Joint, JointRow
 from linkscope.report.section import Figure
 
-_ROW, _TOP, _LEFT, _WIDTH, _RIGHT, _BOTTOM = 26, 8, 140, 560, 90, 24
+_ROW, _TOP, _LEFT, _WIDTH, _RIGHT, _BOTTOM = 26, 8, 130, 400, 62, 24
 _MOST = 4  # rows of a drawing; the table has all
-_LETTERS = 20
+_LETTERS = 17
 
 
 def joint_figures(found: Sequence[Joint], modelled: bool) -> list[Figure]:
@@ -22,7 +22,7 @@ def joint_figures(found: Sequence[Joint], modelled: bool) -> list[Figure]:
     best = {name: _best(rows) for name, rows in of_direction.items()}
     highest = max((row.total.high or row.total.value for rows in best.values() for row in rows), default=0.0)
     return [
-        Figure(f"joint-{name}", _drawing(name, rows, highest, modelled), f"{name}: {_caption(len(rows))}")
+        Figure(f"joint-{name}", _drawing(name, rows, highest, modelled), f"{name}{_caption(len(rows))}")
         for name, rows in best.items()
     ]
 
@@ -36,8 +36,7 @@ def _best(rows: Sequence[JointRow]) -> list[JointRow]:
 
 
 def _caption(count: int) -> str:
-    ends = f"; the {_MOST // 2} lowest and {_MOST // 2} highest of {count} places" if count > _MOST else ""
-    return f"totals in GB/s, divided into flows{ends}"
+    return f": the {_MOST // 2} lowest and {_MOST // 2} highest of {count} places" if count > _MOST else ""
 
 
 def _ends(rows: Sequence[JointRow]) -> Sequence[JointRow]:
@@ -54,7 +53,7 @@ def _drawing(name: str, rows: Sequence[JointRow], highest: float, modelled: bool
     bottom = _TOP + _ROW * len(shown)
     title = f"{'MODELLED: ' if modelled else ''}totals of concurrent flows, {name}"
     parts = [
-        f'<svg class="chart" viewBox="0 0 {_WIDTH} {bottom + _BOTTOM}" role="img" aria-label="{escape(title)}">'
+        f'<svg class="chart joint" viewBox="0 0 {_WIDTH} {bottom + _BOTTOM}" role="img" aria-label="{escape(title)}">'
         f"<title>{escape(title)}</title>"
     ]
     parts.append('<path class="grid" d="' + "".join(f"M{x.at(at):.1f} {_TOP}V{bottom}" for at, _ in x.ticks) + '"/>')
@@ -62,12 +61,13 @@ def _drawing(name: str, rows: Sequence[JointRow], highest: float, modelled: bool
     for number, row in enumerate(shown):
         parts.append(_bar(row, _TOP + _ROW * (number + 0.5), x.at))
     if modelled:
-        parts.append(f'<text class="modelled" x="{_WIDTH / 2}" y="{(bottom + _BOTTOM) / 2}">MODELLED</text>')
+        mark = f'class="modelled" style="font-size:56px" x="{_WIDTH / 2}" y="{(bottom + _BOTTOM) / 2}"'
+        parts.append(f"<text {mark}>MODELLED</text>")
     return "".join([*parts, "</svg>"])
 
 
 def _bar(row: JointRow, y: float, at: Callable[[float], float]) -> str:
-    label = str(row.path)
+    label = f"{row.path.src} → {row.path.dst}"
     label = label if len(label) <= _LETTERS else f"{label[: _LETTERS - 1]}…"
     sums = [sum(part.share for part in row.parts[:count]) for count in range(len(row.parts) + 1)] or [0.0]
     whole = max(sums[-1], 1.0)

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from markupsafe import escape
 
 from linkscope.model.curves import natural
-from linkscope.model.text import count_text, range_share
+from linkscope.model.text import count_text, range_share, sizes_text
 from linkscope.report.anchors import path_anchor
 from linkscope.report.headline import is_plain_copy
 from linkscope.report.section import Legend, Legends
-from linkscope.report.trust import inherited
+from linkscope.report.trust import ABOVE, inherited
 from linkscope.report.wires import Wire
 from linkscope.runfile import Point
 from linkscope.units import format_rate
@@ -245,16 +245,18 @@ def _slanted(wire: Wire, layout: _Layout, tops: dict[int, float], most: float) -
 
 
 def _shares_text(wire: Wire, down: int, up: int) -> str:
-    texts = ["-" if share is None else f"{100 * share:.0f}" for share in (wire.ends[down][1], wire.ends[up][1])]
-    return "" if set(texts) == {"-"} else "/".join(dict.fromkeys(texts))
+    shares = (wire.ends[down][1], wire.ends[up][1])
+    texts = ["-" if share is None else f"{100 * share:.0f}" for share in shares]
+    above = ABOVE if any(share is not None and share > 1 for share in shares) else ""
+    return "" if set(texts) == {"-"} else "/".join(dict.fromkeys(texts)) + above
 
 
 def _title(wire: Wire) -> str:
-    """The tooltip: 'numa:0 to gpu:0, PCIe 5.0 x16: 55.5 GB/s there, 55.3 GB/s back, 95-96 % of peak'."""
+    """The tooltip: 'numa:0 to gpu:0, PCIe 5.0 x16: 55.5 GB/s there at 1 GiB, 55.3 GB/s back at 1 GiB, 95 % of peak'."""
     rates = [
-        f"{sign}{format_rate(rate)} {word}"
-        for (rate, _), sign, word in zip(wire.ends, wire.signs, ("there", "back"), strict=True)
-        if rate
+        f"{sign}{format_rate(point.gbps)} {word}{sizes_text([point.bytes])}"
+        for point, sign, word in zip(wire.best, wire.signs, ("there", "back"), strict=True)
+        if point is not None and point.gbps
     ]
     share = f"{wire.share_text()} of peak" if wire.shares() else ""
     return f"{wire.one} to {wire.other}, {wire.kind}: " + (", ".join(filter(None, (*rates, share))) or "not measured")

@@ -99,6 +99,13 @@ _INTERVAL_METHODS = {
 }
 
 
+def older_text(points: Iterable[Point]) -> str:
+    """'302 intervals come from an older rule: …'; '' where none does. Readers must not take them for measured ones."""
+    count = sum(bool(point.ci95_s) and _interval_method(point) == "older" for point in points)
+    named = "1 interval comes" if count == 1 else f"{count} intervals come"
+    return f"{named} from an older rule: fewer than six rounds, and as wide as the target." if count else ""
+
+
 def intervals_text(points: Iterable[Point]) -> str:
     """How the intervals of these points were computed: one sentence or two for each method that occurs."""
     found = {_interval_method(point) for point in points if point.ci95_s}

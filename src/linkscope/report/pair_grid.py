@@ -12,7 +12,7 @@ from linkscope.report.headline import is_plain_copy
 from linkscope.report.machine_map import GRADE_TEXTS, GRADES
 from linkscope.report.pair_rates import Cell, Matrix
 from linkscope.report.section import Grid, GridCell, Legend, Legends
-from linkscope.report.trust import has_warning, inherited, sign_of
+from linkscope.report.trust import ABOVE, above_peak, has_warning, inherited, sign_of
 from linkscope.units import format_bytes, format_fraction, format_seconds
 
 EDGES = (-0.05, -0.025, -0.01, 0.01, 0.025, 0.05)  # of the deviations: colours d0 (slow) to d6 (fast) of figure.css
@@ -111,7 +111,7 @@ def data(found: Sequence[Matrix]) -> str:
 
 
 def _rounded(share: float | None) -> float | None:
-    return None if share is None else round(share, 4)
+    return None if share is None else round(share, 6)
 
 
 def _grid_cell(cell: Cell, by_share: bool) -> GridCell:
@@ -133,14 +133,15 @@ def share_colour(share: float | None) -> tuple[str, str]:
     if share is None:
         return "", ""
     index = next((at for at, edge in enumerate(GRADES) if share >= edge), len(GRADES))
-    return _SHARES[index], format_fraction(share) + (" (!)" if share > 1 else "")
+    return _SHARES[index], format_fraction(share) + (ABOVE if share > 1 else "")
 
 
 def _number(cell: Cell) -> str:
-    sign = sign_of([cell.point]) + ("!" if has_warning(cell.point) else "")
+    above = ABOVE if above_peak(cell.point) else ""
+    sign = sign_of([cell.point]) + ("!" if has_warning(cell.point) and not above else "")
     if not cell.point.bytes:
         return sign + format_seconds(float(f"{cell.value.value:.3g}"))
-    return sign + (f"{cell.value.value:.0f}" if cell.value.value >= 1000 else f"{cell.value.value:.4g}")
+    return sign + (f"{cell.value.value:.0f}" if cell.value.value >= 1000 else f"{cell.value.value:.4g}") + above
 
 
 def _kind(cell: Cell) -> str:

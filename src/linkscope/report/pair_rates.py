@@ -10,6 +10,7 @@ from linkscope.report.finding import LARGE
 from linkscope.report.headline import COPIES, ENGINES, is_plain_copy, path_classes
 from linkscope.report.sweep import without_sweeps
 from linkscope.report.trust import has_warning, inherited, is_too_uncertain
+from linkscope.report.usual import specials
 from linkscope.runfile import Point, Run
 
 DIRECTIONS = {("gpu", "gpu"): COPIES["d2d"], ("numa", "gpu"): COPIES["h2d"], ("gpu", "numa"): COPIES["d2h"],
@@ -84,13 +85,16 @@ def _is_main(matrix: Matrix) -> bool:
 
 
 def _rank(matrix: Matrix) -> tuple[int, ...]:
-    """GPU pairs, plain batched copies, the preferred engine, large sizes, the most measured paths, the largest size."""
+    """GPU pairs, plain batched copies, the preferred engine, the usual call, large sizes, the most measured paths, the
+    largest size.
+    """
     first = next(iter(matrix.cells.values())).point
     plain = is_plain_copy(first) and not first.bidirectional and matrix.mode in BATCHED
     usual = first.params.get("peer") != "off" and "pageable" not in (first.src_memory, first.dst_memory)
     engine = ENGINES.index(first.engine) if first.engine in ENGINES else len(ENGINES)
     direction = list(DIRECTIONS.values()).index(matrix.direction)
-    return direction, int(not (plain and usual)), engine, int(matrix.bytes < LARGE), -matrix.measured, -matrix.bytes
+    method = (int(not (plain and usual)), engine, specials(first))
+    return direction, *method, int(matrix.bytes < LARGE), -matrix.measured, -matrix.bytes
 
 
 def _cells(points: Mapping[Path, Point], classes: Mapping[str, str]) -> dict[Path, Cell]:

@@ -1,6 +1,6 @@
 """The rows of plain copies: one for each path, engine, memory, peer access and direction, the most important first."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from linkscope.model.curves import (
@@ -17,17 +17,13 @@ from linkscope.model.curves import (
     total_of,
 )
 from linkscope.model.text import params_text
-from linkscope.report.headline import COPIES, ENGINES, is_plain_copy
+from linkscope.report.headline import COPIES, ENGINES, SAME, is_plain_copy
 from linkscope.report.outcome import STATUS_WORDS
-from linkscope.report.trust import has_warning, missed
+from linkscope.report.trust import above_peak, has_warning, inherited, missed
+from linkscope.report.usual import special
 from linkscope.runfile import Point, half_width
 from linkscope.units import format_fraction
 
-# The parameters of an ordinary call of cudaMemcpyAsync or of a kernel that uses the whole GPU. Texts do not name them.
-DEFAULTS: Mapping[str, str] = {
-    "after": "kernel", "call": "memcpy", "initiator": "src", "peer": "on", "bidirectional": "false", "blocks": "sms",
-    "threads": "512",
-}  # fmt: skip
 # By importance; device memory is at one end of most copies.
 _MEMORIES = {"device": 0, "pinned": 0, "pageable": 1, "registered": 2}
 _OTHER_MEMORY = 4
@@ -73,7 +69,7 @@ class PathRow:
     @property
     def status_text(self) -> str:
         """'ok', 'inherited', 'missed precision, ±6 %', 'above its peak'."""
-        if self.rate and "above_limit" in self.point.guards:
+        if self.rate and above_peak(self.point):
             return "above its peak"
         if self.rate and has_warning(self.point):
             return "warning"
@@ -82,28 +78,42 @@ class PathRow:
         return STATUS_WORDS[self.point.status] + more
 
 
-def special(method: Method) -> list[tuple[str, str]]:
-    """The parameters that are not at their default."""
-    return [(name, value) for name, value in method.params if DEFAULTS.get(name) != value]
-
-
 def path_rows(points: Iterable[Point]) -> list[PathRow]:
-    """The rows, the most important first: every path by its usual method, then pageable memory, both directions, peer
-    access off, and other engines and memories. At most 450, but always one for each path.
+    """The rows. First the slowest path of each method and the fastest if it differs, so that no method is out of view;
+    then every path by its usual method; then pageable memory, both directions, peer access off, and other engines and
+    memories. At most 450, but always one for each path.
     """
     groups: dict[tuple[object, ...], list[Curve]] = {}
     for curve in curves(point for point in points if is_plain_copy(point)):
-        params = dict(curve.method.params)
-        apart = tuple(params.get(name, "") for name in sorted(_APART))
-        groups.setdefault((curve.path, curve.method.family, apart), []).append(curve)
-    rows = sorted((_row(of) for of in groups.values()), key=_importance)
-    seen: set[tuple[str, Path]] = set()
-    first: list[PathRow] = []
-    others: list[PathRow] = []
+        groups.setdefault((curve.path, curve.method.family, _apart(curve.method)), []).append(curve)
+    rows = sorted((_row(of) for of in groups.values()), key=importance)
+    usual: dict[tuple[str, Path], PathRow] = {}
     for row in rows:
-        (others if (row.kind, row.path) in seen else first).append(row)
-        seen.add((row.kind, row.path))
-    return first + others[: max(0, _MOST_ROWS - len(first))]
+        usual.setdefault((row.kind, row.path), row)
+    first = [*_ends(rows), *usual.values()]
+    ordered = {id(row): row for row in (*first, *rows)}
+    return list(ordered.values())[: max(_MOST_ROWS, len(first))]
+
+
+def _apart(method: Method) -> tuple[str, ...]:
+    params = dict(method.params)
+    return tuple(params.get(name, "") for name in sorted(_APART))
+
+
+def _ends(rows: Sequence[PathRow]) -> list[PathRow]:
+    """The slowest row of each method, and the fastest if it differs by 2 %; of measured paths where there are any."""
+    alike: dict[object, list[PathRow]] = {}
+    for row in rows:
+        if row.rate is not None:
+            alike.setdefault((row.method.family, _apart(row.method)), []).append(row)
+    found = []
+    for of in alike.values():
+        measured = [row for row in of if not inherited(row.point)] or of
+        by_rate = sorted(measured, key=lambda row: row.rate.value if row.rate else 0.0)
+        found.append(by_rate[0])
+        lowest, highest = (row.rate.value if row.rate else 0.0 for row in (by_rate[0], by_rate[-1]))
+        found += [by_rate[-1]] if highest > lowest * (1 + SAME) else []
+    return found
 
 
 def _row(of: Sequence[Curve]) -> PathRow:
@@ -126,7 +136,8 @@ def _row(of: Sequence[Curve]) -> PathRow:
     )  # fmt: skip
 
 
-def _importance(row: PathRow) -> tuple[object, ...]:
+def importance(row: PathRow) -> tuple[object, ...]:
+    """A sort key: the usual methods first, then by path."""
     params, family = dict(row.method.params), row.method.family
     memories = sum(_MEMORIES.get(kind, _OTHER_MEMORY) for kind in (family.src_memory, family.dst_memory))
     apart = (params.get("bidirectional") == "true") + (params.get("peer") == "off")

@@ -108,13 +108,17 @@ class Tiles(Block):
 
 @dataclass(frozen=True)
 class BarPart:
-    """A value and its bar: `share` is the fraction of the peak, `of_peak` the same as text. `hollow`: inherited."""
+    """A value and its bar: `share` is the fraction of the peak, `of_peak` the same as text. `hollow`: inherited.
+
+    `at`: the sizes of the value, 'at 256 MiB'.
+    """
 
     name: str
     value: str
     share: float | None
     of_peak: str
     hollow: bool = False
+    at: str = ""
 
 
 @dataclass(frozen=True)
@@ -358,9 +362,12 @@ class Section:
         return tuple(block for block in self.blocks if output in block.on)
 
 
-def table(label: str, columns: Sequence[Column], rows: Sequence[Sequence[Text]], *, on: Output = Output.ALL) -> Table:
+def table(
+    label: str, columns: Sequence[Column], rows: Sequence[Sequence[Text]], *, on: Output = Output.ALL,
+    stacks: bool = False,
+) -> Table:  # fmt: skip
     """A plain table without groups."""
-    return Table(label, tuple(columns), (Group(tuple(Row(tuple(cells)) for cells in rows)),), on=on)
+    return Table(label, tuple(columns), (Group(tuple(Row(tuple(cells)) for cells in rows)),), stacks=stacks, on=on)
 
 
 def grid_table(grid: Grid) -> Table:

@@ -3,12 +3,13 @@
 import re
 from collections.abc import Iterable
 
-from linkscope.model.curves import measured_flows
+from linkscope.model.curves import measured_flows, share_of
 from linkscope.runfile import Point, half_width
 from linkscope.stats import deviation
 
 SIGN = "~"  # before a number that missed its precision; readable in print and without colours
 SIGN_MEANS = f"{SIGN} before a number: missed precision (the interval is wider than the target, or missing)"
+ABOVE = " (!)"  # after a number above its peak
 INHERITED = "^"  # before an inherited number
 INHERITED_MEANS = f"{INHERITED} before a number: inherited from another path of its class, not measured"
 TOO_UNCERTAIN = 0.5  # half the interval as a fraction of the value; wider values are not used as best rates
@@ -25,6 +26,12 @@ def missed(point: Point) -> bool:
 def has_warning(point: Point) -> bool:
     """Whether a guard questions the value of a point."""
     return not WARNINGS.isdisjoint(point.guards)
+
+
+def above_peak(point: Point) -> bool:
+    """Whether the value is above the peak of the hardware, as the run's own check or its share of the peak says."""
+    share = share_of(point)
+    return "above_limit" in point.guards or (share is not None and share > 1)
 
 
 def inherited(point: Point) -> bool:

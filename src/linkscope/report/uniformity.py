@@ -3,10 +3,11 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from linkscope.model.curves import method_of
+from linkscope.model.curves import BATCHED, MODE, method_of
 from linkscope.model.rounds import Spreads, rounds_of
 from linkscope.report.finding import LARGE
 from linkscope.report.headline import COPIES, ENGINES, is_headline, is_unstable
+from linkscope.report.usual import specials
 from linkscope.runfile import Point, Run
 from linkscope.stats import Interval, geometric_mean, ratio_interval
 
@@ -20,7 +21,8 @@ class Comparison:
     """The slowest path of a direction against the fastest: `ratio` is the ratio of their times, with its interval.
 
     `count` paths were measured with one method at `bytes`. The interval allows for the choice of these two among all
-    paths.
+    paths. `spread`: the longest median over the shortest one, minus 1, as the tables of the pairs show them; the ratio
+    is of geometric means of the rounds.
     """
 
     where: str
@@ -30,6 +32,7 @@ class Comparison:
     fastest: Point
     ratio: float
     interval: Interval | None
+    spread: float
 
     @property
     def differs(self) -> bool:
@@ -66,12 +69,18 @@ def _compare(benchmark: str, points: Iterable[Point], spreads: Spreads) -> Compa
     level = 1 - (1 - _LEVEL) / (len(group) * (len(group) - 1))
     known = max(filter(None, (spreads.of(slowest), spreads.of(fastest))), default=None)
     interval = ratio_interval(rounds_of(fastest), rounds_of(slowest), alike=known, level=level)
+    medians = [point.median_s or times[point.id] for point in group]
     return Comparison(
         COPIES[benchmark], len(group), group[0].bytes, slowest, fastest,
-        times[slowest.id] / times[fastest.id], interval,
+        times[slowest.id] / times[fastest.id], interval, max(medians) / min(medians) - 1,
     )  # fmt: skip
 
 
-def _preference(group: list[Point]) -> tuple[int, int, int]:
-    """Ranks groups of points: most paths, then the preferred engine, then the largest size."""
-    return len(group), -ENGINES.index(group[0].engine), group[0].bytes
+def _preference(group: list[Point]) -> tuple[int, ...]:
+    """Ranks groups of points: most paths, then the preferred engine, then the usual batched copy of pinned memory, then
+    the largest size.
+    """
+    first = group[0]
+    registered = "registered" in (first.src_memory, first.dst_memory)
+    is_single = first.params.get(MODE, "") not in BATCHED
+    return len(group), -ENGINES.index(first.engine), -is_single, -registered, -specials(first), first.bytes

@@ -21,7 +21,7 @@ def verdict(run: Run, rows: Sequence[RateRow]) -> str:
     """'Links uniform: ... 1 warning. Pageable rates are unstable.'"""
     if not any(point.median_s is not None for point in run.points):
         return "Nothing was measured: no point has a value."
-    sentences = [_failed_text(run.points), *_path_sentences(run), _warning_count(run), _unstable_text(run, rows)]
+    sentences = [_failed_text(run.points), *_path_sentences(run), warning_count(run), _unstable_text(run, rows)]
     return " ".join(filter(None, sentences))
 
 
@@ -88,7 +88,7 @@ def _path_text(point: Point) -> str:
 
 
 def _uniform_text(found: Sequence[Comparison]) -> str:
-    parts = ", ".join(f"{one.count} {one.where} paths within {format_fraction(one.ratio - 1)}" for one in found)
+    parts = ", ".join(f"{one.count} {one.where} paths within {format_fraction(one.spread)}" for one in found)
     sizes = " and ".join(dict.fromkeys(format_bytes(one.bytes) for one in found))
     return f"Links uniform: {parts} at {sizes}."
 
@@ -98,7 +98,8 @@ def _measured_text(points: Iterable[Point]) -> str:
     return f"{count_text(sum(point.status in ('ok', 'missed_precision') for point in points), 'point')} measured."
 
 
-def _warning_count(run: Run) -> str:
+def warning_count(run: Run) -> str:
+    """'2 warnings.', as the verdict says it."""
     count = len(warnings(run))
     return f"{count_text(count, 'warning')}." if count else "No warnings."
 

@@ -11,7 +11,8 @@ from typing import Any
 from linkscope.model.curves import measured_flows, path_of
 from linkscope.model.text import range_share
 from linkscope.report.headline import headline_points
-from linkscope.report.trust import sign_of
+from linkscope.report.trust import ABOVE, sign_of
+from linkscope.report.usual import most_usual
 from linkscope.runfile import Point, Run
 
 
@@ -58,7 +59,7 @@ class Wire:
     def share_text(self) -> str:
         """'95 %' of one direction, '95-96 %' of both; '' if the peak is unknown."""
         shares = self.shares()
-        return range_share((min(shares), max(shares))) if shares else ""
+        return range_share((min(shares), max(shares))) + (ABOVE if max(shares) > 1 else "") if shares else ""
 
     def limit_text(self) -> str:
         """'58.45'; '58.45 / 57.61' if the directions have different peaks."""
@@ -159,6 +160,8 @@ def _best(points: Iterable[Point]) -> dict[tuple[str, str], Point]:
 
 
 def _headlines(points: Iterable[Point]) -> list[Point]:
-    """Headline rates of single flows. Several flows between two places do not show the rate of a link."""
+    """Headline rates of single flows, of the most usual copy. Several flows between two places do not show the rate of
+    a link.
+    """
     one_flow = (point for point in points if len(measured_flows(point)) < 2 and not path_of(point).joint)
-    return headline_points(point for point in one_flow if point.gbps is not None)
+    return most_usual(headline_points(point for point in one_flow if point.gbps is not None))

@@ -1,12 +1,15 @@
 """Section: the most important answers, what to do first, and what to check before using them."""
 
+import textwrap
+
 from linkscope.advise import Advice
-from linkscope.model.text import count_text
+from linkscope.model.text import sizes_text
 from linkscope.report.directions import direction_bars, shown_points
+from linkscope.report.doubts_table import counts_text, sound_text
 from linkscope.report.head import tiles
 from linkscope.report.headline import headline_rows
 from linkscope.report.machine_map import legends, machine_svg
-from linkscope.report.outcome import STATUS_WORDS
+from linkscope.report.outcome import older_text
 from linkscope.report.pair_rates import main_matrix
 from linkscope.report.pair_strip import strip_svg, strip_text
 from linkscope.report.run_view import RunView
@@ -24,16 +27,12 @@ from linkscope.report.section import (
     Tiles,
     table,
 )
-from linkscope.report.sections.advice import gain_cells, is_first
-from linkscope.report.verdict import verdict
+from linkscope.report.sections.advice import GAIN, SIZES, gain_cells, is_first
+from linkscope.report.verdict import verdict, warning_count, warnings
 
 _MOST_ACTIONS = 3
-_ACTIONS = (
-    Column("Gain", strong=True),
-    Column("Do first", wraps=True),
-    Column("Sizes"),
-    Column("CUDA call", wraps=True),
-)
+_LONGEST = 90  # letters of a warning
+_ACTIONS = (GAIN, Column("Do first", wraps=True), SIZES, Column("CUDA call", wraps=True, label="call"))
 
 
 def section(view: RunView) -> Section:
@@ -50,7 +49,18 @@ def brief(view: RunView) -> Section:
 
 
 def _verdict(view: RunView) -> Paragraph:
-    return Paragraph(verdict(view.run, headline_rows(view.run)), lead=True, on=Output.PAGE)
+    """The verdict; its warnings are a link to their place, and the first one that is no failure is named."""
+    text, count = verdict(view.run, headline_rows(view.run)), warning_count(view.run)
+    before, found, after = text.partition(count)
+    listed = warnings(view.run)
+    if not found or not listed:
+        return Paragraph(text, lead=True, on=Output.PAGE)
+    others = [warning for warning, failed in listed if not failed]  # the verdict counts the failed points
+    first = (
+        textwrap.shorten(others[0].partition(". ")[0].removesuffix("."), _LONGEST, placeholder=" …") if others else ""
+    )
+    named = f": {first}." if first else "."
+    return Paragraph((before, Span(count.removesuffix("."), link="#trust"), named, after), lead=True, on=Output.PAGE)
 
 
 def _picture(view: RunView) -> Block:
@@ -58,7 +68,10 @@ def _picture(view: RunView) -> Block:
     left: list[Block] = []
     if view.wires:
         name = "The machine and the rates of its links"
-        left.append(Figure("machine", machine_svg(view.wires, view.run.modelled), label=name, legend=legends()))
+        at = sizes_text(point.bytes for wire in view.wires for point in wire.best if point is not None)
+        best = (f"The best plain copy over each link, down and up{at}. ", Span("Links", link="#machine"))
+        svg = machine_svg(view.wires, view.run.modelled)
+        left.append(Figure("machine", svg, best, label=name, legend=legends()))
     matrix = main_matrix(view.matrices)
     if matrix is not None and (text := strip_text(matrix)):
         caption = (Span("Slowest GPU pair", "strong"), f" {text}. ", Span("All pairs", link="#pairs"))
@@ -69,21 +82,20 @@ def _picture(view: RunView) -> Block:
 
 
 def _trust(view: RunView) -> Paragraph:
-    """One line: what is within its precision, what is not, and whether the rates above are affected."""
+    """A few lines: what is within its precision, what is not, and whether the rates above are affected."""
     points, ids = view.run.points, {id for doubt in view.doubts for id in doubt.ids}
     affected = list(dict.fromkeys(name for name, point in shown_points(view.single) if point.id in ids))
-    counts = {status: sum(point.status == status for point in points) for status in STATUS_WORDS}
-    text = f" {counts['ok']} of {count_text(len(points), 'point')} reached the target precision"
-    parts = [f"{counts[one]} {STATUS_WORDS[one]}" for one in STATUS_WORDS if one != "ok" and counts[one]]
-    text += f" ({', '.join(parts)}). " if parts else ". "
+    counts = counts_text(points)
+    text = f" {sound_text(points)}" + (f" ({counts}). " if counts else ". ")
     if affected:
         text += f"Do not trust without a look: {'; '.join(affected)}. "
     elif shown_points(view.single):
-        text += "Every rate above did. "
+        text += "Every rate above is. "
+    text += f"{older} " if (older := older_text(points)) else ""
     made: Text = (Span("Trust", "strong"), text, Span("What not to trust, and why", link="#trust"))
     return Paragraph(made, on=Output.PAGE)
 
 
 def _actions(first: list[Advice]) -> Block:
     rows = [gain_cells(one) for one in first]
-    return table("The best actions", _ACTIONS, rows, on=Output.PAGE)
+    return table("The best actions", _ACTIONS, rows, on=Output.PAGE, stacks=True)

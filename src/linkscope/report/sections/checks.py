@@ -14,7 +14,9 @@ def section(view: RunView) -> Section:
     blocks: list[Block] = []
     if listed := view.doubts:
         texts = [(doubt.text, Ids(doubt.ids)) if doubt.ids else doubt.text for doubt in listed]
-        blocks.append(Items.of(texts, on=Output.PAGE | Output.MARKDOWN))
+        blocks.append(Items.of(texts, on=Output.MARKDOWN))
+        of_points = [text for text, doubt in zip(texts, listed, strict=True) if doubt.ids]
+        blocks += [Items.of(of_points, on=Output.PAGE)] if of_points else []  # the page lists the warnings open
     else:
         blocks.append(Paragraph("None: every point has its value.", on=Output.MARKDOWN))
     found = problems(view.run.points)

@@ -7,10 +7,12 @@ from linkscope.units import format_fraction, format_seconds
 
 _TITLE = "Computations with their transfers"
 _NOTE = (
-    "Time of an iteration: the computation alone, and with its transfers from the near and from the far NUMA node. The "
-    "penalty over the good value is (good - bad) / good of the rates, over the bad value (good - bad) / bad. The "
-    "prediction is the extra time that copies of as many bytes take from the far node, over the total time. Operations "
-    "count for each transferred byte."
+    "Time of an iteration: the computation alone, and with its transfers from the near and from the far NUMA node. "
+    "Operations count for each transferred byte."
+)
+_FAR = (
+    " The penalty over the good value is (good - bad) / good of the rates, over the bad value (good - bad) / bad. The "
+    "prediction is the extra time that copies of as many bytes take from the far node, over the total time."
 )
 _COLUMNS = (
     Column("Computation", strong=True), Column("Host memory", label="Memory"), Column("Beside", label="Beside"),
@@ -23,11 +25,12 @@ _COLUMNS = (
 
 def section(view: RunView) -> Section | None:
     """A table with a row for each computation and kind of memory. None without computations with transfers."""
-    rows = [Row(_cells(found)) for found in placements(view.run)]
-    if not rows:
+    found = placements(view.run)
+    if not found:
         return None
-    table = Table(_TITLE, _COLUMNS, (Group(tuple(rows)),), stacks=True)
-    return Section("computations", _TITLE, (Paragraph(_NOTE, note=True), table))
+    table = Table(_TITLE, _COLUMNS, (Group(tuple(Row(_cells(one)) for one in found)),), stacks=True)
+    note = _NOTE + (_FAR if any(one.far is not None for one in found) else "")
+    return Section("computations", _TITLE, (Paragraph(note, note=True), table))
 
 
 def _cells(found: Placed) -> tuple[str, ...]:

@@ -7,8 +7,8 @@ from linkscope.report.run_view import RunView
 from linkscope.report.section import METHOD, Figure, Figures, Paragraph, Section, Span, more
 
 _NOTE = (
-    "Batched plain copies on one path of each direction, managed memory prefetched or on demand, with best rates. "
-    "Bands are intervals; a hollow dot is inherited, a ringed one missed its precision. "
+    "Batched plain copies on one path of each direction, managed memory prefetched or on demand, with the rate of the "
+    "largest size. Bands are intervals; a hollow dot is inherited, a ringed one missed its precision. "
 )
 
 
@@ -20,7 +20,7 @@ def section(view: RunView) -> Section | None:
     linear, logarithmic = (
         Figures(tuple(_figure(one, view.run.modelled, is_log) for one in found)) for is_log in (False, True)
     )
-    small = more("The same curves on a logarithmic axis, for small sizes", logarithmic)
+    small = more("On a logarithmic axis, for small sizes", logarithmic)
     return Section("curves", "Rate over size", (Paragraph((_NOTE, METHOD), note=True), linear, small))
 
 

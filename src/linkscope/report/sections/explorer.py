@@ -4,14 +4,15 @@ import json
 
 from linkscope.model.curves import curves
 from linkscope.report.anchors import explorer_query
-from linkscope.report.path_rows import DEFAULTS, PathRow
+from linkscope.report.path_rows import PathRow, importance
 from linkscope.report.run_view import RunView
 from linkscope.report.section import Explorer, Paragraph, Section
 from linkscope.report.sections.data import file_name
+from linkscope.report.usual import DEFAULTS
 
 _NOTE = (
-    "Shaded bands are intervals, hollow points are inherited, ringed points missed their precision. Dashes tell the "
-    "curves apart. The address of the page holds the chosen curves."
+    "Shaded bands are intervals, hollow points are inherited, ringed points missed their precision. The address of the "
+    "page holds the chosen curves."
 )
 
 
@@ -26,7 +27,7 @@ def section(view: RunView) -> Section | None:
 def _chosen(rows: list[PathRow]) -> str:
     """The curves that appear first: the first path of each direction by its most important method."""
     first: dict[str, PathRow] = {}
-    for row in rows:
+    for row in sorted(rows, key=importance):
         if row.rate and row.kind in ("h2d", "d2h", "d2d"):
             first.setdefault(row.kind, row)
     found = [*first.values()] or rows[:1]

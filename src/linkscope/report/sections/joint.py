@@ -35,7 +35,7 @@ def section(view: RunView) -> Section | None:
     found = joints(view.single.points)
     if not found:
         return None
-    note = "The total of all flows, and for each flow its rate and its share of the total. "
+    note = "The total of all flows in GB/s; the parts of a bar are the flows. "
     lines = joint_lines(view.single.points)
     short = [(line.pattern, line.paths, format_bytes(line.bytes), line.total, line.each) for line in lines]
     rows = sum(len(one.rows) for one in found)

@@ -5,10 +5,7 @@ from linkscope.report.section import METHOD, Block, Column, Items, Paragraph, Se
 from linkscope.report.wires import Wire
 
 _TITLE = "The machine and its links"
-_NOTE = (
-    "The best rate of a plain copy over each link, towards the place named second and back, against the peak of the "
-    "hardware. A path over several links counts on each of them. "
-)
+_NOTE = "The best plain copies towards the second place and back. A path over several links counts on each. "
 _COLUMNS = (
     Column("Link"), Column("Kind"), Column("To second place, GB/s", right=True), Column("Back, GB/s", right=True),
     Column("Peak, GB/s", right=True), Column("% of peak", right=True),

@@ -25,8 +25,8 @@ from linkscope.report.section import (
 from linkscope.units import format_bytes
 
 _CHART = (
-    "The time to allocate a buffer, copy it n times and free it, by kind of memory. The lowest line is the cheapest "
-    "kind for that number of transfers."
+    "The time to allocate a buffer, copy it n times and free it; the lowest line is the cheapest. Kinds within 10 % "
+    "share a line."
 )
 
 

@@ -10,8 +10,8 @@ from linkscope.report.trust import INHERITED, SIGN
 _MOST_MATRICES = 600  # of the menus
 _MOST_CELLS = 3000  # of the folded tables; the page stays small with 16 GPUs
 _NOTE = (
-    "Row: source; column: destination. Each cell has the rate in GB/s and its difference to the median of the measured "
-    "paths of its class, so that a path 3 % below stands out. "
+    "Row: source; column: destination. A cell has the rate and its difference to the median of the measured paths of "
+    "its class, which are expected to perform alike. "
 )
 _SIGNS = (
     f"{SIGN} missed precision; {INHERITED} and a dashed outline: inherited; !: has a warning; (!): above its peak. "

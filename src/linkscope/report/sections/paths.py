@@ -1,14 +1,14 @@
 """Section: plain copies of every path in one table, and the other operations in folded tables."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 
 from linkscope.model.curves import Path, path_of
-from linkscope.model.text import count_text, paths_text, range_share, rate_text
+from linkscope.model.text import paths_text, range_share, rate_text
 from linkscope.report.anchors import explorer_link, path_anchor
 from linkscope.report.headline import COPIES
+from linkscope.report.long_tables import without_empty_columns
 from linkscope.report.overview import FamilyRows, Row
-from linkscope.report.path_rows import PathRow
+from linkscope.report.path_rows import PathRow, importance
 from linkscope.report.run_view import RunView
 from linkscope.report.section import (
     Block,
@@ -28,16 +28,17 @@ from linkscope.report.trust import signed
 from linkscope.runfile import Point
 from linkscope.units import format_bytes, format_fraction, format_rate, format_seconds_interval
 
-MOST = 16  # rows that the page shows at first
+MOST = 12  # rows that the page shows at first
 _NOTE = (
-    "Plain copies by importance; a path opens its curves in the explorer. The method leaves out parameters at their "
-    "default. The rate is that of the largest size, the latency that of one copy of the smallest."
+    "Plain copies: first the slowest path of each method, and the fastest if it differs. A path opens its curves. The "
+    "method leaves out defaults. The rate is that of the largest size, the latency that of one copy of the smallest; "
+    "the half rate is the size that reaches half of the best rate."
 )
 _ROWS = "A row holds paths that perform alike: the median, and the range from the lowest to the highest interval end."
 _COLUMNS = (
-    Column("Path"), Column("Method"), Column("Rate [interval]", right=True, strong=True),
-    Column("% of peak", right=True), Column("Half rate from", right=True), Column("Latency [interval]", right=True),
-    Column("Status"),
+    Column("Path"), Column("Method"), Column("Rate [interval]", right=True, strong=True, label="Rate"),
+    Column("% of peak", right=True, label="% of peak"), Column("Half rate from", right=True, label="Half rate from"),
+    Column("Latency [interval]", right=True, label="Latency"), Column("Status"),
 )  # fmt: skip
 _FAMILY_COLUMNS = (
     Column("Path"), Column("Method", wraps=True), Column("Best [interval]", strong=True, wraps=True),
@@ -71,13 +72,14 @@ def section(view: RunView) -> Section:
 
 def _rows(rows: Sequence[PathRow], linked: bool) -> tuple[SortedRow, ...]:
     """The rows; the most important row of a path has its anchor. `linked`: the page has an explorer."""
-    seen: set[str] = set()
+    main: dict[str, PathRow] = {}
+    for row in sorted(rows, key=importance):
+        main.setdefault(path_anchor(row.kind, row.path.src, row.path.dst), row)
     made = []
     for row in rows:
         anchor = path_anchor(row.kind, row.path.src, row.path.dst)
         link = explorer_link(row.kind, row.path.src, row.path.dst, row.method) if linked else ""
-        made.append(SortedRow("" if anchor in seen else anchor, link, _cells(row), _values(row)))
-        seen.add(anchor)
+        made.append(SortedRow(anchor if main[anchor] is row else "", link, _cells(row), _values(row)))
     return tuple(made)
 
 
@@ -108,8 +110,8 @@ def _folds(view: RunView) -> list[Block]:
         found = [family for family in left if belongs(family.family.benchmark)]
         left = [family for family in left if family not in found]
         if found:
-            count = count_text(sum(len(family.rows) for family in found), "row")
-            table = _without_empty_columns(Table(title, _FAMILY_COLUMNS, tuple(map(_group, found)), stacks=True))
+            count = sum(len(family.rows) for family in found)
+            table = without_empty_columns(Table(title, _FAMILY_COLUMNS, tuple(map(_group, found)), stacks=True))
             note = Paragraph(f"{_ROWS} {view.sign_means}.", note=True)
             folds.append(Fold(f"{title}: {count}", (note, table), role="more"))
     return folds
@@ -127,16 +129,6 @@ def _peaks(points: Iterable[Point]) -> list[Block]:
         for (value, source), of in sorted(paths.items(), key=lambda pair: (sorted(pair[1]), pair[0]))
     )
     return [more(f"Peaks and their derivation: {len(lines)}", Listing(lines, aligned=True))] if lines else []
-
-
-def _without_empty_columns(table: Table) -> Table:
-    rows = [row.cells for group in table.groups for row in group.rows]
-    kept = [index for index in range(len(table.columns)) if any(cells[index] for cells in rows)]
-    groups = (
-        replace(group, rows=tuple(replace(row, cells=tuple(row.cells[index] for index in kept)) for row in group.rows))
-        for group in table.groups
-    )
-    return replace(table, columns=tuple(table.columns[index] for index in kept), groups=tuple(groups))
 
 
 def _group(family: FamilyRows) -> Group:

@@ -91,8 +91,8 @@ def section(view: RunView) -> Section | None:
     blocks: list[Block] = [
         Paragraph(_SHORT, on=Output.PAGE),
         Paragraph(_NOTE.strip(), on=Output.TERMINAL | Output.MARKDOWN),
-        Items.of(advice),
-        Table("Times of messages", _COLUMNS, tuple(map(_group, series[:1])), stacks=True, on=Output.PAGE),
+        Items.of(advice, on=Output.TERMINAL | Output.MARKDOWN),
+        Items.of(_by_advice(series), on=Output.PAGE),
     ]
     whole = Table("Times of messages", _COLUMNS, tuple(map(_group, series)), stacks=True)
     count = sum(len(one.messages) for one in series)
@@ -102,13 +102,28 @@ def section(view: RunView) -> Section | None:
     if rates := connections(view.run):
         blocks += _folded(f"Rates by connections: {len(rates)}", Paragraph(_OF_CONNECTIONS), _rates(rates))
     if others:
-        blocks += _folded("Kernels launched for each message, and what others lose beside kernels that stay", *others)
+        blocks += _folded("Kernels for each message, and bystanders of kernels that stay", *others)
     if through:
         blocks += _folded(f"Puts through descriptors: {len(through)}", Paragraph(_OF_QUEUES), _queues(through))
     held = claims(view.run)
     of_claims = Items.of([_claim(one) for one in held])
     blocks += _folded(f"{len(held)} conclusions of a paper, on this machine", Paragraph(_CLAIMS), of_claims)
     return Section("put-get", _TITLE, tuple(blocks))
+
+
+def _by_advice(series: Sequence[Series]) -> list[Text]:
+    """The advice of all messages, each once, with the messages that it concerns."""
+    alike: dict[str, list[Series]] = {}
+    for one in series:
+        alike.setdefault(one.advice, []).append(one)
+    texts: list[Text] = []
+    for advice, of in alike.items():
+        names: dict[str, list[str]] = {}
+        for one in of:
+            names.setdefault(_NAMES[one.benchmark], []).append(f"{one.src} → {one.dst}")
+        named = "; ".join(f"{name}, {' and '.join(paths)}" for name, paths in names.items())
+        texts.append((Span(f"{advice}: ", "strong"), f"{named[:1].lower()}{named[1:]}."))
+    return texts
 
 
 def _folded(summary: str, *blocks: Block) -> list[Block]:

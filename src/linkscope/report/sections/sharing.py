@@ -8,9 +8,9 @@ from linkscope.units import format_rate, format_seconds
 
 _TITLE = "Sharing one GPU"
 _NOTE = (
-    "Each client does the same work and waits for each operation. A rate is that of the slowest and the fastest "
-    "client. Jain's index is 1 if all clients get the same. p99 is the time that 1 % of a client's operations exceed; "
-    "the last column is the p99 of the slowest client over that of one client alone in the same way. "
+    "Each client does the same work. A rate is that of the slowest and the fastest client. Jain's index is 1 if all "
+    "clients get the same. p99 is the time that 1 % of the operations exceed, over alone: of the slowest client over "
+    "that of one client alone in the same way. "
 )
 _WAYS = {
     "threads": "threads of one process", "processes": "processes in turn", "mps": "processes under MPS",

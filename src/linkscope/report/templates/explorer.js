@@ -224,6 +224,7 @@ const change = (event) => {
 };
 const start = () => {
   root.hidden = false;
+  document.querySelectorAll("[data-explore]").forEach((one) => one.setAttribute("href", one.dataset.explore));
   page.modelled = document.querySelector(".banner") !== null;
   root.addEventListener("change", change);
   root.querySelectorAll("[type=search]").forEach((one) => one.addEventListener("input", () => narrow(one.parentElement.querySelector(".list"))));

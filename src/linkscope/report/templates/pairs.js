@@ -17,7 +17,10 @@ const build = () => {
     if (names.includes(before)) select.value = before;
   };
   const within = (...selects) => matrices.filter((one) => selects.every((select) => one[select.name] === select.value));
-  const percent = (value) => `${value < -0.0005 ? "-" : "+"}${Math.abs(100 * value).toFixed(1)} %`;
+  const percent = (value) => { // as deviation_colour() of pair_grid.py
+    const text = (100 * value).toFixed(1);
+    return `${Number(text) < 0 ? text : `+${Math.abs(text).toFixed(1)}`} %`;
+  };
   const coloured = (deviation, share) => {
     if (colour.value === "deviation") {
       return deviation === null ? ["", ""] : [`d${scale.edges.filter((edge) => deviation >= edge).length}`, percent(deviation)];

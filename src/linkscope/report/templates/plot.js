@@ -122,7 +122,8 @@ page.plot = (box, curves, state, on) => {
   const axis = { stroke: colours.soft, grid: { stroke: colours.line, width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
   const width = box.clientWidth || 600;
   return new uPlot({
-    width, height: Math.max(260, Math.min(440, width * 0.5)), legend: { show: false },
+    pxAlign: 0, // whole pixels would move the lines away from their dots
+    width, height: Math.max(260, Math.min(380, width * 0.5)), legend: { show: false },
     cursor: { drag: { x: true, y: false, setScale: false }, points: { show: false }, y: false,
       bind: { dblclick: () => () => on.zoom(null) } },
     scales: {
@@ -133,7 +134,7 @@ page.plot = (box, curves, state, on) => {
       { ...axis, splits: () => page.sizeTicks(ranges.x, isLog.x, width / 90), filter: (u, splits) => splits, values: (u, splits) => splits.map(page.format.size) },
       { ...axis, size: 84, splits: () => page.valueTicks(ranges.y, isLog.y), filter: (u, splits) => splits, values: (u, splits) => splits.map((one) => number(one, kind)) },
     ],
-    series: [{}, ...curves.map((curve) => ({ stroke: colours.curves[curve.colour], width: 1.75, dash: page.DASHES[curve.colour], spanGaps: true, points: { show: false } }))],
+    series: [{}, ...curves.map((curve) => ({ stroke: colours.curves[curve.colour], width: 1.75, dash: page.DASHES[curve.colour], spanGaps: true, pxAlign: 0, points: { show: false } }))],
     hooks: {
       draw: [(u) => { if (page.modelled) watermark(u, colours); marks(u, curves, colours); }],
       setCursor: [(u) => on.hover(u.cursor.left, u.cursor.top)],
