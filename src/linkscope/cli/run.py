@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from linkscope.runfile import Run
 
 SUMMARY = "measure a machine into a run file"
+_SANITY = "sanity"  # the suite whose runs end with the findings of the doctor
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,6 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="alike|any",
         help="choose GPU contexts of equal cost, or take any (docs/notes/context-effects.md; quick takes any)",
     )
+    options.add_cpu_clock(parser)
     add("--seed", metavar="N", help="seed of the order, and of the noise of a model (default 1)")
     add("--plan-only", action="store_true", help="print the plan and measure nothing")
     add("-o", "--output", metavar="RUN.jsonl", help="run file, or - (default: linkscope-MACHINE-TIME.jsonl)")
@@ -101,8 +103,20 @@ def main(arguments: argparse.Namespace) -> int:
     here = run_ranks.launched(arguments)
     if here and here.rank > 0:
         return run_ranks.follow(here)
-    if arguments.resume:
-        return _resume(arguments, budget_s, here)
+    from linkscope.machine.cpu_clock import cpu_clock
+
+    if (arguments.governor or arguments.turbo) and arguments.machine not in (None, "auto"):
+        raise UserError(
+            f"--governor and --turbo are of CPUs, and {arguments.machine} is not this machine: leave them out"
+        )
+    with cpu_clock(arguments.governor, arguments.turbo):
+        if arguments.resume:
+            return _resume(arguments, budget_s, here)
+        return _measure(arguments, budget_s, here)
+
+
+def _measure(arguments: argparse.Namespace, budget_s: float | None, here: "Launched | None") -> int:
+    """Makes the plan, and measures or prints it."""
     plan, target, world = _plan(arguments, budget_s, here)
     if arguments.plan_only:
         from linkscope.cli.plan_only import print_plan
@@ -315,12 +329,18 @@ def _finish(arguments: argparse.Namespace, path: Path, outcome: "Outcome") -> in
         from linkscope.cli.report import write_page
 
         write_page(path, Path(arguments.report), "--report", force=arguments.force)
+    code = outcome.exit_code
+    if arguments.suite == _SANITY and arguments.machine in (None, "auto"):
+        from linkscope.cli import sanity
+
+        of_doctor = sanity.report(outcome.points, quiet=arguments.quiet or arguments.json)
+        code = outcome.exit_code or of_doctor
     if not arguments.json:
         if arguments.report:
             print(f"report:   {arguments.report}")
         if outcome.exit_code == STOPPED_EARLY:
             print(f"stopped early; continue with: {_command()} run --resume {path}")
-    return outcome.exit_code
+    return code
 
 
 def _print_summary(path: Path) -> None:
