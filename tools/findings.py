@@ -1,10 +1,11 @@
-"""Tests which findings of Comm|Scope's paper (ICPE 2019, section 5: CS-30 to CS-38) hold on the machine of a run.
+"""Tests which findings of Comm|Scope's paper (ICPE 2019, sections 5 and 6: CS-30 to CS-39) hold on a run's machine.
 
 Usage: python tools/findings.py RUN.jsonl[.gz]   prints the tables of docs/notes/findings.md
        python tools/findings.py --points         prints the points that they need, as options of `linkscope run`
 
 A finding holds, or does not hold, when the compared intervals do not overlap; otherwise it is undecided. A finding
-about something that the machine hides, such as NUMA nodes, cannot be tested there.
+about something that the machine hides, such as NUMA nodes, cannot be tested there. A run of suite `comm-scope` has its
+own form of each point: one copy at a time, of registered memory, on an idle stream.
 """
 
 import argparse
@@ -42,7 +43,28 @@ DEMAND = "demand/fault/numa:0.managed->gpu:0.managed/{size}?access=write"
 DEMAND_BACK = "demand/fault/gpu:0.managed->numa:0.managed/{size}?access=write&bidirectional=false&threads={threads}"
 PREFETCH = "prefetch/prefetch/numa:0.managed->gpu:0.managed/{size}?bidirectional=false"
 PREFETCH_BACK = "prefetch/prefetch/gpu:0.managed->numa:0.managed/{size}"
+LOCAL = "h2d/ce/numa:0.pinned->gpu:0.device/{size}?after=kernel&bidirectional=false&mode=batched"
 THREADS = (1, 2, 4, 8, 16)
+
+
+def of_suite(id: str) -> str:
+    """The same point in suite `comm-scope`, whose hot caches are those of a thread that has just written the bytes."""
+    head, _, params = id.partition("?")
+    benchmark = head.partition("/")[0]
+    values = dict(item.split("=") for item in params.split("&")) if params else {}
+    if benchmark != "h2h":
+        head = head.replace(".pinned", ".registered")
+    if "mode" in values:
+        values["mode"] = "single"
+    if "after" in values:
+        values["after"] = "wait"
+    if values.get("cache") == "hot":
+        values["cache"] = "written"
+    if benchmark in ("read", "write"):
+        values = {"blocks": "256", "threads": "256", "width": "4"}
+    if values.get("peer") == "off":
+        values["cpu"] = "numa:0"
+    return f"{head}?{'&'.join(f'{name}={values[name]}' for name in sorted(values))}" if values else head
 
 
 class Missing(Exception):
@@ -59,7 +81,7 @@ class Rates:
     def rate(self, form: str, size: int, *, total: bool = False, **fields: object) -> Estimate:
         id = form.format(size=size, **fields)
         self.requested[id] = None
-        point = self.points.get(id)
+        point = self.points.get(id) or self.points.get(of_suite(id))
         found = (total_of if total else rate_of)(point) if point else None
         if found is None:
             raise Missing(id)
@@ -291,6 +313,36 @@ def locality(rates: Rates) -> Verdict:
     )
 
 
+def advice(rates: Rates) -> Verdict:
+    """The gain of each advice that the machine can follow."""
+    far = LOCAL.replace("numa:0", "numa:1")
+    pairs = {
+        "pin host memory": lambda: (
+            rates.rate(H2D, LARGE, memory="pageable", both="false"),
+            rates.rate(H2D, LARGE, memory="pinned", both="false"),
+        ),
+        "enable peer access": lambda: tuple(rates.rate(D2D, LARGE, src=0, dst=1, peer=peer) for peer in ("off", "on")),
+        "touch managed memory by several threads": lambda: (
+            rates.rate(DEMAND_BACK, LARGE, threads=1),
+            max((rates.rate(DEMAND_BACK, LARGE, threads=count) for count in THREADS[1:]), key=lambda rate: rate.value),
+        ),
+        "use the GPU of the memory's node": lambda: (rates.rate(far, LARGE), rates.rate(LOCAL, LARGE)),
+    }
+    rows, answers = [], []
+    for name, rates_of in pairs.items():
+        try:
+            without, followed = rates_of()
+        except Missing as missing:
+            rows.append((name, "", "", f"not testable: {missing}"))
+            continue
+        answers.append(below(without, followed))
+        rows.append((name, gbps(without), gbps(followed), times(ratio(followed, without))))
+    if not answers:
+        raise Missing("no advice can be followed with these points")
+    finding = f"each advice pays off (here: {answers.count(True)} of {len(answers)} that can be followed)"
+    return Verdict(all_of(answers), finding, ("advice", "without", "with", "gain"), rows)
+
+
 FINDINGS: dict[str, tuple[str, Callable[[Rates], Verdict]]] = {
     "CS-30": ("Pageable, staged and pinned copies", pageable),
     "CS-31": ("Bidirectional copies", bidirectional),
@@ -301,6 +353,7 @@ FINDINGS: dict[str, tuple[str, Callable[[Rates], Verdict]]] = {
     "CS-36": ("Migration on demand", demand),
     "CS-37": ("Prefetch and explicit copies", prefetch),
     "CS-38": ("Caches and pageable copies", cached),
+    "CS-39": ("Advice", advice),
 }
 
 

@@ -64,11 +64,13 @@ void set_clock(Program& program, const Case& c) {
 
 Param cache_param() {
   constexpr bool default_in_id = false;
-  return {"cache",
-          {"cold", "hot", "written", "dirty"},
-          "cold: copies use memory that no CPU cache holds; hot: all copies use the same bytes, which caches "
-          "hold if they fit; written: the calling core has just written the bytes; dirty: another core has",
-          default_in_id};
+  return {
+      "cache",
+      {"cold", "hot", "written", "dirty", "cleaned"},
+      "cold: copies use memory that no CPU cache holds; hot: all copies use the same bytes, which caches "
+      "hold if they fit; written: the calling core has just written the bytes; dirty: another core has; cleaned: the "
+      "calling core has written them, and back to memory by clwb",
+      default_in_id};
 }
 
 Param file_cache_param() {
@@ -97,6 +99,23 @@ Param cpu_param() {
       "NUMA node of the host thread that queues the copies (and that copies pageable memory, if the driver uses the "
       "calling thread); memory: the node of the memory",
       default_in_id};
+}
+
+Param binding_param() {
+  constexpr bool default_in_id = false;
+  return {"binding",
+          {"numa", "none"},
+          "numa: memory and host thread are bound to the NUMA node; none: to no node, and the kernel chooses",
+          default_in_id};
+}
+
+void bind(Program& program, const Case& c) {
+  if (c.param("binding", "numa") == "numa") return;
+  if (c.param("cpu", "memory") != "memory")
+    throw Error{ErrorKind::usage,
+                c.benchmark + ": a thread on " + c.param("cpu", "") + " is bound: leave out cpu, or binding=none"};
+  for (auto& region : program.regions) region.bound = region.at.kind != PlaceKind::numa;
+  for (auto& actor : program.actors) actor.bound = false;
 }
 
 Place bound(const Case& c, const Place& memory) {
@@ -158,7 +177,8 @@ Program empty_program(const Case& c) {
   program.cache = cache == "cold"      ? CacheState::cold
                   : cache == "hot"     ? CacheState::hot
                   : cache == "written" ? CacheState::written
-                                       : CacheState::dirty;
+                  : cache == "dirty"   ? CacheState::dirty
+                                       : CacheState::cleaned;
   return program;
 }
 

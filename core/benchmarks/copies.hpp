@@ -50,6 +50,11 @@ void let_idle(Program&, const Case&);
 [[nodiscard]] Param cpu_param();
 [[nodiscard]] Place bound(const Case&, const Place& memory);
 
+/// Whether memory and host threads are bound to a NUMA node. `bind` frees those of a case without binding; throws
+/// Error{usage} for a thread on a given node.
+[[nodiscard]] Param binding_param();
+void bind(Program&, const Case&);
+
 /// The parameters of SM copies, and their launch shape.
 [[nodiscard]] Param blocks_param();
 [[nodiscard]] Param threads_param();

@@ -8,7 +8,9 @@ namespace {
 Program build(const Case& c) {
   const bool by_source = c.param("initiator", "src") == "src";
   const auto stream = [&](const Place& src, const Place& dst) {
-    return Actor{by_source ? src : dst, ActorKind::stream, Clock::event, {}, 0, {}, {}};
+    Actor actor{by_source ? src : dst, ActorKind::stream, Clock::event, {}, 0, {}, {}};
+    if (c.param("cpu", "nearest") != "nearest") actor.cpu = bound(c, src);
+    return actor;
   };
   Program program = empty_program(c);
   program.peer = c.param("peer", "on") == "on";
@@ -16,6 +18,14 @@ Program build(const Case& c) {
   if (c.param("bidirectional", "false") == "true")
     add_copy(program, c, {c.dst, c.src, c.dst_memory, c.src_memory}, stream(c.dst, c.src));
   return program;
+}
+
+/// Without peer access the driver stages through memory near the host thread, which no call names.
+Param cpu_of_gpus_param() {
+  Param cpu = cpu_param();
+  cpu.values.front() = "nearest";
+  cpu.help = "NUMA node of the host thread that queues the copies; nearest: the node of the GPU whose stream copies";
+  return cpu;
 }
 
 }  // namespace
@@ -35,6 +45,7 @@ const Benchmark device_to_device{
      {"call", {"memcpy", "peer"}, "cuMemcpyDtoDAsync, or cuMemcpyPeerAsync, which names both contexts"},
      initiator_param(),
      bidirectional_param(),
+     cpu_of_gpus_param(),
      clock_param(),
      idle_param()},
     build,

@@ -8,6 +8,7 @@ Program build(const Case& c) {
   Program program = empty_program(c);
   Actor stream{c.src, ActorKind::stream, Clock::event, bound(c, c.dst), 0, {}, {}};
   add_copy(program, c, {c.src, c.dst, c.src_memory, c.dst_memory}, std::move(stream));
+  bind(program, c);
   return program;
 }
 
@@ -22,7 +23,7 @@ const Benchmark device_to_host{
     PlaceKind::numa,
     Relation::any,
     {{MemKind::device, MemKind::pageable}, {MemKind::device, MemKind::pinned}, {MemKind::device, MemKind::registered}},
-    {mode_param(), after_param(), cache_param(), cpu_param(), clock_param(), idle_param()},
+    {mode_param(), after_param(), cache_param(), cpu_param(), binding_param(), clock_param(), idle_param()},
     build,
     true,
     Taken::unasked};

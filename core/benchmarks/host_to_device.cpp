@@ -13,7 +13,21 @@ Program build(const Case& c) {
   add_copy(program, c, {c.src, c.dst, c.src_memory, c.dst_memory}, stream(c.dst, cpu));
   if (c.param("bidirectional", "false") == "true")
     add_copy(program, c, {c.dst, c.src, c.dst_memory, c.src_memory}, stream(c.dst, cpu));
+  bind(program, c);
+  if (c.param("host_threads", "each") == "one")
+    program.held_by = HeldBy::nothing;  // then one thread queues all streams
   return program;
+}
+
+/// Copies of pageable memory occupy the host thread that queues them.
+Param host_threads_param() {
+  constexpr bool default_in_id = false;
+  return {
+      "host_threads",
+      {"each", "one"},
+      "who queues copies of pageable memory in both directions: a host thread for each, or one thread for both; with "
+      "one, no gate holds the streams",
+      default_in_id};
 }
 
 }  // namespace
@@ -27,7 +41,8 @@ const Benchmark host_to_device{
     PlaceKind::gpu,
     Relation::any,
     {{MemKind::pageable, MemKind::device}, {MemKind::pinned, MemKind::device}, {MemKind::registered, MemKind::device}},
-    {mode_param(), after_param(), bidirectional_param(), cache_param(), cpu_param(), clock_param(), idle_param()},
+    {mode_param(), after_param(), bidirectional_param(), cache_param(), cpu_param(), binding_param(),
+     host_threads_param(), clock_param(), idle_param()},
     build,
     true,
     Taken::unasked};

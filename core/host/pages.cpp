@@ -41,10 +41,12 @@ NodeMask mask_of(u32 node) {
 // With one node there is nothing to choose, and sandboxes with one node often refuse the calls.
 bool has_choice() { return host_nodes().size() > 1; }
 
+std::string node_text(u32 node) { return node == any_node ? "any NUMA node" : "numa:" + std::to_string(node); }
+
 }  // namespace
 
 NodePolicy::NodePolicy(u32 node) {
-  if (!has_choice()) return;
+  if (!has_choice() || node == any_node) return;
   const auto mask = mask_of(node);
   set_ = syscall(SYS_set_mempolicy, MPOL_BIND, mask.data(), mask_bits) == 0;
 }
@@ -54,7 +56,7 @@ NodePolicy::~NodePolicy() {
 }
 
 void bind_to_node(void* start, u64 bytes, u32 node) {
-  if (!has_choice()) return;
+  if (!has_choice() || node == any_node) return;
   const auto mask = mask_of(node);
   syscall(SYS_mbind, start, bytes, MPOL_BIND, mask.data(), mask_bits, MPOL_MF_MOVE);
 }
@@ -102,8 +104,8 @@ HostPages::HostPages(u32 node, u64 bytes, PageSize page) : bytes_{bytes}, node_{
   void* start = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | size, -1, 0);
   if (start == MAP_FAILED)
     throw Error{ErrorKind::memory, "no " + bytes_text(bytes) + " of host memory" +
-                                       (reserved ? " in huge pages of " + bytes_text(page.bytes) : "") +
-                                       " on numa:" + std::to_string(node) + ": " + std::strerror(errno) +
+                                       (reserved ? " in huge pages of " + bytes_text(page.bytes) : "") + " on " +
+                                       node_text(node) + ": " + std::strerror(errno) +
                                        (reserved ? "; other processes hold the reserved pages: reserve more"
                                                  : "; free memory there, or choose smaller sizes (--sizes)")};
   data_ = mapping_ = static_cast<std::byte*>(start);
@@ -119,14 +121,14 @@ void HostPages::back(bool by_one_thread) {
 #ifdef MADV_POPULATE_WRITE
   // Touching a page on a node without free huge pages would end the process; this call returns an error instead.
   if (page_.bytes && !page_.transparent && madvise(data_, mapped_, MADV_POPULATE_WRITE) != 0 && errno != EINVAL)
-    throw Error{ErrorKind::memory, "numa:" + std::to_string(node_) + " has no huge pages of " +
-                                       bytes_text(page_.bytes) + " left for " + bytes_text(bytes_) + " (" +
-                                       std::strerror(errno) + "); reserve more there"};
+    throw Error{ErrorKind::memory, node_text(node_) + " has no huge pages of " + bytes_text(page_.bytes) +
+                                       " left for " + bytes_text(bytes_) + " (" + std::strerror(errno) +
+                                       "); reserve more there"};
 #endif
   const auto touch = [&](u64 begin, u64 end) {
     for (u64 at = begin; at < end; at += page) static_cast<volatile std::byte*>(data_)[at] = std::byte{1};
   };
-  if (by_one_thread) touch(0, bytes_);
+  if (by_one_thread || node_ == any_node) touch(0, bytes_);
   else parallel_ranges(bytes_, page, touch);
 }
 

@@ -8,7 +8,10 @@
 
 namespace linkscope {
 
-/// While it lives, the kernel allocates pages for this thread on one NUMA node (dense number).
+/// In place of a node: pages lie where the thread that first touches them runs.
+inline constexpr u32 any_node = ~u32{0};
+
+/// While it lives, the kernel allocates pages for this thread on one NUMA node (dense number), or on any_node.
 class NodePolicy {
  public:
   explicit NodePolicy(u32 node);
@@ -33,7 +36,7 @@ struct PageSize {
 /// are off; with the cure. `sys` is the path of /sys.
 [[nodiscard]] std::string why_no_pages(u32 node, u64 bytes, PageSize, const std::filesystem::path& sys = "/sys");
 
-/// Owns anonymous memory bound to a NUMA node.
+/// Owns anonymous memory bound to a NUMA node, or to none (any_node).
 class HostPages {
  public:
   HostPages() = default;
@@ -43,7 +46,7 @@ class HostPages {
   HostPages(HostPages&& other) noexcept;
   HostPages& operator=(HostPages&& other) noexcept;
 
-  /// Backs every page, by one thread or by as many as there are CPUs. Throws Error{memory} if the node has none left.
+  /// Backs every page, by one thread or by as many as there are CPUs; memory on any_node by the caller. Throws Error{memory} if the node has none left.
   void back(bool by_one_thread);
   [[nodiscard]] std::byte* data() const { return data_; }
   [[nodiscard]] u64 size() const { return bytes_; }

@@ -59,13 +59,12 @@ std::vector<HostNode> read_nodes() {
   return nodes;
 }
 
-void bind_thread(const std::vector<int>& cpus, u32 node) {
+void bind_thread(const std::vector<int>& cpus, const std::string& where) {
   cpu_set_t set;
   CPU_ZERO(&set);
   for (const int cpu : cpus) CPU_SET(cpu, &set);
   if (sched_setaffinity(0, sizeof set, &set) != 0)
-    throw Error{ErrorKind::failed,
-                "the thread could not be bound to numa:" + std::to_string(node) + ": " + std::strerror(errno)};
+    throw Error{ErrorKind::failed, "the thread could not be bound to " + where + ": " + std::strerror(errno)};
 }
 
 }  // namespace
@@ -93,10 +92,18 @@ void bind_thread_to_node(u32 node) {
     throw Error{ErrorKind::usage, "numa:" + std::to_string(node) + " does not exist; this host has " +
                                       std::to_string(nodes.size()) + " NUMA nodes"};
   if (nodes[node].cpus.empty()) return;  // a node without CPUs: any CPU will do
-  bind_thread(nodes[node].cpus, node);
+  bind_thread(nodes[node].cpus, "numa:" + std::to_string(node));
 }
 
-void bind_thread_to_cpu(u32 node, u32 cpu) { bind_thread({host_nodes().at(node).cpus.at(cpu)}, node); }
+void release_thread() {
+  std::vector<int> cpus;
+  for (const auto& node : host_nodes()) cpus.insert(cpus.end(), node.cpus.begin(), node.cpus.end());
+  if (!cpus.empty()) bind_thread(cpus, "all CPUs of this process");
+}
+
+void bind_thread_to_cpu(u32 node, u32 cpu) {
+  bind_thread({host_nodes().at(node).cpus.at(cpu)}, "numa:" + std::to_string(node));
+}
 
 std::vector<int> cpus_of_core(int cpu) {
   const auto cpus =

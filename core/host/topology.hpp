@@ -20,6 +20,8 @@ struct HostNode {
 
 /// Binds the calling thread to the CPUs of a node (dense number).
 void bind_thread_to_node(u32 node);
+/// Lets the calling thread run on every CPU of this process again.
+void release_thread();
 
 /// Binds the calling thread to one CPU of a node, by its place in HostNode::cpus. Throws Error{failed}.
 void bind_thread_to_cpu(u32 node, u32 cpu);

@@ -74,6 +74,8 @@ const char* to_string(CacheState state) {
       return "written";
     case CacheState::dirty:
       return "dirty";
+    case CacheState::cleaned:
+      return "cleaned";
   }
   return "";
 }
@@ -452,13 +454,15 @@ std::string to_text(const Program& program) {
     if (r.page_bytes) out << (r.transparent ? " transparent" : "") << " pages of " << bytes_text(r.page_bytes);
     if (r.process) out << " process " << r.process;
     if (r.advice) out << advice_text(*r.advice);
+    if (!r.bound) out << " on any node";
     out << "\n";
   }
   for (std::size_t i = 0; i < program.actors.size(); ++i) {
     const auto& a = program.actors[i];
     out << "actor a" << i << " " << to_string(a.kind) << " " << to_string(a.place) << " clock " << to_string(a.clock);
     if (a.kind == ActorKind::gpu_block) out << " of " << a.threads << " threads";
-    if (a.cpu) out << " driven from " << to_string(*a.cpu);
+    if (!a.bound) out << " driven from any node";
+    else if (a.cpu) out << " driven from " << to_string(*a.cpu);
     if (a.process) out << " process " << a.process;
     if (a.tenths < all_tenths) out << " working " << a.tenths << " tenths of the time";
     out << "\n";
@@ -475,6 +479,11 @@ std::string to_text(const Program& program) {
   if (program.idle > Seconds{0}) out << ", after " << program.idle.count() << " s of idling";
   out << "\n";
   return out.str();
+}
+
+bool is_bound(const Program& program) {
+  return std::all_of(program.regions.begin(), program.regions.end(), [](const Region& r) { return r.bound; }) &&
+         std::all_of(program.actors.begin(), program.actors.end(), [](const Actor& a) { return a.bound; });
 }
 
 Program together(const std::vector<Program>& programs) {

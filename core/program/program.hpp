@@ -25,10 +25,11 @@ enum class ActorKind : u8 { stream, cpu_thread, gpu_block };
 [[nodiscard]] constexpr bool on_gpu(ActorKind kind) { return kind != ActorKind::cpu_thread; }
 enum class Clock : u8 { event, host, kernel };
 /// `written`: the cache of the core that will access the memory holds it modified. `dirty`: another core's cache does.
-enum class CacheState : u8 { cold, hot, written, dirty };
+/// `cleaned`: the calling core has written it and then back to memory (clwb), so that its cache may hold it unmodified.
+enum class CacheState : u8 { cold, hot, written, dirty, cleaned };
 /// Whether the first access to a byte destroys the state, so that a sample may access each byte only once.
 [[nodiscard]] constexpr bool once_only(CacheState state) {
-  return state == CacheState::written || state == CacheState::dirty;
+  return state != CacheState::cold && state != CacheState::hot;
 }
 
 /// What holds a stream until all work is queued. `kernel`: a spinning kernel leaves the stream on the GPU's compute
@@ -65,6 +66,8 @@ struct Region {
   u32 process = 0;     // the process that allocates the region; the others map it if its kind is shared
   std::optional<Advice> advice{};
   bool transparent = false;  // true: transparent huge pages, granted or not by the kernel; false: reserved huge pages
+  // false: host memory that is bound to no NUMA node. The kernel puts its pages where the thread that makes it runs.
+  bool bound = true;
 };
 
 /// Layout of a strided slice: rows `pitch` apart. If `in_plane` is set, `in_plane` rows form a plane, and planes are
@@ -329,6 +332,7 @@ struct Actor {
   std::optional<u32> thread_of{};
   std::optional<u32> core{};     // the only CPU of its host thread, as in Message; none: any CPU of the node
   std::optional<SmShare> sms{};  // of a stream whose kernels run on a part of the SMs; none: on all
+  bool bound = true;             // false: its host thread runs on any NUMA node
 };
 
 /// Seconds that an actor rests after an iteration that took `worked` seconds.
@@ -420,6 +424,9 @@ inline constexpr Seconds longest_idle{1.0};
 
 /// The program as text, one line per step, for people, golden tests and error messages.
 [[nodiscard]] std::string to_text(const Program&);
+
+/// Whether the memory and the threads of a program are all bound to NUMA nodes.
+[[nodiscard]] bool is_bound(const Program&);
 
 /// Checks the properties that every Platform relies on: spans lie inside their regions, regions exist, moves have equal
 /// lengths, flows have actors. Throws Error{usage} that names the step.

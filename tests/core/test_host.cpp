@@ -78,6 +78,18 @@ TEST_CASE("a cache flush leaves the data unchanged") {
   CHECK(std::strlen(cache_flush_instruction()) > 0);
 }
 
+TEST_CASE("writing lines back leaves the data unchanged, or the CPU is refused with the reason") {
+  std::vector<std::byte> bytes(1_MiB + 13, std::byte{7});
+  if (const auto why = why_no_write_back(); !why.empty()) {
+    CHECK(why.find("cache=cleaned needs it") != std::string::npos);
+    CHECK_THROWS_WITH_AS(write_back_cpu_caches(bytes.data(), 64), why.c_str(), Error);
+    return;
+  }
+  write_again(bytes.data() + 5, 1_MiB);
+  write_back_cpu_caches(bytes.data() + 5, 1_MiB);
+  CHECK(std::count(bytes.begin(), bytes.end(), std::byte{7}) == static_cast<std::ptrdiff_t>(bytes.size()));
+}
+
 namespace {
 
 /// Time of one load in ns: the minimum of several chases through 64 lines, which fit a small cache.

@@ -1,6 +1,7 @@
 // The shapes of Comm|Scope's unified-memory curves, which the bundled machines must reproduce, and our measurements of
 // the H200.
 #include <algorithm>
+#include <array>
 
 #include "doctest.h"
 #include "sim_testing.hpp"
@@ -92,6 +93,50 @@ TEST_CASE("CS-32: demand paging keeps over 80 % of its rate for remote memory, m
         remote_to_local([&](const std::string& gpu) { return machine.copied("numa:0", gpu, 256_MiB, "pinned"); });
     CHECK(in > explicit_in - 0.01);
     if (std::string{name} == "ac922") CHECK(explicit_in < 0.65);
+  }
+}
+
+TEST_CASE("CS-32: the location of managed memory matters most near 16 MiB on ac922, and less at other sizes") {
+  const Modelled machine{"ac922"};
+  const auto near_over_far = [&](u64 bytes) {
+    return machine.managed("demand", "numa:0", "gpu:0", bytes) / machine.managed("demand", "numa:0", "gpu:2", bytes);
+  };
+  u64 largest = 0;
+  double most = 0;
+  for (u64 bytes = 256_KiB; bytes <= 1_GiB; bytes *= 2)
+    if (const double found = near_over_far(bytes); found > most) largest = bytes, most = found;
+  CHECK(largest >= 8_MiB);
+  CHECK(largest <= 32_MiB);
+  CHECK(most > 1.1 * near_over_far(256_KiB));
+  CHECK(most > 1.1 * near_over_far(1_GiB));
+}
+
+TEST_CASE("MB-2, MB-3, MB-7: minsky and newell have launches, faults, managed memory and atomic operations") {
+  const auto run = [](const char* name, const char* benchmark, Engine engine, std::array<const char*, 4> ends) {
+    auto c = copy_case(benchmark, ends[0], ends[1], ends[2], ends[3], 0);
+    c.engine = engine;
+    return slope(*make_sim(exact(bundled(name)), 1), build_program(c), 100) * 1e6;
+  };
+  const auto fault_in = [&](const char* name) {
+    return run(name, "fault_latency", Engine::fault, {"numa:0", "managed", "gpu:0", "managed"});
+  };
+  const auto fault_out = [&](const char* name) {
+    return run(name, "fault_latency", Engine::fault, {"gpu:0", "managed", "numa:0", "managed"});
+  };
+  CHECK(fault_in("newell") > fault_in("minsky"));
+  CHECK(fault_out("newell") > fault_out("minsky"));
+  for (const char* name : {"minsky", "newell"}) {
+    CAPTURE(name);
+    CHECK(run(name, "launch", Engine::cpu, {"numa:0", "pageable", "gpu:0", "device"}) ==
+          doctest::Approx(5).epsilon(0.05));
+    CHECK(run(name, "atomic_latency", Engine::sm, {"gpu:0", "device", "numa:0", "pinned"}) > 1);
+    const Modelled machine{name};
+    CHECK(machine.managed("demand", "numa:0", "gpu:0", 64_MiB) > 1);
+    CHECK(machine.managed("prefetch", "numa:0", "gpu:0", 64_MiB) > 1);
+    auto graph = copy_case("graph", "numa:0", "pageable", "gpu:0", "device", 0);
+    graph.engine = Engine::cpu;
+    CHECK(machine.sim->supports(build_program(graph)).why_not ==
+          std::string{"the driver of the model "} + name + " has no graphs: graph_us of [calls]");
   }
 }
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernel_testing.hpp"
+#include "program/line_order.hpp"
 
 namespace emulated {
 
@@ -26,13 +27,19 @@ TEST_CASE("the touch kernels touch one byte of every page and nothing else") {
       auto* start = reinterpret_cast<unsigned char*>(memory.data());
       u64 expected = 0, sum = 0;
       for (u64 i = 0; i < pages; ++i) expected += start[i * page];
-      run(shape, [&] { linkscope_touch_read(start, bytes, page, &sum); });
-      CHECK(sum == expected);
+      for (const unsigned random : {0u, 1u}) {
+        sum = 0;
+        run(shape, [&] { linkscope_touch_read(start, bytes, page, random, &sum); });
+        CHECK(sum == expected);
+      }
       CHECK(memory.holds_pattern(3));
       std::vector<unsigned char> kept(start, start + pages * page);
-      run(shape, [&] { linkscope_touch_write(memory.data(), bytes, page); });
       for (u64 i = 0; i < pages; ++i) kept[i * page] = 0;
-      CHECK(std::equal(kept.begin(), kept.end(), start));
+      for (const unsigned random : {1u, 0u}) {
+        memory.fill_with_pattern(3);
+        run(shape, [&] { linkscope_touch_write(memory.data(), bytes, page, random); });
+        CHECK(std::equal(kept.begin(), kept.end(), start));
+      }
       CHECK(memory.guards_intact());
     }
 }

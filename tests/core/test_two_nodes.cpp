@@ -140,6 +140,20 @@ TEST_CASE("memory with some pages on another node than requested is refused with
   }
 }
 
+TEST_CASE("memory without binding lies where the kernel puts it, which the trace names, and no thread is bound") {
+  TwoNodes two;
+  auto program = build_program(host_copy("numa:1", "numa:1"));
+  for (auto& region : program.regions) region.bound = false;
+  for (auto& actor : program.actors) actor.bound = false;
+  const auto platform = make_cuda();
+  const auto session = platform->prepare(program, "key#0");
+  const auto notes = platform->run(*session, {1, {{1}}, true}).notes;
+  const std::pair<std::string, std::string> elsewhere{"pages numa:1.pageable", "numa:0"};
+  CHECK(std::find(notes.begin(), notes.end(), elsewhere) != notes.end());
+  CHECK(two.threads.empty());
+  CHECK(two.bound.empty());
+}
+
 TEST_CASE("the pages whose node is checked are spread over the whole range") {
   TwoNodes two;
   for (const u64 bytes : {256_KiB, 4_MiB, 256_MiB}) {

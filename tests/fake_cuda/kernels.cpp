@@ -257,7 +257,7 @@ CUresult check_lines(CUcontext context, const u64* at, u64 words, u64 count, u64
   return CUDA_SUCCESS;
 }
 
-CUresult touch_write(CUcontext context, char* range, u64 bytes, u64 page) {
+CUresult touch_write(CUcontext context, char* range, u64 bytes, u64 page, unsigned) {
   if (!reachable(context, range, bytes)) return CUDA_ERROR_ILLEGAL_ADDRESS;
   const auto delivers = begin_copy();
   if (delivers != Delivers::nothing)
@@ -267,7 +267,7 @@ CUresult touch_write(CUcontext context, char* range, u64 bytes, u64 page) {
   return CUDA_SUCCESS;
 }
 
-CUresult touch_read(CUcontext context, const unsigned char* range, u64 bytes, u64 page, u64* sum) {
+CUresult touch_read(CUcontext context, const unsigned char* range, u64 bytes, u64 page, unsigned, u64* sum) {
   if (!reachable(context, range, bytes) || !reachable(context, sum, sizeof *sum)) return CUDA_ERROR_ILLEGAL_ADDRESS;
   const auto delivers = begin_copy();
   if (delivers != Delivers::nothing)

@@ -70,6 +70,16 @@ class Number:
     is_penalty: bool = False
 
 
+@dataclass(frozen=True)
+class Span:
+    """A range from a paper: from `least` to `most`."""
+
+    item: str
+    found: Any  # a function of no arguments
+    least: float
+    most: float
+
+
 def is_near(number: Number, found: float) -> bool:
     allowed = max(0.1 * number.expected, 2) if number.is_penalty else 0.05 * number.expected
     return abs(found - number.expected) <= allowed

@@ -118,3 +118,28 @@ def test_missing_points_are_named_and_can_be_listed(tool: ModuleType) -> None:
 def test_two_gpus_have_too_few_pairs_for_classes(tool: ModuleType) -> None:
     with pytest.raises(tool.Missing, match="one pair"):
         verdict(tool, "CS-34", lambda id, size: 390.0)
+
+
+def test_the_finding_about_advice_counts_what_can_be_followed(tool: ModuleType) -> None:
+    def rates(pinned: float) -> Callable[[str, int], float]:
+        def rate(id: str, size: int) -> float:
+            if "d2d" in id or "numa:1" in id:
+                raise tool.Missing(id)
+            if "threads=" in id:
+                return 4.0 + int(id.rpartition("=")[2])
+            return pinned if ".pinned" in id else 10.0
+
+        return rate
+
+    assert verdict(tool, "CS-39", rates(50.0)) is True
+    assert verdict(tool, "CS-39", rates(5.0)) is False
+
+
+def test_a_run_of_suite_comm_scope_has_the_points_of_every_finding(tool: ModuleType) -> None:
+    from linkscope.plan import SUITES
+    from linkscope.plan.enumerate import points_of
+    from linkscope.run import benchmark_table
+    from linkscope.run.target import choose
+
+    measured = {str(point) for point in points_of(SUITES["comm-scope"], choose("ac922", 1).facts, benchmark_table())}
+    assert {tool.of_suite(id) for id in tool.needed()} <= measured

@@ -134,6 +134,21 @@ def test_gpus_of_one_socket_are_faster_with_peer_access_on_ibm_cs_33() -> None:
         assert rate(machine, "gpu:0 > gpu:1") > 1.3 * rate(machine, "gpu:0 > gpu:1", peer="off")
 
 
+@pytest.mark.parametrize(
+    ("machine", "direct", "hop"),
+    [("ac922", 72, 72), ("s822lc", 36.8, 33.6), ("newell", 72, 72), ("minsky", 36.8, 32.6)],
+)
+def test_peer_access_of_gpus_of_one_socket_gains_what_the_drivers_two_hops_cost_cs_33(
+    machine: str, direct: float, hop: float
+) -> None:
+    """Without it each chunk of 1 MiB crosses two NVLinks, one after the other; both links work on different chunks. A
+    hop of a chunk costs 8 µs, the latency and its bytes, so the slower hop sets the rate."""
+    chunk_s = 8e-6 + 0.5e-6 + MIB / (hop * 1e9)
+    off, on = rate(machine, "gpu:0 > gpu:1", peer="off"), rate(machine, "gpu:0 > gpu:1")
+    assert off == pytest.approx(MIB / chunk_s / 1e9, rel=0.05)
+    assert on / off == pytest.approx(direct * chunk_s * 1e9 / MIB, rel=0.05)
+
+
 @pytest.mark.parametrize("machine", ("s822lc", "minsky"))
 def test_s822lc_has_no_peer_access_across_the_x_bus_cs_33(machine: str, capsys: pytest.CaptureFixture[str]) -> None:
     near = {frozenset((0, 1)), frozenset((2, 3))}

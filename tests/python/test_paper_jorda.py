@@ -5,14 +5,47 @@ import pytest
 from linkscope.cli.main import main
 from linkscope.machine import model as models
 from linkscope.machine.model_paths import routes
-from paper_machines import bidirectional_rates, rate, raw
+from paper_machines import Span, bidirectional_rates, rate, raw
 from test_sim_machines import pytestmark
 
 __all__ = ["pytestmark"]
 
 
-# Statements with ranges. The tests below check their shape.
+def remote(machine: str, near: str, far: str) -> float:
+    """The rate of a far copy over that of a near one, in per cent."""
+    return 100 * rate(machine, far) / rate(machine, near)
+
+
+_REMOTE = {"A": ("jorda-a", "gpu:2"), "B": ("jorda-b", "gpu:1")}
+
+
+def _span(system: str, direction: str) -> Span:
+    machine, gpu = _REMOTE[system]
+    near, far = (("numa:0", end) if direction == "H2D" else (end, "numa:0") for end in ("gpu:0", gpu))
+    return Span(
+        f"JO-9: remote to local one-way on {system}, {direction}, %",
+        lambda: remote(machine, " > ".join(near), " > ".join(far)),
+        70,
+        80,
+    )
+
+
+SPANS = [
+    *(_span(system, direction) for system in _REMOTE for direction in ("H2D", "D2H")),
+    Span(
+        "JO-10: GPU to GPU, remote to local on A, %",
+        lambda: 100 * rate("jorda-a", "gpu:0 > gpu:2", peer="off") / rate("jorda-a", "gpu:0 > gpu:1"),
+        0,
+        65,
+    ),
+]
+# Statements with ranges, as the machine files name them.
 RANGES = ("JO-9: remote one-way 70-80 % on A", "JO-9: remote one-way 70-80 % on B", "JO-10")
+
+
+@pytest.mark.parametrize("span", SPANS, ids=lambda span: span.item)
+def test_a_ratio_lies_in_the_range_of_the_paper(span: Span) -> None:
+    assert span.least <= span.found() <= span.most
 
 
 @pytest.mark.parametrize(("machine", "gpu"), [("jorda-a", "gpu:2"), ("jorda-b", "gpu:1")])

@@ -130,12 +130,31 @@ def test_all_29_ticked_cells_of_comm_scopes_table_have_a_row() -> None:
     assert len({entry.theirs for entry in cells}) == 29
 
 
+def test_each_cell_of_comm_scopes_table_has_points_of_its_own() -> None:
+    """No cell is an alias of another, and zero-copy has all sizes, managed memory those up to 256 MiB."""
+    source = SOURCES["comm-scope"]
+    cells = [set(points(source, entry, "ac922")) for entry in source.entries[:29]]
+    for one, other in itertools.combinations(cells, 2):
+        assert not one & other
+    for cell in cells:
+        managed = any("managed" in point.src_memory for point in cell)
+        assert {point.bytes for point in cell} == {1 << exponent for exponent in range(8, 29 if managed else 33)}
+
+
+def test_memory_without_binding_has_one_point_for_each_gpu() -> None:
+    (unbound,) = [
+        entry for entry in SOURCES["comm-scope"].entries if entry.theirs == "cudaMemcpyAsync, pinned: host to GPU"
+    ]
+    found = {point for point in points(SOURCES["comm-scope"], unbound, "ac922") if point.bytes == 1 << 20}
+    assert {(point.src, point.dst) for point in found} == {("numa:0", f"gpu:{n}") for n in range(4)}
+
+
 def test_suite_comm_scope_has_exactly_the_points_of_the_map() -> None:
     source = SOURCES["comm-scope"]
     wanted = {point for entry in source.entries if entry.points for point in points(source, entry, "ac922")}
     found = set(points_of(SUITES["comm-scope"], machine("ac922"), table()))
     assert found == wanted
-    assert {point.bytes for point in found} == {1 << exponent for exponent in range(8, 31)}
+    assert {point.bytes for point in found} == {1 << exponent for exponent in range(8, 33)}
     for point in found:
         assert point.param("mode", "single") == "single" and point.param("after", "wait") == "wait", point
         assert point.benchmark not in ("read", "write") or point.src != point.dst, point
@@ -261,7 +280,7 @@ def test_the_items_of_a_source_are_listed(name: str, capsys: pytest.CaptureFixtu
 def test_the_sizes_and_parameters_of_the_paper_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "--source", "comm-scope"]) == 0
     output = capsys.readouterr().out
-    assert "sizes: 256 B to 1 GiB by powers of two" in output
+    assert "sizes: 256 B to 4 GiB by powers of two" in output
     assert "h2d/ce/numa:*.registered->gpu:*.device/*?after=wait&bidirectional=true&mode=single" in output
     assert "threads=256" in output
 

@@ -99,7 +99,7 @@ void Allocation::of_driver(Call call) const {
 }
 
 void Allocation::allocate_by_flags(unsigned flags) {
-  const NodePolicy policy{region_.at.index};
+  const NodePolicy policy{node_of_region()};
   of_driver([&] { pinned_memory_ = {driver_, bytes_, flags}; });
   host_ = pinned_memory_.data();
 }
@@ -148,13 +148,15 @@ void Allocation::allocate() {
     default:
       break;
   }
-  pages_ = HostPages{region_.at.index, bytes_, pages_of_region()};
+  pages_ = HostPages{node_of_region(), bytes_, pages_of_region()};
   host_ = pages_.data();
   // Without a GPU that could pin it, the kernel locks the pages, which is equivalent for a CPU thread.
   if (region_.kind == MemKind::pinned && mlock(host_, bytes_) != 0)
     throw Error{ErrorKind::memory, "locking " + bytes_text(bytes_) + " in memory of " + to_string(region_.at) +
                                        " failed (" + std::strerror(errno) + "); raise the limit with 'ulimit -l'"};
 }
+
+u32 Allocation::node_of_region() const { return region_.bound ? region_.at.index : any_node; }
 
 PageSize Allocation::pages_of_region() const {
   const bool huge = traits_of(region_.kind).huge_pages;

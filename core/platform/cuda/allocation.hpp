@@ -76,6 +76,7 @@ class Allocation {
   /// The memory that the driver lacks, with the request and the cure.
   template <class Call>
   void of_driver(Call) const;
+  [[nodiscard]] u32 node_of_region() const;
   [[nodiscard]] PageSize pages_of_region() const;
   [[nodiscard]] CUmemoryPool pool() const;
   // Shared memory (allocation_shared.cpp).

@@ -67,7 +67,7 @@ Buffers::Buffers(const Driver& driver, const std::vector<Wanted>& most) : driver
 
 Buffer& Buffers::get(const Region& region, u32 number, Device* device) {
   auto& [kept, program] =
-      kept_[{region.at, region.kind, region.page_bytes, region.transparent, region.content, number}];
+      kept_[{region.at, region.kind, region.page_bytes, region.transparent, region.bound, region.content, number}];
   program = program_;
   if (!kept || kept->size() < region.bytes) {
     kept.reset();  // before allocating the larger one: both might not fit
@@ -92,7 +92,7 @@ std::unique_ptr<Buffer> Buffers::made(const Region& region, u64 bytes, Device* d
 }
 
 u64 Buffers::most_of(const Region& region, u32 number) const {
-  if (number || region.page_bytes || region.content != Content::pattern) return 0;
+  if (number || region.page_bytes || !region.bound || region.content != Content::pattern) return 0;
   const auto found = most_.find({region.at, region.kind});
   return found == most_.end() ? 0 : found->second;
 }

@@ -55,7 +55,7 @@ class Buffer {
   Allocation memory_;
 };
 
-/// Buffers by place, kind, pages, content and number within a program. They live as long as the platform, so each round
+/// Buffers by place, kind, pages, binding, content and number within a program. They live as long as the platform, so each round
 /// has its own allocations. If memory runs out, buffers that the program does not use are freed.
 class Buffers {
  public:
@@ -77,7 +77,7 @@ class Buffers {
     u64 program = 0;  // the program that used it last
   };
   const Driver& driver_;
-  std::map<std::tuple<Place, MemKind, u64, bool, Content, u32>, Kept> kept_;
+  std::map<std::tuple<Place, MemKind, u64, bool, bool, Content, u32>, Kept> kept_;
   std::map<std::pair<Place, MemKind>, u64> most_;
   u64 made_ = 0, program_ = 0;
 };

@@ -223,12 +223,13 @@ void CudaPlatformImpl::prepare_part(CudaSession& session) {
     for (const u32 index : gpus_of(session.program)) session.gpus.emplace_back(index, &device(index));
   {
     const Clocked clocked{session.spent.memory};
+    if (!is_bound(session.program)) release_thread();  // its pages lie where this thread runs
     make_buffers(session, buffers_, devices_);
     if (!session.acts) return;
     make_actors(session);
     collectives_.prepare(session, devices_);
   }
-  if (!session.actors.empty()) bind_thread_to_node(session.actors.front().node);
+  if (!session.actors.empty()) place_thread(session.actors.front());
   sampling_.choose_timing(session);
   sampling_.warm_up(session);
   if (!session.why_timing.empty()) session.notes.emplace_back("timing", session.why_timing);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 
 #include "platform/cuda/managed.hpp"
 #include "platform/cuda/moves.hpp"
@@ -69,11 +70,15 @@ void queue_chase_on_sm(const Launch& launch) {
   launch.with(state.result, launch.steps, *launch.kernel.sm, turns_of(state), state.turns++);
 }
 
+unsigned at_random(const Launch& launch) { return launch.access().pattern == Access::Pattern::random; }
+
 void queue_touch_read(const Launch& launch) {
-  launch.with(launch.address(), launch.bytes(), page_bytes(), launch.state.result);
+  launch.with(launch.address(), launch.bytes(), touch_spacing(launch.kernel), at_random(launch), launch.state.result);
 }
 
-void queue_touch_write(const Launch& launch) { launch.with(launch.address(), launch.bytes(), page_bytes()); }
+void queue_touch_write(const Launch& launch) {
+  launch.with(launch.address(), launch.bytes(), touch_spacing(launch.kernel), at_random(launch));
+}
 
 // --- CPU threads ----------------------------------------------------------------------------------------------------
 
@@ -81,6 +86,14 @@ void follow(ActorState& state, const std::byte* start, u64 steps) {
   const auto* at = state.position ? static_cast<const std::byte*>(state.position) : start;
   for (u64 i = 0; i < steps; ++i) at = *reinterpret_cast<const std::byte* const volatile*>(at);
   state.position = at;
+}
+
+void add_on_cpu(const CudaSession& session, ActorState& state, const Kernel& kernel, u64) {
+  const Access& access = kernel.traffic.front();
+  auto* words =
+      reinterpret_cast<u64*>(session.buffers[access.span.region]->host() + access.span.offset_at(state.iteration));
+  const u64 additions = access.span.bytes / sizeof(u64), mask = access.pattern == Access::Pattern::same ? 0 : ~u64{0};
+  for (u64 i = 0; i < additions; ++i) std::atomic_ref<u64>{words[i & mask]}.fetch_add(1, std::memory_order_relaxed);
 }
 
 void chase_on_cpu(const CudaSession& session, ActorState& state, const Kernel& kernel, u64 steps) {
@@ -101,7 +114,7 @@ constexpr auto table = std::to_array<KernelExecutor>({
     {KernelId::write, by_lines, "linkscope_write_lines", queue_write_lines, nullptr, check_write},
     {KernelId::write, nullptr, "linkscope_write", queue_write, nullptr, check_write},
     {KernelId::exchange, nullptr, "linkscope_exchange", queue_exchange, nullptr, check_pairs},
-    {KernelId::add, nullptr, "linkscope_add", queue_add, nullptr, check_additions},
+    {KernelId::add, nullptr, "linkscope_add", queue_add, add_on_cpu, check_additions},
     {KernelId::add_chain, nullptr, "linkscope_add_chain", queue_add_chain, nullptr, check_additions},
     {KernelId::chase, on_chosen_sm, "linkscope_chase_on", queue_chase_on_sm, nullptr, check_chase},
     {KernelId::chase, nullptr, "linkscope_chase", queue_chase, chase_on_cpu, check_chase},

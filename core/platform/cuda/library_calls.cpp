@@ -9,6 +9,7 @@
 
 #include "base/sampled.hpp"
 #include "gpu/cublas.hpp"
+#include "gpu/cublas_lt.hpp"
 #include "gpu/cufft.hpp"
 #include "platform/cuda/computations.hpp"
 #include "platform/cuda/contents.hpp"
@@ -22,14 +23,14 @@ namespace {
 
 std::string why_no_gemm(const Opaque& call) {
   const auto element = parse_element(call.element);
-  if (!element) return "cublas_gemm multiplies f32, f64 and bf16, and not '" + call.element + "'";
+  if (!element) return "cublas_gemm multiplies f32, f64, bf16, tf32 and fp8, and not '" + call.element + "'";
   constexpr u64 longest = std::numeric_limits<int>::max();
   const auto& shape = call.shape;
   const auto fits = [](u64 length) { return length > 0 && length <= longest; };
   if (shape.size() != 3 || !std::all_of(shape.begin(), shape.end(), fits))
     return "cublas_gemm takes three lengths: m, n and k";
   const u64 m = shape[0], n = shape[1], k = shape[2], each = bytes_of(*element);
-  const std::array<u64, 3> bytes{m * k * each, k * n * each, m * n * each};
+  const std::array<u64, 3> bytes{m * k * each, k * n * each, m * n * bytes_of_result(*element)};
   if (call.traffic.size() != bytes.size()) return "cublas_gemm states three accesses: it reads A and B and writes C";
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     const Access& access = call.traffic[i];
@@ -37,17 +38,23 @@ std::string why_no_gemm(const Opaque& call) {
       return "cublas_gemm of these lengths reads A (" + bytes_text(bytes[0]) + ") and B (" + bytes_text(bytes[1]) +
              ") and writes C (" + bytes_text(bytes[2]) + ")";
   }
-  return Cublas::why_not();
+  if (*element != Element::fp8) return Cublas::why_not();
+  constexpr u64 whole = 16;  // lengths of fp8
+  if ((m | n | k) % whole) return "cublas_gemm of fp8 takes lengths that are multiples of 16";
+  return Fp8Product::why_not();
 }
 
 double number_at(const Input& input, Element element, u64 index) {
   switch (element) {
     case Element::f32:
+    case Element::tf32:
       return input.at<float>(index);
     case Element::f64:
       return input.at<double>(index);
     case Element::bf16:
       return from_bf16(input.at<std::uint16_t>(index));
+    case Element::fp8:  // any bits, which have no value to compare
+      break;
   }
   return 0;
 }
@@ -57,9 +64,9 @@ double number_in(const std::vector<std::byte>& bytes, Element element, u64 index
     std::memcpy(&value, bytes.data() + index * sizeof value, sizeof value);
     return value;
   };
-  return element == Element::f32   ? double{as(float{})}
-         : element == Element::f64 ? as(double{})
-                                   : from_bf16(as(std::uint16_t{}));
+  return element == Element::f64    ? as(double{})
+         : element == Element::bf16 ? from_bf16(as(std::uint16_t{}))
+                                    : double{as(float{})};
 }
 
 /// Compares sampled elements of a product of numbers. An error is relative to the sum of the absolute products; the
@@ -70,7 +77,10 @@ void check_samples(const CudaSession& session, const Opaque& call, u64 slice, co
   if (!a || !b || !(a->seed & b->seed & numbers_seed)) return;
   const auto element = *parse_element(call.element);
   const u64 m = call.shape[0], n = call.shape[1], k = call.shape[2];
-  const double allowed = element == Element::f64 ? 1e-13 : 1e-5, rounding = element == Element::bf16 ? 1.0 / 128 : 0;
+  const double allowed = element == Element::f64    ? 1e-13
+                         : element == Element::tf32 ? 1e-3
+                                                    : 1e-5,
+               rounding = element == Element::bf16 ? 1.0 / 128 : 0;
   for (u64 sample = 0; sample < most_sampled; ++sample) {
     const u64 at = sampled_at(sample, m * n), row = at % m, column = at / m;
     double sum = 0, size = 0;
@@ -105,7 +115,8 @@ class GemmRunner final : public StepRunner {
 
   void load_code(ActorState& state) override {
     state.device->use();
-    library_ = std::make_unique<Cublas>();
+    if (fp8()) product_ = std::make_unique<Fp8Product>(call_.shape[0], call_.shape[1], call_.shape[2]);
+    else library_ = std::make_unique<Cublas>();
   }
   void run(CudaSession& session, ActorState& state, u64) override {
     const auto at = [&](std::size_t access) {
@@ -113,6 +124,7 @@ class GemmRunner final : public StepRunner {
       return session.address(span.region, *state.device) + span.offset_at(state.iteration);
     };
     const auto length = [&](std::size_t i) { return static_cast<int>(call_.shape[i]); };
+    if (product_) return product_->queue(state.stream->get(), at(0), at(1), at(2));
     library_->queue(state.stream->get(),
                     {*parse_element(call_.element), length(0), length(1), length(2), at(0), at(1), at(2)});
   }
@@ -121,8 +133,11 @@ class GemmRunner final : public StepRunner {
   }
 
  private:
+  [[nodiscard]] bool fp8() const { return parse_element(call_.element) == Element::fp8; }
+
   const Opaque& call_;
   std::unique_ptr<Cublas> library_;
+  std::unique_ptr<Fp8Product> product_;
 };
 
 // --- Fourier transforms by cuFFT ------------------------------------------------------------------------------------

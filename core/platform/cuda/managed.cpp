@@ -18,6 +18,11 @@ u64 page_bytes() { return static_cast<u64>(sysconf(_SC_PAGESIZE)); }
 
 std::byte* host_view(const Buffer& buffer) { return reinterpret_cast<std::byte*>(buffer.address()); }
 
+u64 touch_spacing(const Kernel& kernel) {
+  const u64 stride = kernel.traffic.front().stride;
+  return stride ? stride : page_bytes();
+}
+
 namespace {
 
 bool writes(const Kernel& kernel) { return kernel.traffic.front().dir == Access::Dir::write; }
@@ -253,12 +258,11 @@ void touch_on_cpu(const CudaSession& session, ActorState& state, const Kernel& k
 
 namespace {
 
-/// The expected content: the pattern, with a 0 in the first byte of each written page. Returns the sum of the accessed
-/// bytes in the pattern.
-u64 check_pages(const CudaSession& session, const Span& span, bool written, Verdict& verdict) {
+/// The expected content: the pattern, with a 0 in the byte of each written page, `page` bytes apart. Returns the sum of
+/// the accessed bytes in the pattern.
+u64 check_pages(const CudaSession& session, const Span& span, u64 page, bool written, Verdict& verdict) {
   const Buffer& buffer = *session.buffers[span.region];
   const std::byte* start = host_view(buffer) + span.offset;
-  const u64 page = page_bytes();
   u64 sum = 0, changed = 0;
   for (u64 at = 0; at < span.bytes; at += page) {
     const u64 pattern = linkscope_pattern_word(buffer.seed(), (span.offset + at) / 8), first = pattern & 0xFF;
@@ -300,7 +304,8 @@ bool sum_differs(const CudaSession& session, const ActorState& state, u64 sum) {
 
 void compare_touched(const CudaSession& session, const ActorState& state, const Kernel& kernel, Verdict& verdict) {
   const Span& span = kernel.traffic.front().span;
-  const u64 sum = (every_word(kernel) ? check_words : check_pages)(session, span, writes(kernel), verdict);
+  const u64 sum = every_word(kernel) ? check_words(session, span, writes(kernel), verdict)
+                                     : check_pages(session, span, touch_spacing(kernel), writes(kernel), verdict);
   if (!writes(kernel) && sum_differs(session, state, sum))
     add_wrong(verdict, span.bytes, session, span, span.offset, " or later, by the sum of all bytes read");
 }
@@ -324,7 +329,7 @@ void check_prefetch(const CudaSession& session, const ActorState& state, const P
   checks.add(pages.device(), [&](Verdict& into) {
     // Discarded pages may hold anything, but must keep what is written from now.
     if (prefetch.discard != Prefetch::Discard::no) pages.fill_with_pattern(pages.seed());
-    check_pages(session, prefetch.span, false, into);
+    check_pages(session, prefetch.span, page_bytes(), false, into);
   });
 }
 

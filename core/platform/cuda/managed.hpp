@@ -29,6 +29,8 @@ void restore_managed(const CudaSession&);
 /// One call, or two if the contents of the pages are discarded before.
 void queue_prefetch(const CudaSession&, const ActorState&, const Prefetch&);
 /// Accesses all pages by an actor's CPU threads.
+/// Bytes from one byte that a kernel touches to the next: a page, or the stride of the access.
+[[nodiscard]] u64 touch_spacing(const Kernel&);
 void touch_on_cpu(const CudaSession&, ActorState&, const Kernel&, u64 steps);
 
 // Each adds a comparison of the content as a CPU sees it with the initial content and the effect of the step.

@@ -174,8 +174,10 @@ void CudaSession::settle_caches(const std::vector<u32>& batch) {
           buffer.memory().file().evict();
         } else if (on_host(buffer) && once_only(program.cache)) {
           std::byte* start = buffer.host() + span.offset;
-          if (program.cache == CacheState::written) write_again(start, footprint);
-          else dirty_in_another_core(start, footprint, program.regions[span.region].at.index);
+          if (program.cache != CacheState::dirty) write_again(start, footprint);
+          if (program.cache == CacheState::cleaned) write_back_cpu_caches(start, footprint);
+          if (program.cache == CacheState::dirty)
+            dirty_in_another_core(start, footprint, program.regions[span.region].at.index);
         } else if (on_host(buffer) && footprint < 3 * host_cache) {
           // Memory that only a GPU reads is flushed once: reading brings nothing back into a CPU's cache, writing may.
           const bool by_cpu = !actors[a].stream || is_pageable(buffer.kind());
@@ -282,6 +284,11 @@ void read_events(CudaSession& session, Stamp* stamps) {
 
 }  // namespace
 
+void place_thread(const ActorState& state) {
+  if (state.actor->bound) bind_thread_to_node(state.node);
+  else release_thread();
+}
+
 Seconds gate_timeout(const CudaSession& session, const std::vector<u32>& batch) {
   return Seconds{2.0} + 5.0 * session.expected_loop * *std::max_element(batch.begin(), batch.end());
 }
@@ -356,7 +363,7 @@ void run_on_host_threads(CudaSession& session, const HostThreads& threads_of) {
     auto& state = session.actors[a];
     bool started = false;
     try {
-      bind_thread_to_node(state.node);
+      place_thread(state);
       if (state.cpu) bind_thread_to_cpu(state.node, *state.cpu);
       if (state.device) state.device->use();
       threads_of.ready(a);

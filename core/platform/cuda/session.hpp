@@ -160,6 +160,8 @@ struct CudaSession final : Session {
 [[nodiscard]] bool sample_gated(CudaSession&, const Gate&, const std::vector<u32>& batch, Seconds patience,
                                 Stamp* stamps);
 /// Time limit for queueing a batch that is known to pass.
+/// Binds the calling thread as the host thread of an actor.
+void place_thread(const ActorState&);
 [[nodiscard]] Seconds gate_timeout(const CudaSession&, const std::vector<u32>& batch);
 /// Event pairs without a gate, for cases in which something (a profiler, CUDA_LAUNCH_BLOCKING) makes the host wait for
 /// each call.

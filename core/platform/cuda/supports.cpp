@@ -8,6 +8,7 @@
 #include "gpu/green.hpp"
 #include "host/dirty.hpp"
 #include "host/scratch_file.hpp"
+#include "host/flush.hpp"
 #include "host/topology.hpp"
 #include "platform/cuda/allocation.hpp"
 #include "platform/cuda/caller.hpp"
@@ -342,6 +343,8 @@ Support Offer::supports(const Program& program) const {
     if (auto why = driver_.why_no("cuStreamWaitValue32"); !why.empty()) return Support::no(why);
   if (auto why = why_no_peer(program); !why.empty()) return Support::no(why);
   if (auto why = why_not_shared_(program); !why.empty()) return Support::no(why);
+  if (program.cache == CacheState::cleaned)
+    if (auto why = why_no_write_back(); !why.empty()) return Support::no(why);
   if (program.cache == CacheState::dirty)
     for (const auto& region : program.regions)
       if (region.at.kind == PlaceKind::numa)

@@ -208,22 +208,46 @@ void compare_read(const CudaSession& session, const ActorState& state, const Acc
     add_wrong(verdict, asked_bytes(access), session, span, span.offset, " or later, by the sum of all words read");
 }
 
-/// As many additions as there were: the sum of all words of the region, computed on the GPU that added.
-void compare_sum(const CudaSession& session, const ActorState& state, const Span& span, Verdict& verdict) {
-  auto& device = *state.device;
+/// The additions of all actors to words of a region.
+u64 additions_to(const CudaSession& session, u32 region) {
+  u64 additions = 0;
+  for (const auto& state : session.actors)
+    for (const auto& step : state.actor->loop) {
+      const auto* kernel = std::get_if<Kernel>(&step);
+      if (!kernel || !traits_of(kernel->id).atomic) continue;
+      const Span& span = kernel->traffic.front().span;
+      if (span.region == region) additions += state.iteration * (span.bytes / sizeof(u64));
+    }
+  return additions;
+}
+
+/// The sum of all words of a region, computed on the GPU that added.
+u64 sum_on_gpu(const CudaSession& session, Device& device, u32 region) {
   device.use();
   CUdeviceptr sum = device.result(comparison_result);
   const auto& stream = device.stream(0);
   LINKSCOPE_CU(session.driver, cuMemsetD8Async, sum, 0, sizeof(u64), stream.get());
-  CUdeviceptr start = session.address(span.region, device);
-  u64 bytes = session.program.regions[span.region].bytes;
+  CUdeviceptr start = session.address(region, device);
+  u64 bytes = session.program.regions[region].bytes;
   void* arguments[] = {&start, &bytes, &sum};
   device.launch(device.function("access", "linkscope_read"), 256, 256, stream.get(), arguments);
   stream.synchronize();
   u64 found = 0;
   LINKSCOPE_CU(session.driver, cuMemcpyDtoH, &found, sum, sizeof found);
-  const u64 additions = state.iteration * (span.bytes / sizeof(u64));
-  verdict.checked_bytes += additions * sizeof(u64);
+  return found;
+}
+
+/// As many additions as there were: the sum of all words of the region.
+void compare_sum(const CudaSession& session, const ActorState& state, const Span& span, Verdict& verdict) {
+  u64 found = 0;
+  if (state.device) {
+    found = sum_on_gpu(session, *state.device, span.region);
+  } else {
+    const auto* words = reinterpret_cast<const u64*>(session.buffers[span.region]->host());
+    found = std::accumulate(words, words + session.program.regions[span.region].bytes / sizeof(u64), u64{0});
+  }
+  const u64 additions = additions_to(session, span.region);
+  verdict.checked_bytes += state.iteration * span.bytes;
   if (found != additions)
     add_wrong(verdict, sizeof(u64), session, span, span.offset,
               " or later, by the sum of all words that were added to");

@@ -49,6 +49,8 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Cal
   if (!cost_of(call.api)) return Support::no("the model cannot time the call '" + call.api + "' yet");
   if (!machine_.calls)
     return Support::no("the model " + machine_.name + " does not say what calls cost: its file has no [calls]");
+  if (call.api.ends_with("_graph") && !machine_.calls->graphs)
+    return Support::no("the driver of the model " + machine_.name + " has no graphs: graph_us of [calls]");
   return {};
 }
 
@@ -81,7 +83,37 @@ Op Compiler::op(const Program& program, const Actor& actor, const Call& call) co
 
 // --- atomic operations ----------------------------------------------------------------------------------------------
 
+/// A CPU thread adds to words that its cache holds. A GPU that adds to the same word takes the line from that cache with
+/// each of its additions, and the thread's next one loads it again.
+Op Compiler::atomic_by_cpu(const Program& program, const Actor& actor, const Access& access) const {
+  const auto& costs = *machine_.atomic;
+  const Node at = node(program.regions[access.span.region].at), by = node(actor.place);
+  Path way;
+  if (at != by) add_links(way, by, at);
+  double share = 1;  // of the time that the thread adds, and does not load
+  for (const auto& other : program.actors)
+    for (const auto& step : other.loop) {
+      const auto* kernel = std::get_if<Kernel>(&step);
+      if (!on_gpu(other.kind) || !kernel || !traits_of(kernel->id).atomic) continue;
+      const Span& span = kernel->traffic.front().span;
+      if (span.region != access.span.region || span.offset != access.span.offset) continue;
+      Path from_gpu;
+      add_links(from_gpu, node(other.place), at);
+      share -= (machine_.numa[at].load + 2 * way.latency) / (2 * from_gpu.latency + costs.host);
+    }
+  constexpr double least_share = 0.1;
+  Op op;
+  op.bytes = op.chunk_bytes = access.span.bytes;
+  Stage stage;
+  stage.by = Stage::By::thread;
+  stage.server = nobody;
+  stage.path.cap = access.width / costs.cpu * std::max(share, least_share);
+  op.stages.push_back(std::move(stage));
+  return op;
+}
+
 Op Compiler::atomic(const Program& program, const Actor& actor, const Kernel& kernel) const {
+  if (actor.kind == ActorKind::cpu_thread) return atomic_by_cpu(program, actor, kernel.traffic.front());
   const auto& costs = *machine_.atomic;
   const auto& access = kernel.traffic.front();
   const Node at = node(program.regions[access.span.region].at), by = node(actor.place);

@@ -242,6 +242,7 @@ class Compiler {
   [[nodiscard]] Support supports_touch(const Program&, const Actor&, const Kernel&) const;
   [[nodiscard]] Support supports(const Program&, const Actor&, const Prefetch&) const;
   [[nodiscard]] Op op(const Program&, const Actor&, const Prefetch&) const;
+  [[nodiscard]] double host_pages_cap(Node from, Node gpu, u64 bytes) const;
   [[nodiscard]] Op touch(const Program&, const Actor&, const Kernel&) const;
   [[nodiscard]] std::optional<Node> away(const Program&, u32 region) const;
   [[nodiscard]] bool pages_go_directly(const Program&, Node from, Node to) const;
@@ -263,6 +264,7 @@ class Compiler {
   [[nodiscard]] Flag flag(const Program&, const Actor&, const Span& word) const;
   [[nodiscard]] Node at_words(const Actor&) const;
   [[nodiscard]] Op atomic(const Program&, const Actor&, const Kernel&) const;
+  [[nodiscard]] Op atomic_by_cpu(const Program&, const Actor&, const Access&) const;
   [[nodiscard]] Op accessed(const Program&, const Actor&, const Kernel&) const;
   [[nodiscard]] bool mapped(const Program&, const Actor&, const Kernel&) const;
   [[nodiscard]] Op accessed_by_cpu(const Program&, const Actor&, const Kernel&) const;

@@ -87,8 +87,11 @@ class Parser {
 
   /// Operations a second, by element.
   static std::map<std::string, double> operations(const Table& table) {
-    constexpr std::pair<const char*, const char*> keys[] = {
-        {"f64", "f64_tflops"}, {"f32", "f32_tflops"}, {"bf16", "bf16_tflops"}};
+    constexpr std::pair<const char*, const char*> keys[] = {{"f64", "f64_tflops"},
+                                                            {"f32", "f32_tflops"},
+                                                            {"bf16", "bf16_tflops"},
+                                                            {"tf32", "tf32_tflops"},
+                                                            {"fp8", "fp8_tflops"}};
     std::map<std::string, double> known;
     for (const auto& [element, key] : keys)
       if (table.has(key)) known[element] = table.number(key) * 1e12;
@@ -304,6 +307,8 @@ class Parser {
         .from_device = table.rate("from_device_gbps"),
         .peer = table.has("peer_gbps") ? table.rate("peer_gbps") : to,
         .cpu_reach = table.has("cpu_reach_gbps") ? table.rate("cpu_reach_gbps") : 0,
+        .modified_bytes = static_cast<u64>(table.number("modified_mib", 0) * kib * kib),
+        .modified_far = table.has("modified_far_gbps") ? table.rate("modified_far_gbps") : 0,
         .prefetch = table.number("prefetch_us") * micro,
         .piece_bytes = table.bytes("piece_kib"),
         .to_device_piece = table.number("to_device_piece_us") * micro,
@@ -322,13 +327,17 @@ class Parser {
                                .record = us("record_us"),
                                .query = us("query_us"),
                                .create_stream = us("create_stream_us"),
-                               .destroy_stream = us("destroy_stream_us"),
-                               .instantiate = us("instantiate_us"),
-                               .instantiate_node = us("instantiate_node_us"),
-                               .upload = us("upload_us"),
-                               .upload_node = us("upload_node_us"),
-                               .graph = us("graph_us"),
-                               .graph_node = us("graph_node_us")};
+                               .destroy_stream = us("destroy_stream_us")};
+    if (table.has("graph_us")) {
+      auto& calls = *machine_.calls;
+      calls.graphs = true;
+      calls.instantiate = us("instantiate_us");
+      calls.instantiate_node = us("instantiate_node_us");
+      calls.upload = us("upload_us");
+      calls.upload_node = us("upload_node_us");
+      calls.graph = us("graph_us");
+      calls.graph_node = us("graph_node_us");
+    }
     if (machine_.calls->locked > machine_.calls->launch)
       wrong(table.name + ".locked_us", "it is a part of launch_us of [costs]");
   }
@@ -339,6 +348,7 @@ class Parser {
     const double same = table.rate("same_gops");
     machine_.atomic = AtomicCosts{.gpu = table.number("gpu_us") * micro,
                                   .host = table.number("host_us") * micro,
+                                  .cpu = table.has("cpu_us") ? table.number("cpu_us") * micro : 0,
                                   .gpu_rate = table.rate("gpu_gops"),
                                   .host_rate = table.rate("host_gops"),
                                   .same_rate = same,

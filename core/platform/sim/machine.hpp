@@ -156,10 +156,12 @@ struct ManagedCosts {
   double gpu_batch = 0, gpu_page = 0;    // s per batch, and per page of it
   double gpu_region = 0, gpu_block = 0;  // additional s per region, or block, of which nothing was there before
   double cpu_fault = 0, cpu_page = 0;    // s per fault, and per accessed page; threads fault side by side
-  double to_device = 0, from_device = 0, peer = 0;    // B/s of pages that move because of faults
-  double cpu_reach = 0;                               // B/s of a CPU thread on a GPU's pages in place; 0: not possible
-  double prefetch = 0;                                // s per call
-  u64 piece_bytes = 0;                                // of a prefetch
+  double to_device = 0, from_device = 0, peer = 0;  // B/s of pages that move because of faults
+  double cpu_reach = 0;                             // B/s of a CPU thread on a GPU's pages in place; 0: not possible
+  u64 modified_bytes = 0;   // that the caches of a host hold modified after it has written pages
+  double modified_far = 0;  // B/s of those that move to a GPU of another node; 0: as any
+  double prefetch = 0;      // s per call
+  u64 piece_bytes = 0;      // of a prefetch
   double to_device_piece = 0, from_device_piece = 0;  // s per piece, besides its bytes
 };
 
@@ -200,12 +202,14 @@ struct CallCosts {
   double end = 0;                                 // from its return until its kernel has ended, for a waiting thread
   double synchronize = 0, record = 0, query = 0;  // of objects that are already complete
   double create_stream = 0, destroy_stream = 0;
+  bool graphs = false;  // whether the driver has them
   double instantiate = 0, instantiate_node = 0, upload = 0, upload_node = 0, graph = 0, graph_node = 0;
 };
 
 /// How SMs add to words by atomic operations, by the place of the words.
 struct AtomicCosts {
   double gpu = 0, host = 0;                  // s of a dependent operation, besides its path
+  double cpu = 0;                            // s of a CPU's addition to a word in its cache; 0: unknown
   double gpu_rate = 0, host_rate = 0;        // operations a second, each on a word of its own
   double same_rate = 0, same_peer_rate = 0;  // all on one word, of the GPU itself or of another
   double link_bytes = 0;                     // of a link, per operation

@@ -144,6 +144,9 @@ Support Compiler::supports_touch(const Program&, const Actor& actor, const Kerne
     return Support::no("the model " + machine_.name +
                        " does not say how its GPUs' threads access memory: its file has no [kernel]");
   if (kernel.traffic.size() != 1) return Support::no("the model touches one span at a time");
+  if (const auto& access = kernel.traffic.front(); traits.touches_pages && kernel.dependent_steps == 0 &&
+                                                   (access.pattern == Access::Pattern::random || access.stride > 0))
+    return Support::no("the model's pages are touched in their order, without gaps");
   return {};
 }
 
@@ -222,6 +225,17 @@ u32 Compiler::cpu_threads(Node numa, const Kernel& kernel) const {
   return kernel.shape.threads == all_cpus ? machine_.numa[numa].cpus : std::max(1u, kernel.shape.threads);
 }
 
+/// The highest rate of a host's pages to a GPU. The caches of a far node hold what it has just written modified and give
+/// it line by line; the rest is in its memory.
+double Compiler::host_pages_cap(Node from, Node gpu, u64 bytes) const {
+  const auto& costs = *machine_.managed;
+  if (costs.modified_far == 0 || from == machine_.gpu(gpu).numa) return costs.to_device;
+  double rest = costs.to_device;
+  for (const u32 link : path(from, gpu).links) rest = std::min(rest, machine_.links[link].rate);
+  const auto all = static_cast<double>(bytes), modified = std::min(all, static_cast<double>(costs.modified_bytes));
+  return all / (modified / costs.modified_far + (all - modified) / rest);
+}
+
 Op Compiler::touch(const Program& program, const Actor& actor, const Kernel& kernel) const {
   const auto& costs = *machine_.managed;
   const Span& span = kernel.traffic.front().span;
@@ -269,7 +283,7 @@ Op Compiler::touch(const Program& program, const Actor& actor, const Kernel& ker
     stage.region_setup = costs.gpu_region;
     stage.block_setup = costs.gpu_block;
     if (dependent && machine_.kernel) stage.present = machine_.kernel->load;
-    stage.path.cap = machine_.is_gpu(from) ? costs.peer : costs.to_device;
+    stage.path.cap = machine_.is_gpu(from) ? costs.peer : host_pages_cap(from, by, span.bytes);
     if (!dependent) op.start = machine_.is_gpu(from) ? costs.peer_launch : costs.launch;
   }
   op.stages.push_back(std::move(stage));

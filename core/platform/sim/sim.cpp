@@ -78,10 +78,24 @@ Machine vary(Machine machine, u64 seed) {
   return machine;
 }
 
+/// The program as this round runs it: whatever is bound to no NUMA node is on one that the round draws.
+Program placed(Program program, const Machine& machine, u64 noise) {
+  if (is_bound(program)) return program;
+  std::vector<Place> nodes;
+  for (const auto& numa : machine.numa)
+    if (numa.place.host == program.actors.front().place.host) nodes.push_back(numa.place);
+  const Place& drawn = nodes[hash(noise, "unbound") % nodes.size()];
+  for (auto& region : program.regions)
+    if (!region.bound) region.at = drawn;
+  for (auto& actor : program.actors)
+    if (!actor.bound) (on_gpu(actor.kind) ? actor.cpu.emplace() : actor.place) = drawn;
+  return program;
+}
+
 struct SimSession final : Session {
   SimSession(const Machine& machine, const Servers& servers, const Compiler& compiler, const Program& asked, u64 noise,
              Ledger& ledger)
-      : program{asked},
+      : program{placed(asked, machine, noise)},
         lanes{compiler.compile(program)},
         memory{program, lanes, machine, ledger},
         simulation{machine, servers, compiler.capacities(), lanes, memory},
@@ -162,6 +176,8 @@ class Sim final : public SimPlatform {
     trace.links = count_links(session);
     for (std::size_t lane = 0; lane < lanes.size(); ++lane)
       trace.notes.emplace_back("route a" + std::to_string(lane), lanes[lane].route);
+    for (const auto& region : session.program.regions)
+      if (!region.bound) trace.notes.emplace_back("pages of no node", to_string(region.at));
     // On hardware the parent asks NVML; a model's GPU reports the same word itself.
     if (session.throttled) trace.notes.emplace_back("throttled", "sw_thermal");
     return trace;

@@ -108,7 +108,7 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Ste
                          (by_copy_engine(move.engine) && (is_pageable(source.kind) || is_pageable(target.kind)));
   if (program.cache != CacheState::cold && by_copy_engine(move.engine) && !by_thread)
     return Support::no("in the model, CPU caches do not affect copy engines: CPU threads copy only pageable memory");
-  if ((program.cache == CacheState::hot || program.cache == CacheState::written) && by_thread &&
+  if (program.cache != CacheState::cold && program.cache != CacheState::dirty && by_thread &&
       machine_.numa[host_of(actor)].llc == 0)
     return Support::no("the model " + machine_.name + " does not say how fast copies in the CPU's cache are: llc_gbps");
   if (program.cache == CacheState::dirty && by_thread && machine_.numa[host_of(actor)].dirty == 0)
@@ -213,7 +213,11 @@ Support Compiler::supports_access(const Program& program, const Actor& actor, co
     if (machine_.is_gpu(at))
       return Support::no("a CPU has no loads from the memory of " + to_string(region.at) +
                          ": it is not mapped for the host");
-    if (kernel.dependent_steps == 0) return Support::no("the model's CPU threads copy and chase only");
+    if (kernel.dependent_steps == 0 && !atomic)
+      return Support::no("the model's CPU threads copy, chase and add to words only");
+    if (atomic && machine_.atomic && machine_.atomic->cpu == 0)
+      return Support::no("the model " + machine_.name +
+                         " does not say how long an addition by a CPU takes: cpu_us of [atomic]");
     if (machine_.numa[at].load == 0)
       return Support::no("the model " + machine_.name + " does not say how long a load from " + to_string(region.at) +
                          " takes: load_us");

@@ -15,6 +15,7 @@ from linkscope.errors import FINE, NOT_HERE, UserError
 
 if TYPE_CHECKING:
     from linkscope.machine.facts import Machine
+    from linkscope.machine.finding import Finding
 
 SUMMARY = "name the settings of this machine that spoil measurements"
 
@@ -32,8 +33,7 @@ def main(arguments: argparse.Namespace) -> int:
     """`linkscope doctor`."""
     import msgspec
 
-    from linkscope.machine.doctor import exit_code, findings
-    from linkscope.machine.environment import environment
+    from linkscope.machine.doctor import exit_code
     from linkscope.machine.probe import probe
     from linkscope.run.mps import why_no_mps
     from linkscope.run.worker import driver_facts
@@ -42,7 +42,7 @@ def main(arguments: argparse.Namespace) -> int:
     machine = probe(driver)
     if arguments.placement is not None:
         return _placement(machine, arguments)
-    found = findings(machine, environment())
+    found = found_here(machine, driver)
     if arguments.json:
         print(json.dumps(msgspec.to_builtins(found), indent=1))
     else:
@@ -56,6 +56,15 @@ def main(arguments: argparse.Namespace) -> int:
             print("\n".join(seat_lines(seating_of_machine(machine.to_json(), []))))
             print("  `linkscope doctor --placement [RUN.jsonl]` prints the lines that bind processes.")
     return exit_code(found)
+
+
+def found_here(machine: "Machine", driver: Mapping[str, Any]) -> "list[Finding]":
+    """All findings about this machine, its libraries included."""
+    from linkscope.machine.doctor import findings
+    from linkscope.machine.environment import environment
+    from linkscope.run.libraries import why_not
+
+    return findings(machine, {**environment(), "libraries": why_not(driver.get("version") or 0)})
 
 
 def _placement(machine: "Machine", arguments: argparse.Namespace) -> int:

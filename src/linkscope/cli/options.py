@@ -1,5 +1,7 @@
 """Values of options that several commands share: each is parsed and refused by one function."""
 
+import argparse
+
 from linkscope.errors import UserError
 from linkscope.units import MOST_BYTES, parse_bytes, parse_whole
 
@@ -20,3 +22,10 @@ def whole(option: str, text: str, *, least: int, most: int) -> int:
     if number is None:
         raise UserError(f"{option} {text}: it is a whole number from {least} to {most}")
     return number
+
+
+def add_cpu_clock(parser: argparse.ArgumentParser) -> None:
+    """The options that set the CPU's clock for the time of a run."""
+    add = parser.add_argument
+    add("--governor", metavar="NAME", help="the CPUs' governor during the run (needs root)")
+    add("--turbo", metavar="on|off", help="the CPUs' turbo during the run (needs root)")

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from linkscope.runfile import Run
 
 SUMMARY = "measure a machine into a run file"
+_SANITY = "sanity"  # the suite whose runs end with the findings of the doctor
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -77,6 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="alike|any",
         help="choose GPU contexts of equal cost, or take any (docs/notes/context-effects.md; quick takes any)",
     )
+    options.add_cpu_clock(parser)
     add("--seed", metavar="N", help="seed of the order, and of the noise of a model (default 1)")
     add("--plan-only", action="store_true", help="print the plan and measure nothing")
     add("-o", "--output", metavar="RUN.jsonl", help="run file, or - (default: linkscope-MACHINE-TIME.jsonl)")
@@ -96,7 +98,16 @@ def main(arguments: argparse.Namespace) -> int:
         _check_report(arguments)
     here = run_ranks.launched(arguments)
     with run_ranks.Seat(here) as seat:
-        return run_ranks.follow(seat) if here and here.rank > 0 else _run(arguments, budget_s, seat)
+        if here and here.rank > 0:
+            return run_ranks.follow(seat)
+        from linkscope.machine.cpu_clock import cpu_clock
+
+        if (arguments.governor or arguments.turbo) and arguments.machine not in (None, "auto"):
+            raise UserError(
+                f"--governor and --turbo are of CPUs, and {arguments.machine} is not this machine: leave them out"
+            )
+        with cpu_clock(arguments.governor, arguments.turbo):
+            return _run(arguments, budget_s, seat)
 
 
 def _run(arguments: argparse.Namespace, budget_s: float | None, seat: run_ranks.Seat) -> int:
@@ -318,12 +329,18 @@ def _finish(arguments: argparse.Namespace, path: Path, outcome: "Outcome") -> in
         from linkscope.cli.report import write_page
 
         write_page(path, Path(arguments.report), "--report", force=arguments.force)
+    code = outcome.exit_code
+    if arguments.suite == _SANITY and arguments.machine in (None, "auto"):
+        from linkscope.cli import sanity
+
+        of_doctor = sanity.report(outcome.points, quiet=arguments.quiet or arguments.json)
+        code = outcome.exit_code or of_doctor
     if not arguments.json:
         if arguments.report:
             print(f"report:   {arguments.report}")
         if outcome.exit_code == STOPPED_EARLY:
             print(f"stopped early; continue with: {_command()} run --resume {path}")
-    return outcome.exit_code
+    return code
 
 
 def _print_summary(path: Path) -> None:

@@ -7,13 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from linkscope.errors import FINE, SOMETHING_FAILED
-from linkscope.machine import doctor_gpu, doctor_host
+from linkscope.machine import doctor_gpu, doctor_host, doctor_install
 from linkscope.machine.facts import Machine
 from linkscope.machine.finding import WORST_FIRST, Finding, Found, Severity
 
 __all__ = ["Finding", "Severity", "exit_code", "findings", "worst"]
 
-_CHECKS: tuple[Callable[[Machine, Mapping[str, Any]], Found], ...] = (*doctor_gpu.CHECKS, *doctor_host.CHECKS)
+_CHECKS: tuple[Callable[[Machine, Mapping[str, Any]], Found], ...] = (
+    *doctor_gpu.CHECKS,
+    *doctor_host.CHECKS,
+    *doctor_install.CHECKS,
+)
 
 
 def findings(machine: Machine, environment: Mapping[str, Any]) -> list[Finding]:

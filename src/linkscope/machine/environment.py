@@ -31,6 +31,10 @@ _INJECTIONS = (
     "NSYS_PROFILING_SESSION_ID",
     "NV_COMPUTE_PROFILER_PERFWORKS_DIR",
 )
+_PCI, _BRIDGE = "/sys/bus/pci/devices", "0x0604"
+# PCI Express Base Specification 7.7.11: extended capabilities begin at 0x100, ACS is number 0x000D, and bits 2 and 3 of
+# its control word redirect peer requests and completions.
+_EXTENDED, _ACS, _ACS_REDIRECTS = 0x100, 0x000D, 0b1100
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD", re.IGNORECASE)
 
 
@@ -74,6 +78,7 @@ def _system(files: Files) -> dict[str, Any]:
         "os": name[1] if name else HIDDEN,
         "clock_source": _known(files.text("/sys/devices/system/clocksource/clocksource0/current_clocksource")),
         "iommu": _iommu(files, command_line),
+        "acs_redirecting": acs_redirecting(files),
         "aslr": _known(files.whole("/proc/sys/kernel/randomize_va_space")),
         "kernel_options": _KERNEL_OPTIONS.findall(command_line),
     }
@@ -88,6 +93,30 @@ def _iommu(files: Files, command_line: str) -> str:
     if types:
         return "passthrough" if types == {"identity"} else "translating"
     return "passthrough" if re.search(r"\biommu(\.passthrough)?=(pt|1)\b", command_line) else "translating"
+
+
+def acs_redirecting(files: Files) -> list[str]:
+    """PCIe bridges whose Access Control Services redirect peer requests or completions. Empty if none does, or if
+    reading the extended configuration needs root."""
+    return [
+        device for device in files.names(_PCI)
+        if (files.text(f"{_PCI}/{device}/class") or "").startswith(_BRIDGE)
+        and _acs_control(bytes.fromhex(files.hex(f"{_PCI}/{device}/config") or "")) & _ACS_REDIRECTS
+    ]  # fmt: skip
+
+
+def _acs_control(config: bytes) -> int:
+    """The control word of the ACS capability in a configuration space of 4096 B; 0 without it."""
+    at = _EXTENDED
+    while _EXTENDED <= at <= len(config) - 8:
+        header = int.from_bytes(config[at : at + 4], "little")
+        if header & 0xFFFF == _ACS:
+            return int.from_bytes(config[at + 6 : at + 8], "little")
+        following = header >> 20
+        if following <= at:  # the end, or a damaged list
+            return 0
+        at = following
+    return 0
 
 
 def _cpu(files: Files) -> dict[str, Any]:
@@ -137,6 +166,7 @@ def _memory(files: Files) -> dict[str, Any]:
         "swap_used": HIDDEN if swap is None or free is None else swap - free,
         "cgroup_limit": _cgroup_limit(files),
         "locked_limit": _locked_limit(files),
+        "shm_bytes": _shared_memory(files),
     }
 
 
@@ -171,11 +201,31 @@ def _locked_limit(files: Files) -> int | str | None:
     return None if match[1] == "unlimited" else int(match[1])
 
 
+def _shared_memory(files: Files) -> int | str:
+    """Bytes of /dev/shm on this machine."""
+    if not files.is_here:
+        return HIDDEN
+    try:
+        found = os.statvfs("/dev/shm")
+    except OSError:
+        return HIDDEN
+    return found.f_blocks * found.f_frsize
+
+
+def _closed_devices(files: Files) -> list[str]:
+    """The driver's device files on this machine that this user may not open for reading and writing."""
+    if not files.is_here:
+        return []
+    found = (f"/dev/{name}" for name in files.names("/dev") if re.fullmatch(r"nvidia(\d+|ctl|-uvm)", name))
+    return [path for path in found if not os.access(path, os.R_OK | os.W_OK)]
+
+
 def _process(files: Files, variables: Mapping[str, str]) -> dict[str, Any]:
     tracer = _status(files, "TracerPid")
     kept = sorted(name for name in variables if _VARIABLES.match(name) and not _SECRET.search(name))
     return {
         "variables": {name: variables[name] for name in kept},
+        "closed_devices": _closed_devices(files),
         "profiler": sorted(name for name in _INJECTIONS if variables.get(name)),
         "traced": HIDDEN if tracer is None else tracer != "0",
     }

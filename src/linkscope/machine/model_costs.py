@@ -138,6 +138,8 @@ class Managed(Table, frozen=True, kw_only=True):
     cpu_reach_gbps: Annotated[
         Quantity | None, Key("rate of a CPU thread on GPU pages in place", default="pages move")
     ] = None
+    modified_mib: Annotated[Quantity | None, Key("modified pages in a host's caches", default="none")] = None
+    modified_far_gbps: Annotated[Quantity | None, Key("their rate to far GPUs", needs="modified_mib")] = None
     prefetch_us: Annotated[Quantity, Key("a prefetch, per range")]
     piece_kib: Annotated[Quantity, Key("size of a piece; a multiple of `page_kib`")]
     to_device_piece_us: Annotated[Quantity, Key("set-up of a piece")]
@@ -155,12 +157,16 @@ class Calls(Table, frozen=True):
     query_us: Quantity
     create_stream_us: Quantity
     destroy_stream_us: Quantity
-    instantiate_us: Annotated[Quantity, Key("instantiating, uploading and launching a graph")]
-    instantiate_node_us: Annotated[Quantity, Key("the same, per node")]
-    upload_us: Annotated[Quantity, Key(row="instantiate_us")]
-    upload_node_us: Annotated[Quantity, Key(row="instantiate_node_us")]
-    graph_us: Annotated[Quantity, Key(row="instantiate_us")]
-    graph_node_us: Annotated[Quantity, Key(row="instantiate_node_us")]
+    instantiate_us: Annotated[
+        Quantity | None, Key("instantiating, uploading and launching a graph", default="no graphs", needs="graph_us")
+    ] = None
+    instantiate_node_us: Annotated[
+        Quantity | None, Key("the same, per node", default="no graphs", needs="graph_us")
+    ] = None
+    upload_us: Annotated[Quantity | None, Key(row="instantiate_us", needs="graph_us")] = None
+    upload_node_us: Annotated[Quantity | None, Key(row="instantiate_node_us", needs="graph_us")] = None
+    graph_us: Annotated[Quantity | None, Key(row="instantiate_us")] = None
+    graph_node_us: Annotated[Quantity | None, Key(row="instantiate_node_us", needs="graph_us")] = None
 
 
 class Atomic(Table, frozen=True, kw_only=True):
@@ -168,6 +174,7 @@ class Atomic(Table, frozen=True, kw_only=True):
 
     gpu_us: Annotated[Quantity, Key("a dependent atomic in GPU or host memory")]
     host_us: Quantity
+    cpu_us: Annotated[Quantity | None, Key("a CPU's addition to a cached word", default="not supported")] = None
     gpu_gops: Annotated[Quantity, Key("independent atomics on different words of GPU or host memory")]
     same_gops: Annotated[Quantity, Key("all on one word")]
     same_peer_gops: Annotated[Quantity | None, Key("all on one word of another GPU", default="as `same_gops`")] = None

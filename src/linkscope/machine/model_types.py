@@ -104,6 +104,8 @@ class Gpu(Table, frozen=True):
     ] = None
     f32_tflops: Annotated[Quantity | None, Key(row="f64_tflops")] = None
     bf16_tflops: Annotated[Quantity | None, Key(row="f64_tflops")] = None
+    tf32_tflops: Annotated[Quantity | None, Key(row="f64_tflops")] = None
+    fp8_tflops: Annotated[Quantity | None, Key(row="f64_tflops")] = None
     reached_share: Annotated[
         Quantity | None, Key("the part of the operations a second that computations reach", default="1")
     ] = None

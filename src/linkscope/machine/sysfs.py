@@ -20,6 +20,11 @@ class Files:
         files._root, files._texts, files._lists = None, dict(texts), dict(lists)
         return files
 
+    @property
+    def is_here(self) -> bool:
+        """Whether these are the files of this machine, and not a copied tree or an earlier reading."""
+        return self._root == Path("/")
+
     def record(self) -> dict[str, dict[str, str] | dict[str, list[str]]]:
         """All files that were read, for `replay`."""
         return {"texts": dict(sorted(self._texts.items())), "lists": dict(sorted(self._lists.items()))}

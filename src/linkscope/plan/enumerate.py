@@ -122,6 +122,8 @@ def _redundant(row: Benchmark, src: str, dst: str, params: dict[str, str]) -> bo
     initiates by default."""
     if params.get("bidirectional") == "true" and row.src == row.dst:
         return _place_order(src) >= _place_order(dst)
+    if params.get("binding") == "none" and (src if row.src == "numa" else dst).rpartition(":")[2] != "0":
+        return True  # the same operation on every node
     if "cpu" in params and params["cpu"] == (src if row.src == "numa" else dst).rpartition("/")[2]:
         return True
     initiator = row.param("initiator")

@@ -11,10 +11,11 @@ from linkscope.runfile import PointId
 
 EACH = ("*",)  # all values of a parameter, also for rows without it
 _RELATIVE_PLACES = ("other", "same")  # kinds of the destination: another place of the source's kind, or the same place
-# parameters that `everything` does not vary: they choose another quantity, seconds of waiting, or work beside it
+# parameters that `everything` does not vary: they choose another quantity, seconds of waiting, another thread, or work
+# beside it
 _NEVER_VARIED = (
     "clock", "idle_gap_s", "beside", "load", "tasks", "again", "at", "message", "messages", "sets", "clients", "way",
-    "second",
+    "second", "host_threads",
 )  # fmt: skip
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30

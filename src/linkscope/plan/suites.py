@@ -70,7 +70,16 @@ _OF_SP_8 = tuple(f"contended_{kind}" for kind in _SP_8)
 _BY_KERNELS = (*_COPIES, *_ACCESS, *_JOINT, *_EXCHANGES)
 _PINNED = ("pinned", "device")  # the memory kinds of nvbandwidth's copies
 _HOST_MEMORY = (*_PINNED, "pageable")
-_OF_PAGES = ("touch", "advice", "ranges", "discard")  # parameters for which two sizes are enough
+_OF_PAGES = (
+    "touch",
+    "advice",
+    "ranges",
+    "discard",
+    "order",
+    "stride",
+    "blocks",
+    "block_threads",
+)  # parameters for which two sizes are enough
 _NVBANDWIDTH = 512 * MIB
 _CONCURRENT_SIZE = 16 * MIB  # rates have converged, and every path is measured alone at this size
 _KIND_SIZES = (4 * KIB, MIB, 16 * MIB)  # extra sizes for memory kinds
@@ -192,6 +201,9 @@ _EVERYTHING = (
     _rule(benchmarks=("atomic_latency",), memories=_PINNED, scope=EACH),
     _rule(16 * MIB, benchmarks=("atomic",), memories=_PINNED, scope=EACH),
     _rule(64 * KIB, benchmarks=("atomic",), memories=_PINNED, scope=EACH, words=("one",)),
+    _rule(64 * KIB, benchmarks=("atomic_shared",), memories=_PINNED, by=EACH, words=EACH),
+    _rule(16 * MIB, benchmarks=("shared_access",), by=EACH, bytes=EACH),
+    _rule(16 * MIB, benchmarks=("h2d",), memories=("pageable", "device"), bidirectional=("true",), host_threads=EACH),
     _rule(*_KIND_SIZES, benchmarks=_COPIES, engines=("ce", "sm"), memories=_MORE_AND_USUAL, pages=EACH),
     _rule(16 * MIB, benchmarks=_ACCESS, memories=("mapped", "device"), blocks=("256",), threads=("256",), width=("4",)),
     _rule(*_KIND_SIZES, benchmarks=("h2h", *_ACCESS), memories=(*_MORE_AND_USUAL, "pageable"), pages=EACH),
@@ -203,6 +215,18 @@ _NEAR_AND_FAR = replace(
     _rule(64 * MIB, benchmarks=("h2d", "d2h"), engines=("ce",), memories=_HOST_MEMORY), one_path=True
 )
 
+_MECHANISMS = (
+    _rule(MIB, benchmarks=("h2d", "d2h", "d2d", "local", "h2h"), engines=("ce", "cpu"), memories=_HOST_MEMORY),
+    _rule(MIB, benchmarks=("d2d",), engines=("ce",), peer=("off",)),
+    _rule(MIB, benchmarks=("h2d", "d2d"), engines=("sm", "tma", "batch", "graph"), memories=_PINNED),
+    _rule(MIB, benchmarks=("h2d", "d2d"), engines=("ce",), memories=("registered", *_MORE_KINDS, "device")),
+    _rule(MIB, benchmarks=("demand", "prefetch")),
+    _rule(benchmarks=("latency", "launch", "atomic_latency"), engines=("sm", "cpu")),
+    _rule(benchmarks=("gemm",), n=("1024",)),
+    _rule(benchmarks=("ping_pong",), memories=("shm", "device")),
+    _rule(MIB, benchmarks=("host_to_all",), engines=("ce",)),
+)
+
 SUITES: dict[str, Suite] = {
     suite.name: suite
     for suite in (
@@ -211,6 +235,16 @@ SUITES: dict[str, Suite] = {
             "three sizes of every path, unidirectional and bidirectional, peer access on: a first map in seconds",
             (_rule(4 * KIB, MIB, 64 * MIB), _rule(64 * MIB, memories=_PINNED, bidirectional=("true",))),
             budget_s=15.0,
+            alike_contexts=False,
+        ),
+        Suite(
+            "sanity",
+            "one point of every mechanism in 30 s, for developers: what does not work here, and the findings of "
+            "`linkscope doctor`, each with its cure",
+            tuple(replace(rule, one_path=True) for rule in _MECHANISMS),
+            early=True,
+            more_rounds=False,
+            budget_s=20.0,
             alike_contexts=False,
         ),
         Suite(
@@ -377,6 +411,11 @@ SUITES: dict[str, Suite] = {
             ),
         ),
         Suite(
+            "nn",
+            "microbench: products of matrices by cuBLAS in fp32, tf32, bf16, fp8 and fp64, as shares of the GPU's peak",
+            (replace(_rule(benchmarks=("gemm",), element=EACH, n=EACH), one_path=True),),
+        ),
+        Suite(
             "nvbandwidth",
             "the tests of nvbandwidth 0.8, at its 512 MiB; `--rule nvbandwidth` uses its method",
             (
@@ -398,7 +437,7 @@ SUITES: dict[str, Suite] = {
         ),
         Suite(
             "comm-scope",
-            "the tests of Comm|Scope, at its sizes up to 1 GiB; `--rule comm-scope` uses its method",
+            "the tests of Comm|Scope, at its sizes up to 4 GiB; `--rule comm-scope` uses its method",
             tuple(of_preset(text, COMM_SCOPE.sizes) for entry in COMM_SCOPE.entries for text in entry.points),
         ),
         Suite(

@@ -1,4 +1,5 @@
 // Computations with their transfers on the cuda platform, with the fake driver and its libraries.
+#include <cstdlib>
 #include <limits>
 
 #include "benchmarks/case.hpp"
@@ -36,6 +37,55 @@ TEST_CASE("every computation delivers what its reference says, alone and with it
     CHECK_MESSAGE(trace.verdict->ok, trace.verdict->first_wrong);
     CHECK(trace.verdict->checked_bytes > 0);
   }
+}
+
+TEST_CASE("products of every element are queued, and those with a value are compared with the reference") {
+  for (const char* element : {"f32", "f64", "bf16", "tf32", "fp8"}) {
+    CAPTURE(element);
+    const Case c{"gemm",
+                 Engine::sm,
+                 gpu(0),
+                 gpu(0),
+                 MemKind::device,
+                 MemKind::device,
+                 0,
+                 0,
+                 {{"element", element}, {"n", "1024"}}};
+    const auto program = build_program(c);
+    const auto support = platform().supports(program);
+    REQUIRE_MESSAGE(support, support.why_not);
+    const auto session = platform().prepare(program, "test#0");
+    const auto trace = platform().run(*session, {1, {{2}}, true});
+    CHECK_MESSAGE(trace.verdict->ok, trace.verdict->first_wrong);
+    CHECK(trace.verdict->checked_bytes > 0);
+  }
+}
+
+TEST_CASE("fp8 needs lengths of whole vectors, and a GPU for which cuBLASLt has a product") {
+  auto program = build_program({"gemm",
+                                Engine::sm,
+                                gpu(0),
+                                gpu(0),
+                                MemKind::device,
+                                MemKind::device,
+                                0,
+                                0,
+                                {{"element", "fp8"}, {"n", "1024"}}});
+  setenv("FAKE_CUBLASLT_NO_FP8", "1", 1);
+  std::string why;
+  try {
+    (void)platform().prepare(program, "test#0");
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::unsupported);
+    why = error.what();
+  }
+  unsetenv("FAKE_CUBLASLT_NO_FP8");
+  CHECK(why == "cuBLASLt has no product of fp8 (e4m3) of these lengths for this GPU");
+  auto& call = std::get<Opaque>(program.actors[0].loop[0]);
+  call.shape = {8, 8, 8};
+  const u64 bytes = 64;
+  for (auto& access : call.traffic) access.span.bytes = access.dir == Access::Dir::write ? 2 * bytes : bytes;
+  CHECK(platform().supports(program).why_not == "cublas_gemm of fp8 takes lengths that are multiples of 16");
 }
 
 TEST_CASE("a blocked LU with look-ahead has the residual of a factorization") {

@@ -10,14 +10,15 @@ _ONE = "mode=single&after=wait"  # one copy at a time, on an otherwise idle stre
 _HOST = f"{_ONE}&cache=cold,written"
 _HOST_BOTH = f"{_ONE}&cache=cold,hot"
 _BOTH = "&bidirectional=true"
-_UNBOUND = "the tool leaves pages where its thread runs; the points cover all nodes"
+_UNBOUND = "&binding=none"  # memory and thread are where the kernel puts them
+_ON_EACH_NODE = "&cpu=numa:0,numa:1"  # of its systems: the host thread, near which the driver stages
 _GRID = "blocks=256&threads=256&width=4"  # of its kernels
 
 COMM_SCOPE = Source(
     "comm-scope",
     "Comm|Scope (Pearson et al., ICPE 2019)",
-    "the tool measures 2^8 to 2^32 bytes; linkscope up to 2^30, and up to 2^28 for managed memory",
-    powers(8, 30),
+    "the tool's own, as far as memory allows; managed memory up to 2^28 bytes",
+    powers(8, 32),
     (
         # Table 1
         row(
@@ -32,16 +33,19 @@ COMM_SCOPE = Source(
             f"h2d/ce/numa.pageable->gpu.device?{_HOST_BOTH}{_BOTH}",
         ),
         row(
-            "CS-2", "cudaMemcpyAsync, pageable: host to GPU", f"h2d/ce/numa.pageable->gpu.device?{_HOST}", note=_UNBOUND
+            "CS-2",
+            "cudaMemcpyAsync, pageable: host to GPU",
+            f"h2d/ce/numa.pageable->gpu.device?{_HOST}{_UNBOUND}",
         ),
         row(
-            "CS-2", "cudaMemcpyAsync, pageable: GPU to host", f"d2h/ce/gpu.device->numa.pageable?{_HOST}", note=_UNBOUND
+            "CS-2",
+            "cudaMemcpyAsync, pageable: GPU to host",
+            f"d2h/ce/gpu.device->numa.pageable?{_HOST}{_UNBOUND}",
         ),
         row(
             "CS-2",
             "cudaMemcpyAsync, pageable: bidirectional",
-            f"h2d/ce/numa.pageable->gpu.device?{_HOST_BOTH}{_BOTH}",
-            note=_UNBOUND,
+            f"h2d/ce/numa.pageable->gpu.device?{_HOST_BOTH}{_BOTH}{_UNBOUND}",
         ),
         row("CS-3", "cudaMemcpyAsync, pinned, NUMA-bound: host to GPU", f"h2d/ce/numa.registered->gpu.device?{_HOST}"),
         row("CS-3", "cudaMemcpyAsync, pinned, NUMA-bound: GPU to host", f"d2h/ce/gpu.device->numa.registered?{_HOST}"),
@@ -51,16 +55,19 @@ COMM_SCOPE = Source(
             f"h2d/ce/numa.registered->gpu.device?{_HOST_BOTH}{_BOTH}",
         ),
         row(
-            "CS-4", "cudaMemcpyAsync, pinned: host to GPU", f"h2d/ce/numa.registered->gpu.device?{_HOST}", note=_UNBOUND
+            "CS-4",
+            "cudaMemcpyAsync, pinned: host to GPU",
+            f"h2d/ce/numa.registered->gpu.device?{_HOST}{_UNBOUND}",
         ),
         row(
-            "CS-4", "cudaMemcpyAsync, pinned: GPU to host", f"d2h/ce/gpu.device->numa.registered?{_HOST}", note=_UNBOUND
+            "CS-4",
+            "cudaMemcpyAsync, pinned: GPU to host",
+            f"d2h/ce/gpu.device->numa.registered?{_HOST}{_UNBOUND}",
         ),
         row(
             "CS-4",
             "cudaMemcpyAsync, pinned: bidirectional",
-            f"h2d/ce/numa.registered->gpu.device?{_HOST_BOTH}{_BOTH}",
-            note=_UNBOUND,
+            f"h2d/ce/numa.registered->gpu.device?{_HOST_BOTH}{_BOTH}{_UNBOUND}",
         ),
         row(
             "CS-5 CS-14", "zero-copy, mapped host memory: the GPU reads", f"read/sm/numa.registered->gpu.device?{_GRID}"
@@ -88,11 +95,15 @@ COMM_SCOPE = Source(
             "cudaMemcpyAsync, GPU to GPU, peer access on: bidirectional",
             f"d2d/ce/gpu.device->gpu.device?{_ONE}{_BOTH}",
         ),
-        row("CS-8", "cudaMemcpyAsync, GPU to GPU, peer access off", f"d2d/ce/gpu.device->gpu.device?{_ONE}&peer=off"),
+        row(
+            "CS-8",
+            "cudaMemcpyAsync, GPU to GPU, peer access off",
+            f"d2d/ce/gpu.device->gpu.device?{_ONE}&peer=off{_ON_EACH_NODE}",
+        ),
         row(
             "CS-8",
             "cudaMemcpyAsync, GPU to GPU, peer access off: bidirectional",
-            f"d2d/ce/gpu.device->gpu.device?{_ONE}&peer=off{_BOTH}",
+            f"d2d/ce/gpu.device->gpu.device?{_ONE}&peer=off{_BOTH}{_ON_EACH_NODE}",
         ),
         row("CS-9 CS-14", "unified memory on demand: host to GPU", "demand/fault/numa.managed->gpu.managed"),
         row("CS-9", "unified memory on demand: GPU to host", "demand/fault/gpu.managed->numa.managed"),
@@ -136,15 +147,23 @@ COMM_SCOPE = Source(
         row(
             "CS-11",
             "27 microbenchmarks according to the text; table 1 has 29 ticked cells",
-            instead="the first 29 rows contain all 27",
+            instead="the first 29 rows are the 29 cells, each with points of its own",
         ),
         row(
             "CS-15",
             "threads and memory bound by libnuma; every pair of NUMA node and GPU, and of GPUs",
             instead="each row above has a point for each pair; `run --only` selects points",
         ),
-        row("CS-16", "CPU caches flushed or not", instead="parameter `cache` of the copies from and to host memory"),
-        row("CS-17", "governor and turbo of the CPU", instead="`linkscope doctor`, and every run file"),
+        row(
+            "CS-16",
+            "CPU caches flushed or not",
+            instead="parameter `cache` of the copies from and to host memory; `cache=cleaned` uses clwb",
+        ),
+        row(
+            "CS-17",
+            "governor and turbo of the CPU",
+            instead="`linkscope doctor` and every run file report them, `run --governor` and `run --turbo` set them",
+        ),
         row(
             "CS-18",
             "no leaks; all pages backed before the timing",
@@ -215,6 +234,37 @@ COMM_SCOPE = Source(
             "atomic/sm/gpu.device->gpu.device?scope=*&words=*",
             "atomic_latency/sm/gpu.device->numa.pinned?scope=*",
             "atomic_latency/sm/gpu.device->gpu.device?scope=*",
+        ),
+        row(
+            "CS-40",
+            "atomic operations of a GPU and a CPU at the same time, on one word or on two",
+            "atomic_shared/sm/gpu.device->numa.pinned?by=*&words=*",
+        ),
+        row(
+            "CS-40",
+            "zero-copy by parallelism",
+            "read/sm/numa.registered->gpu.device?blocks=*",
+            "read/sm/numa.registered->gpu.device?threads=*",
+        ),
+        row(
+            "CS-40",
+            "unified memory by access pattern and parallelism",
+            "demand/fault/numa.managed->gpu.managed?order=*",
+            "demand/fault/numa.managed->gpu.managed?stride=*",
+            "demand/fault/numa.managed->gpu.managed?blocks=*",
+            "demand/fault/numa.managed->gpu.managed?block_threads=*",
+        ),
+        row(
+            "CS-40",
+            "simultaneous access of a GPU and a CPU to zero-copy and unified memory",
+            "shared_access/sm/numa.pinned->gpu.device?by=*&bytes=*",
+            "shared_access/fault/numa.managed->gpu.managed?by=*&bytes=*",
+        ),
+        row(
+            "CS-31",
+            "bidirectional copies of pageable memory, queued by one host thread",
+            f"h2d/ce/numa.pageable->gpu.device?{_BOTH[1:]}&host_threads=*",
+            note="one thread serializes the driver's copies; with two the driver decides",
         ),
         row("CS-40", "concurrent transfers", instead="`linkscope predict --with`; `host_to_all` and similar points"),
     ),

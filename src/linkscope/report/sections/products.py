@@ -1,0 +1,49 @@
+"""Section: products of matrices as shares of the GPU's peak, with the derivation."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from linkscope.model.computing import peak, peak_of_model
+from linkscope.report.run_view import RunView
+from linkscope.report.section import Column, Group, Paragraph, Row, Section, Table
+from linkscope.runfile import Point
+from linkscope.units import format_fraction, format_seconds
+
+_TITLE = "Products of matrices"
+_NOTE = (
+    "Square matrices by cuBLAS, fp8 by cuBLASLt. The peak counts the GPU's highest clock, which it does not hold under "
+    "its power limit. A product of n x n matrices has 2 n³ operations."
+)
+_COLUMNS = (
+    Column("GPU", strong=True), Column("Element"), Column("n", right=True, label="n"),
+    Column("Time", right=True, label="Time"), Column("Top/s", right=True, label="Top/s"),
+    Column("% of peak", right=True, label="% of peak"), Column("Peak", label="Peak"),
+)  # fmt: skip
+
+
+def section(view: RunView) -> Section | None:
+    """A row for each product. None without products."""
+    rows = [Row(_cells(view, point)) for point in view.run.points if point.benchmark == "gemm" and point.median_s]
+    if not rows:
+        return None
+    return Section("products", _TITLE, (Paragraph(_NOTE, note=True), Table(_TITLE, _COLUMNS, (Group(tuple(rows)),))))
+
+
+def _cells(view: RunView, point: Point) -> tuple[str, ...]:
+    element, seconds = point.params["element"], point.median_s or 1.0
+    rate = (point.flows[0].operations or 0.0) / seconds
+    limit, source = _peak(view.run.header.machine, view.run.header.environment, point.src, element)
+    share = format_fraction(rate / limit) if limit else "-"
+    return point.src, element, point.params["n"], format_seconds(seconds), f"{rate / 1e12:.4g}", share, source
+
+
+def _peak(
+    machine: Mapping[str, Any], environment: Mapping[str, Any], gpu: str, element: str
+) -> tuple[float | None, str]:
+    model = machine.get("model")
+    if isinstance(model, Mapping):
+        return peak_of_model(model, gpu, element)
+    nothing: Mapping[str, Any] = {}
+    of = next((one for one in machine.get("gpus") or () if f"gpu:{one.get('index')}" == gpu), nothing)
+    state = next((one for one in environment.get("gpus") or () if one.get("pci") == of.get("pci")), nothing)
+    return peak(of, state.get("sm_max_mhz"), element)
