@@ -59,7 +59,7 @@ def test_the_preset_of_shared_links_measures_every_pair_alone_and_at_once():
 
 
 @pytest.mark.parametrize("suite", ["nodes", "nodes-shared"])
-def test_ranks_of_one_host_are_told_to_start_on_two(suite):
+def test_ranks_of_one_host_name_the_command_that_starts_them_on_two(suite):
     with pytest.raises(UserError, match="need ranks on two hosts or more: srun --nodes=2 linkscope run --suite nodes"):
         make_plan(nodes_of(1), [], suite=suite)
 
