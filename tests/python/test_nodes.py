@@ -18,7 +18,7 @@ from linkscope.report.nodes import pairs_of, together_of
 from linkscope.report.run_view import RunView
 from linkscope.report.section import Output
 from linkscope.report.sections import nodes, sections
-from linkscope.runfile import Point, PointId, read_run
+from linkscope.runfile import End, Point, PointId, Run, read_run
 from linkscope.runfile.merge import merged, parts_of
 
 MIB = 1 << 20
@@ -193,6 +193,18 @@ def test_places_in_parameters_and_in_what_was_inherited_move_with_their_node(two
     assert set(first.guards) == {"pages host:0/numa:0.pinned", "host:0/gpu:1"}
     assert "->host:0/gpu:1.device/" in second.id and "cpu=numa:0" in second.id  # of the source's host
     assert second.inherited_from == second.id.replace("gpu:1", "gpu:0")
+
+
+def test_what_grew_on_the_nodes_of_a_merged_run_is_kept_by_node():
+    def ended(number: int) -> Run:
+        gained = {"gpu:0": {"nvlink_replay": number}, "cpu_steal": number / 100, "tcp": {f"node{number}": {"sent": 9}}}
+        made = run([point(f"h2d/ce/numa:0.pinned->gpu:0.device/{MIB}", 0.1)], host=f"node{number}", places=["gpu:0"])
+        return replace(made, end=End(wall_s=float(number), complete=True, counts={"ok": 1}, gained=gained))
+
+    *_, end = merged(parts_of([ended(1), ended(2)]))
+    assert isinstance(end, End) and end.wall_s == 2.0 and end.counts == {"ok": 2}
+    assert end.gained["host:0/gpu:0"] == {"nvlink_replay": 1} and end.gained["host:1/gpu:0"] == {"nvlink_replay": 2}
+    assert end.gained["cpu_steal"] == 0.02 and set(end.gained["tcp"]) == {"node1", "node2"}
 
 
 @needs_worker
