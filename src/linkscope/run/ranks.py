@@ -184,7 +184,9 @@ class RankWorker(Worker):
             links = listener.come(range(1, len(ranks)), START_LIMIT_S, stop_asked)
         except NobodyCame as nobody:
             missing = ranks[nobody.rank]
-            raise UserError(f"rank {missing.rank} on {missing.host} does not come", SOMETHING_FAILED) from None
+            raise UserError(
+                f"rank {missing.rank} on {missing.host} does not come within {START_LIMIT_S:.0f} s", SOMETHING_FAILED
+            ) from None
         return [_Remote(ranks[number], links[number], stop_asked) for number in sorted(links)]
 
     def _ports_for_peers(self) -> list[int]:
