@@ -123,6 +123,15 @@ def test_a_rate_that_pairs_reach_at_one_node_is_not_the_rate_of_a_pair():
     assert list(found) == [("rank:1", "rank:0")] and found["rank:1", "rank:0"].gbps == pytest.approx(4 * MIB / 0.04e9)
 
 
+@needs_worker
+def test_hosts_of_a_model_exchange_messages_in_rounds_too(tmp_path, capsys):
+    file = tmp_path / "run.jsonl"
+    assert main(["run", "--machine", "klenk-ib", "--suite", "nodes", "--rounds", "2", "-q", "-o", str(file)]) == 0
+    assert [point.status for point in read_run(file).points if point.median_s is None] == []
+    assert main(["report", str(file), "--summary=full"]) == 0
+    assert "host:0          host:1" in capsys.readouterr().out
+
+
 # --- one file of several ---
 
 QUICK = ("--only", "h2d/ce/*", "--only", "local/ce/*", "--rounds", "2")
