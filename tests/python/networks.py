@@ -10,12 +10,14 @@ import os
 import shutil
 import stat
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+_RELAY = Path(__file__).with_name("relay.py")
 _PROGRAMS = ("ip", "tc", "unshare", "nsenter", "setpriv")
 
 
@@ -64,31 +66,89 @@ def _host(name: str, address: str) -> Host:
     return Host(name, address, holder)
 
 
+def _switch(name: str) -> Host:
+    made = _host(name, "")
+    made.run("ip", "link", "add", "switch", "type", "bridge")
+    made.run("ip", "link", "set", "switch", "up")
+    return made
+
+
+def _attach(switch: Host, host: Host, number: int, shape: Sequence[str]) -> None:
+    port = f"port{number}"
+    switch.run(*f"ip link add {port} type veth peer name eth0 netns {host.holder.pid}".split())
+    switch.run(*f"ip link set {port} master switch up".split())
+    host.run(*f"ip address add {host.address}/24 dev eth0".split())
+    host.run("ip", "link", "set", "eth0", "up")
+    if shape:
+        host.run("tc", "qdisc", "add", "dev", "eth0", "root", *shape)
+
+
 @contextlib.contextmanager
 def hosts(count: int, *shape: str) -> Iterator[list[Host]]:
     """Hosts `node0`, `node1`, … on a switch. `shape`: the words of tc for what leaves each host, such as 'tbf', 'rate',
     '1gbit'."""
     everything = []
     try:
-        switch = _host("switch", "")
+        switch = _switch("switch")
         everything.append(switch)
-        switch.run("ip", "link", "add", "switch", "type", "bridge")
-        switch.run("ip", "link", "set", "switch", "up")
         for number in range(count):
             host = _host(f"node{number}", f"10.77.0.{number + 1}")
             everything.append(host)
-            port = f"port{number}"
-            switch.run(*f"ip link add {port} type veth peer name eth0 netns {host.holder.pid}".split())
-            switch.run(*f"ip link set {port} master switch up".split())
-            host.run(*f"ip address add {host.address}/24 dev eth0".split())
-            host.run("ip", "link", "set", "eth0", "up")
-            if shape:
-                host.run("tc", "qdisc", "add", "dev", "eth0", "root", *shape)
+            _attach(switch, host, number, shape)
         yield everything[1:]
     finally:
-        for one in everything:
-            one.holder.kill()
-            one.holder.wait()
+        _end(everything)
+
+
+@contextlib.contextmanager
+def hosts_on_two_switches(count: int, *shape: str) -> Iterator[list[Host]]:
+    """Hosts of which each half has a switch. `shape`: of the one link between the switches, in both directions."""
+    everything = []
+    try:
+        switches = [_switch("left"), _switch("right")]
+        everything += switches
+        switches[0].run(*f"ip link add uplink type veth peer name uplink netns {switches[1].holder.pid}".split())
+        for switch in switches:
+            switch.run("ip", "link", "set", "uplink", "master", "switch", "up")
+            switch.run("tc", "qdisc", "add", "dev", "uplink", "root", *shape)
+        for number in range(count):
+            host = _host(f"node{number}", f"10.77.0.{number + 1}")
+            everything.append(host)
+            _attach(switches[2 * number // count], host, number, ())
+        yield everything[2:]
+    finally:
+        _end(everything)
+
+
+def _end(everything: Sequence[Host]) -> None:
+    for one in everything:
+        one.holder.kill()
+        one.holder.wait()
+
+
+@contextlib.contextmanager
+def two_far_hosts(delay_s: float, loss: float, mtu: int, *shape: str) -> Iterator[list[Host]]:
+    """Two hosts with a link that delays each packet by `delay_s`, and loses the fraction `loss` of them. `mtu`: bytes
+    of the largest packet. `shape`: as in hosts()."""
+    everything: list[subprocess.Popen[str]] = []
+    try:
+        found = [_host(f"node{number}", f"10.77.0.{number + 1}") for number in range(2)]
+        everything += [one.holder for one in found]
+        pids = [str(one.holder.pid) for one in found]
+        words = [*pids, str(delay_s), str(loss), str(mtu), *(one.address for one in found)]
+        link = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL", "unshare", "--net", sys.executable, str(_RELAY), *words],
+            stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        everything.append(link)
+        assert link.stdout is not None and link.stdout.readline() == "ready\n"
+        for one in found if shape else []:
+            one.run("tc", "qdisc", "add", "dev", "eth0", "root", *shape)
+        yield found
+    finally:
+        for process in reversed(everything):
+            process.kill()
+            process.wait()
 
 
 _REMOTE_SHELL = """#!/bin/sh

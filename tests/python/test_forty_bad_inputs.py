@@ -29,6 +29,7 @@ BAD = [
     ("report noheader.jsonl --summary", WRONG, "its first line is not a run record"),
     ("compare good.jsonl later.jsonl", WRONG, "has schema 99"),
     ("export twice.jsonl", WRONG, "a second run starts here"),
+    ("merge good.jsonl good.jsonl -o all.jsonl", WRONG, "both have"),
     ("site --check nowhere.jsonl", WRONG, "nowhere.jsonl does not exist"),
     ("advise binary.jsonl.gz", WRONG, "it is binary"),
     ("report cut.jsonl.gz --summary", WRONG, "cut off before its first line"),

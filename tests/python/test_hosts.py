@@ -1,6 +1,7 @@
 """Ranks of MPI on several hosts: a real mpiexec over networks of this machine (networks.py)."""
 
 import itertools
+import os
 import re
 import subprocess
 import sys
@@ -13,8 +14,10 @@ import pytest
 from campaign import only_long
 from fake_driver import needs_worker, too_short
 from linkscope.cli.main import main
+from linkscope.report.counters import counter_findings
+from linkscope.report.nodes import together_of
 from linkscope.runfile import Run, read_run
-from networks import Host, hosts, launch, needs_hosts
+from networks import Host, hosts, hosts_on_two_switches, launch, needs_hosts, two_far_hosts
 from test_ranks import (
     KILLED,
     LINKSCOPE,
@@ -130,6 +133,118 @@ def test_a_host_that_vanishes_is_named(tmp_path):
             started.wait()
     reasons = [point.reason or "" for point in run.points]
     assert any("rank 1 (process" in reason and "on node1" in reason for reason in reasons), reasons
+
+
+def test_lost_packets_of_a_far_host_are_said_and_the_delay_is_in_the_latency(tmp_path):
+    with two_far_hosts(1e-3, 0.03, 1500) as on:
+        run = run_on(on, tmp_path, [f"{PING_PONG}/65536"], "--rounds", "2", "--precision", "99%")
+    (point,) = run.points
+    assert point.verified and point.median_s is not None and point.median_s >= 2e-3
+    counts = run.tcp()
+    assert set(counts) == {"node0", "node1"} and sum(of["sent_again"] for of in counts.values()) > 0
+    assert any("the network loses packets" in finding.text for finding in counter_findings(run))
+
+
+def test_nothing_stays_of_a_link_between_hosts_after_a_failure():
+    devices = set(os.listdir("/sys/class/net"))
+    processes = []
+    with pytest.raises(ZeroDivisionError), two_far_hosts(1e-3, 0.0, 1500) as on:
+        relays = subprocess.run(["pgrep", "-f", f"relay.py {on[0].holder.pid} "], capture_output=True, text=True)
+        processes = [*(one.holder.pid for one in on), *map(int, relays.stdout.split())]
+        assert len(processes) >= 3
+        1 / 0  # noqa: B018
+    assert not any(Path(f"/proc/{pid}").exists() for pid in processes)
+    assert set(os.listdir("/sys/class/net")) == devices
+
+
+# The other end of a bare program, and the program: half of a round trip of 8 B, in seconds.
+ECHO = """
+import socket
+listener = socket.create_server(("", 5000))
+print("ready", flush=True)
+link, _ = listener.accept()
+link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+while data := link.recv(8):
+    link.sendall(data)
+"""
+TRIPS = """
+import socket, statistics, sys, time
+link = socket.create_connection((sys.argv[1], 5000))
+link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+times = []
+for _ in range(1000):
+    start = time.perf_counter()
+    link.sendall(b"12345678")
+    link.recv(8)
+    times.append(time.perf_counter() - start)
+print(statistics.median(times) / 2)
+"""
+
+
+def bare_latency(on: list[Host]) -> float:
+    """Half of a round trip by TCP between two hosts, in seconds."""
+    echo = subprocess.Popen([*on[1].enter, sys.executable, "-c", ECHO], stdout=subprocess.PIPE, text=True)
+    try:
+        assert echo.stdout is not None and echo.stdout.readline() == "ready\n"
+        return float(on[0].run(sys.executable, "-c", TRIPS, on[1].address))
+    finally:
+        echo.kill()
+        echo.wait()
+
+
+def skip_on_a_busy_machine() -> None:
+    """Ranks poll, so they wait for a core of a busy machine longer than for the link."""
+    if os.getloadavg()[0] > (os.cpu_count() or 1) / 2:
+        pytest.skip(f"this machine has a load of {os.getloadavg()[0]:.1f}")
+
+
+SHAPE = ("tbf", "rate", "1gbit", "burst", "128k", "limit", "4m")
+
+
+@only_long
+def test_the_latency_of_a_far_host_is_that_of_a_bare_program(tmp_path):
+    skip_on_a_busy_machine()
+    with two_far_hosts(1e-3, 0.0, 65000, *SHAPE) as on:
+        before_s = bare_latency(on)
+        run = run_on(on, tmp_path, [f"{PING_PONG}/8"], "--rounds", "24", "--precision", "2%")
+        bare_s = (before_s + bare_latency(on)) / 2
+    (trips,) = run.points
+    assert trips.median_s is not None
+    print(f"half a round trip {trips.median_s / 2:.6f} s {trips.ci95_s}, bare {bare_s:.6f} s")
+    assert trips.median_s / 2 == pytest.approx(bare_s, rel=0.02)
+
+
+@only_long
+def test_the_rate_of_a_far_host_is_that_of_its_link(tmp_path):
+    skip_on_a_busy_machine()
+    only = ["rank_rate/mpi/rank:0.pageable->rank:1.pageable/16777216?bidirectional=false&window=64"]
+    with two_far_hosts(1e-3, 0.0, 65000, *SHAPE) as on:
+        run = run_on(on, tmp_path, only, "--rounds", "6", "--precision", "2%")
+    (rate,) = run.points
+    payload = (65000 - 52) / 65000
+    print(f"{rate.gbps} GB/s of {payload / 8}")
+    assert rate.gbps == pytest.approx(payload / 8, rel=0.02)
+
+
+@only_long
+def test_a_link_that_loses_one_packet_in_a_hundred_is_measured_and_said(tmp_path):
+    only = [f"{PING_PONG}/8", f"{PING_PONG}/1048576"]
+    with two_far_hosts(1e-3, 0.01, 1500, "tbf", "rate", "1gbit", "burst", "64k", "limit", "4m") as on:
+        run = run_on(on, tmp_path, only, "--rounds", "6", "--precision", "2%")
+    shares = {host: of["sent_again"] / of["sent"] for host, of in run.tcp().items()}
+    print(f"sent again: {shares}; {run.wall_s:.1f} s; {[(one.bytes, one.median_s, one.ci95_s) for one in run.points]}")
+    assert all(0.003 < share < 0.03 for share in shares.values())
+    assert any("the network loses packets" in finding.text for finding in counter_findings(run))
+
+
+@only_long
+def test_the_link_that_eight_nodes_share_is_found(tmp_path):
+    with hosts_on_two_switches(8, "tbf", "rate", "200mbit", "burst", "64k", "limit", "1m") as on:
+        run = run_on(on, tmp_path, [], "--rounds", "6", "--precision", "5%", suite="nodes-shared")
+    across = next(one for one in together_of(run.points) if not one.to)
+    print(f"{across.gbps:.4f} GB/s {across.interval} of 4 pairs, alone {across.alone_gbps / 4:.4f} GB/s each")
+    assert len(across.pairs) == 4 and across.shares and len(across.slowed) == 4
+    assert across.gbps == pytest.approx(0.2 / 8 * 1448 / 1514, rel=0.05)
 
 
 @only_long

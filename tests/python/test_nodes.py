@@ -18,7 +18,7 @@ from linkscope.report.nodes import pairs_of, together_of
 from linkscope.report.run_view import RunView
 from linkscope.report.section import Output
 from linkscope.report.sections import nodes, sections
-from linkscope.runfile import Point, PointId, read_run
+from linkscope.runfile import End, Point, PointId, Run, read_run
 from linkscope.runfile.merge import merged, parts_of
 
 MIB = 1 << 20
@@ -59,7 +59,7 @@ def test_the_preset_of_shared_links_measures_every_pair_alone_and_at_once():
 
 
 @pytest.mark.parametrize("suite", ["nodes", "nodes-shared"])
-def test_ranks_of_one_host_are_told_to_start_on_two(suite):
+def test_ranks_of_one_host_name_the_command_that_starts_them_on_two(suite):
     with pytest.raises(UserError, match="need ranks on two hosts or more: srun --nodes=2 linkscope run --suite nodes"):
         make_plan(nodes_of(1), [], suite=suite)
 
@@ -121,6 +121,15 @@ def test_many_nodes_that_send_to_one_share_its_link():
 def test_a_rate_that_pairs_reach_at_one_node_is_not_the_rate_of_a_pair():
     found = pairs_of([at_once([("rank:1", "rank:0")], 0.04), at_once(INWARDS, 0.12)])
     assert list(found) == [("rank:1", "rank:0")] and found["rank:1", "rank:0"].gbps == pytest.approx(4 * MIB / 0.04e9)
+
+
+@needs_worker
+def test_hosts_of_a_model_exchange_messages_in_rounds_too(tmp_path, capsys):
+    file = tmp_path / "run.jsonl"
+    assert main(["run", "--machine", "klenk-ib", "--suite", "nodes", "--rounds", "2", "-q", "-o", str(file)]) == 0
+    assert [point.status for point in read_run(file).points if point.median_s is None] == []
+    assert main(["report", str(file), "--summary=full"]) == 0
+    assert "host:0          host:1" in capsys.readouterr().out
 
 
 # --- one file of several ---
@@ -193,6 +202,18 @@ def test_places_in_parameters_and_in_what_was_inherited_move_with_their_node(two
     assert set(first.guards) == {"pages host:0/numa:0.pinned", "host:0/gpu:1"}
     assert "->host:0/gpu:1.device/" in second.id and "cpu=numa:0" in second.id  # of the source's host
     assert second.inherited_from == second.id.replace("gpu:1", "gpu:0")
+
+
+def test_what_grew_on_the_nodes_of_a_merged_run_is_kept_by_node():
+    def ended(number: int) -> Run:
+        gained = {"gpu:0": {"nvlink_replay": number}, "cpu_steal": number / 100, "tcp": {f"node{number}": {"sent": 9}}}
+        made = run([point(f"h2d/ce/numa:0.pinned->gpu:0.device/{MIB}", 0.1)], host=f"node{number}", places=["gpu:0"])
+        return replace(made, end=End(wall_s=float(number), complete=True, counts={"ok": 1}, gained=gained))
+
+    *_, end = merged(parts_of([ended(1), ended(2)]))
+    assert isinstance(end, End) and end.wall_s == 2.0 and end.counts == {"ok": 2}
+    assert end.gained["host:0/gpu:0"] == {"nvlink_replay": 1} and end.gained["host:1/gpu:0"] == {"nvlink_replay": 2}
+    assert end.gained["cpu_steal"] == 0.02 and set(end.gained["tcp"]) == {"node1", "node2"}
 
 
 @needs_worker

@@ -19,6 +19,8 @@ _NAMES = {
     "ecc_corrected": "corrected ECC errors",
 }
 
+_LOST_PACKETS = 1e-3  # of the segments of a host
+
 
 def counter_findings(run: Run) -> list[Finding]:
     """One finding for each counter that rose, lost data first; then one for stolen CPU time."""
@@ -29,10 +31,22 @@ def counter_findings(run: Run) -> list[Finding]:
             by_counter.setdefault(name, {})[gpu] = count
     gpus = sum("gpu:" in place for place in run.header.machine.get("places", []))
     found = [_finding(name, by_counter[name], gpus) for name in sorted(by_counter, key=lambda n: (n not in _LOST, n))]
+    found += [Finding("lost packets", text, ()) for text in _lost_packets(run)]
     if steal > _STEAL:
         text = f"The hypervisor took {format_fraction(steal)} of the CPU time. CPU rates may be too low."
         found.append(Finding("steal", text, ()))
     return found
+
+
+def _lost_packets(run: Run) -> list[str]:
+    shares = {host: of["sent_again"] / of["sent"] for host, of in run.tcp().items() if of["sent"]}
+    worst = max(shares, key=lambda host: shares[host], default="")
+    if not worst or shares[worst] < _LOST_PACKETS:
+        return []
+    return [
+        f"TCP sent {format_fraction(shares[worst])} of the segments of {worst} again: the network loses packets. "
+        "Messages between the hosts wait for them, so their times scatter."
+    ]
 
 
 def _finding(name: str, counts: dict[str, int], gpus: int) -> Finding:

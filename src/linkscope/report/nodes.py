@@ -38,9 +38,9 @@ class Between:
 
 
 def hosts_of(machine: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the name of the host of each rank; that of the rank where hosts have no names (a model)."""
+    """Returns the name of the host of each rank; of a model the host of its places."""
     ranks = machine.get("mpi", {}).get("ranks", ())
-    return {f"rank:{one['rank']}": str(one.get("host") or f"rank:{one['rank']}") for one in ranks}
+    return {f"rank:{one['rank']}": str(one.get("host") or one["numa"].partition("/")[0]) for one in ranks}
 
 
 def pairs_of(points: Iterable[Point]) -> dict[Pair, Between]:

@@ -58,6 +58,17 @@ def own_addresses() -> list[str]:
     return [address for address in found if not address.startswith("127.")]
 
 
+def own_tcp_counts() -> dict[str, int]:
+    """Returns the segments of TCP that this host has `sent`, and `sent_again`; {} where the kernel does not say."""
+    try:
+        lines = Path("/proc/net/snmp").read_text().splitlines()
+    except OSError:
+        return {}
+    names, values = (line.split()[1:] for line in lines if line.startswith("Tcp:"))
+    counts = dict(zip(names, map(int, values), strict=True))
+    return {"sent": counts["OutSegs"], "sent_again": counts["RetransSegs"]}
+
+
 class Listener:
     """Rank 0's end until all other ranks have come. `far`: whether some of them are on other hosts."""
 

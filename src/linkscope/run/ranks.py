@@ -18,7 +18,7 @@ import msgspec
 from linkscope.errors import FINE, SOMETHING_FAILED, UserError
 from linkscope.run import local_suite
 from linkscope.run.contexts import Contexts
-from linkscope.run.links import CannotReach, Listener, NobodyCame, connect
+from linkscope.run.links import CannotReach, Listener, NobodyCame, connect, own_tcp_counts
 from linkscope.run.meeting import LEAVE_LIMIT_S, START_LIMIT_S, Rank, Ready, World, ask, leave, several_hosts
 from linkscope.run.process import Interrupted, Process, RequestFailed, WorkerGone
 from linkscope.run.worker import OPEN_LIMIT_S, Worker
@@ -86,7 +86,8 @@ def _pass_on(link: socket.socket, process: Process) -> bool:
                     ran = local_suite.measure(data, lambda: local_suite.is_closed(link))
                     link.sendall(msgspec.json.encode(ran) + b"\n")
                 elif data == _STATE:
-                    link.sendall(msgspec.json.encode({"ok": True, "state": _state(process.pid)}) + b"\n")
+                    told = {"ok": True, "state": _state(process.pid), "tcp": own_tcp_counts()}
+                    link.sendall(msgspec.json.encode(told) + b"\n")
                 else:
                     process.send(data)
             elif data := os.read(process.output, 1 << 20):
@@ -130,23 +131,32 @@ class _Remote(Process):
         return WorkerGone(f"{self.full_name} has ended")
 
     @property
+    def host(self) -> str:
+        """The name of its host."""
+        return self._rank.host
+
+    @property
     def full_name(self) -> str:
         """The rank with its process and its host."""
         return f"{self.name} (process {self._rank.process} on {self._rank.host})"
 
-    def state(self, deadline: float) -> str | None:
-        """Returns the state of the rank's worker, as /proc has it, after a request for it; None without an answer.
+    def told(self, deadline: float) -> dict[str, Any] | None:
+        """Returns the answer to a request for the state of the rank's worker; None without one.
 
         Late answers of the worker may come before.
         """
         text = b""
         while (left := deadline - time.monotonic()) > 0:
-            if not select.select([self._link], [], [], left)[0] or not (data := self._link.recv(1 << 16)):
+            try:
+                if not select.select([self._link], [], [], left)[0] or not (data := self._link.recv(1 << 16)):
+                    return None
+            except (OSError, ValueError):  # the connection was lost, or is closed
                 return None
             text += data
             for line in text.splitlines():
                 if line.startswith(b'{"ok":true,"state":') and line.endswith(b"}"):
-                    return str(msgspec.json.decode(line)["state"])
+                    found: dict[str, Any] = msgspec.json.decode(line)
+                    return found
         return None
 
 
@@ -162,6 +172,7 @@ class RankWorker(Worker):
             process.explain_hang = self._who_is_stopped
         self.why_gone = ""
         self._ports = self._ports_for_peers()
+        self._last_tcp_counts: dict[str, dict[str, int]] = {}
 
     @staticmethod
     def _others(world: World, stop_asked: Callable[[], bool]) -> list[Process]:
@@ -173,7 +184,9 @@ class RankWorker(Worker):
             links = listener.come(range(1, len(ranks)), START_LIMIT_S, stop_asked)
         except NobodyCame as nobody:
             missing = ranks[nobody.rank]
-            raise UserError(f"rank {missing.rank} on {missing.host} does not come", SOMETHING_FAILED) from None
+            raise UserError(
+                f"rank {missing.rank} on {missing.host} does not come within {START_LIMIT_S:.0f} s", SOMETHING_FAILED
+            ) from None
         return [_Remote(ranks[number], links[number], stop_asked) for number in sorted(links)]
 
     def _ports_for_peers(self) -> list[int]:
@@ -215,21 +228,35 @@ class RankWorker(Worker):
 
     def _who_is_stopped(self) -> str:
         """Names the ranks that cannot answer. The others wait for them in MPI, and are not at fault."""
-        others = [process for process in self._peers if isinstance(process, _Remote)]
         found = [f"rank 0 (process {self._first.pid}) is stopped"] if _state(self._first.pid) in _STOPPED else []
+        for other, told in self._states():
+            if told is None:
+                found.append(f"{other.full_name} does not react")
+            elif told["state"] in _STOPPED:
+                found.append(f"the worker of {other.full_name} is stopped")
+        return f", because {', '.join(found)}" if found else ""
+
+    def _states(self) -> list[tuple[_Remote, dict[str, Any] | None]]:
+        """Asks the processes that pass requests on, all at once; they answer while their workers are in MPI."""
         asked = []
-        for other in others:
+        for other in self._peers:
+            assert isinstance(other, _Remote)
             with contextlib.suppress(WorkerGone):
                 other.send(_STATE)
                 asked.append(other)
         deadline = time.monotonic() + _STATE_LIMIT_S
-        for other in asked:
-            state = other.state(deadline)
-            if state is None:
-                found.append(f"{other.full_name} does not react")
-            elif state in _STOPPED:
-                found.append(f"the worker of {other.full_name} is stopped")
-        return f", because {', '.join(found)}" if found else ""
+        return [(other, other.told(deadline)) for other in asked]
+
+    def tcp_counts(self) -> dict[str, dict[str, int]]:
+        """Returns the segments that TCP has sent, and sent again, by host. Without hosts that do not answer. {} on one
+        host, whose messages take no network. Of ranks that have ended, what they sent until then."""
+        if not self._ports or self.why_gone:
+            return self._last_tcp_counts
+        found = {self._ranks[0].host: own_tcp_counts()}
+        for other, told in self._states():
+            if told and told["tcp"]:
+                found.setdefault(other.host, told["tcp"])
+        return found
 
     def ask_to_open(self, request: dict[str, Any]) -> None:
         """Sends the request to all ranks."""
@@ -256,6 +283,7 @@ class RankWorker(Worker):
             try:
                 self._drop_unread_run()
                 self._release_together()
+                self._last_tcp_counts = self.tcp_counts()
                 self._ask_all(self._all, _END, _BUSY_LIMIT_S)
                 self._first.leave(LEAVE_LIMIT_S)
             except (WorkerGone, RequestFailed, Interrupted):

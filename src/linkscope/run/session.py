@@ -21,6 +21,7 @@ from linkscope.run.services import Services
 from linkscope.run.supervisor import Outcome, Supervisor
 from linkscope.run.table import temporary_worker
 from linkscope.run.target import Target
+from linkscope.run.tcp import RankTally
 from linkscope.run.worker import RequestFailed, worker_command
 from linkscope.runfile import Header, PointId, Resume, Run, RunWriter
 from linkscope.runfile.methods import current
@@ -119,10 +120,10 @@ def _supervised(
 ) -> Outcome:
     gpus = target.pci_of_gpus
     with contextlib.nullcontext(controls.stop) if controls.stop else StopFlag() as stop_asked:
+        counts = NoTally() if target.modelled else RankTally(gpus, controls.ranks) if controls.ranks else Tally(gpus)
         services = Services(
             command=command or worker_command(), progress=controls.progress, monitor=monitor_for(gpus),
-            tally=NoTally() if target.modelled else Tally(gpus), stop_asked=stop_asked,
-            ranks=controls.ranks,
+            tally=counts, stop_asked=stop_asked, ranks=controls.ranks,
         )  # fmt: skip
         return Supervisor(target, plan, writer, services, earlier).carry_out()
 

@@ -151,6 +151,8 @@ def _end(parts: Sequence[Part], hosts: Sequence[str], counts: Mapping[str, int])
         counters, stolen = part.run.gained()
         gained |= {moved.text(place): dict(of) for place, of in counters.items()}
         gained["cpu_steal"] = max(stolen, gained.get("cpu_steal", 0.0))
+        if segments := {host: dict(of) for host, of in part.run.tcp().items()}:
+            gained["tcp"] = gained.get("tcp", {}) | segments
         for gpu, tallies in part.run.contexts().items():
             contexts[moved.text(gpu)] = tallies[-1]
     nodes = [part.run.wall_s for part in parts if part.host]

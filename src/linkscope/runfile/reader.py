@@ -76,9 +76,17 @@ class Run:
             for place, increase in end.gained.items():
                 if place == "cpu_steal":
                     stolen_s += increase * end.wall_s
-                else:
+                elif place != "tcp":
                     counters.setdefault(place, Counter()).update(increase)
         return counters, stolen_s / self.wall_s if self.wall_s else 0.0
+
+    def tcp(self) -> dict[str, Counter[str]]:
+        """Returns the segments that TCP `sent` and `sent_again` in all sessions, by host of ranks."""
+        found: dict[str, Counter[str]] = {}
+        for end in self._ends():
+            for host, counts in end.gained.get("tcp", {}).items():
+                found.setdefault(host, Counter()).update(counts)
+        return found
 
     def contexts(self) -> dict[str, list[ContextsTally]]:
         """Returns the tally of contexts of each GPU, by session."""
