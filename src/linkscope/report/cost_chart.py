@@ -31,7 +31,9 @@ def cost_charts(points: Iterable[Point], modelled: bool) -> list[Figure]:
             listed.append(one)
     charts = [listed for _, listed in sorted(of_path.items()) if len(listed) > 1]
     cheapest = {one.name: None for listed in charts for one in sorted(listed, key=lambda one: _total(one, COUNTS[-1]))}
-    kept = sorted(cheapest, key=lambda name: name != str(PAGEABLE))[:SERIES_COLOURS]  # with the kind that others replace
+    kept = sorted(cheapest, key=lambda name: name != str(PAGEABLE))[
+        :SERIES_COLOURS
+    ]  # with the kind that others replace
     colours = {name: colour for colour, name in enumerate(kept)}
     return [_chart(listed, colours, modelled) for listed in charts]
 
