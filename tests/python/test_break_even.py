@@ -238,7 +238,7 @@ def test_the_table_has_the_sizes_with_most_memory_kinds() -> None:
 def test_kinds_whose_lines_would_lie_on_each_other_share_one() -> None:
     (chart,) = cost_charts(at_1_mib(), False)
     assert chart.legend is not None and chart.svg.count('class="line"') == 3
-    assert [entry.text for entry in chart.legend.entries][:2] == ["registered", "pinned"]
+    assert [entry.text for entry in chart.legend.entries] == ["pageable", "registered", "pinned"]
     alike = [*at_1_mib(), *life("wc", "1MiB", {**PINNED, "touch": 12 * US}), copy("wc", MIB, 20.2 * US)]
     (chart,) = cost_charts(alike, False)
     assert chart.legend is not None and "pinned, wc" in [entry.text for entry in chart.legend.entries]

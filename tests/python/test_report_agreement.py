@@ -124,3 +124,24 @@ def test_a_term_is_explained_where_the_page_first_has_it() -> None:
         assert meaning and text.index(f">{term}</a>") < text.index('<section id="actions">')
     evil = explainer()("<b>pinned</b> pinned")
     assert evil.startswith("&lt;b&gt;<a ") and evil.count("<a ") == 1
+
+
+def test_the_page_folds_many_warnings_but_not_those_of_the_whole_run() -> None:
+    failed = [
+        point(D2D.format(0, 1, size, "src"), status="failed", reason=f"reason {'abc'[number]}")
+        for number, size in enumerate(SIZES[:3])
+    ]
+    made = run([*failed, point(D2D.format(0, 1, LARGE, "src"), 1e-3)], places=["gpu:0"])
+    object.__setattr__(made, "end", End(wall_s=1.0, complete=True, counts={}, gained={"gpu:0": {"pcie_replays": 7}}))
+    trust = page(made).split('<section id="trust">')[1]
+    shown, folded = trust.split("<summary>3 more warnings</summary>")
+    assert "PCIe replays rose on gpu:0" in shown and "reason a" not in shown and "reason a" in folded
+
+
+def test_a_value_above_its_peak_is_marked_in_map_matrix_curve_paths_and_data() -> None:
+    ends = [(0, 1), (1, 0), (0, 2)]
+    points = [point(D2D.format(*end, size, "src"), size / 500e9, limit_gbps=478.0) for end in ends for size in SIZES]
+    machine = {"gpus": [{"index": 0, "nvlinks": [{"active": True, "remote_gpu": 1}]}, {"index": 1}], "numa": []}
+    text = page(run(points, **machine))
+    assert ">500 (!)<small>" in text and "peer access 500 (!)</text>" in text  # matrix and curve
+    assert ">above its peak</td>" in text and "105 % (!)" in text and ",above its peak," in text  # paths, map, data

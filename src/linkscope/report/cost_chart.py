@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from linkscope.model.break_even import Choice, choices
+from linkscope.model.break_even import PAGEABLE, Choice, choices
 from linkscope.model.curves import Estimate
 from linkscope.report.break_even import compared_sizes
 from linkscope.report.section import Figure, Legend, Legends
@@ -31,7 +31,10 @@ def cost_charts(points: Iterable[Point], modelled: bool) -> list[Figure]:
             listed.append(one)
     charts = [listed for _, listed in sorted(of_path.items()) if len(listed) > 1]
     cheapest = {one.name: None for listed in charts for one in sorted(listed, key=lambda one: _total(one, COUNTS[-1]))}
-    colours = {name: colour for colour, name in enumerate(list(cheapest)[:SERIES_COLOURS])}
+    kept = sorted(cheapest, key=lambda name: name != str(PAGEABLE))[
+        :SERIES_COLOURS
+    ]  # with the kind that others replace
+    colours = {name: colour for colour, name in enumerate(kept)}
     return [_chart(listed, colours, modelled) for listed in charts]
 
 

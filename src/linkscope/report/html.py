@@ -52,8 +52,9 @@ def framed(template: str, *, scripts: Iterable[str], **values: Any) -> str:
     `scripts` has its own scope; the object `page` is common to all.
     """
     environment = template_environment("linkscope.report")
+    explained = explainer() if template == "page.html" else escape  # other pages have no list of terms
     environment.filters |= {
-        "svg": Markup, "explained": explainer(), "json": _json, "arrows": _arrows, "kind": _kind,
+        "svg": Markup, "explained": explained, "json": _json, "arrows": _arrows, "kind": _kind,
         "short": with_long_tables_as_text, "first": with_rests_folded,
         "table_class": _table_class, "cell_attributes": _cell_attributes,
     }  # fmt: skip

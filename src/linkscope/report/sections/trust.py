@@ -83,7 +83,7 @@ def _row(view: RunView, one: Reason, count: int | None = None, left: str = "") -
     worst = one.worst
     interval = format_against(one.width, worst.precision_target) if one.width is not None else "-"
     size = f", {format_bytes(worst.bytes)}" if worst.bytes else ""
-    where = f"{paths_text([path_of(worst)])}{size}"
+    where = f"{paths_text([path_of(worst)])}{size}".replace("->", "→")
     link = _link(view, worst)
     cells: tuple[Text, ...] = (
         one.reason, str(count or len(one.points)), f"{one.family}{left}", interval,
