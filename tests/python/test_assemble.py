@@ -186,6 +186,18 @@ def test_peaks_of_a_model_follow_the_peer_setting() -> None:
     assert target.limit(PointId.parse("staged/ce/gpu:0.device->gpu:1.device/8?ring=numa:0")) == off
 
 
+@pytest.mark.parametrize("form", ["h2d/ce/numa:0.pinned->gpu:2.device/8{}", "d2h/ce/gpu:2.device->numa:0.pinned/8{}"])
+def test_the_peak_of_memory_without_binding_is_that_of_the_best_node(form: str) -> None:
+    from linkscope.machine import model as models
+
+    target = modelled(models.load("ac922"), 1)
+    bound, free, near = (
+        target.limit(PointId.parse(id))
+        for id in (form.format(""), form.format("?binding=none"), form.format("").replace("numa:0", "numa:1"))
+    )
+    assert bound is not None and near is not None and free == near and near[0] > bound[0]
+
+
 def test_peaks_of_this_machine_receive_peer_and_direction(monkeypatch) -> None:
     requested: list[tuple[bool, bool | None]] = []
 

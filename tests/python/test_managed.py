@@ -23,7 +23,7 @@ __all__ = ["pytestmark"]
 
 MIB = 1 << 20
 MANAGED = {"demand", "prefetch", "fault_latency"}
-WITH_TABLE = ("ac922", "s822lc", "4029gp", "h200x1", "h200x2", "h200x4", "h200x8")
+WITH_TABLE = ("ac922", "s822lc", "minsky", "newell", "4029gp", "h200x1", "h200x2", "h200x4", "h200x8")
 
 
 @pytest.mark.parametrize("machine", sorted(models.bundled()))
@@ -31,11 +31,11 @@ def test_machines_with_known_costs_have_the_table_of_managed_memory(machine):
     assert (models.load(machine).managed is not None) == (machine in WITH_TABLE)
 
 
-def test_three_suites_measure_managed_memory_at_few_points():
+def test_four_suites_measure_managed_memory_at_few_points():
     machine, table = modelled(models.load("ac922"), 1).facts, benchmark_table()
     for name, suite in SUITES.items():
         found = [point for point in points_of(suite, machine, table) if point.benchmark in MANAGED]
-        some = {"full": MANAGED, "standard": {"demand", "prefetch"}, "comm-scope": {"demand", "prefetch"}}
+        some = {"full": MANAGED} | {key: {"demand", "prefetch"} for key in ("standard", "comm-scope", "sanity")}
         assert {point.benchmark for point in found} == some.get(name, set())
         assert all(point.bytes <= 256 * MIB for point in found)
     threads = {point.param("threads") for point in found if point.benchmark == "demand"}
@@ -158,5 +158,5 @@ def test_advice_helps_many_cpu_threads_that_reach_a_gpus_memory(tmp_path):
 
 
 def test_a_machine_without_the_table_states_the_reason(tmp_path):
-    for point in measured("minsky", tmp_path, "prefetch/*numa:0.managed->gpu:0.managed/1048576[?]*").values():
+    for point in measured("jorda-c", tmp_path, "prefetch/*numa:0.managed->gpu:0.managed/1048576[?]*").values():
         assert point.status == "unsupported" and "[managed]" in point.reason

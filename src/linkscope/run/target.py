@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from linkscope.errors import NOT_HERE, UserError
 from linkscope.plan import MachineFacts
-from linkscope.plan.facts import host_of
+from linkscope.plan.facts import host_of, kind_of
 from linkscope.plan.table import ROLES_WITHOUT_PEAK
 from linkscope.run.assemble import Limit
 from linkscope.run.table import role_of
@@ -134,7 +134,10 @@ def modelled(model: "Model", seed: int) -> Target:
         if _has_no_limit(point):
             return None
         managed = "managed" in (point.src_memory, point.dst_memory)
-        found = limit_between(point.src, point.dst, not point.through_host, managed)
+        nodes = [node for node in known.numa if host_of(node) == host_of(point.src)]
+        ends = _anywhere(point, nodes) if point.param("binding") == "none" else [(point.src, point.dst)]
+        limits = [limit_between(*pair, not point.through_host, managed) for pair in ends]
+        found = max(filter(None, limits), key=lambda one: one.gbps, default=None)
         return _one_sided(point, found.gbps, found.derivation) if found else None
 
     kinds = functools.cache(lambda: classes_modelled(model))
@@ -179,11 +182,17 @@ def this_machine() -> Target:
     return Target(facts, opened, limit, machine.to_json(), environment(), near, cpus)
 
 
+def _anywhere(point: PointId, nodes: Sequence[str]) -> list[tuple[str, str]]:
+    """Returns the ends of a point whose host memory may lie on any of these nodes."""
+    src, dst = (nodes if kind_of(end) == "numa" else [end] for end in (point.src, point.dst))
+    return list(itertools.product(src, dst))
+
+
 def _has_no_limit(point: PointId) -> bool:
     """Returns whether no limit applies: latencies, calls and atomics (limits count bytes, not operations),
     flows to or from all GPUs (each flow has its own limit), cached data within one memory, and pages moved without
     their contents."""
-    if point.src == point.dst and point.param("cache") in ("hot", "written", "dirty"):
+    if point.src == point.dst and point.param("cache") in ("hot", "written", "dirty", "cleaned"):
         return True
     discarded = point.param("discard") not in ("", "no")
     ends = (point.src.rpartition(":")[2], point.dst.rpartition(":")[2])
