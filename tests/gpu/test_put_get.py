@@ -149,6 +149,23 @@ def test_packed_messages_are_measured_and_verified(tmp_path) -> None:
     verified(run)
 
 
+def test_more_connections_than_hardware_queues_are_measured_and_verified(tmp_path) -> None:
+    """64 rings of a kernel that posts, which four threads of the host serve, and 16 rings that a kernel serves."""
+    ids = (
+        "queued_put/cpu/numa:0.pinned->numa:0.pinned/64?connections=64&descriptor=32&proxies=4",
+        "queued_put/ce/gpu:0.device->numa:0.pinned/64?connections=64&descriptor=32&proxies=4",
+        "queued_put/sm/gpu:0.device->numa:0.pinned/64?connections=16&descriptor=32&queue=own&threads=256",
+    )
+    assert len(verified(measured(tmp_path / "run.jsonl", "--rounds", "1", *only(*ids)))) == len(ids)
+
+
+@pytest.mark.skipif(FAKE, reason="a product takes long on the fake driver")
+def test_more_blocks_than_hardware_queues_poll_beside_a_product(tmp_path) -> None:
+    id = "bystander/sm/gpu:0.device->numa:0.pinned/0?beside=poll&blocks=32"
+    run = measured(tmp_path / "run.jsonl", "--rounds", "1", *only(id))
+    assert [point.status for point in run.points] == ["ok"] or run.points[0].status == "missed_precision", run.points
+
+
 # --- random traffic between warps: device code that the fake driver cannot run ----------------------------------------
 
 KERNELS = """
