@@ -64,6 +64,12 @@ struct ActorOps {
   ActorOp ops[most_actor_ops];
 };
 
+/// A further block of a launch. `result` has two words: the sum of what the block loaded, and the op that waited in vain.
+struct BlockTable {
+  ActorOps table;
+  Word* result;
+};
+
 /// Whether a word has reached a value. Values are sequence numbers: half of all numbers lie before a value and half behind
 /// it, so that the first iterations of a ring may wait for numbers below zero, which have come from the start.
 [[nodiscard]] constexpr bool has_come(Word found, Word value) { return found - value < Word{1} << 63; }

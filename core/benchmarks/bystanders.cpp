@@ -59,7 +59,10 @@ Program build(const Case& c) {
   std::vector<Program> programs{product(c)};
   if (beside == "post") programs.insert(programs.end(), blocks, poster(c));
   if (beside == "poll") programs.push_back(pollers(c, blocks));
-  return together(programs);
+  auto program = together(programs);
+  for (auto& actor : program.actors)
+    if (actor.kind == ActorKind::gpu_block) actor.grid = 0;  // kernels of their own could have to wait for each other
+  return program;
 }
 
 }  // namespace

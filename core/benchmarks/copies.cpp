@@ -23,6 +23,18 @@ Param mode_param() {
       "mode", {"batched", "single"}, "batched: cost of one copy among many queued copies; single: latency of one copy"};
 }
 
+Param launch_param() {
+  constexpr bool not_in_id = false;
+  return {"launch",
+          {"one", "each"},
+          "blocks of a GPU that do the same: one kernel on one stream, or each a kernel on a stream of its own",
+          not_in_id};
+}
+
+std::optional<u32> grid_of(const Case& c, u32 number) {
+  return c.param("launch", "one") == "one" ? std::optional{number} : std::nullopt;
+}
+
 Param after_param() {
   return {"after",
           {"kernel", "wait"},

@@ -64,6 +64,11 @@ void bind(Program&, const Case&);
 /// Work that runs alone once more after the work at once, so that a drift shows. The program is the same.
 [[nodiscard]] Param again_param();
 
+/// Whether blocks of a GPU that do the same are one kernel, or each is a kernel on a stream of its own.
+[[nodiscard]] Param launch_param();
+/// The grid of a block by that parameter: one of this number, or none.
+[[nodiscard]] std::optional<u32> grid_of(const Case&, u32 number);
+
 /// The kind of huge pages of host memory.
 [[nodiscard]] Param pages_param();
 /// The region with the requirements of its kind: page size, and the other process that owns it.

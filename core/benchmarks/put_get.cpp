@@ -187,7 +187,10 @@ class Connection {
     actor.kind = kind;
     if (kind != ActorKind::gpu_block) actor.clock = Clock::host;
     if (kind == ActorKind::stream) actor.cpu = sides_[side].node;
-    if (kind == ActorKind::gpu_block) actor.threads = control_ == Control::assisted ? 1 : threads();
+    if (kind == ActorKind::gpu_block) {
+      actor.threads = control_ == Control::assisted ? 1 : threads();
+      actor.grid = grid_of(case_, side);
+    }
     actor.loop = std::move(loop);
     program_.actors.push_back(std::move(actor));
   }
@@ -327,6 +330,7 @@ std::vector<Benchmark> puts_and_gets() {
       if (engine == Engine::sm) params.push_back(threads);
       if (engine != Engine::ce) params.insert(params.end(), {blocks, kernel});
       if (engine == Engine::sm && name.starts_with("put")) params.push_back(word);
+      if (is_stream || engine != Engine::ce) params.push_back(launch_param());
       if (is_stream) params.push_back(connections);
       rows.push_back({name,
                       summary,

@@ -120,14 +120,18 @@ class Queue {
   u32 messages_;
 };
 
+/// The kernels of a GPU whose blocks are one of each connection.
+enum Grid : u32 { servers_grid, posters_grid, receivers_grid };
+
 /// A block of one thread, or a CPU thread, that exchanges words. Its flow is only for the report of its time.
-void add_user(Program& program, const Case& c, const Place& at, std::vector<Step> loop) {
+void add_user(Program& program, const Case& c, const Place& at, std::vector<Step> loop, std::optional<u32> grid = {}) {
   program.flows.push_back({static_cast<u32>(program.actors.size()), c.src, c.dst, c.src_memory, c.dst_memory, 0});
   program.flows.back().measured = false;
   Actor actor;
   actor.place = at;
   actor.kind = at.kind == PlaceKind::numa ? ActorKind::cpu_thread : ActorKind::gpu_block;
   if (at.kind == PlaceKind::numa) actor.clock = Clock::host;
+  else actor.grid = grid;
   actor.loop = std::move(loop);
   program.actors.push_back(std::move(actor));
 }
@@ -177,9 +181,13 @@ Program messages(const Case& c) {
     auto& receives = received[c.dst.kind == PlaceKind::gpu ? ring : ring % servers];
     receives.insert(receives.end(), {Step{queue.arrived()}, Step{answer(room)}});
   }
-  for (u32 server = 0; server < servers; ++server) program.actors[server].loop = std::move(served[server]);
-  for (auto& loop : posts) add_user(program, c, poster_of(c), std::move(loop));
-  for (auto& loop : received) add_user(program, c, c.dst, std::move(loop));
+  for (u32 server = 0; server < servers; ++server) {
+    auto& actor = program.actors[server];
+    actor.loop = std::move(served[server]);
+    if (actor.kind == ActorKind::gpu_block) actor.grid = grid_of(c, servers_grid);
+  }
+  for (auto& loop : posts) add_user(program, c, poster_of(c), std::move(loop), grid_of(c, posters_grid));
+  for (auto& loop : received) add_user(program, c, c.dst, std::move(loop), grid_of(c, receivers_grid));
   return measured_first(std::move(program));
 }
 
@@ -258,7 +266,7 @@ std::vector<Benchmark> queued_puts() {
     std::vector<Param> params{descriptor};
     if (engine == Engine::sm) params.push_back(dst == gpu ? anywhere : on_own);
     if (engine == Engine::sm) params.push_back(threads);
-    if (is_stream) params.push_back(connections);
+    if (is_stream) params.insert(params.end(), {connections, launch_param()});
     if (is_stream && engine != Engine::sm) params.push_back(proxies);
     const auto memory = [](PlaceKind at) { return at == gpu ? MemKind::device : MemKind::pinned; };
     rows.push_back({name,

@@ -78,7 +78,34 @@ bool in_step(const Program& program) {
          });
 }
 
+bool same_grid(const Actor& a, const Actor& b) {
+  return a.grid && a.grid == b.grid && a.place == b.place && a.process == b.process;
+}
+
+u32 leader_of(const Program& program, u32 actor) {
+  for (u32 other = 0; other < actor; ++other)
+    if (same_grid(program.actors[other], program.actors[actor])) return other;
+  return actor;
+}
+
+std::string why_no_grid(const Program& program, const Actor& actor) {
+  if (!actor.grid) return "";
+  if (actor.kind != ActorKind::gpu_block) return "only GPU blocks are blocks of one kernel";
+  // Only actors that exchange words always have the same number of iterations.
+  if (!exchanges_words(actor)) return "the blocks of one kernel exchange words";
+  const bool alike = std::all_of(program.actors.begin(), program.actors.end(), [&](const Actor& other) {
+    return !same_grid(actor, other) || (other.threads == actor.threads && other.clock == actor.clock &&
+                                        other.cpu == actor.cpu && !other.singly && !actor.singly);
+  });
+  return alike ? "" : "the blocks of one kernel have the same threads, clock and host thread, and run in batches";
+}
+
 double rest_after(const Actor& actor, double worked) { return worked * (all_tenths - actor.tenths) / actor.tenths; }
+
+bool waits_for_words(const Actor& actor) {
+  return std::any_of(actor.loop.begin(), actor.loop.end(),
+                     [](const Step& step) { return std::holds_alternative<Wait>(step); });
+}
 
 bool exchanges_words(const Actor& actor) { return std::any_of(actor.loop.begin(), actor.loop.end(), is_word); }
 

@@ -27,6 +27,9 @@ void check_order(const Program& program, const Order& order) {
   for (const auto& batch : order.batches) {
     if (in_step(program) && std::adjacent_find(batch.begin(), batch.end(), std::not_equal_to<>{}) != batch.end())
       refuse("a batch has different counts, and the program's actors wait for each other");
+    for (u32 actor = 0; actor < program.actors.size() && actor < batch.size(); ++actor)
+      if (batch[actor] != batch[leader_of(program, actor)])
+        refuse("a batch has different counts for the blocks of one kernel");
     for (const u32 count : batch)
       if (program.most_iterations && count > program.most_iterations)
         refuse("a batch has " + std::to_string(count) + " iterations; the program allows at most " +

@@ -461,6 +461,7 @@ std::string to_text(const Program& program) {
     const auto& a = program.actors[i];
     out << "actor a" << i << " " << to_string(a.kind) << " " << to_string(a.place) << " clock " << to_string(a.clock);
     if (a.kind == ActorKind::gpu_block) out << " of " << a.threads << " threads";
+    if (a.grid) out << " in grid " << *a.grid;
     if (!a.bound) out << " driven from any node";
     else if (a.cpu) out << " driven from " << to_string(*a.cpu);
     if (a.process) out << " process " << a.process;
@@ -506,10 +507,13 @@ Program together(const std::vector<Program>& programs) {
     }
     const auto first_region = static_cast<u32>(all.regions.size()), first_actor = static_cast<u32>(all.actors.size());
     all.regions.insert(all.regions.end(), program.regions.begin(), program.regions.end());
+    u32 first_grid = 0;
+    for (const auto& actor : all.actors) first_grid = std::max(first_grid, actor.grid ? *actor.grid + 1 : 0);
     for (auto actor : program.actors) {
       for (auto* steps : {&actor.once, &actor.loop})
         for (auto& step : *steps) shift_regions(step, first_region);
       if (actor.thread_of) *actor.thread_of += first_actor;
+      if (actor.grid) *actor.grid += first_grid;
       all.actors.push_back(std::move(actor));
     }
     for (auto flow : program.flows) {
@@ -549,6 +553,7 @@ void validate(const Program& program) {
     if (const auto why = why_no_messages(program, program.actors[i]); !why.empty()) wrong(where, why);
     if (const auto why = why_no_rank_messages(program.actors[i]); !why.empty()) wrong(where, why);
     if (const auto why = why_no_collective(program, program.actors[i]); !why.empty()) wrong(where, why);
+    if (const auto why = why_no_grid(program, program.actors[i]); !why.empty()) wrong(where, why);
     if (const u32 threads = program.actors[i].threads; threads == 0 || threads > most_block_threads)
       wrong(where,
             "a block has 1 to " + std::to_string(most_block_threads) + " threads, and not " + std::to_string(threads));

@@ -333,7 +333,12 @@ struct Actor {
   std::optional<u32> core{};     // the only CPU of its host thread, as in Message; none: any CPU of the node
   std::optional<SmShare> sms{};  // of a stream whose kernels run on a part of the SMs; none: on all
   bool bound = true;             // false: its host thread runs on any NUMA node
+  // Blocks of one GPU with the same number are blocks of one kernel. None: a kernel and a stream of its own.
+  std::optional<u32> grid{};
 };
+
+/// Whether two actors are blocks of one kernel. They have the same stamps and the same iterations in a batch.
+[[nodiscard]] bool same_grid(const Actor&, const Actor&);
 
 /// Seconds that an actor rests after an iteration that took `worked` seconds.
 [[nodiscard]] double rest_after(const Actor&, double worked);
@@ -347,8 +352,14 @@ struct Actor {
 [[nodiscard]] std::string why_no_rank_messages(const Actor&);
 
 struct Program;
+/// The number of the first actor of an actor's grid, whose launch is that of all; of the actor itself without a grid.
+[[nodiscard]] u32 leader_of(const Program&, u32 actor);
+/// Why an actor cannot be in its grid; "" if it can, or has none.
+[[nodiscard]] std::string why_no_grid(const Program&, const Actor&);
 /// Whether an actor's loop has words that others set or wait for.
 [[nodiscard]] bool exchanges_words(const Actor&);
+/// Whether an actor's loop waits for words.
+[[nodiscard]] bool waits_for_words(const Actor&);
 /// Whether an actor performs ops: a GPU block, or a CPU thread that exchanges words.
 [[nodiscard]] bool performs_ops(const Actor&);
 /// The collective of an actor; null for other actors.

@@ -11,6 +11,7 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "gpu/queues.hpp"
 #include "host/far_sockets.hpp"
 #include "host/messages.hpp"
 #include "mpi/world.hpp"
@@ -59,6 +60,7 @@ class Worker {
     for (const auto& [number, name] : archs) names.push_back(name);
     return {{{"version", LINKSCOPE_VERSION},
              {"compiler", std::string{"g++ "} + __VERSION__},
+             {"hardware_queues", hardware_queues()},
              {"kernels", {{"compiler", device_code_compiler()}, {"hash", device_code_hash()}, {"archs", names}}}},
             {}};
   }
@@ -237,6 +239,7 @@ int main(int count, char** arguments) {
   std::signal(SIGINT, SIG_IGN);      // Ctrl-C is handled by the parent
   std::signal(SIGPIPE, SIG_IGN);
   setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);
+  ask_for_all_hardware_queues();
   std::ios::sync_with_stdio(false);  // otherwise requests are read byte by byte
   // Answers go to a private copy of standard output; whatever else prints there goes to standard error.
   const int answers = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);

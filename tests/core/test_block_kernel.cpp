@@ -67,7 +67,7 @@ struct Result {
 void run_block(unsigned threads, const std::vector<ActorOp>& ops, u64 first, u64 count, const Result& result) {
   const auto table = table_of(ops);
   run(
-      {1, threads}, [&] { linkscope_block(table, first, count, result.words.words()); },
+      {1, threads}, [&] { linkscope_block(table, first, count, result.words.words(), nullptr); },
       threads > 1 ? Lanes::lockstep : Lanes::one_by_one);
 }
 
@@ -137,6 +137,28 @@ TEST_CASE("a block gives up after its time-out and reports the op that waited in
     CHECK(result.in_vain() == 2 * 2 + 1 + 1);  // the second op of the third iteration
     CHECK(ping.words()[0] == 3);
     CHECK(polls > 1000);  // the kernel reads the clock (100 ns per read) only once in many polls
+  }
+}
+
+TEST_CASE("each block of a launch performs its own table, and its result is its own") {
+  for (const unsigned threads : {1u, 32u}) {
+    const Memory words[3] = {Memory{8}, Memory{8}, Memory{8}}, never{8};
+    const Result results[3];
+    for (const auto& word : words) word.words()[0] = 0;
+    never.words()[0] = 0;
+    const auto table = table_of({sets(words[0], 1, 1)});
+    const linkscope::BlockTable further[] = {
+        {table_of({sets(words[1], 10, 1), sets(never, 0, 0), waits(never, 1, 0, 1000)}), results[1].words.words()},
+        {table_of({sets(words[2], 20, 1)}), results[2].words.words()}};
+    run(
+        {3, threads}, [&] { linkscope_block(table, 2, 3, results[0].words.words(), further); },
+        threads > 1 ? Lanes::lockstep : Lanes::one_by_one);
+    CHECK(words[0].words()[0] == 1 + 4);
+    CHECK(words[1].words()[0] == 10 + 2);  // until it gave up
+    CHECK(words[2].words()[0] == 20 + 4);
+    CHECK(results[0].in_vain() == 0);
+    CHECK(results[1].in_vain() == 2 * 3 + 2 + 1);
+    CHECK(results[2].in_vain() == 0);
   }
 }
 
@@ -242,7 +264,7 @@ TEST_CASE("a block copies by TMA, iteration after iteration, and touches nothing
       from.fill_with_pattern(9);
       const auto table = table_of({moves(OpKind::copy_tma, at(from), at(to), bytes)});
       run(
-          {1, threads}, [&] { linkscope_block_tma(table, 0, 5, result.words.words()); },
+          {1, threads}, [&] { linkscope_block_tma(table, 0, 5, result.words.words(), nullptr); },
           threads > 1 ? Lanes::lockstep : Lanes::one_by_one);
       CHECK(to.holds_pattern(9));
       CHECK((to.guards_intact() && result.in_vain() == 0));

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <vector>
 
 struct CUctx_st {
   CUdevice device = 0;
@@ -14,6 +15,7 @@ struct CUctx_st {
   unsigned long long extra_us = 0;  // added to every copy within the GPU
   std::set<CUcontext> peers;        // kernels of this context may touch their memory
   std::shared_ptr<CUstream_st> legacy_stream;
+  std::vector<std::shared_ptr<std::mutex>> queues;  // of the hardware, for kernels; each stream has one
 };
 
 namespace fake {

@@ -91,7 +91,10 @@ CUresult graph_add_kernel_node(CUgraphNode* node, CUgraph handle, const CUgraphN
   if (!graph || !wanted || !wanted->func) return CUDA_ERROR_INVALID_VALUE;
   if (!has_all(*graph, after, count)) return CUDA_ERROR_INVALID_VALUE;
   auto made = std::make_unique<CUgraphNode_st>();
-  made->work = [launch = (*wanted->func->prepare)(wanted->func->context, wanted->kernelParams)] { run(launch); };
+  const unsigned blocks = wanted->gridDimX * wanted->gridDimY * wanted->gridDimZ;
+  made->work = [launch = (*wanted->func->prepare)(wanted->func->context, wanted->kernelParams, blocks)] {
+    run(launch);
+  };
   *node = made.get();
   graph->nodes.push_back(std::move(made));
   return CUDA_SUCCESS;

@@ -1,5 +1,5 @@
 // C++ versions of core/platform/cuda/kernels/*.cu and core/transfer/kernels/*.cu, with the same names and parameters.
-// Loops replace the GPU's threads, so the shape of a launch has no effect.
+// Loops replace the GPU's threads, so the shape of a launch has no effect, except where blocks perform tables of their own.
 #include "kernels.hpp"
 
 #include <algorithm>
@@ -7,9 +7,11 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <span>
 #include <thread>
+#include <vector>
 
 #include "base/actor_ops.hpp"
 #include "base/cpu_pairs.hpp"
@@ -413,20 +415,43 @@ bool all_reachable(CUcontext context, const linkscope::OpSpan& span, u64 bytes) 
          reachable(context, reinterpret_cast<const void*>(span.start), (slices - 1) * span.stride + bytes);
 }
 
-CUresult block(CUcontext context, linkscope::ActorOps table, u64 first, u64 count, u64* result) {
-  if (!reachable(context, result, 2 * sizeof *result)) return CUDA_ERROR_ILLEGAL_ADDRESS;
-  for (const auto& op : std::span{table.ops, table.count}) {
+bool all_reachable(CUcontext context, const linkscope::BlockTable& block) {
+  const auto reaches = [&](const linkscope::ActorOp& op) {
     const u64 from = op.kind == linkscope::OpKind::receive ? 2 * op.bytes : op.bytes,
               to = op.kind == linkscope::OpKind::send ? 2 * op.bytes : op.bytes;
-    if (!all_reachable(context, op.from, from) || !all_reachable(context, op.to, to) ||
-        !all_reachable(context, op.slots, op.pairs * linkscope::pair_bytes))
-      return CUDA_ERROR_ILLEGAL_ADDRESS;
+    return all_reachable(context, op.from, from) && all_reachable(context, op.to, to) &&
+           all_reachable(context, op.slots, op.pairs * linkscope::pair_bytes);
+  };
+  return reachable(context, block.result, 2 * sizeof *block.result) &&
+         std::ranges::all_of(std::span{block.table.ops, block.table.count}, reaches);
+}
+
+/// Each block has a thread, because blocks may wait for each other.
+CUresult block(CUcontext context, Blocks blocks, linkscope::ActorOps table, u64 first, u64 count, u64* result,
+               const linkscope::BlockTable* further) {
+  std::vector<linkscope::BlockTable> all{{table, result}};
+  if (blocks.count > 1) {
+    if (!reachable(context, further, (blocks.count - 1) * sizeof *further)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+    all.insert(all.end(), further, further + (blocks.count - 1));
   }
-  BlockMemory memory{begin_copy()};
-  const u64 in_vain = linkscope::perform_all(table.ops, table.count, first, count, memory);
-  result[0] += memory.sum;
-  if (in_vain) result[1] = in_vain;
-  else end_copy();
+  for (const auto& own : all)
+    if (!all_reachable(context, own)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  const auto delivers = begin_copy();
+  std::atomic<bool> ended = true;
+  const auto perform = [&](const linkscope::BlockTable& own) {
+    BlockMemory memory{delivers};
+    const u64 in_vain = linkscope::perform_all(own.table.ops, own.table.count, first, count, memory);
+    own.result[0] += memory.sum;
+    if (!in_vain) return;
+    own.result[1] = in_vain;
+    ended = false;
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 1; i < all.size(); ++i) threads.emplace_back(perform, std::cref(all[i]));
+    perform(all.front());
+  }
+  if (ended) end_copy();
   return CUDA_SUCCESS;
 }
 

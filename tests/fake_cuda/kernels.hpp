@@ -13,19 +13,38 @@ namespace fake {
 /// A launch with copied arguments, ready to run. Returns the status that the GPU would report.
 using Launch = std::function<CUresult()>;
 
-/// Copies the arguments in `parameters` for a launch in `context`. find_kernel returns null for an unknown kernel.
-using Prepare = std::function<Launch(CUcontext context, void** parameters)>;
+/// Copies the arguments in `parameters` for a launch of so many blocks in `context`. find_kernel returns null for an unknown
+/// kernel.
+using Prepare = std::function<Launch(CUcontext context, void** parameters, unsigned blocks)>;
 [[nodiscard]] const Prepare* find_kernel(const std::string& name);
+
+/// Copies the arguments by their types, for `call`.
+template <class... A, class Call>
+Launch with_arguments(void** parameters, Call call) {
+  return [&]<std::size_t... i>(std::index_sequence<i...>) -> Launch {
+    return [call, arguments = std::tuple<A...>{*static_cast<A*>(parameters[i])...}] {
+      return std::apply(call, arguments);
+    };
+  }(std::index_sequence_for<A...>{});
+}
 
 /// Reads the arguments by the types of the function's parameters.
 template <class... A>
 Prepare by_types(CUresult (*kernel)(CUcontext, A...)) {
-  return [kernel](CUcontext context, void** parameters) -> Launch {
-    return [&]<std::size_t... i>(std::index_sequence<i...>) -> Launch {
-      return [kernel, arguments = std::tuple<CUcontext, A...>{context, *static_cast<A*>(parameters[i])...}] {
-        return std::apply(kernel, arguments);
-      };
-    }(std::index_sequence_for<A...>{});
+  return [kernel](CUcontext context, void** parameters, unsigned) {
+    return with_arguments<A...>(parameters, [=](A... arguments) { return kernel(context, arguments...); });
+  };
+}
+
+/// The number of blocks of a launch, for functions whose blocks differ.
+struct Blocks {
+  unsigned count;
+};
+template <class... A>
+Prepare by_types(CUresult (*kernel)(CUcontext, Blocks, A...)) {
+  return [kernel](CUcontext context, void** parameters, unsigned blocks) {
+    return with_arguments<A...>(parameters,
+                                [=](A... arguments) { return kernel(context, Blocks{blocks}, arguments...); });
   };
 }
 

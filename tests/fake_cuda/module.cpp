@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -141,7 +142,11 @@ CUresult launch_kernel(CUfunction function, unsigned grid_x, unsigned grid_y, un
   log("launch", function->context,
       function->name + ' ' + std::to_string(blocks) + ' ' + std::to_string(threads) +
           (shared_bytes ? ' ' + std::to_string(shared_bytes) : ""));
-  const auto number = stream->submit([launch = (*function->prepare)(function->context, parameters)] { run(launch); });
+  const auto launch = (*function->prepare)(function->context, parameters, static_cast<unsigned>(blocks));
+  const auto number = stream->submit([launch, queue = stream->queue] {
+    const std::lock_guard alone{*queue};
+    run(launch);
+  });
   if (settings().launch_blocking) stream->wait(number);
   return CUDA_SUCCESS;
 }

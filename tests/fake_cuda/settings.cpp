@@ -1,5 +1,6 @@
 #include "settings.hpp"
 
+#include <algorithm>
 #include <tuple>
 
 #include "environment.hpp"
@@ -102,6 +103,7 @@ Settings read() {
   s.staging_bytes = number("FAKE_CUDA_STAGING", never);
   s.staging_while = text("FAKE_CUDA_STAGING_WHILE");
   s.launch_blocking = flag("CUDA_LAUNCH_BLOCKING");
+  s.queues = std::clamp(number("CUDA_DEVICE_MAX_CONNECTIONS", s.queues), 1ull, 32ull);
   s.log = text("FAKE_CUDA_LOG");
   s.calls = text("FAKE_CUDA_CALLS");
   s.stamps = text("FAKE_CUDA_STAMPS");

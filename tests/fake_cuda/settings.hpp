@@ -46,6 +46,7 @@ struct Settings {
   std::string staging_while;
   unsigned long long held_sm = never;
   bool launch_blocking = false;
+  unsigned long long queues = 8;  // of the hardware
   std::string log, calls, stamps;
 };
 

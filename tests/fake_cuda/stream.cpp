@@ -1,9 +1,11 @@
 #include "stream.hpp"
 
+#include <algorithm>
 #include <thread>
 #include <utility>
 
 #include "leaks.hpp"
+#include "settings.hpp"
 
 void CUstream_st::start() {
   std::thread{[self = shared_from_this()] { self->work(); }}.detach();
@@ -89,10 +91,23 @@ Live<CUstream_st>& streams() {
   return *live;
 }
 
+namespace {
+
+/// The queue of a new stream: one that the fewest streams have.
+std::shared_ptr<std::mutex> queue_of(CUcontext context) {
+  const std::lock_guard lock{global_mutex()};
+  auto& queues = context->queues;
+  while (queues.size() < settings().queues) queues.push_back(std::make_shared<std::mutex>());
+  return *std::ranges::min_element(queues, {}, &std::shared_ptr<std::mutex>::use_count);
+}
+
+}  // namespace
+
 std::shared_ptr<CUstream_st> make_stream(CUcontext context, unsigned flags) {
   auto stream = std::make_shared<CUstream_st>();
   stream->context = context;
   stream->flags = flags;
+  stream->queue = queue_of(context);
   stream->start();
   return stream;
 }

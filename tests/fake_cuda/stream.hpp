@@ -15,6 +15,7 @@
 struct CUstream_st : std::enable_shared_from_this<CUstream_st> {
   CUcontext context = nullptr;
   unsigned flags = 0;
+  std::shared_ptr<std::mutex> queue;                // held by one kernel at a time of those streams that share it
   std::atomic<unsigned long long> staged_bytes{0};  // queued copies between GPUs that go through the host
 
   void start();

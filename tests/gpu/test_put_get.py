@@ -179,6 +179,27 @@ def test_packed_messages_are_measured_and_verified(tmp_path) -> None:
     verified(run)
 
 
+many_blocks = pytest.mark.skipif(FAKE, reason="blocks of the fake driver that poll need a CPU each")
+
+
+@many_blocks
+def test_more_connections_than_hardware_queues_are_measured_and_verified(tmp_path) -> None:
+    """64 rings to which one kernel posts, and which four threads of the host or another kernel serve."""
+    ids = (
+        "queued_put/cpu/numa:0.pinned->numa:0.pinned/64?connections=64&descriptor=32&proxies=4",
+        "queued_put/ce/gpu:0.device->numa:0.pinned/64?connections=64&descriptor=32&proxies=4",
+        "queued_put/sm/gpu:0.device->gpu:0.device/64?connections=64&descriptor=32&queue=own&threads=256",
+    )
+    assert len(verified(measured(tmp_path / "run.jsonl", "--rounds", "1", *only(*ids)))) == len(ids)
+
+
+@many_blocks
+def test_more_blocks_than_hardware_queues_poll_beside_a_product(tmp_path) -> None:
+    id = "bystander/sm/gpu:0.device->numa:0.pinned/0?beside=poll&blocks=32"
+    run = measured(tmp_path / "run.jsonl", "--rounds", "1", *only(id))
+    assert [point.status for point in run.points] == ["ok"] or run.points[0].status == "missed_precision", run.points
+
+
 # --- random traffic between warps: device code that the fake driver cannot run ----------------------------------------
 
 KERNELS = """

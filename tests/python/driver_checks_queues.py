@@ -122,7 +122,8 @@ def ping_pong_passes_words_and_gives_up_at_its_limit(driver: Driver, gpu: Gpu) -
 
     def start_on(stream: c_void_p, ops: list[bytes], result: int) -> None:
         table = struct.pack("<I4x", len(ops)) + b"".join(ops)
-        arguments = ctypes.create_string_buffer(table, 8 + 16 * 152), c_uint64(0), c_uint64(1000), c_uint64(result)
+        numbers = (c_uint64(0), c_uint64(1000), c_uint64(result), c_uint64(0))  # no further blocks
+        arguments = ctypes.create_string_buffer(table, 8 + 16 * 152), *numbers
         addresses = (c_void_p * len(arguments))(*(ctypes.addressof(argument) for argument in arguments))
         shape = [c_uint(1)] * 6 + [c_uint(0)]
         assert driver.cuLaunchKernel(block, *shape, stream, addresses, None) == 0

@@ -87,7 +87,8 @@ def test_a_gpu_that_drives_small_messages_is_faster_than_the_host_on_models_kl_1
     """The paper's GPUs take twice the host's time, with a card between them that no model runs."""
     doubles, *_, slower, flat = tool.relations(System(name))
     assert doubles.ratio == pytest.approx(0.24, abs=0.02)
-    assert not (doubles.holds or slower.holds or flat.holds)
+    assert not (doubles.holds or slower.holds)
+    assert flat.holds  # four connections keep the copy engine busy
 
 
 def test_the_host_that_helps_and_words_in_host_memory_cost_time_between_gpus_kl_10() -> None:

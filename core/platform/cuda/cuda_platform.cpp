@@ -60,6 +60,7 @@ class CudaPlatformImpl final : public CudaPlatform {
   void forget_peers_of_nccl();
   void prepare_part(CudaSession&);
   [[nodiscard]] Stream& green_stream(CudaSession&, Device&, const Actor&) const;
+  void give_stream(CudaSession&, ActorState&, std::map<u32, std::size_t>& streams);
   void make_actors(CudaSession&);
 
   const MpiWorld* mpi_;
@@ -157,6 +158,23 @@ Stream& CudaPlatformImpl::green_stream(CudaSession& session, Device& device, con
   return contexts->stream(actor.sms->part);
 }
 
+/// Gives a GPU's actor a stream of its own, or that of the actor which launches its kernel. `streams`: those in use by
+/// GPU, where stream 0 is for untimed work.
+void CudaPlatformImpl::give_stream(CudaSession& session, ActorState& state, std::map<u32, std::size_t>& streams) {
+  const Actor& actor = *state.actor;
+  const auto number = static_cast<u32>(session.actors.size());
+  if (const u32 leader = leader_of(session.program, number); leader != number) {
+    state.leader = leader;
+    state.stream = session.actors[leader].stream;
+    return;
+  }
+  state.stream = actor.sms ? &green_stream(session, *state.device, actor)
+                           : &state.device->stream(1 + streams[actor.place.index]++);
+  state.device->use();
+  state.enter = std::make_unique<Event>(driver_);
+  state.exit = std::make_unique<Event>(driver_);
+}
+
 void CudaPlatformImpl::make_actors(CudaSession& session) {
   std::map<u32, std::size_t> streams;
   for (const auto& actor : session.program.actors) {
@@ -166,11 +184,7 @@ void CudaPlatformImpl::make_actors(CudaSession& session) {
       state.device = &device(actor.place.index);
       const int nearest = node_of_pci_device(state.device->facts().pci);
       state.node = actor.cpu ? actor.cpu->index : nearest < 0 ? 0 : static_cast<u32>(nearest);
-      state.stream = actor.sms ? &green_stream(session, *state.device, actor)
-                               : &state.device->stream(1 + streams[actor.place.index]++);  // 0 is for untimed work
-      state.device->use();
-      state.enter = std::make_unique<Event>(driver_);
-      state.exit = std::make_unique<Event>(driver_);
+      give_stream(session, state, streams);
       for (const auto& step : actor.loop) {
         const auto* move = std::get_if<Move>(&step);
         if (!move || !move->by || state.helpers.contains(move->by->index)) continue;
@@ -198,6 +212,7 @@ void CudaPlatformImpl::make_actors(CudaSession& session) {
     if (state.actor->thread_of) session.actors[*state.actor->thread_of].cpu = state.cpu;
   choose_executors(session);
   for (auto& state : session.actors) start_results(session, state);
+  prepare_grids(session);
   prepare_managed(session);
 }
 

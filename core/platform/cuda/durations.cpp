@@ -16,10 +16,11 @@ namespace {
 
 constexpr double shortest_sleep = 100e-6;  // s
 
-/// The number of actors that exchange words.
+/// The number of actors that exchange words, and run batches of their own.
 std::size_t exchanging(const CudaSession& session) {
-  return static_cast<std::size_t>(std::count_if(session.actors.begin(), session.actors.end(),
-                                                [](const ActorState& state) { return exchanges_words(*state.actor); }));
+  return static_cast<std::size_t>(
+      std::count_if(session.actors.begin(), session.actors.end(),
+                    [](const ActorState& state) { return exchanges_words(*state.actor) && !state.leader; }));
 }
 
 /// Seconds of a batch.
@@ -248,7 +249,7 @@ void sample_duration(CudaSession& session, const Duration& lasts, Stamp* stamps,
       turns.emplace(exchanging(session), session.expected_loop.count(), start_s + lasts.length.count(), part_of(lasts));
     });
     auto& state = session.actors[a];
-    if (state.actor->thread_of) return;  // the stream's thread runs it
+    if (state.actor->thread_of || state.leader) return;  // another actor's thread runs it
     Run run{session, state, lasts, series[a], *turns};
     const auto messages = messages_of(session, a);
     std::optional<Meanwhile> meanwhile;
@@ -257,6 +258,9 @@ void sample_duration(CudaSession& session, const Duration& lasts, Stamp* stamps,
     if (meanwhile) stamps[*messages] = meanwhile->end();
   };
   run_on_host_threads(session, {[](std::size_t) {}, go});
+  follow_leaders(session, stamps);
+  for (std::size_t a = 0; a < session.actors.size(); ++a)
+    if (const auto leader = session.actors[a].leader) series[a] = series[*leader];
   check_results(session);
 }
 

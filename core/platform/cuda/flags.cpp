@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -254,12 +253,53 @@ CUfunction block_code(Device& device, bool tma) {
   return device.function("block", tma ? "linkscope_block_tma" : "linkscope_block");
 }
 
-void queue_block(Device& device, CUstream stream, const BlockLaunch& launch) {
-  ActorOps ops{static_cast<unsigned>(launch.ops.size()), {}};
-  std::copy(launch.ops.begin(), launch.ops.end(), ops.ops);
-  auto [first, count, result] = std::tuple{launch.first, launch.count, launch.result};
-  void* arguments[] = {&ops, &first, &count, &result};
-  device.launch(block_code(device, copies_by_tma(launch.ops)), 1, launch.threads, stream, arguments);
+namespace {
+
+ActorOps as_table(std::span<const ActorOp> ops) {
+  ActorOps table{static_cast<unsigned>(ops.size()), {}};
+  std::copy(ops.begin(), ops.end(), table.ops);
+  return table;
+}
+
+/// Queues `count` iterations from `first` of all blocks of a grid.
+void queue_blocks(const ActorState& state, u64 first, u64 count) {
+  ActorOps table = as_table(state.ops);
+  CUdeviceptr result = state.result, further = state.grid.further.address();
+  void* arguments[] = {&table, &first, &count, &result, &further};
+  state.device->launch(block_code(*state.device, state.grid.tma), state.grid.blocks, state.actor->threads,
+                       state.stream->get(), arguments);
+}
+
+}  // namespace
+
+void prepare_grids(CudaSession& session) {
+  for (u32 first = 0; first < session.actors.size(); ++first) {
+    auto& state = session.actors[first];
+    if (!state.stream || !performs_ops(*state.actor) || state.leader) continue;
+    std::vector<BlockTable> further;
+    state.grid.tma = copies_by_tma(state.ops);
+    for (const auto& other : session.actors) {
+      if (other.leader != first) continue;
+      further.push_back({as_table(other.ops), reinterpret_cast<Word*>(other.result)});
+      state.grid.tma |= copies_by_tma(other.ops);
+    }
+    if (further.empty()) continue;
+    const u64 bytes = further.size() * sizeof further.front();
+    const auto& stream = state.device->stream(0);
+    state.device->use();
+    state.grid.blocks = static_cast<u32>(1 + further.size());
+    state.grid.further = {session.driver, bytes};
+    LINKSCOPE_CU(session.driver, cuMemcpyHtoDAsync, state.grid.further.address(), further.data(), bytes, stream.get());
+    stream.synchronize();
+  }
+}
+
+void free_grids(CudaSession& session) noexcept {
+  for (auto& state : session.actors) {
+    if (!state.grid.further.address()) continue;
+    // If the driver is shutting down or a GPU is lost, nothing can be freed.
+    if (session.driver.cuCtxSetCurrent(state.device->context()) == CUDA_SUCCESS) state.grid.further = {};
+  }
 }
 
 void prepare_ops(const CudaSession& session, ActorState& state) {
@@ -276,13 +316,11 @@ void perform_ops(const CudaSession& session, ActorState& state, u64 passes) {
   const u64 first = state.iteration;
   state.iteration += passes;
   if (passes == 0) return;
-  const Actor& actor = *state.actor;
-  if (state.stream)
-    return queue_block(*state.device, state.stream->get(), {state.ops, first, passes, actor.threads, state.result});
+  if (state.stream) return queue_blocks(state, first, passes);
   CpuMemory memory{0, state.crew.get(), state.files};
   const auto in_vain = perform_on_cpu(state.ops, first, passes, memory);
   state.sum += memory.sum;
-  if (in_vain) gave_up(session, actor, in_vain);
+  if (in_vain) gave_up(session, *state.actor, in_vain);
 }
 
 void check_waits(const CudaSession& session) {

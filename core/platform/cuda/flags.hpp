@@ -17,20 +17,15 @@ class Checks;
 [[nodiscard]] CUfunction block_code(Device&, bool tma = false);
 /// The op of a wait for a descriptor, whose first slot has that address.
 [[nodiscard]] ActorOp take_op(const Wait&, Word start);
-/// A block that performs `count` iterations from `first`. `result`: two words, the sum of what was loaded and the op that
-/// waited in vain.
-struct BlockLaunch {
-  std::span<const ActorOp> ops;  // at most `most_actor_ops`
-  u64 first = 0, count = 0;
-  u32 threads = 1;
-  CUdeviceptr result = 0;
-};
-void queue_block(Device&, CUstream, const BlockLaunch&);
 
 /// Builds the table of an actor's ops, when all memory has its address.
 void prepare_ops(const CudaSession&, ActorState&);
-/// Queues (GPU blocks, as one launch) or performs (CPU threads) that many passes through the loop. Throws Error{timeout} if a CPU
-/// thread gave up.
+/// Gathers the blocks of each kernel, when all actors have their tables and results.
+void prepare_grids(CudaSession&);
+/// Frees what that allocated.
+void free_grids(CudaSession&) noexcept;
+/// Queues (GPU blocks, as one launch of all blocks of a grid) or performs (CPU threads) that many passes through the loop.
+/// Throws Error{timeout} if a CPU thread gave up.
 void perform_ops(const CudaSession&, ActorState&, u64 passes);
 /// Throws Error{timeout}: an actor did not see a value.
 [[noreturn]] void throw_in_vain(const CudaSession&, const Actor&, const Wait&, u64 value);

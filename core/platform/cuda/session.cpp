@@ -97,7 +97,10 @@ CudaSession::CudaSession(const Driver& d, Peers* p, const MpiWorld* m, const Pro
   acts = linkscope::acts(all, process);
 }
 
-CudaSession::~CudaSession() { close_memory_of_others(*this); }
+CudaSession::~CudaSession() {
+  free_grids(*this);
+  close_memory_of_others(*this);
+}
 
 Seconds CudaSession::patience() const {
   constexpr double slowest_rate = 0.2e9;
@@ -229,6 +232,7 @@ namespace {
 void queue_loops(CudaSession& session, const std::vector<u32>& batch) {
   for (std::size_t a = 0; a < session.actors.size(); ++a) {
     auto& state = session.actors[a];
+    if (state.leader) continue;
     state.device->use();
     LINKSCOPE_CU(session.driver, cuEventRecord, state.enter->get(), state.stream->get());
     state.loop(session, state, batch[a]);
@@ -260,6 +264,7 @@ struct Drained {
 
 void queue_behind(CudaSession& session, const Gate& gate, const std::vector<u32>& batch, Seconds timeout) {
   for (auto& state : session.actors) {
+    if (state.leader) continue;
     state.device->use();
     gate.queue(*state.device, state.stream->get(), session.program.held_by, timeout);
   }
@@ -270,6 +275,7 @@ void queue_behind(CudaSession& session, const Gate& gate, const std::vector<u32>
 void read_events(CudaSession& session, Stamp* stamps) {
   for (std::size_t a = 0; a < session.actors.size(); ++a) {
     auto& state = session.actors[a];
+    if (state.leader) continue;
     const auto first = std::find_if(session.actors.begin(), session.actors.end(),
                                     [&](const auto& other) { return other.device == state.device; });
     state.device->use();
@@ -280,6 +286,7 @@ void read_events(CudaSession& session, Stamp* stamps) {
     const double enter_s = static_cast<double>(enter) * 1e-3;
     stamps[a] = {enter_s, enter_s + static_cast<double>(exit) * 1e-3};
   }
+  follow_leaders(session, stamps);
 }
 
 }  // namespace
@@ -341,6 +348,15 @@ void rethrow(const std::vector<std::exception_ptr>& failures) {
 
 }  // namespace
 
+void follow_leaders(CudaSession& session, Stamp* stamps) {
+  for (std::size_t a = 0; a < session.actors.size(); ++a) {
+    auto& state = session.actors[a];
+    if (!state.leader) continue;
+    state.iteration = session.actors[*state.leader].iteration;
+    stamps[a] = stamps[*state.leader];
+  }
+}
+
 void check_results(const CudaSession& session) {
   check_collectives(session);
   check_waits(session);
@@ -394,12 +410,14 @@ void sample_host(CudaSession& session, const std::vector<u32>& batch, Stamp* sta
   const auto watch = watch_collectives(session, batch);
   const auto go = [&](std::size_t a, double) {
     auto& state = session.actors[a];
+    if (state.leader) return;
     const double enter = host_now();
     state.loop(session, state, batch[a]);
     if (state.stream) state.stream->synchronize();
     stamps[a] = {enter, host_now()};
   };
   run_on_host_threads(session, {ready, go});
+  follow_leaders(session, stamps);
   for (const auto& state : session.actors)
     if (state.caller) state.caller->settle();
   check_results(session);

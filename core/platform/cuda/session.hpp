@@ -68,6 +68,13 @@ struct Pieces {
   std::vector<std::size_t> bytes;
 };
 
+/// The blocks of a kernel that performs ops: the actor that launches it, and the others of its grid.
+struct Grid {
+  u32 blocks = 1;
+  bool tma = false;      // whether one of them copies by TMA
+  DeviceMemory further;  // tables of the others; none: a block alone
+};
+
 /// Another GPU's stream that makes some of an actor's moves, and the events that keep the order.
 struct Helper {
   Device* device = nullptr;
@@ -90,8 +97,10 @@ struct ActorState {
   Device* device = nullptr;  // streams only
   Stream* stream = nullptr;  // likewise
   std::unique_ptr<Event> enter, exit;
-  u32 node = 0;              // NUMA node of its host thread
-  std::optional<u32> cpu{};  // the only CPU of that node which the thread may use, as in Message
+  std::optional<u32> leader{};  // the actor whose kernel has this one as a further block, which queues nothing itself
+  Grid grid;                    // of an actor that launches
+  u32 node = 0;                 // NUMA node of its host thread
+  std::optional<u32> cpu{};     // the only CPU of that node which the thread may use, as in Message
   u64 iteration = 0;
   CUdeviceptr result = 0;          // results of its kernels to be checked, in its GPU's memory; 0: none
   u64 turns = 0;                   // launches of its chase on one SM, which that SM counts behind the result
@@ -172,6 +181,8 @@ void sample_events(CudaSession&, const std::vector<u32>& batch, Stamp* stamps);
 void make_ready(CudaSession&, const std::vector<u32>& batch);
 /// After a sample: throws what its kernels reported.
 void check_results(const CudaSession&);
+/// After a sample: further blocks of a kernel have the stamps and the iterations of the actor that launched it.
+void follow_leaders(CudaSession&, Stamp* stamps);
 /// Runs each actor on a host thread of its own, bound to its node and with its GPU's context: `ready`, then, when all are
 /// ready, `go` with the time of the common start. Throws the first error that is no wait for another actor.
 struct HostThreads {

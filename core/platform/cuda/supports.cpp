@@ -21,6 +21,7 @@
 #include "platform/cuda/messages.hpp"
 #include "platform/cuda/moves.hpp"
 #include "platform/cuda/ranks.hpp"
+#include "platform/cuda/residency.hpp"
 #include "platform/cuda/steps.hpp"
 #include "program/allocation.hpp"
 #include "program/managed.hpp"
@@ -338,6 +339,7 @@ Support Offer::supports(const Program& program) const {
   u64 cpus = 0;
   for (const auto& node : host_nodes()) cpus += node.cpus.size();
   if (auto why = why_too_many_waiting(program, cpus); !why.empty()) return Support::no(why);
+  if (auto why = why_not_resident(program, facts_.gpus); !why.empty()) return Support::no(why);
   if (auto why = why_no_processes(program); !why.empty()) return Support::no(why);
   if (program.held_by == HeldBy::wait)
     if (auto why = driver_.why_no("cuStreamWaitValue32"); !why.empty()) return Support::no(why);

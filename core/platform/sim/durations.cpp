@@ -23,6 +23,7 @@ void Simulation::sample(const Duration& lasts, std::span<const Factors> factors,
     stamps[lane] = {running.start, running.end};
     running.marks->end(running.end, running.iteration / passes_);
   }
+  stamp_grids(stamps);
   until_.reset();
 }
 

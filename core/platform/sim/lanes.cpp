@@ -173,6 +173,7 @@ Lanes Compiler::compile(const Program& program) const {
   for (const auto& actor : program.actors) {
     Lane lane;
     lane.process = actor.process;
+    lane.leader = leader_of(program, static_cast<u32>(all.lanes.size()));
     lane.once = ops(program, actor, actor.once, all);
     lane.loop = ops(program, actor, actor.loop, all);
     time(program, actor, lane);

@@ -126,6 +126,7 @@ struct Op {
 struct Lane {
   std::vector<Op> once, loop;
   u32 process = 0;
+  u32 leader = 0;             // the lane that launches the kernel of which this one is a block; usually itself
   bool by_event = true;       // stamped by events on the stream; otherwise by the host's clock
   bool after_kernel = false;  // the gate that held its stream was a kernel
   bool held = true;           // its stream, until everything is queued

@@ -66,7 +66,7 @@ void Simulation::sample(std::span<const u32> iterations, std::span<const Factors
   // One host thread closes the gate, queues everything behind it and opens it; actors on the host start then.
   double queued = 0;
   for (u32 lane = 0; lane < lanes_.size(); ++lane)
-    if (lanes_[lane].by_event && iterations[lane] > 0)
+    if (lanes_[lane].by_event && iterations[lane] > 0 && leads(lane))
       for (const auto& op : lanes_[lane].loop) queued += queueing(op, iterations[lane]);
   now_ += machine_.costs.launch + queued;
   // Streams that nothing holds are queued one after the other: event, loop, event, a call each.
@@ -79,8 +79,9 @@ void Simulation::sample(std::span<const u32> iterations, std::span<const Factors
   };
   double before = 0;
   for (u32 lane = 0; lane < lanes_.size(); ++lane) {
-    begin(lane, lanes_[lane].loop, iterations[lane] * passes_, before);
-    if (!lanes_[lane].by_event || lanes_[lane].held) continue;
+    begin(lane, lanes_[lane].loop, iterations[lane] * passes_,
+          leads(lane) ? before : running_[lanes_[lane].leader].start - now_);
+    if (!lanes_[lane].by_event || lanes_[lane].held || !leads(lane)) continue;
     const double call = machine_.costs.call * pace(lane);
     if (lanes_[lane].waits) run_to_end();
     before = lanes_[lane].waits ? 2 * call : before + all_queued(lane) + 2 * call;
@@ -98,6 +99,16 @@ void Simulation::sample(std::span<const u32> iterations, std::span<const Factors
     const double tick = machine_.costs.event_tick;
     for (double* stamp : {&stamps[lane].enter_s, &stamps[lane].exit_s}) *stamp = on_tick(*stamp + tick_phase, tick);
   }
+  stamp_grids(stamps);
+}
+
+/// A kernel ends with the last of its blocks.
+void Simulation::stamp_grids(Stamp* stamps) const {
+  for (u32 lane = 0; lane < lanes_.size(); ++lane) {
+    double& end = stamps[lanes_[lane].leader].exit_s;
+    end = std::max(end, stamps[lane].exit_s);
+  }
+  for (u32 lane = 0; lane < lanes_.size(); ++lane) stamps[lane] = stamps[lanes_[lane].leader];
 }
 
 std::vector<u64> Simulation::take_carried() { return std::exchange(carried_, std::vector<u64>(carried_.size())); }

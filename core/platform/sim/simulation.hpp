@@ -97,6 +97,9 @@ class Simulation {
   [[nodiscard]] static u32 stage_of(u32 runner) { return runner % 2; }
 
   void start_afresh(std::span<const Factors>);
+  /// Whether a lane is launched by itself, and not with the kernel of another one.
+  [[nodiscard]] bool leads(u32 lane) const { return lanes_[lane].leader == lane; }
+  void stamp_grids(Stamp* stamps) const;
   [[nodiscard]] bool goes_on(u32 lane);
   void run_to_end();
   void begin(u32 lane, const std::vector<Op>& ops, u32 iterations, double after = 0);

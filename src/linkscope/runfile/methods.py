@@ -32,6 +32,11 @@ CHANGES = (
         "2026-11-25T15:20:00+00:00",
         "freeing memory that was exported as a descriptor closes the descriptor too, so the memory is really freed",
     ),
+    Change(
+        ("bystander", "get", "put", "queued_put"),
+        "2026-11-26T15:30:00+00:00",
+        "blocks of a GPU that exchange words are one kernel, and not each a kernel on a stream of its own",
+    ),
 )
 
 

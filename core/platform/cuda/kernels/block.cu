@@ -166,33 +166,46 @@ struct BlockMemory : BlockWords {
   }
 };
 
-// `count` iterations from `first`. result[0] grows by the sum of what was loaded; result[1] becomes the op that waited in
-// vain, if any. Shared memory holds the table, because acquiring loads would evict it from the L1.
+// `count` iterations from `first`. The table of the first block is a parameter, so that a block alone loads none; block
+// b has further[b - 1]. result[0] grows by the sum of what was loaded; result[1] becomes the op that waited in vain, if
+// any. Shared memory holds the table, because acquiring loads would evict it from the L1.
 static __device__ __forceinline__ void perform_table(const linkscope::ActorOps& table, u64 first, u64 count,
-                                                     u64* result, BulkCopies* bulk) {
+                                                     u64* result, const linkscope::BlockTable* further,
+                                                     BulkCopies* bulk) {
   __shared__ linkscope::ActorOp ops[linkscope::most_actor_ops];
   __shared__ linkscope::Operation taken[linkscope::most_descriptor_words];
-  if (threadIdx.x == 0)
-    for (unsigned op = 0; op < table.count; ++op) ops[op] = table.ops[op];
+  unsigned ops_count = table.count;
+  if (blockIdx.x == 0) {
+    if (threadIdx.x == 0)
+      for (unsigned op = 0; op < ops_count; ++op) ops[op] = table.ops[op];
+  } else {
+    const linkscope::BlockTable* own = further + (blockIdx.x - 1);
+    ops_count = own->table.count;
+    result = own->result;
+    if (threadIdx.x == 0)
+      for (unsigned op = 0; op < ops_count; ++op) ops[op] = own->table.ops[op];
+  }
   join_block();
   BlockMemory memory{{}, 0, taken, bulk};
-  const u64 in_vain = linkscope::perform_all(ops, table.count, first, count, memory);
+  const u64 in_vain = linkscope::perform_all(ops, ops_count, first, count, memory);
   if (memory.sum) atomicAdd(result, memory.sum);
   if (in_vain && threadIdx.x == 0) result[1] = in_vain;
 }
 
 extern "C" __global__ void __launch_bounds__(1024)
-    linkscope_block(const linkscope::ActorOps table, u64 first, u64 count, u64* result) {
-  perform_table(table, first, count, result, nullptr);
+    linkscope_block(const linkscope::ActorOps table, u64 first, u64 count, u64* result,
+                    const linkscope::BlockTable* further) {
+  perform_table(table, first, count, result, further, nullptr);
 }
 
 // The same with shared memory for copies by TMA: compute capability 9.0 and later, and never launched below.
 extern "C" __global__ void __launch_bounds__(1024)
-    linkscope_block_tma(const linkscope::ActorOps table, u64 first, u64 count, u64* result) {
+    linkscope_block_tma(const linkscope::ActorOps table, u64 first, u64 count, u64* result,
+                        const linkscope::BlockTable* further) {
 #if __CUDA_ARCH__ >= 900
   __shared__ BulkBuffer buffer;
   BulkCopies copies{&buffer, 0};
   if (threadIdx.x == 0) copies.start();
-  perform_table(table, first, count, result, &copies);
+  perform_table(table, first, count, result, further, &copies);
 #endif
 }
