@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator
 
 from linkscope.flow import write_paths
 from linkscope.plan.facts import MachineFacts, host_of
+from linkscope.plan.suite_rules import Suite
 from linkscope.runfile import PointId
 
-WHAT_IT_NEEDS = "pairs of nodes need ranks on two hosts or more: srun --nodes=2 linkscope run --suite nodes"
+_NEEDS = "pairs of nodes need ranks on two hosts or more: srun --nodes=2 linkscope run --suite nodes"
 _MEMORY = "pageable"
 _SHORT, _LONG = 8, 4 << 20
 Pair = tuple[str, str]
@@ -68,3 +69,25 @@ def _point(benchmark: str, size: int, pairs: Iterable[Pair]) -> PointId:
     (src, dst), *others = pairs
     params = (("with", write_paths(others)),) if others else ()
     return PointId(benchmark, "mpi", src, _MEMORY, dst, _MEMORY, size, params)
+
+
+OF_NODES = (
+    Suite(
+        "nodes",
+        "all pairs of nodes (srun linkscope run --suite nodes), in rounds in which no two pairs share a node: "
+        "round trips, and messages in each direction",
+        (),
+        alike_contexts=False,
+        more=in_rounds,
+        needs=_NEEDS,
+    ),
+    Suite(
+        "nodes-shared",
+        "pairs of nodes alone and at once: half of the nodes to the other half, and many to one; shows the links "
+        "that they share",
+        (),
+        alike_contexts=False,
+        more=sharing,
+        needs=_NEEDS,
+    ),
+)

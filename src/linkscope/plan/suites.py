@@ -3,7 +3,7 @@
 from dataclasses import replace
 from types import MappingProxyType
 
-from linkscope.plan.nodes import WHAT_IT_NEEDS, in_rounds, sharing
+from linkscope.plan.nodes import OF_NODES
 from linkscope.plan.papers import COMM_SCOPE
 from linkscope.plan.put_get_rules import PUT_GET, PUT_GET_QUEUES
 from linkscope.plan.rank_rules import BETWEEN_RANKS, BY_MPI, BY_NCCL
@@ -365,24 +365,7 @@ SUITES: dict[str, Suite] = {
             (*BETWEEN_RANKS, *BY_MPI),
             alike_contexts=False,
         ),
-        Suite(
-            "nodes",
-            "all pairs of nodes (srun linkscope run --suite nodes), in rounds in which no two pairs share a node: "
-            "round trips, and messages in each direction",
-            (),
-            alike_contexts=False,
-            more=in_rounds,
-            needs=WHAT_IT_NEEDS,
-        ),
-        Suite(
-            "nodes-shared",
-            "pairs of nodes alone and at once: half of the nodes to the other half, and many to one; shows the links "
-            "that they share",
-            (),
-            alike_contexts=False,
-            more=sharing,
-            needs=WHAT_IT_NEEDS,
-        ),
+        *OF_NODES,
         Suite(
             "collectives",
             "collectives of NCCL over the GPUs of one process, or over ranks (mpiexec -n 4 linkscope run --suite "
