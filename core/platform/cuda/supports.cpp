@@ -248,6 +248,26 @@ std::string Offer::why_no_calls(const Program& program, const Actor& actor) cons
   return "";
 }
 
+namespace {
+
+/// Whether a CPU thread adds to words of this span by atomic operations.
+bool a_cpu_adds_to(const Program& program, const Span& span) {
+  const auto meets = [&](const Span& other) {
+    return other.region == span.region && other.offset < span.offset + span.bytes &&
+           span.offset < other.offset + other.bytes;
+  };
+  for (const auto& actor : program.actors)
+    for (const auto& step : actor.loop) {
+      const auto* kernel = std::get_if<Kernel>(&step);
+      if (!kernel || !traits_of(kernel->id).atomic || on_gpu(actor.kind)) continue;
+      for (const auto& touch : touches(step))
+        if (meets(touch.span)) return true;
+    }
+  return false;
+}
+
+}  // namespace
+
 std::string Offer::why_no_kernel(const Program& program, const Actor& actor, const Kernel& kernel) const {
   if (auto why = why_no_step(kernel, actor.kind); !why.empty()) return why;
   if (kernel.dependent_steps > 0 && actor.loop.size() > 1) return "a pointer chase must be the whole loop";
@@ -263,6 +283,11 @@ std::string Offer::why_no_kernel(const Program& program, const Actor& actor, con
              ": it is not mapped for the host (a coherent link such as NVLink-C2C would)";
     if (on_gpu(actor.kind) && is_pageable(region.kind))
       return "a GPU's threads do not reach pageable memory by its CPU address here";
+    if (traits_of(kernel.id).atomic && on_gpu(actor.kind) && region.at.kind == PlaceKind::numa &&
+        !pages_move(region.kind) && a_cpu_adds_to(program, span) &&
+        facts_.gpus[actor.place.index].attribute("HOST_NATIVE_ATOMIC_SUPPORTED", 0) == 0)
+      return "additions of " + to_string(actor.place) + " to words of host memory to which a CPU also adds are not " +
+             "atomic: its link does not carry them (HOST_NATIVE_ATOMIC_SUPPORTED is 0)";
     if (traits_of(kernel.id).atomic && region.at.kind == PlaceKind::gpu && region.at != actor.place &&
         !native_atomics(facts_, actor.place.index, region.at.index))
       return to_string(actor.place) + " has no atomic operations on the memory of " + to_string(region.at) +

@@ -29,21 +29,32 @@ void check_right(const Case& c) {
 
 }  // namespace
 
+Case additions(const char* by, const char* words) {
+  return {"atomic_shared",
+          Engine::sm,
+          gpu(0),
+          numa(0),
+          MemKind::device,
+          MemKind::pinned,
+          65536,
+          0,
+          {{"by", by}, {"words", words}}};
+}
+
 TEST_CASE("the sum of a word counts the additions of a GPU and of a CPU thread") {
-  for (const char* by : {"both", "gpu", "cpu"})
+  check_right(additions("both", "apart"));
+  for (const char* by : {"gpu", "cpu"})
     for (const char* words : {"one", "apart"}) {
       CAPTURE(by);
       CAPTURE(words);
-      check_right({"atomic_shared",
-                   Engine::sm,
-                   gpu(0),
-                   numa(0),
-                   MemKind::device,
-                   MemKind::pinned,
-                   65536,
-                   0,
-                   {{"by", by}, {"words", words}}});
+      check_right(additions(by, words));
     }
+}
+
+TEST_CASE("a word of host memory to which both sides add is refused where the link carries no atomic operations") {
+  const auto support = platform().supports(build_program(additions("both", "one")));
+  CHECK_FALSE(support);
+  CHECK(support.why_not.find("HOST_NATIVE_ATOMIC_SUPPORTED is 0") != std::string::npos);
 }
 
 TEST_CASE("a GPU and a CPU thread read the same bytes, in place and as managed pages") {
