@@ -75,10 +75,12 @@ def test_the_section_of_a_measured_run_derives_the_peak_from_its_gpu() -> None:
     measured = read_run(Path(__file__).parents[2] / "results" / "h200x1-full.jsonl.gz", rounds=False)
     id = "gemm/sm/gpu:0.device->gpu:0.device/0?element=bf16&n=8192"
     of = point(id, median_s=1.5e-3, flows=[structs.replace(flow([1.5e-3]), operations=2.0 * 8192**3)])
-    run = dataclasses.replace(measured, points=[of])
+    larger = structs.replace(of, params={**of.params, "n": "16384"})
+    run = dataclasses.replace(measured, points=[larger, of])
     made = products.section(RunView(run))
     assert made is not None
     table = made.blocks[1]
     assert isinstance(table, Table)
+    assert [row.cells[2] for row in table.groups[0].rows] == ["8192", "16384"]
     cells = table.groups[0].rows[0].cells
     assert cells[4] == "733" and cells[6].endswith("x 1980 MHz = 1071 Top/s") and cells[5].startswith("68")

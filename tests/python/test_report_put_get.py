@@ -175,4 +175,8 @@ def test_bystanders_have_a_slowdown_for_each_work_and_number_of_blocks() -> None
     assert [one.ratio for one in bystanders(run)] == pytest.approx([1.5, 2, 3, 4])
     section = put_get.section(RunView(run))
     assert section is not None and "gpu:0, poll" in repr(section) and "1.5 [" in repr(section)
+    alone = put_get.section(
+        RunView(dataclasses.replace(run, points=[p for p in run.points if p.benchmark == "bystander"]))
+    )
+    assert alone is not None and "gpu:0, poll" in repr(alone)
     assert bystanders(measured()) == []

@@ -22,10 +22,12 @@ _COLUMNS = (
 
 
 def section(view: RunView) -> Section | None:
-    """A row for each product. None without products."""
-    rows = [Row(_cells(view, point)) for point in view.run.points if point.benchmark == "gemm" and point.median_s]
-    if not rows:
+    """A row for each product, by GPU, element and size. None without products."""
+    points = [point for point in view.run.points if point.benchmark == "gemm" and point.median_s]
+    if not points:
         return None
+    points.sort(key=lambda point: (point.src, point.params["element"], int(point.params["n"])))
+    rows = [Row(_cells(view, point)) for point in points]
     return Section("products", _TITLE, (Paragraph(_NOTE, note=True), Table(_TITLE, _COLUMNS, (Group(tuple(rows)),))))
 
 

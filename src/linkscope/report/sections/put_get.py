@@ -80,13 +80,14 @@ def section(view: RunView) -> Section | None:
     """The advice of each path, the times behind it, rates by connections and claims. None without such messages."""
     series = [one for one in all_series(view.run) if one.advice]
     through = queued(view.run)
-    if not series and not through:
-        return None
     others = _others(view)
+    if not (series or through or others):
+        return None
     if not series:
         polls = [_claim(one) for one in claims(view.run) if one.tested]
         held_here = (Paragraph(_CLAIMS), Items.of(polls)) if polls else ()
-        return Section("put-get", _TITLE, (*others, Paragraph(_OF_QUEUES), _queues(through), *held_here))
+        by_queues = (Paragraph(_OF_QUEUES), _queues(through)) if through else ()
+        return Section("put-get", _TITLE, (*others, *by_queues, *held_here))
     advice = [(Span(f"{_name(one)}: ", "strong"), f"{one.advice}.") for one in series]
     blocks: list[Block] = [
         Paragraph(_SHORT, on=Output.PAGE),
