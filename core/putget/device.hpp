@@ -114,9 +114,7 @@ struct Grid {
     return before;
   }
   /// Each arrival is a release and the last look an acquire, so that all blocks see what any of them did before.
-  __device__ __forceinline__ void meet() const {
-    wait_for(words, (arrive(words) / gridDim.x + 1) * gridDim.x);
-  }
+  __device__ __forceinline__ void meet() const { wait_for(words, (arrive(words) / gridDim.x + 1) * gridDim.x); }
   static __device__ __forceinline__ void wait_for(RingWord at, RingWord least) {
     constexpr RingWord patience_ns = 20'000'000'000;
     constexpr unsigned looks = 256;
