@@ -12,7 +12,7 @@ comma := ,
 CPP_FILES = $(shell find core tests -name '*.cpp' -o -name '*.hpp' -o -name '*.cu' | grep -v doctest.h)
 TIDY ?= $(shell git ls-files 'core/*.cpp')
 
-.PHONY: run test test-long test-gpu check format docs build build-tests wheel clean
+.PHONY: run test test-long test-gpu check check-format format docs build build-tests wheel clean
 
 run: build
 	@$(RUN) tools/first_run.py
@@ -49,13 +49,15 @@ build-tests:
 	@$(PYTHON) tools/bootstrap.py build test
 	$(call cmake_build,build/dev,-DLINKSCOPE_TESTS=ON -DLINKSCOPE_FIRST_ARCHITECTURES=ON)
 
-# Types are checked on one core while clang-tidy starts on the other. clang-tidy reads each file without the precompiled
-# headers, so an include that the file lacks is an error.
-check: build-tests
+check-format:
 	@$(PYTHON) tools/bootstrap.py build test check
 	$(RUN) -m ruff format --check src tests tools cmake
 	$(RUN) -m ruff check src tests tools cmake
 	@.venv/bin/clang-format --dry-run --Werror $(CPP_FILES)
+
+# Types are checked on one core while clang-tidy starts on the other. clang-tidy reads each file without the precompiled
+# headers, so an include that the file lacks is an error.
+check: check-format build-tests
 	@$(RUN) -m mypy & types=$$!; echo $(TIDY) | xargs -r -P 2 -n 2 .venv/bin/clang-tidy -p build/dev --quiet \
 	  --removed-arg=-include $(foreach one,headers headers_pic,--removed-arg=$(CURDIR)/build/dev/CMakeFiles/$(one).dir/cmake_pch.hxx); \
 	  tidy=$$?; wait $$types && exit $$tidy

@@ -89,11 +89,12 @@ class Nvrtc:
 
 
 def targets(nvrtc: Nvrtc, first_only: bool) -> list[tuple[str, int, bool]]:
-    """Names of architectures, their numbers, and whether they are PTX. Later GPUs of a generation run the code of its
-    first, which makes shorter builds for tests."""
+    """Names of architectures, their numbers, and whether they are PTX. `first_only`, for short builds of tests: later
+    GPUs of a generation run the code of its first, and those after PTX_ARCH the PTX."""
     archs = nvrtc.archs()
     if first_only:
-        archs = [arch for arch in archs if arch == min(other for other in archs if other // 10 == arch // 10)]
+        firsts = {min(other for other in archs if other // 10 == arch // 10) for arch in archs}
+        archs = sorted(arch for arch in firsts if arch <= PTX_ARCH)
     return [(f"sm_{arch}", arch, False) for arch in archs] + [(f"compute_{PTX_ARCH}", PTX_ARCH, True)]
 
 
@@ -155,7 +156,9 @@ def main() -> None:
     parser.add_argument("--include", nargs="+", help="folders of headers, that of core first")
     parser.add_argument("--header", help="the header that declares the functions of the written file")
     parser.add_argument("--prefix", default="", help="what the names of these functions begin with")
-    parser.add_argument("--first-only", action="store_true", help="of each generation, the first architecture")
+    parser.add_argument(
+        "--first-only", action="store_true", help="of each generation up to that of the PTX, the first architecture"
+    )
     args = parser.parse_args()
     {"compile": compile_kernels, "embed": embed}[args.step](args)
 
