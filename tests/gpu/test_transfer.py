@@ -167,10 +167,7 @@ import fake_gpu
 other, here = c_void_p(), fake_gpu._context
 driver.ok("cuDevicePrimaryCtxRetain", byref(other), c_int(1))
 if driver.cuCtxEnablePeerAccess(other, c_uint(0)) != 0: print("no peers"); sys.exit()
-driver.ok("cuCtxSetCurrent", other)
-source = Array(sent.size)
-driver.ok("cuCtxSetCurrent", here)
-target = Array(sent.size)
+source, target = Array(sent.size, gpu=1), Array(sent.size)
 linkscope.copy(source, sent)
 driver.ok("cuCtxSetCurrent", other)
 driver.ok("cuCtxSynchronize")

@@ -93,6 +93,7 @@ MISTAKES = [
     ("advise good.jsonl --src numa:0 --dst gpu:5 --bytes 1MiB", MISSING, "gpu:5"),
     ("machine --machine nosuch", WRONG, "nosuch"),
     ("machine --save good.jsonl", WRONG, "would be overwritten"),
+    ("merge good.jsonl -o all.jsonl", WRONG, "two run files or more"),
     ("list h3d", WRONG, "h2d"),
     ("list --source nosuch", WRONG, "nosuch"),
     ("selftest --only nosuch", MISSING, "nosuch"),

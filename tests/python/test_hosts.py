@@ -135,11 +135,13 @@ def test_a_host_that_vanishes_is_named(tmp_path):
     assert any("rank 1 (process" in reason and "on node1" in reason for reason in reasons), reasons
 
 
-def test_lost_packets_of_a_far_host_are_said_and_the_delay_is_in_the_latency(tmp_path):
+def test_lost_packets_of_a_far_host_are_said_and_no_latency_is_below_the_delay(tmp_path):
     with two_far_hosts(1e-3, 0.03, 1500) as on:
         run = run_on(on, tmp_path, [f"{PING_PONG}/65536"], "--rounds", "2", "--precision", "99%")
     (point,) = run.points
-    assert point.verified and point.median_s is not None and point.median_s >= 2e-3
+    # A longer batch may lose less and take no longer than a short one: then the point has no value, and says so.
+    assert point.verified and (point.median_s or 1.0) >= 2e-3
+    assert point.median_s or "too short for the clock" in point.reason
     counts = run.tcp()
     assert set(counts) == {"node0", "node1"} and sum(of["sent_again"] for of in counts.values()) > 0
     assert any("the network loses packets" in finding.text for finding in counter_findings(run))
