@@ -101,7 +101,8 @@ constexpr const char* always_called[] = {"open",
                                          "fchmod",
                                          "process_vm_readv",
                                          "madvise"};
-constexpr const char* called_for_cold_files[] = {"io_uring_setup", "io_uring_register", "io_uring_enter", "poll"};
+// poll as well, unless the disk is faster than the thread that asks it.
+constexpr const char* called_for_cold_files[] = {"io_uring_setup", "io_uring_register", "io_uring_enter"};
 
 struct Operation {
   const char* name;
@@ -190,8 +191,8 @@ TEST_CASE("whichever call of the system fails, data and files are right or the e
       }
     }
   }
-  for (const char* kind : always_called) CHECK_MESSAGE(seen.contains(kind), kind);
+  for (const char* kind : always_called) CHECK_MESSAGE(seen.contains(kind), std::string{kind});
   int refused = 0;
   if (FileReader{all.file.path.string()}.direct() >= 0 && Uring::open(1, refused))
-    for (const char* kind : called_for_cold_files) CHECK_MESSAGE(seen.contains(kind), kind);
+    for (const char* kind : called_for_cold_files) CHECK_MESSAGE(seen.contains(kind), std::string{kind});
 }
