@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "base/error.hpp"
@@ -243,8 +244,9 @@ void compare_sum(const CudaSession& session, const ActorState& state, const Span
   if (state.device) {
     found = sum_on_gpu(session, *state.device, span.region);
   } else {
-    const auto* words = reinterpret_cast<const u64*>(session.buffers[span.region]->host());
-    found = std::accumulate(words, words + session.program.regions[span.region].bytes / sizeof(u64), u64{0});
+    const std::span words{reinterpret_cast<const u64*>(session.buffers[span.region]->host()),
+                          session.program.regions[span.region].bytes / sizeof(u64)};
+    found = std::accumulate(words.begin(), words.end(), u64{0});
   }
   const u64 additions = additions_to(session, span.region);
   verdict.checked_bytes += state.iteration * span.bytes;
