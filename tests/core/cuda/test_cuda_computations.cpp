@@ -22,6 +22,16 @@ std::vector<Case> small_computations() {
   return all;
 }
 
+void check_right(const Case& c) {
+  const auto program = build_program(c);
+  const auto support = platform().supports(program);
+  REQUIRE_MESSAGE(support, support.why_not);
+  const auto session = platform().prepare(program, "test#0");
+  const auto trace = platform().run(*session, {1, {{2}}, true});
+  CHECK_MESSAGE(trace.verdict->ok, trace.verdict->first_wrong);
+  CHECK(trace.verdict->checked_bytes > 0);
+}
+
 }  // namespace
 
 TEST_CASE("every computation delivers what its reference says, alone and with its transfers") {
@@ -29,13 +39,7 @@ TEST_CASE("every computation delivers what its reference says, alone and with it
   CHECK(cases.size() == 14 * 3);
   for (const auto& c : cases) {
     CAPTURE(c.benchmark);
-    const auto program = build_program(c);
-    const auto support = platform().supports(program);
-    REQUIRE_MESSAGE(support, support.why_not);
-    const auto session = platform().prepare(program, "test#0");
-    const auto trace = platform().run(*session, {1, {{2}}, true});
-    CHECK_MESSAGE(trace.verdict->ok, trace.verdict->first_wrong);
-    CHECK(trace.verdict->checked_bytes > 0);
+    check_right(c);
   }
 }
 
@@ -51,13 +55,7 @@ TEST_CASE("products of every element are queued, and those with a value are comp
                  0,
                  0,
                  {{"element", element}, {"n", "1024"}}};
-    const auto program = build_program(c);
-    const auto support = platform().supports(program);
-    REQUIRE_MESSAGE(support, support.why_not);
-    const auto session = platform().prepare(program, "test#0");
-    const auto trace = platform().run(*session, {1, {{2}}, true});
-    CHECK_MESSAGE(trace.verdict->ok, trace.verdict->first_wrong);
-    CHECK(trace.verdict->checked_bytes > 0);
+    check_right(c);
   }
 }
 
