@@ -1,7 +1,7 @@
 """The conclusions of Klenk, Oden and Froning, and their three claims on interfaces, on a measured machine."""
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from linkscope.report.put_get import (
@@ -172,21 +172,22 @@ def _gpu_and_host(rates: Sequence[Connections], item: str, text: str, most: bool
 def _fewer(rates: Sequence[Connections]) -> Claim:
     """On one connection, a GPU sends fewer small messages a second than the host."""
     text = "One block sends fewer messages a second than the host"
-    found = _gpu_and_host(rates, "KL-10", text, most=False)
-    if isinstance(found, Claim):
-        return found
-    gpu, host = found
-    return Claim("KL-10", text, gpu.per_s * _GROWS < host.per_s, _rates_of(gpu, host))
+    return _of_rates(rates, text, lambda gpu, host: gpu * _GROWS < host, most=False)
 
 
 def _reaches(rates: Sequence[Connections]) -> Claim:
     """On many connections, a GPU reaches the rate of the host."""
     text = "Many blocks reach the rate of the host"
-    found = _gpu_and_host(rates, "KL-10", text, most=True)
+    return _of_rates(rates, text, lambda gpu, host: gpu * _GROWS > host, most=True)
+
+
+def _of_rates(rates: Sequence[Connections], text: str, holds: Callable[[float, float], bool], *, most: bool) -> Claim:
+    """Whether it holds for the messages a second of the GPU and of the host."""
+    found = _gpu_and_host(rates, "KL-10", text, most=most)
     if isinstance(found, Claim):
         return found
     gpu, host = found
-    return Claim("KL-10", text, gpu.per_s * _GROWS > host.per_s, _rates_of(gpu, host))
+    return Claim("KL-10", text, holds(gpu.per_s, host.per_s), _rates_of(gpu, host))
 
 
 def _rates_of(*of: Connections) -> str:
