@@ -110,6 +110,8 @@ def compile_kernels(args: argparse.Namespace) -> None:
     """Writes a file of code for each architecture, the headers as a depfile, and a stamp."""
     stem, nvrtc = args.out / args.kernels[0].stem, Nvrtc()
     args.out.mkdir(parents=True, exist_ok=True)
+    for stale in [*args.out.glob(f"{stem.name}.sm_*"), *args.out.glob(f"{stem.name}.compute_*")]:
+        stale.unlink()
     for name, _, _ in targets(nvrtc, args.first_only):
         stem.with_suffix(f".{name}").write_bytes(nvrtc.compile(args.kernels[0], args.include, name))
     stamp = stem.with_suffix(".compiled")

@@ -108,9 +108,16 @@ class Gpu:
         self.driver.ok("cuMemHostAlloc", byref(address), c_size_t(size), c_uint(PORTABLE_AND_MAPPED))
         return (c_char * size).from_address(address.value or 0)
 
+    def image(self, module: str) -> bytes:
+        """Machine code for this GPU, or PTX where the build has none."""
+        machine_code = self.code / f"{module}.sm_{self.arch}"
+        if machine_code.exists():
+            return machine_code.read_bytes()
+        return (self.code / f"{module}.compute_90").read_bytes() + b"\0"
+
     def function(self, module: str, name: str) -> c_void_p:
-        image, handle, function = (self.code / f"{module}.sm_{self.arch}").read_bytes(), c_void_p(), c_void_p()
-        self.driver.ok("cuModuleLoadData", byref(handle), image)
+        handle, function = c_void_p(), c_void_p()
+        self.driver.ok("cuModuleLoadData", byref(handle), self.image(module))
         self.driver.ok("cuModuleGetFunction", byref(function), handle, name.encode())
         return function
 

@@ -102,7 +102,7 @@ def device_code_must_match_the_gpu(driver: Driver, gpu: Gpu) -> None:
     other = (gpu.code / ("gate.sm_70" if gpu.arch != 70 else "gate.sm_80")).read_bytes()
     assert driver.cuModuleLoadData(byref(module), other) == NO_BINARY
     assert driver.cuModuleLoadData(byref(module), b"neither PTX nor machine code" + bytes(256)) == INVALID_IMAGE
-    driver.ok("cuModuleLoadData", byref(module), (gpu.code / f"gate.sm_{gpu.arch}").read_bytes())
+    driver.ok("cuModuleLoadData", byref(module), gpu.image("gate"))
     assert driver.cuModuleGetFunction(byref(function), module, b"linkscope_fill") == NOT_FOUND
     if gpu.arch >= 90:
         driver.ok("cuModuleLoadData", byref(module), (gpu.code / "gate.compute_90").read_bytes() + b"\0")
