@@ -1,14 +1,13 @@
-"""Check a node before a job: measure what decides, compare it with a reference, and name the part at fault.
+"""Check a node before a job: measure its main paths, compare them with a reference, and name the part at fault.
 
 linkscope check                               against physics and the bundled summary of this GPU model
 linkscope check --save-baseline node7.jsonl   measure a healthy node and keep the result
 linkscope check --against node7.jsonl         against an earlier run of this node, or of a node like it
 linkscope check --against mine.toml           against a machine file from `linkscope model`
 
-Physics: link widths and generations, peaks, other paths of the class, lost data. `--against bundled` is the default. A
-point that is slower than the reference is measured again before it counts. Against an earlier run, an unchanged node
-fails in at most 1 of 10,000 checks. Exit codes: 0 pass; 1 fail; 3 no GPU; 5 inconclusive, also when the budget is too
-small.
+Physics means link widths and generations, peaks, other paths of the class, and lost data. A point that is slower than
+the reference is measured again before it counts. Against an earlier run, an unchanged node fails in at most 1 of 10,000
+checks. Exit codes: 0 pass; 1 fail; 3 no GPU; 5 inconclusive, also when the budget is too small.
 """
 
 import argparse
@@ -38,14 +37,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `check`."""
     parser.add_argument("--machine", metavar="auto|NAME|FILE", default="auto", help="this machine, or a model of one")
     parser.add_argument(
-        "--against", metavar="FILE|bundled", help="an earlier run, or a machine file; default: physics and the summary"
+        "--against",
+        metavar="FILE|bundled",
+        help="an earlier run, or a machine file; default: bundled (physics and the summary)",
     )
-    parser.add_argument("--save-baseline", metavar="RUN.jsonl", help="measure, and write the run instead of judging it")
+    parser.add_argument("--save-baseline", metavar="RUN.jsonl", help="write the measured run, and judge nothing")
     parser.add_argument(
         "--budget", metavar="TIME", default=_BUDGET, help=f"longest time to measure (default {_BUDGET})"
     )
     parser.add_argument("--seed", metavar="N", help="seed of the order, and of the noise of a model (default 1)")
-    parser.add_argument("--explain", action="store_true", help="also print every point with what it was compared with")
+    parser.add_argument("--explain", action="store_true", help="also print every point beside its reference")
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_force(parser)
 

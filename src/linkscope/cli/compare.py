@@ -6,10 +6,9 @@ linkscope compare a1.jsonl a2.jsonl --after b1.jsonl b2.jsonl     several runs b
 linkscope compare monday.jsonl tuesday.jsonl wednesday.jsonl      also the run since which a path changed, and drifts
 linkscope compare before.jsonl after.jsonl --fail-on inconclusive
 
-The answer comes first, then the points by group, the changed paths, and what else differs. A comparison of two runs
-without a change shows a judged change with a probability of at most 1 %. A point is equivalent if the 95 % interval of
-its ratio lies inside the margin. Exit codes: 1 a path became slower, or failed that had not failed before (--fail-on);
-5 with `--fail-on inconclusive`: some points are neither changed nor equivalent.
+If nothing changed, at most one comparison in 100 shows a change of a judged point. A point is equivalent if the 95 %
+interval of its ratio lies inside the margin. Exit codes: 1 a path became slower or failed (or as --fail-on says); 5
+with `--fail-on inconclusive`: some points are neither changed nor equivalent.
 """
 
 import argparse
@@ -41,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--after", metavar="RUN.jsonl", nargs="+", default=[], help="runs after the change; all others are before it"
     )
     parser.add_argument(
-        "--margin", metavar="PERCENT", help="largest change that counts as none (default: 2%% from 1 MiB, 5%% below)"
+        "--margin", metavar="PERCENT", help="smallest change that counts (default: 2%% from 1 MiB, 5%% below)"
     )
     parser.add_argument("--only", metavar="GLOB", action="append", default=[], help="only points whose id matches")
     parser.add_argument(

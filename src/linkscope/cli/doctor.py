@@ -1,7 +1,7 @@
 """Name the settings of this machine that spoil measurements or workloads, each with its cure.
 
-linkscope doctor                         findings, then the CPUs and the NUMA node of each GPU by the topology
-linkscope doctor --placement run.jsonl   the CPUs and the NUMA node of each GPU, by copies that a run measured here
+linkscope doctor                         findings, then the CPUs and the NUMA node next to each GPU
+linkscope doctor --placement run.jsonl   the CPUs and the NUMA node with the fastest copies to each GPU, from a run here
 
 Exit code 1: a setting is bad. Exit code 0: at most warnings.
 """
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `doctor`."""
     parser.add_argument(
         "--placement", metavar="RUN.jsonl", nargs="?", const="",
-        help="only the CPUs and the NUMA node of each GPU, and the lines that bind to them; from a run on this machine",
+        help="only the CPUs and the NUMA node for each GPU, and the commands that bind to them",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print JSON")
 

@@ -7,8 +7,8 @@ linkscope explain training.trace --against run.jsonl     a list of transfers: th
 linkscope explain training.trace --against run.jsonl -o bars.svg
 linkscope explain trace.json -o bars.svg                 two bars for each step: its copies as recorded, and as expected
 
-A finding is worth the time that the program gains at most: the part of its copies beside which no kernel ran. Expected
-times are those of copies by copy engine with nothing beside them, without the driver's part.
+The worth of a finding is the most time that the program can gain. Copies beside a kernel cost no time. Expected times
+are those of copies by copy engine with nothing beside them, without the time of driver calls.
 """
 
 import argparse

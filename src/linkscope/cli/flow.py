@@ -2,14 +2,16 @@
 
 linkscope flow "numa:0 -> gpu:0 256MiB x2; gpu:0 -> numa:0; gemm gpu:0 bf16 8192"
 linkscope flow --preset ring --seconds 2 --json
-linkscope flow "disk:/data -> numa:0 16MiB; numa:0 -> gpu:0"        reads of a file in /data
-linkscope flow --machine h200x4 --file flows.txt         MODELLED
-linkscope flow "numa:0 -> gpu:0 x2" --against fitted.toml          beside a model's prediction
+linkscope flow "disk:/data -> numa:0 16MiB; numa:0 -> gpu:0"        reads a file in /data
+linkscope flow --machine h200x4 --file flows.txt                    on a model, MODELLED
+linkscope flow "numa:0 -> gpu:0 x2" --against fitted.toml           with a model's predictions
 
 docs/reference/flows.md describes flows and work: gemm, memory, launch, ping_pong, read, message. A rate is the median
 of the rounds, with its 95 % interval. Jain's index is 1 if all transfers are equally fast.
 
-Presets: all-to-host, host-to-all, both, own-thread, ring, all-to-all, one-to-all, same-path:N.
+Presets: all-to-host and host-to-all copy between all GPUs and the first NUMA node, `both` in both directions, and
+own-thread with the node next to each GPU. ring, all-to-all and one-to-all copy between GPUs. same-path:N runs N copies
+to the first GPU.
 """
 
 import argparse

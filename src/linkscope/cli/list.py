@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         default="benchmarks",
         metavar="benchmarks|suites|machines|NAME",
-        help="default: benchmarks; or the NAME of one",
+        help="what to list, or the NAME of a benchmark (default: benchmarks)",
     )
     parser.add_argument("--source", metavar="NAME", help="operations of a paper or tool, with their points")
     parser.add_argument("--json", action="store_true", help="print objects with at least name, summary and source")

@@ -1,4 +1,4 @@
-"""Make one run file of the run files of several nodes. Places then have their node in front: host:1/gpu:0.
+"""Merge the run files of several nodes into one. The names of places then begin with their node: host:1/gpu:0.
 
 linkscope merge run.jsonl run-node0.jsonl run-node1.jsonl -o all.jsonl
 """
@@ -16,7 +16,7 @@ SUMMARY = "make one run file of those of several nodes"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `merge`."""
-    parser.add_argument("runs", metavar="RUN.jsonl", nargs="+", help="of nodes, and of pairs of nodes")
+    parser.add_argument("runs", metavar="RUN.jsonl", nargs="+", help="run files of nodes and of pairs of nodes")
     parser.add_argument("-o", "--output", metavar="FILE", required=True, help="the run file to write")
     add_force(parser)
 

@@ -6,8 +6,8 @@ linkscope model run.jsonl --check                fit half of the points and pred
 linkscope model monday.jsonl tuesday.jsonl -o mine.toml      several runs of one machine
 
 The file holds rates and latencies of links, set-up costs and shared capacities, each with the points it was fitted to.
-Values that the run does not determine are marked `assumed`. The method is described in docs/method/model.md. Exit code
-1: --check found a median error above 3 %, or above 10 % for concurrent flows.
+Values that the run does not determine are marked `assumed`. docs/method/model.md describes the method. Exit code 1:
+--check found a median error above 3 %, or above 10 % for concurrent flows.
 """
 
 import argparse

@@ -8,10 +8,10 @@ linkscope predict --machine h200x4 --src numa:0 --dst gpu:0 --bytes 256MiB --hel
 linkscope predict --machine h200x4 --flow "numa:0 -> gpu:0 x2; gemm gpu:0 bf16 8192"
 linkscope predict --machine jorda-a "host:0/gpu:0 -> host:1/gpu:0" --bytes 16MiB
 
-The texts of --with and --flow are lists of flows (docs/reference/flows.md). --bytes, --memory, --engine, --peer and
---threads hold for transfers that do not state their own. --helpers is for a single transfer. Transfers between hosts
-are ranked by method. Rates are those of the steady state with all transfers running. Predictions are MODELLED; a file
-from `linkscope model` states its accuracy.
+--with and --flow take lists of flows (docs/reference/flows.md). --bytes, --memory, --engine, --peer and --threads hold
+for transfers that do not state their own. --helpers is for a single transfer. For a transfer between hosts, the methods
+are ranked. Rates are those while all transfers run. Predictions are MODELLED; a file from `linkscope model` states its
+accuracy.
 """
 
 import argparse

@@ -5,14 +5,14 @@ linkscope report a.jsonl b.jsonl -o history.html                  several runs o
 linkscope report run.jsonl --summary                              the summary that `run` ends with
 linkscope report run.jsonl --summary=full                         all tables
 linkscope report run.jsonl --markdown run.md                      for a pull request
-linkscope report run.jsonl --against fitted.toml                  with a model's predictions beside contention
+linkscope report run.jsonl --against fitted.toml                  with predictions for concurrent flows
 linkscope report run.jsonl --nvbandwidth                          the tables that nvbandwidth prints
 linkscope report run.jsonl --comm-scope                           means and standard deviations (run --rule comm-scope)
 linkscope report run.jsonl --break-even                           memory costs and break-even
 linkscope report run.jsonl --shared [--json]                      shared links, from concurrent flows
 linkscope report run.jsonl --list-figures                         the names of all figures
 linkscope report run.jsonl --figure machine -o machine.svg        one figure, .svg or .png
-linkscope report a.jsonl b.jsonl --plots FILE.yaml -o plots       figures for papers, as the file declares them
+linkscope report a.jsonl b.jsonl --plots FILE.yaml -o plots       figures that the file declares
 """
 
 import argparse
@@ -63,13 +63,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--plots",
         metavar="FILE.yaml|NAME",
-        help="draw figures of one or several runs into folder -o DIR; NAME: a ready specification, such as comm-scope",
+        help="draw figures of one or several runs into folder -o DIR; NAME: figures of a paper, such as comm-scope",
     )
     what.add_argument("--list-figures", action="store_true", help="print the names of all figures")
     parser.add_argument(
         "--against",
         metavar="NAME|FILE",
-        help="the model whose predictions stand beside contention: the run's own, or the one of its GPUs",
+        help="the model that predicts concurrent flows (default: the simulated one, or that of the run's GPUs)",
     )
     parser.add_argument("--json", action="store_true", help="with --shared: print JSON, including each pair")
     parser.add_argument("--open", action="store_true", help="open the page")

@@ -56,27 +56,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="also measure files in this directory (file_copies, read_file, contention); no file is left there",
     )
     add("--suite", metavar="NAME", help="quick, standard (the default), full, …: `linkscope list suites`")
-    add("--local", metavar="NAME", help="first, a rank of each node measures it by this suite into RUN-HOST.jsonl")
+    add("--local", metavar="NAME", help="with ranks: first measure each node by this suite, into RUN-HOST.jsonl")
     add("--node", metavar="HOST", help=argparse.SUPPRESS)
     add(
         "--only",
         metavar="GLOB",
         action="append",
-        help="only points whose id matches, also without default parameters; repeatable",
+        help="only points whose id matches; globs may leave out default parameters; repeatable",
     )
-    add("--trace", metavar="FILE", help="the transfers of a trace, and nothing else (docs/reference/trace.md)")
+    add("--trace", metavar="FILE", help="only the transfers of a trace (docs/reference/trace.md)")
     add("--precision", metavar="PERCENT", help="half-width of the 95 %% interval (default: 1%% from 1 MiB, 5%% below)")
     add(
         "--budget",
         metavar="TIME",
-        help="time for the whole run, such as 120s; modelled time on a model (default: that of the suite)",
+        help="time for the whole run, such as 120s; on a model modelled time (default: that of the suite)",
     )
     add("--rounds", metavar="N", help="independent rounds of each point (default 6); fewer than 6 give no interval")
     add("--rule", metavar="RULE", help="measure by the rule of linkscope (default), nvbandwidth or comm-scope")
     add(
         "--contexts",
         metavar="alike|any",
-        help="choose GPU contexts of equal cost, or take any (docs/notes/context-effects.md; quick takes any)",
+        help="choose GPU contexts of equal cost, or take any (default: by suite; docs/notes/context-effects.md)",
     )
     options.add_cpu_clock(parser)
     add("--seed", metavar="N", help="seed of the order, and of the noise of a model (default 1)")

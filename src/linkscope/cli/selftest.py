@@ -5,7 +5,7 @@
   linkscope selftest --only enqueue     one row; repeatable
 
 Exit code 0: no row fails. Exit code 1: a row fails; its name is printed. A row that other programs disturb is
-inconclusive, which is no failure.
+inconclusive. It does not count as a failure.
 """
 
 import argparse

@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--check",
         action="store_true",
-        help="only check schema, methods, map, values and personal data",
+        help="only check a run file: schema, methods, map, values and personal data",
     )
     parser.add_argument("--json", action="store_true", help="with --check: print JSON")
 

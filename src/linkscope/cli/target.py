@@ -12,7 +12,7 @@ STANDARD_OUTPUT = Path("-")
 
 def add_force(parser: argparse.ArgumentParser) -> None:
     """Adds --force."""
-    parser.add_argument("--force", action="store_true", help="write even where the output replaces a measured run")
+    parser.add_argument("--force", action="store_true", help="also overwrite a run file")
 
 
 def check_target(target: Path, option: str, *, runs: list[Path], force: bool = False) -> None:
