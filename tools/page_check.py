@@ -26,17 +26,35 @@ LIMITS = {
     "elements": 15_000, "screens": 8.0, "words": 2_500, "MB": 6.0, "seconds until interactive": 2.0,
     "wider than a window": 0, "overlapping labels": 0, "console errors": 0, "outside requests": 0, "axe violations": 0,
 }  # fmt: skip
+# A word has a letter. Figures, signs and intervals such as "[53.6," count only among the words and figures.
 _MEASURE = """(() => {
+  const scrolledOut = (one) => {
+    const list = one.closest(".list"), box = one.getBoundingClientRect(), seen = list?.getBoundingClientRect();
+    return list && (box.top >= seen.bottom || box.bottom <= seen.top);
+  };
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  let words = 0;
+  let words = 0, all = 0;
   while (walker.nextNode()) {
     const holder = walker.currentNode.parentElement;
-    if (holder.closest("svg, script, style") || !holder.checkVisibility()) continue;
-    words += walker.currentNode.data.split(/\\s+/).filter(Boolean).length;
+    if (holder.closest("svg, script, style, option") || !holder.checkVisibility() || scrolledOut(holder)) continue;
+    const parts = walker.currentNode.data.split(/\\s+/).filter(Boolean);
+    all += parts.length;
+    words += parts.filter((part) => /\\p{L}/u.test(part)).length;
   }
   const page = document.documentElement;
-  return { words, elements: document.querySelectorAll("*").length, height: page.scrollHeight };
+  return { words, all, elements: document.querySelectorAll("*").length, height: page.scrollHeight };
 })()"""
+# The explorer draws when it comes near the window, so a picture of the whole page needs a look at it first.
+_DRAWN = """new Promise((done) => {
+  const box = document.querySelector(".chart-box"), start = performance.now();
+  box?.scrollIntoView();
+  const wait = () => {
+    if (box && !box.querySelector("canvas") && performance.now() - start < 5000) return requestAnimationFrame(wait);
+    scrollTo(0, 0);
+    return requestAnimationFrame(() => requestAnimationFrame(() => done(true)));
+  };
+  wait();
+})"""
 _TOO_WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth > 1"
 # Two labels overlap if their boxes share more than a pixel in both directions: the boxes have the height of a line.
 _OVERLAPS = """[...document.querySelectorAll("svg")].filter((one) => one.checkVisibility()).flatMap((svg) => {
@@ -60,7 +78,7 @@ _AXE = """axe.run(document, {resultTypes: ["violations"], runOnly: ["wcag2a", "w
 
 @dataclass(frozen=True)
 class Found:
-    """The quantities of a page by the names of `LIMITS` ('screens on a phone' has none), and its faults as texts."""
+    """The quantities of a page by name, and its faults as texts. Those without a limit are not in `LIMITS`."""
 
     values: dict[str, float]
     faults: list[str]
@@ -74,7 +92,9 @@ class Found:
 def check(browser: Browser, page: Path, *, fonts: tuple[str, ...] = ()) -> Found:
     """Measures one page; labels that overlap are looked for in the page's own font and in these."""
     browser.open(page, width=WIDE[0], height=WIDE[1])
-    ready, measured = browser.ready(), browser.ask(_MEASURE)
+    ready = browser.ready()
+    browser.ask(_DRAWN)
+    measured = browser.ask(_MEASURE)
     overlaps, wide = list(browser.ask(_OVERLAPS)), bool(browser.ask(_TOO_WIDE))
     for font in fonts:
         browser.ask(_FONT.replace("FONT", font))
@@ -85,7 +105,8 @@ def check(browser: Browser, page: Path, *, fonts: tuple[str, ...] = ()) -> Found
     tall, narrow = browser.ask("document.documentElement.scrollHeight"), bool(browser.ask(_TOO_WIDE))
     values = {
         "elements": measured["elements"], "screens": measured["height"] / WIDE[1],
-        "screens on a phone": tall / PHONE[1], "words": measured["words"], "MB": page.stat().st_size / 1e6,
+        "screens on a phone": tall / PHONE[1], "words": measured["words"], "words and figures": measured["all"],
+        "MB": page.stat().st_size / 1e6,
         "seconds until interactive": ready, "wider than a window": wide + narrow, "overlapping labels": len(overlaps),
         "console errors": len(browser.errors), "outside requests": len(browser.requests),
         "axe violations": len(violations),
@@ -112,9 +133,11 @@ def take_pictures(browser: Browser, page: Path, folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     for what, (width, height), dark in (("wide", WIDE, False), ("phone", PHONE, False), ("dark", WIDE, True)):
         browser.open(page, width=width, height=height, dark=dark)
+        browser.ask(_DRAWN)
         keep(what, browser.picture(whole=True))
     browser.open(page, width=WIDE[0], height=WIDE[1])
     keep("print", browser.pdf(), "pdf")
+    browser.ask(_DRAWN)
     for font in _installed():
         browser.ask(_FONT.replace("FONT", font))
         keep(font.split()[0].lower(), browser.picture(whole=True))

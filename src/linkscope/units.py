@@ -49,6 +49,11 @@ def format_rate(gbps: float | None) -> str:
     return "-" if gbps is None else f"{gbps:.4g} GB/s"
 
 
+def digits4(value: float) -> str:
+    """Four digits, also where the last are zeros, for numbers beside each other: '397.0', '9.600', '2113'."""
+    return f"{value:.0f}" if value >= 1000 else f"{value:#.4g}"
+
+
 def format_fraction(fraction: float | None) -> str:
     """0.8794 -> '88 %', 0.0123 -> '1.2 %'; '-' for None."""
     if fraction is None:

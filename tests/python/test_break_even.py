@@ -241,7 +241,7 @@ def test_kinds_whose_lines_would_lie_on_each_other_share_one() -> None:
     assert [entry.text for entry in chart.legend.entries] == ["pageable", "registered", "pinned"]
     alike = [*at_1_mib(), *life("wc", "1MiB", {**PINNED, "touch": 12 * US}), copy("wc", MIB, 20.2 * US)]
     (chart,) = cost_charts(alike, False)
-    assert chart.legend is not None and "pinned, wc" in [entry.text for entry in chart.legend.entries]
+    assert chart.legend is not None and "pinned, write-combined" in [entry.text for entry in chart.legend.entries]
     assert chart.svg.count('class="line"') == 3
 
 

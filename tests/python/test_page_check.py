@@ -42,6 +42,15 @@ def test_each_fault_of_a_page_is_counted(browser, tmp_path) -> None:
     assert values["axe violations"] == 1  # the contrast
 
 
+def test_figures_signs_and_rows_scrolled_out_of_a_list_are_no_words(browser, tmp_path) -> None:
+    rows = "".join(f"<label style='display:block'>row {number}</label>" for number in range(40))
+    text = (
+        f"<body><p>55.4 GB/s [55.3, 55.5] → 95 % at 256 MiB</p><div class=list style='height:30px;overflow:auto'>{rows}"
+    )
+    values = checked(browser, tmp_path, f'<!DOCTYPE html><html lang="en"><head><title>x</title></head>{text}').values
+    assert values["words"] == 3 + 2 and values["words and figures"] == 10 + 2 * 2  # two rows are in view
+
+
 def test_the_page_of_a_small_run_is_within_all_limits(browser, tmp_path) -> None:
     found = checked(browser, tmp_path, page(small_run()))
     assert [one for one in found.beyond if "seconds" not in one] == [], found.faults

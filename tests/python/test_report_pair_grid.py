@@ -34,7 +34,7 @@ def test_a_pair_three_percent_below_its_class_stands_out() -> None:
     path, cell = matrix.slowest
     assert str(path) == "gpu:1 -> gpu:2" and cell.deviation == pytest.approx(-0.03)
     made = grid(matrix, "copies")
-    assert (made.cells[1][2].style, made.cells[1][2].below, made.cells[1][2].text) == ("d1", "-3.0 %", "388")
+    assert (made.cells[1][2].style, made.cells[1][2].below, made.cells[1][2].text) == ("d1", "-3.0 %", "388.0")
     assert made.cells[0][1].style == "d3" and made.cells[0][0] is None
     assert made.cells[1][2].link == "#d2d-gpu1-gpu2"
 
@@ -56,8 +56,8 @@ def test_inherited_and_doubtful_pairs_do_not_count_and_are_marked() -> None:
     (matrix,) = matrices(run(points))
     assert matrix.measured == 5
     made = grid(matrix, "")
-    assert made.cells[0][1].text == "^400" and made.cells[0][1].style == "d3 inherited"
-    assert made.cells[0][2].text == "400 (!)" and made.cells[0][2].style == ""
+    assert made.cells[0][1].text == "^400.0" and made.cells[0][1].style == "d3 inherited"
+    assert made.cells[0][2].text == "400.0 (!)" and made.cells[0][2].style == ""
     picture = strip_svg(matrix, True)
     assert picture.split('class="dot hollow" d="')[1].split('"')[0].count("M") == 1 and "MODELLED" in picture
 
@@ -82,7 +82,7 @@ def test_the_main_matrix_is_the_largest_size_that_most_pairs_measured() -> None:
 def test_the_strip_names_the_slowest_pair_its_interval_and_the_count() -> None:
     text = strip_text(matrices(run(pairs(4, slow)))[0])
     assert text.startswith("gpu:1 → gpu:2, 388 GB/s [380, 396] at 256 MiB: 3 % below the median of its class")
-    assert text.endswith("12 of 12 pairs measured")
+    assert text.endswith("12 of 12 pairs were measured at this size")
     text = strip_text(matrices(run(pairs(4, lambda src, dst: 300.0 if (src, dst) == (3, 0) else 400.0)))[0])
     assert "gpu:3 → gpu:0" in text and "slower than its class" in text
 
@@ -137,12 +137,12 @@ def test_menus_show_another_method_size_and_colour_and_cells_keep_their_links(tm
         static = page(made).split('<table class="matrix"')[1]
         assert browser.ask("document.querySelector('.menus .caption').textContent") == before
         assert all(f'href="{link}"' in static for link in browser.ask(links).split(","))
-        assert "d1|388 -3.0 %" in browser.ask(cells)
+        assert "d1|388.0 -3.0 %" in browser.ask(cells)
         browser.ask(choose.format("colour", "share"))
-        assert "d5|388 81 %" in browser.ask(cells)
+        assert "d5|388.0 81 %" in browser.ask(cells)
         assert "80 to 90 %" in browser.ask("document.querySelector('.menus .legend').textContent")
-        browser.ask(choose.format("method", "d2d by sm"))
+        browser.ask(choose.format("method", "GPU threads"))
         assert browser.ask("document.querySelector('.menus [name=size]').value") == "1 MiB"
-        assert set(browser.ask(cells)) == {"|", "d0|200 42 %"}
+        assert set(browser.ask(cells)) == {"|", "d0|200.0 42 %"}
         browser.ask(choose.format("direction", "host → GPU"))
-        assert "h2d by ce" in browser.ask("document.querySelector('.menus .caption').textContent")
+        assert "host → GPU, copy engine" in browser.ask("document.querySelector('.menus .caption').textContent")

@@ -14,6 +14,7 @@ from invented import point, run, small_run
 from linkscope.report.headline import headline_rows, is_headline
 from linkscope.report.summary import MOST_LINES, summary
 from linkscope.report.uniformity import comparisons
+from linkscope.report.verdict import verdict, warnings
 from linkscope.runfile import End, Run, read_run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -172,6 +173,29 @@ def test_rising_error_counters_are_one_warning() -> None:
     said = "NVLink CRC errors rose on both GPUs (by 6356 to 7211 a GPU). The counts are even, so no link is suspect."
     assert said in " ".join(text.split())
     assert "1 warning." in text
+
+
+@pytest.mark.parametrize(("slow", "said"), [
+    (395, ", and all GPU pairs are uniform: nothing to do now (later counts: nvidia-smi nvlink -e)."),
+    (300, ", which can slow a pair: compare the counts of the slow pair (nvidia-smi nvlink -e)."),
+])  # fmt: skip
+def test_nvlink_errors_have_a_consequence_and_name_the_gpu_with_the_most(slow: float, said: str) -> None:
+    made = pairs({(0, 1): 395, (1, 0): slow})
+    made.header.machine["places"] = ["numa:0", "gpu:0", "gpu:1"]
+    gained = {"gpu:0": {"nvlink_crc_data": 600}, "gpu:1": {"nvlink_crc_data": 1400}}
+    object.__setattr__(made, "end", End(wall_s=1.0, complete=True, counts={}, gained=gained))
+    ((text, _),) = warnings(made)
+    assert "gpu:1 has 2.3 times the least: if it rises again, check its links first." in text
+    assert text.endswith(f"The links sent these packets again{said}")
+
+
+def test_failed_points_open_the_verdict_only_if_they_are_many() -> None:
+    bad = point(H2D.format("pinned", 0, 8), status="failed", reason="faster than the peak (" + 200 * "x" + ")")
+    sizes = range(16, 16 + 8 * 120, 8)
+    few = run([bad, *(point(H2D.format("pinned", 0, size), 1e-6) for size in sizes)])
+    assert "measured. 1 point failed." in verdict(few, []) and "warning" not in verdict(few, [])
+    assert verdict(run([bad, point(H2D.format("pinned", 0, 16), 1e-6)]), []).startswith("1 point failed. ")
+    assert warnings(few)[0] == ("1 point failed: faster than the peak", True)  # without the long derivation
 
 
 def test_a_stopped_and_an_unfinished_run_warn() -> None:

@@ -42,9 +42,16 @@ def test_the_best_method_of_each_size_is_compared_with_the_plain_copy_and_the_pe
     small, large = tuning_rows(points)
     assert (small.bytes, small.method, small.gain, small.shows) == (MIB, "plain copy", 1.0, False)
     assert (large.where, large.bytes) == ("numa:0 pageable -> gpu:0 device", 64 * MIB)
-    assert large.method == "staged by ce (chunk 4MiB, slots 2, threads 8)"
+    assert large.method == "staged by copy engine (chunk 4MiB, slots 2, threads 8)"
     assert large.gain == pytest.approx(5.0) and large.share == pytest.approx(50 / 58) and large.shows
     assert large.ids == (points[2].id, points[4].id)
+
+
+def test_a_copy_of_pieces_has_their_number_and_size() -> None:
+    pieces = "pieces/{}/numa:0.pinned->gpu:0.device/64000?mode=batched&piece=64"
+    (row,) = tuning_rows([point(pieces.format("ce"), 0.03), point(pieces.format("batch"), 12.0)])
+    assert (row.where, row.size) == ("numa:0 pinned -> gpu:0 device", "1000 × 64 B")
+    assert row.method == "gathered by one batch call"
 
 
 def test_a_gain_within_the_intervals_is_none() -> None:
@@ -86,7 +93,7 @@ def test_the_section_is_on_the_page_in_the_terminal_and_in_markdown(tmp_path: Pa
     assert "What tuning gains here" in page.read_text()
     assert "What tuning gains here" in linkscope("report", str(run), "--summary=full").stdout
     assert linkscope("report", str(run), "--markdown", str(text)).returncode == 0
-    assert "| staged by ce (chunk 4MiB, slots 2, threads 8) |" in text.read_text()
+    assert "| staged by copy engine (chunk 4MiB, slots 2, threads 8) |" in text.read_text()
 
 
 def test_the_rate_of_a_copy_over_several_links_is_that_of_all_its_parts(tmp_path: Path) -> None:
@@ -94,5 +101,5 @@ def test_the_rate_of_a_copy_over_several_links_is_that_of_all_its_parts(tmp_path
     done = linkscope("run", "h2d", "relayed", "--machine", "h200x4", "--suite", "full", *only, "-o", str(run), "-q")
     assert done.returncode == 0, done.stderr
     (row,) = tuning_rows(read_run(run).points)
-    assert row.method == "relayed by ce (chunk 4MiB, helpers 3)"
+    assert row.method == "relayed by copy engine (chunk 4MiB, helpers 3)"
     assert 2.5 < row.gain < 4 and row.share is None and row.shows

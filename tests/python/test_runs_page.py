@@ -127,7 +127,7 @@ def test_strips_draw_each_round_where_its_ratio_to_the_median_says() -> None:
     places = [float(x) for x in re.findall(r"M([\d.]+) [\d.]+a4", strips([made], False))]
     assert places[0] == places[1] == places[2] < places[3]
     middle, reach = places[0], 1.05 * math.log(4)
-    half = (900 - 20 - 420) / 2
+    half = (1180 - 90 - 430) / 2
     assert places[3] - middle == pytest.approx(half * math.log(4) / reach, abs=0.2)
 
 

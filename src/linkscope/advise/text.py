@@ -7,6 +7,12 @@ from linkscope.runfile import Point
 from linkscope.units import format_bytes, format_seconds_interval
 
 _MOST_SIZES = 8
+_ADVICE = {
+    "advice read_mostly": "cudaMemAdvise with cudaMemAdviseSetReadMostly",
+    "advice preferred_src": "cudaMemAdvise with cudaMemAdviseSetPreferredLocation: where the data are",
+    "advice preferred_dst": "cudaMemAdvise with cudaMemAdviseSetPreferredLocation: where the data are used",
+    "advice accessed_by": "cudaMemAdvise with cudaMemAdviseSetAccessedBy: the GPU or the CPU that uses the data",
+}
 _MOST_LOSING = 3
 
 
@@ -14,6 +20,11 @@ def headline(one: Advice) -> str:
     """'Pin host memory that is copied to or from a GPU: ×4.2 (median, 1 to 64 MiB, 2 paths)'."""
     title = one.recommendation.title
     return f"{title[:1].upper()}{title[1:]}: ×{one.typical_gain:.3g} ({typical_text(one)})"
+
+
+def how_text(one: Advice) -> str:
+    """How to follow a recommendation; for advice on managed memory the constant of the surest gain."""
+    return _ADVICE.get(one.gains[0].change if one.gains else "", one.recommendation.how)
 
 
 def typical_text(one: Advice) -> str:
@@ -40,7 +51,7 @@ def details(one: Advice) -> list[str]:
         lines.append(f"median speed-up by size: {', '.join(_thinned(sizes))}")
     if one.paid_after:
         lines.append(_paid(one.paid_after.first, best))
-    return [*lines, f"how: {one.recommendation.how}"]
+    return [*lines, f"how: {how_text(one)}"]
 
 
 def ratio_text(gain: Gain) -> str:

@@ -133,6 +133,14 @@ def count_text(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
+def size_text(point: Point) -> str:
+    """'1 MiB'; '1000 × 64 B' for a copy of many pieces; '' for an operation without bytes."""
+    piece = int(point.params.get("piece", "0") or 0)
+    if piece and point.bytes > piece and point.bytes % piece == 0:
+        return f"{point.bytes // piece} × {format_bytes(piece)}"
+    return format_bytes(point.bytes) if point.bytes else ""
+
+
 def sizes_text(sizes: Iterable[int]) -> str:
     """' at 256 MiB', ' at 16 to 256 MiB', ' at 64 MiB to 1 GiB': after a number of these sizes; '' without any."""
     known = sorted(set(filter(None, sizes)))

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from linkscope.model.break_even import PAGEABLE, Choice, choices
 from linkscope.model.curves import Estimate
 from linkscope.report.break_even import compared_sizes
+from linkscope.report.family_words import memory_text
 from linkscope.report.section import Figure, Legend, Legends
 from linkscope.report.svg import SERIES_COLOURS, Series, swatch, uses_chart
 from linkscope.runfile import Point
@@ -47,10 +48,16 @@ def _chart(listed: Sequence[Choice], colours: Mapping[str, int], modelled: bool)
     ]
     first = listed[0]
     what = f"{first.path.src} → {first.path.dst}, {format_bytes(first.bytes)}"
-    names = [", ".join(one.name for one in of) for of in groups]
+    names = [", ".join(_kind_text(one.name) for one in of) for of in groups]
     legend = Legends(tuple(Legend(swatch(colours[of[0].name]), name) for of, name in zip(groups, names, strict=True)))
     svg = uses_chart(f"cost of memory over the number of transfers, {what}", series, modelled)
     return Figure(f"memory-{first.path.src}-{first.path.dst}", svg, what, legend=legend)
+
+
+def _kind_text(name: str) -> str:
+    """'registered huge pages, 2MiB' for 'registered_hugepage 2MiB'."""
+    kind, _, param = name.partition(" ")
+    return memory_text(kind) + (f" of {param}" if param[:1].isdecimal() else f" {param}" if param else "")
 
 
 def _alike(order: Sequence[Choice]) -> list[list[Choice]]:

@@ -3,6 +3,8 @@
 from linkscope.model.curves import natural
 from linkscope.model.text import places_text
 from linkscope.report.finding import Finding
+from linkscope.report.headline import COPIES
+from linkscope.report.uniformity import comparisons
 from linkscope.runfile import Run
 from linkscope.units import format_fraction
 
@@ -30,7 +32,9 @@ def counter_findings(run: Run) -> list[Finding]:
         for name, count in counts.items():
             by_counter.setdefault(name, {})[gpu] = count
     gpus = sum("gpu:" in place for place in run.header.machine.get("places", []))
-    found = [_finding(name, by_counter[name], gpus) for name in sorted(by_counter, key=lambda n: (n not in _LOST, n))]
+    pairs = _pairs_text(run) if by_counter else ""
+    order = sorted(by_counter, key=lambda name: (name not in _LOST, name))
+    found = [_finding(name, by_counter[name], gpus, pairs) for name in order]
     found += [Finding("lost packets", text, ()) for text in _lost_packets(run)]
     if steal > _STEAL:
         text = f"The hypervisor took {format_fraction(steal)} of the CPU time. CPU rates may be too low."
@@ -49,7 +53,8 @@ def _lost_packets(run: Run) -> list[str]:
     ]
 
 
-def _finding(name: str, counts: dict[str, int], gpus: int) -> Finding:
+def _finding(name: str, counts: dict[str, int], gpus: int, pairs: str) -> Finding:
+    """`pairs`: what repeated packets of NVLink cost."""
     low, high = min(counts.values()), max(counts.values())
     everywhere = "both GPUs" if gpus == 2 else f"all {gpus} GPUs"
     where = everywhere if len(counts) == gpus > 1 else places_text(counts)
@@ -59,5 +64,18 @@ def _finding(name: str, counts: dict[str, int], gpus: int) -> Finding:
         return Finding("errors", f"{text} Data or links were lost: check the GPUs before you use this run.", ())
     if len(counts) > 1:
         most = max(counts, key=lambda gpu: counts[gpu])
-        text += " The counts are even, so no link is suspect." if high <= _EVEN * low else f" {most} has the most."
+        suspect = f"{most} has {high / max(low, 1):.2g} times the least: if it rises again, check its links first."
+        text += " The counts are even, so no link is suspect." if high <= _EVEN * low else f" {suspect}"
+    if name.startswith("nvlink"):
+        text += f" The links sent these packets again{pairs}"
     return Finding("repeats", text, ())
+
+
+def _pairs_text(run: Run) -> str:
+    """What repeated packets cost: the end of a sentence, and what to do."""
+    between = [one for one in comparisons(run) if one.where == COPIES["d2d"]]
+    if not between:
+        return "."
+    if any(one.differs for one in between):
+        return ", which can slow a pair: compare the counts of the slow pair (nvidia-smi nvlink -e)."
+    return ", and all GPU pairs are uniform: nothing to do now (later counts: nvidia-smi nvlink -e)."

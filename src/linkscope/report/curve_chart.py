@@ -8,6 +8,8 @@ from linkscope.model.cliffs import breaks
 from linkscope.model.curves import Curve, rate_of
 from linkscope.report.axes import Axis, log_rate_axis, rate_axis, size_axis
 from linkscope.report.curve_lines import Line, Lines
+from linkscope.report.headline import best_points
+from linkscope.report.summary import digits
 from linkscope.report.trust import ABOVE, above_peak, inherited, missed, sign_of
 from linkscope.units import format_bytes, format_rate
 
@@ -118,14 +120,16 @@ def _half(curve: Curve, x: Axis, y: Axis) -> str:
 
 
 def _names(lines: Sequence[Line], x: Axis, y: Axis) -> list[str]:
-    """The name of each line and the rate of its last point, beside this point. Names that would meet move apart."""
+    """The name of each line with its best rate, beside its last point. Names that would meet move apart."""
     ends: list[tuple[float, float, Line, str]] = []
     for line in lines:
         rated = [(point, rate) for point in line.curve.measured if (rate := rate_of(point)) is not None]
         if rated:
             last, rate = rated[-1]
             above = ABOVE if any(map(above_peak, line.curve.measured)) else ""
-            text = f"{line.name} {sign_of([last])}{rate.value:.3g}{above}"
+            best = best_points(line.curve.measured)[line.curve.path]
+            most = rate_of(best) or rate
+            text = f"{line.name} {sign_of([best])}{digits(most.value)}{above}"
             ends.append((y.at(rate.value), x.at(last.bytes), line, text))
     ends.sort(key=lambda end: end[0])
     heights = spread([end[0] for end in ends], _APART, _TOP + 4.0, HEIGHT - _BOTTOM - 2.0)

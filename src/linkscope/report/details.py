@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from linkscope.report.managed_peaks import with_nvlink_peaks
 from linkscope.report.outcome import run_text
 from linkscope.report.section import (
     Bars,
@@ -41,7 +42,7 @@ _MOST_IDS = 2
 def details(run: Run, *, width: int | None = None, colour: bool | None = None) -> str:
     """All sections as text, without a newline at the end. None: width and colour of standard output."""
     columns = line_width(width)
-    return render(list(_lines(run, columns)), columns, colour)
+    return render(list(_lines(with_nvlink_peaks(run), columns)), columns, colour)
 
 
 def _lines(run: Run, width: int) -> Iterable[Line]:

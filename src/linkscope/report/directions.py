@@ -58,7 +58,7 @@ def _bar(label: str, link: str, rows: Sequence[RateRow], batched: Sequence[Curve
 def _part(row: RateRow) -> BarPart:
     rates = _of(row)
     shares = _shares(rates)
-    share: float | None = sum(shares) / 2 if shares else None
+    share: float | None = None if shares is None else _share(rates, shares)
     peak = f" of {_range([one for one in rates.peaks if one])}" if shares else ""
     above = ", above its peak" if shares and shares[1] > 1 else ""
     text = f"{_share_text(rates, shares)}{peak}{above}" if shares else "peak unknown"
@@ -75,10 +75,18 @@ def _shares(rates: Rates) -> tuple[float, float] | None:
     return rates.unstable[0] / max(peaks), rates.unstable[1] / min(peaks)
 
 
+def _share(rates: Rates, shares: tuple[float, float]) -> float:
+    """The share of the peak that the number of the bar has, so that both agree; the middle of unstable rates."""
+    if rates.unstable is not None:
+        return sum(shares) / 2
+    values = [value for _, value in _measured(rates)] or list(rates.values)
+    return float(digits(statistics.median(values))) / statistics.median(peak for peak in rates.peaks if peak)
+
+
 def _share_text(rates: Rates, shares: tuple[float, float]) -> str:
     """'95 %'; '9 to 25 %' of unstable rates, of which no middle is typical."""
     if rates.unstable is None:
-        return format_fraction(sum(shares) / 2)
+        return format_fraction(_share(rates, shares))
     return " to ".join(dict.fromkeys((format_fraction(shares[0]).removesuffix(" %"), format_fraction(shares[1]))))
 
 
@@ -137,7 +145,7 @@ def _interval_text(point: Point) -> str:
 
 
 def _half_text(row: RateRow, batched: Iterable[Curve]) -> str:
-    """'half of it from 256 KiB', from the measured path with the most sizes."""
+    """'half of it from 256 KiB', from the measured path with the most sizes, as the curves and the paths have it."""
     best = {(path_of(point), method_of(point)) for point in _of(row).points}
     of = [curve for curve in batched if (curve.path, curve.method) in best]
     curve = max(of, key=lambda one: sum(not inherited(point) for point in one.measured), default=None)

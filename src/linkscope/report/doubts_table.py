@@ -9,10 +9,11 @@ from markupsafe import escape
 
 from linkscope.model.curves import measured_flows, method_of, path_of
 from linkscope.model.text import count_text, paths_text
+from linkscope.report.family_words import family_text
 from linkscope.report.trust import flows_ran_apart, widest
 from linkscope.runfile import Flow, Point, half_width
 from linkscope.stats import median
-from linkscope.units import format_bytes
+from linkscope.units import format_bytes, format_fraction
 
 STRIPS = 10  # points whose rounds are drawn
 _GUARDS = {
@@ -27,13 +28,13 @@ _APART = "flows did not run together"
 _FAILED_ABOVE = "failed: above the peak"
 _FIRST = (_FAILED_ABOVE, "above the peak", "failed", _APART)
 _ORDER = tuple(dict.fromkeys((*_FIRST, *_GUARDS.values(), *_STATUS.values())))
-_ROW, _LEFT, _WIDTH, _TOP, _LETTERS = 22, 420, 900, 10, 58
+_ROW, _LEFT, _RIGHT, _WIDTH, _TOP, _LETTERS = 20, 430, 90, 1180, 10, 62
 _TICKS = (1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 4.0, 10.0, 100.0)
 
 
 @dataclass(frozen=True)
 class Reason:
-    """Points of one family with one reason. The point with the widest interval against its target comes first.
+    """Points of one family, in words, with one reason. The point with the widest interval against its target is first.
 
     `width`: half the interval of this point as a fraction of its value; None if no point has an interval.
     """
@@ -54,7 +55,7 @@ def reasons(points: Iterable[Point]) -> list[Reason]:
     found: dict[tuple[str, str], list[Point]] = {}
     for point in points:
         if (reason := reason_of(point)) is not None:
-            found.setdefault((reason, str(method_of(point).family)), []).append(point)
+            found.setdefault((reason, family_text(method_of(point).family)), []).append(point)
     made = []
     for (reason, family), of in found.items():
         ordered = sorted(of, key=lambda point: -excess(point))
@@ -107,7 +108,7 @@ def strips(points: Sequence[Point], modelled: bool) -> str:
     bottom = _TOP + _ROW * len(points)
     name = ("MODELLED: " if modelled else "") + "round medians of the points with the widest intervals"
     parts = [
-        f'<svg class="chart heatmap" style="min-width:680px;max-width:960px" viewBox="0 0 {_WIDTH} {bottom + 24}" '
+        f'<svg class="chart heatmap" style="min-width:760px" viewBox="0 0 {_WIDTH} {bottom + 24}" '
         f'role="img" aria-label="{name}"><title>{name}</title>'
     ]
     if modelled:
@@ -125,21 +126,26 @@ def strips(points: Sequence[Point], modelled: bool) -> str:
 
 def _strip(point: Point, ratios: Sequence[float], y: float, reach: float) -> str:
     size = f", {format_bytes(point.bytes)}" if point.bytes else ""
-    text = f"{method_of(point).family}, {paths_text([path_of(point)])}{size}".replace("->", "→")
-    label = text if len(text) <= _LETTERS else f"{text[: _LETTERS - 1]}…"
+    where = f"{paths_text([path_of(point)])}{size}".replace("->", "→")
+    what, room = family_text(method_of(point).family), _LETTERS - len(where) - 2
+    label = (
+        f"{what if len(what) <= room else f'{what[: room - 1]}…'}, {where}"  # a long operation leaves the size whole
+    )
+    width = widest(point)
     target = point.precision_target
     low, high = _at(1 / (1 + target), reach), _at(1 + target, reach)
     dots = "".join(f"M{_at(ratio, reach) - 4:.1f} {y:.1f}a4 4 0 1 0 8 0a4 4 0 1 0 -8 0" for ratio in ratios)
     return (
         f'<text class="num" x="{_LEFT - 14}" y="{y + 4:.1f}">{escape(label)}</text>'
-        f'<rect class="h1" x="{low:.1f}" y="{y - 8:.1f}" width="{max(1.0, high - low):.1f}" height="16"/>'
-        f'<path class="grid" d="M{_LEFT} {y:.1f}H{_WIDTH - 20}"/><path class="ring" d="{dots}"/>'
+        f'<rect class="h1" x="{low:.1f}" y="{y - 7:.1f}" width="{max(1.0, high - low):.1f}" height="14"/>'
+        f'<path class="grid" d="M{_LEFT} {y:.1f}H{_WIDTH - _RIGHT}"/><path class="ring" d="{dots}"/>'
+        f'<text x="{_WIDTH - _RIGHT + 14}" y="{y + 4:.1f}">{f"±{format_fraction(width)}" if width else ""}</text>'
     )
 
 
 def _at(ratio: float, reach: float) -> float:
     share = (min(max(math.log(ratio) / reach, -1.0), 1.0) + 1) / 2
-    return _LEFT + share * (_WIDTH - 20 - _LEFT)
+    return _LEFT + share * (_WIDTH - _RIGHT - _LEFT)
 
 
 def _rounds(point: Point) -> list[float]:

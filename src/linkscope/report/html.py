@@ -11,6 +11,7 @@ from markupsafe import Markup, escape
 
 from linkscope.report.heading import details, facts, machine_title, minor, serious
 from linkscope.report.long_tables import with_long_tables_as_text, with_rests_folded
+from linkscope.report.managed_peaks import with_nvlink_peaks
 from linkscope.report.page_terms import explainer
 from linkscope.report.section import Block, Column, Output, Table
 from linkscope.report.sections import chapters
@@ -28,6 +29,7 @@ def render(path: str | os.PathLike[str]) -> str:
 
 def page(run: Run) -> str:
     """The page of a run."""
+    run = with_nvlink_peaks(run)
     made = chapters(run)
     return framed(
         "page.html",

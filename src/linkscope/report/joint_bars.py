@@ -5,8 +5,10 @@ from collections.abc import Callable, Sequence
 from markupsafe import escape
 
 from linkscope.report.axes import rate_axis
+from linkscope.report.family_words import operation_text
 from linkscope.report.joint import Joint, JointRow
 from linkscope.report.section import Figure
+from linkscope.units import digits4
 
 _ROW, _TOP, _LEFT, _WIDTH, _RIGHT, _BOTTOM = 26, 8, 130, 400, 62, 24
 _MOST = 4  # rows of a drawing; the table has all
@@ -14,16 +16,23 @@ _LETTERS = 17
 
 
 def joint_figures(found: Sequence[Joint], modelled: bool) -> list[Figure]:
-    """A drawing for each direction: the total of each place with its interval, divided into its flows."""
-    of_direction: dict[str, list[JointRow]] = {}
+    """A drawing for each direction: the total of each place with its interval, divided into its flows.
+
+    Those with one place come first, so that drawings side by side have one height.
+    """
+    of_direction: dict[tuple[str, bool], list[JointRow]] = {}
     for one in found:
-        name = one.family.benchmark + (", both directions" if one.bidirectional else "")
-        of_direction.setdefault(name, []).extend(one.rows)
-    best = {name: _best(rows) for name, rows in of_direction.items()}
+        of_direction.setdefault((one.family.benchmark, one.bidirectional), []).extend(one.rows)
+    ordered = sorted(((key, _best(rows)) for key, rows in of_direction.items()), key=lambda one: len(one[1]))
+    best = {(key[0], operation_text(key[0]) + ", both directions" * key[1]): rows for key, rows in ordered}
     highest = max((row.total.high or row.total.value for rows in best.values() for row in rows), default=0.0)
     return [
-        Figure(f"joint-{name}", _drawing(name, rows, highest, modelled), f"{name}{_caption(len(rows))}")
-        for name, rows in best.items()
+        Figure(
+            f"joint-{benchmark}" + name.removeprefix(operation_text(benchmark)),
+            _drawing(name, rows, highest, modelled),
+            f"{name}{_caption(len(rows))}",
+        )
+        for (benchmark, name), rows in best.items()
     ]
 
 
@@ -36,7 +45,7 @@ def _best(rows: Sequence[JointRow]) -> list[JointRow]:
 
 
 def _caption(count: int) -> str:
-    return f": the {_MOST // 2} lowest and {_MOST // 2} highest of {count} places" if count > _MOST else ""
+    return f": {_MOST // 2} lowest and {_MOST // 2} highest of {count}" if count > _MOST else ""
 
 
 def _ends(rows: Sequence[JointRow]) -> Sequence[JointRow]:
@@ -82,5 +91,5 @@ def _bar(row: JointRow, y: float, at: Callable[[float], float]) -> str:
         f'<rect class="h3" x="{_LEFT}" y="{y - 8:.1f}" width="{at(row.total.value) - _LEFT:.1f}" height="16"/>'
         f'<path class="under" d="{cuts}"/>{whisker}'
         f'<text class="reached" x="{at(row.total.high or row.total.value) + 6:.1f}" y="{y + 4:.1f}">'
-        f"{sign}{row.total.value:.4g}</text>"
+        f"{sign}{digits4(row.total.value)}</text>"
     )

@@ -15,7 +15,7 @@ from linkscope.model.text import count_text, range_share, sizes_text
 from linkscope.report.anchors import path_anchor
 from linkscope.report.headline import is_plain_copy
 from linkscope.report.section import Legend, Legends
-from linkscope.report.trust import ABOVE, inherited
+from linkscope.report.trust import ABOVE, INHERITED, SIGN, inherited
 from linkscope.report.wires import Wire
 from linkscope.runfile import Point
 from linkscope.units import format_rate
@@ -80,11 +80,13 @@ def grade(share: float | None) -> str:
     return f"g{next((index for index, edge in enumerate(GRADES) if share >= edge), len(GRADES))}"
 
 
-def legends() -> Legends:
-    """What the colours and the lines of the map mean."""
+def legends(svg: str) -> Legends:
+    """What the colours, the lines and the signs of this map mean."""
     entries = [Legend(_swatch(f"wire g{index}", 5), text) for index, text in enumerate(GRADE_TEXTS)]
-    entries.append(Legend(_swatch("wire", 3), "peak unknown"))
-    return Legends((*entries, Legend(_swatch("wire", 3, dashed=True), "inherited")))
+    entries += [Legend(_swatch("wire", 3), "peak unknown")] if 'class="wire "' in svg else []
+    if "stroke-dasharray" in svg:
+        entries.append(Legend(_swatch("wire", 3, dashed=True), f"{INHERITED} inherited"))
+    return Legends(tuple(entries), f"{SIGN} missed precision" if f">{SIGN}" in svg else "")
 
 
 def _swatch(style: str, width: int, *, dashed: bool = False) -> str:

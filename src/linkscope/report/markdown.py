@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from linkscope.report.managed_peaks import with_nvlink_peaks
 from linkscope.report.outcome import run_text
 from linkscope.report.section import (
     Bars,
@@ -39,6 +40,7 @@ _MARKS = "|*_`#~@"  # brackets too, except in the names of columns, such as "rat
 
 def to_markdown(run: Run) -> str:
     """The report as Markdown."""
+    run = with_nvlink_peaks(run)
     machine = run.header.machine
     name = " - ".join(str(machine[key]) for key in ("name", "title") if machine.get(key)) or "a machine without a name"
     parts = [f"## {'MODELLED: ' if run.modelled else ''}{_safe(name)}"]

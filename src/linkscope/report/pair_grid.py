@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from linkscope.model.curves import Family, Method, natural
 from linkscope.model.text import params_text
 from linkscope.report.anchors import path_anchor
-from linkscope.report.headline import is_plain_copy
+from linkscope.report.family_words import family_text
+from linkscope.report.headline import COPIES, is_plain_copy
 from linkscope.report.machine_map import GRADE_TEXTS, GRADES
 from linkscope.report.pair_rates import Cell, Matrix
 from linkscope.report.section import Grid, GridCell, Legend, Legends
 from linkscope.report.trust import ABOVE, above_peak, has_warning, inherited, sign_of
-from linkscope.units import format_bytes, format_fraction, format_seconds
+from linkscope.units import digits4, format_bytes, format_fraction, format_seconds
 
 EDGES = (-0.05, -0.025, -0.01, 0.01, 0.025, 0.05)  # of the deviations: colours d0 (slow) to d6 (fast) of figure.css
 _SHARES = ("d6", "d5", "d1", "d0")  # the colours of machine_map.GRADES, best first
@@ -74,8 +75,9 @@ def method_names(found: Sequence[Matrix]) -> dict[Method, str]:
 def _name(method: Method, usual: Mapping[tuple[Family, str], str]) -> str:
     family = method.family
     memories = f"{family.src_memory} -> {family.dst_memory}"
-    parts = [f"{family.benchmark} by {family.engine}"]
-    parts += [memories.replace("->", "→")] if memories != _TYPICAL.get(family.benchmark, "device -> device") else []
+    typical = memories == _TYPICAL.get(family.benchmark, "device -> device")
+    text = family_text(Family(family.benchmark, family.engine, "device", "device") if typical else family)
+    parts = [text.removeprefix(f"{COPIES[family.benchmark]}, ") if family.benchmark in COPIES else text]
     parts += [params_text(pair for pair in method.params if usual.get((family, pair[0])) != pair[1])]
     return ", ".join(filter(None, parts))
 
@@ -141,7 +143,7 @@ def _number(cell: Cell) -> str:
     sign = sign_of([cell.point]) + ("!" if has_warning(cell.point) and not above else "")
     if not cell.point.bytes:
         return sign + format_seconds(float(f"{cell.value.value:.3g}"))
-    return sign + (f"{cell.value.value:.0f}" if cell.value.value >= 1000 else f"{cell.value.value:.4g}") + above
+    return sign + digits4(cell.value.value) + above
 
 
 def _kind(cell: Cell) -> str:

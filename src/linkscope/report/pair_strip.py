@@ -23,7 +23,7 @@ def strip_text(matrix: Matrix) -> str:
     deviation = cell.deviation or 0.0
     below = f"{format_fraction(-deviation)} below the median of its class" if deviation < 0 else "no pair is below it"
     verdict = "slower than its class" if deviation < -MARGIN else "the pairs are uniform"
-    measured = f"{matrix.measured} of {len(matrix.cells)} pairs measured"
+    measured = f"{matrix.measured} of {len(matrix.cells)} pairs were measured at this size"
     return f"{path.src} → {path.dst}, {rate} at {format_bytes(matrix.bytes)}: {below}, {verdict}; {measured}"
 
 

@@ -17,12 +17,13 @@ from linkscope.model.curves import (
     total_of,
 )
 from linkscope.model.text import params_text
-from linkscope.report.headline import COPIES, ENGINES, SAME, is_plain_copy
+from linkscope.report.family_words import ENGINES as ENGINE_WORDS
+from linkscope.report.family_words import memory_text
+from linkscope.report.headline import COPIES, ENGINES, SAME, best_points, is_plain_copy
 from linkscope.report.outcome import STATUS_WORDS
-from linkscope.report.trust import above_peak, has_warning, inherited, missed
+from linkscope.report.trust import above_peak, has_warning, inherited
 from linkscope.report.usual import special
-from linkscope.runfile import Point, half_width
-from linkscope.units import format_fraction
+from linkscope.runfile import Point
 
 # By importance; device memory is at one end of most copies.
 _MEMORIES = {"device": 0, "pinned": 0, "pageable": 1, "registered": 2}
@@ -35,8 +36,9 @@ _MOST_ROWS = 450
 class PathRow:
     """A method on a path. Without any value, `point` has only a status.
 
-    `rate`: at the largest size with a rate, in GB/s; a total of both directions if `total`. `latency`: of a single copy
-    of the smallest size in seconds, or of one among many if `batched_latency`.
+    `rate`: the best one, as in the summary, in GB/s; a total of both directions if `total`; `point` has it. `latency`:
+    of a single copy of the smallest size in seconds; None without single copies. `below_half`: the measured size before
+    `half_rate_bytes`.
     """
 
     kind: str
@@ -46,9 +48,9 @@ class PathRow:
     rate: Estimate | None
     total: bool
     half_rate_bytes: int | None
+    below_half: int | None
     smallest: Point | None
     latency: Estimate | None
-    batched_latency: bool
 
     @property
     def share(self) -> float | None:
@@ -62,26 +64,24 @@ class PathRow:
         ends = dict.fromkeys((family.src_memory, family.dst_memory))
         if self.kind in ("h2d", "d2h") and len(ends) == 2:
             ends.pop("device", None)
-        memories = "" if tuple(ends) == ("device",) else " → ".join(ends)
-        engine = {"ce": "copy engine", "cpu": "CPU"}.get(family.engine, family.engine.upper())
+        memories = "" if tuple(ends) == ("device",) else " → ".join(map(memory_text, ends))
+        engine = ENGINE_WORDS.get(family.engine, family.engine.upper())
         return ", ".join(filter(None, (engine, memories, params_text(special(self.method)))))
 
     @property
     def status_text(self) -> str:
-        """'ok', 'inherited', 'missed precision, ±6 %', 'above its peak'."""
+        """'ok', 'inherited', 'missed precision', 'above its peak'."""
         if self.rate and above_peak(self.point):
             return "above its peak"
         if self.rate and has_warning(self.point):
             return "warning"
-        width = half_width(self.point)
-        more = f", ±{format_fraction(width)}" if missed(self.point) and width is not None else ""
-        return STATUS_WORDS[self.point.status] + more
+        return STATUS_WORDS[self.point.status]
 
 
 def path_rows(points: Iterable[Point]) -> list[PathRow]:
-    """The rows. First the slowest path of each method and the fastest if it differs, so that no method is out of view;
-    then every path by its usual method; then pageable memory, both directions, peer access off, and other engines and
-    memories. At most 450, but always one for each path.
+    """The rows. First the slowest path of each method with usual memory and the fastest if it differs, so that no such
+    method is out of view; then every path by its usual method; then pageable memory, both directions, peer access off,
+    and other engines and memories. At most 450, but always one for each path.
     """
     groups: dict[tuple[object, ...], list[Curve]] = {}
     for curve in curves(point for point in points if is_plain_copy(point)):
@@ -101,10 +101,12 @@ def _apart(method: Method) -> tuple[str, ...]:
 
 
 def _ends(rows: Sequence[PathRow]) -> list[PathRow]:
-    """The slowest row of each method, and the fastest if it differs by 2 %; of measured paths where there are any."""
+    """The slowest row of each method with usual memory, and the fastest if it differs by 2 %; of measured paths where
+    there are any.
+    """
     alike: dict[object, list[PathRow]] = {}
     for row in rows:
-        if row.rate is not None:
+        if row.rate is not None and _memories(row) < _OTHER_MEMORY:
             alike.setdefault((row.method.family, _apart(row.method)), []).append(row)
     found = []
     for of in alike.values():
@@ -122,25 +124,36 @@ def _row(of: Sequence[Curve]) -> PathRow:
     method = min((curve.method for curve in with_values), key=lambda one: (len(special(one)), one))
     listed = sorted((c for c in with_values if c.method == method), key=lambda curve: not curve.batched)
     main = listed[0]
-    rated = [point for point in main.measured if total_of(point) or rate_of(point)]
-    point = rated[-1] if rated else main.points[-1]
+    sound = [point for point in main.measured if _rate(point) and not has_warning(point)]
+    rated = sound or [point for point in main.measured if _rate(point)]
+    point = best_points(rated, _rate)[main.path] if rated else main.points[-1]
     total = total_of(point) if len(measured_flows(point)) > 1 else None
+    below, _ = main.below_half()
     single = next((curve for curve in listed if not curve.batched and curve.measured), None)
-    small = (single or main).measured[:1]
+    small = single.measured[:1] if single else ()
     return PathRow(
         kind=method.family.benchmark, path=main.path, method=method, point=point,
         rate=(total or rate_of(point)) if rated else None, total=total is not None,
         half_rate_bytes=main.half_rate_bytes() if main.batched else None,
+        below_half=below.bytes if below else None,
         smallest=small[0] if small else None, latency=time_of(small[0]) if small else None,
-        batched_latency=single is None,
     )  # fmt: skip
+
+
+def _rate(point: Point) -> Estimate | None:
+    return total_of(point) or rate_of(point)
 
 
 def importance(row: PathRow) -> tuple[object, ...]:
     """A sort key: the usual methods first, then by path."""
-    params, family = dict(row.method.params), row.method.family
-    memories = sum(_MEMORIES.get(kind, _OTHER_MEMORY) for kind in (family.src_memory, family.dst_memory))
+    params, family, memories = dict(row.method.params), row.method.family, _memories(row)
     apart = (params.get("bidirectional") == "true") + (params.get("peer") == "off")
     other = (row.rate is None, ENGINES.index(family.engine) > 1, memories >= _OTHER_MEMORY)
     path = (natural(row.path.src), natural(row.path.dst))
     return (*other, memories + apart, list(COPIES).index(row.kind), *path, family, row.method)
+
+
+def _memories(row: PathRow) -> int:
+    """0 for the usual memory of both ends; from `_OTHER_MEMORY` on for kinds that few programs use."""
+    family = row.method.family
+    return sum(_MEMORIES.get(kind, _OTHER_MEMORY) for kind in (family.src_memory, family.dst_memory))

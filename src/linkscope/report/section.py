@@ -335,10 +335,12 @@ class Data(Block):
 
 @dataclass(frozen=True)
 class Explorer(Block):
-    """Curves of chosen paths and methods, drawn from the Data. `defaults`: parameters that names leave out, as JSON.
+    """Curves of chosen paths and methods, drawn from the Data. `names`: operations, engines and memory kinds in words,
+    as JSON. `defaults`: parameters that names leave out, as JSON.
     `chosen`: the query of the address of the curves that appear first. `file`: the base name of saved figures.
     """
 
+    names: str
     defaults: str
     chosen: str
     file: str

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from linkscope.report.headline import RateRow, Rates, headline_rows
+from linkscope.report.managed_peaks import with_nvlink_peaks
 from linkscope.report.overview import overview
 from linkscope.report.shared import without_concurrent
 from linkscope.report.summary_lines import (
@@ -44,7 +45,7 @@ class _Section:
 def summary(run: Run, *, width: int | None = None, colour: bool | None = None) -> str:
     """The summary as text, without a newline at its end. None: width and colour of standard output."""
     columns = line_width(width)
-    return render(_limited(list(_sections(run, columns))), columns, colour)
+    return render(_limited(list(_sections(with_nvlink_peaks(run), columns))), columns, colour)
 
 
 def _limited(sections: list[_Section]) -> list[Line]:

@@ -15,7 +15,7 @@ from linkscope.report.axes import Axis, rate_axis, size_axis, time_axis
 from linkscope.units import format_rate
 
 SERIES_COLOURS = 8
-WIDTH, HEIGHT = 560, 320
+WIDTH, HEIGHT = 560, 260
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 30, 14, 40
 _SEEN = 2.5  # a shorter interval, in pixels, is hidden by its marker
 _MARKERS = (

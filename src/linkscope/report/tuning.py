@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from linkscope.model.curves import Estimate, natural, total_of
-from linkscope.model.text import param_text
+from linkscope.model.text import param_text, size_text
+from linkscope.report.family_words import ENGINES, operation_text
 from linkscope.runfile import Point
 
 _PLAIN = ("h2d", "d2h", "d2d", "local")  # by a copy engine
@@ -19,6 +20,7 @@ class TuningRow:
     """One size of one path. `plain` and `best` are rates in GB/s. `shows`: the intervals of both are apart."""
 
     where: str
+    size: str
     bytes: int
     plain: Estimate
     best: Estimate
@@ -40,12 +42,12 @@ class TuningRow:
 
 def tuning_rows(points: Iterable[Point]) -> list[TuningRow]:
     """A row for each size of a path that has a plain copy and a staged, split or scattered one, by path and size."""
-    situations: dict[tuple[str, int], list[Point]] = {}
+    situations: dict[tuple[str, str], list[Point]] = {}
     for point in points:
         if _counts(point):
-            situations.setdefault((_where(point), point.bytes), []).append(point)
+            situations.setdefault((_where(point), size_text(point)), []).append(point)
     rows = [row for (where, size), of in situations.items() if (row := _row(where, size, of)) is not None]
-    return sorted(rows, key=lambda row: (natural(row.where), row.bytes))
+    return sorted(rows, key=lambda row: (natural(row.where), row.bytes, row.size))
 
 
 def _counts(point: Point) -> bool:
@@ -58,13 +60,12 @@ def _counts(point: Point) -> bool:
 
 
 def _where(point: Point) -> str:
-    """'numa:0 pageable -> gpu:0 device', with the piece of scattered copies and the absence of peer access."""
-    piece = f", pieces of {point.params['piece']} B" if "piece" in point.params else ""
+    """'numa:0 pageable -> gpu:0 device', with the absence of peer access."""
     through = ", without peer access" if "ring" in point.params or point.params.get("peer") == "off" else ""
-    return f"{point.src} {point.src_memory} -> {point.dst} {point.dst_memory}{piece}{through}"
+    return f"{point.src} {point.src_memory} -> {point.dst} {point.dst_memory}{through}"
 
 
-def _row(where: str, size: int, points: list[Point]) -> TuningRow | None:
+def _row(where: str, size: str, points: list[Point]) -> TuningRow | None:
     plain = next((point for point in points if _is_plain(point)), None)
     if plain is None or not any(point.benchmark in _TUNED and point is not plain for point in points):
         return None
@@ -73,7 +74,7 @@ def _row(where: str, size: int, points: list[Point]) -> TuningRow | None:
     shows = best is not plain and (rates[0].high or rates[0].value) < (rates[1].low or rates[1].value)
     ids = (plain.id,) if best is plain else (plain.id, best.id)
     peak = None if best.benchmark == "relayed" else best.limit_gbps  # its limit is that of one link of several
-    return TuningRow(where, size, *rates, _method(best), peak, ids, shows)
+    return TuningRow(where, size, plain.bytes, *rates, _method(best), peak, ids, shows)
 
 
 def _is_plain(point: Point) -> bool:
@@ -84,7 +85,8 @@ def _method(point: Point) -> str:
     if _is_plain(point):
         return "plain copy"
     named = [param_text(name, value) for name, value in sorted(point.params.items()) if name not in _UNNAMED]
-    return f"{point.benchmark} by {point.engine}" + (f" ({', '.join(named)})" if named else "")
+    what = "gathered" if point.benchmark == "pieces" else operation_text(point.benchmark)
+    return f"{what} by {ENGINES.get(point.engine, point.engine)}" + (f" ({', '.join(named)})" if named else "")
 
 
 def _rate(point: Point) -> Estimate:

@@ -1,5 +1,6 @@
 """The verdict on a run in a few sentences, and the warnings that it counts."""
 
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
 
@@ -13,16 +14,19 @@ from linkscope.report.uniformity import Comparison, comparisons
 from linkscope.runfile import Point, Run
 from linkscope.units import format_bytes, format_fraction
 
+FEW = 0.01  # of the points; fewer failed points do not decide on the run
 _LONGEST = 140
 _THROTTLED = frozenset({"throttled", "throttled_rounds"})
 
 
 def verdict(run: Run, rows: Sequence[RateRow]) -> str:
-    """'Links uniform: ... 1 warning. Pageable rates are unstable.'"""
+    """'Links uniform: ... 1 warning. Pageable rates are unstable.' Failed points come first if they are many."""
     if not any(point.median_s is not None for point in run.points):
         return "Nothing was measured: no point has a value."
-    sentences = [_failed_text(run.points), *_path_sentences(run), warning_count(run), _unstable_text(run, rows)]
-    return " ".join(filter(None, sentences))
+    first, last = failed_text(run.points), ""
+    if sum(point.status == "failed" for point in run.points) <= FEW * len(run.points):
+        first, last = last, first
+    return " ".join(filter(None, [first, *_path_sentences(run), last, warning_count(run), _unstable_text(run, rows)]))
 
 
 def warnings(run: Run) -> list[tuple[str, bool]]:
@@ -48,7 +52,8 @@ def incomplete(run: Run) -> list[str]:
     return []
 
 
-def _failed_text(points: Iterable[Point]) -> str:
+def failed_text(points: Iterable[Point]) -> str:
+    """'3 points failed.', as the verdict says it; '' where none did."""
     failed = sum(point.status == "failed" for point in points)
     return f"{count_text(failed, 'point')} failed." if failed else ""
 
@@ -99,9 +104,10 @@ def _measured_text(points: Iterable[Point]) -> str:
 
 
 def warning_count(run: Run) -> str:
-    """'2 warnings.', as the verdict says it."""
-    count = len(warnings(run))
-    return f"{count_text(count, 'warning')}." if count else "No warnings."
+    """'2 warnings.', as the verdict says it; it counts failed points by themselves."""
+    failures = _failures(run.points)
+    count = sum(text not in failures for text, _ in warnings(run))
+    return f"{count_text(count, 'warning')}." if count else "" if failures else "No warnings."
 
 
 def _unstable_text(run: Run, rows: Sequence[RateRow]) -> str:
@@ -124,4 +130,6 @@ def _failures(points: Sequence[Point]) -> list[str]:
 
 
 def _short(reason: str) -> str:
-    return textwrap.shorten(reason, _LONGEST, placeholder=" …")
+    """The reason without its derivation in brackets if it is long, and then without its end."""
+    short = reason if len(reason) <= _LONGEST else re.sub(r" \(.*", "", reason, flags=re.DOTALL)
+    return textwrap.shorten(short, _LONGEST, placeholder=" …")

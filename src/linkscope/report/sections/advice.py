@@ -3,21 +3,20 @@
 from collections.abc import Sequence
 
 from linkscope.advise import Advice
-from linkscope.advise.text import details, headline, ratio_text
-from linkscope.model.text import count_text, paths_text
+from linkscope.advise.text import details, headline, how_text, ratio_text
+from linkscope.model.text import count_text, paths_text, size_text
 from linkscope.report.run_view import RunView
 from linkscope.report.section import Block, Column, Fold, Items, Output, Paragraph, Section, Text, more, prose, table
-from linkscope.units import format_bytes
 
 LEAST_GAIN = 1.05  # typical gains below this are worth a change only at some sizes
 _MOST = 5  # in the terminal
 _MOST_OPEN = 4  # on the page
 _NOTE = (
-    "The gain is the time without the change over the time with it, so ×2 halves the time: the median of all paths and "
-    "sizes from 1 to 64 MiB. The surest gain is that of one path at one size, with its interval."
+    "×2 halves the time: the median of all paths and sizes from 1 to 64 MiB. The surest gain is that of one path at "
+    "one size, with its interval."
 )
 _TOGETHER = "In 95 % of runs, all intervals together contain the true ratio."
-GAIN = Column("Gain, 1 to 64 MiB", strong=True)
+GAIN = Column("Gain", strong=True)
 SIZES = Column("Gains at", label="at")
 _COLUMNS = (
     GAIN, Column("Action", wraps=True), SIZES, Column("Gains on", label="on"),
@@ -30,7 +29,7 @@ def section(view: RunView) -> Section | None:
     found = view.advice
     if not found:
         return None
-    ordered = sorted(found, key=lambda one: not is_first(one))
+    ordered = by_use(found)
     rows = [_cells(one) for one in ordered]
     left = rows[_MOST_OPEN:]
     folds = tuple(Fold(headline(one), (Items.of(details(one)),)) for one in ordered)
@@ -45,7 +44,7 @@ def section(view: RunView) -> Section | None:
         ),
         Items.of([headline(one) for one in found[:_MOST]], on=Output.TERMINAL),
     ]
-    how = [f"{headline(one)}; {one.recommendation.how}" for one in found]
+    how = [f"{headline(one)}; {how_text(one)}" for one in found]
     blocks.append(Items.of(how, on=Output.MARKDOWN))
     titles = {Output.TERMINAL: "Recommendations (how: linkscope advise)"}
     return Section("actions", "Recommendations", tuple(blocks), titles)
@@ -60,18 +59,22 @@ def is_first(one: Advice) -> bool:
     return one.is_typical and one.typical_gain >= LEAST_GAIN
 
 
+def by_use(found: Sequence[Advice]) -> list[Advice]:
+    """Those that gain at usual sizes first; of these, a gain at a single size comes after gains at several."""
+    return sorted(found, key=lambda one: (not is_first(one), one.sizes[0] == one.sizes[1]))
+
+
 def gain_cells(one: Advice) -> tuple[Text, ...]:
     """Gain, title, sizes and CUDA call."""
     title = one.recommendation.title
-    title += f" ({one.gains[0].change})" if one.recommendation.name == "advice" else ""  # one of several
     gain = f"×{one.typical_gain:.3g}" if one.typical_gain >= LEAST_GAIN else "at some sizes"
-    return gain, f"{title[:1].upper()}{title[1:]}", _sizes(one), one.recommendation.how
+    return gain, f"{title[:1].upper()}{title[1:]}", _sizes(one), how_text(one)
 
 
 def _cells(one: Advice) -> tuple[Text, ...]:
     *first, how = gain_cells(one)
     surest = one.gains[0]
-    size = f", {format_bytes(surest.current.bytes)}" if surest.current.bytes else ""
+    size = f", {size_text(surest.current)}" if surest.current.bytes else ""
     where = f"{paths_text([surest.path])}{size}".replace("->", "→")
     return (*first, _paths(one), f"{ratio_text(surest)}: {where}", how)
 
@@ -85,7 +88,5 @@ def _paths(one: Advice) -> str:
 
 
 def _sizes(one: Advice) -> str:
-    least, most = one.sizes
-    if not most:
-        return "any"
-    return format_bytes(least) if least == most else f"{format_bytes(least)} to {format_bytes(most)}"
+    ends = [extreme((gain.current for gain in one.gains), key=lambda point: point.bytes) for extreme in (min, max)]
+    return " to ".join(dict.fromkeys(map(size_text, ends))) if ends[-1].bytes else "any"

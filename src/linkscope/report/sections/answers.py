@@ -9,6 +9,7 @@ from linkscope.report.doubts_table import counts_text, sound_text
 from linkscope.report.head import tiles
 from linkscope.report.headline import headline_rows
 from linkscope.report.machine_map import legends, machine_svg
+from linkscope.report.managed import managed_rates
 from linkscope.report.outcome import older_text
 from linkscope.report.pair_rates import main_matrix
 from linkscope.report.pair_strip import strip_svg, strip_text
@@ -27,8 +28,8 @@ from linkscope.report.section import (
     Tiles,
     table,
 )
-from linkscope.report.sections.advice import GAIN, SIZES, gain_cells, is_first
-from linkscope.report.verdict import verdict, warning_count, warnings
+from linkscope.report.sections.advice import GAIN, SIZES, by_use, gain_cells, is_first
+from linkscope.report.verdict import failed_text, verdict, warning_count, warnings
 
 _MOST_ACTIONS = 3
 _LONGEST = 90  # letters of a warning
@@ -38,7 +39,7 @@ _ACTIONS = (GAIN, Column("Do first", wraps=True), SIZES, Column("CUDA call", wra
 def section(view: RunView) -> Section:
     """Map, rates, slowest pair, trust and actions, for the page."""
     blocks: list[Block] = [_verdict(view), _picture(view)]
-    if first := [one for one in view.advice if is_first(one)][:_MOST_ACTIONS]:
+    if first := [one for one in by_use(view.advice) if is_first(one)][:_MOST_ACTIONS]:
         blocks.append(_actions(first))
     return Section("summary", "Summary", tuple(blocks))
 
@@ -49,18 +50,18 @@ def brief(view: RunView) -> Section:
 
 
 def _verdict(view: RunView) -> Paragraph:
-    """The verdict; its warnings are a link to their place, and the first one that is no failure is named."""
-    text, count = verdict(view.run, headline_rows(view.run)), warning_count(view.run)
-    before, found, after = text.partition(count)
+    """The verdict; failed points and warnings are links to their place, and the first warning is named."""
+    parts: list[str | Span] = [verdict(view.run, headline_rows(view.run))]
     listed = warnings(view.run)
-    if not found or not listed:
-        return Paragraph(text, lead=True, on=Output.PAGE)
     others = [warning for warning, failed in listed if not failed]  # the verdict counts the failed points
     first = (
-        textwrap.shorten(others[0].partition(". ")[0].removesuffix("."), _LONGEST, placeholder=" …") if others else ""
+        textwrap.shorten(others[0].partition(". ")[0], _LONGEST, placeholder=" …").removesuffix(".") if others else ""
     )
-    named = f": {first}." if first else "."
-    return Paragraph((before, Span(count.removesuffix("."), link="#trust"), named, after), lead=True, on=Output.PAGE)
+    for count, named in ((failed_text(view.run.points), ""), (warning_count(view.run), f": {first}" if first else "")):
+        before, found, after = str(parts[-1]).partition(count) if count and listed else ("", "", "")
+        if found:
+            parts[-1:] = [before, Span(count.removesuffix("."), link="#trust"), f"{named}.{after}"]
+    return Paragraph(tuple(parts), lead=True, on=Output.PAGE)
 
 
 def _picture(view: RunView) -> Block:
@@ -71,7 +72,7 @@ def _picture(view: RunView) -> Block:
         at = sizes_text(point.bytes for wire in view.wires for point in wire.best if point is not None)
         best = (f"The best plain copy over each link, down and up{at}. ", Span("Links", link="#machine"))
         svg = machine_svg(view.wires, view.run.modelled)
-        left.append(Figure("machine", svg, best, label=name, legend=legends()))
+        left.append(Figure("machine", svg, best, label=name, legend=legends(svg)))
     matrix = main_matrix(view.matrices)
     if matrix is not None and (text := strip_text(matrix)):
         caption = (Span("Slowest GPU pair", "strong"), f" {text}. ", Span("All pairs", link="#pairs"))
@@ -85,6 +86,7 @@ def _trust(view: RunView) -> Paragraph:
     """A few lines: what is within its precision, what is not, and whether the rates above are affected."""
     points, ids = view.run.points, {id for doubt in view.doubts for id in doubt.ids}
     affected = list(dict.fromkeys(name for name, point in shown_points(view.single) if point.id in ids))
+    affected += ["managed memory"] if any(rates.unstable for rates in managed_rates(view.single).values()) else []
     counts = counts_text(points)
     text = f" {sound_text(points)}" + (f" ({counts}). " if counts else ". ")
     if affected:

@@ -7,8 +7,8 @@ from linkscope.report.run_view import RunView
 from linkscope.report.section import METHOD, Figure, Figures, Paragraph, Section, Span, more
 
 _NOTE = (
-    "Batched plain copies on one path of each direction, managed memory prefetched or on demand, with the rate of the "
-    "largest size. Bands are intervals; a hollow dot is inherited, a ringed one missed its precision. "
+    "Batched plain copies on one path of each direction, managed memory prefetched or on demand. A name has its best "
+    "rate. Bands are intervals; a hollow dot is inherited, a ringed one missed its precision. "
 )
 
 

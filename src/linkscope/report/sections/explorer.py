@@ -4,6 +4,8 @@ import json
 
 from linkscope.model.curves import curves
 from linkscope.report.anchors import explorer_query
+from linkscope.report.family_words import ENGINES, MEMORIES, OPERATIONS
+from linkscope.report.headline import COPIES
 from linkscope.report.path_rows import PathRow, importance
 from linkscope.report.run_view import RunView
 from linkscope.report.section import Explorer, Paragraph, Section
@@ -20,8 +22,16 @@ def section(view: RunView) -> Section | None:
     """The explorer of all curves over size. None where no point with a size has a value."""
     if not view.has_curves:
         return None
-    block = Explorer(json.dumps(dict(DEFAULTS)), _chosen(view.path_rows) or _longest(view), file_name(view.run))
+    block = Explorer(
+        _names(), json.dumps(dict(DEFAULTS)), _chosen(view.path_rows) or _longest(view), file_name(view.run)
+    )
     return Section("explorer", "Explorer", (Paragraph(_NOTE, note=True), block))
+
+
+def _names() -> str:
+    """The words of ids that are not themselves words; the places of a copy say its direction."""
+    operations = OPERATIONS | dict.fromkeys(COPIES, "copy")
+    return json.dumps([operations, ENGINES, MEMORIES], ensure_ascii=False)
 
 
 def _chosen(rows: list[PathRow]) -> str:

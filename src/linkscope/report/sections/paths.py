@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from linkscope.model.curves import Path, path_of
-from linkscope.model.text import paths_text, range_share, rate_text
+from linkscope.model.text import paths_text, range_share, rate_text, sizes_text
 from linkscope.report.anchors import explorer_link, path_anchor
 from linkscope.report.headline import COPIES
 from linkscope.report.long_tables import without_empty_columns
@@ -28,17 +28,18 @@ from linkscope.report.trust import signed
 from linkscope.runfile import Point
 from linkscope.units import format_bytes, format_fraction, format_rate, format_seconds_interval
 
-MOST = 12  # rows that the page shows at first
+MOST = 40  # rows that the page shows at first
 _NOTE = (
-    "Plain copies: first the slowest path of each method, and the fastest if it differs. A path opens its curves. The "
-    "method leaves out defaults. The rate is that of the largest size, the latency that of one copy of the smallest; "
-    "the half rate is the size that reaches half of the best rate."
+    "Plain copies: first the slowest path of each method, and the fastest if it differs. A path opens its curves. "
+    "Brackets are intervals; a bidirectional rate is a total. Half of the best rate is reached from the size under "
+    "Half from, or between two. The latency is that of one copy of the smallest size."
 )
 _ROWS = "A row holds paths that perform alike: the median, and the range from the lowest to the highest interval end."
 _COLUMNS = (
-    Column("Path"), Column("Method"), Column("Rate [interval]", right=True, strong=True, label="Rate"),
-    Column("% of peak", right=True, label="% of peak"), Column("Half rate from", right=True, label="Half rate from"),
-    Column("Latency [interval]", right=True, label="Latency"), Column("Status"),
+    Column("Path"), Column("Method"), Column("Best, GB/s", right=True, strong=True, label="Best, GB/s"),
+    Column("At", right=True, label="at"), Column("% of peak", right=True, label="% of peak"),
+    Column("Half from", right=True, label="Half from"), Column("Latency", right=True, label="Latency"),
+    Column("Status"),
 )  # fmt: skip
 _FAMILY_COLUMNS = (
     Column("Path"), Column("Method", wraps=True), Column("Best [interval]", strong=True, wraps=True),
@@ -85,21 +86,32 @@ def _rows(rows: Sequence[PathRow], linked: bool) -> tuple[SortedRow, ...]:
 
 def _cells(row: PathRow) -> tuple[str, ...]:
     name = f"within {row.path.src}" if row.path.src == row.path.dst else f"{row.path.src} → {row.path.dst}"
-    rate = signed(rate_text(row.rate), [row.point]) + (" in total" if row.total and row.rate else "")
+    rate = signed(rate_text(row.rate).replace(" GB/s", ""), [row.point]) if row.rate else ""
     time = ""
     if row.latency and row.smallest:
         text = format_seconds_interval(row.latency.value, row.latency.low, row.latency.high)
-        time = signed(text, [row.smallest]) + (" batched" if row.batched_latency else "")
+        time = signed(text, [row.smallest])
     return (
-        name, row.method_text, rate, format_fraction(row.share) if row.share is not None else "",
-        format_bytes(row.half_rate_bytes) if row.half_rate_bytes else "",
-        time, row.status_text,
+        name, row.method_text, rate, format_bytes(row.point.bytes) if row.rate else "",
+        format_fraction(row.share) if row.share is not None else "", _half_text(row), time, row.status_text,
     )  # fmt: skip
 
 
 def _values(row: PathRow) -> tuple[float | None, ...]:
     rate, latency = (of.value if of else None for of in (row.rate, row.latency))
-    return None, None, rate, row.share, row.half_rate_bytes, latency, None
+    return None, None, rate, row.point.bytes, row.share, row.half_rate_bytes, latency, None
+
+
+def _half_text(row: PathRow) -> str:
+    """'256 KiB'; '1 to 16 MiB' where no size between these was measured."""
+    if not row.half_rate_bytes:
+        return ""
+    gap = row.below_half is not None and row.half_rate_bytes > 2 * row.below_half
+    return (
+        sizes_text((row.below_half or 0, row.half_rate_bytes)).removeprefix(" at ")
+        if gap
+        else format_bytes(row.half_rate_bytes)
+    )
 
 
 def _folds(view: RunView) -> list[Block]:

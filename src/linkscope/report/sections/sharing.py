@@ -1,5 +1,6 @@
 """Section: several clients of one GPU, as threads, processes, processes under MPS or green contexts."""
 
+from linkscope.report.family_words import operation_text
 from linkscope.report.run_view import RunView
 from linkscope.report.section import METHOD, Column, Group, Output, Paragraph, Row, Section, Table
 from linkscope.runfile import Flow, Point
@@ -53,8 +54,8 @@ def _row(point: Point, alone: Point | None) -> Row:
     before = alone.flows[0].p99_s if alone else None
     clients, jain = len(point.flows), jain_index(rates)
     return Row((
-        point.benchmark.removeprefix(_PREFIX), f"{clients} {_WAYS[point.params['way']]}" if clients > 1 else
-        f"1, as {_WAYS[point.params['way']]}",
+        operation_text(point.benchmark.removeprefix(_PREFIX)),
+        f"{clients} {_WAYS[point.params['way']]}" if clients > 1 else f"1, as {_WAYS[point.params['way']]}",
         " to ".join(dict.fromkeys((_written(point, min(rates)), _written(point, max(rates))))),
         _written(point, sum(rates)), f"{jain:.4f}" if clients > 1 and jain is not None else "-",
         format_seconds(max(medians)) if medians else "-", format_seconds(max(tails)) if tails else "-",
@@ -69,4 +70,4 @@ def _per_s(flow: Flow) -> float:
 def _written(point: Point, per_s: float) -> str:
     """A rate: GB/s where the operation has bytes, otherwise operations a second."""
     size = point.flows[0].bytes
-    return format_rate(per_s * size / 1e9) if size else f"{per_s:.4g} /s"
+    return format_rate(per_s * size / 1e9) if size else f"{per_s:,.0f} /s"

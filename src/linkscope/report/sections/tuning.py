@@ -6,17 +6,18 @@ from linkscope.model.text import rate_text
 from linkscope.report.run_view import RunView
 from linkscope.report.section import METHOD, Block, Column, Ids, Output, Paragraph, Section, Table, Text, more, table
 from linkscope.report.tuning import TuningRow, tuning_rows
-from linkscope.units import format_bytes, format_fraction
+from linkscope.units import format_fraction
 
 _HEADING = "What tuning gains here"
 _NOTE = (
     "The largest gains of copies that are staged through pinned slots, split over streams, or gather scattered pieces, "
-    "against the plain copy of the same bytes between the same memories. The peak is that of the slowest leg. "
+    "against the plain copy of the same bytes between the same memories. The peak is that of the slowest leg. Times "
+    "leave out the calls, which the gains under Actions include. "
 )
 _COLUMNS = (
     Column("Path", wraps=True), Column("Size", right=True, label="Size"),
     Column("Plain copy [interval]", label="Plain copy"), Column("Best [interval]", strong=True, label="Best"),
-    Column("Speed-up", right=True, strong=True, label="Speed-up"), Column("% of peak", right=True, label="% of peak"),
+    Column("Gain", right=True, strong=True, label="Gain"), Column("% of peak", right=True, label="% of peak"),
     Column("Method", wraps=True, label="Method"), Column("Points"),
 )  # fmt: skip
 _BRIEF = tuple(map(Column, ("path", "size", "plain copy", "best", "speed-up", "% of peak", "method")))
@@ -53,5 +54,5 @@ def _cells(row: TuningRow) -> tuple[Text, ...]:
     gain = f"{row.gain:.3g}×" if row.shows else "none"
     share = "" if row.share is None else format_fraction(row.share)
     return (
-        row.where, format_bytes(row.bytes), rate_text(row.plain), rate_text(row.best), gain, share, row.method,
+        row.where, row.size, rate_text(row.plain), rate_text(row.best), gain, share, row.method,
     )  # fmt: skip

@@ -11,7 +11,7 @@ const methodKey = (point) => [point.engine, point.src_memory, point.dst_memory, 
 const SINGLE = "single";
 
 // Curves by path, method, mode and direction. Points of several named paths have no path of their own.
-let known = null, defaults = null, state = null, chart = null, drawn = [], focus = null;
+let known = null, names = null, defaults = null, state = null, chart = null, drawn = [], focus = null;
 const curvesOf = (points) => {
   const found = new Map();
   points.forEach((point) => {
@@ -23,14 +23,15 @@ const curvesOf = (points) => {
   found.forEach((curve) => curve.points.sort((one, other) => one.bytes - other.bytes));
   return [...found.values()];
 };
+const word = (of, id) => names[of][id] || id.replaceAll("_", " ");
 const pathName = (key) => {
-  const [kind, src, dst] = key.split("|");
-  return src === dst ? `${kind} within ${src}` : `${kind} ${src} → ${dst}`;
+  const [kind, src, dst] = key.split("|"), what = word(0, kind);
+  return src === dst ? `${what} within ${src}` : `${what} ${src} → ${dst}`;
 };
 const methodName = (key) => {
   const [engine, src, dst, params] = key.split("|");
   const special = params.split(";").filter((one) => one && defaults[one.split("=")[0]] !== one.slice(one.indexOf("=") + 1));
-  return [engine, [...new Set([src, dst])].join(" → "), ...special.map((one) => one.replace("=", " "))].join(", ");
+  return [word(1, engine), [...new Set([src, dst])].map((one) => word(2, one)).join(" → "), ...special.map((one) => one.replace("=", " "))].join(", ");
 };
 const curveName = (curve) => [pathName(curve.path), methodName(curve.method), ...(curve.bi ? ["bidirectional"] : []), ...(curve.mode === SINGLE ? ["single"] : [])].join(", ");
 
@@ -190,12 +191,13 @@ const lists = () => {
   const paths = [...new Set(known.map((curve) => curve.path))];
   list("path", paths.sort((one, other) => plain(one) - plain(other) || one.localeCompare(other, "en", { numeric: true })), pathName);
   const methods = [...new Set(known.filter((curve) => state.path.includes(curve.path)).map((curve) => curve.method))];
-  list("method", methods.sort((one, other) => methodName(one).split(", ").length - methodName(other).split(", ").length || one.localeCompare(other)), methodName);
+  list("method", methods.sort((one, other) => state.method.includes(other) - state.method.includes(one) || methodName(one).split(", ").length - methodName(other).split(", ").length || one.localeCompare(other)), methodName);
   ["mode", "direction", "value", "x", "y"].forEach((name) => { select(name).value = state[name]; });
 };
 const show = (query) => {
   if (!known) {
     defaults = JSON.parse(root.dataset.defaults);
+    names = JSON.parse(root.dataset.names);
     known = curvesOf(page.points());
   }
   state = parsed(query);
@@ -238,6 +240,7 @@ const start = () => {
   let wide = 0;
   new ResizeObserver(([box]) => {
     const now = Math.round(box.contentRect.width);
+    if (now === 0) return; // hidden, or a window without width: nothing to draw in
     if (state && wide && now !== wide) draw();
     wide = now;
   }).observe(find(".chart-box"));
@@ -247,6 +250,7 @@ const start = () => {
     watch.disconnect();
     if (!state) show(fromAddress() ? location.hash.slice("#explore?".length) : root.dataset.chosen);
   }, { rootMargin: "600px" }).observe(root);
+  addEventListener("beforeprint", () => { if (!state) show(root.dataset.chosen); });
   if (fromAddress()) follow();
 };
 if (root) start();

@@ -123,7 +123,7 @@ page.plot = (box, curves, state, on) => {
   const width = box.clientWidth || 600;
   return new uPlot({
     pxAlign: 0, // whole pixels would move the lines away from their dots
-    width, height: Math.max(260, Math.min(380, width * 0.5)), legend: { show: false },
+    width, height: 300, legend: { show: false },
     cursor: { drag: { x: true, y: false, setScale: false }, points: { show: false }, y: false,
       bind: { dblclick: () => () => on.zoom(null) } },
     scales: {
