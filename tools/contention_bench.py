@@ -212,8 +212,8 @@ def _work_on(bench: Bench, at: int) -> dict[str, str]:
 
 def lu(bench: Bench) -> Table:
     globs = [f"lu_gpus*gpus={gpus}&*" for gpus in ("0", "01", "0123")]
-    copies = ["h2d*", "d2h*", "d2d*"]
-    only = [word for one in (*globs, *copies) for word in ("--only", one)]
+    rates = ["h2d*", "d2h*", "d2d*", "host_to_all*", "one_to_all*", "compute_dgemm*"]
+    only = [word for one in (*globs, *rates) for word in ("--only", one)]
     paths = [bench.run_file("lu", "--suite", "sp-7", *only, share=0.6)]
     ids = [
         f"lu_gpus/sm/gpu:0.device->gpu:0.device/0?ahead=1&by={by}&gpus={gpus}&n=16384&node=0&threads_on=near"
@@ -221,10 +221,10 @@ def lu(bench: Bench) -> Table:
         for by in ("peer", "host")
     ]
     paths.append(bench.run_file("lu-16384", *(word for one in ids for word in ("--only", one))))
-    points = [point for path in paths if path for point in read_run(path).points]
+    runs = [read_run(path) for path in paths if path]
     yield "| rows | GPUs | matrix | threads | panels by | ahead | time | TFLOP/s | over best | predicted | its rank |"
     yield "|---|---|---|---|---|---|---|---|---|---|---|"
-    for (order, _), group in lu_placements(points).items():
+    for (order, _), group in lu_placements(*runs).items():
         for one, rank in zip(group, ranks_of([one.predicted for one in group]), strict=True):
             of = one.params
             yield (
