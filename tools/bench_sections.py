@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from linkscope.errors import UserError
@@ -25,16 +26,23 @@ Sections = Mapping[str, tuple[str, Callable[[Any], Iterator[str]]]]  # title and
 
 
 def all_lines(
-    subject: str, sections: Sections, bench: Sectioned, names: Sequence[str], budget_s: float
+    subject: str,
+    sections: Sections,
+    bench: Sectioned,
+    names: Sequence[str],
+    budget_s: float,
+    weights: Mapping[str, float] = MappingProxyType({}),
 ) -> Iterator[str]:
-    """The tables as Markdown. A section that runs out of time keeps the rows that it has."""
+    """The tables as Markdown. A section that runs out of time keeps the rows that it has. Of the time that is left, a
+    section gets its weight's part among those to come; 1 where `weights` has none."""
     deadline = time.monotonic() + budget_s
     modelled = "MODELLED: " if bench.target.modelled else ""
     yield f"# {subject} on {modelled}{bench.target.machine.get('title') or bench.target.facts.name}"
     for at, name in enumerate(names):
         title, section = sections[name]
         now = time.monotonic()
-        bench.ends = now + (deadline - now) / (len(names) - at)
+        part = weights.get(name, 1.0) / sum(weights.get(later, 1.0) for later in names[at:])
+        bench.ends = now + part * (deadline - now)
         yield f"\n## {title}\n"
         try:
             yield from section(bench)

@@ -1,120 +1,57 @@
-"""Measures contention on a node with several GPUs in one call: the evidence of docs/notes/contention-evidence.md.
+"""Measures contention on a node in one call: the evidence of docs/notes/contention-evidence.md and sharing-evidence.md.
 
-Usage: python tools/contention_bench.py FOLDER [--budget 540] [--machine auto|NAME] [--against NAME|FILE]
-       [--sections presets,capacity,across,lu,nccl,nvbandwidth] [--nvbandwidth PATH] [--seconds 0.3] [--rounds 6]
+Usage: python tools/contention_bench.py FOLDER [--sections NAMES] [--limit 540] [--machine auto|NAME]
+       [--against NAME|FILE] [--nvbandwidth PATH] [--seconds 0.3] [--rounds 6]
 
-Each section gets an equal part of the time that is left, and says if that was too short. A call for each section gives
-each the whole budget. FOLDER gets the answers of `linkscope flow` as JSON, run files, and contention.md with all
-tables, which are also printed. On a model the rates are MODELLED; `nccl` and `nvbandwidth` need hardware.
+One GPU, two calls:  --sections matrix,loaded,presets    and  --sections tasks,sharing,computation,libraries,lu
+Several GPUs:        a call for each of presets, capacity, across, lu, nccl, nvbandwidth (the default is all of these)
 
+Each section gets the part of the limit (seconds of the whole call) that it needs, and says if that was too short.
+FOLDER gets the answers of `linkscope flow` as JSON, run files, and contention.md with all tables, which are also
+printed. A call with the same folder on the same machine measures what is missing. On a model the rates are MODELLED;
+`nccl`, `nvbandwidth` and `libraries` need hardware.
+
+matrix       suite contention twice, and what `compare` finds
+loaded       suite loaded-latency
 presets      every preset of flows, twice: totals and Jain's index
+tasks        suites sp-8 to sp-11: transfers, messages and CPU traffic, 1 to 16 tasks, one thread and two
+sharing      threads, processes in turn, processes under MPS, green contexts (suite sharing)
+computation  computations alone, with pinned and pageable transfers, beside copies (suites sp-5 and sp-6)
+libraries    computations beside the vendor's libraries by PyTorch (library_rates.py)
 capacity     joint rates to and from the host by number of GPUs, beside the model's prediction
 across       work on the first GPU beside work on the second, in two rounds: who slows whom across GPUs
-lu           a blocked LU on 1, 2 and 4 GPUs by placement (suite sp-7)
+lu           a blocked LU on 1, 2 and 4 GPUs by placement (suite sp-7), and whether its residual passes
 nccl         an all-gather by PyTorch beside copies to the host (all_gather_bench.py)
 nvbandwidth  the tests of several GPUs at once by a given binary, side by side with suite nvbandwidth
 """
 
 import argparse
-import json
-import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
-from bench_sections import OutOfTime, all_lines, write_and_print
+import contention_one_gpu
+from bench_sections import all_lines, write_and_print
+from contention_parts import ROOT, Bench, Table, own_folder
 
 from linkscope.errors import UserError
 from linkscope.report.sections.lu import ranks_of
 from linkscope.report.sections.lu_gpus import lu_placements
 from linkscope.run.flows import PRESETS
-from linkscope.run.target import Target, choose
+from linkscope.run.target import choose
 from linkscope.runfile import read_run
 from linkscope.units import format_change, format_fraction, format_seconds
 
-ROOT = Path(__file__).parents[1]
-Table = Iterator[str]
 _TOGETHER = ("host_to_all*", "all_to_host*", "one_to_all*", "all_to_one*")
-_ENDING_S = 15.0  # a run that was asked to stop saves its points within this time
 # The work of suite `contention` on a GPU, the NUMA node near it, and another GPU.
 _WORK = {
     "h2d": "{node} -> {gpu} 16MiB", "d2h": "{gpu} -> {node} 16MiB", "peer": "{gpu} -> {other} 16MiB",
     "zero_copy": "read {gpu} 16MiB", "memory": "memory {gpu} 64MiB", "gemm": "gemm {gpu} bf16 8192",
     "launch": "launch {gpu}",
 }  # fmt: skip
-
-
-@dataclass
-class Bench:
-    """The machine, where answers go, and the time that is left. `ends`: of the current section, in `monotonic` time."""
-
-    target: Target
-    machine: str
-    against: str | None
-    folder: Path
-    seconds: str
-    rounds: int
-    nvbandwidth: str | None
-    ends: float = 0.0
-    missing: list[str] = field(default_factory=list)
-
-    @property
-    def gpus(self) -> list[str]:
-        return self.target.facts.of_kind("gpu")
-
-    def near(self, gpu: str) -> str:
-        return self.target.numa_of_gpus.get(gpu, self.target.facts.of_kind("numa")[0])
-
-    def flow(self, name: str, *words: str, rounds: int | None = None) -> dict[str, Any] | None:
-        """The answer of `linkscope flow`, kept as NAME.json; None with a note if it failed. Raises OutOfTime."""
-        options = [
-            "--machine",
-            self.machine,
-            "--seconds",
-            self.seconds,
-            "--rounds",
-            str(rounds or self.rounds),
-            "--json",
-        ]
-        if self.against:
-            options += ["--against", self.against]
-        done = self.command([sys.executable, "-m", "linkscope", "flow", *words, *options])
-        if done.returncode != 0:
-            self.missing.append(f"{name}: {done.stderr.strip().splitlines()[-1]}")
-            return None
-        (self.folder / f"{name}.json").write_text(done.stdout)
-        found: dict[str, Any] = json.loads(done.stdout)
-        return found
-
-    def command(self, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        """Raises OutOfTime if the section's time ends before the command does."""
-        left = self.ends - time.monotonic()
-        if left <= 0:
-            raise OutOfTime
-        try:
-            return subprocess.run(words, capture_output=True, text=True, timeout=left, check=False)
-        except subprocess.TimeoutExpired:
-            raise OutOfTime from None
-
-    def run_file(self, name: str, *words: str, share: float = 1.0) -> Path | None:
-        """The file of a run that ends within a share of the section's time; None with a note if it has no values."""
-        path = self.folder / f"{name}.jsonl"
-        path.unlink(missing_ok=True)
-        left = share * (self.ends - time.monotonic()) - _ENDING_S
-        if left <= 1:
-            raise OutOfTime
-        limit = [] if self.target.modelled else ["--budget", f"{left:.0f}s"]
-        options = ["--machine", self.machine, *limit, "-o", str(path), "-q"]
-        done = self.command([sys.executable, "-m", "linkscope", "run", *words, *options])
-        if done.returncode not in (0, 1) or not path.exists():
-            self.missing.append(f"{name}: {done.stderr.strip().splitlines()[-1]}")
-            return None
-        return path
 
 
 def presets(bench: Bench) -> Table:
@@ -211,20 +148,32 @@ def _work_on(bench: Bench, at: int) -> dict[str, str]:
 
 
 def lu(bench: Bench) -> Table:
-    globs = [f"lu_gpus*gpus={gpus}&*" for gpus in ("0", "01", "0123")]
-    copies = ["h2d*", "d2h*", "d2d*"]
-    only = [word for one in (*globs, *copies) for word in ("--only", one)]
+    sets = [of for of in ("0", "01", "0123") if len(of) <= len(bench.gpus)]
+    globs = ["lu/*", *(f"lu_gpus*gpus={gpus}&*" for gpus in sets)]
+    rates = ["h2d*", "d2h*", "compute_dgemm*"]
+    if len(bench.gpus) > 1:
+        rates += ["d2d*", "host_to_all*", "one_to_all*"]
+    only = [word for one in (*globs, *rates) for word in ("--only", one)]
     paths = [bench.run_file("lu", "--suite", "sp-7", *only, share=0.6)]
     ids = [
         f"lu_gpus/sm/gpu:0.device->gpu:0.device/0?ahead=1&by={by}&gpus={gpus}&n=16384&node=0&threads_on=near"
-        for gpus in ("0123"[:count] for count in (1, 2, 4))
+        for gpus in sets
         for by in ("peer", "host")
     ]
     paths.append(bench.run_file("lu-16384", *(word for one in ids for word in ("--only", one))))
-    points = [point for path in paths if path for point in read_run(path).points]
+    runs = [read_run(path) for path in paths if path]
+    points = [point for run in runs for point in run.points if point.benchmark in ("lu", "lu_gpus") and point.median_s]
+    for point in points:
+        if point.benchmark == "lu":
+            rate = (point.flows[0].operations or 0.0) / (point.median_s or 1.0) / 1e12
+            taken = format_seconds(point.median_s or 0.0)
+            yield f"{point.params['n']} rows in the memory of {point.src}: {taken}, {rate:.3g} TFLOP/s."
+    passing = sum(point.verified is True for point in points)
+    yield f"{passing} of {len(points)} factorizations have a residual within HPL's bound of 16."
+    yield ""
     yield "| rows | GPUs | matrix | threads | panels by | ahead | time | TFLOP/s | over best | predicted | its rank |"
     yield "|---|---|---|---|---|---|---|---|---|---|---|"
-    for (order, _), group in lu_placements(points).items():
+    for (order, _), group in lu_placements(*runs).items():
         for one, rank in zip(group, ranks_of([one.predicted for one in group]), strict=True):
             of = one.params
             yield (
@@ -241,7 +190,7 @@ def nccl(bench: Bench) -> Table:
         return
     done = bench.command([sys.executable, str(ROOT / "tools" / "all_gather_bench.py"), "--gpus", str(len(bench.gpus))])
     if done.returncode != 0:
-        bench.missing.append(f"nccl: {(done.stderr.strip().splitlines() or ['no reason'])[-1]}")
+        bench.fails("nccl", done)
         return
     (bench.folder / "nccl.md").write_text(done.stdout)
     yield from done.stdout.splitlines()
@@ -261,10 +210,10 @@ def nvbandwidth(bench: Bench) -> Table:
     beside = bench.command([sys.executable, str(ROOT / "tools" / "side_by_side.py"), str(run), str(path)])
     yield from beside.stdout.splitlines()
     if beside.returncode != 0:
-        bench.missing.append(f"nvbandwidth: {(beside.stderr.strip().splitlines() or ['no table'])[-1]}")
+        bench.fails("nvbandwidth", beside)
 
 
-SECTIONS = {
+_OF_SEVERAL = {
     "presets": ("Presets of flows", presets),
     "capacity": ("Joint capacity to and from the host", capacity),
     "across": ("Who slows whom across GPUs", across),
@@ -272,15 +221,19 @@ SECTIONS = {
     "nccl": ("An all-gather beside copies to the host", nccl),
     "nvbandwidth": ("Side by side with nvbandwidth", nvbandwidth),
 }
+_OF_ONE = contention_one_gpu.SECTIONS
+SECTIONS = {**{name: of[:2] for name, of in _OF_ONE.items()}, **_OF_SEVERAL}
+_USUAL_S = 100.0  # of a section that states no time
+_NEEDS_S = {**dict.fromkeys(_OF_SEVERAL, _USUAL_S), **{name: needs_s for name, (_, _, needs_s) in _OF_ONE.items()}}
 
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--budget", type=float, default=540.0)
+    parser.add_argument("--limit", type=float, default=540.0)
     parser.add_argument("--machine", default="auto")
     parser.add_argument("--against")
-    parser.add_argument("--sections", default=",".join(SECTIONS))
+    parser.add_argument("--sections", default=",".join(_OF_SEVERAL))
     parser.add_argument("--nvbandwidth")
     parser.add_argument("--seconds", default="0.3")
     parser.add_argument("--rounds", type=int, default=6)
@@ -290,13 +243,13 @@ def main(arguments: Sequence[str]) -> int:
         parser.error(f"there is no section {', '.join(unknown)}; sections are {', '.join(SECTIONS)}")
     try:
         target = choose(given.machine, 1)
+        own_folder(given.folder, target)
     except UserError as problem:
         parser.error(str(problem))
-    given.folder.mkdir(parents=True, exist_ok=True)
     bench = Bench(
         target, given.machine, given.against, given.folder, given.seconds, given.rounds, given.nvbandwidth
     )  # fmt: skip
-    lines = all_lines("Contention", SECTIONS, bench, names, given.budget)
+    lines = all_lines("Contention", SECTIONS, bench, names, given.limit, _NEEDS_S)
     write_and_print(lines, given.folder / "contention.md")
     return 0
 

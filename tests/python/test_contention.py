@@ -199,6 +199,18 @@ def test_several_tasks_share_their_gpu_equally_as_in_spafford_5_2(
     assert "Several tasks for each GPU" in text and "collapsed" not in text.split("Path")[-1] and "Drift" in text
 
 
+def test_several_tasks_also_share_a_gpu_that_is_alone(tmp_path: Path) -> None:
+    """A copy to all GPUs without tasks would be the copy to the only one, so other suites leave it out."""
+    path = tmp_path / "run.jsonl"
+    assert main(["run", "--machine", "h200x1", "--suite", "sp-10", "--rounds", "1", "-o", str(path), "-q"]) == 0
+    found = read_run(path).points
+    assert sorted(len(point.flows) for point in found) == [1, 1, 2, 3, 4, 6, 8, 12, 16]
+    slowest = {len(point.flows): min(flow.gbps or 0 for flow in point.flows) for point in found}
+    assert slowest[16] * 16 == pytest.approx(slowest[1], rel=0.02)
+    full = points_of(SUITES["full"], choose("h200x1", 1).facts, benchmark_table())
+    assert not [point for point in full if "gpu:all" in (point.src, point.dst)]
+
+
 def test_suite_sp_8_has_copies_messages_and_cpu_traffic_beside_each_other() -> None:
     points = points_of(SUITES["sp-8"], choose("h200x4", 1).facts, benchmark_table())
     kinds = ("h2d", "d2h", "message", "host")

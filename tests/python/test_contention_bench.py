@@ -1,10 +1,14 @@
 """tools/contention_bench.py on models: every section that needs no hardware, and what it says about the others."""
 
+import re
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import all_gather_bench as gathers
 import contention_bench as tool
 import pytest
+from bench_sections import OutOfTime, all_lines
 
 from campaign import only_long
 from fake_driver import needs_worker
@@ -32,6 +36,84 @@ def test_capacity_grows_with_the_number_of_gpus_beside_a_models_prediction(tmp_p
     assert (tmp_path / "capacity-to-2.json").exists()
 
 
+def few_points(monkeypatch: pytest.MonkeyPatch, **globs: tuple[str, ...]) -> list[str]:
+    """Runs of suites measure only their points with these globs, in one round. Returns all commands as they start."""
+    command, started = tool.Bench.command, []
+
+    def shorter(bench: tool.Bench, words: list[str]) -> object:
+        started.append(" ".join(words))
+        if "--suite" in words:
+            of = globs[words[words.index("--suite") + 1].replace("-", "_")]
+            words = [*words, "--rounds", "1", *(word for glob in of for word in ("--only", glob))]
+        return command(bench, words)
+
+    monkeypatch.setattr(tool.Bench, "command", shorter)
+    return started
+
+
+def test_the_matrix_runs_twice_and_says_what_changed_and_the_folder_is_measured_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = few_points(
+        monkeypatch, contention=("contended_h2d*=none*", "contended_h2d*=d2h"), loaded_latency=("loaded_h2d*both*",)
+    )
+    text = page(tmp_path, "--sections", "matrix,loaded", machine="h200x1")
+    assert {"h2d"} <= {row[0] for row in rows(text)} and "Both runs:" in text and "## Latency under load" in text
+    assert len(started) == 4 and (tmp_path / "contention-b.jsonl").exists()
+    assert page(tmp_path, "--sections", "matrix,loaded", machine="h200x1") == text
+    assert [words.split()[3] for words in started[4:]] == ["compare"]
+    with pytest.raises(SystemExit):
+        page(tmp_path, "--sections", "matrix", machine="h200x2")
+
+
+def test_a_run_that_was_interrupted_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started = few_points(monkeypatch, sharing=("shared_h2d*clients=1*", "shared_h2d*clients=2&way=threads"))
+    whole = page(tmp_path, "--sections", "sharing", machine="h200x1")
+    path = tmp_path / "sharing.jsonl"
+    path.write_text("".join(line for line in path.read_text().splitlines(True) if '"record":"end"' not in line))
+    assert page(tmp_path, "--sections", "sharing", machine="h200x1") == whole
+    assert [f"--resume {path}" in words for words in started] == [False, True]
+
+
+def test_penalties_of_computations_have_both_formulas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    few_points(monkeypatch, sp_5=("compute_triad*",), sp_6=("compute_triad*",))
+    text = page(tmp_path, "--sections", "computation,libraries", machine="sl390")
+    (row,) = (row for row in rows(text) if row[0] == "triad")
+    pinned, pageable, alone, busy = (float(row[at].split()[0]) for at in (2, 3, 5, 6))
+    over_good, over_bad = (float(number) / 100 for number in re.findall(r"[\d.]+", row[4]))
+    assert [over_good, over_bad] == pytest.approx([1 - pinned / pageable, pageable / pinned - 1], abs=6e-3)
+    assert alone == pytest.approx(pinned, rel=0.02) and busy > alone and row[7].endswith("%)")
+    assert "- libraries: a model has no PyTorch" in text
+
+
+@only_long
+def test_tasks_of_all_suites_have_their_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = ("tasks*message=64KiB*messages=each*", "tasks*at=transfers*")
+    few_points(
+        monkeypatch, sp_8=("contended_h2d*=none*", "contended_h2d*=message"), sp_9=tasks, sp_11=tasks,
+        sp_10=("*tasks=2", "*=false"),
+    )  # fmt: skip
+    text = page(tmp_path, "--sections", "tasks", machine="h200x1")
+    parts = re.split(r"^### Suite `", text, flags=re.MULTILINE)[1:]
+    assert [part.partition("`")[0] for part in parts] == ["sp-10", "sp-8", "sp-9", "sp-11"]
+    assert all(len(rows(part)) >= 2 for part in parts)
+
+
+def test_a_section_gets_the_part_of_the_time_that_it_needs() -> None:
+    given: list[float] = []
+
+    def section(bench: SimpleNamespace) -> list[str]:
+        given.append(bench.ends - time.monotonic())
+        return []
+
+    bench = SimpleNamespace(
+        target=SimpleNamespace(modelled=True, machine={"title": "a model"}, facts=None), ends=0.0, missing=[]
+    )
+    titles = {name: (name, section) for name in ("short", "long", "usual")}
+    list(all_lines("Parts", titles, bench, list(titles), 100.0, {"short": 2.0, "long": 7.0}))
+    assert given == pytest.approx([20.0, 87.5, 100.0], rel=0.01)  # of what is left; nothing was used
+
+
 @only_long
 def test_presets_run_twice_and_work_across_gpus_has_a_cell_for_each_pair(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -48,16 +130,24 @@ def test_presets_run_twice_and_work_across_gpus_has_a_cell_for_each_pair(
 
 
 def test_an_lu_is_ranked_by_placement_for_each_number_of_gpus(tmp_path: Path) -> None:
-    found = rows(page(tmp_path, "--sections", "lu"))[1:]
+    text = page(tmp_path, "--sections", "lu")
+    assert "8192 rows in the memory of gpu:0: " in text
+    assert re.search(r"^(\d+) of \1 factorizations have a residual within", text, re.MULTILINE)
+    found = rows(text)[1:]
     assert {row[1] for row in found} == {"0", "01", "0123"}
     assert {(row[0], row[1]) for row in found} >= {("16384", "0"), ("16384", "01"), ("16384", "0123")}
     first = next(row for row in found if row[1] == "0123")
     assert first[4] == "peer" and first[8] == "0 %" and first[10] == "1"
+    text = page(tmp_path / "one", "--sections", "lu", machine="h200x1")
+    assert {row[1] for row in rows(text)[1:]} == {"0"} and "## Not measured" not in text
 
 
 def test_a_section_without_time_is_named_and_one_gpu_has_no_pairs(tmp_path: Path) -> None:
-    assert "- capacity: its part of the 0 s ended" in page(tmp_path, "--sections", "capacity", "--budget", "0")
-    text = page(tmp_path, "--sections", "across", machine="h200x1")
+    assert "- capacity: its part of the 0 s ended" in page(tmp_path, "--sections", "capacity", "--limit", "0")
+    text = page(tmp_path, "--sections", "matrix,computation,lu", "--limit", "0")
+    for name in ("contention-a", "contention-b", "sp-5", "sp-6", "lu"):
+        assert f"- {name}: its part of the time ended" in text
+    text = page(tmp_path / "one", "--sections", "across", machine="h200x1")
     assert "- across: it needs two GPUs" in text
     with pytest.raises(SystemExit):
         tool.main([str(tmp_path), "--sections", "capacity,weather"])
@@ -70,7 +160,7 @@ def test_a_matrix_across_gpus_that_runs_out_of_time_keeps_its_cells(
 
     def flow(bench: tool.Bench, *words: str, rounds: int) -> dict:
         if next(left, None) is None:
-            raise tool.OutOfTime
+            raise OutOfTime
         return {"flows": [{"seconds": 1.0}, {"seconds": 1.0}]}
 
     monkeypatch.setattr(tool.Bench, "flow", flow)

@@ -222,6 +222,8 @@ def test_events_of_a_clock_that_jumped_are_left_out_and_said(tmp_path, capsys):
         ('{"a": 1}', "it has no list traceEvents"),
         (json.dumps({"traceEvents": []}), "has no event of a GPU"),
         (json.dumps({"traceEvents": [event("kernel", "k", 0, 1)]}), "event 0 (k) is damaged: KeyError 'device'"),
+        ("[]", "it has no list traceEvents"),
+        ("#!/bin/sh\necho one\n", "trace.json, line 2:\n    echo one"),
         ("numa:0 -> gpu:0 4MiB x 10\n", "lists transfers: add --against RUN.jsonl"),
     ],
 )

@@ -1,11 +1,14 @@
 """The blocked LU and its update by placement (SP-7), on the model of Keeneland."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fake_driver import LIBRARIES, environment, needs_fake, needs_worker
 from linkscope.cli.main import main
+from linkscope.model.lu import LuParts, factor_s, lu_s
 from linkscope.plan.enumerate import points_of
 from linkscope.plan.suites import SUITES
 from linkscope.report.sections.lu import Placement, placements_of_lu, predicted_ranks, ranks_of
@@ -16,6 +19,7 @@ from linkscope.runfile import Run, read_run
 from test_cli import linkscope
 
 pytestmark = [needs_worker]
+RESULTS = Path(__file__).parents[2] / "results"
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +87,7 @@ def test_suite_sp_7_factors_on_every_set_of_gpus_from_every_node(run: Run) -> No
 
 def test_an_lu_over_three_gpus_of_keeneland_is_faster_than_on_one_and_fastest_near_two_of_them(run: Run) -> None:
     """Its GPUs lack peer access, so they take panels from the node's memory."""
-    groups = lu_placements(run.points)
+    groups = lu_placements(run)
     assert list(groups) == [(8192, 1), (8192, 2), (8192, 3)]
     one, three = groups[8192, 1][0], groups[8192, 3][0]
     assert three.seconds < 0.5 * one.seconds
@@ -97,25 +101,89 @@ def test_an_lu_over_three_gpus_of_keeneland_is_faster_than_on_one_and_fastest_ne
     assert missing and all("no peer access" in (p.reason or "") for p in missing)
 
 
-def test_rates_of_copies_predict_an_lu_on_one_gpu_but_not_the_best_node_for_three(run: Run) -> None:
-    """Copies that run alone do not show that two GPUs load over one link between the nodes."""
-    groups = lu_placements(run.points)
+def test_rates_of_copies_and_products_predict_each_placement_and_rank_the_best_first(run: Run) -> None:
+    """All GPUs load at once in suite sp-7, which shows that two of three share the link between the nodes."""
+    groups = lu_placements(run)
     for placed in groups[8192, 1]:
-        if placed.params["ahead"] == "1":
-            assert placed.predicted == pytest.approx(placed.seconds, rel=0.02)
-    ranks = ranks_of([placed.predicted for placed in groups[8192, 3]])
-    assert ranks[0] != 1 and groups[8192, 3][ranks.index(1)].params["node"] == "0"
+        assert placed.predicted == pytest.approx(placed.seconds, rel=0.02)
+    for placed in (*groups[8192, 2], *groups[8192, 3]):
+        assert placed.predicted == pytest.approx(placed.seconds, rel=0.06)
+    for group in groups.values():
+        assert ranks_of([placed.predicted for placed in group])[0] == 1
+
+
+def test_the_prediction_is_that_of_the_lu_measured_on_four_h100s() -> None:
+    """Only times of one GPU and rates of copies enter it. A GPU of this run does not factor beside its updates."""
+    groups = lu_placements(*(read_run(RESULTS / f"h100x4-lu{order}.jsonl.gz") for order in ("", "-16384")))
+    assert {key: len(group) for key, group in groups.items()} == {
+        (8192, 1): 3, (8192, 2): 4, (8192, 4): 4, (16384, 1): 1, (16384, 2): 1,
+    }  # fmt: skip
+    for placed in (placed for group in groups.values() for placed in group):
+        assert placed.predicted == pytest.approx(placed.seconds, rel=0.06)
+    for gpus in (2, 4):
+        assert groups[8192, gpus][0].params["by"] == "peer"
+        assert ranks_of([placed.predicted for placed in groups[8192, gpus]]) == [1, 2, 2, 2]
+
+
+def test_without_an_lu_on_one_gpu_or_rates_of_copies_there_is_no_prediction(run: Run) -> None:
+    for wanted in (lambda p: p.params.get("gpus") not in ("0", "1", "2"), lambda p: p.benchmark != "h2d"):
+        groups = lu_placements(replace(run, points=[point for point in run.points if wanted(point)]))
+        assert {placed.predicted for group in groups.values() for placed in group} == {None}
+
+
+# --- the schedule ---
+
+PARTS = LuParts(
+    order=4, width=1, load=[0.0], store=[0.0], take={}, crowd=1.0, operation=0.0, by_peer=True, ahead=True,
+    overlaps=True, factor=1.0,
+)  # fmt: skip
+
+
+def over(gpus: int, take: float = 0.0, **more: Any) -> LuParts:
+    pairs = {(a, b): take for a in range(gpus) for b in range(gpus) if a != b}
+    return replace(PARTS, load=[0.0] * gpus, store=[0.0] * gpus, take=pairs, **more)
+
+
+def test_more_gpus_do_not_shorten_the_factorizations() -> None:
+    assert [lu_s(over(gpus)) for gpus in (1, 2, 4)] == [4.0] * 3
+
+
+def test_a_panel_from_its_owner_costs_a_copy_and_one_from_the_host_two() -> None:
+    copies = replace(over(2, take=0.5), store=[0.25, 0.25])
+    assert lu_s(copies) == 4 * 1.0 + 3 * 0.5 + 0.25
+    assert lu_s(replace(copies, by_peer=False)) == 4 * 1.0 + 3 * (0.25 + 0.5) + 0.25
+
+
+def test_takers_share_the_link_of_an_owner_but_not_the_links_to_the_host() -> None:
+    """Of four panels on four GPUs, three take the first, two the second and one the third."""
+    copies = over(4, take=0.5, crowd=3.0)
+    assert lu_s(copies) == pytest.approx(4 * 1.0 + (3 + 2 + 1) * 0.5)
+    assert lu_s(replace(copies, crowd=1.0)) == lu_s(replace(copies, by_peer=False)) == 4 * 1.0 + 3 * 0.5
+
+
+def test_a_gpu_that_factors_beside_updates_hides_them_unless_look_ahead_is_off() -> None:
+    """Updates of a panel's column take 7, 5 and 3 operations."""
+    slow = replace(PARTS, operation=1.0)
+    in_turn = 4 + 3 * 7 + 2 * 5 + 3
+    assert lu_s(replace(slow, overlaps=False)) == lu_s(replace(slow, ahead=False)) == in_turn
+    assert lu_s(slow) == in_turn - 2  # panels 1 and 2 are factored beside the rest of the updates
+
+
+def test_the_time_of_one_gpu_gives_the_time_of_a_factorization() -> None:
+    one = replace(PARTS, load=[0.5], store=[0.25], operation=0.1, overlaps=False)
+    assert factor_s(one, lu_s(one)) == pytest.approx(one.factor)
+    assert factor_s(one, 0.1) == 0.0
 
 
 def test_an_lu_over_four_gpus_of_h200x4_takes_panels_faster_from_peers_than_from_the_host(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     words = ["--suite", "sp-7", "--only", "lu_gpus*gpus=0123*", "--rounds", "6", "-o", str(path), "-q"]
     assert main(["run", "--machine", "h200x4", *words]) == 0
-    found = read_run(path).points
+    found = read_run(path)
     (group,) = lu_placements(found).values()
     times = {placed.params["by"]: placed.seconds for placed in reversed(group) if placed.params["threads_on"] == "near"}
     assert times["peer"] < 0.5 * times["host"]
-    assert {p.status for p in found if p.params["node"] == "0" and p.params["threads_on"] == "near"} == {"ok"}
+    assert {p.status for p in found.points if p.params["node"] == "0" and p.params["threads_on"] == "near"} == {"ok"}
 
 
 @needs_fake

@@ -2,6 +2,9 @@
 
 import pytest
 
+from linkscope.machine.model import load
+from linkscope.run.lasting import lasting_seconds
+from linkscope.runfile import PointId
 from paper_machines import Number, check, penalty, rate, rates, raw
 from test_sim_machines import pytestmark
 
@@ -20,6 +23,24 @@ def of_busiest_task(tasks: int) -> float:
     return min(rates("sl390", *once * tasks)) / min(rates("sl390", *once))
 
 
+def beside(sets: int, threads: str) -> tuple[list[float], list[float]]:
+    """GB/s of transfers on sl390, and microseconds of messages of 64 KiB beside them, by one thread or two a set."""
+    params = {"at": "both", "message": "64KiB", "messages": "each", "sets": str(sets)}
+    params |= {"threads": "one"} if threads == "one" else {}
+    size = 64 << 20
+    ends = ("numa:0", "pinned", "gpu:0", "device")
+    point = PointId("tasks", "ce", *ends, size, tuple(sorted(params.items())))
+    found = lasting_seconds(load("sl390"), [point])[str(point)]
+    assert not isinstance(found, str), found
+    return [size / 1e9 / each for each in found[:sets]], [1e6 * each for each in found[sets:]]
+
+
+def longer_us(sets: int) -> float:
+    """How much longer messages take by one thread, on average over the sets."""
+    one, two = (beside(sets, threads)[1] for threads in ("one", "two"))
+    return (sum(one) - sum(two)) / sets
+
+
 NUMBERS = [
     Number("SP-2: H2D", lambda: sl390_penalties()[0], 13, is_penalty=True),
     Number("SP-2: D2H", lambda: sl390_penalties()[1], 31, is_penalty=True),
@@ -29,6 +50,8 @@ NUMBERS = [
     Number("SP-14: PCIe", lambda: raw("sl390", "pcie switch:0->gpu:0"), 8),
     Number("SP-10: two tasks a GPU", lambda: of_busiest_task(2), 1 / 2),
     Number("SP-10: three tasks a GPU", lambda: of_busiest_task(3), 1 / 3),
+    Number("SP-11: one set", lambda: longer_us(1), 5),
+    Number("SP-11: two sets", lambda: longer_us(2), 5),
 ]
 
 
@@ -56,3 +79,10 @@ def test_concurrent_gpus_share_one_link_on_dl160_and_two_iohs_on_sl390_sp_12() -
         dual = rates("sl390", *(" > ".join(pair if to else pair[::-1]) for pair in pairs))
         assert sum(dual) > 2 * 6 > 8 > sum(shared)
         assert dual[0] > dual[1], "two GPUs share the QPI of their IOH"
+
+
+def test_one_thread_for_transfers_and_messages_costs_bandwidth_with_three_sets_only_sp_11() -> None:
+    one, two = (beside(1, threads)[0] for threads in ("one", "two"))
+    assert one == pytest.approx(two, rel=0.005)
+    one, two = (beside(3, threads)[0] for threads in ("one", "two"))
+    assert sum(two) > 1.02 * sum(one) and longer_us(3) > 5

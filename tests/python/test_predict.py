@@ -214,3 +214,51 @@ def test_an_impossible_prediction_gets_its_reason(capsys, words: list[str], code
     assert main(["predict", *words]) == code
     output = capsys.readouterr()
     assert expected in output.err and not output.out and "Traceback" not in output.err
+
+
+# --- computations ---
+
+
+def computed(capsys: pytest.CaptureFixture[str], *words: str) -> dict:
+    capsys.readouterr()
+    assert main(["predict", "--machine", "sl390", "--computation", *words, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(("name", "penalty"), [("sgemm", 3), ("dgemm", 4), ("fft", 12), ("reduction", 12)])
+def test_a_computation_has_the_penalty_of_the_wrong_node_that_the_paper_gives(capsys, name: str, penalty: int) -> None:
+    near, far = computed(capsys, name)["placements"]
+    assert near["near"] and near["penalty_over_good"] == 0 and not far["near"]
+    assert 100 * far["penalty_over_good"] == pytest.approx(penalty, abs=2)
+    assert far["penalty_over_bad"] == pytest.approx(far["seconds"] / near["seconds"] - 1)
+
+
+def test_a_computation_states_its_rate_size_and_time_alone(capsys) -> None:
+    small, full = computed(capsys, "dgemm:small"), computed(capsys, "dgemm:full", "--memory", "pageable")
+    assert full["operations"] == 2 * 8192**3 and full["size"] == "full" and small["operations"] == 2 * 128**3
+    assert full["operations"] / full["alone_s"] == pytest.approx(0.59 * 0.515e12, rel=0.02)
+    for one in full["placements"]:
+        assert one["operations_per_s"] == pytest.approx(full["operations"] / one["seconds"])
+        assert one["seconds"] > full["alone_s"]
+    assert main(["predict", "--machine", "sl390", "--computation", "sort"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("MODELLED") and "numa:1.pinned: " in text and "(good - bad) / good" in text
+    assert "Gop/s" not in text  # a sort states no operations
+
+
+@pytest.mark.parametrize(
+    ("machine", "words", "code", "expected"),
+    [
+        ("sl390", ["mdd"], 2, "did you mean md"),
+        ("sl390", ["md:huge"], 2, "sizes are shoc, small, full"),
+        ("sl390", ["md", "--src", "numa:0"], 2, "leave out --src"),
+        ("sl390", ["md", "--with", "numa:0 -> gpu:1"], 2, "leave out --with"),
+        ("sl390", ["md", "--memory", "registered"], 2, "pinned or pageable"),
+        ("sl390", ["bf16gemm"], 3, "bf16"),
+    ],
+)
+def test_an_impossible_computation_gets_its_reason(
+    capsys, machine: str, words: list[str], code: int, expected: str
+) -> None:
+    assert main(["predict", "--machine", machine, "--computation", *words]) == code
+    assert expected in capsys.readouterr().err

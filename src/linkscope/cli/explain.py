@@ -104,11 +104,12 @@ def _listed(path: Path, arguments: argparse.Namespace) -> int:
     from linkscope.report.replay import bars_svg, cells, replay
     from linkscope.trace import read_trace
 
+    parts = read_trace(path)
     if not (arguments.against or "").endswith((".jsonl", ".jsonl.gz")):
         raise UserError(f"{path} lists transfers: add --against RUN.jsonl, from `linkscope run --trace {path}`")
     source, output = Path(arguments.against), arguments.output
     run = read(source)
-    bars, missing = replay(read_trace(path), run.points)
+    bars, missing = replay(parts, run.points)
     if missing:
         what = f"{len(missing)} of the transfers in {path}, such as {missing[0]}"
         raise UserError(f"{source} has no value for {what}: `run --trace {path}` measures them", NOT_HERE)

@@ -3,9 +3,9 @@
 linkscope predict --machine ac922 --src numa:0 --dst gpu:0 --bytes 64MiB
 linkscope predict --machine h200x4 --src numa:0 --dst gpu:0 --with "numa:0 -> gpu:1" --with "gpu:2 -> numa:0"
 linkscope predict --machine h200x4 --src numa:0 --dst gpu:0 --with "numa:0.pageable -> gpu:1 16MiB x2; gpu:2 -> gpu:3"
-linkscope predict --machine h200x4 --src gpu:0 --dst gpu:1 --peer off --json
 linkscope predict --machine h200x4 --src numa:0 --dst gpu:0 --bytes 256MiB --helpers 3
-linkscope predict --machine h200x4 --flow "numa:0 -> gpu:0 x2; gemm gpu:0 bf16 8192"
+linkscope predict --machine h200x4 --flow "numa:0 -> gpu:0 x2; gemm gpu:0 bf16 8192" --json
+linkscope predict --machine sl390 --computation md:full
 linkscope predict --machine jorda-a "host:0/gpu:0 -> host:1/gpu:0" --bytes 16MiB
 
 --with and --flow take lists of flows (docs/reference/flows.md). --bytes, --memory, --engine, --peer and --threads hold
@@ -49,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--machine", metavar="NAME|FILE", required=True, help="a bundled model or a machine file")
     add("transfer", metavar="'SRC -> DST'", nargs="?", help="the transfer, instead of --src and --dst")
     add("--flow", metavar="TEXT", help="transfers and work at once, as for `linkscope flow`")
+    add("--computation", metavar="NAME", help="a computation of suite sp-5, from each node")
     add("--src", metavar="PLACE", help="source: numa:0, gpu:1")
     add("--dst", metavar="PLACE", help="destination")
     add("--bytes", metavar="SIZE", default="64MiB", help="size of each transfer (default 64MiB)")
@@ -86,6 +87,10 @@ def main(arguments: argparse.Namespace) -> int:
         raise UserError(
             f"--machine {arguments.machine}: predict needs a model; `linkscope list machines` lists the bundled models"
         )
+    if arguments.computation:
+        from linkscope.cli.predict_computation import computation
+
+        return computation(arguments, choice.model)
     if arguments.transfer:
         _take_transfer(arguments)
     if arguments.flow:

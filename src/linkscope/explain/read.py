@@ -28,7 +28,7 @@ def is_text_trace(path: Path) -> bool:
             start = file.read(4096)
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None
-    return not start.startswith((_GZIP, b"SQLite")) and not start.lstrip().startswith(b"{")
+    return not start.startswith((_GZIP, b"SQLite")) and not start.lstrip().startswith((b"{", b"["))
 
 
 def read_recorded(path: Path) -> Recorded:

@@ -42,3 +42,16 @@ def peak_of_model(model: Mapping[str, Any], gpu: str, element: str) -> tuple[flo
             if value:
                 return value["v"] * 1e12, f"{element}_tflops of the machine file: {value['v']:g}"
     return None, f"the machine file has no {element}_tflops"
+
+
+def peak_of_gpu(
+    machine: Mapping[str, Any], environment: Mapping[str, Any], gpu: str, element: str
+) -> tuple[float | None, str]:
+    """The same for a place of a run, from the machine and the environment of its file: peak() or peak_of_model()."""
+    model = machine.get("model")
+    if isinstance(model, Mapping):
+        return peak_of_model(model, gpu, element)
+    nothing: Mapping[str, Any] = {}
+    of = next((one for one in machine.get("gpus") or () if f"gpu:{one.get('index')}" == gpu), nothing)
+    state = next((one for one in environment.get("gpus") or () if one.get("pci") == of.get("pci")), nothing)
+    return peak(of, state.get("sm_max_mhz"), element)

@@ -24,7 +24,7 @@ def points_of(suite: Suite, machine: MachineFacts, table: Iterable[Benchmark]) -
 
 
 def _of_row(row: Benchmark, rule: Rule, machine: MachineFacts, of_row: list[tuple[str, str]]) -> Iterator[PointId]:
-    pairs = [(src, dst) for src, dst in of_row if rule.allows(src, dst)]
+    pairs = [(src, dst) for src, dst in of_row if rule.allows(src, dst) and _has_several(machine, row, rule, src, dst)]
     if rule.one_path:
         pairs = list({machine.kind_of_path(src, dst): (src, dst) for src, dst in reversed(pairs)}.values())
     for (src, dst), (src_memory, dst_memory), params in itertools.product(
@@ -45,13 +45,20 @@ def _of_row(row: Benchmark, rule: Rule, machine: MachineFacts, of_row: list[tupl
 def _pairs(row: Benchmark, machine: MachineFacts) -> list[tuple[str, str]]:
     """Returns the pairs of places of the row's kinds, also between hosts; the platform rejects impossible ones."""
     if row.relation == "to_all":
-        return [(src, all_gpus(src)) for src in machine.of_kind(row.src) if len(machine.gpus_but(src)) > 1]
+        return [(src, all_gpus(src)) for src in machine.of_kind(row.src) if machine.gpus_but(src)]
     if row.relation == "from_all":
-        return [(all_gpus(dst), dst) for dst in machine.of_kind(row.dst) if len(machine.gpus_but(dst)) > 1]
+        return [(all_gpus(dst), dst) for dst in machine.of_kind(row.dst) if machine.gpus_but(dst)]
     pairs = itertools.product(machine.of_kind(row.src), machine.of_kind(row.dst))
     if row.relation == "other_host":
         return [(src, dst) for src, dst in pairs if host_of(src) != host_of(dst)]
     return [(src, dst) for src, dst in pairs if _related(row, src == dst)]
+
+
+def _has_several(machine: MachineFacts, row: Benchmark, rule: Rule, src: str, dst: str) -> bool:
+    """Returns whether a joint copy has several flows: a rule that varies the tasks has them on one GPU, too."""
+    if row.relation not in ("to_all", "from_all"):
+        return True
+    return "tasks" in rule.params or len(machine.gpus_but(src if row.relation == "to_all" else dst)) > 1
 
 
 def _related(row: Benchmark, same: bool) -> bool:

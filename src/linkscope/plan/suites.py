@@ -323,6 +323,8 @@ SUITES: dict[str, Suite] = {
                 replace(_rule(benchmarks=("lu", "lu_update"), nodes=EACH, slots=EACH), one_path=True),
                 *_lu_over_gpus(),
                 _rule(64 * MIB, benchmarks=("h2d", "d2h", "d2d"), engines=("ce",), memories=_PINNED),
+                _rule(64 * MIB, benchmarks=("host_to_all", "one_to_all"), engines=("ce",)),
+                replace(_rule(benchmarks=("compute_dgemm",), memories=("device",)), one_path=True),
             ),
             early=True,
         ),

@@ -54,6 +54,12 @@ def to_markdown(run: Run) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def section_markdown(run: Run, anchor: str) -> str:
+    """The tables and texts of the section with this anchor, without its title; empty if the run has no such section."""
+    found = (section for section in sections(run, Output.MARKDOWN) if section.anchor == anchor)
+    return "\n\n".join(text for section in found for text in _texts(section.only(Output.MARKDOWN)))
+
+
 def _texts(blocks: Iterable[Block]) -> list[str]:
     made = (_RENDERERS[type(block)](block) for block in blocks)
     return [text for text in made if text]

@@ -59,6 +59,12 @@ class Simulation:
         found |= zip(longer, self._slopes(longer), strict=True)
         return [reasons[point] if point in reasons else _of_flows(found[point]) for point in points]
 
+    def operations(self, point: PointId) -> float:
+        """Returns the arithmetic operations of one iteration of a point of the machine in use; 0 for none."""
+        assert self._facts is not None
+        prepared = self._worker.prepare(case_of(point, self._facts), f"{point}#0")
+        return sum(flow.operations or 0.0 for flow in prepared.flows)
+
     def carried(self, machine: dict[str, Any], points: Sequence[PointId]) -> list[dict[str, int]]:
         """Returns the bytes on each directed link in one operation of every flow; empty for a point that cannot run."""
         self._open(machine)

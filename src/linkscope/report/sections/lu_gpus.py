@@ -1,20 +1,26 @@
-"""Section: a blocked LU over GPUs by placement, beside what rates of copies predict (Spafford et al. 4.2)."""
+"""Section: a blocked LU over GPUs by placement, beside what copies and products predict (Spafford et al. 4.2)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from linkscope.model.computing import peak_of_gpu
+from linkscope.model.lu import LuParts, factor_s, lu_s
 from linkscope.report.run_view import RunView
 from linkscope.report.section import Column, Group, Paragraph, Row, Section, Table
 from linkscope.report.sections.lu import ranks_of
-from linkscope.runfile import Point
+from linkscope.runfile import Point, Run
+from linkscope.stats import median
 from linkscope.units import format_fraction, format_seconds
 
 _TITLE = "Blocked LU over GPUs"
 _NOTE = (
-    "A digit is a GPU. Panels of 512 columns are dealt to the GPUs in turn. The prediction from rates of copies is the "
-    "longest load, then the computation of one GPU divided among all (or the taking of panels, if longer), then the "
-    "last panel's way back. A placement's predicted rank is its place by that, of all placements of as many GPUs. "
-    "Equal predictions share a place. The gap is the time of the worst placement over that of the best, less one."
+    "A digit is a GPU. Panels of 512 columns are dealt to the GPUs in turn. The prediction follows each panel: its GPU "
+    "loads it, updates and factors it; the others take it. Copies have their measured rates, and updates that of a "
+    "product of f64 matrices (or its peak). Factorizations never run at once, and need what updates leave of the time "
+    "of one GPU. Look-ahead on one GPU shows whether it factors beside an update. Words between threads, and loads of "
+    "some of the GPUs that share a link, are not predicted. A placement's predicted rank is its place by that, of all "
+    "placements of as many GPUs. Equal predictions share a place. The gap is the time of the worst placement over that "
+    "of the best, less one."
 )
 _COLUMNS = (
     Column("GPUs", strong=True), Column("Matrix", label="Matrix on"), Column("Threads", label="Threads on"),
@@ -24,6 +30,8 @@ _COLUMNS = (
     Column("Gap", right=True, label="Gap"),
 )  # fmt: skip
 _DOUBLE = 8  # bytes
+_COPIES = ("h2d", "d2h", "d2d")
+_TOGETHER = {"host_to_all": "h2d", "one_to_all": "d2d"}
 
 Costs = Mapping[tuple[str, str, str], float]  # seconds of a byte, by benchmark and ends
 
@@ -42,26 +50,23 @@ class LuPlacement:
         return self.params["gpus"]
 
 
-def lu_placements(points: Sequence[Point]) -> dict[tuple[int, int], list[LuPlacement]]:
-    """By order of the matrix and number of GPUs, the fastest placement first."""
-    costs = {
-        (point.benchmark, point.src, point.dst): 1 / (point.gbps * 1e9)
-        for point in points if point.benchmark in ("h2d", "d2h", "d2d") and point.gbps
-    }  # fmt: skip
+def lu_placements(*runs: Run) -> dict[tuple[int, int], list[LuPlacement]]:
+    """By order of the matrix and number of GPUs, the fastest placement first. The runs are of one machine."""
+    points = [point for run in runs for point in run.points]
     found = [point for point in points if point.benchmark == "lu_gpus" and point.median_s]
-    computing = {order: _computing_s(found, costs, order) for order in {_order(point) for point in found}}
+    rate = next((one for one in map(_product_rate, runs) if one), None)
+    costs = _Predictor(points, 1 / rate).learn(found) if rate else None
     groups: dict[tuple[int, int], list[LuPlacement]] = {}
     for point in found:
-        order, params = _order(point), point.params
-        made = LuPlacement(
-            params, point.median_s or 0.0, point.flows[0].operations or 0.0, _predicted(params, costs, computing[order])
-        )
-        groups.setdefault((order, len(made.gpus)), []).append(made)
+        params = point.params
+        predicted = costs.predicted(params) if costs else None
+        made = LuPlacement(params, point.median_s or 0.0, point.flows[0].operations or 0.0, predicted)
+        groups.setdefault((_order(params), len(made.gpus)), []).append(made)
     return {key: sorted(groups[key], key=lambda one: one.seconds) for key in sorted(groups)}
 
 
-def _order(point: Point) -> int:
-    return int(point.params["n"])
+def _order(params: Mapping[str, str]) -> int:
+    return int(params["n"])
 
 
 def _width(order: int) -> int:
@@ -69,60 +74,98 @@ def _width(order: int) -> int:
     return 64 if order < 4096 else 512
 
 
-def _computing_s(points: Sequence[Point], costs: Costs, order: int) -> float | None:
-    """Seconds that the best single GPU computes: its time without the load and the last panel's way back."""
-    times = [
-        (point.median_s or 0.0) - moved
-        for point in points
-        if _order(point) == order and len(point.params["gpus"]) == 1 and point.params["ahead"] == "1"
-        if (moved := _load_and_store(point.params, costs)) is not None
-    ]
-    return min(times, default=None)
+def _product_rate(run: Run) -> float | None:
+    """Operations a second of a product of f64 matrices on gpu:0: measured, or else the peak."""
+    for point in run.points:
+        if point.benchmark == "compute_dgemm" and point.src == point.dst and point.median_s:
+            return (point.flows[0].operations or 0.0) / point.median_s or None
+    return peak_of_gpu(run.header.machine, run.header.environment, "gpu:0", "f64")[0]
 
 
-def _load_and_store(params: Mapping[str, str], costs: Costs) -> float | None:
-    """Seconds of the longest load, and of the last panel's way back."""
-    gpus, node, order = params["gpus"], f"numa:{params['node']}", int(params["n"])
-    panel, panels = _DOUBLE * order * _width(order), order // _width(order)
-    loads = [costs.get(("h2d", node, f"gpu:{gpu}")) for gpu in gpus]
-    last = gpus[(panels - 1) % len(gpus)]
-    back = costs.get(("d2h", f"gpu:{last}", node))
-    if back is None or None in loads:
-        return None
-    shares = [len(range(rank, panels, len(gpus))) for rank in range(len(gpus))]
-    return max(share * panel * (cost or 0.0) for share, cost in zip(shares, loads, strict=True)) + panel * back
+class _Predictor:
+    """Times of LUs from rates of copies and products, and from LUs on one GPU."""
+
+    def __init__(self, points: Sequence[Point], operation: float) -> None:
+        self._operation = operation
+        self._alone = {
+            (point.benchmark, point.src, point.dst): 1 / (point.gbps * 1e9)
+            for point in points if point.benchmark in _COPIES and point.gbps
+        }  # fmt: skip
+        self._together = {
+            (_TOGETHER[point.benchmark], flow.src, flow.dst): 1 / (flow.gbps * 1e9)
+            for point in points if point.benchmark in _TOGETHER
+            for flow in point.flows if flow.gbps
+        }  # fmt: skip
+        self._gpus = len({dst for name, _, dst in self._alone if name == "h2d"})
+        self._overlaps: bool | None = None
+        self._factors: dict[int, float] = {}  # seconds of a panel, by order of the matrix
+
+    def learn(self, points: Sequence[Point]) -> "_Predictor":
+        """Takes from LUs on one GPU what a factorization needs, and whether it runs beside an update."""
+        single = [point for point in points if len(point.params["gpus"]) == 1]
+        in_turn = [point for point in single if point.params["ahead"] == "0"]
+        for point in in_turn:
+            ahead = [other.median_s or 0.0 for other in single
+                     if other.params["ahead"] == "1" and _same_place(other.params, point.params)]  # fmt: skip
+            parts = self._parts(point.params, overlaps=False)
+            if parts and ahead:
+                self._factors[_order(point.params)] = factor_s(parts, point.median_s or 0.0)
+                both = replace(parts, overlaps=True, ahead=True, factor=self._factors[_order(point.params)])
+                hidden = (point.median_s or 0.0) - lu_s(both)
+                self._overlaps = (point.median_s or 0.0) - median(ahead) > hidden / 2
+        for point in single:  # orders without an LU that has no look-ahead
+            parts = self._parts(point.params, overlaps=False)
+            if parts and self._overlaps is False:
+                self._factors.setdefault(_order(point.params), factor_s(parts, point.median_s or 0.0))
+        return self
+
+    def predicted(self, params: Mapping[str, str]) -> float | None:
+        """Seconds; None without the rates of its copies, or without LUs on one GPU."""
+        factor = self._factors.get(_order(params))
+        if factor is None or self._overlaps is None:
+            return None
+        parts = self._parts(params, overlaps=self._overlaps)
+        return lu_s(replace(parts, factor=factor)) if parts else None
+
+    def _parts(self, params: Mapping[str, str], *, overlaps: bool) -> LuParts | None:
+        gpus = [f"gpu:{digit}" for digit in params["gpus"]]
+        node, order, by_peer = f"numa:{params['node']}", _order(params), params["by"] == "peer"
+        panel = _DOUBLE * order * _width(order)
+        loads = self._costs("h2d", [(node, gpu) for gpu in gpus])
+        stores = self._costs("d2h", [(gpu, node) for gpu in gpus])
+        pairs = [(a, b) for a in range(len(gpus)) for b in range(len(gpus)) if a != b]
+        ends = [(gpus[a], gpus[b]) if by_peer else (node, gpus[b]) for a, b in pairs]
+        takes = self._costs("d2d" if by_peer else "h2d", ends)
+        if loads is None or stores is None or takes is None:
+            return None
+        if len(gpus) == self._gpus:  # all load at once
+            loads = [self._together.get(("h2d", node, gpu), cost) for gpu, cost in zip(gpus, loads, strict=True)]
+        return LuParts(
+            order, _width(order), [panel * cost for cost in loads], [panel * cost for cost in stores],
+            {pair: panel * cost for pair, cost in zip(pairs, takes, strict=True)}, self._crowd(gpus), self._operation,
+            by_peer, params["ahead"] == "1", overlaps,
+        )  # fmt: skip
+
+    def _costs(self, benchmark: str, ends: Sequence[tuple[str, str]]) -> list[float] | None:
+        found = [self._alone.get((benchmark, *one)) for one in ends]
+        return None if None in found else [cost or 0.0 for cost in found]
+
+    def _crowd(self, gpus: Sequence[str]) -> float:
+        """How much longer a copy from one GPU to all others takes than one alone; their number where not measured."""
+        ratios = [cost / self._alone[name, src, dst] for (name, src, dst), cost in self._together.items()
+                  if name == "d2d" and (name, src, dst) in self._alone]  # fmt: skip
+        others = max(1, len(gpus) - 1)
+        return max(1.0, max(ratios) * others / max(1, self._gpus - 1)) if ratios else float(others)
 
 
-def _predicted(params: Mapping[str, str], costs: Costs, computing: float | None) -> float | None:
-    moved, taken = _load_and_store(params, costs), _taking_s(params, costs)
-    if moved is None or taken is None or computing is None:
-        return None
-    return moved + max(computing / len(params["gpus"]), taken)
-
-
-def _taking_s(params: Mapping[str, str], costs: Costs) -> float | None:
-    """Seconds of the panels that a GPU takes from the others, of the GPU that needs longest."""
-    gpus, order = params["gpus"], int(params["n"])
-    panel, panels = _DOUBLE * order * _width(order), order // _width(order)
-    longest = 0.0
-    for rank, gpu in enumerate(gpus):
-        last = range(rank, panels, len(gpus))[-1]
-        seconds = 0.0
-        for owner in (k % len(gpus) for k in range(last) if k % len(gpus) != rank):
-            by_peer = params["by"] == "peer"
-            ends = ("d2d", f"gpu:{gpus[owner]}") if by_peer else ("h2d", f"numa:{params['node']}")
-            cost = costs.get((*ends, f"gpu:{gpu}"))
-            if cost is None:
-                return None
-            seconds += panel * cost
-        longest = max(longest, seconds)
-    return longest
+def _same_place(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
+    return all(one[key] == other[key] for key in ("gpus", "node", "n"))
 
 
 def section(view: RunView) -> Section | None:
     """A group for each order and number of GPUs. None without an LU over GPUs."""
     groups = []
-    for group in lu_placements(view.run.points).values():
+    for group in lu_placements(view.run).values():
         best = group[0].seconds
         ranks = ranks_of([one.predicted for one in group])
         rows = [

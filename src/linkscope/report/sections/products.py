@@ -1,9 +1,6 @@
 """Section: products of matrices as shares of the GPU's peak, with the derivation."""
 
-from collections.abc import Mapping
-from typing import Any
-
-from linkscope.model.computing import peak, peak_of_model
+from linkscope.model.computing import peak_of_gpu
 from linkscope.report.run_view import RunView
 from linkscope.report.section import Column, Group, Paragraph, Row, Section, Table
 from linkscope.runfile import Point
@@ -34,18 +31,6 @@ def section(view: RunView) -> Section | None:
 def _cells(view: RunView, point: Point) -> tuple[str, ...]:
     element, seconds = point.params["element"], point.median_s or 1.0
     rate = (point.flows[0].operations or 0.0) / seconds
-    limit, source = _peak(view.run.header.machine, view.run.header.environment, point.src, element)
+    limit, source = peak_of_gpu(view.run.header.machine, view.run.header.environment, point.src, element)
     share = format_fraction(rate / limit) if limit else "-"
     return point.src, element, point.params["n"], format_seconds(seconds), f"{rate / 1e12:.4g}", share, source
-
-
-def _peak(
-    machine: Mapping[str, Any], environment: Mapping[str, Any], gpu: str, element: str
-) -> tuple[float | None, str]:
-    model = machine.get("model")
-    if isinstance(model, Mapping):
-        return peak_of_model(model, gpu, element)
-    nothing: Mapping[str, Any] = {}
-    of = next((one for one in machine.get("gpus") or () if f"gpu:{one.get('index')}" == gpu), nothing)
-    state = next((one for one in environment.get("gpus") or () if one.get("pci") == of.get("pci")), nothing)
-    return peak(of, state.get("sm_max_mhz"), element)
