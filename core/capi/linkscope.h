@@ -111,10 +111,12 @@ typedef struct ls_source {
   void* stream;
 } ls_source;
 
-/* Bytes by the way they were written: past the page cache by O_DIRECT, or through it. `cufile`: those of `direct` that
- * cuFile wrote. */
+/* Bytes by the way they were written: past the page cache by O_DIRECT, or through it. `uring` and `cufile`: those of
+ * `direct` that io_uring and cuFile wrote; threads with pwrite wrote the others. `uring_refused`: the errno if the kernel
+ * refused io_uring. */
 typedef struct ls_write_counts {
-  uint64_t direct, buffered, cufile;
+  uint64_t direct, buffered, cufile, uring;
+  int32_t uring_refused;
 } ls_write_counts;
 
 /* What the caller wants of a saving: `report` as for reading; `durable` other than 0: return when the data is on the
@@ -160,6 +162,7 @@ typedef struct ls_knobs {
   uint32_t links;       /* links of GPUs that copies by copy engine use, with those of helpers; 1: the GPU's own */
   uint32_t cufile;      /* not 0: cuFile moves files of read_cold and write_file, where it works */
   uint32_t tma;         /* not 0: that kernel uses the Tensor Memory Accelerator where GPU and addresses allow it */
+  uint32_t uring;       /* of write_file: writes in flight by io_uring, which one thread starts; 0: `threads` write */
 } ls_knobs;
 /* The GPUs, by their number in PCI bus order, whose links to the host copies from and to other GPUs may use; none until
  * this is called, but for LINKSCOPE_TRANSFER_HELPERS. A copy between host memory and a GPU then also goes through 12 MiB

@@ -3,22 +3,12 @@
 #include <thread>
 
 #include "random_saves.hpp"
+#include "saves_testing.hpp"
 #include "system_calls.hpp"
 
 using namespace linkscope;
 
 namespace {
-
-namespace fs = std::filesystem;
-
-struct Folder {
-  fs::path path = fs::temp_directory_path() / ("linkscope-random-saves-" + std::to_string(getpid()));
-  Folder() { fs::create_directory(path); }
-  ~Folder() { fs::remove_all(path); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  [[nodiscard]] u64 count() const { return static_cast<u64>(std::distance(fs::directory_iterator{path}, {})); }
-};
 
 struct SaveWay {
   const char* name;
@@ -27,14 +17,17 @@ struct SaveWay {
   const char* refused = nullptr;  // a call of the system that always fails
 };
 
+constexpr Knobs by_uring{false, 3, 100_KiB, 2, 2, 0, 0, 1, 1, false, false, 5};
+
 constexpr SaveWay save_ways[] = {
-    {"ring", {false, 3, 100_KiB, 2, 2, 0}},
+    {"threads", {false, 3, 100_KiB, 2, 2, 0}},
+    {"io_uring", by_uring},
     {"plain", {true, 1, 100_KiB, 1, 1, 0}},
     {"cuFile", {false, 3, 100_KiB, 2, 2, 0, 0, 1, 1, true}},
-    {"durable", {false, 3, 100_KiB, 2, 2, 0}, true},
-    {"no O_DIRECT", {false, 3, 100_KiB, 2, 2, 0}, false, "open O_DIRECT"},
-    {"no io_uring", {false, 3, 100_KiB, 2, 2, 0}, false, "io_uring_setup"},
-    {"no reserved space", {false, 3, 100_KiB, 2, 2, 0}, false, "fallocate"},
+    {"durable", by_uring, true},
+    {"no O_DIRECT", by_uring, false, "open O_DIRECT"},
+    {"no io_uring", by_uring, false, "io_uring_setup"},
+    {"no reserved space", by_uring, false, "fallocate"},
 };
 
 std::unique_ptr<Transfers> transfers_of(const SaveWay& way) {
@@ -52,7 +45,7 @@ TEST_CASE("random saves by every way are bit-exact, and what they saved is read 
   const OnOther elsewhere{with, space};
   const PinnedMemory pinned{the_driver(), space, 0};
   const auto sources = save_sources(random_bytes(space, 150), with.on_gpu(), elsewhere.at(), pinned.data());
-  const Folder folder;
+  const SavesFolder folder;
   for (const auto& way : save_ways) {
     CAPTURE(way.name);
     const auto transfers = transfers_of(way);
@@ -81,7 +74,7 @@ TEST_CASE("saves by several threads at once, to files of their own and to one fi
   const OnOther elsewhere{with, threads * space};
   const PinnedMemory pinned{the_driver(), threads * space, 0};
   const auto transfers = transfers_of(save_ways[0]);
-  const Folder folder;
+  const SavesFolder folder;
   const std::string common = folder.path / "common";
   std::atomic<int> wrong{0};
   std::vector<Bytes> whole(threads);
