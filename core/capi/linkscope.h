@@ -70,7 +70,10 @@ LS_EXPORT ls_status ls_registered_bytes(uint64_t* bytes);
 /* --- many blocks -------------------------------------------------------------------------------------------------- */
 
 /* Copies `count` blocks in the order of the stream, in any order among themselves. Pageable memory is finished as by
- * ls_copy. A kernel on few SMs moves small blocks that the GPU reaches. */
+ * ls_copy. A kernel on few SMs moves small blocks that the GPU reaches. During a graph capture of the stream each block is
+ * one copy of the driver, which the graph repeats. No destination may overlap another destination, or a source: calls
+ * of at most 64 blocks are searched for that, and longer ones for neighbours in the list whose destinations overlap, and
+ * are LS_USAGE before any block is copied. Elsewhere, what overlaps holds bytes of any of the blocks. */
 LS_EXPORT ls_status ls_copy_blocks(void* const* dst, const void* const* src, const size_t* bytes, size_t count,
                                    void* stream);
 
@@ -136,7 +139,7 @@ LS_EXPORT ls_status ls_save_file(const char* path, const ls_source* sources, siz
 
 typedef struct ls_transfer ls_transfer;
 /* Starts a copy after the work that is on the stream now. Later work of the stream does not wait for it. Both ranges
- * belong to the copy until ls_transfer_wait has returned. */
+ * belong to the copy until ls_transfer_wait has returned. LS_USAGE during a graph capture of the stream. */
 LS_EXPORT ls_status ls_transfer_start(ls_transfer** transfer, void* dst, const void* src, size_t bytes, void* stream);
 /* The bytes that are copied so far, and whether the copy has ended. */
 LS_EXPORT ls_status ls_transfer_progress(const ls_transfer* transfer, size_t* done, int* ended);

@@ -95,7 +95,12 @@ def copy_blocks(dst_pointers: Any, src_pointers: Any, sizes: Any, stream: Any = 
     """Copies many blocks by their addresses, in the order of the stream and in any order among themselves.
 
     `sizes` is one size for all blocks, or one for each. All blocks must stay allocated until the stream has made the
-    copy. Small blocks are moved by one launch of a kernel on few SMs. `strided()` lists the addresses of rows.
+    copy. Default stream: the legacy default stream of the GPU that has the first block. Small blocks are moved by one
+    launch of a kernel on few SMs; in a graph capture of the stream, each is one copy of the driver. `strided()` lists
+    the addresses of rows.
+
+    No destination may overlap another one or a source. ValueError says so in calls of at most 64 blocks, and for
+    neighbours in longer lists; elsewhere, what overlaps holds bytes of any of the blocks.
     """
     to, source = _addresses(dst_pointers, "dst_pointers"), _addresses(src_pointers, "src_pointers")
     if to.size != source.size:
@@ -130,7 +135,8 @@ def _addresses(values: Any, name: str) -> np.ndarray:
 def start_copy(dst: Any, src: Any, stream: Any = None) -> Transfer:
     """Starts a copy in the background, after the work that is on the stream now.
 
-    Later work of the stream does not wait for it: `wait()` does. Neither range may be used before.
+    Later work of the stream does not wait for it: `wait()` does. Neither range may be used before. Raises ValueError
+    in a graph capture of the stream: `copy()` can be captured.
     """
     to, source = _pair(dst, src)
     number = _stream_number(stream, to, source)
