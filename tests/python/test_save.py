@@ -56,8 +56,8 @@ assert counts.direct + counts.buffered == whole.size
 assert native.knobs("write_file", whole.size).uring == 32
 assert counts.uring == counts.direct or counts.uring_refused or on_tmpfs(path)
 native.set_knobs("write_file", whole.size, uring=0)
-by_threads = linkscope.save_file(path / "raw", on_gpu, stream=STREAM)
-assert (path / "raw").read_bytes() == whole.tobytes() and by_threads.direct == counts.direct and by_threads.uring == 0
+second = linkscope.save_file(path / "raw", on_gpu, stream=STREAM)
+assert (path / "raw").read_bytes() == whole.tobytes() and second.direct == counts.direct and second.uring == 0
 native.set_knobs("write_file", whole.size, uring=32)
 back = Array(1000)
 linkscope.read_file(path / "raw", back, offset=4321, stream=STREAM)

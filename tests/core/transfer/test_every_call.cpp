@@ -105,13 +105,13 @@ struct Everything {
   mutable bool came_back = false, is_saved = false;
 };
 
-Options with_saves_by_threads() {
+Options where_threads_save() {
   Options options = small_chunks();
   for (const u64 start : file_classes) options.of(StagedWork::write_file, start).uring = 0;
   return options;
 }
 
-const Way ways[] = {{with_saves_by_threads(), BlockMethod::loop, 0},
+const Way ways[] = {{where_threads_save(), BlockMethod::loop, 0},
                     {small_chunks_by_kernel(), BlockMethod::kernel, 1},
                     {with_links(), BlockMethod::batch, 3}};
 
