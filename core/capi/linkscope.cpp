@@ -147,7 +147,7 @@ ls_status ls_save_file(const char* path, const ls_source* sources, size_t count,
     Progress progress;
     if (saving) report_to(*saving, progress), saving->counts = {};
     transfers().save(path, wanted, saving && saving->durable, by, progress);
-    if (saving) saving->counts = {by.direct, by.buffered, by.cufile};
+    if (saving) saving->counts = {by.direct, by.buffered, by.cufile, by.uring, by.uring_refused};
   });
 }
 
@@ -193,16 +193,17 @@ ls_status ls_get_knobs(const char* method, size_t bytes, ls_knobs* knobs) {
   return guarded([&] {
     const auto& of = transfers().knobs(method, bytes);
     *knobs = {of.plain,     of.threads,  of.chunk, of.depth,  of.chunks_each, of.piece,
-              of.sm_blocks, of.sm_chunk, of.links, of.cufile, of.tma};
+              of.sm_blocks, of.sm_chunk, of.links, of.cufile, of.tma,         of.uring};
   });
 }
 
 ls_status ls_set_knobs(const char* method, size_t bytes, const ls_knobs* knobs) {
   return guarded([&] {
-    const auto& [plain, threads, chunk, depth, chunks_each, piece, sm_blocks, sm_chunk, links, cufile, tma] = *knobs;
-    transfers().set(
-        method, bytes,
-        {plain != 0, threads, chunk, depth, chunks_each, piece, sm_blocks, sm_chunk, links, cufile != 0, tma != 0});
+    const auto& [plain, threads, chunk, depth, chunks_each, piece, sm_blocks, sm_chunk, links, cufile, tma, uring] =
+        *knobs;
+    transfers().set(method, bytes,
+                    {plain != 0, threads, chunk, depth, chunks_each, piece, sm_blocks, sm_chunk, links, cufile != 0,
+                     tma != 0, uring});
   });
 }
 

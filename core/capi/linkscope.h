@@ -70,7 +70,10 @@ LS_EXPORT ls_status ls_registered_bytes(uint64_t* bytes);
 /* --- many blocks -------------------------------------------------------------------------------------------------- */
 
 /* Copies `count` blocks in the order of the stream, in any order among themselves. Pageable memory is finished as by
- * ls_copy. A kernel on few SMs moves small blocks that the GPU reaches. */
+ * ls_copy. A kernel on few SMs moves small blocks that the GPU reaches. During a graph capture of the stream each block is
+ * one copy of the driver, which the graph repeats. No destination may overlap another destination, or a source: calls
+ * of at most 64 blocks are searched for that, and longer ones for neighbours in the list whose destinations overlap, and
+ * are LS_USAGE before any block is copied. Elsewhere, what overlaps holds bytes of any of the blocks. */
 LS_EXPORT ls_status ls_copy_blocks(void* const* dst, const void* const* src, const size_t* bytes, size_t count,
                                    void* stream);
 
@@ -111,10 +114,12 @@ typedef struct ls_source {
   void* stream;
 } ls_source;
 
-/* Bytes by the way they were written: past the page cache by O_DIRECT, or through it. `cufile`: those of `direct` that
- * cuFile wrote. */
+/* Bytes by the way they were written: past the page cache by O_DIRECT, or through it. `uring` and `cufile`: those of
+ * `direct` that io_uring and cuFile wrote; threads with pwrite wrote the others. `uring_refused`: the errno if the kernel
+ * refused io_uring. */
 typedef struct ls_write_counts {
-  uint64_t direct, buffered, cufile;
+  uint64_t direct, buffered, cufile, uring;
+  int32_t uring_refused;
 } ls_write_counts;
 
 /* What the caller wants of a saving: `report` as for reading; `durable` other than 0: return when the data is on the
@@ -134,7 +139,7 @@ LS_EXPORT ls_status ls_save_file(const char* path, const ls_source* sources, siz
 
 typedef struct ls_transfer ls_transfer;
 /* Starts a copy after the work that is on the stream now. Later work of the stream does not wait for it. Both ranges
- * belong to the copy until ls_transfer_wait has returned. */
+ * belong to the copy until ls_transfer_wait has returned. LS_USAGE during a graph capture of the stream. */
 LS_EXPORT ls_status ls_transfer_start(ls_transfer** transfer, void* dst, const void* src, size_t bytes, void* stream);
 /* The bytes that are copied so far, and whether the copy has ended. */
 LS_EXPORT ls_status ls_transfer_progress(const ls_transfer* transfer, size_t* done, int* ended);
@@ -160,6 +165,7 @@ typedef struct ls_knobs {
   uint32_t links;       /* links of GPUs that copies by copy engine use, with those of helpers; 1: the GPU's own */
   uint32_t cufile;      /* not 0: cuFile moves files of read_cold and write_file, where it works */
   uint32_t tma;         /* not 0: that kernel uses the Tensor Memory Accelerator where GPU and addresses allow it */
+  uint32_t uring;       /* of write_file: writes in flight by io_uring, which one thread starts; 0: `threads` write */
 } ls_knobs;
 /* The GPUs, by their number in PCI bus order, whose links to the host copies from and to other GPUs may use; none until
  * this is called, but for LINKSCOPE_TRANSFER_HELPERS. A copy between host memory and a GPU then also goes through 12 MiB

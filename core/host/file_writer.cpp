@@ -1,7 +1,9 @@
 #include "host/file_writer.hpp"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -56,6 +58,8 @@ FileWriter::FileWriter(const std::string& path, u64 bytes) : path_{target_of(pat
   }
   // A file system that keeps no modes refuses; the data matters more.
   if (exists && fchmod(file_.get(), old.st_mode & 07777) != 0) errno = 0;
+  struct statfs system{};
+  is_in_memory_ = fstatfs(file_.get(), &system) == 0 && system.f_type == TMPFS_MAGIC;
   direct_ = Descriptor{open(temporary_.c_str(), O_WRONLY | O_CLOEXEC | O_DIRECT)};
 }
 

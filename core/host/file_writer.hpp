@@ -9,9 +9,11 @@
 
 namespace linkscope {
 
-/// Bytes by the way they were written: past the page cache, or through it. `cufile`: those of `direct` that cuFile wrote.
+/// Bytes by the way they were written: past the page cache, or through it. `uring`, `cufile`: those of `direct` that
+/// io_uring and cuFile wrote; threads with pwrite wrote the others.
 struct WriteCounts {
-  std::atomic<u64> direct{0}, buffered{0}, cufile{0};
+  std::atomic<u64> direct{0}, buffered{0}, cufile{0}, uring{0};
+  std::atomic<int> uring_refused{0};  // errno, if the kernel refused io_uring to a saving that had a use for it
 };
 
 class FileWriter {
@@ -30,6 +32,8 @@ class FileWriter {
   [[nodiscard]] u64 size() const { return size_; }
   /// The descriptor for writes by O_DIRECT; -1 if the file system refuses it.
   [[nodiscard]] int direct() const { return direct_.get(); }
+  /// Whether the file has no disk: writes are copies by the CPU, which several threads make faster.
+  [[nodiscard]] bool is_in_memory() const { return is_in_memory_; }
   /// Writes at an offset below size(). Whole granules go past the page cache if address and offset are equally far from
   /// a granule. Throws Error{failed}.
   void write(const std::byte* from, u64 offset, u64 bytes, WriteCounts&) const;
@@ -46,7 +50,7 @@ class FileWriter {
   void write_buffered(const std::byte* from, u64 offset, u64 bytes, WriteCounts&) const;
   [[noreturn]] void fail(const char* what, int error) const;
   std::string path_, temporary_;
-  bool is_in_place_ = false;
+  bool is_in_place_ = false, is_in_memory_ = false;
   Descriptor file_, direct_;
   u64 size_;
 };

@@ -83,19 +83,28 @@ void Uring::pin(std::span<const std::span<std::byte>> buffers) {
     pinned_.assign(buffers.begin(), buffers.end());
 }
 
-bool Uring::read(int file, std::span<std::byte> to, u64 offset, u64 tag) {
+bool Uring::read(int file, std::span<std::byte> to, u64 offset, u64 tag) { return start(false, file, to, offset, tag); }
+
+bool Uring::write(int file, std::span<const std::byte> from, u64 offset, u64 tag) {
+  return start(true, file, from, offset, tag);
+}
+
+bool Uring::start(bool writes, int file, std::span<const std::byte> memory, u64 offset, u64 tag) {
   const auto buffer = std::find_if(pinned_.begin(), pinned_.end(), [&](std::span<std::byte> one) {
-    return to.data() >= one.data() && to.data() + to.size() <= one.data() + one.size();
+    return memory.data() >= one.data() && memory.data() + memory.size() <= one.data() + one.size();
   });
   const bool is_pinned = buffer != pinned_.end();
   const u32 tail = *tail_, index = tail & mask_;  // this thread alone writes the tail
   io_uring_sqe entry{};
-  entry.opcode = is_pinned ? IORING_OP_READ_FIXED : IORING_OP_READ;
+  if (writes) entry.opcode = is_pinned ? IORING_OP_WRITE_FIXED : IORING_OP_WRITE;
+  else entry.opcode = is_pinned ? IORING_OP_READ_FIXED : IORING_OP_READ;
   entry.fd = file;
-  entry.addr = reinterpret_cast<u64>(to.data());
-  entry.len = static_cast<u32>(to.size());
+  entry.addr = reinterpret_cast<u64>(memory.data());
+  entry.len = static_cast<u32>(memory.size());
   entry.off = offset;
   entry.user_data = tag;
+  // Without this the calling thread itself writes to space that was only reserved, one request after the other.
+  if (writes) entry.flags = IOSQE_ASYNC;
   if (is_pinned) entry.buf_index = static_cast<std::uint16_t>(buffer - pinned_.begin());
   std::memcpy(entries_.start + index * sizeof entry, &entry, sizeof entry);
   order_[index] = index;
@@ -106,7 +115,7 @@ bool Uring::read(int file, std::span<std::byte> to, u64 offset, u64 tag) {
     ++in_flight_;
     return true;
   }
-  store(tail_, tail);  // else the next call would start this read, when its memory has another use
+  store(tail_, tail);  // else the next call would start this request, when its memory has another use
   return false;
 }
 
@@ -116,7 +125,7 @@ std::optional<Uring::Done> Uring::wait(Seconds patience) {
     const auto ms = static_cast<int>(std::min(std::ceil(patience.count() * 1e3), 1e9));
     while (poll(&ready, 1, ms) < 0) {
       if (errno == EINTR) continue;
-      std::this_thread::sleep_for(1ms);  // the kernel ends the reads all the same
+      std::this_thread::sleep_for(1ms);  // the kernel ends the requests all the same
       break;
     }
     if (load(done_tail_) == *done_head_) return {};
@@ -137,6 +146,7 @@ std::unique_ptr<Uring> Uring::open(u32, int& refused) {
 Uring::~Uring() = default;
 void Uring::pin(std::span<const std::span<std::byte>>) {}
 bool Uring::read(int, std::span<std::byte>, u64, u64) { return false; }
+bool Uring::write(int, std::span<const std::byte>, u64, u64) { return false; }
 std::optional<Uring::Done> Uring::wait(Seconds) { return {}; }
 
 #endif

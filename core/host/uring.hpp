@@ -1,4 +1,4 @@
-// Reads of files in the kernel's background: io_uring without a library (io_uring(7)).
+// Reads and writes of files in the kernel's background: io_uring without a library (io_uring(7)).
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -24,12 +24,13 @@ class Uring {
   Uring& operator=(const Uring&) = delete;
 
   /// Pins memory that requests use again and again. A kernel that refuses (its limit of locked memory, or memory of a
-  /// driver) reads into it all the same.
+  /// driver) uses it all the same.
   void pin(std::span<const std::span<std::byte>> buffers);
-  /// Starts a read. At most `depth` may be in flight. False if the kernel takes no request: then nothing is read.
+  /// Starts a request. At most `depth` may be in flight. False if the kernel takes none: then nothing is moved.
   [[nodiscard]] bool read(int file, std::span<std::byte> to, u64 offset, u64 tag);
+  [[nodiscard]] bool write(int file, std::span<const std::byte> from, u64 offset, u64 tag);
 
-  /// A read that has ended: the bytes that it moved, or a negative errno.
+  /// A request that has ended: the bytes that it moved, or a negative errno.
   struct Done {
     u64 tag = 0;
     std::int64_t moved = 0;
@@ -46,6 +47,7 @@ class Uring {
   };
   Uring(Descriptor ring, const io_uring_params&);
   [[nodiscard]] Shared map(u64 bytes, u64 offset) const;
+  [[nodiscard]] bool start(bool writes, int file, std::span<const std::byte> memory, u64 offset, u64 tag);
 
   Descriptor ring_;
   Shared queues_, entries_;

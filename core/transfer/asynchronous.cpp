@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "gpu/context.hpp"
+#include "transfer/capture.hpp"
 
 namespace linkscope {
 
@@ -14,6 +15,13 @@ AsynchronousCopy::AsynchronousCopy(Transfers& transfers, const CopyRequest& requ
     throw Error{ErrorKind::usage, "an asynchronous copy needs a stream of a GPU's primary context, or stream 0"};
   if (lane_) {
     const CurrentContext current{driver, lane_->context};
+    // The event below would draw the copy's own stream into the graph.
+    if (is_captured(driver, lane_->stream))
+      throw Error{
+          ErrorKind::usage,
+          "the stream is captured into a graph, and a copy in the background cannot be; start it before or after "
+          "the capture, or make a copy of the stream (ls_copy, linkscope.copy), which the graph repeats"};
+    const DuringCaptures allowed{driver};
     stream_ = std::make_unique<Stream>(driver);
     const Event before{driver, CU_EVENT_DISABLE_TIMING};
     LINKSCOPE_CU(driver, cuEventRecord, before.get(), lane_->stream);
@@ -30,6 +38,7 @@ AsynchronousCopy::~AsynchronousCopy() {
 
 void AsynchronousCopy::run() {
   try {
+    const DuringCaptures allowed{transfers_.driver()};
     std::optional<CurrentContext> current;
     if (lane_) current.emplace(transfers_.driver(), lane_->context);
     try {

@@ -209,8 +209,6 @@ SortedBlocks sort_blocks(const Resources& with, std::span<const Block> blocks, c
   End src{with.driver, own, [](u64 address, u64 bytes) { return can_read(pointer(address), bytes); },
           "the source of a block is no memory that this process can read"};
   const auto list_for = [&](const Block& block) -> std::vector<Block>& {
-    if ((block.dst > block.src ? block.dst - block.src : block.src - block.dst) < block.bytes)
-      throw Error{ErrorKind::usage, "source and destination of a block overlap; copy through a third buffer"};
     const bool dst_reached = dst.is_reached(block.dst, block.bytes),
                src_reached = src.is_reached(block.src, block.bytes);
     if (dst_reached && src_reached) return sorted.held;

@@ -25,8 +25,7 @@ struct SortedBlocks {
 /// Of at least one block.
 [[nodiscard]] u64 mean_bytes(std::span<const Block>);
 
-/// The lane's GPU is the one that must reach the memory. Throws Error{usage} for pageable memory that cannot be used, and
-/// for a block whose ends overlap.
+/// The lane's GPU is the one that must reach the memory. Throws Error{usage} for pageable memory that cannot be used.
 [[nodiscard]] SortedBlocks sort_blocks(const Resources&, std::span<const Block>, const CopyLane&);
 
 /// Queues the blocks that the GPU reaches.

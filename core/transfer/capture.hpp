@@ -1,5 +1,6 @@
 // Graph captures of the application.
 #pragma once
+#include "base/error.hpp"
 #include "gpu/driver.hpp"
 
 namespace linkscope {
@@ -25,12 +26,18 @@ class DuringCaptures {
   bool changed_ = false;
 };
 
-/// Whether work of the stream is recorded into a graph in place of being run. False where the driver does not say.
+/// Whether work of the stream is recorded into a graph in place of being run. False where the driver does not say. Throws
+/// Error{usage} for a legacy default stream while a stream that waits for it is captured: a copy on it would end the
+/// capture with an error.
 [[nodiscard]] inline bool is_captured(const Driver& driver, CUstream stream) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   if (!driver.cuStreamIsCapturing) return false;
-  // The legacy stream returns an error while another stream is captured: a copy on it would then fail, too.
-  return driver.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUresult told = driver.cuStreamIsCapturing(stream, &status);
+  if (told == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
+    throw Error{ErrorKind::usage,
+                "the legacy default stream cannot be used while another stream is captured into a graph; name the "
+                "captured stream, or one that does not wait for the default stream"};
+  return told != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 }  // namespace linkscope

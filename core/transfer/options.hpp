@@ -55,6 +55,7 @@ struct Knobs {
   u32 links = 1;        // links of GPUs that copies by copy engine use: the own one, and those of allowed helpers
   bool cufile = false;  // cuFile moves files of read_cold and write_file, where it works
   bool tma = false;     // that kernel uses the Tensor Memory Accelerator where the GPU and the addresses allow it
+  u32 uring = 0;        // of write_file: writes in flight by io_uring, which one thread starts; 0: threads write
   bool operator==(const Knobs&) const = default;
 };
 

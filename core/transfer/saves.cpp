@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "gpu/context.hpp"
 #include "transfer/direct_files.hpp"
+#include "transfer/disk_writes.hpp"
 #include "transfer/staged.hpp"
 
 namespace linkscope {
@@ -78,13 +79,22 @@ void write_from_gpu(const Resources& with, const FileWriter& file, std::span<con
                    bytes, lane.stream);
     });
   };
-  work.by_cpu = [&](std::byte* slot, Chunk chunk) {
+  const auto fill = [&](std::byte* slot, Chunk chunk) {
     each_part(parts, chunk, false, [&](u64 offset, const std::byte* src, u64 bytes) {
       std::memcpy(place(slot, chunk, offset), src, bytes);
     });
-    file.write(place(slot, chunk, chunk.at), chunk.at, chunk.bytes, counts);
   };
-  staged_or_plain(with, "save", progress, [&] { run_ring(with, lane, work, knobs, Towards::host, progress); }, plainly);
+  const auto start_in = [&](std::byte* slot, Chunk chunk) { return place(slot, chunk, chunk.at); };
+  work.by_cpu = [&](std::byte* slot, Chunk chunk) {
+    fill(slot, chunk);
+    file.write(start_in(slot, chunk), chunk.at, chunk.bytes, counts);
+  };
+  const auto staged = [&] {
+    const DiskWrites writes{file, work.chunks, start_in, work.queue, fill};
+    if (knobs.uring && write_by_uring(with, writes, knobs.uring, lane, counts, progress)) return;
+    run_ring(with, lane, work, knobs, Towards::host, progress);
+  };
+  staged_or_plain(with, "save", progress, staged, plainly);
 }
 
 void write_from_host(const Resources& with, const FileWriter& file, std::span<const FilePart> parts,

@@ -21,7 +21,7 @@ struct FilePart {
   bool on_gpu = false;
 };
 
-/// Parts that follow each other, of the lane's GPU and of the host: the GPU copies to pinned slots, threads write them.
+/// Parts that follow each other, of the lane's GPU and of the host: the GPU copies to pinned slots, io_uring or threads write them.
 void write_from_gpu(const Resources&, const FileWriter&, std::span<const FilePart>, const CopyLane&, WriteCounts&,
                     Progress&);
 /// Parts of the host only.

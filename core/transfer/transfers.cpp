@@ -9,6 +9,8 @@
 #include "gpu/context.hpp"
 #include "host/own_memory.hpp"
 #include "transfer/capture.hpp"
+#include "transfer/overlaps.hpp"
+#include "transfer/sizes.hpp"
 #include "transfer/staged.hpp"
 
 namespace linkscope {
@@ -128,6 +130,7 @@ std::string Transfers::save_tuning(const std::string& path, const std::string& v
 
 void Transfers::register_memory(void* start, u64 bytes) {
   if (is_child_of_fork && driver_.usable()) refuse_gpus();
+  refuse_negative("the size of the memory", bytes);
   registrations_.add(start, bytes);
 }
 
@@ -139,6 +142,7 @@ void Transfers::unregister_memory(void* start) {
 PlannedCopy Transfers::look_up(const CopyRequest& request) {
   if (request.bytes && (!request.dst || !request.src))
     throw Error{ErrorKind::usage, std::string{"the "} + (request.dst ? "source" : "destination") + " has address 0"};
+  refuse_negative("the size of a copy", request.bytes);
   if (overlap(request)) throw Error{ErrorKind::usage, "source and destination overlap; copy through a third buffer"};
   PlannedCopy copy{request, {}, {}, {}, false};
   copy.request.stream = driver_stream(request.stream);
@@ -243,6 +247,7 @@ void Transfers::pack(const std::vector<Block>& blocks, StagedWork work, const Co
 void Transfers::copy_blocks(std::span<const Block> blocks, CUstream stream) {
   const auto first = std::find_if(blocks.begin(), blocks.end(), [](const Block& block) { return block.bytes > 0; });
   if (first == blocks.end()) return;
+  refuse_overlaps(blocks);
   const PlannedCopy copy = look_up({to_pointer(first->dst), to_pointer(first->src), first->bytes, stream});
   SortedBlocks sorted;
   // A graph would keep the list of blocks that is in a slot, which other copies use later.
@@ -259,6 +264,8 @@ void Transfers::read(const FileReader& file, std::span<const FilePiece> pieces, 
                      Progress& progress) {
   std::optional<CUdevice> gpu;
   for (const auto& piece : pieces) {
+    refuse_negative("the offset in the file", piece.offset);
+    refuse_negative("the size of a piece of the file", piece.bytes);
     if (piece.bytes == 0) continue;
     if (piece.offset > file.size() || piece.bytes > file.size() - piece.offset)
       throw Error{ErrorKind::usage, "the file has " + std::to_string(file.size()) + " bytes, and " +
@@ -282,7 +289,10 @@ void Transfers::read(const FileReader& file, std::span<const FilePiece> pieces, 
 void Transfers::save(const std::string& path, std::span<const FileSource> sources, bool durable, WriteCounts& counts,
                      Progress& progress) {
   u64 bytes = 0;
-  for (const auto& source : sources) bytes += source.bytes;
+  for (const auto& source : sources) {
+    refuse_negative("the size of a source", source.bytes);
+    bytes += source.bytes;
+  }
   FileWriter file{path, bytes};
   try {
     write(file, sources, counts, progress);

@@ -35,7 +35,8 @@ class Transfers {
   /// The same for a copy that another thread watches and may cancel.
   void copy_large(const CopyRequest&, Progress&);
 
-  /// Copies many blocks in the order of the stream, in any order among themselves. Blocks must not overlap.
+  /// Copies many blocks in the order of the stream, in any order among themselves. No destination may overlap
+  /// another one or a source; refuse_overlaps() finds some that do. Throws Error.
   void copy_blocks(std::span<const Block>, CUstream);
   /// Reads pieces of a file to memory of one GPU, in the order of the stream, or to host memory. On return the file may
   /// be changed, and pieces on the host hold the data.

@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 constexpr const char* first_line = "linkscope transfer tuning, format 1";
 constexpr const char *fingerprint_word = "fingerprint: ", *made_word = "made: ", *last_line = "end";
 // Raise it when a method changes so that its best knobs change. The kernel's hash is beside it.
-constexpr const char* methods_version = "4";
+constexpr const char* methods_version = "5";
 constexpr std::array tuned_methods{MethodId::ring_to_gpu,  MethodId::ring_to_host,  MethodId::ring_to_fresh,
                                    MethodId::relay_to_gpu, MethodId::relay_to_host, MethodId::between_gpus,
                                    MethodId::within_gpu,   MethodId::between_peers};
@@ -119,7 +119,7 @@ void read_copies(Words& words, Options& options) {
     refuse("'" + method + "' is not plain, ring, cufile, sm or tma");
   knobs = {method == "plain",          words.small("threads"), words.number("chunk"),    words.small("depth"),
            words.small("chunks_each"), words.number("piece"),  words.small("sm_blocks"), words.number("sm_chunk"),
-           words.small("links"),       method == "cufile",     method == "tma"};
+           words.small("links"),       method == "cufile",     method == "tma",          words.small("uring")};
   check(knobs);
 }
 
@@ -206,10 +206,11 @@ std::string text_of(const Options& options, const std::string& fingerprint, cons
   text << first_line << '\n' << fingerprint_word << fingerprint << '\n';
   text << made_word << now() << " by linkscope " << version << '\n';
   const auto copies = [&](const char* name, u64 start, const Knobs& knobs, bool by_kernel = false) {
-    const auto& [plain, threads, chunk, depth, chunks_each, piece, sm_blocks, sm_chunk, links, cufile, tma] = knobs;
+    const auto& [plain, threads, chunk, depth, chunks_each, piece, sm_blocks, sm_chunk, links, cufile, tma, uring] =
+        knobs;
     text << "copies " << name << " from " << start << ' ' << word_of(knobs, by_kernel) << " threads " << threads
          << " chunk " << chunk << " depth " << depth << " chunks_each " << chunks_each << " piece " << piece
-         << " sm_blocks " << sm_blocks << " sm_chunk " << sm_chunk << " links " << links << '\n';
+         << " sm_blocks " << sm_blocks << " sm_chunk " << sm_chunk << " links " << links << " uring " << uring << '\n';
   };
   for (const auto id : tuned_methods)
     for (const u64 start : size_classes) copies(name_of(id), start, options.of(id, start), is_by_kernel(id));

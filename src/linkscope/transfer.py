@@ -40,6 +40,7 @@ __all__ = [
 
 _DLPACK_HOST = (1, 3)  # kDLCPU, kDLCUDAHost
 _LEGACY_STREAM, _PER_THREAD_STREAM = 1, 2
+_WORD = 1 << 64  # addresses and sizes are below it
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,12 @@ def copy_blocks(dst_pointers: Any, src_pointers: Any, sizes: Any, stream: Any = 
     """Copies many blocks by their addresses, in the order of the stream and in any order among themselves.
 
     `sizes` is one size for all blocks, or one for each. All blocks must stay allocated until the stream has made the
-    copy. Small blocks are moved by one launch of a kernel on few SMs. `strided()` lists the addresses of rows.
+    copy. Default stream: the legacy default stream of the GPU that has the first block. Small blocks are moved by one
+    launch of a kernel on few SMs; in a graph capture of the stream, each is one copy of the driver. `strided()` lists
+    the addresses of rows.
+
+    No destination may overlap another one or a source. ValueError says so in calls of at most 64 blocks, and for
+    neighbours in longer lists; elsewhere, what overlaps holds bytes of any of the blocks.
     """
     to, source = _addresses(dst_pointers, "dst_pointers"), _addresses(src_pointers, "src_pointers")
     if to.size != source.size:
@@ -113,8 +119,17 @@ def copy_blocks(dst_pointers: Any, src_pointers: Any, sizes: Any, stream: Any = 
 
 def strided(start: int, stride: int, numbers: Any) -> np.ndarray:
     """Returns the addresses of the rows with these numbers: a count, or the indices of pages."""
-    rows = np.arange(numbers) if np.ndim(numbers) == 0 else np.asarray(numbers)
-    return (start + stride * rows.astype(np.int64)).astype(np.uint64)
+    if np.ndim(numbers) == 0:
+        rows = np.arange(_number(numbers, "the count of rows"), dtype=np.uint64)
+    else:
+        rows = _addresses(numbers, "numbers")
+    if rows.size == 0:
+        return rows
+    first, last = (start + stride * int(row) for row in (rows.min(), rows.max()))
+    _number(min(first, last), "the address of a row")
+    _number(max(first, last), "the address of a row")
+    # Modulo 2**64, in which a negative stride is a large one.
+    return np.uint64(start % _WORD) + np.uint64(stride % _WORD) * rows
 
 
 def _addresses(values: Any, name: str) -> np.ndarray:
@@ -130,7 +145,8 @@ def _addresses(values: Any, name: str) -> np.ndarray:
 def start_copy(dst: Any, src: Any, stream: Any = None) -> Transfer:
     """Starts a copy in the background, after the work that is on the stream now.
 
-    Later work of the stream does not wait for it: `wait()` does. Neither range may be used before.
+    Later work of the stream does not wait for it: `wait()` does. Neither range may be used before. Raises ValueError
+    in a graph capture of the stream: `copy()` can be captured.
     """
     to, source = _pair(dst, src)
     number = _stream_number(stream, to, source)
@@ -177,6 +193,7 @@ def read_file(path: str | os.PathLike[str], dst: Any, offset: int = 0, stream: A
     the page cache (`cached`), from the disk past it (`direct`; io_uring read `uring` and cuFile `cufile` of them,
     threads the others) and through it (`buffered`). Raises ValueError if the file is shorter.
     """
+    offset = _number(offset, "the offset in the file")
     to = range_of(dst, "the destination")
     if not to.writable:
         raise ValueError("the destination is read-only; pass a writable array")
@@ -190,8 +207,9 @@ def save_file(path: str | os.PathLike[str], src: Any, stream: Any = None, durabl
     """Replaces a file by the bytes of `src`, after the work that is on the stream now.
 
     A temporary file gets the name when it is complete: after an error, the file is as it was. `durable`: returns when
-    the data is on the disk. Returns the bytes that were written past the page cache (`direct`) and through it
-    (`buffered`). Raises ValueError for a path that cannot be written, TransferError for a full disk.
+    the data is on the disk. Returns the bytes that were written past the page cache (`direct`; io_uring wrote `uring`
+    and cuFile `cufile` of them, threads the others) and through it (`buffered`). Raises ValueError for a path that
+    cannot be written, TransferError for a full disk.
     """
     source = range_of(src, "the source")
     return native.save_file(path, [(source.address, source.nbytes, _stream_number(stream, source))], durable)
@@ -208,7 +226,15 @@ def use_helpers(gpus: Iterable[int]) -> None:
     Each helper gives 12 MiB of memory for each direction and GPU, and its own copies are slower meanwhile. A helper
     that a GPU does not reach by peer access takes no part. No copy is under way.
     """
-    native.set_helpers([operator.index(gpu) for gpu in gpus])
+    native.set_helpers([_number(gpu, "the number of a GPU", 1 << 32) for gpu in gpus])
+
+
+def _number(value: Any, what: str, end: int = _WORD) -> int:
+    """Returns a whole number of at least 0 and below `end`: ctypes would pass on another one modulo 2**64."""
+    number = operator.index(value)
+    if not 0 <= number < end:
+        raise ValueError(f"{what} is {number}; pass a number of at least 0 and below {end}")
+    return number
 
 
 def _pair(dst: Any, src: Any) -> tuple[Range, Range]:
@@ -253,9 +279,11 @@ def range_of(thing: Any, role: str) -> Range:
 
 
 def _raw_range(pair: tuple[Any, ...], role: str) -> Range:
-    if len(pair) != 2 or not all(isinstance(one, int) and one >= 0 for one in pair):
+    if len(pair) != 2:
         raise ValueError(f"{role} is a tuple, but not (address, nbytes) with two numbers of at least 0")
-    return Range(pair[0], pair[1], 1, "CF", True, pair)
+    named = zip(("the address", "the size"), pair, strict=True)
+    address, nbytes = (_number(one, f"{name} of {role}") for name, one in named)
+    return Range(address, nbytes, 1, "CF", True, pair)
 
 
 def _torch_of(thing: Any) -> Any:
@@ -350,7 +378,7 @@ def _stream_number(stream: Any, *ranges: Range) -> int:
         # The current context may be that of another GPU: PyTorch changes it only while its own functions run.
         return native.STREAM_OF_MEMORY if named in (0, _LEGACY_STREAM) else named
     if isinstance(stream, int):
-        return stream
+        return _number(stream, "the stream")
     for name in ("cuda_stream", "ptr", "handle"):  # PyTorch, CuPy, Numba and cuda.core
         number = getattr(stream, name, None)
         if number is not None:

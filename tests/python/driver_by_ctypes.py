@@ -32,7 +32,7 @@ VERSIONS = {
     "cuMemcpyBatchAsync": 13000, "cuCtxSynchronize": 2000, "cuGraphCreate": 10000, "cuGraphAddMemcpyNode": 10000,
     "cuGraphAddKernelNode": 12000, "cuGraphInstantiateWithFlags": 11040, "cuGraphUpload": 11010,
     "cuGraphLaunch": 10000, "cuGraphExecMemcpyNodeSetParams": 10020, "cuGraphExecDestroy": 10000,
-    "cuGraphDestroy": 10000,
+    "cuGraphDestroy": 10000, "cuStreamBeginCapture": 10010, "cuStreamEndCapture": 10000,
     "cuMemAllocAsync": 11020, "cuMemFreeAsync": 11020, "cuDeviceGetDefaultMemPool": 11020,
     "cuMemPoolSetAttribute": 11020, "cuMemPoolSetAccess": 11020, "cuMemPoolTrimTo": 11020,
     "cuMemGetAllocationGranularity": 10020, "cuMemCreate": 10020, "cuMemRelease": 10020, "cuMemAddressReserve": 10020,

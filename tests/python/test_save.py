@@ -44,7 +44,8 @@ def test_an_empty_checkpoint_is_a_file_without_tensors(tmp_path) -> None:
 
 FROM_GPU = """
 from pathlib import Path
-import zlib
+import subprocess, zlib
+def on_tmpfs(path): return subprocess.check_output(["stat", "-f", "-c", "%T", path], text=True).strip() == "tmpfs"
 path = Path(PATH)
 whole = np.random.default_rng(1).integers(0, 255, 5_000_077, dtype=np.uint8)
 on_gpu = Array(whole.size)
@@ -52,6 +53,12 @@ linkscope.copy(on_gpu, whole, stream=STREAM)
 counts = linkscope.save_file(path / "raw", on_gpu, stream=STREAM)
 assert (path / "raw").read_bytes() == whole.tobytes()
 assert counts.direct + counts.buffered == whole.size
+assert native.knobs("write_file", whole.size).uring == 32
+assert counts.uring == counts.direct or counts.uring_refused or on_tmpfs(path)
+native.set_knobs("write_file", whole.size, uring=0)
+second = linkscope.save_file(path / "raw", on_gpu, stream=STREAM)
+assert (path / "raw").read_bytes() == whole.tobytes() and second.direct == counts.direct and second.uring == 0
+native.set_knobs("write_file", whole.size, uring=32)
 back = Array(1000)
 linkscope.read_file(path / "raw", back, offset=4321, stream=STREAM)
 driver.ok("cuStreamSynchronize", c_void_p(STREAM))

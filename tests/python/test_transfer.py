@@ -214,6 +214,50 @@ def test_wrong_lists_of_blocks_are_refused(arguments, message) -> None:
         linkscope.copy_blocks(*arguments)
 
 
+def test_destinations_of_blocks_that_overlap_are_refused() -> None:
+    held = np.zeros(3, np.uint8)
+    with pytest.raises(ValueError, match="destinations of two blocks overlap; blocks have no order, so make two calls"):
+        linkscope.copy_blocks([address(held), address(held) + 1], [address(some())] * 2, 2)
+    with pytest.raises(ValueError, match="destination of a block overlaps the source of another"):
+        linkscope.copy_blocks([address(held), address(held) + 2], [address(some()), address(held)], 1)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda a, path: linkscope.read_file(path, a, offset=-1), "the offset in the file is -1; pass a number of at"),
+        (lambda a, path: linkscope.read_file(path, a, offset=1 << 64), f"the offset in the file is {1 << 64}; pass"),
+        (lambda a, path: linkscope.read_file(path, a, offset=9), "the file has 8 bytes, and 8 from byte 9 are needed"),
+        (lambda a, path: linkscope.copy(a, (-8, 8)), "the address of the source is -8"),
+        (lambda a, path: linkscope.copy(a, (address(a), -8)), "the size of the source is -8"),
+        (lambda a, path: linkscope.copy((0, (1 << 64) + 8), a), f"the size of the destination is {(1 << 64) + 8}"),
+        (lambda a, path: linkscope.copy(a, np.ones(1), stream=-1), "the stream is -1"),
+        (lambda a, path: linkscope.copy_blocks([8], [16], -1), "sizes is no list of numbers of at least 0"),
+        (lambda a, path: linkscope.copy_blocks([8], [16], np.uint64((1 << 64) - 1)), "the size of a block is -1; pass"),
+        (lambda a, path: linkscope.use_helpers([-1]), "the number of a GPU is -1"),
+        (lambda a, path: linkscope.use_helpers([1 << 32]), f"the number of a GPU is {1 << 32}"),
+        (lambda a, path: transfer.strided(4096, 64, -1), "the count of rows is -1"),
+        (lambda a, path: transfer.strided(4096, 64, [3, -1]), "numbers is no list of numbers of at least 0"),
+        (lambda a, path: transfer.strided(4096, -64, [1, 65]), "the address of a row is -64"),
+        (lambda a, path: native.registered_bytes() or linkscope.register((address(a), (1 << 64) - 1)), "memory is -1"),
+    ],
+)
+def test_numbers_below_0_and_beyond_64_bits_are_refused_in_plain_words(tmp_path, call, message) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(8))
+    with pytest.raises(ValueError) as refused:
+        call(np.zeros(1), path)
+    assert message in str(refused.value) and str((1 << 64) - 1) not in str(refused.value)
+
+
+def test_rows_are_listed_by_a_count_or_by_numbers_and_a_stride_may_be_negative() -> None:
+    assert transfer.strided(4096, 64, 3).tolist() == [4096, 4160, 4224]
+    assert transfer.strided(4096, 64, np.array([5, 0])).tolist() == [4416, 4096]
+    assert transfer.strided(4096, -64, [1, 64]).tolist() == [4032, 0]
+    assert transfer.strided(1 << 63, 1 << 62, [1]).tolist() == [3 << 62]
+    assert transfer.strided(4096, 64, []).size == transfer.strided(4096, 64, 0).size == 0
+
+
 def test_blocks_between_host_arrays_are_copied() -> None:
     source, destination = some(100), np.zeros(100, "float32")
     linkscope.copy_blocks(

@@ -21,6 +21,7 @@ class Knobs(ctypes.Structure):
         ("links", c_uint32),
         ("cufile", c_uint32),
         ("tma", c_uint32),
+        ("uring", c_uint32),
     ]
 
 
@@ -57,7 +58,13 @@ class Source(ctypes.Structure):
 class WriteCounts(ctypes.Structure):
     """Bytes of a file by the way they were written (ls_write_counts in linkscope.h)."""
 
-    _fields_: ClassVar[Sequence[Any]] = [("direct", c_uint64), ("buffered", c_uint64), ("cufile", c_uint64)]
+    _fields_: ClassVar[Sequence[Any]] = [
+        ("direct", c_uint64),
+        ("buffered", c_uint64),
+        ("cufile", c_uint64),
+        ("uring", c_uint64),
+        ("uring_refused", c_int32),
+    ]
 
 
 class Saving(ctypes.Structure):

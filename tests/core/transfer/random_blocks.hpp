@@ -42,6 +42,19 @@ inline bool blocks_arrive(Transfers& transfers, const Ends& ends, CUstream strea
   return same(expected.data(), ends.dst, block_space);
 }
 
+inline constexpr BlockMethod block_methods[] = {BlockMethod::loop, BlockMethod::batch, BlockMethod::kernel};
+
+/// Moves all blocks by one method. Pageable ones are packed, or copied one by one with the loop.
+inline std::unique_ptr<Transfers> transfers_of(BlockMethod method) {
+  auto transfers = std::make_unique<Transfers>(small_chunks());
+  const bool plain = method == BlockMethod::loop;
+  for (const auto work : {StagedWork::packed_to_gpu, StagedWork::packed_to_host})
+    for (const u64 mean : packed_classes) transfers->set(work, mean, {plain, 3, 100_KiB, 2, 2, 0, 8, 4_KiB});
+  for (const auto towards : {Towards::gpu, Towards::host})
+    for (const u64 mean : block_classes) transfers->set(towards, mean, {method, 8});
+  return transfers;
+}
+
 /// A file that its destructor removes.
 struct File {
   explicit File(const Bytes& data, const std::string& name = "") {
@@ -62,6 +75,24 @@ struct File {
   std::filesystem::path path =
       std::filesystem::temp_directory_path() / ("linkscope-random-" + std::to_string(getpid()));
 };
+
+/// How files are read.
+struct ReadWay {
+  const char* name;
+  bool cold, plain, cufile;
+};
+inline constexpr ReadWay read_ways[] = {{"cached", false, false, false},
+                                        {"cold", true, false, false},
+                                        {"plain", true, true, false},
+                                        {"cuFile", true, false, true}};
+
+inline std::unique_ptr<Transfers> transfers_of(const ReadWay& way) {
+  auto transfers = std::make_unique<Transfers>(small_chunks());
+  for (const auto work : {StagedWork::read_cached, StagedWork::read_cold})
+    for (const u64 start : file_classes)
+      transfers->set(work, start, {way.plain, 3, 100_KiB, 4, 1, 0, 0, 1, 1, way.cufile});
+  return transfers;
+}
 
 /// Reads up to 20 random pieces, which may overlap in the file. Returns whether all arrived and nothing else changed.
 inline bool pieces_arrive(Transfers& transfers, const FileReader& file, const Bytes& data, std::byte* dst,

@@ -64,6 +64,34 @@ inline bool save_arrives(Transfers& transfers, const SaveSources& from, const Sa
          from.room[left] == std::byte{0x5A};
 }
 
+/// How files are saved.
+struct SaveWay {
+  const char* name;
+  Knobs knobs;
+  bool durable = false;
+  const char* refused = nullptr;  // a call of the system that always fails
+};
+
+inline constexpr Knobs saves_by_uring{false, 3, 100_KiB, 2, 2, 0, 0, 1, 1, false, false, 5};
+
+inline constexpr SaveWay save_ways[] = {
+    {"threads", {false, 3, 100_KiB, 2, 2, 0}},
+    {"io_uring", saves_by_uring},
+    {"plain", {true, 1, 100_KiB, 1, 1, 0}},
+    {"cuFile", {false, 3, 100_KiB, 2, 2, 0, 0, 1, 1, true}},
+    {"durable", saves_by_uring, true},
+    {"no O_DIRECT", saves_by_uring, false, "open O_DIRECT"},
+    {"no io_uring", saves_by_uring, false, "io_uring_setup"},
+    {"no reserved space", saves_by_uring, false, "fallocate"},
+};
+
+inline std::unique_ptr<Transfers> transfers_of(const SaveWay& way) {
+  auto transfers = std::make_unique<Transfers>(small_chunks());
+  for (const auto work : {StagedWork::write_file, StagedWork::read_cold, StagedWork::read_cached})
+    for (const u64 start : file_classes) transfers->set(work, start, way.knobs);
+  return transfers;
+}
+
 inline bool are_kept(const SaveSources& sources) {
   return std::all_of(sources.starts.begin(), sources.starts.end(),
                      [&](const std::byte* one) { return same(one, sources.data.data(), sources.data.size()); });

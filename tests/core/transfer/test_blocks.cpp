@@ -170,6 +170,40 @@ TEST_CASE("a block that was freed, cannot be written or overlaps itself is refus
   CHECK(with.on_gpu()[0] == std::byte{1});
 }
 
+TEST_CASE("destinations that overlap each other or a source are refused, in long lists for neighbours") {
+  const Application with;
+  const PinnedMemory pinned{the_driver(), 1_MiB, 0};
+  Transfers transfers{small_chunks()};
+  const auto block = [&](u64 dst, const std::byte* src, u64 bytes = 4_KiB) {
+    return Block{reinterpret_cast<u64>(with.on_gpu(dst)), reinterpret_cast<u64>(src), bytes};
+  };
+  const auto error = [&](std::vector<Block> blocks) {
+    std::memset(with.on_gpu(), 1, 64_KiB);
+    const auto text = error_of([&] { transfers.copy_blocks(blocks, with.stream->get()); });
+    with.stream->synchronize();
+    if (!text.empty()) CHECK(with.on_gpu()[0] == std::byte{1});
+    return text;
+  };
+  std::memset(pinned.data(), 2, 1_MiB);
+  const char *twice = "the destinations of two blocks overlap; blocks have no order, so make two calls",
+             *read = "the destination of a block overlaps the source of another";
+  const std::byte* from = pinned.data();
+  CHECK(error({block(0, from), block(8_KiB, from), block(4_KiB - 1, from)}) == twice);
+  CHECK(error({block(0, from), block(100, from, 0), block(0, from)}) == twice);
+  CHECK(error({block(0, from, 64_KiB), block(128_KiB, from), block(4_KiB, from, 1)}) == twice);
+  CHECK(error({block(0, from), block(128_KiB, with.on_gpu(4_KiB - 1))}).starts_with(read));
+  CHECK(error({block(128_KiB, with.on_gpu()), block(64_KiB, from), block(4_KiB - 1, from)}).starts_with(read));
+  // Blocks that touch, a source that two blocks read, and empty blocks anywhere are no overlap.
+  CHECK(error({block(4_KiB, from), block(0, from), block(100, from, 0), block(64_KiB, with.on_gpu(8_KiB))}) == "");
+  for (const bool descending : {false, true}) {
+    std::vector<Block> many;
+    for (u64 i = 0; i < 200; ++i) many.push_back(block((descending ? 199 - i : i) * 4_KiB, from));
+    CHECK(error(many) == "");
+    many[150].dst += descending ? 1 : u64(-1);
+    CHECK(error(many) == twice);
+  }
+}
+
 TEST_CASE("an error in the calls for blocks leaves each block to a copy of its own") {
   const Application with;
   const PinnedMemory pinned{the_driver(), 1_MiB, 0};

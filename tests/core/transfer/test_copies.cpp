@@ -5,9 +5,9 @@
 #include <set>
 #include <thread>
 
+#include "random_blocks.hpp"
 #include "transfer/asynchronous.hpp"
 #include "transfer/ring.hpp"
-#include "transfer_testing.hpp"
 
 using namespace linkscope;
 
@@ -298,4 +298,36 @@ TEST_CASE("wrong requests are refused with the cure") {
   CHECK(refused(with.on_gpu(), host.data(), 2_MiB, reinterpret_cast<CUstream>(host.data()))
             .find("stream does not exist") != std::string::npos);
   CHECK(refused(with.on_gpu(), nullptr, 0, stream).empty());
+}
+
+TEST_CASE("a size or an offset below 0 is refused in plain words, and not as a large number") {
+  const Application with;
+  Transfers transfers{small_chunks()};
+  Bytes host(4096);
+  const File file{host};
+  const FileReader reader{file.path.string()};
+  const auto stream = with.stream->get();
+  constexpr auto negative = static_cast<u64>(-1);
+  ReadCounts read;
+  WriteCounts written;
+  Progress progress;
+  const std::vector<Block> block{{with.memory.address(), reinterpret_cast<u64>(host.data()), negative}};
+  const auto reads = [&](const FilePiece& piece) {
+    return error_of([&] { transfers.read(reader, {{piece}}, stream, read, progress); });
+  };
+  const auto refused = [](const char* what) { return std::string{what} + " is -1; pass a number of at least 0"; };
+  CHECK(error_of([&] { transfers.copy({with.on_gpu(), host.data(), negative, stream}); }) ==
+        refused("the size of a copy"));
+  CHECK(error_of([&] { (void)transfers.prepare({with.on_gpu(), host.data(), negative, stream}); }) ==
+        refused("the size of a copy"));
+  CHECK(error_of([&] { const AsynchronousCopy copy{transfers, {with.on_gpu(), host.data(), negative, stream}}; }) ==
+        refused("the size of a copy"));
+  CHECK(error_of([&] { transfers.copy_blocks(block, stream); }) == refused("the size of a block"));
+  CHECK(reads({negative, 8, with.on_gpu()}) == refused("the offset in the file"));
+  CHECK(reads({0, negative, with.on_gpu()}) == refused("the size of a piece of the file"));
+  CHECK(error_of([&] {
+          transfers.save(file.path.string() + "-saved", {{{with.on_gpu(), negative, stream}}}, false, written,
+                         progress);
+        }) == refused("the size of a source"));
+  CHECK(error_of([&] { transfers.register_memory(host.data(), negative); }) == refused("the size of the memory"));
 }

@@ -26,7 +26,7 @@ struct Operations {
     Options options = small_chunks();
     options.arena_bytes = 512_KiB;  // two slots, which reads use several times
     transfers = std::make_unique<Transfers>(options);
-    for (const auto work : {StagedWork::read_cached, StagedWork::read_cold, StagedWork::write_file})
+    for (const auto work : {StagedWork::read_cached, StagedWork::read_cold})
       for (const u64 start : file_classes) transfers->set(work, start, {false, 2, 32_KiB, 2, 1, 0});
     std::memcpy(with.on_gpu(1_MiB), data.data(), bytes);
     std::memcpy(with.on_gpu(2_MiB), large.data(), large_bytes);
@@ -48,7 +48,9 @@ struct Operations {
     with.stream->synchronize();
   }
   /// The first half from the GPU and the rest from the host.
-  void save(bool durable) {
+  void save(bool durable, u32 uring) {
+    for (const u64 start : file_classes)
+      transfers->set(StagedWork::write_file, start, {false, 2, 32_KiB, 2, 1, 0, 0, 1, 1, false, false, uring});
     WriteCounts counts;
     Progress progress;
     const u64 half = bytes / 2;
@@ -125,8 +127,9 @@ constexpr Operation operations[] = {
     {"a cached file to a GPU", [](Operations& all) { all.read(all.with.on_gpu(), false); }, on_gpu},
     {"a file to the host", [](Operations& all) { all.read(all.host.data(), false); },
      [](const Operations& all) { return all.host == all.data; }},
-    {"a save", [](Operations& all) { all.save(false); }, in_file},
-    {"a durable save", [](Operations& all) { all.save(true); }, in_file},
+    {"a save", [](Operations& all) { all.save(false, 0); }, in_file},
+    {"a durable save", [](Operations& all) { all.save(true, 0); }, in_file},
+    {"a save by io_uring", [](Operations& all) { all.save(false, 2); }, in_file},
     {"a copy to a GPU",
      [](Operations& all) {
        all.transfers->copy({all.with.on_gpu(), all.data.data(), bytes, all.with.stream->get()});

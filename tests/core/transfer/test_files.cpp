@@ -126,6 +126,18 @@ std::string read_all(const Application& with, const FileReader& file, const Byte
 
 void linkscope::pretend_nothing_cached(bool nothing) { injected.nothing_cached = nothing; }
 
+void linkscope::pretend_uring_moved(std::int64_t moved, int error) {
+  injected.moved = moved;
+  injected.moved_error = error;
+}
+
+void linkscope::uring_tells_the_truth() {
+  pretend_uring_moved(-1);
+  injected.in_flight = 0;
+}
+
+u32 linkscope::most_in_flight() { return injected.in_flight; }
+
 extern "C" {
 ssize_t __real_pread(int, void*, size_t, off_t);
 ssize_t __wrap_pread(int file, void* to, size_t bytes, off_t offset) {

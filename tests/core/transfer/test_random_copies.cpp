@@ -1,6 +1,4 @@
-// Random copies are bit-exact and touch nothing else, by several threads at once and with errors in every call.
-#include <thread>
-
+// Random copies are bit-exact and touch nothing else, also with errors in every call.
 #include "random_copies.hpp"
 
 using namespace linkscope;
@@ -24,53 +22,6 @@ TEST_CASE("random copies by every method are bit-exact between any addresses") {
     CHECK(transfers.latest_fallback().empty());
     CHECK(transfers.arena_bytes() <= 8_MiB);
   }
-}
-
-TEST_CASE("copies by several threads at once on their own streams are bit-exact") {
-  const Application with;
-  for (const auto& options : {small_chunks(), small_chunks_by_kernel(), with_links()}) {
-    Transfers transfers{options};
-    std::atomic<int> wrong{0};
-    {
-      std::vector<std::jthread> threads;
-      for (u64 t = 0; t < 4; ++t)
-        threads.emplace_back([&, t] {
-          with.gpu.use();
-          const Stream own{the_driver()};
-          const Route route{"", options, nullptr, with.on_gpu(t * 16_MiB), nullptr, {}};
-          std::mt19937_64 random{30 + t};
-          for (int i = 0; i < (is_long() ? 500 : 10); ++i)
-            wrong += !round_trip(transfers, route, own.get(), random, 8_MiB);
-          own.synchronize();
-        });
-    }
-    CHECK(wrong == 0);
-  }
-}
-
-TEST_CASE("copies over the same helpers by several threads at once are bit-exact") {
-  const Application with;
-  const OnOther elsewhere{with, 16_MiB};
-  const PinnedMemory pinned{the_driver(), 32_MiB, 0};
-  Transfers transfers{with_helpers()};
-  std::atomic<int> wrong{0};
-  {
-    std::vector<std::jthread> threads;
-    for (u64 t = 0; t < 4; ++t)
-      threads.emplace_back([&, t] {
-        with.gpu.use();
-        const Stream own{the_driver()};
-        std::byte *host = pinned.data() + t * 8_MiB, *gpu = with.on_gpu(t * 16_MiB);
-        const Route relayed{"", {}, host, gpu, host + 4_MiB, {}},
-            bounced{"", {}, gpu, elsewhere.at(t * 4_MiB), host, {}};
-        std::mt19937_64 random{50 + t};
-        for (int i = 0; i < (is_long() ? 500 : 10); ++i)
-          wrong += !round_trip(transfers, i % 3 ? relayed : bounced, own.get(), random, 3_MiB);
-      });
-  }
-  CHECK(wrong == 0);
-  CHECK(transfers.count_of(MethodId::relay_to_gpu) > 0);
-  CHECK(transfers.count_of(MethodId::between_gpus) > 0);
 }
 
 namespace {

@@ -12,8 +12,8 @@
 #include <fstream>
 
 #include "host/file_writer.hpp"
+#include "saves_testing.hpp"
 #include "system_calls.hpp"
-#include "transfer_testing.hpp"
 
 using namespace linkscope;
 
@@ -34,50 +34,12 @@ struct Injected {
   }
 } injected;
 
-/// A directory that ends with the test.
-struct Folder {
-  fs::path path = fs::temp_directory_path() / ("linkscope-saves-" + std::to_string(getpid()));
-  Folder() { fs::create_directory(path); }
-  ~Folder() {
-    injected.reset();
-    fs::remove_all(path);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  [[nodiscard]] std::string file() const { return (path / "file").string(); }
-  [[nodiscard]] u64 count() const { return static_cast<u64>(std::distance(fs::directory_iterator{path}, {})); }
+struct Folder : SavesFolder {
+  ~Folder() { injected.reset(); }
 };
 
-Bytes content_of(const std::string& path) {
-  std::ifstream file{path, std::ios::binary};
-  std::string text{std::istreambuf_iterator<char>{file}, {}};
-  const auto* start = reinterpret_cast<const std::byte*>(text.data());
-  return {start, start + text.size()};
-}
-
-/// Saves the ranges of `data`, which is on the GPU and on the host; odd sources come from the host if `mixed`.
-std::string save(const Application& with, const Bytes& data, const std::vector<u64>& sizes, const std::string& path,
-                 bool mixed, WriteCounts& counts, bool durable = false) {
-  Transfers transfers{small_chunks()};
-  std::memcpy(with.on_gpu(), data.data(), data.size());
-  std::vector<FileSource> sources;
-  u64 at = 0;
-  for (std::size_t i = 0; i < sizes.size(); at += sizes[i++])
-    sources.push_back({mixed && i % 2 ? data.data() + at : with.on_gpu(at), sizes[i], with.stream->get()});
-  REQUIRE(at == data.size());
-  Progress progress;
-  return error_of([&] {
-    transfers.save(path, sources, durable, counts, progress);
-    CHECK(progress.done == data.size());
-  });
-}
-
-std::vector<u64> random_sizes(u64 bytes, u64 longest, u64 seed) {
-  std::mt19937_64 random{seed};
-  std::vector<u64> sizes;
-  for (u64 at = 0; at < bytes; at += sizes.back()) sizes.push_back(std::min(bytes - at, random() % longest));
-  return sizes;
-}
+/// How many writes of io_uring are in flight: threads write if there are none.
+constexpr u32 in_flights[] = {0, 4};
 
 }  // namespace
 
@@ -122,11 +84,12 @@ TEST_CASE("a saved file has the bytes of its sources, of a GPU and of the host, 
     for (const u64 longest : {u64{60}, u64{5000}, u64{900'000}})
       for (const bool mixed : {false, true}) {
         if (bytes / longest > 10'000) continue;
+        const u32 uring = in_flights[(longest + mixed) % 2];
         CAPTURE(bytes);
         CAPTURE(longest);
         const auto data = random_bytes(bytes, 70 + longest);
         WriteCounts counts;
-        CHECK(save(with, data, random_sizes(bytes, longest, bytes), folder.file(), mixed, counts) == "");
+        CHECK(save(with, data, random_sizes(bytes, longest, bytes), folder.file(), {uring, mixed}, counts) == "");
         CHECK(content_of(folder.file()) == data);
         CHECK(counts.direct + counts.buffered == bytes);
         CHECK(folder.count() == 1);
@@ -138,12 +101,12 @@ TEST_CASE("all but the ends of a file goes past the page cache, where the file s
   const Folder folder;
   const auto data = random_bytes(2_MiB + 77, 71);
   WriteCounts counts;
-  CHECK(save(with, data, {77, 2_MiB}, folder.file(), false, counts, true) == "");
+  CHECK(save(with, data, {77, 2_MiB}, folder.file(), {0, false, true}, counts) == "");
   if (Descriptor{open(folder.file().c_str(), O_RDONLY | O_DIRECT)}) CHECK(counts.direct == 2_MiB);
   injected.pwrite_error = EINVAL;
   injected.direct_only = true;
   WriteCounts buffered;
-  CHECK(save(with, data, {data.size()}, folder.file(), false, buffered) == "");
+  CHECK(save(with, data, {data.size()}, folder.file(), {0}, buffered) == "");
   CHECK(buffered.buffered == data.size());
   CHECK(content_of(folder.file()) == data);
 }
@@ -185,7 +148,7 @@ TEST_CASE("short writes are continued, and a file system without reserved space 
     injected.most = most;
     injected.fallocate_error = EOPNOTSUPP;
     WriteCounts counts;
-    CHECK(save(with, data, {data.size()}, folder.file(), false, counts) == "");
+    CHECK(save(with, data, {data.size()}, folder.file(), {0}, counts) == "");
     CHECK(content_of(folder.file()) == data);
   }
 }
@@ -195,12 +158,12 @@ TEST_CASE("after an error of the system or the driver the file is as it was, and
   const Folder folder;
   const Bytes before = random_bytes(1000, 74);
   WriteCounts counts;
-  REQUIRE(save(with, before, {before.size()}, folder.file(), false, counts) == "");
+  REQUIRE(save(with, before, {before.size()}, folder.file(), {}, counts) == "");
   const auto data = random_bytes(2_MiB, 75);
   const u64 held = fake().held();
   const auto fails = [&](const char* text) {
     WriteCounts none;
-    const auto error = save(with, data, {1_MiB, 1_MiB}, folder.file(), true, none, true);
+    const auto error = save(with, data, {1_MiB, 1_MiB}, folder.file(), {0, true, true}, none);
     CHECK_MESSAGE(error.find(text) != std::string::npos, error);
     CHECK(content_of(folder.file()) == before);
     CHECK(folder.count() == 1);
@@ -232,10 +195,10 @@ TEST_CASE("a saving names the call that failed, keeps the old file, and goes on 
   const Bytes before = random_bytes(1000, 79), data = random_bytes(300'000, 80);
   const auto saved = [&](const char* kind, u64 times, int error) {
     WriteCounts counts;
-    REQUIRE(save(with, before, {before.size()}, folder.file(), false, counts) == "");
+    REQUIRE(save(with, before, {before.size()}, folder.file(), {}, counts) == "");
     WriteCounts more;
     const FailingSystem failing{kind, 0, times, error};
-    return save(with, data, {data.size()}, folder.file(), false, more, true);
+    return save(with, data, {data.size()}, folder.file(), {0, false, true}, more);
   };
   for (const auto& [kind, text] : {std::pair{"stat", "cannot be looked up: Input/output error"},
                                    {"access", "cannot be replaced: Input/output error"},
@@ -263,15 +226,16 @@ TEST_CASE("a file beyond the limit of the process is an error that says so") {
   REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
   const rlimit small{300'000, before.rlim_max};
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);
-  for (const int refused : {0, EOPNOTSUPP}) {  // with reserved space, and while it is written
-    injected.fallocate_error = refused;
-    REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0);
-    WriteCounts counts;
-    const auto error = save(with, data, {data.size()}, folder.file(), false, counts);
-    REQUIRE(setrlimit(RLIMIT_FSIZE, &before) == 0);
-    CHECK_MESSAGE(error.find("File too large") != std::string::npos, error);
-    CHECK(folder.count() == 0);
-  }
+  for (const int refused : {0, EOPNOTSUPP})  // with reserved space, and while it is written
+    for (const u32 uring : in_flights) {
+      injected.fallocate_error = refused;
+      REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0);
+      WriteCounts counts;
+      const auto error = save(with, data, {data.size()}, folder.file(), {uring}, counts);
+      REQUIRE(setrlimit(RLIMIT_FSIZE, &before) == 0);
+      CHECK_MESSAGE(error.find("File too large") != std::string::npos, error);
+      CHECK(folder.count() == 0);
+    }
   std::signal(SIGXFSZ, handler);
 }
 
@@ -282,7 +246,7 @@ TEST_CASE("an error says which temporary file stays because it cannot be removed
     const FailingSystem failing{"unlink", 0, times, reason};
     inject();
     WriteCounts counts;
-    const auto error = save(with, data, {data.size()}, folder.file(), false, counts, true);
+    const auto error = save(with, data, {data.size()}, folder.file(), {0, false, true}, counts);
     injected.reset();
     return error;
   };
@@ -372,7 +336,7 @@ TEST_CASE("a link stays a link, and the mode of a file stays") {
   fs::permissions(folder.file(), fs::perms::owner_read | fs::perms::owner_write);
   fs::create_symlink("file", link);
   WriteCounts counts;
-  CHECK(save(with, data, {data.size()}, link.string(), false, counts) == "");
+  CHECK(save(with, data, {data.size()}, link.string(), {}, counts) == "");
   CHECK(fs::is_symlink(link));
   CHECK(content_of(folder.file()) == data);
   CHECK(fs::status(folder.file()).permissions() == (fs::perms::owner_read | fs::perms::owner_write));

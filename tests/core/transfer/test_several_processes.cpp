@@ -67,6 +67,39 @@ std::unique_ptr<Transfers> with_shared_tuning(const Task& task, const Options& r
   return transfers;
 }
 
+/// Random blocks, readings and saves by every method.
+void files_and_blocks(const Task& task, const Everywhere& all, int cases, std::mt19937_64& random) {
+  const CUstream stream = all.with.stream->get();
+  const auto data = random_bytes(1_MiB, random());
+  const File file{data};
+  const FileReader reader{file.path.string()};
+  Bytes pageable(block_space);
+  const Ends ends[] = {{all.gpu, pageable.data()}, {pageable.data(), all.gpu}, {all.gpu, all.source.data()}};
+  const auto kept = save_sources(random_bytes(1_MiB, random()), all.gpu + 4_MiB, all.elsewhere.at(), all.source.data());
+  const SaveTo saved{file.path.string() + "-saved"};
+  const auto tuned = with_shared_tuning(task, small_chunks());
+  int wrong = 0;
+  for (const auto& way : save_ways) {
+    const auto transfers = transfers_of(way);
+    for (int i = 0; i < cases; ++i) wrong += !save_arrives(*transfers, kept, saved, 64_KiB, stream, random);
+  }
+  for (int i = 0; i < cases; ++i) wrong += !save_arrives(*tuned, kept, saved, 64_KiB, stream, random);
+  wrong += !are_kept(kept);
+  std::filesystem::remove(saved.path);
+  for (const auto method : block_methods) {
+    const auto transfers = transfers_of(method);
+    for (int i = 0; i < cases; ++i)
+      wrong += !blocks_arrive(*transfers, ends[static_cast<std::size_t>(i) % std::size(ends)], stream, random);
+  }
+  for (const auto& way : read_ways) {
+    const auto transfers = transfers_of(way);
+    pretend_nothing_cached(way.cold);
+    for (int i = 0; i < cases; ++i) wrong += !pieces_arrive(*transfers, reader, data, all.gpu, stream, random);
+  }
+  pretend_nothing_cached(false);
+  CHECK(wrong == 0);
+}
+
 }  // namespace
 
 TEST_CASE("random copies by several processes at once are bit-exact, with memory of one GPU and one tuning file") {
@@ -105,22 +138,5 @@ TEST_CASE("one of several processes copies random data" * doctest::skip()) {
     for (const auto id : route.methods) CHECK(transfers->count_of(id) > 0);
     CHECK(transfers->latest_fallback().empty());
   }
-  const auto transfers = with_shared_tuning(task, small_chunks());
-  const auto data = random_bytes(1_MiB, random());
-  const File file{data};
-  const FileReader reader{file.path.string()};
-  Bytes pageable(block_space);
-  const Ends ends[] = {{all.gpu, pageable.data()}, {pageable.data(), all.gpu}, {all.gpu, all.source.data()}};
-  const auto kept = save_sources(random_bytes(1_MiB, random()), all.gpu + 4_MiB, all.elsewhere.at(), all.source.data());
-  const SaveTo saved{file.path.string() + "-saved"};
-  int wrong = 0;
-  for (int i = 0; i < cases; ++i)
-    wrong += !save_arrives(*transfers, kept, saved, 64_KiB, all.with.stream->get(), random);
-  wrong += !are_kept(kept);
-  std::filesystem::remove(saved.path);
-  for (int i = 0; i < 3 * cases; ++i) {
-    wrong += !blocks_arrive(*transfers, ends[i % std::size(ends)], all.with.stream->get(), random);
-    wrong += !pieces_arrive(*transfers, reader, data, all.gpu, all.with.stream->get(), random);
-  }
-  CHECK(wrong == 0);
+  files_and_blocks(task, all, is_long() ? cases : 5, random);
 }

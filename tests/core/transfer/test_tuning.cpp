@@ -52,6 +52,7 @@ void write_with(const TuningFile& file, const Knobs& knobs, u64 bytes = 1_MiB) {
   transfers.set(Towards::host, 4_KiB, {BlockMethod::batch, 5});
   transfers.set("packed_to_host", 5_KiB, {true, 2, 64_KiB, 3, 1, 0, 7, 4_KiB});
   transfers.set("read_cold", 2_MiB, {false, 2, 512_KiB, 32, 1, 0, 0, 1, 1, true});
+  transfers.set("write_file", 2_MiB, {false, 2, 512_KiB, 3, 1, 0, 0, 1, 1, false, false, 7});
   transfers.set("between_gpus", 1_MiB, {false, 1, 512_KiB, 2, 1, 0});
   transfers.set("within_gpu", 1_MiB, by_tma);
   transfers.set("between_peers", 4_MiB, by_sm);
@@ -120,6 +121,8 @@ TEST_CASE("a tuning file gives the knobs back that were written") {
   CHECK(read.knobs("packed_to_host", 64_KiB) == small_chunks().of(StagedWork::packed_to_host, 64_KiB));
   CHECK(read.knobs("read_cold", 1_MiB) == Knobs{false, 2, 512_KiB, 32, 1, 0, 0, 1, 1, true});
   CHECK(read.knobs("read_cold", 16_MiB) == small_chunks().of(StagedWork::read_cold, 16_MiB));
+  CHECK(read.knobs("write_file", 1_MiB).uring == 7);
+  CHECK(read.knobs("write_file", 16_MiB).uring == 32);
   CHECK(read.knobs("between_gpus", 1_MiB).chunk == 512_KiB);
   CHECK(read.knobs("within_gpu", 1_MiB) == by_tma);
   CHECK(read.knobs("between_peers", 4_MiB) == by_sm);
@@ -140,9 +143,10 @@ TEST_CASE("a damaged, stale or foreign file changes nothing and is named with it
       {" threads 2", " threads 99999999999", "'threads' is too large"},
       {" threads 2", " threads 99999999999999999999", "'99999999999999999999' is not a number"},
       {" chunk ", " lump ", "'chunk' is missing"},
-      {" links 1\n", "\n", "the line is too short"},
-      {" links 1\n", " links 1 more\n", "'more' is too much"},
-      {" links 1\n", " links 0\n", "1 to 64 links"},
+      {" uring 0\n", "\n", "the line is too short"},
+      {" uring 0\n", " uring 0 more\n", "'more' is too much"},
+      {" links 1 ", " links 0 ", "1 to 64 links"},
+      {" uring 32\n", " uring 1025\n", "at most 1024 writes in flight"},
       {" sm_blocks 0", " sm_blocks 2", "chunks of at least 4 KiB"},
       {"ring_to_gpu from 65536", "ring_to_gpu from 65537", "65537 is not the first size of a class"},
       {"copies ring_to_gpu", "copies ring_to_mars", "'ring_to_mars' is not a method"},

@@ -159,6 +159,13 @@ inline bool is_long() {
 
 /// Whether mincore says that no file is in the page cache (test_files.cpp).
 void pretend_nothing_cached(bool);
+/// Lets each request of io_uring claim that it moved at most `moved` bytes, or ended with an error unless that is 0
+/// (test_files.cpp).
+void pretend_uring_moved(std::int64_t moved, int error = 0);
+/// Ends that, and counts anew.
+void uring_tells_the_truth();
+/// The most requests of io_uring that were in flight at once.
+[[nodiscard]] u32 most_in_flight();
 
 /// Options that divide small copies too, so that a test of a few MiB has many chunks, threads and slots.
 inline Options small_chunks() {
