@@ -7,6 +7,8 @@ import pathlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import network_page
+
 from linkscope.machine import model as models
 from linkscope.run.simulate import quiet, simulation
 from linkscope.runfile import PointId
@@ -19,6 +21,8 @@ CHUNKS = {"64KiB": 64 * KIB, "128KiB": 128 * KIB, "256KiB": 256 * KIB, "512KiB":
 }
 SIZES = tuple(64 * KIB << step for step in range(12))  # to 128 MiB
 LARGEST = SIZES[-1]  # the paper's transfers
+OPTIMA = (MIB, 4 * MIB, 16 * MIB, 64 * MIB, LARGEST)
+NETWORK_CHUNKS = (64 * KIB, 256 * KIB, MIB, 2 * MIB, 4 * MIB)
 KNEE = 0.95  # of the best rate: where a curve over chunks is flat
 SYSTEMS = {
     "jorda-a": (("numa:0", "gpu:0"), ("numa:0", "gpu:2"), ("gpu:0", "gpu:1"), ("gpu:0", "gpu:2")),
@@ -75,22 +79,29 @@ class System:
         self._model = models.load(name)
         self._content = quiet(self._model.to_json())
         self._near = models.places(self._model).gpu_numa
+        self._known: dict[PointId, list[float] | str] = {}
 
     def rates(self, ends: tuple[str, str], methods: Sequence[Method], size: int = LARGEST, *, both: bool = False
               ) -> dict[Method, float | None]:  # fmt: skip
         """GB/s of one transfer by each method; None where the machine has no such method."""
-        points = [self._point(ends, method, size, both) for method in methods]
-        with simulation() as simulated:
-            found = simulated.seconds(self._content, points)
+        points = {method: self._point(ends, method, size, both) for method in methods}
+        if missing := [point for point in dict.fromkeys(points.values()) if point not in self._known]:
+            with simulation() as simulated:
+                self._known |= zip(missing, simulated.seconds(self._content, missing), strict=True)
+        found = {method: self._known[point] for method, point in points.items()}
         return {
             method: None if isinstance(seconds, str) else (1 + both) * size / max(seconds[: 1 + both]) / 1e9
-            for method, seconds in zip(methods, found, strict=True)
+            for method, seconds in found.items()
         }
+
+    def curve(self, ends: tuple[str, str], size: int = LARGEST, *, both: bool = False) -> dict[str, float]:
+        """GB/s of a double buffer by its chunk, the smallest first."""
+        fitting = [method for method in BUFFERS if CHUNKS[method.chunk] <= size]
+        return {method.chunk: gbps for method, gbps in self.rates(ends, fitting, size, both=both).items() if gbps}
 
     def best(self, ends: tuple[str, str], size: int = LARGEST, *, both: bool = False) -> Best:
         """The best double buffer."""
-        fitting = [method for method in BUFFERS if CHUNKS[method.chunk] <= size]
-        found = {method.chunk: gbps for method, gbps in self.rates(ends, fitting, size, both=both).items() if gbps}
+        found = self.curve(ends, size, both=both)
         chunk = max(found, key=lambda one: found[one])
         knee = next(one for one in found if found[one] >= KNEE * found[chunk])
         return Best(found[chunk], chunk, knee)
@@ -132,7 +143,8 @@ _BENCHMARKS = {("numa", "gpu"): "h2d", ("gpu", "numa"): "d2h", ("gpu", "gpu"): "
 def page() -> str:
     """The whole page."""
     systems = [System(name) for name in SYSTEMS]
-    return "\n".join([HEAD, *_statements(*systems), *(line for one in systems for line in _system(one))])
+    parts = [HEAD, *_statements(*systems), *(line for one in systems for line in (*_system(one), *_chunks(one)))]
+    return "\n".join([*parts, *_between_hosts()])
 
 
 def _statements(a: System, b: System, c: System) -> Iterator[str]:
@@ -191,6 +203,59 @@ def _system(system: System) -> Iterator[str]:
         cells = " | ".join(_gbps(gbps) for gbps in found.values())
         yield f"| {ends[0]} -> {ends[1]} | {cells} | {best.chunk} | {best.knee} |"
     yield ""
+
+
+def lines_of(system: System) -> list[tuple[tuple[str, str], bool]]:
+    """The paths of the curves over chunks, and whether a curve is bidirectional. Disks have one direction at a time."""
+    found = []
+    for ends in SYSTEMS[system.name]:
+        back = [(ends[::-1], False)] if ends[0] == "numa:0" else []
+        found += [(ends, False), *back, (ends, True)]
+    gpus = dict.fromkeys(end for ends in SYSTEMS[system.name] for end in ends if end.startswith("gpu"))
+    for gpu in gpus:
+        found += [(("disk:0", gpu), False), ((gpu, "disk:0"), False)]
+    return found
+
+
+def _chunks(system: System) -> Iterator[str]:
+    yield f"Rate of a double buffer over its chunk on {system.name}, 128 MiB (MODELLED; JO-1, 2, 5, 6, 12, 13, 14):\n"
+    yield f"| path | direction | {' | '.join(CHUNKS)} | best |"
+    yield "|---|---|" + "---|" * (len(CHUNKS) + 1)
+    for ends, both in lines_of(system):
+        curve = system.curve(ends, both=both)
+        cells = " | ".join(_gbps(curve.get(chunk)) for chunk in CHUNKS)
+        direction = "bidirectional" if both else "unidirectional"
+        yield f"| {' -> '.join(ends)} | {direction} | {cells} | {system.best(ends, both=both).chunk} |"
+    yield f"\nBest chunk by size on {system.name}, unidirectional (MODELLED, JO-13, JO-14):\n"
+    yield f"| path | {' | '.join(map(format_bytes, OPTIMA))} |"
+    yield "|---|" + "---|" * len(OPTIMA)
+    for ends, both in lines_of(system):
+        if not both:
+            chunks = [system.best(ends, size).chunk for size in OPTIMA]
+            yield f"| {' -> '.join(ends)} | {' | '.join(chunks)} |"
+    yield ""
+
+
+def _between_hosts() -> Iterator[str]:
+    yield "## Between hosts (MODELLED)\n"
+    yield "Rate of a double buffer over its chunk, 128 MiB (JO-4, JO-15):\n"
+    yield f"| system | path | {' | '.join(map(format_bytes, NETWORK_CHUNKS))} | best | from, against the others |"
+    yield "|---|---|" + "---|" * (len(NETWORK_CHUNKS) + 2)
+    for name, paths in network_page.PATHS.items():
+        hosts = network_page.Hosts(name)
+        for ends in paths:
+            curve = network_curve(hosts, ends)
+            best = max(curve, key=lambda chunk: curve[chunk])
+            cells = " | ".join(_gbps(curve.get(chunk)) for chunk in NETWORK_CHUNKS)
+            from_size = format_bytes(hosts.crossover(ends))
+            yield f"| {name} | {' -> '.join(ends)} | {cells} | {format_bytes(best)} | {from_size} |"
+    yield "\nThe last column is the size from which a double buffer is the fastest method.\n"
+
+
+def network_curve(hosts: network_page.Hosts, ends: tuple[str, str]) -> dict[int, float]:
+    """GB/s of a double buffer between hosts by its chunk, at 128 MiB."""
+    found = hosts.methods(ends, LARGEST)
+    return {one.method.chunk: one.gbps for one in found if one.method.name == network_page.BUFFERED}
 
 
 def _row(system: System, ends: tuple[str, str], *, both: bool) -> str:

@@ -85,6 +85,16 @@ def test_every_example_command_is_accepted(example, tmp_path: Path) -> None:
             assert (ROOT / word).exists(), shlex.join(example.words)
 
 
+@pytest.mark.parametrize("page", ["offload-a-kv-cache", "speed-up-your-own-copies", "speed-up-a-transfer"])
+def test_the_advice_that_a_guide_prints_runs_as_printed(page: str, monkeypatch, capsys) -> None:
+    commands = [one for one in tool.examples() if one.page.endswith(f"/{page}.md") and one.words[0] == "advise"]
+    assert commands and not any(map(tool.placeholder, commands))
+    monkeypatch.chdir(ROOT)
+    for command in commands:
+        assert command_line.main(command.words) == 0, str(command)
+        assert capsys.readouterr().out
+
+
 def test_an_example_that_does_not_run_is_named(tmp_path: Path) -> None:
     broken = tool.Example("docs/guide/x.md", 7, ["list", "no-such-benchmark"])
     assert "docs/guide/x.md:7: linkscope list no-such-benchmark" in tool.run_example(broken, tmp_path)

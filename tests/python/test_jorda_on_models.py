@@ -3,6 +3,7 @@
 import itertools
 
 import jorda_page as tool
+import network_page
 import pytest
 from jorda_page import BUFFERS, CUDA, DIRECT, KIB, MIB, WHOLE, Method, System
 
@@ -67,3 +68,43 @@ def test_the_locality_of_a_disk_matters_little_jo_12() -> None:
     a = System("jorda-a")
     near, far = (a.best(("disk:0", gpu), MIB).gbps for gpu in ("gpu:0", "gpu:2"))
     assert far > 0.8 * near
+
+
+@pytest.mark.parametrize("name", list(tool.SYSTEMS))
+def test_curves_over_chunks_of_all_paths_rise_to_one_optimum_and_do_not_rise_again_jo_6(name: str) -> None:
+    """JO-1, JO-2, JO-5, JO-6, JO-12, JO-13 and JO-14 by one code: small chunks pay calls, large ones do not overlap."""
+    system = System(name)
+    for ends, both in tool.lines_of(system):
+        rates = list(system.curve(ends, both=both).values())
+        top = rates.index(max(rates))
+        assert len(rates) == len(BUFFERS) and rates[0] < 0.97 * max(rates), (ends, both)
+        assert all(other > 0.98 * one for one, other in itertools.pairwise(rates[: top + 1])), (ends, both)
+        assert all(other < 1.02 * one for one, other in itertools.pairwise(rates[top:])), (ends, both)
+
+
+@pytest.mark.parametrize("name", list(tool.SYSTEMS))
+def test_the_best_chunk_grows_with_the_size_and_is_smaller_than_the_transfer_jo_13(name: str) -> None:
+    system = System(name)
+    for ends in tool.SYSTEMS[name]:
+        chunks = [tool.CHUNKS[system.best(ends, size).chunk] for size in tool.OPTIMA]
+        assert chunks == sorted(chunks) and all(c < size for c, size in zip(chunks, tool.OPTIMA, strict=True))
+
+
+def test_remote_paths_gain_from_chunks_like_near_ones_and_stay_slower_jo_1() -> None:
+    for name, near, far in (
+        ("jorda-a", ("numa:0", "gpu:0"), ("numa:0", "gpu:2")),
+        ("jorda-b", ("numa:0", "gpu:0"), ("numa:0", "gpu:1")),
+    ):
+        system = System(name)
+        assert system.best(far).gbps < system.best(near).gbps
+        assert system.best(far, both=True).gbps < system.best(near, both=True).gbps < 2 * system.best(near).gbps
+
+
+@pytest.mark.parametrize("name", list(network_page.PATHS))
+def test_buffers_of_some_megabytes_are_flat_between_hosts_and_small_ones_are_not_jo_15(name: str) -> None:
+    hosts = network_page.Hosts(name)
+    for ends in network_page.PATHS[name]:
+        curve = tool.network_curve(hosts, ends)
+        best = max(curve.values())
+        assert curve[2 * MIB] > 0.99 * best and curve[64 * KIB] < 0.99 * best
+        assert 64 * KIB <= hosts.crossover(ends) <= MIB

@@ -146,7 +146,7 @@ def test_a_matrix_that_states_no_talk_is_refused_with_its_line(tmp_path, capsys,
 @pytest.mark.parametrize(
     ("options", "code", "says"),
     [
-        ([], 2, "give a run file, or --machine"),
+        ([], 2, "advise needs a run file"),
         (["--machine", "jorda-a"], 2, "--machine needs one transfer"),
         (["--machine", "auto", "--talk", "x"], 2, "needs a model"),
         (["--machine", "h200x1", "--talk", "x"], 3, "has 1 GPU, so there is nothing to place"),

@@ -50,6 +50,12 @@ def test_a_benchmark_outside_the_suite_comes_from_suite_full() -> None:
     assert {p.benchmark for p in points("atomic")} == {"atomic"}
 
 
+def test_a_benchmark_of_one_path_of_a_class_is_measured_on_the_path_that_is_named() -> None:
+    near, far = (points("pieces", "staged", src="numa:0", dst=dst) for dst in ("gpu:0", "gpu:1"))
+    assert {p.dst for p in far} == {"gpu:1"} and {p.benchmark for p in far} == {"pieces", "staged"}
+    assert [str(p).replace("gpu:1", "gpu:0") for p in far] == [str(p) for p in near]
+
+
 def test_words_and_only_patterns_both_restrict_the_points() -> None:
     assert {p.engine for p in points("h2d", only=("*/ce/*16777216*",))} == {"ce"}
     with pytest.raises(UserError, match="no such point") as refused:

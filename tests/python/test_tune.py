@@ -29,7 +29,7 @@ class SimulatedBench:
 
     def __init__(self, truth: Prior, plain_rate: float, scatter: float = 0.03, fails: bool = False) -> None:
         self.truth, self.plain_rate, self.scatter, self.fails = truth, plain_rate, scatter, fails
-        self.clock, self.noise = 0.0, random.Random(1)
+        self.clock, self.cpu, self.noise = 0.0, 0.0, random.Random(1)
         self.chosen: dict[object, object] = {}
 
     def now(self) -> float:
@@ -79,6 +79,9 @@ class SimulatedBench:
         if job.path == "cold-file":
             return self._timed(10e-6 + job.total_bytes / (0.2e9 * min(ring.depth, 16)), repeats)
         return self._timed(self.true_s(job.total_bytes, ring) + job.count * 1e-6 / ring.threads, repeats)
+
+    def cpu_s(self) -> float:
+        return self.cpu
 
     def choose(self, method: str, nbytes: int, ring: Ring | None) -> None:
         self.chosen[method, nbytes] = ring

@@ -1,12 +1,20 @@
 """Simulated times as points, with the accuracy that the machine file states."""
 
-from collections.abc import Mapping, Sequence
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
-from linkscope.model.known import deviation, unmeasured
+from linkscope.model.known import deviation, family_of, unmeasured
 from linkscope.model.skeleton import Content
 from linkscope.runfile import Point, PointId
 
 LEVEL = 0.9  # a machine file states the error that 90 % of its points do not exceed
+ACCURACY = Path(__file__).parent / "accuracy.toml"
+REFERENCE = "h200x4"  # the bundled model whose errors count for files that state none
+_BY_CPU = "h2h by cpu, pageable -> pinned, initiator src"
+_TO_GPU, _FROM_GPU = "h2d by ce, pinned -> device", "d2h by ce, device -> pinned"
+_TO_PEER = "d2d by ce, device -> device, peer on, initiator src"
 
 
 def predicted_points(
@@ -14,14 +22,13 @@ def predicted_points(
 ) -> list[Point]:
     """A point for each simulated time, as if a run had measured it; none for a reason. `others`: what ran besides.
 
-    Its interval is the error that 90 % of the points of its kind do not exceed, where the file states one.
+    Its interval is the error that 90 % of the points of its kind do not exceed (`error_of`).
     """
     found = []
     for point, value in seconds.items():
         if isinstance(value, str):
             continue
-        known = deviation(content, [[one] for one in (point, *others)], bidirectional=False)
-        error = float(known[1]["ninety"]) if known else None
+        error = error_of(content, point, others)
         ends = None if error is None else (value / (1 + error), value * (1 + error))
         found.append(
             Point(
@@ -32,6 +39,64 @@ def predicted_points(
             )
         )  # fmt: skip
     return found
+
+
+def with_accuracy(content: Content) -> tuple[Content, str]:
+    """The content of a machine file with errors, and whose they are: '' for its own.
+
+    Bundled models that were compared with a run have theirs in accuracy.toml. The others get those of one of these.
+    """
+    if content.get("deviation"):
+        return content, ""
+    known = tomllib.loads(ACCURACY.read_text(encoding="utf-8"))
+    name = str(content["machine"]["name"])
+    return {**content, "deviation": known.get(name) or known[REFERENCE]}, "" if name in known else REFERENCE
+
+
+def error_of(content: Content, point: PointId, others: Sequence[PointId] = ()) -> float | None:
+    """The relative error that 90 % of the points like this one do not exceed; None if the file states none.
+
+    An operation without a row has the largest error of its legs, otherwise that of the operation's other rows, and
+    otherwise that of plain copies.
+    """
+    if known := deviation(content, [[one] for one in (point, *others)], bidirectional=False):
+        return float(known[1]["ninety"])
+    rows = content.get("deviation", {})
+    of_legs = [float(rows[leg]["ninety"]) for leg in _legs(point) if leg in rows]
+    return max(of_legs or _of_others(rows, point), default=None)
+
+
+def _legs(point: PointId) -> Iterator[str]:
+    """The rows of the operations of which a staged or relayed copy consists."""
+    if point.benchmark not in ("staged", "relayed"):
+        return
+    plain = _plain_copy(point)
+    if point.benchmark == "relayed":
+        yield _TO_PEER
+    elif plain != "d2d":
+        yield _BY_CPU
+    if plain != "h2d":
+        yield _FROM_GPU
+    if plain != "d2h":
+        yield _TO_GPU
+
+
+def _of_others(rows: Mapping[str, Mapping[str, Any]], point: PointId) -> list[float]:
+    """The errors of the rows of this operation: of its engine with other memories, or of its other engines; otherwise
+    of plain copies on the path."""
+    is_single = ", single" in family_of(point)
+    like = {name: float(row["ninety"]) for name, row in rows.items() if is_single == (", single" in name)}
+    for start in (f"{point.benchmark} by {point.engine},", f"{point.benchmark} by ", f"{_plain_copy(point)} by "):
+        if found := [error for name, error in like.items() if name.startswith(start)]:
+            return found
+    return []
+
+
+def _plain_copy(point: PointId) -> str:
+    src, dst = (place.rpartition("/")[2].partition(":")[0] for place in (point.src, point.dst))
+    if src == dst == "gpu":
+        return "local" if point.src == point.dst else "d2d"
+    return {("numa", "gpu"): "h2d", ("gpu", "numa"): "d2h"}.get((src, dst), "h2h")
 
 
 def is_predictable(content: Content, point: PointId) -> bool:

@@ -82,7 +82,10 @@ def _refuse_contradictions(arguments: argparse.Namespace) -> None:
     asked = [arguments.src, arguments.dst, arguments.bytes]
     of_transfer = [arguments.memory, arguments.alone, arguments.reuse, arguments.pieces, arguments.others]
     if arguments.run is None and arguments.machine is None:
-        raise UserError("give a run file, or --machine with a model")
+        raise UserError(
+            "advise needs a run file, which `linkscope run -o RUN.jsonl` measures, or a model, such as "
+            "--machine h200x4 (`linkscope list machines`)"
+        )
     if arguments.placement:
         _refuse_with_placement(arguments)
         return

@@ -139,7 +139,11 @@ def _answer(asked: "Question", run: "Run | None", model: "Model | None") -> Answ
     if asked.reuse and all(one.total is None for one in found):
         _refuse_without_costs(asked, run, found)
     missing = unlisted(run.points, asked.src, asked.dst, asked.bytes) if run is not None and asked.alone else []
-    return Answer(asked, run, model, found, now, [*missing, *foretold.unlisted], _notes(asked, run, model, found, now))
+    notes = _notes(asked, run, model, found, now)
+    if model is not None and foretold.accuracy:
+        name = model.machine.name
+        notes.append(f"{name} states no accuracy: intervals are the errors of {foretold.accuracy}, by operation")
+    return Answer(asked, run, model, found, now, [*missing, *foretold.unlisted], notes)
 
 
 def _methods(points: "Sequence[Point]", asked: "Question", *, beside: bool) -> "list[TransferMethod]":
@@ -157,16 +161,18 @@ def _methods(points: "Sequence[Point]", asked: "Question", *, beside: bool) -> "
 
 @dataclass(frozen=True)
 class _Foretold:
-    """What a model says: methods, points of what is paid once, and the methods that it cannot say."""
+    """What a model says: methods, points of what is paid once, the methods that it cannot say, and whose errors its
+    intervals are: '' for its own."""
 
     methods: "list[TransferMethod]"
     once: "list[Point]"
     unlisted: list[tuple[int, str]]
+    accuracy: str = ""
 
 
 def _foretold(asked: "Question", model: "Model", measured: "Sequence[TransferMethod]") -> _Foretold:
     """What the model says of its usual methods and of the measured ones."""
-    from linkscope.advise.predicted import is_predictable, predicted_points
+    from linkscope.advise.predicted import is_predictable, predicted_points, with_accuracy
     from linkscope.cli.predict import refuse_unknown
     from linkscope.plan import check_written
     from linkscope.run.foretell import Foretelling
@@ -174,7 +180,7 @@ def _foretold(asked: "Question", model: "Model", measured: "Sequence[TransferMet
     for option, place in (("--src", asked.src), ("--dst", asked.dst)):
         check_written(option, place)
     refuse_unknown(model, [(asked.src, asked.dst), *((one.src, one.dst) for one in asked.others)])
-    content, others = model.to_json(), _points_of_others(asked, model)
+    (content, accuracy), others = with_accuracy(model.to_json()), _points_of_others(asked, model)
     foretelling = Foretelling(model, asked.src, asked.dst)
     points = foretelling.of_pieces(asked.pieces, asked.piece) if asked.piece else foretelling.methods(asked.bytes)
     if not asked.piece and not asked.others:
@@ -187,7 +193,7 @@ def _foretold(asked: "Question", model: "Model", measured: "Sequence[TransferMet
     reasons = Counter(str(reason) for reason in found.values() if isinstance(reason, str))
     reasons[f"{model.machine.name} was fitted without such measurements"] = len(wanted) - len(known)
     unlisted = [(count, reason) for reason, count in reasons.most_common() if count]
-    return _Foretold(methods, predicted_points(content, once), unlisted)
+    return _Foretold(methods, predicted_points(content, once), unlisted, accuracy)
 
 
 def _id_at(one: "TransferMethod", size: int) -> "PointId":

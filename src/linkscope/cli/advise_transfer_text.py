@@ -41,11 +41,12 @@ def print_answer(found: "Answer", written: str | None) -> None:
 
 
 def _shown(found: "Answer") -> "list[Ranked]":
-    """The first methods, with the present one."""
-    first = found.methods[:_MOST_METHODS]
-    if any(one.is_present for one in first):
-        return first
-    return first[: _MOST_METHODS - 1] + [one for one in found.methods[_MOST_METHODS - 1 :] if one.is_present]
+    """The first methods, with the present one and the fastest for the memory that the present one copies."""
+    kinds = found.now.host_kinds if found.now else []
+    as_now = next((one for one in found.methods if one.candidate.host_kinds == kinds and not one.is_present), None)
+    needed = [one for one in found.methods if one.is_present or one is as_now]
+    first = [one for one in found.methods if one not in needed][: _MOST_METHODS - len(needed)]
+    return [one for one in found.methods if one in first or one in needed]
 
 
 def _subject(found: "Answer") -> str:

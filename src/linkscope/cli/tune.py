@@ -262,14 +262,13 @@ def _line(row: "Row") -> str:
 
 def _print_table(rows: "list[Row]") -> None:
     """Rates in GB/s. The share is that of one pinned copy of as many bytes."""
-    form = "{:<15} {:>14} {:>7} {:>7}  {:<19} {:>6}  {}"
-    print(form.format("path", "size", "plain", "tuned", "gain [95 % CI]", "pinned", "knobs"))
-    print(form.format("", "", "GB/s", "GB/s", "", "share", ""))
+    form = "{:<15} {:>14} {:>7} {:>7}  {:<19} {:>6} {:>8}  {}"
+    print(form.format("path", "size", "plain", "tuned", "gain [95 % CI]", "pinned", "CPU", "knobs"))
+    print(form.format("", "", "GB/s", "GB/s", "", "share", "s/GB", ""))
     for row in sorted(rows, key=lambda one: (one.job.path, one.job.nbytes)):
         plain, tuned = (f"{rate:.3g}" for rate in _rates(row))
-        print(
-            form.format(row.job.path, _size(row.job), plain, tuned, _gain(row), format_fraction(row.share), _knobs(row))
-        )
+        share, cpu = format_fraction(row.share), f"{row.cpu_s_per_gb:.2g}"
+        print(form.format(row.job.path, _size(row.job), plain, tuned, _gain(row), share, cpu, _knobs(row)))
 
 
 def _as_json(row: "Row") -> dict[str, object]:
@@ -285,6 +284,7 @@ def _as_json(row: "Row") -> dict[str, object]:
         "gain": row.ratio,
         "gain_ci95": [row.gain.low, row.gain.high] if row.gain else None,
         "share_of_pinned": row.share,
+        "cpu_s_per_gb": row.cpu_s_per_gb,
         "knobs": chosen,
         "tried": row.tried,
     }

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from linkscope.errors import NOT_HERE, UserError, suggestion
-from linkscope.flow import is_place
+from linkscope.flow import is_place, kind_of
 from linkscope.plan.facts import MachineFacts
 from linkscope.plan.table import Benchmark
 from linkscope.runfile import PointId
@@ -41,7 +41,8 @@ def select(
 
     `points` are those of the suite; `everything` gives those of suite `full`, for benchmarks that the suite lacks. A
     named benchmark that runs only from `dst` to `src` is selected in that direction: `h2d d2h --src numa:0 --dst gpu:1`
-    has both directions of the path. Raises UserError with exit code 2 for an unknown word, and 3 for a place that is
+    has both directions of the path. A benchmark that suites have on one path of a class only gets the points of that
+    path on the named one. Raises UserError with exit code 2 for an unknown word, and 3 for a place that is
     not on the machine and for words that select nothing.
     """
     rows = list(table)
@@ -51,6 +52,10 @@ def select(
         points = [*points, *(point for point in everything() if point.benchmark not in have)]
     found = [point for point in points if _is_selected(selection, point)]
     missing = set(selection.benchmarks) - {point.benchmark for point in found}
+    if missing and selection.src and selection.dst:
+        moved = _moved(selection, [point for point in points if point.benchmark in missing])
+        found += moved
+        missing -= {point.benchmark for point in moved}
     if missing and selection.src and selection.dst:
         back = replace(selection, src=selection.dst, dst=selection.src)
         found += [point for point in points if point.benchmark in missing and _is_selected(back, point)]
@@ -63,6 +68,15 @@ def select(
         return list(dict.fromkeys(found))
     sized = [replace(point, bytes=size) for point in found if point.bytes for size in selection.sizes]
     return list(dict.fromkeys([*sized, *(point for point in found if not point.bytes)]))
+
+
+def _moved(selection: Selection, points: Sequence[PointId]) -> list[PointId]:
+    """The points of paths between places of the same kinds, on the named path."""
+    ends = [kind_of(place) for place in (selection.src, selection.dst)]
+    like = [point for point in points if [kind_of(point.src), kind_of(point.dst)] == ends]
+    alike = [point for point in like if (point.src == point.dst) == (selection.src == selection.dst)]
+    moved = [replace(point, src=selection.src, dst=selection.dst) for point in alike]
+    return [point for point in moved if _is_selected(selection, point)]
 
 
 def _is_selected(selection: Selection, point: PointId) -> bool:

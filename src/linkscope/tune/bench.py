@@ -1,6 +1,7 @@
 """What the tuner measures: copies of one class, made plainly or with given knobs."""
 
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Protocol
@@ -73,6 +74,9 @@ class Bench(Protocol):
 
     def staged(self, job: Job, ring: Ring | None, repeats: int) -> float:
         """Times a call for blocks of pageable memory, or a reading of a file; None: plainly."""
+
+    def cpu_s(self) -> float:
+        """The CPU seconds that this process has used, of all threads."""
 
     def choose(self, method: str, nbytes: int, ring: Ring | None) -> None:
         """Keeps a result for the class of this size; None: plain copies."""
@@ -168,6 +172,9 @@ class LibraryBench:
             if str(error).startswith("cufile: "):
                 self.why_no_cufile = str(error).removeprefix("cufile: ")
             raise Failure(str(error)) from error
+
+    def cpu_s(self) -> float:
+        return time.process_time()
 
     def choose(self, method: str, nbytes: int, ring: Ring | None) -> None:
         self._known(method, nbytes)

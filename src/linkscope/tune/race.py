@@ -38,8 +38,12 @@ class Winner(Generic[Candidate]):
     def against(self, other: Candidate, level: float = 0.95) -> Interval | None:
         """The ratio of the other's time to the winner's, with its interval over the laps that both ran; None for fewer
         than two laps."""
-        ratios = [math.exp(one) for one in _differences(self.logs[other], self.logs[self.best])]
-        return student_interval(ratios, level)
+        return interval_of_ratio(self.logs[other], self.logs[self.best], level)
+
+
+def interval_of_ratio(ours: Sequence[float], theirs: Sequence[float], level: float = 0.95) -> Interval | None:
+    """The ratio of two candidates' times from the logarithms of their laps; None for fewer than two common laps."""
+    return student_interval([math.exp(one) for one in _differences(ours, theirs)], level)
 
 
 def race(

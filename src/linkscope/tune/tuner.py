@@ -13,7 +13,7 @@ from linkscope.tune.bench import Bench, BlockMove, Failure, Ring
 from linkscope.tune.grids import beside_in_grid, grid
 from linkscope.tune.jobs import Job
 from linkscope.tune.prior import Prior, first_candidates, measure_prior, neighbours
-from linkscope.tune.race import MARGIN, Winner, race
+from linkscope.tune.race import MARGIN, Winner, interval_of_ratio, race
 
 Candidate = Ring | BlockMove | None  # None: plain copies
 Lap = Callable[[Candidate], float]
@@ -27,6 +27,9 @@ _HOPELESS = 1.5  # ratio of the times, ring to plain, from which neighbours of t
 _SHARE_OF_BUDGET = 0.93  # the last class ends its laps with plain copies after its time is up
 _HEAVY = 256 << 20  # bytes of a job that gets twice the time of a short one
 _FAILED_S = 60.0  # of a lap that failed after others worked
+_ALIKE = 1.05  # ratio of two times that differ by their scatter only, at most
+# CPU times that differ by less are alike: a part, or core-seconds a GB. The aim is 0.2 core-seconds a GB.
+_CPU_PART, _CPU_S_PER_GB = 0.1, 0.01
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,12 @@ class Row:
     pinned_s: float
     gain: Interval | None
     tried: int = 0
+    cpu_s: float = 0.0  # of one tuned copy, all threads together
+
+    @property
+    def cpu_s_per_gb(self) -> float:
+        """Core-seconds for each GB of tuned copies."""
+        return self.cpu_s / self.job.total_bytes * 1e9
 
     @property
     def ratio(self) -> float:
@@ -73,7 +82,10 @@ class _Search:
     lap: Lap
     plain: Candidate
     clock: _Clock
+    cpu_s: Callable[[], float]
+    repeats: int = 1  # copies of a lap
     tried: set[Candidate] = field(default_factory=set)
+    cpu: dict[Candidate, list[float]] = field(default_factory=dict)  # seconds of each lap
 
     def race(self, candidates: Sequence[Candidate], *, first: bool) -> Winner[Candidate] | None:
         """A race of those that work; None if fewer than two do or there is no time. Plain copies are in the first one,
@@ -92,19 +104,46 @@ class _Search:
         return race(working, self.timed, self.clock.is_over)
 
     def timed(self, one: Candidate) -> float:
+        before = self.cpu_s()
         try:
             return self.lap(one)
         except Failure:
             return _FAILED_S
+        finally:
+            self.cpu.setdefault(one, []).append(self.cpu_s() - before)
+
+    def cpu_of(self, one: Candidate) -> float:
+        """CPU seconds of one copy; 0 if it was not timed."""
+        laps = self.cpu.get(one)
+        return median(laps) / self.repeats if laps else 0.0
+
+    def cheapest(self, alike: Sequence[Candidate]) -> Candidate:
+        """Of candidates that are as fast, the one with the least CPU time; if that is alike, the one with the lowest
+        cost, and of these the first."""
+        least = min(alike, key=self.cpu_of)
+        near = [one for one in alike if not self.needs_less_cpu(least, one)]
+        return min(near, key=lambda one: one.cost() if one else (0, 0, 0, 0))
+
+    def needs_less_cpu(self, one: Candidate, other: Candidate) -> bool:
+        """Whether a candidate needs less CPU time than another one, by more than what counts as alike."""
+        own = self.cpu_of(one)
+        return self.cpu_of(other) > own + max(_CPU_PART * own, _CPU_S_PER_GB * self.job.total_bytes / 1e9)
 
     def leader(self, winner: Winner[Candidate], margin: float = 0.0) -> Candidate:
-        """The fastest candidate without plain copies; with a margin, the one with the lowest cost of those that are as
-        fast."""
+        """The fastest candidate without plain copies; with a margin, the cheapest of those that are as fast: within the
+        margin, or not certainly slower."""
         others = [one for one in winner.seconds if one != self.plain]
         left = [one for one in others if len(winner.logs[one]) == winner.laps] or others
-        enough = min(winner.seconds[one] for one in left) * (1 + margin)
-        near = [one for one in left if winner.seconds[one] <= enough]
-        return min(near, key=lambda one: one.cost() if one else (0, 0, 0, 0))
+        best = min(left, key=lambda one: winner.seconds[one])
+        if not margin:
+            return best
+
+        def is_alike(one: Candidate) -> bool:
+            ratio = winner.seconds[one] / winner.seconds[best]
+            apart = interval_of_ratio(winner.logs[one], winner.logs[best])
+            return ratio <= 1 + margin or (ratio <= _ALIKE and apart is not None and apart.low <= 1)
+
+        return self.cheapest([one for one in left if is_alike(one)])
 
 
 def tune(
@@ -163,17 +202,19 @@ def _copies(bench: Bench, job: Job, prior: Prior | None, clock: _Clock) -> Row |
     def lap(one: Candidate) -> float:
         return timed(one, repeats)
 
-    search, leader = _Search(job, lap, None, clock, {None}), None
+    search, leader = _Search(job, lap, None, clock, bench.cpu_s, repeats, {None}), None
     default = bench.default(job.method, job.nbytes)
     if not job.has_prior:
         leader = _found(search, bench, grid(job, bench, default))
     elif prior is not None:
         leader = _found(search, bench, first_candidates(prior, bench, default, job.nbytes, _FIRST_CANDIDATES))
-    row = _compared(search, leader, lambda: bench.pinned(job.copy_method, job.total_bytes, repeats))
+    pinned = lambda: bench.pinned(job.copy_method, job.total_bytes, repeats)  # noqa: E731
+    row = _compared(search, leader, pinned, default if default in search.tried else None)
     if row is None:
         bench.reset(job.method, job.nbytes)
     else:
-        bench.choose(job.method, job.nbytes, leader if row.choice is not None else None)
+        assert not isinstance(row.choice, BlockMove)
+        bench.choose(job.method, job.nbytes, row.choice)
     return row
 
 
@@ -185,7 +226,7 @@ def _found(search: _Search, bench: Bench, first: Sequence[Ring]) -> Ring | None:
     search.clock.deadline = total
     if winner is None:
         return None
-    leader = search.leader(winner)
+    leader, saver = search.leader(winner), search.leader(winner, MARGIN)
     for _ in range(_MOST_STEPS if winner.seconds[leader] <= _HOPELESS * winner.seconds[search.plain] else 0):
         assert isinstance(leader, Ring)
         job = search.job
@@ -198,12 +239,17 @@ def _found(search: _Search, bench: Bench, first: Sequence[Ring]) -> Ring | None:
             break
     # Only the end prefers the lower cost: a margin at each step would add up.
     chosen = search.leader(winner, MARGIN)
+    if saver not in winner.seconds and search.needs_less_cpu(saver, chosen) and not search.clock.is_over():
+        # A setting of another kind, which only the first race had.
+        last = search.race([chosen, saver], first=False)
+        chosen = search.leader(last, MARGIN) if last is not None else chosen
     return chosen if isinstance(chosen, Ring) else None
 
 
-def _compared(search: _Search, leader: Candidate, pinned: Callable[[], float]) -> Row | None:
-    """Compares the leader with plain copies in turns. None if the user stops before there is an interval."""
-    candidates = [search.plain] if leader is None else [search.plain, leader]
+def _compared(search: _Search, leader: Candidate, pinned: Callable[[], float], untuned: Candidate = None) -> Row | None:
+    """Compares the leader with plain copies and the untuned choice in turns. The untuned one stays if the leader is not
+    faster and needs as much CPU time. None if the user stops before there is an interval."""
+    candidates = list(dict.fromkeys([search.plain, *(one for one in (leader, untuned) if leader and one)]))
     logs: dict[Candidate, list[float]] = {one: [] for one in candidates}
     pinned_s = []
     for number in range(_COMPARED):
@@ -215,12 +261,24 @@ def _compared(search: _Search, leader: Candidate, pinned: Callable[[], float]) -
             logs[one].append(search.timed(one))
         pinned_s.append(pinned())
     middle = {one: median(times) for one, times in logs.items()}
+    if untuned is not None and leader not in (None, untuned) and not _is_faster(logs[leader], logs[untuned]):
+        saves = search.needs_less_cpu(leader, untuned) and not _is_faster(logs[untuned], logs[leader])
+        leader = leader if saves else untuned
     ratios = [plain / ours for plain, ours in zip(logs[search.plain], logs[leader or search.plain], strict=True)]
     gain = student_interval(ratios) if leader is not None and leader != search.plain else None
     if gain is None or gain.low <= 1:
         plain_s = middle[search.plain]
-        return Row(search.job, search.plain, plain_s, plain_s, median(pinned_s), None, len(search.tried))
-    return Row(search.job, leader, middle[search.plain], middle[leader], median(pinned_s), gain, len(search.tried))
+        cpu_s, tried = search.cpu_of(search.plain), len(search.tried)
+        return Row(search.job, search.plain, plain_s, plain_s, median(pinned_s), None, tried, cpu_s)
+    cpu_s, tried = search.cpu_of(leader), len(search.tried)
+    return Row(search.job, leader, middle[search.plain], middle[leader], median(pinned_s), gain, tried, cpu_s)
+
+
+def _is_faster(ours: Sequence[float], theirs: Sequence[float]) -> bool:
+    """Whether a candidate is faster than another one: certainly, or by more than what counts as alike."""
+    ratios = [other / own for own, other in zip(ours, theirs, strict=True)]
+    found = student_interval(ratios)
+    return median(ratios) > 1 + MARGIN or (found is not None and found.low > 1)
 
 
 def _blocks(bench: Bench, job: Job, clock: _Clock) -> Row | None:
@@ -233,7 +291,7 @@ def _blocks(bench: Bench, job: Job, clock: _Clock) -> Row | None:
         return bench.blocks(job.to_gpu, one, job.nbytes, job.count)
 
     lap(plain)
-    search = _Search(job, lap, plain, clock, {plain})
+    search = _Search(job, lap, plain, clock, bench.cpu_s, 1, {plain})
     kernels = [BlockMove("kernel", blocks) for blocks in dict.fromkeys([default.sm_blocks, *_SM_BLOCKS])]
     total, clock.deadline = clock.deadline, (clock.now() + 2 * clock.deadline) / 3
     winner = search.race([*kernels, BlockMove("batch", default.sm_blocks)], first=True)
