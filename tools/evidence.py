@@ -2,11 +2,16 @@
 
 Usage: python tools/evidence.py FOLDER [--steps quick,standard,standard-again,tests,findings,papers,few,full]
        [--seconds 540] [--unfinished UNFINISHED]
+       python tools/evidence.py FOLDER --steps comm-scope --unfinished UNFINISHED     the whole suite, in several calls
+       python tools/evidence.py FOLDER --steps beside --tool COMM_SCOPE [--exponents 24,26]
 
-Steps run in the order given. A step for which too little time is left is not started. `full` takes the remaining time,
-and its unfinished run stays in UNFINISHED for the next call. Each run is written to FOLDER/MACHINE-STEP.jsonl.gz (such
-as h200x4-full.jsonl.gz), and everything that is printed to FOLDER/log.txt, with the free memory of the host and the
-used memory of every GPU between the steps.
+Steps run in the order given. A step for which too little time is left is not started. `full` and `comm-scope` take the
+remaining time, and their unfinished run stays in UNFINISHED for the next call. `beside` runs Comm|Scope's own program,
+then the same points by `linkscope run --suite comm-scope --rule comm-scope`, and prints the table of agreement. Each
+benchmark takes five seconds on both sides. That program changes governor and turbo of the CPU where it may.
+
+Each run is written to FOLDER/MACHINE-STEP.jsonl.gz (such as h200x4-full.jsonl.gz), and everything that is printed to
+FOLDER/log.txt, with the free memory of the host and the used memory of every GPU between the steps.
 """
 
 import argparse
@@ -18,10 +23,17 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "src"))
+
+import comm_scope_names  # noqa: E402
+
+from linkscope.runfile import read_run  # noqa: E402
+
 ENDING_S = 20  # an interrupted run saves its points within this time
 STOPPED = 4  # exit code of an interrupted run that --resume can continue
 FEW_SIZES = [word for size in (4096, 1 << 20, 16 << 20) for word in ("--only", f"*/{size}?*")]
@@ -37,13 +49,53 @@ STEPS: dict[str, tuple[float, list[str]]] = {
     "few": (90, ["--suite", "full", *(word for of in FEW for word in ("--only", of))]),
     "full": (120, ["--suite", "full"]),
 }
+# Steps that a call names. Those of CONTINUED go on in the next call.
+NAMED: dict[str, tuple[float, list[str]]] = {
+    "comm-scope": (120, ["--suite", "comm-scope"]),
+    "beside": (60, ["--suite", "comm-scope", "--rule", "comm-scope"]),
+}
+CONTINUED = ("full", "comm-scope")
+ALL = STEPS | NAMED
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Comm|Scope's program and the sizes of a comparison, as powers of two; and a model in place of this machine."""
+
+    tool: Path | None = None
+    exponents: str = "24,26"
+    model: str = ""
+
+
+def beside(of: Beside, folder: Path, seconds: float, log: TextIO) -> int:
+    """Runs Comm|Scope's program and the same points by its rule, and prints their agreement. Returns an exit code."""
+    end, name = time.monotonic() + seconds, of.model or machine()
+    output, run, table = (folder / f"{name}-beside.{ending}" for ending in ("json", "jsonl", "md"))
+    names = "|".join(sorted(comm_scope_names.POINTS))
+    wanted = rf"^Comm_({names})(_flush)?/.*log2\(N\):({of.exponents.replace(',', '|')})(/|$)"
+    words = [f"--benchmark_filter={wanted}", "--benchmark_repetitions=5", "--benchmark_min_time=1"]
+    words += [f"--benchmark_out={output}", "--benchmark_out_format=json"]
+    status = logged([str(of.tool), *words], seconds / 2, log)
+    if not output.exists() or not output.stat().st_size:
+        print(f"beside: {of.tool} wrote no results (exit code {status}); its output is in the log")
+        return status or 1
+    tool = comm_scope_names.measurements(output)
+    only = [word for one in tool if one.id for word in ("--only", one.id)]
+    options = [*NAMED["beside"][1], *(["--machine", of.model] if of.model else []), *only, "--force", "-o", str(run)]
+    left_s = end - time.monotonic()
+    status = logged([sys.executable, "-m", "linkscope", "run", *options], left_s, log)
+    if run.exists():
+        lines = "\n".join(comm_scope_names.agreement(read_run(run), tool))
+        table.write_text(f"{lines}\n", encoding="utf-8")
+        print(lines)
+    return status
 
 
 def carried_out(name: str, folder: Path, unfinished: Path, left_s: float, log: TextIO) -> int:
-    """Runs a step and returns its exit code; its output goes to the log. `full` continues its unfinished run."""
+    """Runs a step and returns its exit code; its output goes to the log. Steps of CONTINUED continue their run."""
     if name == "tests":
         return logged([sys.executable, "-m", "pytest", str(ROOT / "tests" / "gpu"), "-q", "-rs"], left_s, log)
-    options = list(STEPS[name][1])
+    options = list(ALL[name][1])
     if name == "findings":
         points = [sys.executable, str(ROOT / "tools" / "findings.py"), "--points"]
         options += subprocess.run(points, capture_output=True, text=True, check=True).stdout.split()
@@ -53,7 +105,7 @@ def carried_out(name: str, folder: Path, unfinished: Path, left_s: float, log: T
     if written.exists():
         with written.open("rb") as plain, gzip.open(folder / f"{written.name}.gz", "wb") as packed:
             shutil.copyfileobj(plain, packed)
-        if name != "full" or status not in (STOPPED, -signal.SIGKILL):
+        if name not in CONTINUED or status not in (STOPPED, -signal.SIGKILL):
             written.unlink()  # an unfinished file of another step cannot be resumed later
     return status
 
@@ -90,16 +142,27 @@ def memory() -> str:
     return f"{' '.join(free.split())}; used by GPU: {', '.join(filter(None, used)) or 'no nvidia-smi'}"
 
 
-def main() -> int:
+def parsed() -> tuple[argparse.Namespace, list[str]]:
+    """The arguments, and the names of the steps."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--steps", default=",".join(STEPS))
     parser.add_argument("--seconds", type=float, default=540)
     parser.add_argument("--unfinished", type=Path)
+    parser.add_argument("--tool", type=Path, help="Comm|Scope's program, for step beside")
+    parser.add_argument("--exponents", default=Beside.exponents, help="of the sizes of step beside (default: 24,26)")
+    parser.add_argument("--machine", default="", help="a model in place of this machine, to try step beside")
     arguments = parser.parse_args()
     names = arguments.steps.split(",")
-    if unknown := [name for name in names if name not in STEPS]:
-        parser.error(f"there is not a step {unknown[0]}; there are {', '.join(STEPS)}")
+    if unknown := [name for name in names if name not in ALL]:
+        parser.error(f"there is not a step {unknown[0]}; there are {', '.join(ALL)}")
+    if "beside" in names and not (arguments.tool and arguments.tool.is_file()):
+        parser.error("step beside needs --tool, the path of Comm|Scope's program")
+    return arguments, names
+
+
+def main() -> int:
+    arguments, names = parsed()
     arguments.folder.mkdir(parents=True, exist_ok=True)
     end, worst = time.monotonic() + arguments.seconds, 0
     with (arguments.folder / "log.txt").open("a", encoding="utf-8") as log, tempfile.TemporaryDirectory() as scratch:
@@ -113,11 +176,15 @@ def main() -> int:
         say(f"before: {memory()}")
         for name in names:
             began = time.monotonic()
-            if end - began < STEPS[name][0] + ENDING_S:
-                say(f"{name}: not started: {end - began:.0f} s are left and the step may take {STEPS[name][0]:.0f}")
+            if end - began < ALL[name][0] + ENDING_S:
+                say(f"{name}: not started: {end - began:.0f} s are left and the step may take {ALL[name][0]:.0f}")
                 continue
-            seconds = end - began - ENDING_S if name == "full" else STEPS[name][0]
-            status = carried_out(name, arguments.folder, unfinished, seconds, log)
+            seconds = end - began - ENDING_S if name in (*CONTINUED, "beside") else ALL[name][0]
+            if name == "beside":
+                of = Beside(arguments.tool, arguments.exponents, arguments.machine)
+                status = beside(of, arguments.folder, seconds, log)
+            else:
+                status = carried_out(name, arguments.folder, unfinished, seconds, log)
             say(f"{name}: exit code {status} after {time.monotonic() - began:.1f} s; {memory()}")
             worst = max(worst, status if status >= 0 else 128 - status)  # -9: killed, which is not a success
     return worst

@@ -3,9 +3,9 @@
 Usage: python tools/findings.py RUN.jsonl[.gz]   prints the tables of docs/notes/findings.md
        python tools/findings.py --points         prints the points that they need, as options of `linkscope run`
 
-A finding holds, or does not hold, when the compared intervals do not overlap; otherwise it is undecided. A finding
-about something that the machine hides, such as NUMA nodes, cannot be tested there. A run of suite `comm-scope` has its
-own form of each point: one copy at a time, of registered memory, on an idle stream.
+A finding holds, or does not hold, when the compared intervals do not overlap; otherwise the run cannot test it. A
+finding about something that the machine lacks or hides, such as NUMA nodes, cannot be tested there either. A run of
+suite `comm-scope` has its own form of each point: one copy at a time, of registered memory, on an idle stream.
 """
 
 import argparse
@@ -13,7 +13,7 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, permutations
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
@@ -73,11 +73,13 @@ class Missing(Exception):
 
 
 class Rates:
-    """GB/s by id in one run, and the ids that were requested."""
+    """GB/s by id in one run, and the ids that were requested. `gpus`: the places of the run's GPUs."""
 
     def __init__(self, points: list[Point]) -> None:
         self.points = {point.id: point for point in points}
         self.requested: dict[str, None] = {}
+        places = {place for point in points for place in (point.src, point.dst)}
+        self.gpus = sorted(place for place in places if place.startswith("gpu:"))
 
     def rate(self, form: str, size: int, *, total: bool = False, **fields: object) -> Estimate:
         id = form.format(size=size, **fields)
@@ -85,7 +87,7 @@ class Rates:
         point = self.points.get(id) or self.points.get(of_suite(id))
         found = (total_of if total else rate_of)(point) if point else None
         if found is None:
-            raise Missing(id)
+            raise Missing(f"the run has no rate of {of_suite(id) if of_suite(id) in self.points else id}")
         return found
 
     def curve(self, form: str, sizes: tuple[int, ...], **fields: object) -> dict[int, Estimate]:
@@ -93,7 +95,11 @@ class Rates:
 
 
 class AnyRate(Rates):
-    """Has a rate for every id, so that the requested ids are those that the findings need."""
+    """Has a rate for every id of two GPUs, so that the requested ids are those that the findings need."""
+
+    def __init__(self) -> None:
+        super().__init__([])
+        self.gpus = ["gpu:0", "gpu:1"]
 
     def rate(self, form: str, size: int, *, total: bool = False, **fields: object) -> Estimate:
         self.requested[form.format(size=size, **fields)] = None
@@ -102,7 +108,7 @@ class AnyRate(Rates):
 
 @dataclass(frozen=True)
 class Verdict:
-    """`holds` is None when intervals overlap. `head` and `rows` are the table of measured rates."""
+    """`holds` is None where intervals overlap. `head` and `rows` are the table of measured rates."""
 
     holds: bool | None
     finding: str
@@ -194,6 +200,8 @@ def bidirectional(rates: Rates) -> Verdict:
 
 
 def peers(rates: Rates) -> Verdict:
+    if len(rates.gpus) < 2:
+        raise Missing("the machine has one GPU")
     sizes = CURVE[1:]
     on, off = (rates.curve(D2D, sizes, src=0, dst=1, peer=peer) for peer in ("on", "off"))
     host = rates.curve(H2D, sizes, memory="pinned", both="false")
@@ -203,14 +211,11 @@ def peers(rates: Rates) -> Verdict:
 
 
 def pair_classes(rates: Rates) -> Verdict:
-    gpus = sorted({point.src for point in rates.points.values() if point.benchmark == "d2d"} | {"gpu:0", "gpu:1"})
-    found = {}
-    for src in gpus:
-        for dst in gpus:
-            if src != dst:
-                found[src, dst] = rates.rate(D2D, LARGE, src=src[4:], dst=dst[4:], peer="on")
-    if len(gpus) < 3:
-        raise Missing("two GPUs are one pair; classes need three GPUs")
+    pairs = list(permutations(rates.gpus, 2))
+    found = {(src, dst): rates.rate(D2D, LARGE, src=src[4:], dst=dst[4:], peer="on") for src, dst in pairs}
+    if len(rates.gpus) < 3:
+        one = "the machine has one GPU" if len(rates.gpus) < 2 else "two GPUs are one pair"
+        raise Missing(f"{one}; classes need three GPUs")
     values = sorted(found.values(), key=lambda rate: rate.value)
     classes = 1 + sum(after.value / before.value > 1 + 3 * ALIKE for before, after in pairwise(values))
     rows = [(f"{src} to {dst}", gbps(rate)) for (src, dst), rate in found.items()]
@@ -373,13 +378,13 @@ def tables(points: list[Point]) -> Iterator[str]:
         except Missing as missing:
             found[item] = missing
     yield "| item | what the paper found | here |\n|---|---|---|"
-    words = {True: "holds", False: "does not hold", None: "undecided: intervals overlap"}
+    words = {True: "**holds**", False: "**does not hold**", None: "not testable: the intervals overlap"}
     for item, verdict in found.items():
         title = FINDINGS[item][0]
         if isinstance(verdict, Missing):
             yield f"| {item} | {title} | not testable: {verdict} |"
         else:
-            yield f"| {item} | {title}: {verdict.finding} | **{words[verdict.holds]}** |"
+            yield f"| {item} | {title}: {verdict.finding} | {words[verdict.holds]} |"
     for item, verdict in found.items():
         if isinstance(verdict, Missing):
             continue
@@ -391,7 +396,7 @@ def tables(points: list[Point]) -> Iterator[str]:
 
 def needed() -> list[str]:
     """Ids of the points that the findings need on a machine with two GPUs and one NUMA node."""
-    rates = AnyRate([])
+    rates = AnyRate()
     for _, finding in FINDINGS.values():
         with contextlib.suppress(Missing):  # not testable on such a machine
             finding(rates)

@@ -1,10 +1,13 @@
-"""Compares nvbandwidth's output with linkscope's run on one machine, table by table (docs/notes/nvbandwidth.md).
+"""Compares the output of another tool with linkscope's run on one machine.
 
 Usage: python tools/side_by_side.py RUN.jsonl[.gz] NVBANDWIDTH.txt[.gz] [NVBANDWIDTH.txt[.gz]]
+       python tools/side_by_side.py RUN.jsonl[.gz] COMM_SCOPE.json[.gz]    Google Benchmark's form; a run by its rule
 
-Each row is the median of the cells of a table. `allowed` is 1 % for single pairs by copy engine and 3 % for the rest,
-or the difference of two runs of nvbandwidth if that is larger. The last lines give the duration of linkscope's run, and
-the time in which timed batches ran.
+nvbandwidth, table by table (docs/notes/nvbandwidth.md): each row is the median of the cells of a table. `allowed` is
+1 % for single pairs by copy engine and 3 % for the rest, or the difference of two runs of nvbandwidth if that is
+larger. The last lines give the duration of linkscope's run, and the time in which timed batches ran.
+
+Comm|Scope, benchmark by benchmark (tools/comm_scope_names.py): `tools/evidence.py FOLDER --steps beside` makes both.
 """
 
 import gzip
@@ -13,6 +16,8 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
+
+from comm_scope_names import agreement, measurements
 
 from linkscope.report.nvbandwidth import tables
 from linkscope.runfile import Round, Run, read_run
@@ -60,6 +65,8 @@ def main() -> None:
     if len(sys.argv) not in (3, 4):
         sys.exit(__doc__)
     run = read_run(sys.argv[1])
+    if ".json" in Path(sys.argv[2]).suffixes:
+        return print("\n".join(agreement(run, measurements(Path(sys.argv[2])))))
     ours = {
         table.key: median([value for row in table.cells for value in row if value is not None]) for table in tables(run)
     }

@@ -8,10 +8,15 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import comm_scope_names as names
 import evidence as tool
 import pytest
 
 from fake_driver import ROOT, environment, needs_fake, needs_worker
+from linkscope.plan.enumerate import points_of
+from linkscope.plan.suites import SUITES
+from linkscope.run import benchmark_table
+from linkscope.run.target import choose
 
 
 def evidence(*words: str, **settings: int) -> subprocess.CompletedProcess[str]:
@@ -41,7 +46,8 @@ def test_a_run_is_packed_under_the_machines_name_with_its_log(tmp_path: Path) ->
     assert "run file:" in (tmp_path / "log.txt").read_text()
 
 
-def test_a_stopped_run_is_resumed_by_the_next_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["full", "comm-scope"])
+def test_a_stopped_run_is_resumed_by_the_next_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     kept, packed, started, status = tmp_path / "kept", tmp_path / "packed", [], 4
 
     def run(words: list[str], seconds: float, log: object) -> int:
@@ -56,33 +62,34 @@ def test_a_stopped_run_is_resumed_by_the_next_call(tmp_path: Path, monkeypatch: 
     for folder in (kept, packed):
         folder.mkdir()
     for status, parts in ((4, 1), (-9, 2), (0, 3), (1, 1), (4, 1), (2, 2), (0, 1)):  # 2: refused
-        tool.carried_out("full", packed, kept, 500.0, io.StringIO())
-        assert list(kept.iterdir()) == ([kept / "testx2-full.jsonl"] if status in (4, -9) else [])
-        with gzip.open(packed / "testx2-full.jsonl.gz", "rt") as lines:
+        tool.carried_out(name, packed, kept, 500.0, io.StringIO())
+        assert list(kept.iterdir()) == ([kept / f"testx2-{name}.jsonl"] if status in (4, -9) else [])
+        with gzip.open(packed / f"testx2-{name}.jsonl.gz", "rt") as lines:
             assert len(list(lines)) == parts
-    new, again = ["--suite", "full", "-o"], ["--resume"]
+    new, again = ["--suite", name, "-o"], ["--resume"]
     assert started == [new, again, again, new, new, again, new]
     status = 4
     tool.carried_out("standard", packed, kept, 500.0, io.StringIO())
     assert list(kept.iterdir()) == []  # a run cut in half cannot show how long this step takes
 
 
+@pytest.mark.parametrize("name", ["full", "comm-scope"])
 @pytest.mark.parametrize("status, returned", [(4, 4), (-9, 137)])
-def test_full_gets_the_remaining_time_and_the_worst_exit_code_is_returned(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, returned: int
+def test_long_steps_get_the_remaining_time_and_the_worst_exit_code_is_returned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, returned: int, name: str
 ) -> None:
     done: list[tuple[str, Path, float]] = []
 
     def carried_out(name: str, folder: Path, unfinished: Path, left_s: float, log: object) -> int:
         done.append((name, unfinished, left_s))
-        return status if name == "full" else 0
+        return 0 if name == "quick" else status
 
-    words = [str(tmp_path), "--seconds", "400", "--steps", "full,quick", "--unfinished", str(tmp_path / "kept")]
+    words = [str(tmp_path), "--seconds", "400", "--steps", f"{name},quick", "--unfinished", str(tmp_path / "kept")]
     monkeypatch.setattr(sys, "argv", ["evidence.py", *words])
     monkeypatch.setattr(tool, "carried_out", carried_out)
     monkeypatch.setattr(tool, "time", SimpleNamespace(monotonic=lambda: 1e3))
     assert tool.main() == returned
-    assert done == [("full", tmp_path / "kept", 400.0 - tool.ENDING_S), ("quick", tmp_path / "kept", 40)]
+    assert done == [(name, tmp_path / "kept", 400.0 - tool.ENDING_S), ("quick", tmp_path / "kept", 40)]
 
 
 @pytest.mark.parametrize("deaf", [False, True])
@@ -118,3 +125,75 @@ def test_findings_measures_only_the_points_of_the_findings(tmp_path: Path, monke
     assert tool.carried_out("findings", tmp_path, tmp_path, 120.0, io.StringIO()) == 0
     suite = ["--suite", "full", "--budget", "90s", "--only", "d2h/*", "--only", "h2d/*"]
     assert started[0][started[0].index("run") + 1 :] == [*suite, "-o", str(tmp_path / "testx2-findings.jsonl")]
+
+
+# --- beside Comm|Scope's program ---
+
+FAKE = """#!{python}
+# Prints what Comm|Scope 0.12 does, for the benchmarks that its filter selects.
+import json, re, sys
+given = dict(word.split("=", 1) for word in sys.argv[1:])
+times = {{"Comm_cudaMemcpyAsync_PinnedToGPU/0/0/log2(N):24/manual_time": 306e3,
+         "Comm_cudaMemcpyAsync_PinnedToGPU/0/0/log2(N):25/manual_time": 600e3,
+         "Comm_ZeroCopy_HostToGPU/0/0/log2(N):24/manual_time": 336e3,
+         "Comm_Prefetch_Duplex_HostGPU/0/0/log2(N):26/manual_time": 4000e3,
+         "Comm_UM_Prefetch_HostToGPU/0/0/log2(N):24/manual_time": 1.0,
+         "Comm_3d_kernel3D_pull/0/0/log2(N):24/manual_time": 5.0}}
+rows = []
+for name, ns in times.items():
+    if not re.search(given["--benchmark_filter"], name):
+        continue
+    one = {{"name": name, "run_name": name, "run_type": "iteration", "time_unit": "ns"}}
+    rows += [one | {{"real_time": ns * factor}} for factor in (0.999, 1, 1, 1, 1.001)]
+    rows.append(one | {{"run_type": "aggregate", "aggregate_name": "mean", "real_time": 7 * ns}})
+broken = "Comm_ZeroCopy_GPUToHost/0/0/log2(N):24/manual_time"
+rows.append({{"name": broken, "run_name": broken, "run_type": "iteration", "error_occurred": True,
+             "error_message": "failed to allocate host memory", "real_time": 0.0, "time_unit": "ns"}})
+assert given["--benchmark_repetitions"] == "5" and given["--benchmark_out_format"] == "json"
+with open(given["--benchmark_out"], "w") as file:
+    json.dump({{"context": {{}}, "benchmarks": rows}}, file)
+"""
+
+
+@needs_worker
+def test_comm_scope_and_the_same_points_by_its_rule_give_a_table_of_agreement(tmp_path: Path) -> None:
+    fake = tmp_path / "comm_scope"
+    fake.write_text(FAKE.format(python=sys.executable))
+    fake.chmod(0o755)
+    done = evidence(str(tmp_path / "out"), "--steps", "beside", "--tool", str(fake), "--machine", "h200x1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = {line.split(" | ")[0][2:]: line for line in done.stdout.splitlines() if line.startswith("| Comm_")}
+    assert list(rows) == [
+        f"Comm_{name}/0/0" for name in ("cudaMemcpyAsync_PinnedToGPU", "ZeroCopy_HostToGPU", "Prefetch_Duplex_HostGPU",
+                                        "UM_Prefetch_HostToGPU", "ZeroCopy_GPUToHost")
+    ]  # fmt: skip
+    assert "| 306 us | unsupported: in the model, CPU caches" in rows["Comm_cudaMemcpyAsync_PinnedToGPU/0/0"]
+    assert "| 16 MiB | 336 us | 331.6 us | -1.3% | 5.0% |  |" in rows["Comm_ZeroCopy_HostToGPU/0/0"]
+    assert rows["Comm_Prefetch_Duplex_HostGPU/0/0"].endswith("| 5.0% |  |"), "from the first start to the last end"
+    assert rows["Comm_UM_Prefetch_HostToGPU/0/0"].endswith("| beyond |")
+    assert "failed to allocate host memory" in rows["Comm_ZeroCopy_GPUToHost/0/0"]
+    assert "2 of 3 compared benchmarks agree; 2 could not be compared." in done.stdout
+    assert (tmp_path / "out" / "h200x1-beside.md").read_text().startswith("| benchmark of Comm")
+
+
+def test_step_beside_needs_the_tool_and_says_where_it_wrote_nothing(tmp_path: Path) -> None:
+    done = evidence(str(tmp_path), "--steps", "beside")
+    assert done.returncode == 2 and "step beside needs --tool" in done.stderr
+    done = evidence(str(tmp_path), "--steps", "beside", "--tool", "/bin/true", "--machine", "h200x1")
+    assert done.returncode == 1 and "wrote no results (exit code 0)" in done.stdout
+
+
+def test_every_benchmark_of_comm_scope_names_a_point_of_its_suite() -> None:
+    facts = choose("h200x2", 1).facts
+    points = {str(point) for point in points_of(SUITES["comm-scope"], facts, benchmark_table())}
+    for name in names.POINTS:
+        # threads follow node and GPU; copies without peer access have the node first
+        numbers = "0/0/4" if name.endswith("Mt") else "0/0/1" if name == "cudaMemcpyAsync_GPUToGPU" else "0/0"
+        if "GPUToGPU" in name or "GPUGPU" in name:
+            numbers = "0/0/1" if name == "cudaMemcpyAsync_GPUToGPU" else "0/1"
+        id = names.point_of(f"Comm_{name}/{numbers}/log2(N):24/manual_time")
+        assert id in points, f"{name}: {id}"
+    assert names.point_of("Comm_3d_kernel3D_pull/0/0/log2(N):24") == ""
+    assert names.point_of("Comm_cudaMemcpyAsync_PinnedToGPU_flush/0/1/log2(N):8/manual_time") == names.point_of(
+        "Comm_cudaMemcpyAsync_PinnedToGPU/0/1/log2(N):8/manual_time"
+    )

@@ -7,7 +7,10 @@ from types import ModuleType
 
 import pytest
 
+from fake_driver import needs_worker
+from linkscope.cli.main import main
 from linkscope.model.curves import Estimate
+from linkscope.runfile import read_run
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,7 +35,9 @@ def verdict(tool: ModuleType, item: str, rate_of: Callable[[str, int], float], s
             value = rate_of(form.format(size=size, **fields), size)
             return Estimate(value, value * (1 - spread), value * (1 + spread))
 
-    return tool.FINDINGS[item][1](Planted([])).holds
+    planted = Planted([])
+    planted.gpus = ["gpu:0", "gpu:1"]
+    return tool.FINDINGS[item][1](planted).holds
 
 
 def bidirectional_rates(pinned: float, pageable: float) -> Callable[[str, int], float]:
@@ -143,3 +148,27 @@ def test_a_run_of_suite_comm_scope_has_the_points_of_every_finding(tool: ModuleT
 
     measured = {str(point) for point in points_of(SUITES["comm-scope"], choose("ac922", 1).facts, benchmark_table())}
     assert {tool.of_suite(id) for id in tool.needed()} <= measured
+
+
+@needs_worker
+def test_a_run_of_suite_comm_scope_states_each_finding(tool: ModuleType, tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    globs = [word for size in tool.CURVE for word in ("--only", f"*/{size}")] + [
+        word for size in tool.CURVE for word in ("--only", f"*/{size}?*")
+    ]
+    assert main(["run", "--machine", "h200x1", "--suite", "comm-scope", *globs, "-q", "-o", str(path)]) == 0
+    rows = [line for line in tool.tables(read_run(path, rounds=False).points) if line.startswith("| CS-")]
+    answers = {row.split(" | ")[0][2:]: row.split(" | ")[2].removesuffix(" |") for row in rows}
+    assert list(answers) == [f"CS-{number}" for number in range(30, 40)]
+    assert answers["CS-32"] == "not testable: the machine shows one NUMA node"
+    assert answers["CS-33"] == "not testable: the machine has one GPU"
+    assert answers["CS-34"] == "not testable: the machine has one GPU; classes need three GPUs"
+    others = {item: answer for item, answer in answers.items() if item not in ("CS-32", "CS-33", "CS-34")}
+    assert set(others.values()) <= {"**holds**", "**does not hold**", "not testable: the intervals overlap"}
+    assert others["CS-37"] == "**does not hold**" and others["CS-39"] == "**holds**"
+
+
+def test_a_finding_without_its_points_names_one(tool: ModuleType) -> None:
+    (row,) = [line for line in tool.tables([]) if line.startswith("| CS-30")]
+    first = "h2d/ce/numa:0.pageable->gpu:0.device/1048576?after=kernel&bidirectional=false&mode=batched"
+    assert row.endswith(f"not testable: the run has no rate of {first} |")

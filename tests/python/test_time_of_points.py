@@ -1,9 +1,11 @@
 """How long points last whose actors run for a duration, and what their plans say of it."""
 
+import dataclasses
+
 import pytest
 
 from linkscope.machine import model
-from linkscope.plan import DURATION_S, expected_s, lasts, make_plan, time_of
+from linkscope.plan import DURATION_S, estimated_seconds, expected_s, lasts, make_plan, time_of
 from linkscope.run import benchmark_table
 from linkscope.run.target import modelled
 from linkscope.runfile import PointId
@@ -39,3 +41,19 @@ def test_a_plan_expects_at_least_the_duration_of_each_round():
     costs = expected_s(make_plan(facts, benchmark_table(), suite="contention"), facts)
     assert all(lasts(PointId.parse(id)) for id in costs)
     assert min(costs.values()) >= 3 * DURATION_S
+
+
+def test_suite_comm_scope_takes_two_calls_of_nine_minutes_on_one_gpu_with_half_to_spare():
+    facts = dataclasses.replace(modelled(model.load("h200x1"), 1).facts, modelled=False)
+    costs = expected_s(make_plan(facts, benchmark_table(), suite="comm-scope"), facts)
+    sizes = {PointId.parse(id).bytes for id in costs}
+    assert {1 << exponent for exponent in range(8, 33)} <= sizes, "every size of the paper"
+    assert sum(costs.values()) < 2 * 540 / 2
+
+
+def test_a_long_single_operation_costs_one_operation_a_round():
+    facts = modelled(model.load("h200x1"), 1).facts
+    id = "h2d/ce/numa:0.registered->gpu:0.device/4294967296?after=wait&bidirectional=false&mode=single"
+    assert estimated_seconds(PointId.parse(id), facts) == pytest.approx((4 << 30) / 50e9)
+    batched = id.replace("single", "batched")
+    assert estimated_seconds(PointId.parse(batched), facts) > 5 * (4 << 30) / 50e9

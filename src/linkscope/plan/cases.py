@@ -25,6 +25,8 @@ _SETUP_S = 2.4e-3
 _TOUCHED = {"numa": 13e9, "gpu": 300e9}  # bytes per second to make, fill, flush and compare memory
 _SINGLE_S, _BATCH_S, _LARGE_BATCH_S = 0.05e-3, 0.3e-3, 1.3e-3
 _JOINT_FACTOR = 2.5  # flows that end together need longer batches and more trials
+# A single operation of this length is compared with an empty batch, once in a round (run/calibrate.py, stopping.py).
+_LONG_SINGLE_S = 8e-3
 _COMPUTATION_S = 10e-3
 _COPIED_BY_CPU, _FROM_HOST, _STAGED, _WITHIN_GPUS = 8e9, 50e9, 36e9, 350e9  # bytes per second
 
@@ -127,11 +129,14 @@ def estimated_seconds(point: PointId, machine: MachineFacts, rule: RuleName = "l
     touched = _SETUP_S + of_flows
     if lasts(point):
         return (0.0 if machine.modelled else touched) + time_of(point, _COMPUTATION_S, modelled=machine.modelled)[0]
+    rated = flows * point.bytes / _rate(point)
+    if point.param("mode") == "single" and rated >= _LONG_SINGLE_S and rule == "linkscope":
+        return (0.0 if machine.modelled else touched) + rated + (0.0 if machine.modelled else point.idle_gap_s)
     samples = 2 if point.bytes >= MOST_FOOTPRINT // 4 else 4
     batch = _LARGE_BATCH_S if point.bytes >= 1 << 20 else _BATCH_S
     if point.param("mode") == "single":
         batch = _SINGLE_S
-    each = max(batch, flows * point.bytes / _rate(point)) * (_JOINT_FACTOR if flows > 1 else 1.0)
+    each = max(batch, rated) * (_JOINT_FACTOR if flows > 1 else 1.0)
     idle = 0.0 if machine.modelled else samples * point.idle_gap_s
     return (0.0 if machine.modelled else touched) + RULES[rule].point_s + samples * 3 * each + idle
 
