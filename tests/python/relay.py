@@ -58,7 +58,7 @@ def relay(ends: tuple[int, int], delay_s: float, loss: float) -> None:
 def main() -> None:
     one, two, delay, loss, mtu, *addresses = sys.argv[1:]
     with contextlib.suppress(OSError):  # a link does not wait for a core behind ranks that poll
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(2))
     Path("/proc/self/timerslack_ns").write_text("1")  # sleeps end 50 us late otherwise
     ends = device("one", one, addresses[0], mtu), device("two", two, addresses[1], mtu)
     print("ready", flush=True)

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,12 +39,21 @@ def command(on: list[Host], folder: Path, *words: str) -> list[str]:
     return [*launch(MPIEXEC, on, folder), *LINKSCOPE, "run", *words]
 
 
-def run_on(on: list[Host], folder: Path, only: list[str], *words: str, suite: str = "mpi") -> Run:
-    """The complete run of these points, with a rank on each of the hosts."""
+def run_on(
+    on: list[Host],
+    folder: Path,
+    only: list[str],
+    *words: str,
+    suite: str = "mpi",
+    before: Callable[[], None] | None = None,
+) -> Run:
+    """The complete run of these points, with a rank on each of the hosts. `before`: called in mpiexec's process."""
     path = folder / "run.jsonl"
     globs = [word for id in only for word in ("--only", id.replace("?", "[?]"))]
     words = ("--suite", suite, *globs, "-o", str(path), *words)
-    done = subprocess.run(command(on, folder, *words), env=without_ranks(), capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        command(on, folder, *words), env=without_ranks(), capture_output=True, text=True, timeout=300, preexec_fn=before
+    )
     assert path.exists(), done.stderr
     run = read_run(path)
     assert run.end and run.end.complete, done.stderr
@@ -159,67 +169,93 @@ def test_nothing_stays_of_a_link_between_hosts_after_a_failure():
     assert set(os.listdir("/sys/class/net")) == devices
 
 
-# The other end of a bare program, and the program: half of a round trip of 8 B, in seconds.
-ECHO = """
+# The other end of a bare program, and the program: half of a round trip of 8 B, in seconds: the lowest median of 20
+# blocks, because other work on the machine only adds to a time. Both poll, as ranks do: the
+# kernel takes 70 us to wake a program that sleeps.
+POLL = """
+def come(link):
+    while True:
+        try:
+            return link.recv(8)
+        except BlockingIOError:
+            pass
+"""
+ECHO = f"""{POLL}
 import socket
 listener = socket.create_server(("", 5000))
 print("ready", flush=True)
 link, _ = listener.accept()
 link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-while data := link.recv(8):
+link.setblocking(False)
+while data := come(link):
     link.sendall(data)
 """
-TRIPS = """
+TRIPS = f"""{POLL}
 import socket, statistics, sys, time
 link = socket.create_connection((sys.argv[1], 5000))
 link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+link.setblocking(False)
 times = []
-for _ in range(1000):
+for _ in range(2000):
     start = time.perf_counter()
     link.sendall(b"12345678")
-    link.recv(8)
+    come(link)
     times.append(time.perf_counter() - start)
-print(statistics.median(times) / 2)
+print(min(statistics.median(times[at : at + 100]) for at in range(0, 2000, 100)) / 2)
 """
 
 
 def bare_latency(on: list[Host]) -> float:
     """Half of a round trip by TCP between two hosts, in seconds."""
-    echo = subprocess.Popen([*on[1].enter, sys.executable, "-c", ECHO], stdout=subprocess.PIPE, text=True)
+    echo = subprocess.Popen(
+        [*on[1].enter, sys.executable, "-c", ECHO], stdout=subprocess.PIPE, text=True, preexec_fn=ahead_of_others
+    )
     try:
         assert echo.stdout is not None and echo.stdout.readline() == "ready\n"
-        return float(on[0].run(sys.executable, "-c", TRIPS, on[1].address))
+        trips = [*on[0].enter, sys.executable, "-c", TRIPS, on[1].address]
+        return float(subprocess.run(trips, check=True, stdout=subprocess.PIPE, preexec_fn=ahead_of_others).stdout)
     finally:
         echo.kill()
         echo.wait()
 
 
-def skip_on_a_busy_machine() -> None:
-    """Ranks poll, so they wait for a core of a busy machine longer than for the link."""
-    if os.getloadavg()[0] > (os.cpu_count() or 1) / 2:
-        pytest.skip(f"this machine has a load of {os.getloadavg()[0]:.1f}")
+def ahead_of_others() -> None:
+    """Lets this process and its children run before all others of this machine, and the relay before them. Ranks poll,
+    and a program that waits for a core measures the other work here, and no link."""
+    os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
 
 
-SHAPE = ("tbf", "rate", "1gbit", "burst", "128k", "limit", "4m")
+def why_not_ahead() -> str:
+    try:
+        subprocess.run(["true"], preexec_fn=ahead_of_others, check=True)
+    except subprocess.SubprocessError:
+        return "this user may not run processes before others (SCHED_RR)"
+    return ""
+
+
+needs_to_be_ahead = pytest.mark.skipif(bool(why_not_ahead()), reason=why_not_ahead() or "processes may run first")
+
+# A bucket that holds 4 ms of its rate keeps the rate by its own clock, also if the kernel comes to it some ms late. It
+# starts full, with 0.4 % of a message of 128 MiB.
+SHAPE = ("tbf", "rate", "1gbit", "burst", "512k", "limit", "4m")
 
 
 @only_long
+@needs_to_be_ahead
 def test_the_latency_of_a_far_host_is_that_of_a_bare_program(tmp_path):
-    skip_on_a_busy_machine()
     with two_far_hosts(1e-3, 0.0, 65000, *SHAPE) as on:
         before_s = bare_latency(on)
-        run = run_on(on, tmp_path, [f"{PING_PONG}/8"], "--rounds", "24", "--precision", "2%")
-        bare_s = (before_s + bare_latency(on)) / 2
+        run = run_on(on, tmp_path, [f"{PING_PONG}/8"], "--rounds", "12", "--precision", "2%", before=ahead_of_others)
+        bare_s = min(before_s, bare_latency(on))
     (trips,) = run.points
-    assert trips.median_s is not None
-    print(f"half a round trip {trips.median_s / 2:.6f} s {trips.ci95_s}, bare {bare_s:.6f} s")
-    assert trips.median_s / 2 == pytest.approx(bare_s, rel=0.02)
+    lowest_s = min(trips.flows[0].round_medians_s) / 2
+    print(f"half a round trip {lowest_s:.6f} s {trips.median_s} {trips.ci95_s}, bare {bare_s:.6f} s")
+    assert lowest_s == pytest.approx(bare_s, rel=0.02)
 
 
 @only_long
 def test_the_rate_of_a_far_host_is_that_of_its_link(tmp_path):
-    skip_on_a_busy_machine()
-    only = ["rank_rate/mpi/rank:0.pageable->rank:1.pageable/16777216?bidirectional=false&window=64"]
+    only = ["rank_rate/mpi/rank:0.pageable->rank:1.pageable/134217728?bidirectional=false&window=64"]
     with two_far_hosts(1e-3, 0.0, 65000, *SHAPE) as on:
         run = run_on(on, tmp_path, only, "--rounds", "6", "--precision", "2%")
     (rate,) = run.points

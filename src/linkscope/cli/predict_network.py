@@ -3,7 +3,7 @@
 import argparse
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from linkscope.errors import FINE, NOT_HERE, UserError
 from linkscope.flow import kind_of
@@ -53,35 +53,47 @@ def between_hosts(arguments: argparse.Namespace, model: "Model", ends: tuple[str
     for option, usual in _DEFAULTS.items():
         if getattr(arguments, option) != usual:
             raise UserError(f"--{option} does not apply to a transfer between hosts: leave it out")
-    if "disk" in (kind_of(src), kind_of(dst)):
-        raise UserError(f"{src} -> {dst}: network cards reach host memory and GPUs only", NOT_HERE)
-    if size % 8:
-        raise UserError(f"--bytes {arguments.bytes}: sizes are multiples of 8 B")
+    refuse_ends(ends, size)
     found = ranked(model, src, dst, size)
     best = found[0]
     if best.seconds is None:
         raise UserError(f"{src} -> {dst}: {best.reason}", NOT_HERE)
     if arguments.json:
-        print(json.dumps(_json(model, found)))
+        print(json.dumps(as_json(model, found)))
         return FINE
     print(f"MODELLED: {model.machine.title}")
     print(f"{src} -> {dst}  {format_bytes(size)}, one transfer alone; fastest method first")
     for number, one in enumerate(found, 1):
         if one.seconds is None:
-            print(f"   {_title(one)}: {one.reason}")
+            print(f"   {title(one)}: {one.reason}")
         else:
-            print(f"{number}. {_title(one):<32} {one.gbps:>8.4g} GB/s  {format_seconds(one.seconds):>10}")
+            print(f"{number}. {title(one):<32} {one.gbps:>8.4g} GB/s  {format_seconds(one.seconds):>10}")
     return FINE
 
 
-def _title(one: Ranked) -> str:
+def refuse_ends(ends: tuple[str, str], size: int) -> None:
+    """Raises UserError for ends or a size that no network card can transfer."""
+    if "disk" in map(kind_of, ends):
+        raise UserError(f"{ends[0]} -> {ends[1]}: network cards reach host memory and GPUs only", NOT_HERE)
+    if size % 8:
+        raise UserError(f"--bytes {size}: sizes are multiples of 8 B")
+
+
+def on_hosts(src: str, dst: str) -> tuple[str, str]:
+    """The ends of a transfer. Where one of them names a host, the other one without a host is on host:0."""
+    if src.startswith("host:") == dst.startswith("host:"):
+        return src, dst
+    return (src, f"host:0/{dst}") if src.startswith("host:") else (f"host:0/{src}", dst)
+
+
+def title(one: Ranked) -> str:
     from linkscope.model.network import BUFFERED
 
     chunk = f", chunks of {format_bytes(one.method.chunk)}" if one.method.name == BUFFERED else ""
     return one.method.name + chunk
 
 
-def _json(model: "Model", found: list[Ranked]) -> dict[str, object]:
+def as_json(model: "Model", found: list[Ranked]) -> dict[str, Any]:
     best = found[0].method.point
     flow = {"src": best.src, "dst": best.dst, "bytes": best.bytes, "gbps": found[0].gbps, "seconds": found[0].seconds}
     methods = [
