@@ -104,8 +104,10 @@ class Bench:
                 self.missing.append(f"{name}: its part of the time ended before all was measured")
         if not path.exists():
             return None
-        if skipped := sum(point.status == "skipped" for point in read_run(path).points):
+        points = read_run(path).points
+        if skipped := sum(point.status == "skipped" for point in points):
             self.missing.append(f"{name}: {skipped} points, for lack of time")
+        self.missing += [f"{name}: {point.id}: {point.reason}" for point in points if point.status == "failed"]
         return path
 
     def report(self, path: Path | None, *anchors: str) -> Table:

@@ -1,5 +1,6 @@
 """tools/contention_bench.py on models: every section that needs no hardware, and what it says about the others."""
 
+import gzip
 import re
 import time
 from pathlib import Path
@@ -12,6 +13,7 @@ from bench_sections import OutOfTime, all_lines
 
 from campaign import only_long
 from fake_driver import needs_worker
+from linkscope.runfile import read_run
 
 pytestmark = [needs_worker]
 QUICK = ("--seconds", "0.05", "--rounds", "1")
@@ -73,6 +75,17 @@ def test_a_run_that_was_interrupted_goes_on(tmp_path: Path, monkeypatch: pytest.
     path.write_text("".join(line for line in path.read_text().splitlines(True) if '"record":"end"' not in line))
     assert page(tmp_path, "--sections", "sharing", machine="h200x1") == whole
     assert [f"--resume {path}" in words for words in started] == [False, True]
+
+
+def test_points_without_a_value_are_named(tmp_path: Path) -> None:
+    """Runs of results/ stand for answers of the folder: the budget of one left out points, and points of one failed."""
+    results = Path(tool.__file__).parents[1] / "results"
+    for name, run in (("sharing", "h100x1-sharing"), ("sp-5", "h200x2-shared")):
+        (tmp_path / f"{name}.jsonl").write_bytes(gzip.decompress((results / f"{run}.jsonl.gz").read_bytes()))
+    text = page(tmp_path, "--sections", "sharing,computation", "--limit", "0", machine="h200x1")
+    assert "- sharing: 10 points, for lack of time" in text
+    failed = [point.id for point in read_run(tmp_path / "sp-5.jsonl").points if point.status == "failed"]
+    assert len(failed) == 2 and all(f"- sp-5: {id}: " in text for id in failed)
 
 
 def test_penalties_of_computations_have_both_formulas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
