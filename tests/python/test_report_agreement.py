@@ -164,10 +164,16 @@ def test_no_path_has_the_rate_of_a_point_with_a_warning_while_another_size_has_n
 def test_usual_paths_come_before_rare_kinds_of_memory() -> None:
     h2d = "h2d/ce/numa:0.{}->gpu:{}.device/1048576?bidirectional=false&mode=batched"
     rare = [point(h2d.format(kind, 0), 1e-4) for kind in ("mapped", "wc", "shm")]
+    rare.append(point(h2d.format("pinned", 0).replace("/ce/", "/tma/"), 1e-4))
     usual = [point(h2d.format("pinned", gpu), (1 + 0.1 * gpu) * 1e-4) for gpu in range(4)]
     texts = [row.method_text for row in path_rows([*rare, point(h2d.format("pageable", 0), 1e-3), *usual])]
     assert texts[:5].count("copy engine, pinned") == 4 and "copy engine, pageable" in texts[:5]
-    assert set(texts[5:]) == {"copy engine, mapped", "copy engine, write-combined", "copy engine, shared memory"}
+    assert set(texts[5:]) == {
+        "copy engine, mapped",
+        "copy engine, write-combined",
+        "copy engine, shared memory",
+        "TMA, pinned",
+    }
 
 
 @pytest.mark.parametrize(("rounds", "said"), [(3, True), (6, False)])

@@ -68,8 +68,11 @@ def method_names(found: Sequence[Matrix]) -> dict[Method, str]:
             counts.setdefault((matrix.method.family, name), Counter())[value] += len(matrix.cells)
     usual = {key: of.most_common(1)[0][0] for key, of in counts.items()}
     names = {method: _name(method, usual) for method in methods}
-    taken = Counter(names.values())
-    return {method: name if taken[name] == 1 else _name(method, {}) for method, name in names.items()}
+    taken = Counter((method.family.benchmark, name) for method, name in names.items())  # the menu has one direction
+    return {
+        method: name if taken[method.family.benchmark, name] == 1 else _name(method, {})
+        for method, name in names.items()
+    }
 
 
 def _name(method: Method, usual: Mapping[tuple[Family, str], str]) -> str:

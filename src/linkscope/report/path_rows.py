@@ -79,9 +79,9 @@ class PathRow:
 
 
 def path_rows(points: Iterable[Point]) -> list[PathRow]:
-    """The rows. First the slowest path of each method with usual memory and the fastest if it differs, so that no such
-    method is out of view; then every path by its usual method; then pageable memory, both directions, peer access off,
-    and other engines and memories. At most 450, but always one for each path.
+    """The rows. First the slowest path of each method with usual memory and engine, and the fastest if it differs, so
+    that no such method is out of view; then every path by its usual method; then pageable memory, both directions,
+    peer access off, and other engines and memories. At most 450, but always one for each path.
     """
     groups: dict[tuple[object, ...], list[Curve]] = {}
     for curve in curves(point for point in points if is_plain_copy(point)):
@@ -101,12 +101,12 @@ def _apart(method: Method) -> tuple[str, ...]:
 
 
 def _ends(rows: Sequence[PathRow]) -> list[PathRow]:
-    """The slowest row of each method with usual memory, and the fastest if it differs by 2 %; of measured paths where
-    there are any.
+    """The slowest row of each method with usual memory and engine, and the fastest if it differs by 2 %; of measured
+    paths where there are any.
     """
     alike: dict[object, list[PathRow]] = {}
     for row in rows:
-        if row.rate is not None and _memories(row) < _OTHER_MEMORY:
+        if row.rate is not None and not _is_rare(row):
             alike.setdefault((row.method.family, _apart(row.method)), []).append(row)
     found = []
     for of in alike.values():
@@ -151,6 +151,10 @@ def importance(row: PathRow) -> tuple[object, ...]:
     other = (row.rate is None, ENGINES.index(family.engine) > 1, memories >= _OTHER_MEMORY)
     path = (natural(row.path.src), natural(row.path.dst))
     return (*other, memories + apart, list(COPIES).index(row.kind), *path, family, row.method)
+
+
+def _is_rare(row: PathRow) -> bool:
+    return _memories(row) >= _OTHER_MEMORY or ENGINES.index(row.method.family.engine) > 1
 
 
 def _memories(row: PathRow) -> int:

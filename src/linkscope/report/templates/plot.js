@@ -101,7 +101,7 @@ const watermark = (u, colours) => {
   ctx.save();
   ctx.globalAlpha = 0.09;
   ctx.fillStyle = colours.ink;
-  ctx.font = `700 ${Math.round(width / 7)}px system-ui, sans-serif`;
+  ctx.font = `700 ${Math.round(Math.min(width / 7, height / 2.5))}px system-ui, sans-serif`;
   ctx.textAlign = "center";
   ctx.textBaseline = "middle";
   ctx.translate(left + width / 2, top + height / 2);
