@@ -28,6 +28,12 @@ KLENK = Source(
             note="`run --suite putget`; over mapped and peer memory, without network cards and their queues",
         ),
         row(
+            "KL-1 KL-2",
+            "the same between hosts by network cards, on models; queues in a card's registers, host or GPU memory",
+            *(f"{name}/nic/gpu.device->other.device?control=*&queue=*" for name in ("put", "put_ping_pong")),
+            note="`run --machine klenk-ib --suite putget`; MODELLED",
+        ),
+        row(
             "KL-3",
             "message rate, 1 to 32 connections",
             *(
@@ -35,7 +41,8 @@ KLENK = Source(
                 for way in ("put", "get")
                 for engine in ("sm", "tma", "ce")
             ),
-            note="each connection has its own kernel, or its own CPU thread",
+            "put/nic/gpu.device->other.device?connections=*",
+            note="each connection has its own kernel, or its own CPU thread; by cards, a CPU thread serves all",
         ),
         row(
             "KL-2 KL-4",
