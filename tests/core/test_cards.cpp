@@ -71,14 +71,14 @@ double trip(const nlohmann::json& machine, const char* control, const char* queu
 }  // namespace
 
 TEST_CASE("a host that posts needs the post, the card's message, the read of the payload, and the notification's way") {
-  const double one_way = 0.125 + slot + message + bytes_of_8 + fetch + net + slot;
+  const double half = 0.125 + slot + message + bytes_of_8 + fetch + net + slot;
   // A thread sees a word within half a poll, and takes the notification that its own put is sent meanwhile.
-  CHECK(trip(two_hosts(), "host") == about(2 * (one_way + 0.25)).epsilon(2.1 * host_load / (2 * one_way)));
+  CHECK(trip(two_hosts(), "host") == about(2 * (half + 0.25)).epsilon(2.1 * host_load / (2 * half)));
 }
 
 TEST_CASE("a GPU that polls the last word of a payload needs its own post and no notification") {
-  const double one_way = 3 + of_gpu + message + bytes_of_8 + fetch + net + of_gpu;
-  CHECK(trip(two_hosts(), "direct") == about(2 * one_way + gpu_load).epsilon(1.1 * gpu_load / (2 * one_way)));
+  const double half = 3 + of_gpu + message + bytes_of_8 + fetch + net + of_gpu;
+  CHECK(trip(two_hosts(), "direct") == about(2 * half + gpu_load).epsilon(1.1 * gpu_load / (2 * half)));
 }
 
 TEST_CASE("each notification costs a GPU that takes it, and those of its own puts hide behind the other side's put") {

@@ -35,7 +35,7 @@ Support Compiler::supports_card_word(const Program& program, const Actor& actor,
   const Node at = node(region.at), by = at_words(actor);
   if (machine_.nic(at) && by != at) {
     if (region.at.host != actor.place.host || !std::holds_alternative<Set>(step) || machine_.nic(by))
-      return Support::no("the registers of " + to_string(region.at) + " are written by threads of its own host");
+      return Support::no("only threads of its own host write registers of " + to_string(region.at));
     return {};
   }
   if (by == at) return {};

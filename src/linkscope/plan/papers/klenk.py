@@ -28,10 +28,9 @@ KLENK = Source(
             note="`run --suite putget`; over mapped and peer memory, without network cards and their queues",
         ),
         row(
-            "KL-1 KL-2",
-            "the same between hosts by network cards, on models; queues in a card's registers, host or GPU memory",
-            *(f"{name}/nic/gpu.device->other.device?control=*&queue=*" for name in ("put", "put_ping_pong")),
-            note="`run --machine klenk-ib --suite putget`; MODELLED",
+            "KL-1 KL-2 KL-3 KL-4",
+            "the same between hosts by network cards, on models",
+            instead="docs/notes/put-get-on-models.md; `run --machine klenk-ib --suite putget`",
         ),
         row(
             "KL-3",
@@ -41,8 +40,7 @@ KLENK = Source(
                 for way in ("put", "get")
                 for engine in ("sm", "tma", "ce")
             ),
-            "put/nic/gpu.device->other.device?connections=*",
-            note="each connection has its own kernel, or its own CPU thread; by cards, a CPU thread serves all",
+            note="each connection has its own kernel, or its own CPU thread",
         ),
         row(
             "KL-2 KL-4",
