@@ -12,7 +12,10 @@ std::string why_no_copy(const Actor& actor, const Move& move) {
   const bool by_cpu = actor.kind == ActorKind::cpu_thread;
   const bool queued = move.engine == Engine::file || move.engine == Engine::nic;
   const Engine by_block = move.engine == Engine::tma ? Engine::tma : Engine::sm;
-  const Engine own = !by_cpu ? by_block : queued ? move.engine : Engine::cpu;
+  const Engine own = actor.kind == ActorKind::nic ? Engine::nic
+                     : !by_cpu                    ? by_block
+                     : queued                     ? move.engine
+                                                  : Engine::cpu;
   const auto who = std::string{to_string(actor.kind)};
   if (move.engine != own)
     return "a " + who + " that performs ops copies by engine " + to_string(own) + ", and not by " +
@@ -50,6 +53,11 @@ const Job* job_of(const Step& step) {
   const auto* wait = std::get_if<Wait>(&step);
   const auto* found = set ? &set->job : wait ? &wait->job : nullptr;
   return found && *found ? &**found : nullptr;
+}
+
+const Span* pointer_of(const Step& step) {
+  const auto* wait = std::get_if<Wait>(&step);
+  return wait && wait->pointer ? &*wait->pointer : nullptr;
 }
 
 bool is_of_job(const Actor& actor, const Step& step) {
@@ -110,7 +118,8 @@ bool waits_for_words(const Actor& actor) {
 bool exchanges_words(const Actor& actor) { return std::any_of(actor.loop.begin(), actor.loop.end(), is_word); }
 
 bool performs_ops(const Actor& actor) {
-  return actor.kind == ActorKind::gpu_block || (actor.kind == ActorKind::cpu_thread && exchanges_words(actor));
+  return actor.kind == ActorKind::gpu_block || actor.kind == ActorKind::nic ||
+         (actor.kind == ActorKind::cpu_thread && exchanges_words(actor));
 }
 
 bool talks_to_ranks(const Actor& actor) {

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::array engine_names{"ce",       "sm",    "tma",  "batch", "graph", "cpu",
                                   "prefetch", "fault", "file", "nic",   "mpi",   "nccl"};
-constexpr std::array actor_names{"stream", "cpu_thread", "gpu_block"};
+constexpr std::array actor_names{"stream", "cpu_thread", "gpu_block", "nic"};
 constexpr u32 most_block_threads = 1024;
 constexpr std::array clock_names{"event", "host", "kernel"};
 constexpr std::array held_by_names{"a kernel", "a wait", "nothing"};
@@ -118,6 +118,7 @@ std::string step_text(const Step& step) {
                    out << "wait " << span_text(w.word) << " >= " << w.value << " + " << w.step << " i";
                    if (w.payload) out << " with " << span_text(*w.payload);
                    if (w.job) out << job_text(*w.job);
+                   if (w.pointer) out << " and take it by " << span_text(*w.pointer);
                  },
                  [&](const Fence&) { out << "fence"; },
                  [&](const Call& c) {
@@ -177,10 +178,11 @@ void check_span(const Program& program, const Span& span, const std::string& whe
                      std::to_string(program.regions[span.region].bytes));
 }
 
-/// A descriptor has a pair of 16 B for each thing that it asks for.
+/// A descriptor has a pair of 16 B for each thing that it asks for. That of a card's registers has words of 8 B.
 void check_job(const Program& program, const Span& word, const Job& job, const std::string& where) {
   const u64 asked = u64{job.to.has_value()} + u64{job.signal.has_value()};
-  if (job.bytes % 16 || job.bytes > 128 || job.bytes < 16 * asked || word.bytes != job.bytes ||
+  const u64 unit = program.regions[word.region].at.kind == PlaceKind::nic ? 8 : 16;
+  if (job.bytes % unit || job.bytes > 128 || job.bytes < unit * asked || word.bytes != job.bytes ||
       word.stride % job.bytes || word.stride == 0 || asked == 0 || (word.offset - job.ring) % job.bytes)
     wrong(where, span_text(word) + " is no slot of a ring of descriptors of " + std::to_string(job.bytes) + " B");
   if (job.from.has_value() != job.to.has_value() || (job.to && job.from->bytes != job.to->bytes))
@@ -189,10 +191,27 @@ void check_job(const Program& program, const Span& word, const Job& job, const s
     if (*span) check_span(program, **span, where);
 }
 
+/// Whether a network card of the program sets the word.
+bool is_set_by_card(const Program& program, const Span& word) {
+  const auto sets = [&](const Step& step) {
+    const auto* set = std::get_if<Set>(&step);
+    return set && set->word.region == word.region && set->word.offset == word.offset;
+  };
+  return std::ranges::any_of(program.actors, [&](const Actor& actor) {
+    return actor.kind == ActorKind::nic && std::ranges::any_of(actor.loop, sets);
+  });
+}
+
 void check_word(const Program& program, const Step& step, const std::string& where) {
   const Span &word = *word_of(step), *payload = payload_of(step);
   check_span(program, word, where);
   if (const Job* job = job_of(step)) return check_job(program, word, *job, where);
+  if (const Span* pointer = pointer_of(step)) {
+    check_span(program, *pointer, where);
+    if (pointer->bytes != sizeof(u64)) wrong(where, span_text(*pointer) + " is no read pointer of 8 B");
+    if (!is_set_by_card(program, word))
+      wrong(where, span_text(word) + " is no notification: no network card of the program sets it");
+  }
   if (!payload) {
     if (word.bytes != sizeof(u64)) wrong(where, span_text(word) + " is not a word of 8 B");
     return;
@@ -302,6 +321,7 @@ void shift_regions(Step& step, u32 by) {
                    w.word.region += by;
                    if (w.payload) w.payload->region += by;
                    if (w.job) shift_regions(*w.job, by);
+                   if (w.pointer) w.pointer->region += by;
                  },
                  [&](Fence&) {},
                  [&](Call& c) {
@@ -386,6 +406,7 @@ std::vector<Touch> touches(const Step& step) {
                  [&](const Wait& w) {
                    all = {{w.word, false}};
                    if (w.payload) all.push_back({*w.payload, true});
+                   if (w.pointer) all.insert(all.end(), {{w.word, true}, {*w.pointer, true}});
                  },
                  [&](const Fence&) {},
                  [&](const Call& c) {
@@ -557,7 +578,11 @@ void validate(const Program& program) {
     if (const u32 threads = program.actors[i].threads; threads == 0 || threads > most_block_threads)
       wrong(where,
             "a block has 1 to " + std::to_string(most_block_threads) + " threads, and not " + std::to_string(threads));
-    if (program.actors[i].kind == ActorKind::gpu_block)
+    const bool is_card = program.actors[i].kind == ActorKind::nic;
+    if (is_card != (program.actors[i].place.kind == PlaceKind::nic))
+      wrong(where,
+            std::string{"a "} + to_string(program.actors[i].kind) + " is not at " + to_string(program.actors[i].place));
+    if (program.actors[i].kind == ActorKind::gpu_block || is_card)
       for (const auto& step : program.actors[i].loop)
         if (const auto why = why_no_op(program.actors[i], step); !why.empty()) wrong(where, why);
     for (const auto& step : program.actors[i].loop)

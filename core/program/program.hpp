@@ -21,8 +21,12 @@ namespace linkscope {
 enum class Engine : u8 { ce, sm, tma, batch, graph, cpu, prefetch, fault, file, nic, mpi, nccl };
 /// `gpu_block`: the threads of one block, which run the whole loop as one launch. Blocks, and CPU threads that set or
 /// wait for words, perform ops (base/actor_ops.hpp).
-enum class ActorKind : u8 { stream, cpu_thread, gpu_block };
-[[nodiscard]] constexpr bool on_gpu(ActorKind kind) { return kind != ActorKind::cpu_thread; }
+/// `nic`: a network card, which takes descriptors from a ring and carries out what they ask for: it copies to another host and
+/// sets words behind the copy, there and here.
+enum class ActorKind : u8 { stream, cpu_thread, gpu_block, nic };
+[[nodiscard]] constexpr bool on_gpu(ActorKind kind) {
+  return kind == ActorKind::stream || kind == ActorKind::gpu_block;
+}
 enum class Clock : u8 { event, host, kernel };
 /// `written`: the cache of the core that will access the memory holds it modified. `dirty`: another core's cache does.
 /// `cleaned`: the calling core has written it and then back to memory (clwb), so that its cache may hold it unmodified.
@@ -207,12 +211,15 @@ struct Set {
 /// first n iterations wait for nobody. A time-out fails the sample.
 /// With a payload it waits for a message of packed words (Set), and stores their bytes there. With a job it takes a
 /// descriptor. A copy to the job's `to` and a set of its word that follow are done as the descriptor says.
+/// With a pointer the word is a notification in the queue of a network card: the step takes it from the queue, frees its
+/// entry, and writes the word `pointer`, by which the card knows.
 struct Wait {
   Span word;
   u64 value = 0, step = 0;
   Seconds timeout{2.0};
   std::optional<Span> payload{};
   std::optional<Job> job{};
+  std::optional<Span> pointer{};
 };
 
 /// Earlier stores of the actor are visible to the whole system before its later ones.
@@ -317,7 +324,7 @@ struct SmShare {
 /// then runs `loop` for the number of iterations in the batch. The platform stamps the start of the first and the end of
 /// the last iteration with `clock`.
 struct Actor {
-  Place place;  // stream, GPU block: its GPU; CPU thread: its NUMA node
+  Place place;  // stream, GPU block: its GPU; CPU thread: its NUMA node; network card: itself
   ActorKind kind = ActorKind::stream;
   Clock clock = Clock::event;
   std::optional<Place> cpu;  // NUMA node of the host thread that drives a GPU's actor; none: nearest to `place`
@@ -430,6 +437,8 @@ inline constexpr Seconds longest_idle{1.0};
 [[nodiscard]] const Span* payload_of(const Step&);
 /// The descriptor that a step posts or takes; null for other steps.
 [[nodiscard]] const Job* job_of(const Step&);
+/// The read pointer that a step writes behind a notification; null for other steps.
+[[nodiscard]] const Span* pointer_of(const Step&);
 /// Whether a step of an actor's loop does what a descriptor asks for that the actor has taken.
 [[nodiscard]] bool is_of_job(const Actor&, const Step&);
 

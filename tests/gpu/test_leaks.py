@@ -14,7 +14,10 @@ KIB, MIB = 1 << 10, 1 << 20
 OF_THE_DRIVER = 16 * MIB  # memory that the driver may keep for itself
 OF_THE_HOST = 512 * MIB  # other processes start and end
 FEW = ("h2d/ce/*->gpu:0.*/4096?*mode=batched*", "d2d/ce/gpu:0.ipc*/4096?*", "ping_pong/*gpu*")
-BROAD = ("*/4096?*", "*/65536?*", "allocation/*size=1MiB*", "ping_pong/*")
+# Streams of messages last 0.2 s each: those of 4 connections stand for all.
+STREAMS = ("put/*/4096?*connections=4*", "get/*/4096?*connections=4*", "queued_put/*/4096?*connections=4*")
+SIZED = ("[!gpq]*/4096?*", "p[ir]*/4096?*", "*_ping_pong/*/4096?*", "*/65536?*")
+BROAD = (*SIZED, *STREAMS, "allocation/*size=1MiB*", "ping_pong/*")
 
 
 def available_bytes() -> int:

@@ -188,6 +188,26 @@ def test_a_mistake_in_a_network_is_named(text: str, name: str, says: str) -> Non
         models.parse(models.bundled()[name].read_text() + text, "m.toml")
 
 
+WRONG_POSTS = [
+    ('queues = "memory"', 'queues = "disk"', "it cannot be 'disk'"),
+    ('queues = "memory"\n', "", "queues"),
+    ("cpu_take_us", "# cpu_take_us", "cpu_take_us"),
+    ("descriptor_bytes = 64", "descriptor_bytes = 20", "20 B is no descriptor"),
+    ("descriptor_bytes = 64", "descriptor_bytes = 136", "136 B is no descriptor"),
+    ("message_us", "# message_us", "it has no message_us"),
+    ("cpu_post_us", 'gpu_message_us = {v=1, from="assumed", why="w"}\ncpu_post_us', "it is of registers"),
+    ("gpu_post_us = { v = 2.2", "gpu_post_us = { v = -2.2", "gpu_post_us"),
+]
+
+
+@pytest.mark.parametrize(("text", "instead", "says"), WRONG_POSTS)
+def test_a_mistake_in_what_a_post_costs_is_named(text: str, instead: str, says: str) -> None:
+    file = models.bundled()["klenk-ib"].read_text()
+    assert file.count(f"\n{text}") == 1
+    with pytest.raises(UserError, match=says):
+        models.parse(file.replace(f"\n{text}", f"\n{instead}"), "m.toml")
+
+
 def test_suites_have_points_between_hosts_only_where_there_are_hosts() -> None:
     def network(name: str, suite: str) -> list[PointId]:
         facts = modelled(models.load(name), seed=1).facts

@@ -24,7 +24,8 @@ Op count_op(OpKind kind, u64 word, u64 value, u64 step, std::string what) {
 
 /// The processor that sets and awaits an actor's words: a stream's host thread does it.
 Node Compiler::at_words(const Actor& actor) const {
-  return actor.kind == ActorKind::gpu_block ? node(actor.place) : host_of(actor);
+  const bool itself = actor.kind == ActorKind::gpu_block || actor.kind == ActorKind::nic;
+  return itself ? node(actor.place) : host_of(actor);
 }
 
 Support Compiler::supports_flag(const Program& program, const Actor& actor, const Span& word) const {
@@ -59,8 +60,9 @@ Flag Compiler::flag(const Program& program, const Actor& actor, const Span& word
   Flag flag;
   flag.op.from = flag.op.to = {address_of(word.region, word.offset), word.stride, word.slices};
   flag.op.bytes = word.bytes;
-  flag.way = goes_to_other_host(program, actor, word) ? message_time(way) : way.latency;
-  flag.poll = 2 * way.latency + (machine_.is_gpu(at) ? machine_.kernel->load : machine_.numa[at].load);
+  if (actor.kind == ActorKind::nic) flag.way = read_time(program, actor) + way.latency;
+  else flag.way = goes_to_other_host(program, actor, word) ? message_time(way) : way.latency;
+  flag.poll = 2 * way.latency + load_time(at);
   return flag;
 }
 
@@ -69,11 +71,12 @@ Op Compiler::op(const Program& program, const Actor& actor, const Set& set) cons
   Op op;
   op.bytes = op.chunk_bytes = set.word.bytes;
   Stage stage;
-  stage.by = machine_.is_gpu(by) ? Stage::By::threads : Stage::By::thread;
+  stage.by = at_stage(by);
   // The host thread of a stream first sees that the copies before are done.
   if (actor.kind == ActorKind::stream) stage.setup = machine_.costs.sync;
   // What an addition or a descriptor follows is visible before it.
-  if (set.adds || set.job) stage.setup += acknowledged(program, actor);
+  if (const Nic* card = card_of(program, actor, set)) stage.setup += post_time(program, actor, set, *card);
+  else if (set.adds || set.job) stage.setup += acknowledged(program, actor);
   if (at != by) stage.path.links = *routes_.between(by, at);
   op.stages.push_back(std::move(stage));
   op.flag = flag(program, actor, set.word);
@@ -87,9 +90,10 @@ Op Compiler::op(const Program& program, const Actor& actor, const Wait& wait) co
   const auto& region = program.regions[wait.word.region];
   Op op;
   Stage stage;
-  stage.by = machine_.is_gpu(at_words(actor)) ? Stage::By::threads : Stage::By::thread;
+  stage.by = at_stage(at_words(actor));
   op.stages.push_back(std::move(stage));
   op.flag = flag(program, actor, wait.word);
+  op.flag->take = take_time(program, actor, wait);
   op.flag->op.kind = OpKind::wait;
   op.flag->op.value = wait.value;
   op.flag->op.step = wait.step;

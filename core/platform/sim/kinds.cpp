@@ -44,6 +44,8 @@ Support Compiler::supports_kind(const Region& region) const {
   const Node at = node(region.at);
   const auto place = to_string(region.at);
   if (region.kind == MemKind::managed) return {};
+  if (machine_.nic(at))
+    return region.kind == MemKind::device ? Support{} : Support::no(place + " has registers only: memory kind device");
   if (region.kind == MemKind::file || machine_.is_gpu(at) != is_gpu_memory(region.kind))
     return Support::no(std::string{"the model has no "} + to_string(region.kind) + " memory on " + place + " yet");
   if (!traits_of(region.kind).huge_pages || region.transparent) return {};

@@ -27,6 +27,8 @@ Servers::Servers(const Machine& machine) {
     const u32 peer = gpu.copy_engines > 2 ? add(gpu.copy_engines - 2) : out;
     engines_.insert(engines_.end(), {in, out, peer, peer});
   }
+  cards_ = static_cast<u32>(counts_.size());
+  counts_.insert(counts_.end(), machine.nics.size(), 1);
   by_caller_ = machine.pageable_by_caller;
   of_driver_ = {1, machine.pageable.slots, machine.pageable.slots, machine.staged_peer.slots, 1};
 }
@@ -99,8 +101,8 @@ void Compiler::finish(const Actor& actor, const Step& step, Op& made, Lanes& all
   all.tracks += std::max<u32>(1, static_cast<u32>(made.moves.size()));
   for (auto& stage : made.stages) {
     stage.counter = all.stages++;
-    const bool on_cpu = stage.by == Stage::By::thread || stage.by == Stage::By::call;
-    if (!on_cpu && stage.gpu == nobody) stage.gpu = node(place) - machine_.first_gpu();
+    const bool on_gpu = stage.by != Stage::By::thread && stage.by != Stage::By::call && stage.by != Stage::By::card;
+    if (on_gpu && stage.gpu == nobody) stage.gpu = node(place) - machine_.first_gpu();
   }
 }
 

@@ -32,11 +32,14 @@ struct Servers {
   [[nodiscard]] u32 lock(u32 process) const { return driver(process) + 4; }
   /// The copy engines of a GPU that serve a direction.
   [[nodiscard]] u32 engine(u32 gpu_index, Direction direction) const { return engines_[gpu_index * 4 + direction]; }
+  /// What a network card sends with: one message at a time.
+  [[nodiscard]] u32 card(u32 index) const { return cards_ + index; }
 
  private:
   std::vector<u32> counts_;     // of engines
   std::vector<u32> of_driver_;  // of a process's thread, rings and lock
   std::vector<u32> engines_;
+  u32 cards_ = 0;           // the first
   bool by_caller_ = false;  // the calling thread copies pageable memory
 
   [[nodiscard]] u32 driver(u32 process) const { return static_cast<u32>(counts_.size() + process * of_driver_.size()); }
@@ -51,6 +54,7 @@ struct Stage {
     relay,    // copy engines, chunk by chunk, with the driver's hand-over between GPUs
     thread,   // memcpy by a CPU thread
     call,     // a CPU thread in the driver, held for the duration
+    card,     // a network card
   } by = By::engine;
   u32 server = nobody;
   bool drains = false;  // the server finishes everything of one stream before it turns to another
@@ -78,10 +82,11 @@ struct Migration {
 };
 
 /// An op that sets a word, waits for one, or orders stores. A set word is visible after `way`; a waiting actor polls, each
-/// poll takes `poll` and sees the word in its middle. Addresses are those of address_of().
+/// poll takes `poll` and sees the word in its middle. What it has seen it takes within `take`. Addresses are those of
+/// address_of().
 struct Flag {
   ActorOp op{};
-  double way = 0, poll = 0;
+  double way = 0, poll = 0, take = 0;
   std::string what;  // of a wait, in words
 
   [[nodiscard]] bool waits() const { return op.kind == OpKind::wait; }
@@ -222,6 +227,19 @@ class Compiler {
   [[nodiscard]] double eager_rate(const Nic&, Node numa) const;
   [[nodiscard]] double gpu_rate(const Nic& sender, const Nic& receiver, const Move&, Node from, Node to) const;
   [[nodiscard]] Op send(const Program&, const Actor&, const Move&) const;
+  // Descriptors and notifications of network cards (cards.cpp).
+  [[nodiscard]] bool is_card_word(const Program&, const Actor&, const Span& word) const;
+  [[nodiscard]] Support supports_card_word(const Program&, const Actor&, const Step&) const;
+  [[nodiscard]] Support supports_post(const Actor&, const Region& ring, const Job&, const Nic&) const;
+  [[nodiscard]] Support supports_notification(const Program&, const Actor&, const Span& word) const;
+  [[nodiscard]] const Nic* card_of(const Program&, const Actor&, const Set&) const;
+  [[nodiscard]] double post_time(const Program&, const Actor&, const Set&, const Nic&) const;
+  [[nodiscard]] double take_time(const Program&, const Actor&, const Wait&) const;
+  [[nodiscard]] double read_time(const Program&, const Actor& card) const;
+  [[nodiscard]] double card_time(const Program&, const Actor& card) const;
+  [[nodiscard]] const Actor* notifier(const Program&, const Span& word) const;
+  [[nodiscard]] Stage::By at_stage(Node) const;
+  [[nodiscard]] double load_time(Node) const;
   // Accesses by SMs and CPU threads (accesses.cpp).
   [[nodiscard]] Op op(const Program&, const Actor&, const Kernel&) const;
   [[nodiscard]] Support supports_file(const Program&, const Actor&, const Move&) const;

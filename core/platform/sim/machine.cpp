@@ -119,6 +119,7 @@ class Parser {
       for (const auto& name : table.list("places")) {
         machine_.nics.push_back(read);
         machine_.nics.back().node = static_cast<Node>(nodes_.size());
+        machine_.nics.back().place = parse_place(name.value->get<std::string>());
         add_node(name.value->get<std::string>());
         ++machine_.passed;
       }
@@ -428,6 +429,8 @@ std::optional<Node> Machine::find(const Place& place) const {
     if (numa[i].place == place) return i;
   for (Node i = 0; i < gpus.size(); ++i)
     if (gpus[i].place == place) return first_gpu() + i;
+  for (const auto& card : nics)
+    if (card.place == place) return card.node;
   for (Node i = 0; i < disks.size(); ++i)
     if (disks[i] == place) return first_disk() + i;
   return std::nullopt;

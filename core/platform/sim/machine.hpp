@@ -37,10 +37,21 @@ struct NumaNode {
   u32 cpus = 1;
 };
 
+/// How a network card takes descriptors from threads, and what they cost the threads.
+struct Posting {
+  bool in_registers = false;  // the card's own, or a ring in memory, of which a word in its registers tells it
+  u64 descriptor_bytes = 0;
+  double cpu_post = 0, gpu_post = 0;    // s of a thread until it has written a descriptor
+  double cpu_take = 0, gpu_take = 0;    // s of a thread that takes a notification, besides the load that sees it
+  std::optional<double> gpu_message{};  // s of a message whose descriptor a GPU writes into the registers
+};
+
 /// A network card.
 struct Nic {
   Node node = 0;
-  std::optional<double> message{};  // s of a message besides its path and its bytes; unknown: it sends none
+  Place place;
+  std::optional<Posting> posting{};  // unknown: it takes no descriptors
+  std::optional<double> message{};   // s of a message besides its path and its bytes; unknown: it sends none
   // B/s at which it reads and writes the memory of GPUs; unknown: it does not
   std::optional<double> gpu_read{}, gpu_write{};
   // Messages up to this size are copied to and from the card's own buffers, at these B/s from its nearest and from

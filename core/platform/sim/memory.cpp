@@ -1,6 +1,7 @@
 #include "platform/sim/memory.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include "program/allocation.hpp"
 #include "program/origin.hpp"
@@ -56,6 +57,7 @@ void Memory::deliver(const Track& track, u64 source, u64 target) {
 
 u64 Memory::capacity(const Place& place) const {
   const Node at = *machine_.find(place);
+  if (machine_.nic(at)) return std::numeric_limits<u64>::max();  // registers
   return machine_.is_gpu(at) ? machine_.gpu(at).memory_bytes : machine_.numa[at].memory_bytes;
 }
 

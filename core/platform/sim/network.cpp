@@ -1,11 +1,32 @@
-// Copies and words from one host to another. A thread posts a message; network cards read it from the memory of its host
-// and write it into the memory of the other host.
+// Copies and words from one host to another. A thread posts a message, or a card takes a descriptor (cards.cpp); network
+// cards read the message from the memory of its host and write it into the memory of the other host.
 #include <algorithm>
 
 #include "platform/sim/lanes.hpp"
 #include "platform/sim/machine_table.hpp"
 
 namespace linkscope::sim {
+
+namespace {
+
+Posting posting_of(const Table& table) {
+  const auto time = [&](const char* key) { return table.number(key) * micro; };
+  const auto queues = table.text("queues");
+  if (queues != "card" && queues != "memory") wrong(table.name + ".queues", "it is card or memory");
+  Posting posting{.in_registers = queues == "card",
+                  .descriptor_bytes = table.count("descriptor_bytes"),
+                  .cpu_post = time("cpu_post_us"),
+                  .gpu_post = time("gpu_post_us"),
+                  .cpu_take = time("cpu_take_us"),
+                  .gpu_take = time("gpu_take_us"),
+                  .gpu_message = std::nullopt};
+  if (table.has("gpu_message_us")) posting.gpu_message = time("gpu_message_us");
+  if (posting.descriptor_bytes % 8 || posting.descriptor_bytes > 128)
+    wrong(table.name + ".descriptor_bytes", "it is a multiple of 8, and at most 128");
+  return posting;
+}
+
+}  // namespace
 
 Nic nic_of(const Table& table) {
   const auto time = [&](const char* key) { return std::optional{table.number(key) * micro}; };
@@ -18,6 +39,7 @@ Nic nic_of(const Table& table) {
     nic.eager = table.rate("eager_gbps");
     nic.eager_far = table.has("eager_far_gbps") ? table.rate("eager_far_gbps") : nic.eager;
   }
+  if (table.has("queues")) nic.posting = posting_of(table);
   if (table.has("gpu_short_kib")) {
     nic.gpu_short_bytes = table.bytes("gpu_short_kib");
     nic.gpu_long_read = table.rate("gpu_long_read_gbps");
@@ -50,8 +72,9 @@ Support Compiler::supports_send(const Program& program, const Actor& actor, cons
   const Region &source = program.regions[move.from.region], &target = program.regions[move.to.region];
   if (source.at.host == target.at.host)
     return Support::no("network cards copy from one host to another, and both ends are on one host");
-  if (actor.kind != ActorKind::cpu_thread || actor.place.host != source.at.host)
-    return Support::no("messages are sent by CPU threads of the source's host");
+  const bool by_card = actor.kind == ActorKind::nic;
+  if ((!by_card && actor.kind != ActorKind::cpu_thread) || actor.place.host != source.at.host)
+    return Support::no("messages are sent by network cards and CPU threads of the source's host");
   if (in_rows(move).count > 1) return Support::no("the model's messages are of one piece");
   for (const auto* region : {&source, &target})
     if (is_pageable(region->kind) || region->at.kind == PlaceKind::disk)
@@ -59,6 +82,9 @@ Support Compiler::supports_send(const Program& program, const Actor& actor, cons
   const Node from = node(source.at), to = node(target.at);
   if (auto support = supports_network(from, to); !support) return support;
   const auto [sender, receiver] = cards(*routes_.between(from, to));
+  if (by_card && sender->node != node(actor.place))
+    return Support::no(to_string(actor.place) +
+                       " is not on the route between the two hosts: " + to_string(sender->place) + " is");
   const auto silent = [&](const char* what, const char* key) {
     return Support::no("the model " + machine_.name + " does not say that its network cards " + what +
                        " GPU memory directly: " + key + " of its [[nic]]");
@@ -116,6 +142,14 @@ Op Compiler::send(const Program& program, const Actor& actor, const Move& move) 
   const auto [sender, receiver] = cards(stage.path.links);
   stage.setup = *sender->message;
   stage.path.cap = gpu_rate(*sender, *receiver, move, from, to);
+  if (actor.kind == ActorKind::nic) {
+    stage.by = Stage::By::card;
+    stage.server = servers_.card(static_cast<u32>(sender - machine_.nics.data()));
+    stage.setup = card_time(program, actor);
+    stage.path.latency = 0;  // later messages follow before this one arrives: the words behind it are delayed (flag)
+    op.stages.push_back(std::move(stage));
+    return op;
+  }
   const bool of_hosts = !machine_.is_gpu(from) && !machine_.is_gpu(to);
   if (of_hosts && op.bytes <= sender->eager_bytes)
     stage.byte_setup = 1 / eager_rate(*sender, node(actor.place)) + 1 / eager_rate(*receiver, to);

@@ -265,7 +265,7 @@ void Simulation::see(const Words::Waiting& who, double at) {
   if (at - who.since > static_cast<double>(who.flag->op.timeout_ns) * 1e-9)
     throw Error{ErrorKind::timeout,
                 who.flag->what + " to become " + std::to_string(who.value) + ": the value came too late"};
-  wake(who.runner, at);
+  wake(who.runner, at + who.flag->take * who.pace);
 }
 
 void Simulation::start_flow(u32 runner) {
@@ -405,6 +405,7 @@ double Simulation::setup_time(Running& running, const Op& op, u32 stage_index, u
       time += to_channel(running, Channel::compute) + setup * factors.compute;
       break;
     case Stage::By::relay:
+    case Stage::By::card:
       time += setup * factors.engine;
       break;
     case Stage::By::thread:

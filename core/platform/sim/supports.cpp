@@ -28,6 +28,7 @@ Support Compiler::supports(const Program& program) const {
       return Support::no("the model " + machine_.name +
                          " does not say whether its GPUs reach pageable memory, by HMM or ATS");
     if (auto support = supports_kind(region); !support) return support;
+    if (machine_.nic(*at)) continue;
     const u64 memory = machine_.is_gpu(*at) ? machine_.gpu(*at).memory_bytes : machine_.numa[*at].memory_bytes;
     wanted[region.at] += region.bytes;
     if (wanted[region.at] > memory)
@@ -39,7 +40,10 @@ Support Compiler::supports(const Program& program) const {
     for (const auto& place : {actor.place, actor.cpu.value_or(actor.place)})
       if (!machine_.find(place)) return Support::no("the machine " + machine_.name + " has no " + to_string(place));
     if (actor.clock == Clock::kernel) return Support::no("the model has no kernel clock yet");
-    if (actor.place.kind != (on_gpu(actor.kind) ? PlaceKind::gpu : PlaceKind::numa))
+    const auto at = actor.kind == ActorKind::nic ? PlaceKind::nic
+                    : on_gpu(actor.kind)         ? PlaceKind::gpu
+                                                 : PlaceKind::numa;
+    if (actor.place.kind != at)
       return Support::no(std::string{"a "} + to_string(actor.kind) + " does not run on " + to_string(actor.place));
     if (actor.core && *actor.core >= machine_.numa[host_of(actor)].cpus)
       return Support::no(
@@ -77,11 +81,20 @@ Support Compiler::supports_processes(const Program& program) const {
 Support Compiler::supports(const Program& program, const Actor& actor, const Step& step) const {
   if (const auto* kernel = std::get_if<Kernel>(&step)) return supports(program, actor, *kernel);
   if (const auto* prefetch = std::get_if<Prefetch>(&step)) return supports(program, actor, *prefetch);
+  if (const auto* set = std::get_if<Set>(&step))
+    if (const Nic* card = card_of(program, actor, *set))
+      if (auto support = supports_post(actor, program.regions[set->word.region], *set->job, *card); !support)
+        return support;
+  if (const Span* word = word_of(step); word && is_card_word(program, actor, *word))
+    return supports_card_word(program, actor, step);
   if (const auto* set = std::get_if<Set>(&step)) {
     if (goes_to_other_host(program, actor, set->word)) return supports_far_word(program, actor, set->word);
     return supports_flag(program, actor, set->word);
   }
-  if (const auto* wait = std::get_if<Wait>(&step)) return supports_flag(program, actor, wait->word);
+  if (const auto* wait = std::get_if<Wait>(&step)) {
+    if (auto support = supports_flag(program, actor, wait->word); !support || !wait->pointer) return support;
+    return supports_notification(program, actor, wait->word);
+  }
   if (const auto* message = std::get_if<RankMessage>(&step)) return supports(program, actor, *message);
   if (const auto* collective = std::get_if<Collective>(&step)) return supports(program, actor, *collective);
   if (std::holds_alternative<Fence>(step)) return {};

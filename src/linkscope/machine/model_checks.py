@@ -14,8 +14,9 @@ from linkscope.machine import model_paths as paths
 from linkscope.machine.model_mistakes import EXAMPLE, Mistake, join
 from linkscope.machine.model_places import host_of, order
 from linkscope.machine.model_schema import FRACTIONS, Quantity, Table, keys
-from linkscope.machine.model_types import Fault, Gpu, Link, Model, Peer, Spread
+from linkscope.machine.model_types import Fault, Gpu, Link, Model, Nic, Peer, Spread
 
+_WORD, _MOST_DESCRIPTOR = 8, 128  # bytes
 _MAY_BE_ZERO = ("_us", "_ns")
 
 
@@ -238,6 +239,17 @@ def _check_network(model: Model, hosts: list[str]) -> None:
             raise Mistake(f"nic[{index}].eager_far_gbps", "it has no eager_gbps", "add it, or take this key away")
         if nic.gpu_short_kib and not nic.gpu_read_gbps:
             raise Mistake(f"nic[{index}].gpu_short_kib", "it has no gpu_read_gbps", "add it, or take this key away")
+        _check_posts(nic, f"nic[{index}]")
+
+
+def _check_posts(nic: Nic, at: str) -> None:
+    size = nic.descriptor_bytes
+    if size is not None and (size % _WORD or not _WORD <= size <= _MOST_DESCRIPTOR):
+        raise Mistake(f"{at}.descriptor_bytes", f"{size} B is no descriptor", "write a multiple of 8, 8 to 128")
+    if nic.queues and not nic.message_us:
+        raise Mistake(f"{at}.queues", "it has no message_us", "add it, or take this key away")
+    if nic.gpu_message_us and nic.queues != "card":
+        raise Mistake(f"{at}.gpu_message_us", 'it is of registers, queues = "card"', "take this key away")
 
 
 def _tables(model: Model) -> Iterator[tuple[str, Table]]:

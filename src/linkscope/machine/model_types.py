@@ -26,6 +26,7 @@ from linkscope.machine.model_costs import (
 from linkscope.machine.model_schema import From, Key, Quantity, Table
 
 Shape = Literal["lognormal", "autocorrelated", "bimodal"]
+Queues = Literal["card", "memory"]
 FaultKind = Literal["corrupt", "hang", "die", "ramp", "throttle", "slow", "flaky", "lie"]
 
 
@@ -140,6 +141,24 @@ class Nic(Table, frozen=True, kw_only=True):
     ] = None
     eager_gbps: Annotated[Quantity | None, Key("rate of these copies", needs="eager_kib")] = None
     eager_far_gbps: Annotated[Quantity | None, Key("from a farther NUMA node", default="as `eager_gbps`")] = None
+    queues: Annotated[
+        Queues | None,
+        Key(
+            "threads post descriptors in registers (`card`; notified in host memory) or rings (`memory`)",
+            default="posts unsupported",
+        ),
+    ] = None
+    descriptor_bytes: Annotated[int | None, Key("a multiple of 8 B up to 128", needs="queues")] = None
+    cpu_post_us: Annotated[
+        Quantity | None, Key("a thread's time for a descriptor, and for a notification", needs="queues")
+    ] = None
+    gpu_post_us: Annotated[Quantity | None, Key(row="cpu_post_us", needs="queues")] = None
+    cpu_take_us: Annotated[Quantity | None, Key(row="cpu_post_us", needs="queues")] = None
+    gpu_take_us: Annotated[Quantity | None, Key(row="cpu_post_us", needs="queues")] = None
+    gpu_message_us: Annotated[
+        Quantity | None,
+        Key("if a GPU posts in registers", default="as `message_us`"),
+    ] = None
 
 
 class Network(Table, frozen=True, kw_only=True):

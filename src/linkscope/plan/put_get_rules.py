@@ -13,6 +13,9 @@ _PUTS = ("put", "put_ping_pong")
 _ROUND_TRIPS = ("put_ping_pong", "get_ping_pong")
 _RINGS = ("1", "4", "16")
 _RELAUNCHED = ("relaunched",)
+_BY_GPU = {"control": ("direct", "notified"), "queue": EACH}
+_BY_HOST = {"control": ("host", "assisted"), "queue": ("card", "host")}
+_BETWEEN_HOSTS = (8, *(size * KIB for size in (1, 2, 4, 16, 64, 256)), MIB, 4 * MIB, 64 * MIB)
 
 
 def _on_one_path(*rules: Rule) -> tuple[Rule, ...]:
@@ -29,6 +32,10 @@ PUT_GET = _on_one_path(
     _rule(64, benchmarks=("put",), engines=("sm",), connections=_RINGS[1:], threads=("32",), launch=("each",)),
     _rule(64, benchmarks=("put",), engines=("ce",), connections=_RINGS, control=EACH),
     _rule(8, 16 * KIB, MIB, benchmarks=_PUTS_AND_GETS, engines=("sm",), kernel=_RELAUNCHED),
+    *(_rule(*_BETWEEN_HOSTS, benchmarks=_PUTS, engines=("nic",), **by) for by in (_BY_GPU, _BY_HOST)),
+    *(_rule(64, benchmarks=("put",), engines=("nic",), connections=EACH, **by) for by in (_BY_GPU, _BY_HOST)),
+    _rule(64, benchmarks=("put",), engines=("nic",), connections=("32",), launch=("each",), **_BY_GPU),
+    _rule(benchmarks=("post",), engines=("nic",), queue=EACH),
     _rule(benchmarks=("bystander",), beside=("none",)),
     _rule(benchmarks=("bystander",), beside=("post", "poll"), blocks=EACH),
 )

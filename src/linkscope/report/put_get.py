@@ -14,6 +14,8 @@ from linkscope.units import format_bytes
 DIRECT, NOTIFIED, HOST, ASSISTED = "direct", "notified", "host", "assisted"
 BY_GPU, BY_HOST = (DIRECT, NOTIFIED), (HOST, ASSISTED)
 MODES = (*BY_GPU, *BY_HOST)
+BY_CARD = "nic"  # the engine of messages between hosts
+_IN_REGISTERS, _IN_MEMORY = 24, 64  # bytes of a card's descriptor, by its place
 PACKED = "packed"  # words that have a part of the payload and its number
 TOGETHER = 0.85  # share of the time that flows ran together; below, a joint rate shows nothing
 TRIPS, STREAMS = ("put_ping_pong", "get_ping_pong"), ("put", "get")
@@ -110,12 +112,19 @@ class Queued:
     @property
     def server(self) -> str:
         """Who carries out the puts."""
+        if self.point.engine == BY_CARD:
+            return f"a network card, {mode_of(self.point)}"
         return {"sm": "a kernel", "ce": "a copy engine"}.get(self.point.engine, "a CPU thread")
 
     @property
     def ring(self) -> str:
-        """The memory of the ring: 'host', 'own' or 'peer'."""
+        """The memory of the ring: 'host', 'own', 'peer', or 'card' for its registers."""
         return self.point.params.get("queue", "host")
+
+    @property
+    def descriptor(self) -> int:
+        """Bytes."""
+        return _descriptor(self.point)
 
 
 @dataclass(frozen=True)
@@ -168,11 +177,12 @@ def connections(run: Run) -> list[Connections]:
 
 def queued(run: Run) -> list[Queued]:
     """The round trips through descriptors, by path, server, ring, descriptor and size."""
-    posts = {(_ring_of_post(point), point.params["descriptor"]): point for point in run.points if _is_post(point)}
+    posts = {(_ring_of_post(point), _descriptor(point)): point for point in run.points if _is_post(point)}
     found = []
     for point in run.points:
-        if point.benchmark == "queued_put_ping_pong" and point.median_s:
-            post = posts.get((point.params.get("queue", "host"), point.params["descriptor"]))
+        if _is_queued(point) and point.median_s:
+            by = BY_CARD if point.engine == BY_CARD else ""
+            post = posts.get((by + point.params.get("queue", "host"), _descriptor(point)))
             found.append(Queued(point, seconds_of(post) / point.median_s if post else None))
     return sorted(found, key=_order_of_queued)
 
@@ -181,13 +191,26 @@ def _is_post(point: Point) -> bool:
     return point.benchmark == "post" and bool(point.median_s)
 
 
+def _is_queued(point: Point) -> bool:
+    """Whether a GPU posts the puts of a round trip as descriptors."""
+    by_card = point.benchmark == "put_ping_pong" and point.engine == BY_CARD and mode_of(point) in BY_GPU
+    return by_card or point.benchmark == "queued_put_ping_pong"
+
+
+def _descriptor(point: Point) -> int:
+    of_card = _IN_REGISTERS if point.params.get("queue") == "card" else _IN_MEMORY
+    return int(point.params.get("descriptor", of_card))
+
+
 def _ring_of_post(point: Point) -> str:
+    if point.engine == BY_CARD:
+        return BY_CARD + point.params["queue"]
     return "host" if point.dst.startswith("numa") else "own" if point.dst == point.src else "peer"
 
 
 def _order_of_queued(one: Queued) -> tuple[str, str, str, str, int, int]:
     point = one.point
-    return point.src, point.dst, point.engine, one.ring, int(point.params["descriptor"]), point.bytes
+    return point.src, point.dst, one.server, one.ring, one.descriptor, point.bytes
 
 
 def relaunched(run: Run) -> list[Compared]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from linkscope.report.put_get import (
     ASSISTED,
+    BY_CARD,
     DIRECT,
     HOST,
     NOTIFIED,
@@ -13,6 +14,7 @@ from linkscope.report.put_get import (
     TRIPS,
     Connections,
     Message,
+    Queued,
     Series,
     all_series,
     connections,
@@ -143,22 +145,31 @@ def _falls(messages: Sequence[Message]) -> Claim:
 
 
 def _polls(run: Run) -> Claim:
-    """Polling takes longer than posting, in a round trip of a small put through descriptors in host memory."""
+    """Polling takes longer than posting, in a round trip of a small put through descriptors in host memory, or by a
+    network card with notifications."""
     text = "Polling takes longer than posting"
-    of = [one for one in queued(run) if one.posting and one.ring == "host" and one.point.engine == "sm"]
+    of = [one for one in queued(run) if one.posting and (_is_host_ring(one) or _is_notified(one))]
     if not of:
         return _lacking("KL-4", text, "puts through descriptors in host memory with their posts (suite putget-queues)")
-    least = min(of, key=lambda one: (one.point.bytes, int(one.point.params["descriptor"])))
+    least = min(of, key=lambda one: (one.point.bytes, one.descriptor))
     times = (1 - (least.posting or 0.0)) / (least.posting or 1.0)
     evidence = f"{format_bytes(least.point.bytes)}: time of polling over that of posting: {times:.3g}"
     return Claim("KL-4", text, times > 1, evidence)
+
+
+def _is_host_ring(one: Queued) -> bool:
+    return one.ring == "host" and one.point.engine == "sm"
+
+
+def _is_notified(one: Queued) -> bool:
+    return one.point.engine == BY_CARD and mode_of(one.point) == NOTIFIED
 
 
 def _gpu_and_host(rates: Sequence[Connections], item: str, text: str, most: bool) -> tuple[Connections, ...] | Claim:
     """The fastest GPU and host modes between GPUs, on the smallest or largest number of connections that both have."""
     both: dict[int, dict[bool, Connections]] = {}
     for one in sorted(rates, key=lambda one: one.per_s):
-        if one.mode in (DIRECT, NOTIFIED, HOST) and one.path[1].startswith("gpu"):
+        if one.mode in (DIRECT, NOTIFIED, HOST) and "gpu:" in one.path[1]:
             both.setdefault(one.count, {})[one.mode == HOST] = one
     counts = [count for count, of in both.items() if len(of) == len((True, False))]
     if not counts:

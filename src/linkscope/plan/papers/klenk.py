@@ -28,6 +28,11 @@ KLENK = Source(
             note="`run --suite putget`; over mapped and peer memory, without network cards and their queues",
         ),
         row(
+            "KL-1 KL-2 KL-3 KL-4",
+            "the same between hosts by network cards, on models",
+            instead="docs/notes/put-get-on-models.md; `run --machine klenk-ib --suite putget`",
+        ),
+        row(
             "KL-3",
             "message rate, 1 to 32 connections",
             *(

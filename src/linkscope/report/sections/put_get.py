@@ -44,21 +44,22 @@ _TITLE = "Put and get: who should drive"
 _NOTE = (
     "A GPU drives a message if its threads move the payload; the words that end it lie in GPU memory (direct) or in "
     "host memory (notified). The host drives it by a copy engine, alone (host) or when a GPU asks (assisted). The "
-    "faster mode of each counts, with the fastest number of threads and kind of word. Either: the 95 % interval of the "
-    "ratio of their times contains 1. "
+    "faster mode of each counts, with the fastest number of threads and kind of word. Between hosts the driver posts "
+    "to a network card, whose notifications it takes; in mode direct a GPU polls the last word of the payload. "
+    "Either: the 95 % interval of the ratio of their times contains 1. "
 )
 _SHORT = (
-    "A GPU drives a message if its threads move the payload; the host drives it by a copy engine. Either: the interval "
-    "of the ratio of their times contains 1."
+    "A GPU drives a message if its threads move the payload; the host drives it by a copy engine. Between hosts the "
+    "driver posts it to a network card. Either: the interval of the ratio of their times contains 1."
 )
 _OF_CONNECTIONS = (
     "Messages a second over a number of connections, and the share of the time that all of them ran together. A rate "
     f"is left out below {format_fraction(TOGETHER)}."
 )
 _OF_QUEUES = (
-    "Round trips of puts that a GPU posts as descriptors to a ring, which a kernel or a thread of the host carries "
-    "out. Posting: the share of the time in which the GPU posts, by posts alone to a ring in the same memory. It polls "
-    "in the rest."
+    "Round trips of puts that a GPU posts as descriptors to a ring, which a kernel, a thread of the host or a network "
+    "card carries out. Posting: the share of the time in which the GPU posts, by posts alone to a ring in the same "
+    "memory. It polls in the rest."
 )
 _OF_RELAUNCHES = (
     "A kernel for each message, which the host launches and waits for, against one that stays. Its words lie in host "
@@ -185,7 +186,7 @@ def _queues(of: Sequence[Queued]) -> Table:
             f"{one.point.src} -> {one.point.dst}",
             one.server,
             one.ring,
-            format_bytes(int(one.point.params["descriptor"])),
+            format_bytes(one.descriptor),
             format_bytes(one.point.bytes),
             _time(one.point),
             "-" if one.posting is None else format_fraction(one.posting),
