@@ -1,5 +1,6 @@
-// Messages between the ranks of MPI: round trips, and rates of messages in windows (SP-3, SP-8). The ends are host memory, or
-// a GPU's memory that MPI takes itself or that is staged here through pinned slots, whole or chunk by chunk (JO-3, JO-4).
+// Messages of MPI and UCX between ranks, and of UCX between two processes that need no launcher: round trips, and rates of
+// messages in windows (SP-3, SP-8). The ends are host memory, or a GPU's memory that the library takes itself or that is
+// staged here through pinned slots, whole or chunk by chunk (JO-3, JO-4).
 #include <algorithm>
 #include <array>
 #include <map>
@@ -25,7 +26,9 @@ struct End {
   [[nodiscard]] Place place() const { return memory == MemKind::device ? *at.gpu : at.numa; }
 };
 
-End end_of(const Case& c, const Place& rank, MemKind memory) {
+/// `process`: of a place that is no rank.
+End end_of(const Case& c, const Place& rank, MemKind memory, u32 process) {
+  if (rank.kind == PlaceKind::numa) return {process, {rank}, memory, false};
   if (rank.index >= c.ranks.size())
     throw Error{ErrorKind::usage, c.benchmark + ": there is no " + to_string(rank) + "; there are " +
                                       std::to_string(c.ranks.size()) + " ranks"};
@@ -35,7 +38,10 @@ End end_of(const Case& c, const Place& rank, MemKind memory) {
   return end;
 }
 
-/// The bytes that a message of MPI has.
+End first_of(const Case& c) { return end_of(c, c.src, c.src_memory, 0); }
+End second_of(const Case& c) { return end_of(c, c.dst, c.dst_memory, 1); }
+
+/// The bytes that a message has.
 u64 message_chunk(const Case& c) { return c.param("way", "staged") == "double" ? chunk_bytes(c) : c.bytes; }
 
 class Builder {
@@ -75,6 +81,13 @@ class Builder {
     actor.place = *end.at.gpu;
     actor.cpu = end.at.numa;
     return add(end.rank, std::move(actor), std::move(loop));
+  }
+  using Bytes = std::optional<Span>;
+  [[nodiscard]] RankMessage send(u32 peer, const Bytes& from, const Bytes& to, u32 window = 0) const {
+    return {true, peer, from, to, window, case_.engine};
+  }
+  [[nodiscard]] RankMessage receive(u32 peer, const Bytes& to, const Bytes& from, u32 window = 0) const {
+    return {false, peer, to, from, window, case_.engine};
   }
   [[nodiscard]] Wait wait(const Span& which, u64 value) const {
     return {which, value, 1, chunk_timeout(chunk_, Seconds{5.0})};
@@ -130,8 +143,8 @@ struct Side {
   std::optional<Span> source{}, target{};  // of a staged end: the memory of the GPU
 };
 
-Side add_side(Builder& builder, const Case& c, const Place& rank, MemKind memory) {
-  Side side{end_of(c, rank, memory)};
+Side add_side(Builder& builder, const Case& c, const End& end) {
+  Side side{end};
   if (c.bytes == 0) return side;
   auto& out = side.end.staged ? side.source : side.out;
   auto& in = side.end.staged ? side.target : side.in;
@@ -146,7 +159,8 @@ Side add_side(Builder& builder, const Case& c, const Place& rank, MemKind memory
 /// The actors of a side. With staging, a stream's host thread and the thread with the messages take turns. Returns the
 /// actor whose time is that of the round trips.
 u32 add_actors(Builder& builder, const Side& side, const Side& other, bool begins) {
-  const RankMessage send{true, other.end.rank, side.out, other.in}, receive{false, other.end.rank, side.in, other.out};
+  const auto send = builder.send(other.end.rank, side.out, other.in),
+             receive = builder.receive(other.end.rank, side.in, other.out);
   if (!side.end.staged)
     return builder.add_thread(side.end, begins ? std::vector<Step>{send, receive} : std::vector<Step>{receive, send});
   const auto [filled, arrived] = builder.add_words(side.end);
@@ -165,7 +179,7 @@ u32 add_actors(Builder& builder, const Side& side, const Side& other, bool begin
 
 Program build_ping_pong(const Case& c) {
   Builder builder{c};
-  const Side here = add_side(builder, c, c.src, c.src_memory), there = add_side(builder, c, c.dst, c.dst_memory);
+  const Side here = add_side(builder, c, first_of(c)), there = add_side(builder, c, second_of(c));
   builder.add_flow(add_actors(builder, here, there, true), c.src, c.dst);
   builder.add_flow(add_actors(builder, there, here, false), c.dst, c.src);
   return builder.finished();
@@ -174,12 +188,12 @@ Program build_ping_pong(const Case& c) {
 /// A stream of messages in one direction.
 Program build_rate(const Case& c) {
   Builder builder{c};
-  const End from = end_of(c, c.src, c.src_memory), to = end_of(c, c.dst, c.dst_memory);
+  const End from = first_of(c), to = second_of(c);
   const bool staged = from.staged || to.staged;
   const u32 window = staged ? 0 : static_cast<u32>(std::stoul(c.param("window", "64")));
   const Span source = builder.add_memory(from, Content::pattern), target = builder.add_memory(to, Content::poison);
   const Span out = from.staged ? builder.add_slots(from) : source, in = to.staged ? builder.add_slots(to) : target;
-  const RankMessage send{true, to.rank, out, in, window}, receive{false, from.rank, in, out, window};
+  const auto send = builder.send(to.rank, out, in, window), receive = builder.receive(from.rank, in, out, window);
   u32 last = 0;
   if (from.staged) {
     const auto [filled, emptied] = builder.add_words(from);
@@ -199,18 +213,31 @@ Program build_rate(const Case& c) {
   return builder.finished();
 }
 
+/// The thread of a rank that sends a message while it receives one. A staged end fills and empties its slots by two streams.
+u32 add_exchange(Builder& builder, const Side& side, const Side& other, u32 window) {
+  const auto receive = builder.receive(other.end.rank, side.in, other.out, window),
+             send = builder.send(other.end.rank, side.out, other.in, window);
+  if (!side.end.staged) return builder.add_thread(side.end, {receive, send});
+  const auto [filled, emptied] = builder.add_words(side.end);
+  const auto [arrived, taken] = builder.add_words(side.end);
+  builder.add_stream(side.end,
+                     {builder.wait_for_slot(emptied), Move{*side.source, *side.out, Engine::ce}, Set{filled, 1, 1}});
+  builder.add_thread(side.end, {builder.wait(filled, 1), builder.wait_for_slot(taken), send, receive,
+                                Set{emptied, 1, 1}, Set{arrived, 1, 1}});
+  return builder.add_stream(side.end,
+                            {builder.wait(arrived, 1), Move{*side.in, *side.target, Engine::ce}, Set{taken, 1, 1}});
+}
+
 /// Messages in both directions: each rank sends one while it receives one.
 Program build_both(const Case& c) {
   if (c.param("bidirectional", "false") != "true") return build_rate(c);
   Builder builder{c};
-  const u32 window = static_cast<u32>(std::stoul(c.param("window", "64")));
-  const Side here = add_side(builder, c, c.src, c.src_memory), there = add_side(builder, c, c.dst, c.dst_memory);
-  for (const auto& [side, other] : {std::pair{&here, &there}, std::pair{&there, &here}}) {
-    const u32 actor = builder.add_thread(side->end, {RankMessage{false, other->end.rank, side->in, other->out, window},
-                                                     RankMessage{true, other->end.rank, side->out, other->in, window}});
-    builder.program.flows.push_back({actor, side == &here ? c.src : c.dst, side == &here ? c.dst : c.src,
-                                     side->end.memory, other->end.memory, c.bytes});
-  }
+  const Side here = add_side(builder, c, first_of(c)), there = add_side(builder, c, second_of(c));
+  const bool staged = here.end.staged || there.end.staged;
+  const u32 window = staged ? 1 : static_cast<u32>(std::stoul(c.param("window", "64")));
+  const u32 first = add_exchange(builder, here, there, window), second = add_exchange(builder, there, here, window);
+  builder.program.flows = {{second, c.src, c.dst, c.src_memory, c.dst_memory, c.bytes},
+                           {first, c.dst, c.src, c.dst_memory, c.src_memory, c.bytes}};
   return builder.finished();
 }
 
@@ -246,10 +273,10 @@ Program build_rates_of_pairs(const Case& c) {
     return ranks.try_emplace(end.rank, end, std::vector<Step>{}).first->second.second;
   };
   for (const auto& [src, dst] : pairs) {
-    const End from = end_of(c, src, c.src_memory), to = end_of(c, dst, c.dst_memory);
+    const End from = end_of(c, src, c.src_memory, 0), to = end_of(c, dst, c.dst_memory, 1);
     const Span source = builder.add_memory(from, Content::pattern), target = builder.add_memory(to, Content::poison);
-    loop_of(to).emplace_back(RankMessage{false, from.rank, target, source, window});
-    loop_of(from).emplace_back(RankMessage{true, to.rank, source, target, window});
+    loop_of(to).emplace_back(builder.receive(from.rank, target, source, window));
+    loop_of(from).emplace_back(builder.send(to.rank, source, target, window));
   }
   std::map<u32, u32> actors;
   for (auto& [rank, of] : ranks) actors[rank] = builder.add_thread(of.first, std::move(of.second));
@@ -268,7 +295,8 @@ Program build_trips_of_pairs(const Case& c) {
         misfit(c, to_string(*rank) + " is in two pairs; round trips wait for each other, so name each rank once");
       taken.push_back(rank->index);
     }
-    const Side here = add_side(builder, c, src, c.src_memory), there = add_side(builder, c, dst, c.dst_memory);
+    const Side here = add_side(builder, c, end_of(c, src, c.src_memory, 0)),
+               there = add_side(builder, c, end_of(c, dst, c.dst_memory, 1));
     const u32 begins = add_actors(builder, here, there, true);
     add_actors(builder, there, here, false);
     builder.program.flows.push_back({begins, src, dst, c.src_memory, c.dst_memory, c.bytes});
@@ -277,7 +305,7 @@ Program build_trips_of_pairs(const Case& c) {
 }
 
 Param chunk_param() {
-  Param param{"chunk", {}, "bytes of a message of MPI with way=double"};
+  Param param{"chunk", {}, "bytes of a message with way=double"};
   for (const auto& [text, bytes] : chunks)
     if (bytes > 0 && bytes <= 4_MiB) param.values.push_back(text);
   param.default_in_id = false;
@@ -289,46 +317,58 @@ Param chunk_param() {
 std::vector<Benchmark> ranks() {
   using enum MemKind;
   using Memories = std::vector<std::pair<MemKind, MemKind>>;
-  const Memories host{{pageable, pageable}, {pinned, pinned}},
+  const Memories host{{pageable, pageable}, {pinned, pinned}, {managed, managed}},
       gpu{{device, device}, {pinned, device}, {device, pinned}};
   const Param window{"window", {"64", "1", "4", "16", "256"}, "messages under way before the receiver answers"};
   const Param way{"way",
                   {"staged", "double", "aware"},
-                  "staged: each message goes through one pinned slot; double: in chunks through several; aware: MPI "
-                  "takes the GPU's memory itself"};
+                  "staged: each message goes through one pinned slot; double: in chunks through several; aware: "
+                  "the library takes the GPU's memory itself"};
   const Param trip_way{"way", {"staged", "aware"}, way.help};
   Param slots{"slots", {"2", "3", "4", "8"}, "pinned slots with way=double"};
   slots.default_in_id = false;
+  Param either = bidirectional_param();
+  either.default_in_id = false;
   constexpr bool hidden = false, paths = true;
   const Param with{"with", {"none"}, "the other pairs, as in rank:2->rank:3,rank:4->rank:5", hidden, paths};
   Param short_window = window;
   short_window.values = {"16", "1", "4", "64"};
   short_window.default_in_id = hidden;
-  const auto row = [](const char* name, const char* summary, const char* source, const Memories& memories,
-                      std::vector<Param> params, Program (*build)(const Case&), bool sized = true) {
-    return Benchmark{
-        name,     summary,           source, Engine::mpi, PlaceKind::rank, PlaceKind::rank, Relation::different,
-        memories, std::move(params), build,  sized};
-  };
   const char* spafford = "Spafford 3.2";
   const char* jorda = "Jorda et al.";
-  return of_role(Role::message,
-                 {
-                     row("rank_empty", "round trips of an empty message between two ranks", spafford,
-                         {{pageable, pageable}}, {}, build_ping_pong, false),
-                     row("rank_ping_pong", "round trips of a message between two ranks; bytes count in one direction",
-                         spafford, host, {}, build_ping_pong),
-                     row("rank_rate", "messages from one rank to another, many under way", spafford, host,
-                         {window, bidirectional_param()}, build_both),
-                     row("rank_ping_pong", "round trips of a message between ranks whose ends are in memory of GPUs",
-                         jorda, gpu, {trip_way}, build_ping_pong),
-                     row("rank_rate", "messages between ranks whose ends are in memory of GPUs", jorda, gpu,
-                         {way, window, chunk_param(), slots}, build_rate),
-                     row("node_ping_pong", "round trips of pairs of ranks at once; bytes count in one direction",
-                         spafford, host, {with}, build_trips_of_pairs),
-                     row("node_rate", "messages of pairs of ranks at once, many under way", spafford, host,
-                         {with, short_window}, build_rates_of_pairs),
-                 });
+  std::vector<Benchmark> rows;
+  const auto add = [&](Engine engine, const char* name, const char* summary, const char* source,
+                       const Memories& memories, std::vector<Param> params, Program (*build)(const Case&)) {
+    const bool sized = std::string_view{name} != "rank_empty";
+    rows.push_back({name, summary, source, engine, PlaceKind::rank, PlaceKind::rank, Relation::different, memories,
+                    std::move(params), build, sized});
+  };
+  for (const Engine engine : {Engine::mpi, Engine::ucx}) {
+    add(engine, "rank_empty", "round trips of an empty message between two ranks", spafford, {{pageable, pageable}}, {},
+        build_ping_pong);
+    add(engine, "rank_ping_pong", "round trips of a message between two ranks; bytes count in one direction", spafford,
+        host, {}, build_ping_pong);
+    add(engine, "rank_rate", "messages from one rank to another, many under way", spafford, host,
+        {window, bidirectional_param()}, build_both);
+    add(engine, "rank_ping_pong", "round trips of a message between ranks whose ends are in memory of GPUs", jorda, gpu,
+        {trip_way}, build_ping_pong);
+    add(engine, "rank_rate", "messages between ranks whose ends are in memory of GPUs", jorda, gpu,
+        {way, window, either, chunk_param(), slots}, build_both);
+    add(engine, "node_ping_pong", "round trips of pairs of ranks at once; bytes count in one direction", spafford, host,
+        {with}, build_trips_of_pairs);
+    add(engine, "node_rate", "messages of pairs of ranks at once, many under way", spafford, host, {with, short_window},
+        build_rates_of_pairs);
+  }
+  const auto add_of_processes = [&](const char* name, const char* summary, std::vector<Param> params,
+                                    Program (*build)(const Case&)) {
+    rows.push_back({name, summary, spafford, Engine::ucx, PlaceKind::numa, PlaceKind::numa, Relation::any, host,
+                    std::move(params), build});
+  };
+  add_of_processes("process_ping_pong", "round trips of a message between two processes; bytes count in one direction",
+                   {}, build_ping_pong);
+  add_of_processes("process_rate", "messages from one process to another, many under way",
+                   {window, bidirectional_param()}, build_both);
+  return of_role(Role::message, std::move(rows));
 }
 
 }  // namespace linkscope

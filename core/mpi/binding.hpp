@@ -1,7 +1,6 @@
 // The functions of an MPI library that are used, with the constants of its binary interface. Handles are numbers (MPICH and
 // its kin) or addresses (Open MPI, and the standard interface of MPI 5).
 #pragma once
-#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <string>
@@ -9,19 +8,10 @@
 
 #include "base/collective.hpp"
 #include "base/error.hpp"
+#include "base/rank_post.hpp"
 #include "base/units.hpp"
 
 namespace linkscope {
-
-/// A message of a rank's loop. Iteration i has the `bytes` at start + i % slices * stride.
-struct MpiPost {
-  bool sends = false;
-  u32 peer = 0;
-  std::byte* start = nullptr;
-  u64 bytes = 0, stride = 0, slices = 1;
-
-  [[nodiscard]] std::byte* at(u64 iteration) const { return slices <= 1 ? start : start + iteration % slices * stride; }
-};
 
 /// A rank's part of a collective. Iteration i has the bytes at in + i % slices * in_stride, and likewise the result.
 struct MpiCollective {
@@ -65,23 +55,23 @@ struct MpiBinding {
     (void)error_text(status, text, &length);
     throw Error{ErrorKind::failed, std::string{call} + ": " + text};
   }
-  void send_one(const MpiPost& post, u64 iteration) const {
+  void send_one(const RankPost& post, u64 iteration) const {
     check(send(post.at(iteration), static_cast<int>(post.bytes), byte, static_cast<int>(post.peer), 0, world),
           "MPI_Send");
   }
-  void receive_one(const MpiPost& post, u64 iteration) const {
+  void receive_one(const RankPost& post, u64 iteration) const {
     check(receive(post.at(iteration), static_cast<int>(post.bytes), byte, static_cast<int>(post.peer), 0, world,
                   no_status),
           "MPI_Recv");
   }
-  void exchange(std::span<const MpiPost> posts, u64 first, u64 count) const {
+  void exchange(std::span<const RankPost> posts, u64 first, u64 count) const {
     for (u64 i = first; i < first + count; ++i)
       for (const auto& post : posts) {
         if (post.sends) send_one(post, i);
         else receive_one(post, i);
       }
   }
-  void exchange_in_windows(std::span<const MpiPost> posts, u32 window, u64 first, u64 count) const {
+  void exchange_in_windows(std::span<const RankPost> posts, u32 window, u64 first, u64 count) const {
     std::vector<Handle> under_way;
     under_way.reserve(posts.size() * window);
     for (u64 i = 0; i < count; ++i) {
@@ -124,12 +114,8 @@ struct MpiBinding {
         break;
     }
   }
-  static bool is_bidirectional(std::span<const MpiPost> posts, const MpiPost& post) {
-    return std::any_of(posts.begin(), posts.end(),
-                       [&](const MpiPost& other) { return other.peer == post.peer && other.sends != post.sends; });
-  }
   /// The receiver of a window tells the sender that all of it has come, so that messages do not pile up.
-  void answer(const MpiPost& post) const {
+  void answer(const RankPost& post) const {
     constexpr int tag = 1;
     const int peer = static_cast<int>(post.peer);
     if (post.sends) check(receive(nullptr, 0, byte, peer, tag, world, no_status), "MPI_Recv");

@@ -197,7 +197,7 @@ std::vector<std::string> MpiWorld::share(const std::string& text) {
   });
 }
 
-void MpiWorld::exchange(std::span<const MpiPost> posts, u32 window, u64 first, u64 count) const {
+void MpiWorld::exchange(std::span<const RankPost> posts, u32 window, u64 first, u64 count) const {
   impl_->with([&](const auto& mpi) {
     if (window) mpi.exchange_in_windows(posts, window, first, count);
     else mpi.exchange(posts, first, count);

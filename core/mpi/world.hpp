@@ -35,7 +35,7 @@ class MpiWorld {
   [[nodiscard]] std::vector<std::string> share(const std::string& text);
   /// Messages of `count` iterations from `first`, each of which has all posts in order. `window`: messages under way
   /// (RankMessage); 0: blocking calls.
-  void exchange(std::span<const MpiPost>, u32 window, u64 first, u64 count) const;
+  void exchange(std::span<const RankPost>, u32 window, u64 first, u64 count) const;
   /// `count` iterations of a collective from `first`. All ranks call this.
   void run(const MpiCollective&, u64 first, u64 count) const;
   /// Leaves MPI. All ranks call this.

@@ -167,7 +167,7 @@ bool changes_inputs(const Program& program) {
 
 std::string why_no_rank_messages(const Actor& actor) {
   if (!talks_to_ranks(actor)) return "";
-  if (actor.kind != ActorKind::cpu_thread) return "only CPU threads send and receive messages of MPI";
+  if (actor.kind != ActorKind::cpu_thread) return "only CPU threads send messages to other processes and receive them";
   if (actor.tenths < all_tenths) return "another process waits for its messages, so it cannot rest";
   u32 window = 0;
   std::vector<std::pair<u32, bool>> ends;
@@ -178,17 +178,18 @@ std::string why_no_rank_messages(const Actor& actor) {
       others = true;
       continue;
     }
-    if (message->peer == actor.process) return "a process sends no messages of MPI to itself";
+    if (message->by != Engine::mpi && message->by != Engine::ucx) return "messages are of MPI or UCX";
+    if (message->peer == actor.process) return "a process sends no messages to itself";
     window = std::max(window, message->window);
     const std::pair end{message->peer, message->sends};
     if (std::find(ends.begin(), ends.end(), end) != ends.end())
-      return "a loop sends one message of MPI to a process and receives one from it";
+      return "a loop sends one message to a process and receives one from it";
     ends.push_back(end);
   }
   const auto sends = std::count_if(ends.begin(), ends.end(), [](const auto& end) { return end.second; });
   if (window == 0 && (sends > 1 || ends.size() > 1 + static_cast<std::size_t>(sends)))
-    return "a loop without a window sends one message of MPI and receives one";
-  return window > 0 && others ? "messages of MPI in windows are the whole loop" : "";
+    return "a loop without a window sends one message and receives one";
+  return window > 1 && others ? "messages in windows of more than one are the whole loop" : "";
 }
 
 const Message* message_of(const Actor& actor) {

@@ -10,8 +10,8 @@
 namespace linkscope {
 namespace {
 
-constexpr std::array engine_names{"ce",       "sm",    "tma",  "batch", "graph", "cpu",
-                                  "prefetch", "fault", "file", "nic",   "mpi",   "nccl"};
+constexpr std::array engine_names{"ce",    "sm",   "tma", "batch", "graph", "cpu", "prefetch",
+                                  "fault", "file", "nic", "mpi",   "nccl",  "ucx"};
 constexpr std::array actor_names{"stream", "cpu_thread", "gpu_block", "nic"};
 constexpr u32 most_block_threads = 1024;
 constexpr std::array clock_names{"event", "host", "kernel"};
@@ -139,6 +139,7 @@ std::string step_text(const Step& step) {
                    out << (m.sends ? "send" : "receive") << (m.span ? " " + span_text(*m.span) : " no bytes")
                        << (m.sends ? " to" : " from") << " process " << m.peer;
                    if (m.window) out << ", " << m.window << " at a time";
+                   if (m.by != Engine::mpi) out << " by " << to_string(m.by);
                  },
                  [&](const Collective& c) {
                    out << to_string(c.kind) << " " << to_string(c.type) << " rank " << c.rank << " of " << c.ranks()

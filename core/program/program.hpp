@@ -16,9 +16,9 @@
 namespace linkscope {
 
 /// `prefetch` and `fault` are the two migrations of managed memory: in bulk, or page by page on first touch.
-/// `nic`: network cards, from memory of one host to memory of another. `mpi` carries messages between ranks, `nccl`
-/// collectives between GPUs.
-enum class Engine : u8 { ce, sm, tma, batch, graph, cpu, prefetch, fault, file, nic, mpi, nccl };
+/// `nic`: network cards, from memory of one host to memory of another. `mpi` and `ucx` carry messages between
+/// processes, `nccl` collectives between GPUs.
+enum class Engine : u8 { ce, sm, tma, batch, graph, cpu, prefetch, fault, file, nic, mpi, nccl, ucx };
 /// `gpu_block`: the threads of one block, which run the whole loop as one launch. Blocks, and CPU threads that set or
 /// wait for words, perform ops (base/actor_ops.hpp).
 /// `nic`: a network card, which takes descriptors from a ring and carries out what they ask for: it copies to another host and
@@ -277,8 +277,8 @@ struct Message {
   std::optional<u32> cpu{}, other_cpu{};
 };
 
-/// A message of MPI that a CPU thread sends to another process of the program, or receives from it. Iteration i of one side
-/// meets iteration i of the other. `span`: the bytes here; `theirs`: those of the other process. Both are absent in a
+/// A message of MPI or UCX that a CPU thread sends to another process of the program, or receives from it. Iteration i of
+/// one side meets iteration i of the other. `span`: the bytes here; `theirs`: those of the other process. Both are absent in a
 /// message without bytes. `window`: the messages that are under way before both sides wait for all of them; with messages
 /// in one direction the receiver then answers. 0: each message is one blocking call.
 struct RankMessage {
@@ -286,6 +286,7 @@ struct RankMessage {
   u32 peer = 0;
   std::optional<Span> span{}, theirs{};
   u32 window = 0;
+  Engine by = Engine::mpi;
 };
 
 /// A rank's part of a collective, which is the whole loop of its actor: a stream calls NCCL, a CPU thread MPI. Iteration i

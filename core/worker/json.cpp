@@ -124,13 +124,21 @@ std::vector<Wanted> parse_wanted(const Json& json) {
   return most;
 }
 
-std::vector<NcclSource> parse_nccl(const Json& json) {
-  std::vector<NcclSource> sources;
-  if (json.contains("nccl"))
-    for (const auto& one : json.at("nccl"))
+namespace {
+
+template <class Source>
+std::vector<Source> sources_of(const Json& json, const char* library) {
+  std::vector<Source> sources;
+  if (json.contains(library))
+    for (const auto& one : json.at(library))
       sources.push_back({one.at("name").get<std::string>(), one.at("found").get<std::string>()});
   return sources;
 }
+
+}  // namespace
+
+std::vector<NcclSource> parse_nccl(const Json& json) { return sources_of<NcclSource>(json, "nccl"); }
+std::vector<UcxSource> parse_ucx(const Json& json) { return sources_of<UcxSource>(json, "ucx"); }
 
 Floors parse_floors(const Json& json) {
   Floors floors;

@@ -89,7 +89,7 @@ class Worker {
       return {};
     }
     if (name == "cuda") {
-      auto cuda = make_cuda(parse_wanted(request), mpi_.get(), parse_nccl(request));
+      auto cuda = make_cuda(parse_wanted(request), mpi_.get(), parse_nccl(request), parse_ucx(request));
       Answer answer{{{"driver", to_json(cuda->facts())}}, {}};
       if (request.contains("contexts")) {
         const auto& asked = request.at("contexts");
@@ -111,10 +111,10 @@ class Worker {
   }
 
   Answer with_mpi(const std::string& op, const Json& request) {
-    if (!mpi_) throw Error{ErrorKind::usage, "'" + op + "' before 'mpi'"};
+    if (!mpi_ && op == "share") throw Error{ErrorKind::usage, "'share' before 'mpi'"};
     if (op == "share") return {{{"texts", mpi_->share(request.at("text").get<std::string>())}}, {}};
     session_.reset();
-    mpi_->end();
+    if (mpi_) mpi_->end();  // ranks may also have met without MPI
     return {};
   }
 

@@ -68,6 +68,28 @@ TEST_CASE("double-buffered messages of GPUs are faster than whole ones on the mo
   CHECK(chunks < whole / 1.2);
 }
 
+TEST_CASE("staged messages of GPUs in both directions overlap on the model") {
+  const double one = cost_us(rank_case("rank_rate", "device", 16_MiB)),
+               both = cost_us(rank_case("rank_rate", "device", 16_MiB, {{"bidirectional", "true"}}));
+  CHECK(both < 1.5 * one);
+  const auto program = build_program(rank_case("rank_rate", "device", 2_MiB, {{"bidirectional", "true"}}));
+  CHECK(std::count_if(program.flows.begin(), program.flows.end(), [](const Flow& flow) { return flow.measured; }) == 2);
+}
+
+TEST_CASE("messages of UCX are of two processes also without ranks, and cost what those of MPI cost on the model") {
+  auto c = rank_case("rank_ping_pong", "pageable", 4096);
+  const double by_mpi = cost_us(c);
+  c.engine = Engine::ucx;
+  CHECK(cost_us(c) == about(by_mpi));
+  auto apart = copy_case("process_ping_pong", "numa:0", "pageable", "numa:0", "pageable", 4096);
+  apart.engine = Engine::ucx;
+  const auto program = build_program(apart);
+  CHECK(processes_of(program) == 2);
+  CHECK(in_lockstep(program));
+  CHECK(to_text(program).find(" by ucx") != std::string::npos);
+  CHECK(cost_us(apart) == about(by_mpi));
+}
+
 TEST_CASE("the model takes no buffers of GPUs in messages, and says what to use") {
   const auto support =
       make_sim(machine(), 1)->supports(build_program(rank_case("rank_rate", "device", 8, {{"way", "aware"}})));
@@ -80,15 +102,22 @@ TEST_CASE("every way of messages between ranks delivers the sender's bytes on th
                           rank_case("rank_rate", "pinned", 4096, {{"bidirectional", "true"}}),
                           rank_case("rank_rate", "device", 2_MiB)};
   cases.push_back(rank_case("rank_rate", "device", 2_MiB, {{"way", "double"}, {"chunk", "256KiB"}, {"slots", "3"}}));
+  cases.push_back(rank_case("rank_rate", "device", 2_MiB, {{"bidirectional", "true"}}));
+  cases.push_back(rank_case("rank_rate", "device", 2_MiB, {{"way", "double"}, {"bidirectional", "true"}}));
+  cases.push_back(rank_case("rank_rate", "device", 1_MiB, {{"way", "double"}, {"bidirectional", "true"}}));
+  cases.push_back(copy_case("process_rate", "numa:0", "pageable", "numa:0", "pageable", 4096));
+  cases.back().engine = Engine::ucx;
   for (const auto& c : cases) {
     const auto program = build_program(c);
     CAPTURE(to_text(program));
     const auto session = sim->prepare(program, "key#0");
-    const std::vector<u32> batch(program.actors.size(), 5);
-    const auto trace = sim->run(*session, {.samples = 2, .batches = {batch}, .verify = true});
-    REQUIRE(trace.verdict);
-    CHECK(trace.verdict->ok);
-    CHECK(trace.verdict->checked_bytes >= c.bytes);
+    for (const u32 count : {1, 5}) {
+      const std::vector<u32> batch(program.actors.size(), count);
+      const auto trace = sim->run(*session, {.samples = 2, .batches = {batch}, .verify = true});
+      REQUIRE(trace.verdict);
+      CHECK(trace.verdict->ok);
+      CHECK(trace.verdict->checked_bytes >= c.bytes);
+    }
   }
 }
 
@@ -127,6 +156,8 @@ TEST_CASE("messages between ranks that cannot be exchanged are refused") {
           message_of_first(p).window = 4;
           p.actors[0].loop.emplace_back(Fence{});
         }).find("are the whole loop") != std::string::npos);
+  CHECK(refusal(good, [](Program& p) { message_of_first(p).by = Engine::cpu; }).find("of MPI or UCX") !=
+        std::string::npos);
   CHECK(refusal(good, [](Program& p) { p.actors[0].tenths = 5; }).find("cannot rest") != std::string::npos);
 }
 

@@ -191,7 +191,8 @@ u64 fitting(const Benchmark& row, u64 bytes) {
 /// No machine here has ranks, or another host: tests/core/test_ranks.cpp, test_network.cpp. The steps of collectives are
 /// those of their library.
 bool is_without_traffic(const Benchmark& row) {
-  return row.src == PlaceKind::rank || row.relation == Relation::other_host || row.engine == Engine::nccl;
+  return row.src == PlaceKind::rank || row.relation == Relation::other_host || row.engine == Engine::nccl ||
+         row.engine == Engine::ucx;
 }
 
 /// The cases of a row at a size: all places and memories, all parameters at their defaults, and each other value alone.

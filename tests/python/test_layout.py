@@ -20,15 +20,16 @@ CORE = {
     "program": {"base"},
     "host": {"base"},
     "mpi": {"base"},
+    "ucx": {"base"},
     "nccl": {"base"},
     "gpu": {"base", "host"},
-    "platform/cuda": {"base", "program", "host", "gpu", "mpi", "nccl"},
+    "platform/cuda": {"base", "program", "host", "gpu", "mpi", "nccl", "ucx"},
     "platform/sim": {"base", "program"},
     "benchmarks": {"base", "program"},
     "transfer": {"base", "host", "gpu"},
     "putget": {"base", "host", "gpu", "transfer"},
     "capi": {"base", "host", "gpu", "transfer", "putget"},
-    "worker": {"base", "program", "host", "gpu", "mpi", "nccl", "platform/cuda", "platform/sim", "benchmarks"},
+    "worker": {"base", "program", "host", "gpu", "mpi", "nccl", "ucx", "platform/cuda", "platform/sim", "benchmarks"},
 }
 COMMON = {"errors", "units", "flow"}
 PYTHON = {

@@ -18,6 +18,7 @@ from linkscope.report.nodes import pairs_of, together_of
 from linkscope.report.run_view import RunView
 from linkscope.report.section import Output
 from linkscope.report.sections import nodes, sections
+from linkscope.run.table import benchmark_table
 from linkscope.runfile import End, Point, PointId, Run, read_run
 from linkscope.runfile.merge import merged, parts_of
 
@@ -47,6 +48,13 @@ def test_one_rank_of_each_node_measures_and_no_node_is_in_two_pairs_of_a_round()
         ends = list(itertools.chain(*one.paths))
         assert sorted(ends) == ["rank:0", "rank:2", "rank:4", "rank:6"]
         assert PointId.parse(str(one)) == one
+
+
+@pytest.mark.parametrize("suite", ["nodes", "nodes-shared", "mpi"])
+def test_ranks_that_met_without_mpi_send_by_ucx(suite):
+    machine = replace(nodes_of(2), places=("rank:0", "rank:1", "rank:2", "rank:3"), has_mpi=False)
+    plan = make_plan(machine, list(benchmark_table()), suite=suite)
+    assert {PointId.parse(id).engine for id in plan.points} == {"ucx"}
 
 
 def test_the_preset_of_shared_links_measures_every_pair_alone_and_at_once():

@@ -28,7 +28,8 @@ _OF_RANKS = ("PMI_", "PMIX_", "OMPI_", "MPI_LOCAL", "SLURM_")
 def without_ranks() -> dict[str, str]:
     """The environment of a process that no launcher started, with the fake driver."""
     kept = {name: value for name, value in environment().items() if not name.startswith(_OF_RANKS)}
-    return kept | {"MPIR_CVAR_POLLS_BEFORE_YIELD": "1"}  # ranks share cores with other tests
+    # Ranks share cores with other tests. The module of UCX for CUDA ends a process whose driver is the fake one.
+    return kept | {"MPIR_CVAR_POLLS_BEFORE_YIELD": "1", "UCX_MODULES": "^cuda"}
 
 
 def mpiexec(count: int, *words: str, **settings: str) -> subprocess.CompletedProcess[str]:

@@ -13,6 +13,7 @@
 #include "platform/cuda/device_code.hpp"
 #include "platform/cuda/flags.hpp"
 #include "platform/cuda/managed.hpp"
+#include "platform/cuda/ranks.hpp"
 #include "platform/cuda/regions.hpp"
 #include "platform/cuda/sampling.hpp"
 #include "platform/cuda/steps.hpp"
@@ -26,16 +27,18 @@ namespace {
 
 class CudaPlatformImpl final : public CudaPlatform {
  public:
-  CudaPlatformImpl(const std::vector<Wanted>& most, const MpiWorld* mpi, const std::vector<NcclSource>& nccl)
+  CudaPlatformImpl(const std::vector<Wanted>& most, const MpiWorld* mpi, const std::vector<NcclSource>& nccl,
+                   const std::vector<UcxSource>& ucx)
       : mpi_{mpi},
         offer_{
             driver_,
             facts_,
-            mpi,
+            [this](const Program& program, const Actor& actor) { return why_no_ranks(mpi_, ucx_, program, actor); },
             [this](const Program& program, const Actor& actor) { return collectives_.why_not(mpi_, program, actor); },
             [this](u32 gpu) { return device(gpu).free_bytes(); },
             [this](const Program& program) { return why_not_shared(program); }},
         collectives_{nccl},
+        ucx_{ucx},
         buffers_{driver_, most} {
     facts_.present = driver_.usable();
     facts_.version = driver_.version();
@@ -70,6 +73,7 @@ class CudaPlatformImpl final : public CudaPlatform {
   Devices devices_{driver_, embedded_code()};
   Sampling sampling_{driver_};
   Collectives collectives_;
+  UcxOfProcess ucx_;
   std::unique_ptr<Peers> peers_;                   // the other processes; null before join()
   std::map<std::string, std::string> not_shared_;  // by openings: the reason why they failed
   Buffers buffers_;                                // declared after the devices, so that the buffers are freed first
@@ -109,6 +113,7 @@ std::vector<ContextsMade> CudaPlatformImpl::make_contexts(const std::vector<u32>
 void CudaPlatformImpl::join(u32 process, u32 processes, const std::string& meeting, FarPeers far) {
   peers_.reset();
   collectives_.drop_groups_of_processes();
+  ucx_.forget_others();
   peers_ = std::make_unique<Peers>(process, processes, meeting, std::move(far));
 }
 
@@ -243,6 +248,7 @@ void CudaPlatformImpl::prepare_part(CudaSession& session) {
     if (!session.acts) return;
     make_actors(session);
     collectives_.prepare(session, devices_);
+    ucx_.prepare(session);
   }
   if (!session.actors.empty()) place_thread(session.actors.front());
   sampling_.choose_timing(session);
@@ -268,8 +274,8 @@ Trace CudaPlatformImpl::run(Session& base, const Order& order) {
 }  // namespace
 
 std::unique_ptr<CudaPlatform> make_cuda(const std::vector<Wanted>& most, const MpiWorld* mpi,
-                                        const std::vector<NcclSource>& nccl) {
-  return std::make_unique<CudaPlatformImpl>(most, mpi, nccl);
+                                        const std::vector<NcclSource>& nccl, const std::vector<UcxSource>& ucx) {
+  return std::make_unique<CudaPlatformImpl>(most, mpi, nccl, ucx);
 }
 
 }  // namespace linkscope

@@ -10,6 +10,7 @@
 #include "nccl/library.hpp"
 #include "platform/cuda/contexts.hpp"
 #include "program/platform.hpp"
+#include "ucx/library.hpp"
 
 namespace linkscope {
 
@@ -48,9 +49,10 @@ struct Wanted {
 };
 
 /// `most`: the largest demands of later programs, so that shared memory is allocated once. `mpi` outlives the platform;
-/// null: programs with messages between ranks are unsupported. `nccl`: libraries of NCCL to try, if a program needs one.
+/// null: programs with messages of MPI are unsupported. `nccl`, `ucx`: libraries to try, if a program needs one.
 [[nodiscard]] std::unique_ptr<CudaPlatform> make_cuda(const std::vector<Wanted>& most = {},
                                                       const MpiWorld* mpi = nullptr,
-                                                      const std::vector<NcclSource>& nccl = {});
+                                                      const std::vector<NcclSource>& nccl = {},
+                                                      const std::vector<UcxSource>& ucx = {});
 
 }  // namespace linkscope

@@ -1,5 +1,6 @@
 #include "platform/cuda/ranks.hpp"
 
+#include <algorithm>
 #include <variant>
 
 #include "base/error.hpp"
@@ -29,15 +30,34 @@ u32 window_of(const Actor& actor) {
   return message ? message->window : 0;
 }
 
-/// Messages among words: each step in its order.
+bool is_by_ucx(const Actor& actor) {
+  return std::any_of(actor.loop.begin(), actor.loop.end(), [](const Step& step) {
+    const auto* message = std::get_if<RankMessage>(&step);
+    return message && message->by == Engine::ucx;
+  });
+}
+
+void exchange(const CudaSession& session, const ActorState& state, std::span<const RankPost> posts, u32 window,
+              u64 count) {
+  if (is_by_ucx(*state.actor)) session.ucx->exchange(posts, window, state.iteration, count);
+  else session.mpi->exchange(posts, window, state.iteration, count);
+}
+
+/// Messages among words: each step in its order. Those in a window are under way together.
 void exchange_among_words(CudaSession& session, ActorState& state, u64 passes) {
   CpuMemory memory{0, state.crew.get(), state.files};
+  const bool together = std::any_of(state.actor->loop.begin(), state.actor->loop.end(), [](const Step& step) {
+    const auto* message = std::get_if<RankMessage>(&step);
+    return message && message->window > 0;
+  });
   for (const u64 end = state.iteration + passes; state.iteration < end; ++state.iteration) {
     auto post = state.posts.begin();
     const ActorOp* op = state.ops.data();
     for (const auto& step : state.actor->loop) {
       if (std::holds_alternative<RankMessage>(step)) {
-        session.mpi->exchange({&*post++, 1}, 0, state.iteration, 1);
+        if (!together) exchange(session, state, {&*post, 1}, 0, 1);
+        else if (post == state.posts.begin()) exchange(session, state, state.posts, 1, 1);
+        ++post;
       } else if (!perform(*op++, state.iteration, memory)) {
         const auto& wait = std::get<Wait>(step);
         throw_in_vain(session, *state.actor, wait, wait.value + state.iteration * wait.step);
@@ -48,8 +68,9 @@ void exchange_among_words(CudaSession& session, ActorState& state, u64 passes) {
 
 }  // namespace
 
-std::string why_no_ranks(const MpiWorld* mpi, const Program& program, const Actor& actor) {
-  if (!mpi) return "messages between ranks need MPI, and this process was not started by mpiexec or srun";
+std::string why_no_ranks(const MpiWorld* mpi, UcxOfProcess& ucx, const Program& program, const Actor& actor) {
+  if (is_by_ucx(actor)) return ucx.why_not(program, actor);
+  if (!mpi) return "messages of MPI need ranks that mpiexec started, or srun with a PMI that the MPI library knows";
   for (const auto& step : actor.loop) {
     const auto* message = std::get_if<RankMessage>(&step);
     if (!message || !message->span) continue;
@@ -67,7 +88,7 @@ void prepare_rank_messages(const CudaSession& session, ActorState& state) {
   for (const auto& step : state.actor->loop) {
     const auto* message = std::get_if<RankMessage>(&step);
     if (!message) continue;
-    MpiPost& post = state.posts.emplace_back();
+    RankPost& post = state.posts.emplace_back();
     post.sends = message->sends;
     post.peer = message->peer;
     if (!message->span) continue;
@@ -82,11 +103,11 @@ void prepare_rank_messages(const CudaSession& session, ActorState& state) {
   }
 }
 
-void exchange_by_mpi(CudaSession& session, ActorState& state, u32 count) {
+void exchange_messages(CudaSession& session, ActorState& state, u32 count) {
   const u64 passes = u64{count} * session.program.passes;
   if (state.device_of_posts) state.device_of_posts->use();  // the library copies in the calling thread's context
   if (performs_ops(*state.actor)) return exchange_among_words(session, state, passes);
-  session.mpi->exchange(state.posts, window_of(*state.actor), state.iteration, passes);
+  exchange(session, state, state.posts, window_of(*state.actor), passes);
   state.iteration += passes;
 }
 

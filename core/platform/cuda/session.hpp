@@ -23,6 +23,7 @@
 #include "platform/cuda/buffers.hpp"
 #include "platform/cuda/step_runner.hpp"
 #include "program/platform.hpp"
+#include "ucx/messages.hpp"
 
 namespace linkscope {
 
@@ -115,7 +116,7 @@ struct ActorState {
   std::shared_ptr<Cublas> products;                  // of a stream with parts of an LU, which share one handle
   std::vector<ActorOp> ops;                          // of its loop, if it performs ops
   std::vector<FileMemory> files;                     // that its ops read and write
-  std::vector<MpiPost> posts;                        // messages of MPI of its loop, in order
+  std::vector<RankPost> posts;                       // messages of MPI of its loop, in order
   Device* device_of_posts = nullptr;                 // the GPU whose memory they send or receive
 };
 
@@ -128,11 +129,12 @@ struct CudaSession final : Session {
   const Driver& driver;
   Peers* peers;
   const MpiWorld* mpi;
-  u32 process;                   // the number of this one
-  Program whole;                 // with the actors of all processes
-  Program program;               // with the actors of this one
-  bool lockstep;                 // whether the processes meet before and after each sample
-  std::vector<Buffer*> buffers;  // one per region; null: `called` has its memory, or another process uses it alone
+  std::shared_ptr<UcxMessages> ucx;  // null without messages of UCX
+  u32 process;                       // the number of this one
+  Program whole;                     // with the actors of all processes
+  Program program;                   // with the actors of this one
+  bool lockstep;                     // whether the processes meet before and after each sample
+  std::vector<Buffer*> buffers;      // one per region; null: `called` has its memory, or another process uses it alone
   std::map<std::pair<u32, const Device*>, std::unique_ptr<IpcOpened>>
       opened;                                            // by region and GPU, for memory that a GPU opens for itself
   std::vector<std::unique_ptr<Buffer>> managed, shared;  // those that end with the session

@@ -168,7 +168,7 @@ void run_each(CudaSession& session, ActorState& state, u32 count) {
 
 ActorState::Loop loop_of(const ActorState& state) {
   const auto* kernel = std::get_if<Kernel>(&state.actor->loop.front());
-  if (talks_to_ranks(*state.actor)) return exchange_by_mpi;
+  if (talks_to_ranks(*state.actor)) return exchange_messages;
   if (collective_of(*state.actor) && !state.stream) return run_collective_by_mpi;
   if (performs_ops(*state.actor)) return perform_ops_of;
   if (is_driven(*state.actor)) return drive_stream;

@@ -20,7 +20,6 @@
 #include "platform/cuda/managed.hpp"
 #include "platform/cuda/messages.hpp"
 #include "platform/cuda/moves.hpp"
-#include "platform/cuda/ranks.hpp"
 #include "platform/cuda/residency.hpp"
 #include "platform/cuda/steps.hpp"
 #include "program/allocation.hpp"
@@ -187,7 +186,7 @@ std::string Offer::why_no_actor(const Program& program, const Actor& actor) cons
   if (auto why = why_no_other_process(program, actor); !why.empty()) return why;
   if (collective_of(actor)) return why_no_collective_(program, actor);
   if (talks_to_ranks(actor))
-    if (auto why = why_no_ranks(mpi_, program, actor); !why.empty() || !performs_ops(actor)) return why;
+    if (auto why = why_no_messages_(program, actor); !why.empty() || !performs_ops(actor)) return why;
   if (performs_ops(actor)) {
     auto why = why_no_ops(program, actor);
     return why.empty() && on_gpu(actor.kind) ? why_no_block(program, actor) : why;

@@ -14,13 +14,14 @@ class Offer {
  public:
   /// Why an earlier program could not share memory as this one does; "" if none is known.
   using WhyNotShared = std::function<std::string(const Program&)>;
-  using WhyNoCollective = std::function<std::string(const Program&, const Actor&)>;
-  /// All arguments outlive it. `mpi`: null without MPI. `free_bytes` opens a GPU and returns its free memory.
-  Offer(const Driver& driver, const DriverFacts& facts, const MpiWorld* mpi, WhyNoCollective why_no_collective,
+  /// Why an actor's collective, or its messages to other processes, cannot run here; "" if they can.
+  using WhyNot = std::function<std::string(const Program&, const Actor&)>;
+  /// All arguments outlive it. `free_bytes` opens a GPU and returns its free memory.
+  Offer(const Driver& driver, const DriverFacts& facts, WhyNot why_no_messages, WhyNot why_no_collective,
         std::function<u64(u32)> free_bytes, WhyNotShared why_not_shared)
       : driver_{driver},
         facts_{facts},
-        mpi_{mpi},
+        why_no_messages_{std::move(why_no_messages)},
         why_no_collective_{std::move(why_no_collective)},
         free_bytes_{std::move(free_bytes)},
         why_not_shared_{std::move(why_not_shared)} {}
@@ -43,8 +44,7 @@ class Offer {
 
   const Driver& driver_;
   const DriverFacts& facts_;
-  const MpiWorld* mpi_;  // null without MPI
-  WhyNoCollective why_no_collective_;
+  WhyNot why_no_messages_, why_no_collective_;
   std::function<u64(u32)> free_bytes_;
   WhyNotShared why_not_shared_;
 };

@@ -110,10 +110,11 @@ std::vector<Op> Compiler::ops(const Program& program, const Actor& actor, const 
                               Lanes& all) const {
   std::vector<const Step*> in_order;
   for (const auto& step : steps) in_order.push_back(&step);
-  // A receive of a window is posted first, but is waited for last.
-  std::stable_partition(in_order.begin(), in_order.end(), [](const Step* step) {
+  // A receive of a window is posted first, but is waited for last. Among words, messages keep their place.
+  const bool among_words = exchanges_words(actor);
+  std::stable_partition(in_order.begin(), in_order.end(), [among_words](const Step* step) {
     const auto* message = std::get_if<RankMessage>(step);
-    return !message || message->sends || message->window == 0;
+    return among_words || !message || message->sends || message->window == 0;
   });
   std::vector<Op> made;
   for (const Step* step : in_order) {

@@ -28,6 +28,15 @@ u64 word_of(u32 from, u32 to, bool come) {
   return address_of(behind_all_regions, ((u64{from} * most_processes + to) * 2 + (come ? 1 : 0)) * sizeof(u64));
 }
 
+/// Whether a loop first starts one message to a process and then receives one: both have ended after that, so that the
+/// sender may overwrite its own.
+bool answers_in_turn(const Actor& actor, u32 peer) {
+  for (const auto& step : actor.loop)
+    if (const auto* message = std::get_if<RankMessage>(&step); message && message->peer == peer)
+      return message->sends && message->window == 1;
+  return false;
+}
+
 }  // namespace
 
 Support Compiler::supports(const Program& program, const Actor& actor, const RankMessage& message) const {
@@ -66,7 +75,11 @@ std::vector<Op> Compiler::ops(const Program& program, const Actor& actor, const 
     copy.bytes = copy.chunk_bytes = message.span->bytes;
     copy.moves = {Move{*message.theirs, *message.span, Engine::cpu}};
   }
-  return {count_op(OpKind::wait, sent, 1, 1, waited), std::move(copy), count_op(OpKind::set, come, 1, 1, waited)};
+  std::vector<Op> ops{count_op(OpKind::wait, sent, 1, 1, waited), std::move(copy),
+                      count_op(OpKind::set, come, 1, 1, waited)};
+  if (answers_in_turn(actor, message.peer))
+    ops.push_back(count_op(OpKind::wait, word_of(actor.process, message.peer, true), 1, 1, waited));
+  return ops;
 }
 
 }  // namespace linkscope::sim

@@ -77,7 +77,7 @@ class Seat:
         if self.here.stage == "apart":
             meeting.refuse(self.here, mistake)
         elif self.here.stage == "met" and self.here.rank == 0 and self.world:
-            meeting.dismiss(self.world.process, mistake)
+            meeting.dismiss(self.world, mistake)
 
     def meet(self, target: "Target") -> "World":
         """Starts MPI in this rank's worker, and meets the other ranks."""

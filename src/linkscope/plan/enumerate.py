@@ -34,6 +34,8 @@ def _of_row(row: Benchmark, rule: Rule, machine: MachineFacts, of_row: list[tupl
             continue
         if not _has_nodes(machine, src, params) or not _has_sm(machine, dst, params):
             continue
+        if row.engine == "mpi" and not machine.has_mpi:
+            continue
         if row.param("ranks") and not _has_ranks(machine, row, src, int(dict(params)["ranks"])):
             continue
         if not all(_has_memory(machine, *end) for end in ((src, src_memory), (dst, dst_memory))):
@@ -128,7 +130,7 @@ def _redundant(row: Benchmark, src: str, dst: str, params: dict[str, str]) -> bo
     """Returns whether another point is the same operation: the other end of a bidirectional point, or a place that
     initiates by default."""
     if params.get("bidirectional") == "true" and row.src == row.dst:
-        return _place_order(src) >= _place_order(dst)
+        return _place_order(src) >= _place_order(dst) and not (src == dst and row.role == "message")
     if params.get("binding") == "none" and (src if row.src == "numa" else dst).rpartition(":")[2] != "0":
         return True  # the same operation on every node
     if "cpu" in params and params["cpu"] == (src if row.src == "numa" else dst).rpartition("/")[2]:

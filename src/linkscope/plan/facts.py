@@ -14,7 +14,7 @@ class MachineFacts:
     `cache_bytes`: largest cache of a place, the last level of a NUMA node or the L2 of a GPU. `kinds`: a text for each
     path, equal for paths that are expected to perform alike; paths without a text are unknown. `sms`: number of
     multiprocessors of a GPU, where known. `cpus`: number of CPUs of a NUMA node that this process may use.
-    `ranks`: the places of each rank of MPI, `numa` and, if it has a GPU, `gpu`.
+    `ranks`: the places of each rank, `numa` and, if it has a GPU, `gpu`. `has_mpi`: whether MPI carries their messages.
     """
 
     name: str
@@ -25,6 +25,7 @@ class MachineFacts:
     sms: dict[str, int] = field(default_factory=dict)
     cpus: dict[str, int] = field(default_factory=dict)
     ranks: tuple[dict[str, str], ...] = ()
+    has_mpi: bool = True
 
     def kind_of_path(self, src: str, dst: str) -> str:
         """Returns the kind of a path as text. Without information, it names only the kinds of both ends."""

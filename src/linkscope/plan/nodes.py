@@ -3,6 +3,7 @@
 One rank measures for its node: the first one of each host.
 """
 
+import functools
 from collections.abc import Iterable, Iterator
 
 from linkscope.flow import write_paths
@@ -38,37 +39,37 @@ def first_ranks(machine: MachineFacts) -> list[str]:
 
 def in_rounds(machine: MachineFacts) -> Iterator[PointId]:
     """Yields all pairs of nodes, if there are several, in rounds: round trips, and messages in each direction."""
-    nodes = first_ranks(machine)
+    nodes, point = first_ranks(machine), functools.partial(_point, "mpi" if machine.has_mpi else "ucx")
     for pairs in tournament(len(nodes)) if len(nodes) > 1 else ():
         there = [(nodes[one], nodes[other]) for one, other in pairs]
         back = [(dst, src) for src, dst in there]
-        yield _point("node_ping_pong", _SHORT, there)
-        yield _point("node_rate", _LONG, there)
-        yield _point("node_rate", _LONG, back)
+        yield point("node_ping_pong", _SHORT, there)
+        yield point("node_rate", _LONG, there)
+        yield point("node_rate", _LONG, back)
 
 
 def sharing(machine: MachineFacts) -> Iterator[PointId]:
     """Yields pairs alone and at once: between the first and the second half of the nodes, and from many nodes to the
     first one."""
-    nodes = first_ranks(machine)
+    nodes, point = first_ranks(machine), functools.partial(_point, "mpi" if machine.has_mpi else "ucx")
     if len(nodes) < 2:
         return
     half = len(nodes) // 2
     across = [(nodes[at], nodes[at + half]) for at in range(half)]
     inwards = [(node, nodes[0]) for node in nodes[1:]]
     for pair in dict.fromkeys([*across, *inwards]):
-        yield _point("node_rate", _LONG, [pair])
+        yield point("node_rate", _LONG, [pair])
     if half > 1:
-        yield _point("node_rate", _LONG, across)
+        yield point("node_rate", _LONG, across)
     for count in sorted({2, half, len(inwards)}):
         if 1 < count <= len(inwards):
-            yield _point("node_rate", _LONG, inwards[:count])
+            yield point("node_rate", _LONG, inwards[:count])
 
 
-def _point(benchmark: str, size: int, pairs: Iterable[Pair]) -> PointId:
+def _point(engine: str, benchmark: str, size: int, pairs: Iterable[Pair]) -> PointId:
     (src, dst), *others = pairs
     params = (("with", write_paths(others)),) if others else ()
-    return PointId(benchmark, "mpi", src, _MEMORY, dst, _MEMORY, size, params)
+    return PointId(benchmark, engine, src, _MEMORY, dst, _MEMORY, size, params)
 
 
 OF_NODES = (

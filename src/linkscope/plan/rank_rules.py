@@ -13,15 +13,30 @@ def _on_one_path(*rules: Rule) -> tuple[Rule, ...]:
 
 
 _RANK_SIZES = (8, 512, 4 * KIB, 64 * KIB, MIB, 16 * MIB, 128 * MIB)
+_FEW_SIZES = (8, 4 * KIB, 64 * KIB, MIB, 16 * MIB)
+_HOST, _WAYS = ("pageable", "pinned"), ("staged", "double", "aware")
 BETWEEN_RANKS = _on_one_path(
     _rule(benchmarks=("rank_empty",)),
-    _rule(*_RANK_SIZES, benchmarks=("rank_ping_pong",), way=EACH),
-    _rule(*_RANK_SIZES, GIB, benchmarks=("rank_rate",), memories=("pageable", "pinned")),
-    _rule(*_RANK_SIZES, benchmarks=("rank_rate",), memories=("pageable", "pinned"), bidirectional=("true",)),
-    _rule(8, benchmarks=("rank_rate",), memories=("pageable",), window=EACH),
-    _rule(*_RANK_SIZES[3:], benchmarks=("rank_rate",), memories=_PINNED, way=("staged", "double", "aware")),
-    _rule(16 * MIB, 128 * MIB, benchmarks=("rank_rate",), memories=("device",), way=("double",), chunk=EACH),
-    _rule(128 * MIB, benchmarks=("rank_rate",), memories=("device",), way=("double",), slots=EACH),
+    _rule(*_RANK_SIZES, benchmarks=("rank_ping_pong",), engines=("mpi",), way=EACH, memories=(*_HOST, "device")),
+    _rule(*_RANK_SIZES, GIB, benchmarks=("rank_rate",), engines=("mpi",), memories=_HOST),
+    _rule(*_RANK_SIZES, benchmarks=("rank_rate",), engines=("mpi",), memories=_HOST, bidirectional=("true",)),
+    _rule(8, benchmarks=("rank_rate",), engines=("mpi",), memories=("pageable",), window=EACH),
+    _rule(*_FEW_SIZES, benchmarks=("rank_ping_pong", "rank_rate"), engines=("mpi",), memories=("managed",)),
+    _rule(*_RANK_SIZES[3:], benchmarks=("rank_rate",), engines=("mpi",), memories=_PINNED, way=_WAYS),
+    _rule(
+        *(64 * KIB, MIB, 16 * MIB), benchmarks=("rank_rate",), engines=("mpi",), memories=("device",), way=_WAYS,
+        bidirectional=("true",),
+    ),
+    _rule(16 * MIB, 128 * MIB, benchmarks=("rank_rate",), engines=("mpi",), memories=("device",), way=("double",),
+          chunk=EACH),
+    _rule(128 * MIB, benchmarks=("rank_rate",), engines=("mpi",), memories=("device",), way=("double",), slots=EACH),
+    _rule(*_FEW_SIZES, benchmarks=("rank_ping_pong", "rank_rate"), engines=("ucx",), memories=("pageable",)),
+    _rule(*_FEW_SIZES, benchmarks=("rank_rate",), engines=("ucx",), memories=("pageable",), bidirectional=("true",)),
+    _rule(*_FEW_SIZES[2:], benchmarks=("rank_rate",), engines=("ucx",), memories=("device",), way=("aware",)),
+)  # fmt: skip
+BY_UCX = (
+    _rule(*_RANK_SIZES, benchmarks=("process_ping_pong", "process_rate"), memories=_HOST, bidirectional=EACH),
+    _rule(8, benchmarks=("process_rate",), memories=("pageable",), window=EACH),
 )
 
 _WHOLE = ("all_reduce", "broadcast", "reduce", "send_receive")

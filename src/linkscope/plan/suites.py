@@ -6,7 +6,7 @@ from types import MappingProxyType
 from linkscope.plan.nodes import OF_NODES
 from linkscope.plan.papers import COMM_SCOPE
 from linkscope.plan.put_get_rules import PUT_GET, PUT_GET_QUEUES
-from linkscope.plan.rank_rules import BETWEEN_RANKS, BY_MPI, BY_NCCL
+from linkscope.plan.rank_rules import BETWEEN_RANKS, BY_MPI, BY_NCCL, BY_UCX
 from linkscope.plan.suite_rules import ALL_SIZES, EACH, GIB, KIB, MIB, MOST_MANAGED, Rule, Suite, of_preset
 from linkscope.plan.suite_rules import rule as _rule
 
@@ -365,6 +365,12 @@ SUITES: dict[str, Suite] = {
             "messages between ranks (mpiexec -n 2 linkscope run --suite mpi): round trips, rates, and buffers of GPUs, "
             "staged or passed to MPI",
             (*BETWEEN_RANKS, *BY_MPI),
+            alike_contexts=False,
+        ),
+        Suite(
+            "ucx",
+            "messages of UCX between two processes: round trips, rates, both directions",
+            BY_UCX,
             alike_contexts=False,
         ),
         *OF_NODES,

@@ -50,7 +50,8 @@ def launched(environment: Mapping[str, str] = os.environ) -> Launched | None:
         if values[0].isdigit() and values[1].isdigit():
             rank, size = int(values[0]), int(values[1])
             local = int(values[2]) if values[2].isdigit() else rank
-            return Launched(rank, size, local, "srun" if names[0].startswith("SLURM") else "mpiexec")
+            of_srun = [environment.get(name) for name in _NAMES[-1][:2]] == values[:2]  # which may also speak PMI
+            return Launched(rank, size, local, "srun" if of_srun else "mpiexec")
     return None
 
 

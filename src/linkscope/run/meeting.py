@@ -1,4 +1,5 @@
-"""How ranks of MPI meet: each starts a worker with MPI, and all share who they are.
+"""How ranks meet: each starts a worker with MPI, and all share who they are. Tasks that Slurm started without a PMI
+meet without MPI (slurm.py), and their messages are of UCX.
 
 MPI can be initialized once in a process that a launcher started. So these workers live as long as the run.
 """
@@ -18,6 +19,7 @@ from linkscope.errors import FINE, NOT_HERE, SOMETHING_FAILED, UserError
 from linkscope.run.launcher import CHOICE, Launched, Library, inherited_descriptors, libraries
 from linkscope.run.links import own_addresses, own_network
 from linkscope.run.process import Process, RequestFailed, WorkerGone
+from linkscope.run.slurm import CURE, Table, without_pmi
 from linkscope.run.worker import worker_command
 
 START_LIMIT_S = 60.0  # for all ranks to come
@@ -67,12 +69,33 @@ class Ready(msgspec.Struct):
 
 @dataclass(frozen=True)
 class World:
-    """All ranks, as one of them knows them. `process`: its worker, in which MPI is initialized."""
+    """All ranks, as one of them knows them. `process`: its worker, in which MPI is initialized. `library`, `mpi`: None
+    where ranks meet at a `table` without MPI."""
 
     process: Process
-    library: Library
-    mpi: Mpi
+    library: Library | None
+    mpi: Mpi | None
     ranks: list[Rank]
+    table: Table | None = None
+
+    @property
+    def rank(self) -> int:
+        """The number of this rank."""
+        return self.mpi.rank if self.mpi else self.table.rank if self.table else 0
+
+    def share(self, text: str) -> list[str]:
+        """Returns the texts of all ranks, in order. All ranks call this."""
+        if self.table:
+            return self.table.share(text)
+        answer = ask(self.process, {"op": "share", "text": text}, START_LIMIT_S)
+        return [str(one) for one in answer["texts"]]
+
+    def leave(self) -> None:
+        """Ends this rank's worker, together with the others."""
+        if self.table:
+            self.table.leave()
+        ask(self.process, {"op": "end_mpi"}, LEAVE_LIMIT_S)
+        self.process.leave(LEAVE_LIMIT_S)
 
 
 def own_rank(here: Launched, numa: Sequence[tuple[str, Sequence[int]]], gpus: Sequence[dict[str, Any]]) -> Rank:
@@ -92,27 +115,27 @@ def own_rank(here: Launched, numa: Sequence[tuple[str, Sequence[int]]], gpus: Se
 def start(here: Launched, own: Rank, stop_asked: Callable[[], bool] = lambda: False) -> World:
     """Starts this rank's worker with MPI, and meets the others. Raises UserError if the ranks do not fit together."""
     here.stage = "meeting"
-    process, library, mpi = _initialized(here, stop_asked)
+    world = _met(here, stop_asked)
     try:
-        if mpi.size != here.size:
+        if (mpi := world.mpi) and mpi.size != here.size:
             raise UserError(
                 f"two MPIs are mixed up: {here.launcher} started {here.size} ranks, and {mpi.path} ({mpi.library}) "
                 f"knows of {mpi.size}; {_CURE}"
             )
-        own.rank = mpi.rank
+        own.rank = world.rank
         own.meeting = secrets.token_hex(16)
-        ranks = _shared(process, own)
-        if refuses := next((one for one in ranks if one.refusal), None):
-            leave(process)
+        world.ranks[:] = _shared(world, own)
+        if refuses := next((one for one in world.ranks if one.refusal), None):
+            world.leave()
             assert refuses.refusal is not None
             text, code = refuses.refusal
             why = f"rank {refuses.rank} on {refuses.host} {'refuses' if code else 'ends'} the run"
             raise UserError(f"rank {own.rank}: {why}" if own.rank else f"{why}: {text}", code)
-        _check_alike(ranks)
+        _check_alike(world.ranks)
     except (WorkerGone, RequestFailed) as problem:
         raise UserError(f"rank {here.rank}: {problem}", SOMETHING_FAILED) from None
     here.stage = "met"
-    return World(process, library, mpi, ranks)
+    return world
 
 
 def refuse(here: Launched, mistake: UserError | None) -> None:
@@ -122,31 +145,24 @@ def refuse(here: Launched, mistake: UserError | None) -> None:
     own = own_rank(here, [], [])
     own.refusal = (str(mistake), mistake.exit_code) if mistake else ("", FINE)
     with contextlib.suppress(UserError, WorkerGone, RequestFailed):
-        process, _, mpi = _initialized(here, lambda: False)
-        own.rank = mpi.rank
-        _shared(process, own)
-        leave(process)
+        world = _met(here, lambda: False)
+        own.rank = world.rank
+        _shared(world, own)
+        world.leave()
 
 
-def dismiss(process: Process, mistake: UserError | None) -> None:
+def dismiss(world: World, mistake: UserError | None) -> None:
     """Ends the run of ranks that have met, before they have links to rank 0, which calls this. None: without error."""
     ends = Ready(0, (str(mistake), mistake.exit_code) if mistake else ("", FINE))
-    with contextlib.suppress(WorkerGone, RequestFailed):
-        ask(process, {"op": "share", "text": msgspec.json.encode(ends).decode()}, START_LIMIT_S)
-        leave(process)
+    with contextlib.suppress(UserError, WorkerGone, RequestFailed):
+        world.share(msgspec.json.encode(ends).decode())
+        world.leave()
 
 
-def _shared(process: Process, own: Rank) -> list[Rank]:
+def _shared(world: World, own: Rank) -> list[Rank]:
     """Returns all ranks, each as it describes itself."""
     own.clock_s = time.time()
-    answer = ask(process, {"op": "share", "text": msgspec.json.encode(own).decode()}, START_LIMIT_S)
-    return [msgspec.json.decode(one, type=Rank) for one in answer["texts"]]
-
-
-def leave(process: Process) -> None:
-    """Leaves MPI together with the other ranks."""
-    ask(process, {"op": "end_mpi"}, LEAVE_LIMIT_S)
-    process.leave(LEAVE_LIMIT_S)
+    return [msgspec.json.decode(one, type=Rank) for one in world.share(msgspec.json.encode(own).decode())]
 
 
 def clocks_that_differ(ranks: Sequence[Rank]) -> list[str]:
@@ -171,6 +187,14 @@ def _check_alike(ranks: Sequence[Rank]) -> None:
                 f"rank {other.rank} on {other.host} has linkscope {other.version}, and rank 0 has {first.version}: "
                 "install one version everywhere"
             )
+
+
+def _met(here: Launched, stop_asked: Callable[[], bool]) -> World:
+    """Returns a world whose ranks are not known yet."""
+    if without_pmi(here):
+        process = Process(worker_command(), f"rank {here.rank}", stop_asked)
+        return World(process, None, None, [], Table(here, START_LIMIT_S, stop_asked))
+    return World(*_initialized(here, stop_asked), [])
 
 
 def _initialized(here: Launched, stop_asked: Callable[[], bool]) -> tuple[Process, Library, Mpi]:
@@ -209,9 +233,11 @@ def rank_places(ranks: Collection[Rank]) -> list[dict[str, str]]:
 
 def in_run_file(world: World, here: Launched) -> dict[str, Any]:
     """Returns what the run file says about MPI and the ranks."""
-    mpi = world.mpi
+    mpi, library = world.mpi, world.library
     ranks = [{k: v for k, v in msgspec.to_builtins(one).items() if k not in _PRIVATE} for one in world.ranks]
+    if mpi is None or library is None:
+        return {"launcher": here.launcher, "why_no_mpi": f"srun set up no PMI for MPI; {CURE}", "ranks": ranks}
     return {
         "launcher": here.launcher, "library": mpi.library, "standard": mpi.standard, "path": mpi.path,
-        "found": world.library.found, "why_not_gpu": mpi.why_not_gpu, "ranks": ranks,
+        "found": library.found, "why_not_gpu": mpi.why_not_gpu, "ranks": ranks,
     }  # fmt: skip

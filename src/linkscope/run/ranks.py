@@ -19,7 +19,7 @@ from linkscope.errors import FINE, SOMETHING_FAILED, UserError
 from linkscope.run import local_suite
 from linkscope.run.contexts import Contexts
 from linkscope.run.links import CannotReach, Listener, NobodyCame, connect, own_tcp_counts
-from linkscope.run.meeting import LEAVE_LIMIT_S, START_LIMIT_S, Rank, Ready, World, ask, leave, several_hosts
+from linkscope.run.meeting import LEAVE_LIMIT_S, START_LIMIT_S, Rank, Ready, World, several_hosts
 from linkscope.run.process import Interrupted, Process, RequestFailed, WorkerGone
 from linkscope.run.worker import OPEN_LIMIT_S, Worker
 from linkscope.run.workers import CannotStart, Workers
@@ -38,15 +38,15 @@ _STOPPED = ("T", "t")  # states in /proc
 def follow(world: World) -> int:
     """Passes requests from rank 0 to this rank's worker, and answers back, until rank 0 closes the socket. Returns an
     exit code."""
-    number = world.mpi.rank
+    number = world.rank
     first, own = world.ranks[0], world.ranks[number]
     try:
-        shared = ask(world.process, {"op": "share", "text": "ready"}, START_LIMIT_S)
+        shared = world.share("ready")
     except (WorkerGone, RequestFailed) as problem:
         raise UserError(f"rank {number}: {problem}", SOMETHING_FAILED) from None
-    ready = msgspec.json.decode(shared["texts"][0], type=Ready)
+    ready = msgspec.json.decode(shared[0], type=Ready)
     if ready.ends:
-        leave(world.process)
+        world.leave()
         if not ready.ends[0]:
             return FINE
         raise UserError(f"rank {number}: rank 0 on {first.host} refuses the run", ready.ends[1])
@@ -179,7 +179,7 @@ class RankWorker(Worker):
         """Waits for the connections of the other ranks."""
         ranks = world.ranks
         listener = Listener(ranks[0].meeting, far=several_hosts(ranks))
-        ask(world.process, {"op": "share", "text": msgspec.json.encode(Ready(listener.port)).decode()}, START_LIMIT_S)
+        world.share(msgspec.json.encode(Ready(listener.port)).decode())
         try:
             links = listener.come(range(1, len(ranks)), START_LIMIT_S, stop_asked)
         except NobodyCame as nobody:

@@ -83,7 +83,8 @@ def with_ranks(target: Target, ranks: Sequence[dict[str, str]], about: dict[str,
         between = {(f"rank:{one}", f"rank:{other}"): _between(at, there) for (one, at), (other, there) in pairs}
         return {**known.kinds(), **between}
 
-    facts = replace(known, places=(*known.places, *places), kinds=functools.cache(kinds), ranks=tuple(ranks))
+    facts = replace(known, places=(*known.places, *places), kinds=functools.cache(kinds), ranks=tuple(ranks),
+        has_mpi="why_no_mpi" not in about)  # fmt: skip
     return replace(target, facts=facts, machine={**target.machine, "mpi": about})
 
 
@@ -156,7 +157,7 @@ def this_machine() -> Target:
     from linkscope.machine.limits import limit as limit_of
     from linkscope.machine.path_classes import classes_probed
     from linkscope.machine.probe import probe
-    from linkscope.run.nccl import libraries
+    from linkscope.run import nccl, ucx
     from linkscope.run.worker import open_driver
 
     driver, keeper = open_driver()
@@ -178,7 +179,8 @@ def this_machine() -> Target:
     places, caches = tuple(machine.places), dict(machine.cache_bytes)
     facts = MachineFacts(machine.name, False, places, caches, kinds, machine.sms, cpus)
     near = {f"gpu:{gpu.index}": f"numa:{gpu.numa}" for gpu in machine.gpus if gpu.numa is not None}
-    opened = {"platform": "cuda", "nccl": libraries(int((driver or {}).get("version") or 0))}
+    version = int((driver or {}).get("version") or 0)
+    opened = {"platform": "cuda", "nccl": nccl.libraries(version), "ucx": ucx.libraries()}
     return Target(facts, opened, limit, machine.to_json(), environment(), near, cpus)
 
 

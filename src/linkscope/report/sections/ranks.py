@@ -89,6 +89,8 @@ def _launch(about: Mapping[str, Any], ranks: Sequence[Mapping[str, Any]]) -> lis
     found: list[Block] = []
     if "library" in about:
         found.append(Paragraph(f"{about['library']}, {about['path']}: {about['found']}."))
+    elif "why_no_mpi" in about:
+        found.append(Paragraph(f"Without MPI: {about['why_no_mpi']}."))
     found.append(table("Ranks", _RANKS, [_rank(one) for one in ranks]))
     brief = Output.TERMINAL | Output.MARKDOWN
     return [

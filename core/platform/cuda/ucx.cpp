@@ -1,0 +1,89 @@
+#include "platform/cuda/ucx.hpp"
+
+#include <array>
+#include <set>
+
+#include "base/error.hpp"
+
+namespace linkscope {
+namespace {
+
+bool is_by_ucx(const Step& step) {
+  const auto* message = std::get_if<RankMessage>(&step);
+  return message && message->by == Engine::ucx;
+}
+
+/// The processes with which this one exchanges messages of UCX.
+std::set<u32> peers_of(const CudaSession& session) {
+  std::set<u32> found;
+  for (const auto& actor : session.program.actors)
+    for (const auto& step : actor.loop)
+      if (is_by_ucx(step)) found.insert(std::get<RankMessage>(step).peer);
+  return found;
+}
+
+/// A part of an address: processes give each other short messages.
+struct Piece {
+  u32 left = 0;  // bytes of the address in this piece and the next ones
+  std::array<char, 1024> bytes{};
+};
+
+void give(Peers& peers, u32 to, const std::string& address) {
+  for (std::size_t at = 0; at < address.size(); at += sizeof Piece::bytes) {
+    Piece piece;
+    piece.left = static_cast<u32>(address.size() - at);
+    address.copy(piece.bytes.data(), piece.bytes.size(), at);
+    peers.give(to, piece);
+  }
+}
+
+std::string take(Peers& peers, u32 from, Seconds patience) {
+  std::string address;
+  for (bool more = true; more;) {
+    const auto piece = peers.take<Piece>(from, "its address of UCX", patience);
+    more = piece.left > piece.bytes.size();
+    address.append(piece.bytes.data(), more ? piece.bytes.size() : piece.left);
+  }
+  return address;
+}
+
+}  // namespace
+
+const Ucx& UcxOfProcess::library() {
+  if (!library_) library_ = std::make_unique<Ucx>(sources_);
+  return *library_;
+}
+
+UcxMessages& UcxOfProcess::messages(u32 process) {
+  if (!messages_) messages_ = std::make_shared<UcxMessages>(library(), process);
+  return *messages_;
+}
+
+std::string UcxOfProcess::why_not(const Program& program, const Actor& actor) {
+  if (const auto& why = library().facts().why_not; !why.empty()) return why;
+  for (const auto& step : actor.loop) {
+    if (!is_by_ucx(step)) continue;
+    const auto& span = std::get<RankMessage>(step).span;
+    if (!span || program.regions[span->region].at.kind != PlaceKind::gpu) continue;
+    if (auto why = messages(actor.process).why_not_gpu(); !why.empty())
+      return "UCX " + library().facts().version + " takes no buffers of GPUs: " + why;
+  }
+  return "";
+}
+
+void UcxOfProcess::prepare(CudaSession& session) {
+  const auto others = peers_of(session);
+  if (others.empty()) return;
+  auto& own = messages(session.process);
+  const auto& facts = library().facts();
+  session.notes.emplace_back("ucx", facts.version + ", " + facts.path + ": " + facts.found);
+  std::set<u32> missing;
+  for (const u32 peer : others)
+    if (!own.reaches(peer)) missing.insert(peer);
+  const auto address = own.address();
+  for (const u32 peer : missing) give(*session.peers, peer, address);
+  for (const u32 peer : missing) own.connect(peer, take(*session.peers, peer, session.patience()));
+  session.ucx = messages_;
+}
+
+}  // namespace linkscope

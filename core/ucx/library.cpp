@@ -1,0 +1,87 @@
+#include "ucx/library.hpp"
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include "base/error.hpp"
+
+namespace linkscope {
+namespace {
+
+constexpr const char* usual_name = "libucp.so.0";
+
+std::string path_of(void* library, const std::string& name) {
+  const link_map* map = nullptr;
+  return dlinfo(library, RTLD_DI_LINKMAP, static_cast<void*>(&map)) == 0 && map ? map->l_name : name;
+}
+
+/// The name of the first function that is missing; "" if none is.
+std::string load(void* library, UcxCalls& calls) {
+  std::string missing;
+  const auto get = [&]<class Function>(Function& into, const char* symbol) {
+    into = reinterpret_cast<Function>(dlsym(library, symbol));
+    if (!into && missing.empty()) missing = symbol;
+  };
+  get(calls.version, "ucp_get_version");
+  get(calls.read_config, "ucp_config_read");
+  get(calls.release_config, "ucp_config_release");
+  get(calls.init, "ucp_init_version");
+  get(calls.clean_up, "ucp_cleanup");
+  get(calls.query, "ucp_context_query");
+  get(calls.make_worker, "ucp_worker_create");
+  get(calls.end_worker, "ucp_worker_destroy");
+  get(calls.address, "ucp_worker_get_address");
+  get(calls.release_address, "ucp_worker_release_address");
+  get(calls.make_endpoint, "ucp_ep_create");
+  get(calls.send, "ucp_tag_send_nbx");
+  get(calls.receive, "ucp_tag_recv_nbx");
+  get(calls.progress, "ucp_worker_progress");
+  get(calls.state, "ucp_request_check_status");
+  get(calls.release, "ucp_request_free");
+  get(calls.error_text, "ucs_status_string");
+  return missing;
+}
+
+}  // namespace
+
+/// Loads the library. Returns why it cannot be used.
+std::string Ucx::why_not(const UcxSource& source) {
+  void* library = dlopen(source.name.c_str(), RTLD_NOW | RTLD_LOCAL);  // never unloaded: it hooks the allocator
+  if (!library) return dlerror();
+  const auto path = path_of(library, source.name);
+  UcxCalls calls;
+  const auto missing = load(library, calls);
+  if (!calls.version) return path + " has no ucp_get_version";
+  unsigned major = 0, minor = 0, release = 0;
+  calls.version(&major, &minor, &release);
+  const auto version = std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(release);
+  if (major != ucx_major || minor < least_ucx_minor)
+    return path + " is UCX " + version + ", and " + std::to_string(ucx_major) + "." + std::to_string(least_ucx_minor) +
+           " or newer of this major version is needed";
+  if (!missing.empty()) return path + " has no " + missing;
+  calls_ = calls;
+  facts_.version = version;
+  facts_.path = path;
+  facts_.found = source.found;
+  return "";
+}
+
+Ucx::Ucx(const std::vector<UcxSource>& sources) {
+  std::string problem = "no library was found";
+  auto candidates = sources;
+  // A second UCX in a process would call functions of the first one.
+  if (dlopen(usual_name, RTLD_NOW | RTLD_NOLOAD)) candidates = {{usual_name, "the MPI library has loaded it"}};
+  for (const auto& source : candidates) {
+    problem = why_not(source);
+    if (problem.empty()) return;
+  }
+  facts_.why_not = "UCX cannot be used: " + problem +
+                   "; `pip install libucx-cu12` (or -cu13) brings it, and LINKSCOPE_UCX=/path/to/libucp.so.0 names "
+                   "another";
+}
+
+void Ucx::check(int status, const char* call) const {
+  if (status != 0) throw Error{ErrorKind::failed, std::string{call} + ": " + calls_.error_text(status)};
+}
+
+}  // namespace linkscope
