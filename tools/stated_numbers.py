@@ -41,8 +41,9 @@ and [network-on-models.md](network-on-models.md).
 |---|--:|--:|--:|---|
 """
 TAIL = """
-The penalties of the scan and of the stencil (SP-5) miss.
-[computations-on-models.md](computations-on-models.md) gives the reasons.
+The penalty of the scan is compared as SHOC of 2011 counted it, with milliseconds added to seconds; the model's own is
+21.7 %. The penalty of the stencil (SP-5) misses: nothing that the paper describes takes so long beside its 8.7 s.
+[computations-on-models.md](computations-on-models.md) gives the reasons of both.
 """
 
 
@@ -96,10 +97,11 @@ def _latencies() -> Iterator[Row]:
 def _penalties() -> Iterator[Row]:
     machine = computations_page.Keeneland()
     for name, (_, _, unit, penalty) in computations_page.PUBLISHED.items():
-        found = machine.found(name)
+        found = machine.scan_as_counted() if name == "scan" else machine.found(name)
         value = 100 * (found.over_bad if unit == "s" else found.over_good)
         holds = abs(value - penalty) <= max(0.1 * penalty, 2)
-        yield Row(f"SP-5: penalty of {name}, %", f"{penalty:g}", value, value / penalty - 1, holds)
+        shown = f"{name}, as counted" if name == "scan" else name
+        yield Row(f"SP-5: penalty of {shown}, %", f"{penalty:g}", value, value / penalty - 1, holds)
 
 
 def _fitted(item: str) -> str:

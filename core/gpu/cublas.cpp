@@ -11,7 +11,7 @@ namespace {
 
 // From cublas_api.h and library_types.h of CUDA 12 and 13, which have the same values.
 constexpr int success = 0, no_transposition = 0, default_algorithm = -1;
-enum DataType : int { real_32f = 0, real_64f = 1, real_16bf = 14, real_e4m3 = 28 };
+enum DataType : int { real_32f = 0, real_64f = 1, real_16f = 2, real_16bf = 14, real_e4m3 = 28 };
 enum ComputeType : int { compute_32f = 68, compute_64f = 70, compute_32f_fast_tf32 = 77 };
 
 struct Types {
@@ -20,11 +20,12 @@ struct Types {
   DataType data;
   ComputeType compute;
 };
-constexpr std::array<Types, 5> types{{{"f32", 4, real_32f, compute_32f},
+constexpr std::array<Types, 6> types{{{"f32", 4, real_32f, compute_32f},
                                       {"f64", 8, real_64f, compute_64f},
                                       {"bf16", 2, real_16bf, compute_32f},
                                       {"tf32", 4, real_32f, compute_32f_fast_tf32},
-                                      {"fp8", 1, real_e4m3, compute_32f}}};
+                                      {"fp8", 1, real_e4m3, compute_32f},
+                                      {"f16", 2, real_16f, compute_32f}}};
 
 const Types& types_of(Element element) { return types[static_cast<std::size_t>(element)]; }
 
@@ -86,8 +87,6 @@ std::optional<Element> parse_element(std::string_view name) {
 }
 
 u64 bytes_of(Element element) { return types_of(element).bytes; }
-
-u64 bytes_of_result(Element element) { return bytes_of(element == Element::fp8 ? Element::bf16 : element); }
 
 const std::string& Cublas::why_not() { return library().why_not; }
 

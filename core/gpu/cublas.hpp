@@ -10,13 +10,11 @@
 
 namespace linkscope {
 
-enum class Element : u8 { f32, f64, bf16, tf32, fp8 };
+enum class Element : u8 { f32, f64, bf16, tf32, fp8, f16 };
 [[nodiscard]] std::optional<Element> parse_element(std::string_view);
 [[nodiscard]] u64 bytes_of(Element);
-/// Bytes of an element of a product: fp8 gives bf16.
-[[nodiscard]] u64 bytes_of_result(Element);
 
-/// C (m x n) = A (m x k) B (k x n), column by column, without gaps between columns. bf16 is summed up in f32; tf32 are f32
+/// C (m x n) = A (m x k) B (k x n), column by column, without gaps between columns. bf16 and f16 are summed up in f32; tf32 are f32
 /// that tensor cores multiply as tf32. fp8 is not for cuBLAS (gpu/cublas_lt.hpp).
 struct Gemm {
   Element element = Element::f32;

@@ -25,6 +25,7 @@ class Device {
 
   [[nodiscard]] const DeviceFacts& facts() const { return facts_; }
   [[nodiscard]] CUcontext context() const { return context_; }
+  [[nodiscard]] const Driver& driver() const { return driver_; }
   /// Makes this device's context the calling thread's.
   void use() const;
   [[nodiscard]] CUfunction function(const std::string& module, const std::string& name);

@@ -16,7 +16,8 @@ constexpr std::array actor_names{"stream", "cpu_thread", "gpu_block", "nic"};
 constexpr u32 most_block_threads = 1024;
 constexpr std::array clock_names{"event", "host", "kernel"};
 constexpr std::array held_by_names{"a kernel", "a wait", "nothing"};
-constexpr std::array content_names{"pattern", "poison", "chain", "zero", "numbers", "changing numbers"};
+constexpr std::array content_names{"pattern",          "poison",           "chain", "zero", "numbers",
+                                   "changing numbers", "numbers of 8 bits"};
 
 template <class... F>
 struct Overloaded : F... {

@@ -45,13 +45,16 @@ enum class HeldBy : u8 { kernel, wait, nothing };
 /// delivered to the wrong place is detected. `poison` fills destinations. `chain` is a pointer chase: a cycle through all
 /// lines of the region in which each line holds the address of the next (program/chain.hpp). `zero` is for counters.
 /// `numbers` is a pattern of valid floating-point numbers, for computations; the program overwrites `changing` numbers.
-enum class Content : u8 { pattern, poison, chain, zero, numbers, changing };
-[[nodiscard]] constexpr bool has_numbers(Content content) {
-  return content == Content::numbers || content == Content::changing;
+/// `bytes` are numbers of 8 bits (e4m3).
+enum class Content : u8 { pattern, poison, chain, zero, numbers, changing, bytes };
+/// Bits of the seed of a pattern that make it one of numbers (base/pattern.hpp).
+[[nodiscard]] constexpr u64 seed_bits(Content content) {
+  if (content == Content::bytes) return u64{0xFF} << 56;
+  return content == Content::numbers || content == Content::changing ? u64{1} << 63 : 0;
 }
 /// Whether a region's contents follow from a seed.
 [[nodiscard]] constexpr bool has_pattern(Content content) {
-  return content == Content::pattern || has_numbers(content);
+  return content == Content::pattern || seed_bits(content) != 0;
 }
 
 /// A hint to the driver about memory whose pages move (cuMemAdvise): mostly read, preferred location, or accessed by
@@ -229,7 +232,8 @@ struct Fence {};
 /// with the traffic that it causes. On a model it takes the time of its traffic or of its operations, whichever is
 /// longer.
 struct Opaque {
-  std::string library_call;     // "cublas_gemm": C (m x n) = A (m x k) B (k x n), column by column
+  // "cublas_gemm": C (m x n) = A (m x k) B (k x n), column by column; "tensor_gemm": C = A^T B, where A is k x m
+  std::string library_call;
   std::string element;          // "f32", "f64", "bf16", "u32"
   std::vector<u64> shape;       // lengths: m, n, k of a product
   std::vector<Access> traffic;  // of its arrays in order: of a product, A and B are read, C is written

@@ -65,15 +65,16 @@ void fault(const std::string& what);
 /// Called when a kernel reads the clock. Each read advances the clock by 100 ns.
 inline std::function<void()> on_clock_read;
 
-/// Only lanes in lockstep may exchange values. They run more slowly.
-enum class Lanes { one_by_one, lockstep };
+/// Only lanes in lockstep may exchange values. They run more slowly. `block`: all warps of a block run together, so that
+/// they may join.
+enum class Lanes { one_by_one, lockstep, block };
 void launch(unsigned blocks, unsigned threads, const std::function<void()>& kernel, Lanes = Lanes::one_by_one);
 
 // --- functions that kernels call ----------------------------------------------------------------------------------
 
 bool touch(const void* at, u64 bytes, bool writes);
 u64 __shfl_xor_sync(unsigned lanes, u64 value, unsigned mask);
-/// For blocks of at most one warp.
+/// For blocks of at most one warp, or whose warps run together.
 void __syncthreads();
 int __syncthreads_and(int value);
 inline void atomicAdd(u64* at, u64 value) { *at += value; }
@@ -117,6 +118,38 @@ void ptx_mov_u64(u64& now);
 inline std::map<unsigned, unsigned> sm_of_block;
 inline void ptx_mov_u32(unsigned& sm) {
   sm = sm_of_block.contains(blockIdx.x) ? sm_of_block.at(blockIdx.x) : blockIdx.x;
+}
+
+// Tensor cores. Copies to shared memory are made when the thread waits for their group.
+void ptx_cp_async_cg_shared_global(unsigned to, const char* from, unsigned bytes);
+void ptx_cp_async_commit_group();
+void ptx_cp_async_wait_group(unsigned pending);
+void ptx_ldmatrix_sync_aligned_m8n8_x4_shared_b16(unsigned& r0, unsigned& r1, unsigned& r2, unsigned& r3, unsigned at);
+/// The registers of an operation D = A B + C on 16 x 8 elements of C.
+struct Registers {
+  float* d[4];
+  unsigned a[4], b[2];
+  float c[4];
+};
+enum class Short { bf16, f16, tf32 };
+void multiply(Short, const Registers&);
+inline void ptx_mma_sync_aligned_m16n8k16_row_col_f32_bf16_bf16_f32(float& d0, float& d1, float& d2, float& d3,
+                                                                    unsigned a0, unsigned a1, unsigned a2, unsigned a3,
+                                                                    unsigned b0, unsigned b1, float c0, float c1,
+                                                                    float c2, float c3) {
+  multiply(Short::bf16, {{&d0, &d1, &d2, &d3}, {a0, a1, a2, a3}, {b0, b1}, {c0, c1, c2, c3}});
+}
+inline void ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(float& d0, float& d1, float& d2, float& d3,
+                                                                  unsigned a0, unsigned a1, unsigned a2, unsigned a3,
+                                                                  unsigned b0, unsigned b1, float c0, float c1,
+                                                                  float c2, float c3) {
+  multiply(Short::f16, {{&d0, &d1, &d2, &d3}, {a0, a1, a2, a3}, {b0, b1}, {c0, c1, c2, c3}});
+}
+inline void ptx_mma_sync_aligned_m16n8k8_row_col_f32_tf32_tf32_f32(float& d0, float& d1, float& d2, float& d3,
+                                                                   unsigned a0, unsigned a1, unsigned a2, unsigned a3,
+                                                                   unsigned b0, unsigned b1, float c0, float c1,
+                                                                   float c2, float c3) {
+  multiply(Short::tf32, {{&d0, &d1, &d2, &d3}, {a0, a1, a2, a3}, {b0, b1}, {c0, c1, c2, c3}});
 }
 
 // Words that other devices see. A test emulates the other side between two polls.

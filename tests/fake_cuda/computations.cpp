@@ -1,4 +1,4 @@
-// C++ versions of core/platform/cuda/kernels/compute.cu and cub.cu, like kernels.cpp. Each that makes a result counts as a
+// C++ versions of core/platform/cuda/kernels/compute.cu, cub.cu and tensor.cu, like kernels.cpp. Each that makes a result counts as a
 // copy for the faults.
 #include <algorithm>
 #include <functional>
@@ -9,6 +9,8 @@
 #include "kernels.hpp"
 #include "memory.hpp"
 #include "program/computations.hpp"
+#include "program/tensor_tiles.hpp"
+#include "sampled_product.hpp"
 
 namespace fake {
 namespace {
@@ -163,6 +165,27 @@ CUresult factor_block(CUcontext context, double* block, u64 stride, u32 n, doubl
   });
 }
 
+/// Of matrices whose lengths are multiples of a tile (program/tensor_tiles.hpp); others would leave parts of C on a GPU.
+template <fake_library::Format format>
+CUresult product(CUcontext context, const char* a, const char* b, float* c, u32 m, u32 n, u64 pitch) {
+  if (!all_reachable(context, range(a, m * pitch), range(b, n * pitch), range(c, u64{m} * n)))
+    return CUDA_ERROR_ILLEGAL_ADDRESS;
+  if (m % tensor_tile || n % tensor_tile) return CUDA_ERROR_INVALID_VALUE;
+  const fake_library::SampledProduct all{m,
+                                         n,
+                                         pitch / fake_library::bytes_of(format),
+                                         a,
+                                         b,
+                                         reinterpret_cast<char*>(c),
+                                         format,
+                                         fake_library::Format::f32,
+                                         true};
+  const auto delivers = begin_copy();
+  if (delivers != Delivers::nothing) all.run(delivers == Delivers::one_wrong_byte);
+  end_copy();
+  return CUDA_SUCCESS;
+}
+
 }  // namespace
 
 void add_computations(std::map<std::string, Prepare>& kernels) {
@@ -176,7 +199,10 @@ void add_computations(std::map<std::string, Prepare>& kernels) {
                   {"linkscope_digit_starts", by_types(digit_starts)},
                   {"linkscope_sort_pass", by_types(sort_pass)},
                   {"linkscope_load_dominant", by_types(load_dominant)},
-                  {"linkscope_factor_block", by_types(factor_block)}});
+                  {"linkscope_factor_block", by_types(factor_block)},
+                  {"linkscope_product_bf16", by_types(product<fake_library::Format::bf16>)},
+                  {"linkscope_product_f16", by_types(product<fake_library::Format::f16>)},
+                  {"linkscope_product_tf32", by_types(product<fake_library::Format::f32>)}});
 }
 
 }  // namespace fake

@@ -1,12 +1,8 @@
-// A fake cuBLAS on the fake driver. A product zeroes C on its stream and computes the elements that linkscope compares
-// (base/sampled.hpp): a whole product would take too long. An update of C and a
+// A fake cuBLAS on the fake driver. A product computes sampled elements (sampled_product.hpp). An update of C and a
 // triangular solve are whole.
-#include <bit>
-#include <cstdint>
-#include <cstring>
-
-#include "base/sampled.hpp"
+#include "base/units.hpp"
 #include "library.hpp"
+#include "sampled_product.hpp"
 
 namespace {
 
@@ -16,45 +12,24 @@ struct Handle {
 
 using linkscope::u64;
 constexpr int success = 0, not_initialized = 1, execution_failed = 13;
-constexpr int real_64f = 1, real_16bf = 14;  // cudaDataType
+constexpr int real_64f = 1, real_16f = 2, real_16bf = 14;  // cudaDataType
 
-struct Product {
+fake_library::Format format_of(int type) {
+  using enum fake_library::Format;
+  return type == real_64f ? f64 : type == real_16f ? f16 : type == real_16bf ? bf16 : f32;
+}
+
+/// C -= A B, every element.
+struct Update {
   u64 m, n, k;
-  const char *a, *b;
-  char* c;
-  int type;
+  const double *a, *b;
+  double* c;
   u64 lda, ldb, ldc;
 
-  [[nodiscard]] u64 each() const { return type == real_64f ? 8 : type == real_16bf ? 2 : 4; }
-  [[nodiscard]] double at(const char* matrix, u64 index) const {
-    u64 bits = 0;
-    std::memcpy(&bits, matrix + index * each(), each());
-    if (type == real_64f) return std::bit_cast<double>(bits);
-    return std::bit_cast<float>(static_cast<std::uint32_t>(type == real_16bf ? bits << 16 : bits));
-  }
-  void put(u64 index, double value) const {
-    u64 bits = std::bit_cast<u64>(value);
-    if (type != real_64f)
-      bits = std::bit_cast<std::uint32_t>(static_cast<float>(value)) >> (type == real_16bf ? 16 : 0);
-    std::memcpy(c + index * each(), &bits, each());
-  }
-  /// C -= A B, every element.
-  void subtract() const {
+  void run() const {
     for (u64 column = 0; column < n; ++column)
-      for (u64 row = 0; row < m; ++row) {
-        double left = at(c, row + column * ldc);
-        for (u64 p = 0; p < k; ++p) left -= at(a, row + p * lda) * at(b, p + column * ldb);
-        put(row + column * ldc, left);
-      }
-  }
-  void run(bool damaged) const {
-    std::memset(c, 0, m * n * each());
-    for (u64 sample = 0; sample < linkscope::most_sampled; ++sample) {
-      const u64 where = linkscope::sampled_at(sample, m * n);
-      double sum = damaged && sample == 0 ? 1000 : 0;
-      for (u64 p = 0; p < k; ++p) sum += at(a, where % m + p * m) * at(b, p + where / m * k);
-      put(where, sum);
-    }
+      for (u64 row = 0; row < m; ++row)
+        for (u64 p = 0; p < k; ++p) c[row + column * ldc] -= a[row + p * lda] * b[p + column * ldb];
   }
 };
 
@@ -80,21 +55,26 @@ FAKE_EXPORT int cublasGemmEx(Handle* handle, int, int, int m, int n, int k, cons
                              int) {
   if (!handle) return not_initialized;
   const auto length = [](int value) { return static_cast<u64>(value); };
-  const Product product{length(m),
-                        length(n),
-                        length(k),
-                        static_cast<const char*>(a),
-                        static_cast<const char*>(b),
-                        static_cast<char*>(c),
-                        type,
+  const u64 rows = length(m), columns = length(n), inner = length(k);
+  bool queued = false;
+  if (type == real_64f && *beta != 0) {
+    const Update update{rows,
+                        columns,
+                        inner,
+                        static_cast<const double*>(a),
+                        static_cast<const double*>(b),
+                        static_cast<double*>(c),
                         length(lda),
                         length(ldb),
                         length(ldc)};
-  const bool subtracts = type == real_64f && *beta != 0;
-  const bool queued = fake_library::submit(handle->stream, [product, subtracts](bool damaged) {
-    if (subtracts) product.subtract();
-    else product.run(damaged);
-  });
+    queued = fake_library::submit(handle->stream, [update](bool) { update.run(); });
+  } else {
+    const auto format = format_of(type);
+    const fake_library::SampledProduct product{
+        rows,   columns, inner, static_cast<const char*>(a), static_cast<const char*>(b), static_cast<char*>(c),
+        format, format};
+    queued = fake_library::submit(handle->stream, [product](bool damaged) { product.run(damaged); });
+  }
   return queued ? success : execution_failed;
 }
 

@@ -1,11 +1,11 @@
 // A fake cuBLASLt on the fake driver. It takes products of e4m3 with a transposed A and a result of bf16, and no others. A
-// product zeroes C on its stream: bits without a value have no product to compare.
+// product computes sampled elements (sampled_product.hpp).
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
 
 #include "library.hpp"
+#include "sampled_product.hpp"
 
 namespace {
 
@@ -66,9 +66,10 @@ FAKE_EXPORT int cublasLtMatmulAlgoGetHeuristic(void*, const Product* product, co
   return fits ? success : not_supported;
 }
 
-FAKE_EXPORT int cublasLtMatmul(void*, void*, const void*, const void*, void*, const void*, void*, const void*,
-                               const void*, void*, void* d, const Layout* layout, const void*, void*, std::size_t,
-                               CUstream stream) {
-  const std::size_t bytes = layout->rows * layout->columns * 2;
-  return fake_library::submit(stream, [d, bytes](bool) { std::memset(d, 0, bytes); }) ? success : execution_failed;
+FAKE_EXPORT int cublasLtMatmul(void*, void*, const void*, const char* a, const Layout* of_a, const char* b, void*,
+                               const void*, const void*, void*, char* d, const Layout* of_d, const void*, void*,
+                               std::size_t, CUstream stream) {
+  using enum fake_library::Format;
+  const fake_library::SampledProduct product{of_d->rows, of_d->columns, of_a->rows, a, b, d, e4m3, bf16, true};
+  return fake_library::submit(stream, [product](bool damaged) { product.run(damaged); }) ? success : execution_failed;
 }

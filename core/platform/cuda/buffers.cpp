@@ -80,7 +80,7 @@ Buffer& Buffers::get(const Region& region, u32 number, Device* device) {
       fresh = made(region, region.bytes, device);  // the program that needs more will report it
     }
     if (has_pattern(region.content))
-      fresh->fill_with_pattern((0x6C696E6B73636F70ull + ++made_) | (has_numbers(region.content) ? numbers_seed : 0));
+      fresh->fill_with_pattern((0x6C696E6B73636F70ull + ++made_) | seed_bits(region.content));
     kept = std::move(fresh);  // filled first: a buffer whose fill fails is not kept
   }
   kept->reach_from(device);

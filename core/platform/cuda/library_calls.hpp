@@ -3,13 +3,15 @@
 #include <memory>
 #include <string>
 
+#include "gpu/facts.hpp"
 #include "platform/cuda/step_runner.hpp"
 #include "program/program.hpp"
 
 namespace linkscope {
 
-/// Why a library call cannot be made here; "" if it can.
-[[nodiscard]] std::string why_no_library_call(const Program&, const Actor&, const Opaque&);
+/// Why a library call cannot be made on the actor's GPU; "" if it can.
+[[nodiscard]] std::string why_no_library_call(const Program&, const Actor&, const std::vector<DeviceFacts>&,
+                                              const Opaque&);
 [[nodiscard]] std::unique_ptr<StepRunner> library_runner(const Opaque&);
 
 }  // namespace linkscope

@@ -1,11 +1,11 @@
 // Results of computations, and the inputs that they follow from, on the host.
 #pragma once
-#include <bit>
 #include <cstring>
 #include <optional>
 #include <vector>
 
 #include "base/pattern.hpp"
+#include "base/short_floats.hpp"
 #include "platform/cuda/verification.hpp"
 
 namespace linkscope {
@@ -36,8 +36,6 @@ template <class T>
   std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
   return values;
 }
-
-[[nodiscard]] inline double from_bf16(std::uint16_t bits) { return std::bit_cast<float>(u32{bits} << 16); }
 
 /// Calls `look(position)` for all positions below `size`, or for spread ones if there are more than `most`.
 template <class Look>

@@ -69,7 +69,7 @@ void fill_buffers(CudaSession& session) {
     if (!buffer) continue;
     const bool fills = filler_of(session.whole, r) == session.process;
     if (has_pattern(region.content) && (is_shared(region.kind) || travels)) {
-      const u64 seed = common_seed(r) | (has_numbers(region.content) ? numbers_seed : 0);
+      const u64 seed = common_seed(r) | seed_bits(region.content);
       if (fills) buffer->fill_with_pattern(seed);
       else buffer->expect_pattern(seed);
     }

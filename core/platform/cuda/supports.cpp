@@ -203,7 +203,7 @@ std::string Offer::why_no_actor(const Program& program, const Actor& actor) cons
     if (std::holds_alternative<Prefetch>(step)) continue;
     if (const auto* message = std::get_if<Message>(&step)) return why_no_message(actor, *message);
     if (const auto* library = std::get_if<Opaque>(&step)) {
-      if (auto why = why_no_library_call(program, actor, *library); !why.empty()) return why;
+      if (auto why = why_no_library_call(program, actor, facts_.gpus, *library); !why.empty()) return why;
       continue;
     }
     if (const auto* call = std::get_if<Call>(&step)) {

@@ -50,7 +50,7 @@ u64 result_of(const CudaSession& session, const ActorState& state) {
 
 u64 seed_of(const CudaSession& session, u32 region) {
   if (const Buffer* buffer = session.buffers[region]) return buffer->seed();
-  return common_seed(region) | (has_numbers(session.whole.regions[region].content) ? numbers_seed : 0);
+  return common_seed(region) | seed_bits(session.whole.regions[region].content);
 }
 
 // --- contents -------------------------------------------------------------------------------------------------------

@@ -87,11 +87,9 @@ class Parser {
 
   /// Operations a second, by element.
   static std::map<std::string, double> operations(const Table& table) {
-    constexpr std::pair<const char*, const char*> keys[] = {{"f64", "f64_tflops"},
-                                                            {"f32", "f32_tflops"},
-                                                            {"bf16", "bf16_tflops"},
-                                                            {"tf32", "tf32_tflops"},
-                                                            {"fp8", "fp8_tflops"}};
+    constexpr std::pair<const char*, const char*> keys[] = {{"f64", "f64_tflops"},   {"f32", "f32_tflops"},
+                                                            {"bf16", "bf16_tflops"}, {"f16", "f16_tflops"},
+                                                            {"tf32", "tf32_tflops"}, {"fp8", "fp8_tflops"}};
     std::map<std::string, double> known;
     for (const auto& [element, key] : keys)
       if (table.has(key)) known[element] = table.number(key) * 1e12;

@@ -105,6 +105,7 @@ class Gpu(Table, frozen=True):
     ] = None
     f32_tflops: Annotated[Quantity | None, Key(row="f64_tflops")] = None
     bf16_tflops: Annotated[Quantity | None, Key(row="f64_tflops")] = None
+    f16_tflops: Annotated[Quantity | None, Key(row="f64_tflops")] = None
     tf32_tflops: Annotated[Quantity | None, Key(row="f64_tflops")] = None
     fp8_tflops: Annotated[Quantity | None, Key(row="f64_tflops")] = None
     reached_share: Annotated[

@@ -1,4 +1,4 @@
-"""The peak of a GPU's arithmetic, by element, with its derivation.
+"""The peaks of a GPU's arithmetic, by element, and of its memory, with their derivations.
 
 As for links, a peak is never below what can be measured: it counts the highest clock, which a GPU under its power limit
 does not hold.
@@ -11,11 +11,12 @@ from typing import Any
 # A100 and H100, divided by SMs and boost clock. Other GPUs are left out: their classes differ within a capability.
 _EACH_CLOCK: Mapping[str, Mapping[str, int]] = {
     "6.0": {"f32": 128, "f64": 64},
-    "7.0": {"f32": 128, "f64": 64},
-    "8.0": {"f32": 128, "f64": 128, "bf16": 2048, "tf32": 1024},
-    "9.0": {"f32": 256, "f64": 256, "bf16": 4096, "tf32": 2048, "fp8": 8192},
+    "7.0": {"f32": 128, "f64": 64, "f16": 1024},
+    "8.0": {"f32": 128, "f64": 128, "bf16": 2048, "f16": 2048, "tf32": 1024},
+    "9.0": {"f32": 256, "f64": 256, "bf16": 4096, "f16": 4096, "tf32": 2048, "fp8": 8192},
 }
-_TENSOR = ("bf16", "tf32", "fp8")
+_TENSOR = ("bf16", "f16", "tf32", "fp8")
+_NOTHING: Mapping[str, Any] = {}
 
 
 def peak(gpu: Mapping[str, Any], sm_max_mhz: Any, element: str) -> tuple[float | None, str]:
@@ -51,7 +52,31 @@ def peak_of_gpu(
     model = machine.get("model")
     if isinstance(model, Mapping):
         return peak_of_model(model, gpu, element)
-    nothing: Mapping[str, Any] = {}
-    of = next((one for one in machine.get("gpus") or () if f"gpu:{one.get('index')}" == gpu), nothing)
-    state = next((one for one in environment.get("gpus") or () if one.get("pci") == of.get("pci")), nothing)
+    of = _probed(machine, gpu)
+    state = next((one for one in environment.get("gpus") or () if one.get("pci") == of.get("pci")), _NOTHING)
     return peak(of, state.get("sm_max_mhz"), element)
+
+
+def memory_peak(gpu: Mapping[str, Any]) -> tuple[float | None, str]:
+    """Bytes a second that a GPU's memory reads and writes together. `gpu` as in the `machine` of a run file."""
+    clock, bits = gpu.get("memory_mhz"), gpu.get("memory_bus_bits")
+    if not clock or not bits:
+        return None, "clock or width of the GPU's memory are not visible here"
+    value = clock * 1e6 * 2 * bits / 8
+    return value, f"memory: {clock} MHz x 2 x {bits} bit / 8 = {value / 1e9:.4g} GB/s"
+
+
+def memory_peak_of_gpu(machine: Mapping[str, Any], gpu: str) -> tuple[float | None, str]:
+    """The same for a place of a run, from the machine of its file; on a model, a constant of the machine file."""
+    model = machine.get("model")
+    if not isinstance(model, Mapping):
+        return memory_peak(_probed(machine, gpu))
+    for table in model.get("gpu", ()):
+        if any(gpu in gpus for gpus in table["at"].values()):
+            rate = table["memory_gbps"]["v"]
+            return rate * 1e9, f"memory_gbps of the machine file: {rate:g}"
+    return None, "the machine file has no such GPU"
+
+
+def _probed(machine: Mapping[str, Any], gpu: str) -> Mapping[str, Any]:
+    return next((one for one in machine.get("gpus") or () if f"gpu:{one.get('index')}" == gpu), _NOTHING)

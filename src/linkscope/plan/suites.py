@@ -13,6 +13,7 @@ from linkscope.plan.suite_rules import rule as _rule
 _KERNELS = ("sm", "tma")
 _MANAGED = ("prefetch", "fault")
 _BATCHED_ENGINES = ("batch", "graph")
+_NEURAL = {"gemm": "n", "gemm_floor": "n", "convolution": "channels", "attention": "length", "softmax": "length"}
 _SINGLE, _HOST = ("single",), ("host",)
 _CURVE = (8, 256, *(size * KIB for size in (4, 16, 64, 256)), *(size * MIB for size in (1, 4, 16, 64, 256)))
 _BIDIRECTIONAL = (4 * KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB)
@@ -403,8 +404,12 @@ SUITES: dict[str, Suite] = {
         ),
         Suite(
             "nn",
-            "microbench: products of matrices by cuBLAS in fp32, tf32, bf16, fp8 and fp64, as shares of the GPU's peak",
-            (replace(_rule(benchmarks=("gemm",), element=EACH, n=EACH), one_path=True),),
+            "microbench: products of matrices by cuBLAS and by our own kernel on tensor cores, convolution, attention "
+            "and softmax by cuDNN, as shares of the GPU's peak",
+            tuple(
+                replace(_rule(benchmarks=(name,), element=EACH, **{length: EACH}), one_path=True)
+                for name, length in _NEURAL.items()
+            ),
         ),
         Suite(
             "nvbandwidth",

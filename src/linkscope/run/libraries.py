@@ -8,7 +8,7 @@ from linkscope.run import launcher, nccl, ucx
 
 _BY_LOADER = {
     "cuBLAS": ("libcublas.so.13", "libcublas.so.12"),
-    "cuDNN": ("libcudnn.so.9", "libcudnn.so.8"),
+    "cuDNN": ("libcudnn.so.9",),
 }
 # Loading a library runs its code, so a child does it.
 _TRY = """

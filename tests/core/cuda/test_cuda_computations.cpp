@@ -43,20 +43,90 @@ TEST_CASE("every computation delivers what its reference says, alone and with it
   }
 }
 
-TEST_CASE("products of every element are queued, and those with a value are compared with the reference") {
-  for (const char* element : {"f32", "f64", "bf16", "tf32", "fp8"}) {
+namespace {
+
+Case product_of(const char* benchmark, const char* element) {
+  return {benchmark,
+          Engine::sm,
+          gpu(0),
+          gpu(0),
+          MemKind::device,
+          MemKind::device,
+          0,
+          0,
+          {{"element", element}, {"n", "1024"}}};
+}
+
+}  // namespace
+
+TEST_CASE("products of every element, by libraries and by our own kernel, are compared with a reference") {
+  for (const char* element : {"f32", "f64", "bf16", "f16", "tf32", "fp8"}) {
     CAPTURE(element);
-    const Case c{"gemm",
-                 Engine::sm,
-                 gpu(0),
-                 gpu(0),
-                 MemKind::device,
-                 MemKind::device,
-                 0,
-                 0,
-                 {{"element", element}, {"n", "1024"}}};
-    check_right(c);
+    check_right(product_of("gemm", element));
   }
+  for (const char* element : {"bf16", "f16", "tf32"}) {
+    CAPTURE(element);
+    check_right(product_of("gemm_floor", element));
+  }
+}
+
+TEST_CASE("our own products take three elements and whole tiles") {
+  auto program = build_program(product_of("gemm_floor", "bf16"));
+  auto& call = std::get<Opaque>(program.actors[0].loop[0]);
+  call.shape = {1024, 1024, 64};
+  for (auto& access : call.traffic)
+    if (access.dir == Access::Dir::read) access.span.bytes = 2 * 1024 * 64;
+  CHECK(platform().supports(program).why_not == "tensor_gemm takes lengths that are multiples of 128");
+  call.element = "f32";
+  CHECK(platform().supports(program).why_not == "tensor_gemm multiplies bf16, f16 and tf32, and not 'f32'");
+}
+
+TEST_CASE("operations of neural networks by cuDNN are compared with a reference") {
+  const auto operation = [](const char* benchmark, const char* element, const char* name, const char* value) {
+    return Case{benchmark,
+                Engine::sm,
+                gpu(0),
+                gpu(0),
+                MemKind::device,
+                MemKind::device,
+                0,
+                0,
+                {{"element", element}, {name, value}}};
+  };
+  check_right(operation("convolution", "f16", "channels", "64"));
+  check_right(operation("attention", "bf16", "length", "512"));
+  check_right(operation("softmax", "f32", "length", "1024"));
+}
+
+TEST_CASE("a cuDNN without the operation, or without an engine for this GPU, is a reason") {
+  const auto why = [](const char* benchmark, const char* variable) {
+    const auto program =
+        build_program({benchmark, Engine::sm, gpu(0), gpu(0), MemKind::device, MemKind::device, 0, 0, {}});
+    setenv(variable, "1", 1);
+    std::string found;
+    try {
+      (void)platform().prepare(program, "test#0");
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::unsupported);
+      found = error.what();
+    }
+    unsetenv(variable);
+    return found;
+  };
+  CHECK(why("attention", "FAKE_CUDNN_NO_ATTENTION") == "this cuDNN has no attention as one operation (cuDNN 9.13 has)");
+  CHECK(why("convolution", "FAKE_CUDNN_NO_ENGINE") == "cuDNN has no convolution of these lengths for this GPU");
+}
+
+TEST_CASE("operations by cuDNN take their lengths, their elements and whole arrays") {
+  auto program = build_program({"softmax", Engine::sm, gpu(0), gpu(0), MemKind::device, MemKind::device, 0, 0, {}});
+  auto& call = std::get<Opaque>(program.actors[0].loop[0]);
+  const auto why = [&] { return platform().supports(program).why_not; };
+  call.traffic[0].span.bytes /= 2;
+  CHECK(why() == "cudnn_softmax reads its arrays and writes the last one, of these lengths");
+  call.shape = {4};
+  CHECK(why() == "cudnn_softmax has 2 lengths");
+  call.element = "f64";
+  CHECK(why() == "cudnn_softmax computes with f32, f16 and bf16, and not 'f64'");
 }
 
 TEST_CASE("fp8 needs lengths of whole vectors, and a GPU for which cuBLASLt has a product") {

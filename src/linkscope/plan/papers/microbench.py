@@ -78,7 +78,21 @@ MICROBENCH = Source(
             "all_to_all/nccl/gpu.device->same.device?ranks=*",
             "send_receive/nccl/gpu.device->same.device?ranks=*",
         ),
-        row("MB-4", "disk, network, several nodes, hosted results"),
+        row("MB-4", "neural networks: products of matrices", "gemm/sm/gpu.device->same.device?element=*&n=*"),
+        row(
+            "MB-4",
+            "neural networks: tensor cores, by mma.sync of our own kernel",
+            "gemm_floor/sm/gpu.device->same.device?element=*&n=*",
+        ),
+        row(
+            "MB-4",
+            "neural networks: convolution, attention, softmax",
+            "convolution/sm/gpu.device->same.device?element=*&channels=*",
+            "attention/sm/gpu.device->same.device?element=*&length=*",
+            "softmax/sm/gpu.device->same.device?element=*&length=*",
+        ),
+        row("MB-4", "hosted results", instead="`linkscope site` (docs/reference/site.md)"),
+        row("MB-4", "disk, network, several nodes"),
         row(
             "MB-5",
             "filter, timing, iterations, repetitions, JSON, plots",
