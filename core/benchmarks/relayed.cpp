@@ -75,6 +75,7 @@ class Relay {
   void add_links() {
     for (const Place& helper : helpers_of(gpu_, helpers_)) add_helper(helper);
     add_own();
+    add_legs();
   }
 
  private:
@@ -129,6 +130,16 @@ class Relay {
       return at.kind == PlaceKind::gpu ? MemKind::device : to_gpu_ ? case_.src_memory : case_.dst_memory;
     };
     program_.flows.push_back({actor, src, dst, memory(src), memory(dst), part_, is_measured});
+  }
+
+  /// The other actors: their bytes count in the flows of the links.
+  void add_legs() {
+    for (u32 actor = 0; actor < program_.actors.size(); ++actor) {
+      const auto is_its = [&](const Flow& flow) { return flow.actor == actor; };
+      if (std::any_of(program_.flows.begin(), program_.flows.end(), is_its)) continue;
+      add_flow(actor, case_.src, case_.dst, false);
+      program_.flows.back().bytes = 0;
+    }
   }
 
   void add_helper(const Place& helper) {
