@@ -42,10 +42,12 @@ struct DescriptorWords {
   static Word now_ns() { return CpuMemory::now_ns(); }
 };
 
-const FileMemory* file_at(std::span<const FileMemory> files, Word address) {
+/// The file or the rows at an address; null for other memory.
+template <class Part>
+const Part* part_at(std::span<const Part> parts, Word address) {
   const auto found =
-      std::find_if(files.begin(), files.end(), [&](const FileMemory& one) { return address - one.start < one.bytes; });
-  return found == files.end() ? nullptr : &*found;
+      std::find_if(parts.begin(), parts.end(), [&](const Part& one) { return address - one.start < one.bytes; });
+  return found == parts.end() ? nullptr : &*found;
 }
 
 /// Calls `move` with an offset and the rest until all is moved.
@@ -111,16 +113,18 @@ void CpuMemory::set_taken(const ActorOp& op) {
 void CpuMemory::fence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 
 void CpuMemory::copy(Word to, Word from, Word bytes) {
-  if (const auto* source = file_at(files, from))
+  if (const auto* source = part_at(files, from))
     return move_all(bytes, "read", [&](Word done, Word rest) {
       return pread(source->file, reinterpret_cast<void*>(to + done), rest,
                    static_cast<off_t>(from - source->start + done));
     });
-  if (const auto* target = file_at(files, to))
+  if (const auto* target = part_at(files, to))
     return move_all(bytes, "written", [&](Word done, Word rest) {
       return pwrite(target->file, reinterpret_cast<const void*>(from + done), rest,
                     static_cast<off_t>(to - target->start + done));
     });
+  const RowMemory *source = part_at(rows, from), *target = part_at(rows, to);
+  if (source || target) return copy_rows(to, from, bytes, source, target);
   const auto copy_range = [&](Word begin, Word end) {
     std::memcpy(reinterpret_cast<void*>(to + begin), reinterpret_cast<const void*>(from + begin), end - begin);
   };
@@ -131,6 +135,19 @@ void CpuMemory::copy(Word to, Word from, Word bytes) {
     copy_range(std::min(bytes, thread * part),
                thread + 1 == crew->size() ? bytes : std::min(bytes, (thread + 1) * part));
   });
+}
+
+void CpuMemory::copy_rows(Word to, Word from, Word bytes, const RowMemory* source, const RowMemory* target) {
+  const Word row = (source ? source : target)->row, count = bytes / row;
+  const Word from_pitch = source ? source->pitch : row, to_pitch = target ? target->pitch : row;
+  const auto copy_range = [&](Word begin, Word end) {
+    for (Word i = begin; i < end; ++i)
+      std::memcpy(reinterpret_cast<void*>(to + i * to_pitch), reinterpret_cast<const void*>(from + i * from_pitch),
+                  row);
+  };
+  if (!crew) return copy_range(0, count);
+  const Word part = (count + crew->size() - 1) / crew->size();
+  crew->run([&](u32 thread) { copy_range(std::min(count, thread * part), std::min(count, (thread + 1) * part)); });
 }
 
 void CpuMemory::load(Word from, Word bytes) {

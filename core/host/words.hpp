@@ -16,11 +16,17 @@ struct FileMemory {
   int file = -1;
 };
 
+/// Memory in rows of `row` bytes, `pitch` apart: copies from and to it leave out what lies between the rows.
+struct RowMemory {
+  Word start = 0, bytes = 0, row = 0, pitch = 0;
+};
+
 /// The CPU's memory. Addresses are those of this process.
 struct CpuMemory {
   u64 sum = 0;           // of all that was loaded
   Crew* crew = nullptr;  // shares the copies; null: this thread makes them
   std::span<const FileMemory> files;
+  std::span<const RowMemory> rows{};
   std::array<Operation, most_descriptor_words> taken{};  // of the latest descriptor
 
   [[nodiscard]] static Word acquire(Word word);
@@ -39,6 +45,7 @@ struct CpuMemory {
   static void copy_tma(Word, Word, Word) {}
   /// Throws Error{failed} if a file cannot be read or written.
   void copy(Word to, Word from, Word bytes);
+  void copy_rows(Word to, Word from, Word bytes, const RowMemory* source, const RowMemory* target);
   void load(Word from, Word bytes);
   static void store(Word to, Word bytes, Word seed, Word first_index);
 };

@@ -21,7 +21,10 @@ std::string why_no_copy(const Actor& actor, const Move& move) {
     return "a " + who + " that performs ops copies by engine " + to_string(own) + ", and not by " +
            to_string(move.engine);
   if (move.by) return "a " + who + " that performs ops makes its own copies";
-  return in_rows(move).count > 1 ? "a copy among ops is of one piece, and not of rows" : "";
+  const auto rows = in_rows(move);
+  return rows.count > 1 && (move.engine != Engine::cpu || rows.from.in_plane || rows.to.in_plane)
+             ? "a copy among ops is of one piece, and not of rows; only CPU threads copy rows, of one plane"
+             : "";
 }
 
 std::string why_no_access(const Kernel& kernel) {

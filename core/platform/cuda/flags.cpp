@@ -302,9 +302,28 @@ void free_grids(CudaSession& session) noexcept {
   }
 }
 
+namespace {
+
+/// The memory in rows that a CPU thread's copies read or write. A region has one kind of rows.
+std::vector<RowMemory> rows_of(const CudaSession& session, const Actor& actor) {
+  std::vector<RowMemory> found;
+  for (const auto& step : actor.loop) {
+    const auto* move = std::get_if<Move>(&step);
+    if (!move || on_gpu(actor.kind)) continue;
+    for (const Span* span : {&move->from, &move->to})
+      if (span->rows.bytes)
+        found.push_back({reinterpret_cast<Word>(session.buffers[span->region]->host()),
+                         session.program.regions[span->region].bytes, span->rows.bytes, span->rows.pitch});
+  }
+  return found;
+}
+
+}  // namespace
+
 void prepare_ops(const CudaSession& session, ActorState& state) {
   state.files = files_of(session, *state.actor);
   if (!performs_ops(*state.actor)) return;
+  state.rows = rows_of(session, *state.actor);
   Table table{session, state};
   for (const auto& step : state.actor->loop) table.add_step(step);
   state.ops = table.take();
@@ -317,7 +336,7 @@ void perform_ops(const CudaSession& session, ActorState& state, u64 passes) {
   state.iteration += passes;
   if (passes == 0) return;
   if (state.stream) return queue_blocks(state, first, passes);
-  CpuMemory memory{0, state.crew.get(), state.files};
+  CpuMemory memory{0, state.crew.get(), state.files, state.rows};
   const auto in_vain = perform_on_cpu(state.ops, first, passes, memory);
   state.sum += memory.sum;
   if (in_vain) gave_up(session, *state.actor, in_vain);

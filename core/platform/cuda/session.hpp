@@ -116,6 +116,7 @@ struct ActorState {
   std::shared_ptr<Cublas> products;                  // of a stream with parts of an LU, which share one handle
   std::vector<ActorOp> ops;                          // of its loop, if it performs ops
   std::vector<FileMemory> files;                     // that its ops read and write
+  std::vector<RowMemory> rows;                       // that its ops copy
   std::vector<RankPost> posts;                       // messages of MPI of its loop, in order
   Device* device_of_posts = nullptr;                 // the GPU whose memory they send or receive
 };

@@ -37,9 +37,11 @@ Stage Compiler::pageable_memcpy(const Program& program, const Actor& actor, cons
 void Compiler::copy_by_cpu(const Program& program, const Actor& actor, const Move& move, Op& op) const {
   const auto &source = program.regions[move.from.region], &target = program.regions[move.to.region];
   const Node from = node(source.at), host = host_of(actor);
+  // Each row is a copy of its own, and the threads divide the rows.
+  const double rows = static_cast<double>(in_rows(move).count) / std::max(1u, move.shape.threads);
   op.stages.push_back({.by = Stage::By::thread,
                        .path = memcpy_path(program, host, from, node(target.at), memcpy_rate(host, op.bytes)),
-                       .setup = machine_.costs.cpu_copy});
+                       .setup = machine_.costs.cpu_copy * std::max(1.0, rows)});
   auto& cap = op.stages[0].path.cap;
   cap = std::min({cap, cpu_cap(source, false), cpu_cap(target, true)}) * std::max(1u, move.shape.threads);
   // In a row of copies the first loads of each overlap with the bytes of those before.

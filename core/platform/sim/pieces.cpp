@@ -17,8 +17,8 @@ Support Compiler::supports_pieces(const Program& program, const Actor& actor, co
   if (move.by && !machine_.costs.stream_wait)
     return silent("how long one stream waits for another", "stream_wait_us of [costs]");
   if (simple) return {};
-  if (move.engine == Engine::cpu || move.engine == Engine::tma)
-    return Support::no(std::string{"the model's copies by "} + to_string(move.engine) + " are of one piece");
+  if (move.engine == Engine::cpu) return {};
+  if (move.engine == Engine::tma) return Support::no("the model's copies by tma are of one piece");
   for (const auto* region : {&source, &target})
     if (is_pageable(region->kind)) return Support::no("the model's pageable copies are of one piece, by single calls");
   if (move.engine == Engine::sm) return {};

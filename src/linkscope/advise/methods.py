@@ -13,7 +13,7 @@ _QUEUED = ("read", "write")  # measured batched only
 _SPECIAL = ("stride", "order", "width", "cache", "discard", "ranges", "advice")
 STAGED = "staged"  # copies through pinned slots
 RELAYED = "relayed"  # copies over the links of several GPUs
-_KNOBS = ("chunk", "slots", "threads")  # of staged and relayed copies, which a tuner chooses
+_KNOBS = ("chunk", "slots", "threads", "sms")  # of staged and relayed copies, which a tuner chooses
 FAR = 16  # largest ratio of two sizes between which a time is interpolated
 
 

@@ -1,10 +1,11 @@
 """The methods that move many scattered pieces, for a number and a size of pieces that need not have been measured."""
 
+import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from linkscope.advise.methods import FAR, TransferMethod, between
+from linkscope.advise.methods import FAR, TransferMethod, between, transfer_methods
 from linkscope.model.curves import BATCHED, MODE, Curve, Estimate, Method, method_of, path_of, time_of
 from linkscope.runfile import Point
 
@@ -20,11 +21,14 @@ _Reading = tuple[Estimate, tuple[Point, ...]]
 def piece_methods(points: Iterable[Point], src: str, dst: str, size: int, piece: int) -> list[TransferMethod]:
     """The methods that move `size` bytes in pieces of `piece` bytes, the fastest first.
 
+    A loop over pieces of pageable memory takes the time of as many plain copies.
+
     A time at another number of pieces is proportional to that number, at most 16 times as many or as few. A time at
     another size of pieces is interpolated linearly between its neighbours.
     """
+    listed_points = list(points)
     groups: dict[Method, dict[int, list[Point]]] = {}
-    for point in points:
+    for point in listed_points:
         if (point.src, point.dst) == (src, dst) and is_of_pieces(point):
             name = SIZE_PARAM[point.benchmark]
             of_method = groups.setdefault(method_of(point).without((name, "clock")), {})
@@ -36,7 +40,23 @@ def piece_methods(points: Iterable[Point], src: str, dst: str, size: int, piece:
             first = next(iter(by_piece.values()))[0]
             listed = tuple(point for of_piece in by_piece.values() for point in of_piece)
             found.append(TransferMethod(Curve(path_of(first), method, BATCHED[0], listed), *reading))
+    found += _pageable_loops(listed_points, src, dst, size // piece, piece)
     return sorted(found, key=lambda one: one.time.value)
+
+
+def _pageable_loops(points: Sequence[Point], src: str, dst: str, count: int, piece: int) -> Iterator[TransferMethod]:
+    """A call for each piece of pageable memory: as many copies of the size of a piece, one after the other."""
+    for one in transfer_methods(points, src, dst, piece):
+        family, time = one.curve.method.family, one.time
+        if (
+            family.benchmark in ("h2d", "d2h")
+            and family.engine == "ce"
+            and "pageable" in (family.src_memory, family.dst_memory)
+        ):
+            low, high = (None if end is None else count * end for end in (time.low, time.high))
+            method = Method(dataclasses.replace(family, benchmark="pieces"))
+            curve = Curve(one.curve.path, method, BATCHED[0], one.points)
+            yield TransferMethod(curve, Estimate(count * time.value, low, high), one.points)
 
 
 def is_of_pieces(point: Point) -> bool:
@@ -52,7 +72,8 @@ def is_of_pieces(point: Point) -> bool:
         return False
     if point.benchmark == "strided":
         return params.get("shape", "2d") == "2d" and params.get("gaps", "both") == "both" and "row" in params
-    return point.benchmark == "pieces" and params.get("clock") == _HOST_CLOCK and "piece" in params
+    by_host = params.get("clock") == _HOST_CLOCK or "pageable" in (point.src_memory, point.dst_memory)
+    return point.benchmark == "pieces" and by_host and "piece" in params
 
 
 def _by_host_clock(points: Sequence[Point]) -> list[Point]:

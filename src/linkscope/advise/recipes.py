@@ -164,12 +164,14 @@ def _needs(method: Method, asked: Question, *, several_nodes: bool) -> list[str]
     if between_gpus and (params.get("peer") == "on" or family.engine in ("sm", "tma")):
         needs.append("peer access: cudaDeviceCanAccessPeer")
     if family.benchmark == STAGED:
-        needs.append(f"{params.get('slots', '2')} pinned slots of {params.get('chunk', '1MiB')}")
+        of_each = f" for each of {params['sms']} multiprocessors" if "sms" in params else ""
+        needs.append(f"{params.get('slots', '2')} pinned slots of {params.get('chunk', '1MiB')}{of_each}")
         needs += ["the library of linkscope, which chooses its own slots"] if nodes else []
     if family.benchmark == RELAYED:
         needs += ["the library of linkscope, which divides the copy itself", "peer access: cudaDeviceCanAccessPeer"]
         needs.append(f"leave to use the links of GPUs {_helpers(method, asked)}, whose own copies are slower meanwhile")
-    if "threads" in params and (family.engine in ("cpu", "fault") or family.benchmark == STAGED):
+    is_pageable = "pageable" in (family.src_memory, family.dst_memory)
+    if "threads" in params and (family.engine in ("cpu", "fault") or family.benchmark == STAGED or is_pageable):
         needs.append(f"CPU threads: {params['threads']}")
     return list(dict.fromkeys([*needs, *_of_engine(method)]))
 

@@ -56,11 +56,18 @@ class Foretelling:
         return all(name in chosen or value == defaults[name] for name, value in point.params)
 
     def of_pieces(self, count: int, piece: int) -> list[PointId]:
-        """The operations on `count` pieces, with the sizes of pieces next to `piece` that a point can have."""
-        found = []
+        """The operations on `count` pieces, with the sizes of pieces next to `piece` that a point can have, and plain
+        copies of one piece of pageable memory."""
+        found = [
+            dataclasses.replace(point, bytes=piece)
+            for point in self._here
+            if point.benchmark in ("h2d", "d2h") and point.engine == "ce" and not point.bidirectional
+            if "pageable" in (point.src_memory, point.dst_memory) and self._is_usual(point)
+        ]
         for point in self._here:
             name = _OF_PIECES.get(point.benchmark)
-            if name and point.param("clock") == "host":
+            # CPU threads pack pieces of pageable memory, so only the host's clock times them.
+            if name and ("pageable" in (point.src_memory, point.dst_memory) or point.param("clock") == "host"):
                 for size in _neighbours(_sizes(self._table, point, name), piece):
                     params = tuple((key, str(size) if key == name else value) for key, value in point.params)
                     found.append(dataclasses.replace(point, bytes=count * size, params=params))

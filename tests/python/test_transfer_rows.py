@@ -1,0 +1,130 @@
+"""The ways of core/transfer as rows of the table: known times on a model, every byte on the fake driver, and advice."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fake_driver import environment, needs_fake, needs_worker, too_short
+from linkscope.cli.main import main
+from linkscope.machine import model as models
+from linkscope.run.simulate import quiet, simulation
+from linkscope.runfile import PointId, read_run
+
+pytestmark = needs_worker
+MIB = 1 << 20
+TO_GPU, FROM_GPU = "numa:0.pageable->gpu:0.device", "gpu:0.device->numa:0.pageable"
+RING = "staged/sm/{}/{}?chunk=64KiB&mode=batched&slots=2&sms=16&threads={}"
+LINKS = "relayed/ce/{}/{}?chunk=4MiB&helpers={}&mode=batched&threads={}"
+PACKED = "pieces/sm/{}/{}?chunk=1MiB&mode=batched&piece=4096&slots=2&sms=32&threads={}"
+BY_CALLS = "staged/ce/{}/{}?bidirectional=false&chunk={}&mode=batched&slots=2&threads={}"
+
+
+def model() -> dict:
+    return quiet(models.load("h200x4").to_json())
+
+
+def seconds(*texts: str) -> list[float]:
+    points = [PointId.parse(text) for text in texts]
+    with simulation() as simulated:
+        found = simulated.seconds(model(), points)
+    assert not [one for one in found if isinstance(one, str)], found
+    return [max(one) for one in found]
+
+
+@pytest.mark.parametrize("ends", [TO_GPU, FROM_GPU])
+def test_one_kernel_moves_small_slots_faster_than_a_call_for_each(ends: str) -> None:
+    by_kernel, by_calls = seconds(RING.format(ends, 16 * MIB, 8), BY_CALLS.format(ends, 16 * MIB, "64KiB", 8))
+    assert by_calls > 1.5 * by_kernel
+
+
+def test_a_ring_that_one_kernel_drives_is_as_fast_as_its_threads() -> None:
+    rate = model()["numa"][0]["memcpy_gbps"]["v"] * 1e9
+    one, four = seconds(RING.format(TO_GPU, 16 * MIB, 1), RING.format(TO_GPU, 16 * MIB, 4))
+    assert one == pytest.approx(16 * MIB / rate, rel=0.03) and four == pytest.approx(one / 4, rel=0.05)
+
+
+@pytest.mark.parametrize("ends", [TO_GPU, FROM_GPU])
+def test_pageable_memory_uses_the_links_of_helpers_at_the_rate_of_its_threads(ends: str) -> None:
+    rate = model()["numa"][0]["memcpy_gbps"]["v"] * 1e9
+    own, two, four, few = seconds(
+        BY_CALLS.format(ends, 64 * MIB, "4MiB", 8), LINKS.format(ends, 64 * MIB, 1, 8),
+        LINKS.format(ends, 64 * MIB, 3, 8), LINKS.format(ends, 64 * MIB, 3, 1),
+    )  # fmt: skip
+    assert own / two > 1.5 and own / four > 1.8  # the host's memory carries each byte three times: at most 100 GB/s
+    assert few == pytest.approx(64 * MIB / (4 * rate), rel=0.05)  # a thread for each of four links
+
+
+@pytest.mark.parametrize("ends", [TO_GPU, FROM_GPU])
+def test_a_thread_that_packs_pieces_pays_a_call_for_each(ends: str) -> None:
+    content = model()
+    rate, call = content["numa"][0]["memcpy_gbps"]["v"] * 1e9, content["costs"]["cpu_copy_us"]["v"] * 1e-6
+    one, four = seconds(PACKED.format(ends, 8 * MIB, 1), PACKED.format(ends, 8 * MIB, 4))
+    assert one == pytest.approx(2048 * (call + 4096 / rate), rel=0.03) and one > 3.5 * four
+
+
+@needs_fake
+def test_every_byte_arrives_on_the_fake_driver(tmp_path: Path) -> None:
+    few = [
+        text.format(ends)
+        for ends in (TO_GPU, FROM_GPU)
+        for text in (
+            "staged/sm/{}/1048576?chunk=64KiB&mode=batched&slots=2&sms=8&threads=1",
+            "relayed/ce/{}/4194304?chunk=1MiB&helpers=1&mode=batched&threads=1",
+            "pieces/sm/{}/819200?chunk=256KiB&mode=batched&piece=4096&slots=2&sms=32&threads=1",
+        )
+    ]
+    path = tmp_path / "run.jsonl"
+    words = ["run", "--suite", "full", "--rounds", "1", "--contexts", "any", "--precision", "99%", "-o", str(path)]
+    only = [word for text in few for word in ("--only", text)]
+    done = subprocess.run(
+        [sys.executable, "-m", "linkscope", *words, *only],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    points = read_run(path).points
+    assert {point.id for point in points} == set(few)
+    assert all(point.verified or too_short(point) for point in points), [point.reason for point in points]
+
+
+def test_the_rows_are_listed(capsys) -> None:
+    for name, summary in (
+        ("staged", "one kernel empties"),
+        ("relayed", "pinned slots, over the links of several GPUs"),
+        ("pieces", "packed in pinned slots"),
+    ):
+        assert main(["list", name]) == 0
+        assert summary in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(("src", "dst"), [("numa:0", "gpu:1"), ("gpu:1", "numa:0")])
+def test_pieces_of_pageable_memory_are_ranked_against_a_call_for_each(capsys, src: str, dst: str) -> None:
+    words = ["--src", src, "--dst", dst, "--bytes", "32MiB", "--memory", "pageable", "--pieces", "4KiB", "--json"]
+    assert main(["advise", "--machine", "h200x4", *words]) == 0
+    ways = json.loads(capsys.readouterr().out)["ways"]
+    pageable = {
+        (one["benchmark"], one["engine"]): one for one in ways if "pageable" in (one["src_memory"], one["dst_memory"])
+    }
+    loop, packed = pageable["pieces", "ce"], pageable["pieces", "sm"]
+    assert loop["present"] and packed["gain"]["ratio"] > 5 and packed["rank"] < loop["rank"]
+    assert "linkscope.copy_blocks" in packed["code"] and "CPU threads: 8" in packed["needs"]
+    text = ("h2d" if src == "numa:0" else "d2h") + "/ce/{}/4096?after=kernel&bidirectional=false&mode=batched"
+    ends = f"{src}.pageable->{dst}.device" if src == "numa:0" else f"{src}.device->{dst}.pageable"
+    text = text.format(ends) if src == "numa:0" else text.format(ends).replace("bidirectional=false&", "")
+    (one,) = seconds(text)
+    assert loop["seconds"] == pytest.approx(8192 * one)
+
+
+def test_the_ring_of_one_kernel_and_pageable_memory_over_several_links_are_in_the_advice(capsys) -> None:
+    words = ["--src", "numa:0", "--dst", "gpu:2", "--bytes", "64MiB", "--memory", "pageable", "--json"]
+    assert main(["advise", "--machine", "h200x4", *words]) == 0
+    ways = json.loads(capsys.readouterr().out)["ways"]
+    by = {(one["benchmark"], one["engine"]): one for one in ways if one["src_memory"] == "pageable"}
+    ring, links = by["staged", "sm"], by["relayed", "ce"]
+    assert any("for each of" in need and "multiprocessors" in need for need in ring["needs"])
+    assert "linkscope.use_helpers" in links["code"] and links["seconds"] < ring["seconds"]
