@@ -30,12 +30,8 @@ _HOST_TO_GPU = "numa.pinned->gpu.device"
 # Thousands of small pieces take longest to simulate, so all their forms are measured on the most important path only.
 _IN_PARTS_TO_A_GPU = (
     *(
-        of_preset(f"pieces/{engine}/{_HOST_TO_GPU}?piece={piece}&mode=*", (1000 * piece,))
-        for engine in ("ce", "batch", "graph", "sm")
-        for piece in _PIECE_SIZES
-    ),
-    *(
-        of_preset(f"pieces/{engine}/{_HOST_TO_GPU}?piece={piece}&clock=host", (1000 * piece,))
+        of_preset(f"pieces/{engine}/{_HOST_TO_GPU}?piece={piece}&{form}", (1000 * piece,))
+        for form in ("mode=*", "clock=host")
         for engine in ("ce", "batch", "graph", "sm")
         for piece in _PIECE_SIZES
     ),
@@ -71,16 +67,8 @@ _OF_SP_8 = tuple(f"contended_{kind}" for kind in _SP_8)
 _BY_KERNELS = (*_COPIES, *_ACCESS, *_JOINT, *_EXCHANGES)
 _PINNED = ("pinned", "device")  # the memory kinds of nvbandwidth's copies
 _HOST_MEMORY = (*_PINNED, "pageable")
-_OF_PAGES = (
-    "touch",
-    "advice",
-    "ranges",
-    "discard",
-    "order",
-    "stride",
-    "blocks",
-    "block_threads",
-)  # parameters for which two sizes are enough
+# Parameters for which two sizes are enough.
+_OF_PAGES = ("touch", "advice", "ranges", "discard", "order", "stride", "blocks", "block_threads")
 _NVBANDWIDTH = 512 * MIB
 _CONCURRENT_SIZE = 16 * MIB  # rates have converged, and every path is measured alone at this size
 _KIND_SIZES = (4 * KIB, MIB, 16 * MIB)  # extra sizes for memory kinds
