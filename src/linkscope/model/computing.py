@@ -79,4 +79,5 @@ def memory_peak_of_gpu(machine: Mapping[str, Any], gpu: str) -> tuple[float | No
 
 
 def _probed(machine: Mapping[str, Any], gpu: str) -> Mapping[str, Any]:
-    return next((one for one in machine.get("gpus") or () if f"gpu:{one.get('index')}" == gpu), _NOTHING)
+    gpus = (one for one in machine.get("gpus") or () if isinstance(one, Mapping))
+    return next((one for one in gpus if f"gpu:{one.get('index')}" == gpu), _NOTHING)
