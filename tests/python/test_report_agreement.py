@@ -141,7 +141,7 @@ def test_cards_paths_and_curves_have_the_same_rate_size_and_half() -> None:
     rows = path_rows(made.points)
     assert {(round(row.rate.value, 3), row.point.bytes) for row in rows if row.rate} == {(55.5, 1 << 20)}
     text = page(made)
-    assert ">pinned 55.5</text>" in text and ">55.5 [54.4, 56.6]</td>" in text and ">4 KiB to 1 MiB</td>" in text
+    assert ">pinned 55.5</text>" in text and ">55.5 [54.4, 56.6]</td>" in text and ">4 KiB-1 MiB</td>" in text
 
 
 def test_the_share_of_a_card_is_that_of_the_number_beside_it() -> None:

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from linkscope.model.curves import Path, path_of
+from linkscope.model.curves import Estimate, Path, path_of
 from linkscope.model.text import paths_text, range_share, rate_text, sizes_text
 from linkscope.report.anchors import explorer_link, path_anchor
+from linkscope.report.family_words import ENGINES
 from linkscope.report.headline import COPIES
 from linkscope.report.long_tables import without_empty_columns
 from linkscope.report.overview import FamilyRows, Row
@@ -26,19 +27,19 @@ from linkscope.report.section import (
 from linkscope.report.section import Row as TableRow
 from linkscope.report.trust import signed
 from linkscope.runfile import Point
-from linkscope.units import format_bytes, format_fraction, format_rate, format_seconds_interval
+from linkscope.units import format_bytes, format_fraction, format_rate, unresolved_text, with_interval
 
-MOST = 40  # rows that the page shows at first
+MOST = 36  # rows that the page shows at first
 _NOTE = (
-    "Plain copies: first the slowest path of each method, and the fastest if it differs. A path opens its curves. "
-    "Brackets are intervals; a bidirectional rate is a total. Half of the best rate is reached from the size under "
-    "Half from, or between two. The latency is that of one copy of the smallest size."
+    "First the slowest path of each method, and the fastest if it differs. Copies are by copy engine unless another is "
+    "named. A bidirectional rate is a total. Half the best rate is reached from this size, or between the two. "
+    "Latency: a copy of the smallest size."
 )
 _ROWS = "A row holds paths that perform alike: the median, and the range from the lowest to the highest interval end."
 _COLUMNS = (
     Column("Path"), Column("Method"), Column("Best, GB/s", right=True, strong=True, label="Best, GB/s"),
     Column("At", right=True, label="at"), Column("% of peak", right=True, label="% of peak"),
-    Column("Half from", right=True, label="Half from"), Column("Latency", right=True, label="Latency"),
+    Column("Half from", right=True, label="Half from"), Column("Latency, µs", right=True, label="Latency, µs"),
     Column("Status"),
 )  # fmt: skip
 _FAMILY_COLUMNS = (
@@ -89,12 +90,24 @@ def _cells(row: PathRow) -> tuple[str, ...]:
     rate = signed(rate_text(row.rate).replace(" GB/s", ""), [row.point]) if row.rate else ""
     time = ""
     if row.latency and row.smallest:
-        text = format_seconds_interval(row.latency.value, row.latency.low, row.latency.high)
-        time = signed(text, [row.smallest])
+        time = signed(_microseconds(row.latency), [row.smallest])
     return (
-        name, row.method_text, rate, format_bytes(row.point.bytes) if row.rate else "",
-        format_fraction(row.share) if row.share is not None else "", _half_text(row), time, row.status_text,
+        name, _method_text(row), rate, format_bytes(row.point.bytes) if row.rate else "",
+        format_fraction(row.share).removesuffix(" %") if row.share is not None else "",
+        _half_text(row), time, "" if row.status_text == "ok" else row.status_text,
     )  # fmt: skip
+
+
+def _method_text(row: PathRow) -> str:
+    """'pinned', 'pageable, bidirectional': the copy engine goes without saying, except alone."""
+    return row.method_text.removeprefix(f"{ENGINES['ce']}, ")
+
+
+def _microseconds(time: Estimate) -> str:
+    """'2.29 [2.16, 2.38]'."""
+    unresolved = unresolved_text(time.low, time.high)
+    ends = (None if end is None else end * 1e6 for end in (time.low, time.high))
+    return unresolved or " ".join(filter(None, with_interval(time.value * 1e6, *ends)))
 
 
 def _values(row: PathRow) -> tuple[float | None, ...]:
@@ -103,12 +116,12 @@ def _values(row: PathRow) -> tuple[float | None, ...]:
 
 
 def _half_text(row: PathRow) -> str:
-    """'256 KiB'; '1 to 16 MiB' where no size between these was measured."""
+    """'256 KiB'; '1-16 MiB' where no size between these was measured."""
     if not row.half_rate_bytes:
         return ""
     gap = row.below_half is not None and row.half_rate_bytes > 2 * row.below_half
     return (
-        sizes_text((row.below_half or 0, row.half_rate_bytes)).removeprefix(" at ")
+        sizes_text((row.below_half or 0, row.half_rate_bytes)).removeprefix(" at ").replace(" to ", "-")
         if gap
         else format_bytes(row.half_rate_bytes)
     )
