@@ -50,11 +50,11 @@ class Ring {
         stride_{slice_stride(share_.chunk)} {
     program.passes = static_cast<u32>(c.bytes / share_.blocks / share_.chunk);
     slices_ = static_cast<u32>(slice_count(c.bytes, c.footprint_bytes, Engine::ce) * program.passes);
-    const u64 all = share_.blocks * slices_ * stride_;
+    const u64 all = u64{share_.blocks} * slices_ * stride_;
     source_ = add({c.src, c.src_memory, all, Content::pattern});
-    ring_ = add({host_, MemKind::pinned, share_.blocks * share_.slots * stride_, Content::poison});
+    ring_ = add({host_, MemKind::pinned, u64{share_.blocks} * share_.slots * stride_, Content::poison});
     target_ = add({c.dst, c.dst_memory, all, Content::poison});
-    words_ = add({host_, MemKind::pinned, 2 * share_.blocks * line, Content::zero});
+    words_ = add({host_, MemKind::pinned, u64{2} * share_.blocks * line, Content::zero});
     for (u32 thread = 0; thread < share_.threads; ++thread) add_thread(thread);
     for (u32 block = 0; block < share_.blocks; ++block) add_block(block);
   }
@@ -125,7 +125,7 @@ class Ring {
 Program build(const Case& c) {
   Program program = empty_program(c);
   program.held_by = HeldBy::nothing;
-  Ring(program, c);
+  const Ring ring(program, c);
   return program;
 }
 

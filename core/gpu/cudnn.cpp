@@ -143,12 +143,13 @@ Owned made(int kind) {
 
 template <class T>
 void set(const Owned& descriptor, int attribute, int type, const std::vector<T>& values) {
-  check(library().set(descriptor.get(), attribute, type, static_cast<std::int64_t>(values.size()), values.data()),
+  check(library().set(descriptor.get(), attribute, type, static_cast<std::int64_t>(values.size()),
+                      static_cast<const void*>(values.data())),
         "cudnnBackendSetAttribute " + std::to_string(attribute));
 }
 template <class T>
 void set(const Owned& descriptor, int attribute, int type, T value) {
-  check(library().set(descriptor.get(), attribute, type, 1, &value),
+  check(library().set(descriptor.get(), attribute, type, 1, static_cast<const void*>(&value)),
         "cudnnBackendSetAttribute " + std::to_string(attribute));
 }
 void finalize(const Owned& descriptor, const char* what) {
@@ -279,7 +280,8 @@ bool CudnnOperation::plan_by(void* graph, int heuristic) {
     configs.push_back(made(engine_config));
     found.push_back(configs.back().get());
   }
-  if (library().get(offers.get(), heuristics_results, type_descriptor, count, &count, found.data()) != success)
+  if (library().get(offers.get(), heuristics_results, type_descriptor, count, &count,
+                    static_cast<void*>(found.data())) != success)
     return false;
   for (std::int64_t i = 0; i < count; ++i) {
     Owned one = made(execution_plan);

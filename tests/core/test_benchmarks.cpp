@@ -50,8 +50,10 @@ TEST_CASE("every row of the benchmark table builds a valid program for every val
           // A touched page moves as a whole.
           const bool all = (param.name != "stride" && param.name != "order") || value == param.values.front() ||
                            (row.name == "demand" && param.name == "order");
-          u64 bytes = program.flows[0].bytes;  // a split copy has one flow per part
-          for (std::size_t i = 1; i < program.flows.size() && row.name == "split"; ++i) bytes += program.flows[i].bytes;
+          u64 bytes = program.flows[0].bytes;
+          // A split copy has one flow per part, and a ring of GPU blocks one per CPU thread.
+          const bool in_parts = row.name == "split" || (row.name == "staged" && row.engine == Engine::sm);
+          for (std::size_t i = 1; i < program.flows.size() && in_parts; ++i) bytes += program.flows[i].bytes;
           if (row.name == "relayed")  // those that end at the destination
             bytes = std::accumulate(program.flows.begin(), program.flows.end(), u64{0}, [&](u64 sum, const Flow& flow) {
               return sum + (flow.dst == c.dst ? flow.bytes : 0);

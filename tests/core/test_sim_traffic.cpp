@@ -290,8 +290,9 @@ TEST_CASE("the traffic that programs state is what the simulation counts on the 
           CHECK(text(found) == text(steps));
           const bool by_ring = c.params.contains("ring");  // a flow does not state where its ring is
           const bool with_words = row.name.starts_with("put") || row.name.starts_with("get") ||
-                                  row.name.starts_with("queued_put") || row.name == "post";  // nor which words cross
-          const bool answered = row.name == "message";  // its flow states one direction
+                                  row.name.starts_with("queued_put") || row.name == "post" ||
+                                  (row.name == "staged" && row.engine == Engine::sm);  // nor which words cross
+          const bool answered = row.name == "message";                                 // its flow states one direction
           if (row.sized && !managed && !has_gaps && !by_ring && !with_words && !answered)
             CHECK(text(found) == text(flows));
           if (!found.empty()) counted.insert(family);

@@ -378,7 +378,7 @@ TEST_CASE("a library call that does not fit its traffic, or is not known, is ref
     CHECK_MESSAGE(support.why_not.find(words) != std::string::npos, support.why_not);
   };
   refused([](Opaque& o) { o.library_call = "cusolver"; }, "'cusolver' is not known here");
-  refused([](Opaque& o) { o.element = "f8"; }, "f32, f64, bf16, tf32 and fp8");
+  refused([](Opaque& o) { o.element = "f8"; }, "f32, f64, bf16, f16, tf32 and fp8");
   refused([](Opaque& o) { o.shape = {256}; }, "three lengths");
   refused([](Opaque& o) { o.shape = {256, 256, 128}; }, "reads A (128 KiB)");
   refused([](Opaque& o) { o.traffic.clear(); }, "states three accesses");
