@@ -181,7 +181,7 @@ def relations(pair: Pair) -> list[Relation]:
     polls = {mode: {size: pair.polls(mode, size) for size in (4, 64 * MIB)} for mode in ("notified", "direct")}
     large = polls["notified"][64 * MIB] / polls["direct"][64 * MIB]
     times = [
-        Relation(twice, "about 2", trips["notified"] / trips["host"], 1.6, 2.4, PREDICTED),
+        Relation(twice, "about 2", trips["notified"] / trips["host"], 1.6, 2.4, FITTED),
         Relation("polling GPU memory over the host's help, 4 B", "below 1", helped, 0, BELOW, FITTED),
         Relation("polling over posting, notifications, 4 B", "about 10", polls["notified"][4], 6, 15, PREDICTED),
         Relation("polling over posting, GPU memory, 4 B", "about 2.5", polls["direct"][4], 1.7, 3.7, PREDICTED),
@@ -204,7 +204,7 @@ def _of_rates(pair: Pair) -> list[Relation]:
         ]
     else:
         found.append(
-            Relation("rate of 32 blocks over the host's", "about 1", gpu[last] / host[last], 0.75, 1.33, PREDICTED)
+            Relation("rate of 32 blocks over the host's", "about 1", gpu[last] / host[last], 0.75, 1.33, FITTED)
         )
     flat = helped[last] / helped[4]
     return [*found, Relation("with help: rate of 32 connections over 4", "flat", flat, 0.9, 1.1, PREDICTED)]

@@ -35,7 +35,7 @@ class Known:
 
 
 KNOWN = (
-    Known(EXTOLL, "time of a GPU that posts over the host's, 4 B", 1.8, 0.1, True, PREDICTED),
+    Known(EXTOLL, "time of a GPU that posts over the host's, 4 B", 1.8, 0.1, True, FITTED),
     Known(IB, "time of a GPU that posts over the host's, 4 B", 1.8, 0.1, True, FITTED),
     Known(EXTOLL, "polling GPU memory over the host's help, 4 B", 0.92, 0.06, True, FITTED),
     Known(EXTOLL, "polling over posting, notifications, 4 B", 30, 0.1, False, PREDICTED),
@@ -50,7 +50,7 @@ KNOWN = (
     Known(IB, "rate of 32 blocks over 32 kernels", 1, 0.05, True, PREDICTED),
     Known(EXTOLL, "rate of 1 block over the host's", 0.14, 0.1, True, PREDICTED),
     Known(EXTOLL, "rate of 32 blocks over the slower CPU mode", 0.945, 0.03, True, FITTED),
-    Known(IB, "rate of 32 blocks over the host's", 1.07, 0.1, True, PREDICTED),
+    Known(IB, "rate of 32 blocks over the host's", 1.07, 0.1, True, FITTED),
     Known(EXTOLL, "with help: rate of 32 connections over 4", 1, 0.03, True, PREDICTED),
     Known(IB, "with help: rate of 32 connections over 4", 1, 0.03, True, PREDICTED),
 )

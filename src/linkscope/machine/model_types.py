@@ -149,7 +149,9 @@ class Nic(Table, frozen=True, kw_only=True):
             default="posts unsupported",
         ),
     ] = None
-    descriptor_bytes: Annotated[int | None, Key("a multiple of 8 B up to 128", needs="queues")] = None
+    descriptor_bytes: Annotated[
+        int | None, Key("size of a descriptor: a multiple of 8 B, at most 128", needs="queues")
+    ] = None
     cpu_post_us: Annotated[
         Quantity | None, Key("a thread's time for a descriptor, and for a notification", needs="queues")
     ] = None
