@@ -8,9 +8,8 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "gpu/context.hpp"
 #include "host/uring.hpp"
-#include "transfer/capture.hpp"
+#include "transfer/uring_slots.hpp"
 
 namespace linkscope {
 namespace {
@@ -102,22 +101,9 @@ class Reading {
 bool read_by_uring(const Resources& with, const DiskReads& reads, u32 in_flight, const CopyLane& lane,
                    ReadCounts& counts, Progress& progress) {
   if (reads.file.direct() < 0) return false;
-  const CurrentContext current{with.driver, lane.context};
-  const DuringCaptures allowed{with.driver};
-  const u64 chunks = reads.chunks.size();
-  auto lease = with.arena.take(static_cast<u32>(std::min<u64>(chunks, in_flight)), lane);
-  if (lease.size() == 0) return false;
-  int refused = 0;
-  const auto ring = Uring::open(static_cast<u32>(lease.size()), refused);  // ends before its slots are given back
-  if (!ring) {
-    counts.uring_refused = refused;
-    return false;
-  }
-  std::vector<std::span<std::byte>> buffers;
-  for (std::size_t i = 0; i < lease.size(); ++i) buffers.emplace_back(lease[i].data(), with.arena.slot_bytes());
-  if (chunks >= 2 * lease.size()) ring->pin(buffers);  // a slot that is used once is pinned once in any case
-  Reading{with, reads, lease, *ring, counts}.run(lane, progress);
-  return true;
+  return with_uring_slots(
+      with, reads.chunks.size(), in_flight, lane, counts.uring_refused,
+      [&](Arena::Lease& lease, Uring& ring) { Reading{with, reads, lease, ring, counts}.run(lane, progress); });
 }
 
 }  // namespace linkscope

@@ -7,9 +7,8 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "gpu/context.hpp"
 #include "host/uring.hpp"
-#include "transfer/capture.hpp"
+#include "transfer/uring_slots.hpp"
 
 namespace linkscope {
 namespace {
@@ -118,22 +117,9 @@ class Writing {
 bool write_by_uring(const Resources& with, const DiskWrites& writes, u32 in_flight, const CopyLane& lane,
                     WriteCounts& counts, Progress& progress) {
   if (writes.file.direct() < 0 || writes.file.is_in_memory()) return false;
-  const CurrentContext current{with.driver, lane.context};
-  const DuringCaptures allowed{with.driver};
-  const u64 chunks = writes.chunks.size();
-  auto lease = with.arena.take(static_cast<u32>(std::min<u64>(chunks, in_flight)), lane);
-  if (lease.size() == 0) return false;
-  int refused = 0;
-  const auto ring = Uring::open(static_cast<u32>(lease.size()), refused);  // ends before its slots are given back
-  if (!ring) {
-    counts.uring_refused = refused;
-    return false;
-  }
-  std::vector<std::span<std::byte>> buffers;
-  for (std::size_t i = 0; i < lease.size(); ++i) buffers.emplace_back(lease[i].data(), with.arena.slot_bytes());
-  if (chunks >= 2 * lease.size()) ring->pin(buffers);  // a slot that is used once is pinned once in any case
-  Writing{with, writes, lease, *ring, counts}.run(lane, progress);
-  return true;
+  return with_uring_slots(
+      with, writes.chunks.size(), in_flight, lane, counts.uring_refused,
+      [&](Arena::Lease& lease, Uring& ring) { Writing{with, writes, lease, ring, counts}.run(lane, progress); });
 }
 
 }  // namespace linkscope
