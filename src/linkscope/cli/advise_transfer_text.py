@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _MOST_METHODS = 12
 _INTERPOLATED = "*"  # "~" marks values that missed their precision
 _MODELLED = "MODELLED"
+_IN_ONE_CALL = ("batch", "graph")  # engines that get several copies in one call
 
 
 def print_answer(found: "Answer", written: str | None) -> None:
@@ -148,6 +149,11 @@ def _print_legend(found: "Answer", shown: "Sequence[Ranked]", rows: Sequence[tup
     lines += [unlisted_text(count, reason) for count, reason in found.unlisted]
     if found.asked.alone and found.unlisted:
         lines.append("without --alone, batched copies of all methods are compared")
+    if not found.asked.piece and any(one.candidate.reading.curve.method.family.engine in _IN_ONE_CALL for one in shown):
+        lines.append(
+            "batch, graph: this is the GPU's time; the calls of the host take longer for small copies, and --pieces "
+            "counts them"
+        )
     lines += found.notes
     if any(one.pays for one in shown):
         lines.append(
