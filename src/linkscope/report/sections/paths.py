@@ -32,8 +32,8 @@ from linkscope.units import format_bytes, format_fraction, format_rate, unresolv
 MOST = 36  # rows that the page shows at first
 _NOTE = (
     "First the slowest path of each method, and the fastest if it differs. Copies are by copy engine unless another is "
-    "named. A bidirectional rate is a total. Half the best rate is reached from this size, or between the two. "
-    "Latency: a copy of the smallest size."
+    "named. A bidirectional rate is a total. Half from: copies of this size, or of one between two, reach half the "
+    "best rate. Latency: a copy of the smallest size. No status: ok."
 )
 _ROWS = "A row holds paths that perform alike: the median, and the range from the lowest to the highest interval end."
 _COLUMNS = (
@@ -99,7 +99,7 @@ def _cells(row: PathRow) -> tuple[str, ...]:
 
 
 def _method_text(row: PathRow) -> str:
-    """'pinned', 'pageable, bidirectional': the copy engine goes without saying, except alone."""
+    """'pinned', 'pageable, bidirectional'; 'copy engine' only where nothing else is named."""
     return row.method_text.removeprefix(f"{ENGINES['ce']}, ")
 
 
