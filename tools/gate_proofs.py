@@ -22,6 +22,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from committed_runs import committed_run
+
 from linkscope.check import SUITE, Check, Reference, Verdict, check, earlier_run
 from linkscope.check.gate import judge
 from linkscope.compare import compare
@@ -88,7 +90,7 @@ def alarms(splits: int) -> None:
     print("| run | decisions | comparisons | with a change | with a judged change |\n|---|---|---|---|---|")
     total = [0, 0, 0, 0]
     for name in RUNS:
-        run, chance = read_run(ROOT / "results" / f"{name}.jsonl.gz"), random.Random(name)
+        run, chance = committed_run(name), random.Random(name)
         found = [compare([before], [after]) for before, after in (parts(run, 2, chance) for _ in range(splits))]
         changes = [sum(bool(of.changed(noisy=noisy)) for of in found) for noisy in (True, False)]
         counts = [sum(len(of.pairs) for of in found), splits, *changes]
@@ -126,12 +128,12 @@ def gate(splits: int) -> None:
     """Checks of replayed healthy rounds, with the confirmation of suspects, by verdict."""
     print("| runs | decisions | judged | checks | with suspects | inconclusive | fail |\n|---|---|---|---|---|---|---|")
     for names in PAIRS:
-        runs = [kept(read_run(ROOT / "results" / f"{name}.jsonl.gz")) for name in names]
+        runs = [kept(committed_run(name)) for name in names]
         chance, found = random.Random(names[0]), []
         for one, other in itertools.permutations(runs, 2):
             found += [replayed(one, *parts(other, 2, chance)) for _ in range(splits)]
         _print_checks(f"`{names[0]}`, `{names[1]}`: halves", found)
-    runs = [kept(read_run(ROOT / "results" / f"{name}.jsonl.gz")) for name in SAME_GPU]
+    runs = [kept(committed_run(name)) for name in SAME_GPU]
     found = [replayed(*three) for three in itertools.permutations(runs, 3)]
     _print_checks(f"`{SAME_GPU[0]}` to `-{SAME_GPU[-1][-1]}`: whole runs", found)
 

@@ -19,7 +19,7 @@ import struct
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -157,11 +157,12 @@ class Bench:
         self._path, self._names, self._repeats, self._loaders = path, names, repeats, loaders
         self._failed = set[str]()
 
-    def compare(self) -> list[dict[str, Any]]:
-        """The rows of all loaders that are installed."""
-        return self._new() + self._kept()
+    def compare(self) -> Iterator[dict[str, Any]]:
+        """The rows of all loaders, each as soon as it is known."""
+        yield from self._new()
+        yield from self._kept()
 
-    def _new(self) -> list[dict[str, Any]]:
+    def _new(self) -> Iterator[dict[str, Any]]:
         import torch
 
         seconds: dict[str, list[float]] = {name: [] for name in self._loaders}
@@ -170,21 +171,19 @@ class Bench:
                 torch.cuda.empty_cache()
                 self._call(name, LOADERS[name][1](False), times, is_first=turn == 0)
         torch.cuda.empty_cache()
-        return [self._row(name, "new", times) for name, times in seconds.items() if name not in self._failed]
+        yield from (self._row(name, "new", times) for name, times in seconds.items() if name not in self._failed)
 
-    def _kept(self) -> list[dict[str, Any]]:
+    def _kept(self) -> Iterator[dict[str, Any]]:
         import torch
 
-        rows = []
         for name in self._loaders:
             load, times = LOADERS[name][1](True), list[float]()
             for turn in range(self._repeats + 1):
                 self._call(name, load, times, is_first=turn == 0)
             if name not in self._failed:
-                rows.append(self._row(name, "kept", times))
+                yield self._row(name, "kept", times)
             del load
             torch.cuda.empty_cache()
-        return rows
 
     def _call(self, name: str, load: Load, times: list[float], *, is_first: bool) -> None:
         import torch
@@ -219,12 +218,12 @@ def _installed() -> list[str]:
     return [name for name, (module, _) in LOADERS.items() if find_spec(module)]
 
 
-def rows_of(directory: str, nbytes: int, repeats: int, loaders: list[str] | None = None) -> list[dict[str, Any]]:
+def rows_of(directory: str, nbytes: int, repeats: int, loaders: list[str] | None = None) -> Iterator[dict[str, Any]]:
     """The rows of loaders (default: all that are installed) for a file that is made in a directory."""
     with tempfile.TemporaryDirectory(dir=directory) as folder:
         path = Path(folder) / "model.safetensors"
         names = write_model(path, max(nbytes, 1))
-        return Bench(path, names, max(repeats, 1), _installed() if loaders is None else loaders).compare()
+        yield from Bench(path, names, max(repeats, 1), _installed() if loaders is None else loaders).compare()
 
 
 def main() -> int:
@@ -239,9 +238,10 @@ def main() -> int:
     args = parser.parse_args()
     rows = []
     for directory in args.directory or [tempfile.gettempdir()]:
-        rows += rows_of(directory, int(args.gib * (1 << 30)), args.repeats, args.loaders)
-    if args.output:
-        args.output.write_text(json.dumps(rows))
+        for row in rows_of(directory, int(args.gib * (1 << 30)), args.repeats, args.loaders):
+            rows.append(row)
+            if args.output:  # after each row, so that an interrupted call leaves those that it has
+                args.output.write_text(json.dumps(rows))
     return 0
 
 

@@ -43,8 +43,9 @@ def test_a_slowdown_within_the_drift_does_not_hold(monkeypatch: pytest.MonkeyPat
 
 def test_shares_of_a_link_are_equal_or_collapse() -> None:
     equal, collapsed = (lambda count: 1 / count), (lambda count: 0.01)
-    assert tool.equal_shares(equal, (2, 3)).verdict == tool.HOLDS and tool.collapse(equal).verdict == tool.NOT
-    assert tool.equal_shares(collapsed, (2, 3)).verdict == tool.NOT and tool.collapse(collapsed).verdict == tool.HOLDS
+    assert tool.equal_shares(equal, (2, 3)).verdict == tool.HOLDS and tool.collapse(equal, (4,)).verdict == tool.NOT
+    assert tool.equal_shares(collapsed, (2, 3)).verdict == tool.NOT
+    assert tool.collapse(collapsed, (4, 8)).verdict == tool.HOLDS
 
 
 @pytest.mark.parametrize("total, verdict", [(150.0, tool.HOLDS), (220.0, tool.NOT), (199.0, tool.OPEN)])

@@ -52,7 +52,7 @@ class Placed:
 
 
 def placements(run: Run) -> list[Placed]:
-    """All computations with transfers from a near node, in the order of the file."""
+    """All computations with transfers from a near node, by name, host memory, size and what runs beside them."""
     near_nodes = _near_nodes(run.header.machine)
     valued = [point for point in run.points if point.median_s]
     of_kind = [point for point in valued if point.benchmark.startswith(PREFIX)]
@@ -63,7 +63,7 @@ def placements(run: Run) -> list[Placed]:
         if point.src != point.dst:
             key = (point.benchmark, point.src_memory, _size(point), _beside(point))
             found.setdefault(key, {}).setdefault(near_nodes.get(point.dst) in (None, point.src), point)
-    return [_placed(key, ends, alone, costs) for key, ends in found.items() if True in ends]
+    return [_placed(key, ends, alone, costs) for key, ends in sorted(found.items()) if True in ends]
 
 
 def _near_nodes(machine: Mapping[str, Any]) -> dict[str, str]:

@@ -96,7 +96,11 @@ def _bars(block: Bars) -> str:
 
 
 def _figure(figure: Figure) -> str:
-    return _table(figure.table) if figure.table else ""
+    """The caption of a figure and its table; several figures of a section differ by their captions alone."""
+    if not figure.table:
+        return ""
+    caption = plain(figure.caption).strip()
+    return "\n\n".join([*([_safe(caption)] if caption else []), _table(figure.table)])
 
 
 def _fold(fold: Fold) -> str:

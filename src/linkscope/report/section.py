@@ -263,7 +263,8 @@ class Menus(Block):
 
 @dataclass(frozen=True)
 class Figure(Block):
-    """An SVG drawing. The terminal and Markdown show only its table. `report --figure` knows it by `name`.
+    """An SVG drawing. The terminal shows only its table, Markdown its caption and table. `report --figure` knows it by
+    `name`.
 
     `label`: the name of a drawing that may be wider than the page and scrolls then. `width` in pixels.
     """
