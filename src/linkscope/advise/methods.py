@@ -19,11 +19,15 @@ FAR = 16  # largest ratio of two sizes between which a time is interpolated
 
 @dataclass(frozen=True)
 class TransferMethod:
-    """A method with its time for the requested bytes, in seconds, and the points behind it: one, or two neighbours."""
+    """A method with its time for the requested bytes, in seconds, and the points behind it: one, or two neighbours.
+
+    `by_host`: the calls of the host take longer than the GPU, and this is their time.
+    """
 
     curve: Curve
     time: Estimate
     points: tuple[Point, ...]
+    by_host: bool = False
 
 
 def transfer_methods(
