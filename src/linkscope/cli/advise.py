@@ -6,6 +6,7 @@ linkscope advise run.jsonl --src numa:0 --dst gpu:0 --bytes 48MiB --memory pagea
 linkscope advise run.jsonl --src numa:0 --dst gpu:0 --bytes 4MiB --pieces 4KiB
 linkscope advise --machine h200x4 --src numa:0 --dst gpu:1 --bytes 48MiB      the same, MODELLED
 linkscope advise --machine h200x4 --src numa:0 --dst gpu:1 --bytes 48MiB --with "numa:0 -> gpu:2"
+linkscope advise --machine jorda-a --src disk:0 --dst gpu:0 --bytes 64MiB               a file, MODELLED
 linkscope advise --machine jorda-b --src gpu:0 --dst host:1/gpu:0 --bytes 4MiB      between hosts, MODELLED
 linkscope advise run.jsonl --placement                                 the CPUs and the NUMA node of each GPU
 linkscope advise --machine jorda-a --talk matrix.txt -o ranks          the GPU of each process, and a rank file

@@ -150,7 +150,7 @@ def _answer(asked: "Question", run: "Run | None", model: "Model | None") -> Answ
     notes = _notes(asked, run, model, found, now)
     if run is not None and not (asked.alone or asked.piece) and without_calls(measured, HostCalls(run.points)):
         notes.append("the run did not measure the host's calls (suite full does): times are those of the GPU alone")
-    if model is not None and foretold.accuracy:
+    if model is not None and foretold.accuracy and any(one.time.low is not None for one in foretold.methods):
         name = model.machine.name
         notes.append(f"{name} states no accuracy: intervals are the errors of {foretold.accuracy}, by operation")
     return Answer(asked, run, model, found, now, [*missing, *without, *foretold.unlisted], notes)
@@ -257,6 +257,7 @@ def _notes(
     if now is None:
         what = "a call for each piece" if asked.piece else "a plain copy"
         what += f" of {asked.memory} memory" if asked.memory else ""
+        what = "one read or write of the whole file" if "disk" in _kinds(asked) else what
         notes.append(f"no gains: {what}, the present method, is not among the methods")
     is_staged = any(one.candidate.method.family.benchmark == STAGED for one in found)
     in_pageable = not is_staged and now is not None and "pageable" in now.host_kinds and asked.piece is None

@@ -52,6 +52,8 @@ class Foretelling:
         if any(kind_of(place) == "gpu" and memory not in _USUAL_OF_GPU for place, memory in ends):
             return False
         rows = [row for row in self._table if (row.name, row.engine) == (point.benchmark, point.engine)]
+        if "disk" in (kind_of(point.src), kind_of(point.dst)):
+            return True
         defaults = {param.name: param.values[0] for row in rows for param in row.params}
         chosen = (*_CHOICES, "threads") if "slots" in defaults else _CHOICES  # of the CPU, which fill slots
         return all(name in chosen or value == defaults[name] for name, value in point.params)
