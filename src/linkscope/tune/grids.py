@@ -41,20 +41,20 @@ def grid(job: Job, bench: Bench, default: Ring) -> list[Ring]:
 
 
 def _of_disk(job: Job, bench: Bench, default: Ring, chunks: Sequence[int]) -> list[Ring]:
-    """Files past the page cache: by io_uring where the kernel allows it, by threads, and by cuFile.
+    """Files past the page cache: by io_uring where the kernel allows it, with several threads, and by cuFile.
 
     Reads have no choice between the first two: threads read only where the kernel refuses io_uring.
     """
     in_threads = replace(default, uring=0)
-    by_threads = [replace(in_threads, threads=t, chunk=c) for t, c in itertools.product((4, 8, 16), chunks)]
+    threaded = [replace(in_threads, threads=t, chunk=c) for t, c in itertools.product((4, 8, 16), chunks)]
     by_cufile = [replace(default, chunk=c, cufile=1) for c in chunks]
     if bench.why_no_uring:
-        return [*by_threads, *by_cufile]
+        return [*threaded, *by_cufile]
     if job.path == "cold-file":
         by_uring = [replace(default, chunk=c, depth=d) for c, d in itertools.product(chunks, (4, 16, 32))]
         return [*by_uring, *by_cufile]
     by_uring = [replace(default, uring=w, chunk=c) for w, c in itertools.product((16, 32, 48), chunks)]
-    return [*by_uring, *by_threads, *by_cufile]
+    return [*by_uring, *threaded, *by_cufile]
 
 
 def _is_one_thread(job: Job, ring: Ring, bench: Bench) -> bool:
