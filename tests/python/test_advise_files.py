@@ -72,7 +72,12 @@ def test_a_run_ranks_saves(tmp_path, capsys) -> None:
         of_file(40e-3, to_gpu=False, chunk="4MiB", slots="2"),
         of_file(35e-3, to_gpu=False, name="file_direct", node="numa:0"),
     ]
-    cufile, chunks, whole = of_run(tmp_path, capsys, points, "gpu:0", DISK)["ways"]
+    points.append(of_file(30e-3, to_gpu=False, chunk="1MiB", slots="2", cache="hot"))
+    found = of_run(tmp_path, capsys, points, "gpu:0", DISK)
+    cached, cufile, chunks, whole = found["ways"]
+    # The library writes past the page cache.
+    assert "linkscope" not in cached["code"] + found["fastest_call"] and "without O_DIRECT" in cached["code"]
+    assert not any("linkscope" in need for need in cached["needs"])
     assert "cuFileWrite(" in cufile["code"] and "linkscope.save_file" in chunks["code"] and "pwrite" in whole["code"]
 
 

@@ -48,6 +48,8 @@ def _of_file(method: Method, reads: bool) -> str:
     way = "through" if dict(method.params).get("cache") == "hot" else "past"
     if reads_whole(method):
         return f"{'pread, then cudaMemcpyAsync' if reads else 'cudaMemcpyAsync, then pwrite'}, {way} the page cache"
+    if way == "through" and not reads:
+        return "cudaMemcpyAsync and pwrite in chunks, through the page cache"
     return f"{'linkscope.read_file' if reads else 'linkscope.save_file'}, {way} the page cache"
 
 

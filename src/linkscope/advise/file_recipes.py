@@ -13,6 +13,13 @@ cudaMemcpyAsync(slot, src, bytes, cudaMemcpyDefault, stream);  // slot: pinned, 
 cudaStreamSynchronize(stream);
 pwrite(file, slot, bytes, 0);""",
 }
+# linkscope.save_file writes past the page cache wherever the file system allows it.
+_SAVE_CACHED = """\
+for (size_t at = 0; at < bytes; at += chunk) {
+  cudaMemcpyAsync(slot, src + at, chunk, cudaMemcpyDefault, stream);  // two slots in turn, and a thread that writes
+  cudaStreamSynchronize(stream);
+  pwrite(file, slot, chunk, at);  // a file opened without O_DIRECT
+}"""
 _CUFILE = {
     True: "cuFileRead(handle, dst, bytes, 0, 0);  // handle: of cuFileHandleRegister, once",
     False: "cuFileWrite(handle, src, bytes, 0, 0);  // handle: of cuFileHandleRegister, once",
@@ -27,7 +34,13 @@ def call_of_file(method: Method, *, reads: bool) -> tuple[str, str]:
     """The language, 'C++' or 'Python', and the lines. `reads`: the file is the source."""
     if method.family.benchmark == "file_direct":
         return "C++", _CUFILE[reads]
+    if _saves_cached(method, reads) and not reads_whole(method):
+        return "C++", _SAVE_CACHED
     return ("C++", _WHOLE[reads]) if reads_whole(method) else ("Python", _LIBRARY[reads])
+
+
+def _saves_cached(method: Method, reads: bool) -> bool:
+    return not reads and dict(method.params).get("cache") == "hot"
 
 
 def needs_of_file(method: Method, *, reads: bool) -> tuple[str, ...]:
@@ -43,9 +56,9 @@ def needs_of_file(method: Method, *, reads: bool) -> tuple[str, ...]:
         return *needs, "pinned memory of the size of the file"
     slots, chunk, ring = (params.get(name, usual) for name, usual in _USUAL.items())
     needs.append(f"{slots} pinned slots of {chunk} on {ring}")
+    if _saves_cached(method, reads):
+        return tuple(needs)
     if "depth" in params:
         needs.append("a kernel that allows io_uring")
-    return (
-        *needs,
-        "the library of linkscope, which chooses its own slots, and io_uring or threads with pread and pwrite",
-    )
+    how = "threads with pread" if params.get("cache") == "hot" else "io_uring or threads"
+    return *needs, f"the library of linkscope, which chooses its own slots, and {how}"
