@@ -51,15 +51,43 @@ def test_times_without_an_interval_count_as_three_percent(tmp_path, capsys):
     assert ranks(21.2) == [1, 1] and ranks(21.3) == [1, 2]  # 20 * 1.03 is 20.6; 21.2 / 1.03 is 20.58
 
 
-def test_the_table_names_ties_and_shows_the_present_method_among_many(tmp_path, capsys):
+def test_the_table_shows_the_best_three_and_the_present_method_and_all_on_request(tmp_path, capsys):
     many = [h2d("pinned", MIB, 20 * US, params=f"{BATCHED}&lane={lane}") for lane in range(14)]
     path = saved(tmp_path, [*many, h2d("pageable", MIB, 90 * US)])
-    assert main(["advise", str(path), *TRANSFER, "1MiB"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    rows = lines[next(at for at, line in enumerate(lines) if "rank  method" in line) + 1 :][:12]
-    assert [row.split()[0] for row in rows] == ["1"] * 11 + ["15"] and rows[-1].endswith("present")
-    assert "  and 3 more methods; --json lists all" in lines
+
+    def shown(*words: str) -> tuple[list[str], list[str]]:
+        assert main(["advise", str(path), *TRANSFER, "1MiB", *words]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        start = next(at for at, line in enumerate(lines) if "rank  method" in line) + 1
+        return [line for line in lines[start:] if line.split()[:1] in (["1"], ["15"])], lines
+
+    rows, lines = shown()
+    assert [row.split()[0] for row in rows] == ["1"] * 3 + ["15"] and rows[-1].endswith("present")
+    assert "  and 11 more methods; --all shows all, --json lists them" in lines
     assert any(line.strip().startswith("methods share a rank") for line in lines)
+    rows, lines = shown("--all")
+    assert [row.split()[0] for row in rows] == ["1"] * 14 + ["15"]
+    assert not any("more method" in line for line in lines)
+    capsys.readouterr()
+    assert main(["advise", str(path), *TRANSFER, "1MiB", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["ways"]) == 15
+
+
+def test_an_uncertain_slow_method_is_not_among_the_best_three(tmp_path, capsys):
+    """Its interval reaches to 10 us, so that no method is certainly faster and it shares the first rank."""
+    points = [h2d("pinned", MIB, (20 + lane) * US, params=f"{BATCHED}&lane={lane}") for lane in range(3)]
+    uncertain = point(f"split/ce/numa:0.pinned->gpu:0.device/{MIB}?streams=2", 90 * US)
+    uncertain.ci95_s = (10 * US, 800 * US)
+    path = saved(tmp_path, [*points, uncertain, h2d("pageable", MIB, 95 * US)])
+    assert main(["advise", str(path), *TRANSFER, "1MiB"]) == 0
+    text = capsys.readouterr().out
+    assert "split by ce" not in text and "and 1 more method;" in text
+
+
+@pytest.mark.parametrize("words", [["--all"], ["--all", "--placement"]])
+def test_all_methods_are_those_of_one_transfer(tmp_path, capsys, words):
+    assert main(["advise", str(saved(tmp_path, [h2d("pinned", MIB, 20 * US)])), *words]) == 2
+    assert "one transfer" in capsys.readouterr().err
 
 
 # --- the present method ---

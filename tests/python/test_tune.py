@@ -24,7 +24,7 @@ CLASSES = Classes((64 * KIB, MIB, 64 * MIB), (0, 4 * KIB, 512 * KIB), (0, 16 * K
 class SimulatedBench:
     """A machine in virtual time whose copies take what `truth` says, with noise."""
 
-    cpus, slots, helpers = 16, 64, 0
+    cpus, slots, helpers, why_no_uring = 16, 64, 0, ""
     cufile_rate = 0.1e9
 
     def __init__(self, truth: Prior, plain_rate: float, scatter: float = 0.03, fails: bool = False) -> None:
@@ -76,7 +76,7 @@ class SimulatedBench:
             return self._timed(self.true_blocks_s(BlockMove("loop", 1), job.nbytes, job.count), repeats)
         if job.is_file and ring.cufile:
             return self._timed(job.total_bytes / self.cufile_rate, repeats)
-        if job.path == "cold-file":
+        if job.path == "cold-file" and not self.why_no_uring:
             return self._timed(10e-6 + job.total_bytes / (0.2e9 * min(ring.depth, 16)), repeats)
         return self._timed(self.true_s(job.total_bytes, ring) + job.count * 1e-6 / ring.threads, repeats)
 

@@ -1,5 +1,7 @@
 """The CUDA calls that perform a method, for a programmer who wants to use it."""
 
+from linkscope.advise.methods import FILES, reads_whole
+from linkscope.flow import kind_of
 from linkscope.model.curves import Method
 
 ALLOCATION = {
@@ -40,9 +42,22 @@ _OTHER = {
 }
 
 
+def _of_file(method: Method, reads: bool) -> str:
+    if method.family.benchmark == "file_direct":
+        return f"{'cuFileRead' if reads else 'cuFileWrite'}, past memory of the host"
+    way = "through" if dict(method.params).get("cache") == "hot" else "past"
+    if reads_whole(method):
+        return f"{'pread, then cudaMemcpyAsync' if reads else 'cudaMemcpyAsync, then pwrite'}, {way} the page cache"
+    if way == "through" and not reads:
+        return "cudaMemcpyAsync and pwrite in chunks, through the page cache"
+    return f"{'linkscope.read_file' if reads else 'linkscope.save_file'}, {way} the page cache"
+
+
 def call_text(method: Method, src: str, dst: str) -> str:
     """'cudaMemcpyAsync from cudaMallocHost memory': the call, and the memory at an end that is not plain GPU memory."""
     family, params = method.family, dict(method.params)
+    if family.benchmark in FILES:
+        return _of_file(method, kind_of(src) == "disk")
     if family.benchmark == "demand":
         return f"an access to {ALLOCATION.get(family.dst_memory, family.dst_memory)}, without a prefetch"
     other = _OTHER.get((family.benchmark, family.engine))

@@ -14,22 +14,29 @@ _SPECIAL = ("stride", "order", "width", "cache", "discard", "ranges", "advice")
 STAGED = "staged"  # copies through pinned slots
 RELAYED = "relayed"  # copies over the links of several GPUs
 _KNOBS = ("chunk", "slots", "threads", "sms")  # of staged and relayed copies, which a tuner chooses
+FILES = ("file_copies", "file_direct")  # through pinned slots, and by cuFile
+_KNOBS_OF_FILES = ("chunk", "slots", "ring", "node", "depth")
 FAR = 16  # largest ratio of two sizes between which a time is interpolated
 
 
 @dataclass(frozen=True)
 class TransferMethod:
-    """A method with its time for the requested bytes, in seconds, and the points behind it: one, or two neighbours."""
+    """A method with its time for the requested bytes, in seconds, and the points behind it: one, or two neighbours.
+
+    `by_host`: the calls of the host take longer than the GPU, and this is their time.
+    """
 
     curve: Curve
     time: Estimate
     points: tuple[Point, ...]
+    by_host: bool = False
 
 
 def transfer_methods(
     points: Iterable[Point], src: str, dst: str, size: int, *, alone: bool = False
 ) -> list[TransferMethod]:
-    """Unidirectional methods from one place to another, the fastest first; staged and relayed ones with the best knobs.
+    """Unidirectional methods from one place to another, the fastest first; staged and relayed ones and those of files
+    with the best knobs.
 
     `alone` takes single operations instead of batched ones.
     """
@@ -100,18 +107,40 @@ def host_kinds(of: Point) -> list[str]:
     return [kind for place, kind in ends if "numa:" in place]
 
 
+def reads_whole(method: Method) -> bool:
+    """Whether a file is read into one buffer and then copied, or the reverse: nothing overlaps."""
+    params = dict(method.params)
+    return method.family.benchmark == FILES[0] and (params.get("chunk"), params.get("slots")) == ("whole", "1")
+
+
+def _overlaps_copies_only(method: Method) -> bool:
+    """Whether slots of the whole file overlap only copies of several files."""
+    params = dict(method.params)
+    is_whole = method.family.benchmark in FILES and params.get("chunk") == "whole"
+    return is_whole and not reads_whole(method)
+
+
+def _knobless(method: Method) -> tuple[Method, bool, bool]:
+    """What a tuner does not choose. Reads of the whole, and several requests in flight, are methods of their own."""
+    if method.family.benchmark in FILES:
+        return method.without(_KNOBS_OF_FILES), reads_whole(method), "depth" in dict(method.params)
+    return method.without(_KNOBS), False, False
+
+
 def _best_knobs(fastest_first: Iterable[TransferMethod]) -> Iterator[TransferMethod]:
-    seen: set[Method] = set()
+    seen: set[object] = set()
     for one in fastest_first:
         method = one.curve.method
-        if method.family.benchmark in (STAGED, RELAYED):
-            if method.without(_KNOBS) in seen:
+        if _overlaps_copies_only(method):
+            continue
+        if method.family.benchmark in (STAGED, RELAYED, *FILES):
+            if (kind := _knobless(method)) in seen:
                 continue
-            seen.add(method.without(_KNOBS))
+            seen.add(kind)
         yield one
 
 
 def _is_on_path(point: Point, src: str, dst: str) -> bool:
     of_few_blocks = point.params.get("blocks", "").isdecimal()
-    staged = point.benchmark == STAGED and not point.bidirectional
+    staged = point.benchmark in (STAGED, *FILES) and not point.bidirectional
     return (point.src, point.dst) == (src, dst) and (plain(point) or staged) and not of_few_blocks

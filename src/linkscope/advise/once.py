@@ -55,6 +55,8 @@ class OnceCosts:
         """The costs of a method for memory of `size` bytes, with a graph of `copies` nodes."""
         parts: list[Part] = []
         for place, memory in ((path.src, method.family.src_memory), (path.dst, method.family.dst_memory)):
+            if kind_of(place) == "disk":
+                continue  # the file is there
             if kind_of(place) == "gpu":
                 if memory != _USUAL_GPU_MEMORY:
                     return Once(missing=f"the cost of {memory} memory")

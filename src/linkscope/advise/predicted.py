@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from linkscope.flow import kind_of
 from linkscope.model.known import deviation, family_of, unmeasured
 from linkscope.model.skeleton import Content
 from linkscope.runfile import Point, PointId
@@ -93,7 +94,9 @@ def _of_others(rows: Mapping[str, Mapping[str, Any]], point: PointId) -> list[fl
 
 
 def _plain_copy(point: PointId) -> str:
-    src, dst = (place.rpartition("/")[2].partition(":")[0] for place in (point.src, point.dst))
+    src, dst = kind_of(point.src), kind_of(point.dst)
+    if "disk" in (src, dst):
+        return ""
     if src == dst == "gpu":
         return "local" if point.src == point.dst else "d2d"
     return {("numa", "gpu"): "h2d", ("gpu", "numa"): "d2h"}.get((src, dst), "h2h")

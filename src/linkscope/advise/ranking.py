@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from linkscope.advise.methods import TransferMethod
+from linkscope.advise.methods import TransferMethod, reads_whole
 from linkscope.advise.once import Once, OnceCosts
 from linkscope.advise.question import Question
 from linkscope.flow import kind_of
@@ -111,6 +111,8 @@ def _key(one: TransferMethod) -> Method:
 def _simplicity(one: Candidate, memory: str) -> tuple[int, int, bool] | None:
     """The order of methods by what a programmer tries first; None for a method that takes more than one call."""
     params, family = dict(one.method.params), one.method.family
+    if reads_whole(one.method):
+        return 0, int(params.get("cache") == "hot"), False  # past the page cache first, as a file that is new
     usual = ("device", "managed", *_USUAL_MEMORY, memory)
     unusual = sum(kind not in usual for kind in (family.src_memory, family.dst_memory))
     if family.benchmark in _COPIES and family.engine in ("ce", "cpu"):

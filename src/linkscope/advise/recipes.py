@@ -4,7 +4,8 @@ import itertools
 from dataclasses import dataclass
 
 from linkscope.advise.calls import ALLOCATION
-from linkscope.advise.methods import RELAYED, STAGED
+from linkscope.advise.file_recipes import call_of_file, needs_of_file
+from linkscope.advise.methods import FILES, RELAYED, STAGED
 from linkscope.advise.question import Question
 from linkscope.flow import kind_of
 from linkscope.model.curves import Method
@@ -110,6 +111,9 @@ class Recipe:
 def recipe(method: Method, asked: Question, *, several_nodes: bool) -> Recipe:
     """The recipe of a method. `several_nodes`: the host has more than one NUMA node, so that threads must be bound."""
     family = method.family
+    if family.benchmark in FILES:
+        reads = kind_of(asked.src) == "disk"
+        return Recipe((), needs_of_file(method, reads=reads), *call_of_file(method, reads=reads))
     memory = tuple(_memory(method, asked).items())
     needs = tuple(_needs(method, asked, several_nodes=several_nodes))
     if family.benchmark == STAGED and "numa" in (kind_of(asked.src), kind_of(asked.dst)):

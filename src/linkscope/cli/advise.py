@@ -6,6 +6,7 @@ linkscope advise run.jsonl --src numa:0 --dst gpu:0 --bytes 48MiB --memory pagea
 linkscope advise run.jsonl --src numa:0 --dst gpu:0 --bytes 4MiB --pieces 4KiB
 linkscope advise --machine h200x4 --src numa:0 --dst gpu:1 --bytes 48MiB      the same, MODELLED
 linkscope advise --machine h200x4 --src numa:0 --dst gpu:1 --bytes 48MiB --with "numa:0 -> gpu:2"
+linkscope advise --machine jorda-a --src disk:0 --dst gpu:0 --bytes 64MiB               a file, MODELLED
 linkscope advise --machine jorda-b --src gpu:0 --dst host:1/gpu:0 --bytes 4MiB      between hosts, MODELLED
 linkscope advise run.jsonl --placement                                 the CPUs and the NUMA node of each GPU
 linkscope advise --machine jorda-a --talk matrix.txt -o ranks          the GPU of each process, and a rank file
@@ -52,6 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--pieces", metavar="SIZE", help="the bytes lie in scattered pieces of this size, such as 4KiB")
     add("--with", metavar="'SRC -> DST'", dest="others", action="append", default=[],
         help="other concurrent transfers, such as 'numa:0 -> gpu:1 64MiB x2'; repeatable")  # fmt: skip
+    add("--all", action="store_true", help="show all methods, not only the best and the present one")
     add(
         "--placement",
         action="store_true",
@@ -84,7 +86,8 @@ def main(arguments: argparse.Namespace) -> int:
 
 def _refuse_contradictions(arguments: argparse.Namespace) -> None:
     asked = [arguments.src, arguments.dst, arguments.bytes]
-    of_transfer = [arguments.memory, arguments.alone, arguments.reuse, arguments.pieces, arguments.others]
+    of_transfer = [arguments.memory, arguments.alone, arguments.reuse, arguments.pieces, arguments.others,
+                   arguments.all]  # fmt: skip
     if arguments.run is None and arguments.machine is None:
         raise UserError(
             "advise needs a run file, which `linkscope run -o RUN.jsonl` measures, or a model, such as "
@@ -102,7 +105,7 @@ def _refuse_contradictions(arguments: argparse.Namespace) -> None:
     if any(asked) and not all(asked):
         raise UserError("--src, --dst and --bytes describe one transfer: give all three, or none")
     if not any(asked) and any(of_transfer):
-        names = "--memory, --alone, --reuse, --pieces and --with"
+        names = "--memory, --alone, --reuse, --pieces, --with and --all"
         raise UserError(f"{names} describe one transfer: add --src, --dst and --bytes")
     if not any(asked) and not arguments.talk and arguments.machine:
         raise UserError("--machine needs one transfer: add --src, --dst and --bytes, or --talk MATRIX")
@@ -115,7 +118,7 @@ def _refuse_contradictions(arguments: argparse.Namespace) -> None:
 
 def _refuse_with_placement(arguments: argparse.Namespace) -> None:
     others = (*(arguments.src, arguments.dst, arguments.bytes, arguments.memory, arguments.alone, arguments.reuse),
-              *(arguments.pieces, arguments.others, arguments.talk))  # fmt: skip
+              *(arguments.pieces, arguments.others, arguments.talk, arguments.all))  # fmt: skip
     if any(others):
         raise UserError("--placement is about the whole machine: leave out the options of one transfer, and --talk")
     if arguments.run and arguments.machine:

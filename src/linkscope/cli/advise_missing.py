@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, NoReturn
 
 from linkscope.errors import NOT_HERE, UserError
+from linkscope.flow import kind_of
 from linkscope.units import format_bytes
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ def refuse_with_run(asked: "Question", run: "Run", *, has_model: bool) -> NoRetu
         if missing := [place for place in (src, dst) if place not in places]:
             raise UserError(f"{here}: its machine has no {missing[0]}, but {', '.join(places)}", NOT_HERE)
         cure = f"linkscope run --suite full --only '*/{src}.*->{dst}.*'"
+        if "disk" in (kind_of(src), kind_of(dst)):
+            cure = "linkscope run file_copies --directory DIR"
         raise UserError(f"{here}; it has {there}; measure it: {cure}", NOT_HERE)
     known = kinds(measured, src, dst)
     if memory and memory not in known:

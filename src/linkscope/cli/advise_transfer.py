@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 _MOST_COPIES = 10**9
 _MOST_MISSING = 3  # costs that a message names
 _QUEUED = ("read", "write")  # measured batched only
+_CALLS_UNKNOWN = (
+    "the host's calls, which take longer than the GPU for short copies in one call, are not known; "
+    "linkscope run --suite full measures them"
+)
 _LIBRARY_FROM = 1 << 20  # bytes of pageable memory that linkscope.copy moves through its ring
 
 
@@ -77,7 +81,7 @@ def one_transfer(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(advise_transfer_json.as_json(found, arguments.run)))
     else:
-        advise_transfer_text.print_answer(found, arguments.run)
+        advise_transfer_text.print_answer(found, arguments.run, everything=arguments.all)
     return FINE
 
 
@@ -123,14 +127,18 @@ def _model_in(run: "Run") -> "Model | None":
 
 
 def _answer(asked: "Question", run: "Run | None", model: "Model | None") -> Answer:
+    from linkscope.advise.host_calls import HostCalls, without_calls
     from linkscope.advise.once import OnceCosts
     from linkscope.advise.ranking import candidates, present, ranked
     from linkscope.advise.transfer_text import unlisted
 
-    measured = _methods(run.points, asked, beside=True) if run is not None else []
-    foretold = _foretold(asked, model, measured) if model is not None else _Foretold([], [], [])
+    raw = _methods(run.points, asked, beside=True) if run is not None else []
+    measured, without = _counted(raw, run.points if run is not None else [], asked)
+    foretold = _foretold(asked, model, raw) if model is not None else _Foretold([], [], [])
     listed = candidates(measured, foretold.methods)
     if not listed:
+        if run is not None and without:
+            raise UserError(f"{run.path}: {without[0][1]}", NOT_HERE)
         _refuse(asked, run, model, foretold.unlisted)
     _refuse_absent_memory(asked, run, listed)
     costs = OnceCosts([run.points if run is not None else [], foretold.once])
@@ -140,10 +148,12 @@ def _answer(asked: "Question", run: "Run | None", model: "Model | None") -> Answ
         _refuse_without_costs(asked, run, found)
     missing = unlisted(run.points, asked.src, asked.dst, asked.bytes) if run is not None and asked.alone else []
     notes = _notes(asked, run, model, found, now)
-    if model is not None and foretold.accuracy:
+    if run is not None and not (asked.alone or asked.piece) and without_calls(measured, HostCalls(run.points)):
+        notes.append("the run did not measure the host's calls (suite full does): times are those of the GPU alone")
+    if model is not None and foretold.accuracy and any(one.time.low is not None for one in foretold.methods):
         name = model.machine.name
         notes.append(f"{name} states no accuracy: intervals are the errors of {foretold.accuracy}, by operation")
-    return Answer(asked, run, model, found, now, [*missing, *foretold.unlisted], notes)
+    return Answer(asked, run, model, found, now, [*missing, *without, *foretold.unlisted], notes)
 
 
 def _methods(points: "Sequence[Point]", asked: "Question", *, beside: bool) -> "list[TransferMethod]":
@@ -157,6 +167,19 @@ def _methods(points: "Sequence[Point]", asked: "Question", *, beside: bool) -> "
     if asked.piece:
         return piece_methods(points, asked.src, asked.dst, asked.bytes, asked.piece)
     return transfer_methods(points, asked.src, asked.dst, asked.bytes, alone=asked.alone)
+
+
+def _counted(
+    found: "list[TransferMethod]", points: "Sequence[Point]", asked: "Question"
+) -> "tuple[list[TransferMethod], list[tuple[int, str]]]":
+    """The methods with the calls of the host, as the points tell them; and how many of them are left out, with the
+    reason. Single copies and pieces have their calls in their times."""
+    from linkscope.advise.host_calls import HostCalls, with_calls
+
+    if asked.alone or asked.piece:
+        return found, []
+    kept, left_out = with_calls(found, HostCalls(points), asked.bytes)
+    return kept, [(left_out, _CALLS_UNKNOWN)] if left_out else []
 
 
 @dataclass(frozen=True)
@@ -190,9 +213,12 @@ def _foretold(asked: "Question", model: "Model", measured: "Sequence[TransferMet
     found = foretelling.seconds_beside(known, others) if others else foretelling.seconds(known)
     once = foretelling.seconds(point for point in foretelling.once() if is_predictable(content, point))
     methods = _methods(predicted_points(content, found, others), asked, beside=False)
+    calls = [] if asked.alone or asked.piece else foretelling.calls(asked.bytes)
+    of_calls = foretelling.seconds(point for point in calls if is_predictable(content, point))
+    methods, without = _counted(methods, predicted_points(content, of_calls), asked)
     reasons = Counter(str(reason) for reason in found.values() if isinstance(reason, str))
     reasons[f"{model.machine.name} was fitted without such measurements"] = len(wanted) - len(known)
-    unlisted = [(count, reason) for reason, count in reasons.most_common() if count]
+    unlisted = [*without, *((count, reason) for reason, count in reasons.most_common() if count)]
     return _Foretold(methods, predicted_points(content, once), unlisted, accuracy)
 
 
@@ -231,6 +257,7 @@ def _notes(
     if now is None:
         what = "a call for each piece" if asked.piece else "a plain copy"
         what += f" of {asked.memory} memory" if asked.memory else ""
+        what = "one read or write of the whole file" if "disk" in _kinds(asked) else what
         notes.append(f"no gains: {what}, the present method, is not among the methods")
     is_staged = any(one.candidate.method.family.benchmark == STAGED for one in found)
     in_pageable = not is_staged and now is not None and "pageable" in now.host_kinds and asked.piece is None

@@ -16,38 +16,51 @@ if TYPE_CHECKING:
     from linkscope.cli.advise_transfer import Answer
     from linkscope.model.curves import Estimate
 
-_MOST_METHODS = 12
+_BEST_METHODS = 3  # that are shown without --all
+_BY_HOST = "^"
 _INTERPOLATED = "*"  # "~" marks values that missed their precision
 _MODELLED = "MODELLED"
-_IN_ONE_CALL = ("batch", "graph")  # engines that get several copies in one call
 
 
-def print_answer(found: "Answer", written: str | None) -> None:
-    """Prints the answer. `written`: the run file as the user wrote it."""
+def print_answer(found: "Answer", written: str | None, *, everything: bool) -> None:
+    """Prints the answer. `written`: the run file as the user wrote it. `everything`: all methods."""
+    from linkscope.model.text import count_text
+
     if found.run is not None:
         print(title(found.run, written))
     if found.model is not None:
         print(f"{_MODELLED} {found.model.machine.name}" + (": the predicted times" if found.run is not None else ""))
     print(filled(_subject(found), "", "  "))
-    shown = _shown(found)
+    shown = found.methods if everything else _shown(found)
     rows = _columns(found, shown)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for rank, name, *others in rows:
         cells = [cell.rjust(width) for cell, width in zip(others, widths[2:], strict=True)]
         print("  " + "  ".join([rank.rjust(widths[0]), name.ljust(widths[1]), *cells]).rstrip())
     if len(found.methods) > len(shown):
-        print(f"  and {len(found.methods) - len(shown)} more methods; --json lists all")
+        print(f"  and {count_text(len(found.methods) - len(shown), 'more method')}; --all shows all, --json lists them")
     _print_legend(found, shown, rows)
     _print_recipes(found, shown)
 
 
 def _shown(found: "Answer") -> "list[Ranked]":
-    """The first methods, with the present one and the fastest for the memory that the present one copies."""
-    kinds = found.now.host_kinds if found.now else []
-    as_now = next((one for one in found.methods if one.candidate.host_kinds == kinds and not one.is_present), None)
-    needed = [one for one in found.methods if one.is_present or one is as_now]
-    first = [one for one in found.methods if one not in needed][: _MOST_METHODS - len(needed)]
-    return [one for one in found.methods if one in first or one in needed]
+    """The methods with the shortest times, the present one, and the fastest for the memory that the present one copies
+    without other GPUs.
+
+    A rank alone does not tell the best ones: a method whose time is uncertain shares the first rank.
+    """
+    from linkscope.advise.methods import RELAYED
+
+    now = found.now
+    others = [
+        one
+        for one in found.methods
+        if now and not one.is_present and one.candidate.method.family.benchmark != RELAYED
+        if one.candidate.host_kinds == now.host_kinds
+    ]
+    by_time = sorted(found.methods, key=lambda one: (one.rank is None, (one.total or one.candidate.time).value))
+    chosen = [*by_time[:_BEST_METHODS], *others[:1]]
+    return [one for one in found.methods if one.is_present or one in chosen]
 
 
 def _subject(found: "Answer") -> str:
@@ -93,7 +106,9 @@ def _reuse_columns(copies: int, shown: "Sequence[Ranked]") -> list[tuple[str, ..
 
 
 def _sign_between(one: "Ranked", size: int) -> str:
-    """The mark of a time that no point has: between sizes, or of another number of pieces."""
+    """The mark of a time that no point has: of the host's calls, between sizes, or of another number of pieces."""
+    if one.candidate.reading.by_host:
+        return f" {_BY_HOST}"
     measured = one.candidate.measured
     return "" if measured is None or [point.bytes for point in measured.points] == [size] else f" {_INTERPOLATED}"
 
@@ -149,11 +164,6 @@ def _print_legend(found: "Answer", shown: "Sequence[Ranked]", rows: Sequence[tup
     lines += [unlisted_text(count, reason) for count, reason in found.unlisted]
     if found.asked.alone and found.unlisted:
         lines.append("without --alone, batched copies of all methods are compared")
-    if not found.asked.piece and any(one.candidate.reading.curve.method.family.engine in _IN_ONE_CALL for one in shown):
-        lines.append(
-            "batch, graph: this is the GPU's time; the calls of the host take longer for small copies, and --pieces "
-            "counts them"
-        )
     lines += found.notes
     if any(one.pays for one in shown):
         lines.append(
@@ -170,7 +180,10 @@ def _print_legend(found: "Answer", shown: "Sequence[Ranked]", rows: Sequence[tup
     )
     if missing:
         lines.append(f"methods without a break-even need costs that are not known: {', '.join(missing)}")
-    if any(_sign_between(one, found.asked.bytes) for one in shown):
+    signs = {_sign_between(one, found.asked.bytes).strip() for one in shown}
+    if _BY_HOST in signs:
+        lines.append(f"{_BY_HOST} the calls of the host take longer than the GPU's copies, and this is their time")
+    if _INTERPOLATED in signs:
         how = ", or proportional to the number of pieces" if found.asked.piece else ""
         lines.append(f"{_INTERPOLATED} interpolated between the two neighbouring sizes{how}")
     lines += signs_mean(" ".join(" ".join(row[2:4]) for row in rows))

@@ -179,7 +179,12 @@ def _tune(arguments: argparse.Namespace, jobs: "list[Job]", budget_s: float, giv
             for row in tune(bench, jobs, budget_s, stop):
                 rows.append(row)
                 print(f"{len(rows)} of {len(jobs)}: {_line(row)}", file=sys.stderr, flush=True)
-            stopped, why_not = stop(), {"why_no_cufile": bench.why_no_cufile, "why_no_peer": bench.why_no_peer}
+            stopped = stop()
+            why_not = {
+                "why_no_cufile": bench.why_no_cufile,
+                "why_no_peer": bench.why_no_peer,
+                "why_no_uring": bench.why_no_uring,
+            }
     except Failure as failure:
         raise UserError(f"copies on gpu:{gpu} fail: {failure}", SOMETHING_FAILED) from None
     try:
@@ -200,7 +205,7 @@ def _tune(arguments: argparse.Namespace, jobs: "list[Job]", budget_s: float, giv
         _print_table(rows)
         missing = len(jobs) - len(rows)
         more = f"; {missing} classes were not reached and keep their defaults" if missing else ""
-        for what, why in zip(("files by cuFile", "peer-to-gpu"), why_not.values(), strict=True):
+        for what, why in zip(("files by cuFile", "peer-to-gpu", "files by io_uring"), why_not.values(), strict=True):
             if why:
                 print(f"not raced: {what} ({why})")
         print(f"tuning: {file} ({len(rows)} of {len(jobs)} classes{more})")
@@ -239,6 +244,8 @@ def _knobs(row: "Row") -> str:
         return f"{choice.threads} threads, kernel on {choice.sm_blocks} SMs, {format_bytes(choice.sm_chunk)}"
     if choice.cufile:
         return f"cuFile, {choice.threads} threads, {format_bytes(choice.chunk)}"
+    if choice.uring:
+        return f"io_uring, {choice.uring} writes of {format_bytes(choice.chunk)} in flight"
     links = f"{choice.links} links, " if choice.links > 1 else ""
     return f"{links}{choice.threads} threads, {format_bytes(choice.chunk)} × {choice.depth}{pieces}"
 

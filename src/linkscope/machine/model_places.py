@@ -46,8 +46,9 @@ def places(model: Model) -> Places:
 
 
 def host_of(place: str) -> str:
-    """'host:1/gpu:0' -> 'host:1'; '' on a machine with one host."""
-    return place.partition("/")[0] if "/" in place else ""
+    """'host:1/gpu:0' -> 'host:1'; '' on a machine with one host. The path of a disk may have slashes, too."""
+    head, slash, _ = place.partition("/")
+    return head if slash and head.startswith("host:") else ""
 
 
 def order(place: str) -> tuple[str, int]:

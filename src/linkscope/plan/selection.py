@@ -113,4 +113,5 @@ def check_place(option: str, place: str, machine: MachineFacts) -> None:
 def check_written(option: str, place: str) -> None:
     """Raises UserError with exit code 2 for a place that is malformed, whatever the machine is."""
     if not is_place(place) and not re.fullmatch(r"rank:\d+", place):
-        raise UserError(f"{option} {place}: this is not a place. Write numa:0 or gpu:1; host memory is numa:0")
+        file = "; a file is disk:PATH" if place == "file" or "/" in place else ""
+        raise UserError(f"{option} {place}: this is not a place. Write numa:0 or gpu:1; host memory is numa:0{file}")

@@ -21,6 +21,7 @@ _ONCE = ("allocation", "graph")  # operations of what a transfer costs once
 # Parameters whose values a program chooses among. Of the others, such as threads of a kernel, the default counts.
 _CHOICES = ("access", "call", "chunk", "helpers", "initiator", "mode", "pages", "peer", "slots", "streams")
 _USUAL_OF_GPU = ("device", "managed", "system")  # the others serve sharing, and copies of them take as long
+_CALLED = 1000  # copies of which a call has its share
 _OF_PIECES = {"pieces": "piece", "strided": "row"}  # the parameter with the size of a piece
 
 
@@ -51,6 +52,8 @@ class Foretelling:
         if any(kind_of(place) == "gpu" and memory not in _USUAL_OF_GPU for place, memory in ends):
             return False
         rows = [row for row in self._table if (row.name, row.engine) == (point.benchmark, point.engine)]
+        if "disk" in (kind_of(point.src), kind_of(point.dst)):
+            return True
         defaults = {param.name: param.values[0] for row in rows for param in row.params}
         chosen = (*_CHOICES, "threads") if "slots" in defaults else _CHOICES  # of the CPU, which fill slots
         return all(name in chosen or value == defaults[name] for name, value in point.params)
@@ -72,6 +75,23 @@ class Foretelling:
                     params = tuple((key, str(size) if key == name else value) for key, value in point.params)
                     found.append(dataclasses.replace(point, bytes=count * size, params=params))
         return list(dict.fromkeys(found))
+
+    def calls(self, size: int) -> list[PointId]:
+        """The operations that tell what the host takes for one of many copies of `size` bytes: batches and graphs of
+        scattered pieces of the sizes next to it by the host's clock, calls for a copy, and launches.
+
+        Without pieces on this path, those of another one.
+        """
+        by_host = [point for point in self._all if point.benchmark == "pieces" and point.param("clock") == "host"]
+        by_host = [point for point in by_host if point.engine in ("batch", "graph")]
+        here = [point for point in by_host if (point.src, point.dst) == (self._src, self._dst)]
+        found: dict[PointId, None] = {}
+        for point in here or [one for one in by_host if (one.src, one.dst) == (by_host[0].src, by_host[0].dst)]:
+            for near in _neighbours(_sizes(self._table, point, "piece"), size):
+                params = tuple((key, str(near) if key == "piece" else value) for key, value in point.params)
+                found[dataclasses.replace(point, bytes=_CALLED * near, params=params)] = None
+        found |= dict.fromkeys(one for one in self._all if one.benchmark in ("copy_call", "launch"))
+        return list(found)
 
     def once(self) -> list[PointId]:
         """The allocations of host memory and the graphs, whose costs a transfer between these places may pay.

@@ -1,6 +1,8 @@
 """What the tuner measures: copies of one class, made plainly or with given knobs."""
 
+import ctypes
 import os
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -29,10 +31,12 @@ class Ring:
     links: int = 1  # of GPUs: its own, and those of helpers
     cufile: int = 0  # not 0: cuFile moves a file
     tma: int = 0  # not 0: the kernel uses the Tensor Memory Accelerator
+    uring: int = 0  # of saved files: writes in flight by io_uring, which one thread starts; 0: threads write
 
     def cost(self) -> tuple[int, int, int, int]:
         """What the copy takes from others: links of helpers, CPUs, SMs, then pinned memory."""
-        return self.links, self.threads, self.sm_blocks, self.threads * self.depth * self.chunk
+        threads, slots = (1, self.uring) if self.uring else (self.threads, self.threads * self.depth)
+        return self.links, threads, self.sm_blocks, slots * self.chunk
 
     def as_dict(self) -> dict[str, int]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
@@ -59,6 +63,7 @@ class Bench(Protocol):
     cpus: int
     slots: int  # of pinned memory, for threads times depth
     helpers: int  # GPUs whose links copies may use
+    why_no_uring: str  # why the kernel refuses io_uring, so that threads read and write files; '' if it does not
 
     def default(self, method: str, nbytes: int) -> Ring: ...
 
@@ -99,6 +104,7 @@ class LibraryBench:
         native.set_helpers(helpers)
         self.helpers = len(helpers)
         self._directory = directory
+        self.why_no_uring = why_no_uring() if directory else ""
         self.why_no_cufile = ""  # the latest reason
         self.why_no_peer = ""
         self._trial = native.Trial(gpu, nbytes)
@@ -190,6 +196,18 @@ class LibraryBench:
 
     def choose_blocks(self, to_gpu: bool, mean_bytes: int, move: BlockMove) -> None:
         native.set_block_knobs(to_gpu, mean_bytes, move.method, move.sm_blocks)
+
+
+def why_no_uring() -> str:
+    """Why the kernel refuses io_uring to this process; '' if it does not. The library asks for the same features."""
+    setup, size_of_facts, features_at, needed = 425, 120, 20, 3  # IORING_FEAT_SINGLE_MMAP, IORING_FEAT_NODROP
+    system, facts = ctypes.CDLL(None, use_errno=True), ctypes.create_string_buffer(size_of_facts)
+    ring = system.syscall(ctypes.c_long(setup), ctypes.c_uint(1), facts)
+    if ring < 0:
+        return f"the kernel refuses io_uring: {os.strerror(ctypes.get_errno())}"
+    os.close(ring)
+    features = int.from_bytes(facts.raw[features_at : features_at + 4], sys.byteorder)
+    return "" if features & needed == needed else "the kernel's io_uring is older than Linux 5.6"
 
 
 def _classes_of(method: str) -> Sequence[int]:

@@ -1,7 +1,7 @@
 """Candidates of jobs that have few knobs: a coarse grid, and the steps beside a candidate."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from linkscope.tune.bench import Bench, Ring
@@ -10,11 +10,14 @@ from linkscope.tune.prior import CHUNKS, SM_BLOCKS, THREADS, beside
 
 _KIB, _MIB = 1 << 10, 1 << 20
 _IN_FLIGHT = (1, 2, 4, 8, 16, 32)
+_WRITES = (4, 8, 16, 24, 32, 48, 64)  # in flight by io_uring
 _BLOCKS_OF_COPY = (8, 16, 32, 48, 64, 96, 128, 192, 256, 512)  # of a kernel between memories of GPUs
 
 
 def grid(job: Job, bench: Bench, default: Ring) -> list[Ring]:
     """The default and a coarse grid around what probes found, without what the copy or the machine is too small for."""
+    if bench.why_no_uring:
+        default = replace(default, uring=0)
     helped = replace(default, links=bench.helpers + 1)
     large, fine = (_MIB // 2, _MIB, 2 * _MIB, 4 * _MIB), (256 * _KIB, _MIB, 4 * _MIB)
     found: list[Ring]
@@ -25,12 +28,8 @@ def grid(job: Job, bench: Bench, default: Ring) -> list[Ring]:
         found = [replace(default, chunk=c, depth=d, chunks_each=1) for c, d in itertools.product(large, (2, 3))]
     elif job.is_by_kernel:
         found = [replace(default, sm_blocks=b, tma=t) for b, t in itertools.product((16, 32, 64, 128, 256), (0, 1))]
-    elif job.path == "cold-file":
-        found = [replace(default, chunk=c, depth=d) for c, d in itertools.product(large[1:], (4, 16, 32))]
-        found += [replace(default, chunk=c, cufile=1) for c in large[1:]]
-    elif job.path == "saved-file":
-        found = [replace(default, threads=t, chunk=c) for t, c in itertools.product((4, 8, 16), large[1:])]
-        found += [replace(default, chunk=c, cufile=1) for c in large[1:]]
+    elif job.path in ("cold-file", "saved-file"):
+        found = _of_disk(job, bench, default, large[1:])
     elif job.path == "cached-file":
         found = [replace(default, threads=t, chunk=c) for t, c in itertools.product((2, 4, 8, 12, 16), fine)]
     else:
@@ -41,6 +40,30 @@ def grid(job: Job, bench: Bench, default: Ring) -> list[Ring]:
     return list(dict.fromkeys([*first, *(one for one in found if _fits(one, job, bench))]))
 
 
+def _of_disk(job: Job, bench: Bench, default: Ring, chunks: Sequence[int]) -> list[Ring]:
+    """Files past the page cache: by io_uring where the kernel allows it, with several threads, and by cuFile.
+
+    Reads have no choice between the first two: threads read only where the kernel refuses io_uring.
+    """
+    in_threads = replace(default, uring=0)
+    threaded = [replace(in_threads, threads=t, chunk=c) for t, c in itertools.product((4, 8, 16), chunks)]
+    by_cufile = [replace(default, chunk=c, cufile=1) for c in chunks]
+    if bench.why_no_uring:
+        return [*threaded, *by_cufile]
+    if job.path == "cold-file":
+        by_uring = [replace(default, chunk=c, depth=d) for c, d in itertools.product(chunks, (4, 16, 32))]
+        return [*by_uring, *by_cufile]
+    by_uring = [replace(default, uring=w, chunk=c) for w, c in itertools.product((16, 32, 48), chunks)]
+    return [*by_uring, *threaded, *by_cufile]
+
+
+def _is_one_thread(job: Job, ring: Ring, bench: Bench) -> bool:
+    """Whether one thread queues for the kernel, so that more of them change nothing."""
+    if job.path == "gpu-to-gpu" or (ring.uring and not ring.cufile):
+        return True
+    return job.path == "cold-file" and not ring.cufile and not bench.why_no_uring
+
+
 def beside_in_grid(job: Job, ring: Ring, bench: Bench) -> Iterator[Ring]:
     """Those that differ in one knob by one step."""
     if job.is_by_kernel:
@@ -48,14 +71,13 @@ def beside_in_grid(job: Job, ring: Ring, bench: Bench) -> Iterator[Ring]:
         yield replace(ring, tma=1 - ring.tma)
         return
     near = [replace(ring, chunk=one) for one in beside(CHUNKS, ring.chunk)]
-    one_thread = job.path == "gpu-to-gpu" or (
-        job.path == "cold-file" and not ring.cufile
-    )  # which queues for the kernel
-    if not one_thread:
+    if not _is_one_thread(job, ring, bench):
         near += [replace(ring, threads=one) for one in beside(THREADS, ring.threads)]
     if job.is_relay:
         steps = (ring.links - 1, ring.links + 1)
         near += [replace(ring, links=one) for one in steps if 2 <= one <= bench.helpers + 1]
+    elif ring.uring and not ring.cufile:
+        near += [replace(ring, uring=one) for one in beside(_WRITES, ring.uring)]
     elif not ring.cufile:
         most = {"gpu-to-gpu": 3, "cold-file": _IN_FLIGHT[-1]}.get(job.path, 4)
         near += [replace(ring, depth=one) for one in beside(_IN_FLIGHT, ring.depth) if one <= most]
@@ -65,5 +87,9 @@ def beside_in_grid(job: Job, ring: Ring, bench: Bench) -> Iterator[Ring]:
 
 
 def _fits(ring: Ring, job: Job, bench: Bench) -> bool:
-    slots = ring.depth if job.path in ("gpu-to-gpu", "cold-file") else ring.threads * ring.depth
+    slots = ring.threads * ring.depth
+    if job.path in ("gpu-to-gpu", "cold-file"):
+        slots = ring.depth
+    elif ring.uring:
+        slots = ring.uring
     return ring.threads <= bench.cpus and ring.chunk <= job.total_bytes and slots <= bench.slots

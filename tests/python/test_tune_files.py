@@ -1,0 +1,131 @@
+"""The tuner races io_uring against threads for files, and the library loads what it chose."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+from fake_driver import ROOT, environment, needs_fake
+from linkscope.tune import Job, Ring, tune
+from linkscope.tune.bench import why_no_uring
+from linkscope.tune.grids import beside_in_grid, grid
+from test_transfer import python
+from test_tune import HOSTS, MIB, SimulatedBench, linkscope_tune, needs_library
+
+SAVE = Job("saved-file", 16 * MIB, 64 * MIB)
+
+
+class DiskBench(SimulatedBench):
+    """A disk that `wants` writes in flight by io_uring to reach `rate`. 16 threads reach 1 GB/s."""
+
+    wants, rate = 48, 2e9
+
+    def default(self, method: str, nbytes: int) -> Ring:
+        return Ring(8, 4 * MIB, 2, 0, 1, uring=32 if method == "write_file" else 0)
+
+    def staged(self, job: Job, ring: Ring | None, repeats: int) -> float:
+        if ring is None:
+            return self._timed(job.total_bytes / 0.5e9)
+        if ring.cufile:
+            return self._timed(job.total_bytes / self.cufile_rate)
+        by_uring = ring.uring or (ring.depth if job.path == "cold-file" and not self.why_no_uring else 0)
+        rate = self.rate * min(by_uring / self.wants, 1) if by_uring else 1e9 * min(ring.threads / 16, 1)
+        return self._timed(job.total_bytes / rate)
+
+
+def chosen(bench: DiskBench, job: Job = SAVE) -> Ring:
+    (row,) = tune(bench, [job], 120.0, now=bench.now)
+    assert isinstance(row.choice, Ring)
+    return row.choice
+
+
+def test_saves_take_io_uring_where_it_is_faster_with_as_many_writes_as_the_disk_needs() -> None:
+    found = chosen(DiskBench(HOSTS["fast CPUs"], 6e9, 0.01))
+    assert found.uring >= 48 and not found.cufile
+
+
+def test_saves_take_threads_where_they_are_faster() -> None:
+    bench = DiskBench(HOSTS["fast CPUs"], 6e9, 0.01)
+    bench.rate = 0.6e9
+    found = chosen(bench)
+    assert found.uring == 0 and found.threads == 16 and bench.chosen["write_file", 64 * MIB] == found
+
+
+def test_one_thread_is_the_cost_of_writes_by_io_uring() -> None:
+    assert Ring(16, MIB, 2, uring=8).cost() == (1, 1, 0, 8 * MIB) < Ring(4, MIB, 2).cost()
+
+
+@pytest.mark.parametrize("path", ["saved-file", "cold-file"])
+def test_where_the_kernel_refuses_io_uring_threads_are_raced(path) -> None:
+    bench = DiskBench(HOSTS["fast CPUs"], 6e9, 0.01)
+    bench.why_no_uring = "the kernel refuses io_uring: Operation not permitted"
+    job = Job(path, 16 * MIB, 64 * MIB)
+    default = bench.default("write_file" if path == "saved-file" else "read_cold", 64 * MIB)
+    first = grid(job, bench, default)
+    assert {one.uring for one in first} == {0}
+    assert {4, 8, 16} <= {one.threads for one in first}
+    assert {12, 16} & {one.threads for one in beside_in_grid(job, Ring(8, MIB, 2, 0, 1), bench)}
+    assert chosen(bench, job).threads == 16
+
+
+def test_no_setting_has_more_writes_in_flight_than_the_arena_has_slots() -> None:
+    bench = DiskBench(HOSTS["fast CPUs"], 6e9)
+    bench.slots = 40
+    near = list(beside_in_grid(SAVE, Ring(8, MIB, 2, uring=32), bench))
+    for one in [*grid(SAVE, bench, Ring(8, MIB, 2)), *near]:
+        assert one.uring <= 40 and one.uring <= 64
+    assert {one.uring for one in near} >= {24} and all(one.threads == 8 for one in near)
+
+
+@needs_fake
+@needs_library
+def test_the_tuned_saves_are_in_the_file_and_the_library_uses_them(tmp_path) -> None:
+    file = tmp_path / "mine.tuning"
+    words = ["--budget", "3s", "--largest", "1MiB", "--directory", str(tmp_path), "--paths", "saved-file", "--json"]
+    done = linkscope_tune(*words, "-o", str(file))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["why_no_uring"] == why_no_uring()
+    row = found["classes"][0]
+    knobs = row["knobs"]
+    (line,) = re.findall(rf"copies write_file from {row['from_bytes']} .*", file.read_text())
+    if knobs["method"] == "plain":  # as fast on this disk
+        assert " plain " in line
+        return
+    assert line.endswith(f"uring {knobs['uring']}") and f"threads {knobs['threads']} " in line
+    show = f"one = native.knobs('write_file', {row['bytes']}); print(one.uring, one.threads, one.chunk)"
+    read = python(show, transfer_tuning=str(file)).split()
+    assert read == [str(knobs[name]) for name in ("uring", "threads", "chunk")]
+
+
+@needs_fake
+@needs_library
+@pytest.mark.parametrize("uring", [0, 16])
+def test_a_file_with_the_choice_decides_who_writes(tmp_path, uring) -> None:
+    """The counts of a save say who wrote what passed the page cache."""
+    file, target = tmp_path / "mine.tuning", tmp_path / "saved"
+    python(
+        f"native.set_knobs('write_file', 2 << 20, uring={uring}, plain=0); native.save_tuning({str(file)!r})",
+        transfer_tuning="none",
+    )
+    code = f"""
+counts = linkscope.save_file({str(target)!r}, Array(2 << 20))
+print(counts.direct, counts.uring, counts.uring_refused, *native.tuning())
+"""
+    direct, by_uring, refused, used = python(code, transfer_tuning=str(file)).split()[:4]
+    assert used == str(file) and target.stat().st_size == 2 << 20
+    possible = uring and refused == "0" and direct != "0"
+    assert int(by_uring) == (int(direct) if possible else 0)
+
+
+def test_the_reason_of_the_kernel_is_named() -> None:
+    """In a process that may open no more files, io_uring cannot be set up."""
+    code = (
+        "import resource; from linkscope.tune.bench import why_no_uring; import os, ctypes, sys\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3)); print(why_no_uring())"
+    )
+    env = environment() | {"PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
+    assert done.stdout.startswith("the kernel refuses io_uring: "), done.stderr
