@@ -22,7 +22,7 @@ _COLUMNS = (
 )  # fmt: skip
 _BRIEF = tuple(map(Column, ("path", "size", "plain copy", "best", "speed-up", "% of peak", "method")))
 _MOST = 12  # in the terminal
-_MOST_OPEN = 4  # on the page
+_MOST_OPEN = 3  # on the page
 
 
 def section(view: RunView) -> Section | None:
