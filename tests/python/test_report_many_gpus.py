@@ -6,7 +6,7 @@ from invented import flow, point, run
 from linkscope.report.path_rows import open_rows, path_rows
 from linkscope.report.run_view import RunView
 from linkscope.report.section import Fold, Items, Output, Paragraph, Section, SortedTable, Table, plain
-from linkscope.report.sections import computations, paths, sharing
+from linkscope.report.sections import collectives, computations, paths, sharing
 from linkscope.report.sections.paths import FEW, MOST
 from linkscope.runfile import Point
 
@@ -110,3 +110,21 @@ def test_computations_name_what_their_transfers_lengthen_least_and_most() -> Non
     assert section is not None
     (fold,) = (block for block in section.only(Output.PAGE) if isinstance(block, Fold))
     assert fold.title == "All 4 computations as a table"
+
+
+def of_ranks(name: str, ranks: int, size: int, seconds: float, params: str = "", **fields: object) -> Point:
+    id = f"{name}/nccl/gpu:0.device->gpu:all.device/{size}?ranks={ranks}{params}"
+    flows = [flow(f"gpu:{rank}", "gpu:all", ("device", "device"), size, seconds) for rank in range(ranks)]
+    return point(id, seconds, **{"flows": flows, **fields})
+
+
+def test_collectives_say_the_bus_bandwidth_of_the_most_ranks_at_the_largest_size() -> None:
+    points = [
+        of_ranks("all_reduce", 4, 1_000_000, 1e-5), of_ranks("all_reduce", 8, 1 << 20, 1e-5),
+        of_ranks("all_reduce", 8, 1 << 24, 1e-4, "&place=in"), of_ranks("all_reduce", 8, 1 << 24, 8e-5),
+        of_ranks("broadcast", 8, 1 << 24, 1e-4, status="missed_precision"),
+        of_ranks("reduce", 8, 1 << 24, 1e-5, guards={"above_limit": "too fast"}),
+    ]  # fmt: skip
+    assert open_on_page(collectives.section(RunView(run(points)))) == (
+        "Bus bandwidth by NCCL, 8 ranks, at 16 MiB: all_reduce 367 GB/s, broadcast ~167.8 GB/s."
+    )
