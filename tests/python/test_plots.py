@@ -156,3 +156,9 @@ def test_the_figures_of_messages_leave_out_kernels_that_are_launched_for_each(tm
     assert any("launch=each" in id for id in ids) and any("kernel=relaunched" in id for id in ids)
     assert report(path, "--plots", "klenk", "-o", tmp_path / "out") == 0
     assert {"round-trip-by-control.svg", "stream-by-control.svg"} <= {one.name for one in tmp_path.glob("out/*.svg")}
+
+
+def test_a_legend_with_long_names_has_one_column_so_that_none_is_cut() -> None:
+    long = "sm, control direct, word separate, threads 1024"
+    assert plots.legend_columns(["pinned", "pageable"], 120) == 2 and plots.legend_columns(["pinned", long], 120) == 1
+    assert plots.legend_columns([long], 240) == 2
