@@ -141,3 +141,24 @@ def test_the_figures_of_a_paper_are_drawn_from_a_measured_run(tmp_path, name, fi
 def test_a_run_without_any_figure_of_a_paper_says_what_it_has(tmp_path, capsys) -> None:
     assert report(RUN, "--plots", "klenk", "-o", tmp_path / "out") == 2
     assert "put_ping_pong" in capsys.readouterr().err
+
+
+def test_the_figures_of_messages_leave_out_kernels_that_are_launched_for_each(tmp_path) -> None:
+    """A full run has both; as one curve they would have two values at one size."""
+    path = tmp_path / "run.jsonl"
+    globs = ("put*/*gpu:0.device->gpu:1.device/*control=direct*", "put/*gpu:0.device->gpu:1.device/*control=host*")
+    only = [word for glob in globs for word in ("--only", glob)]
+    assert main(["run", "--machine", "h200x2", "--suite", "full", *only, "--rounds", "1", "-o", str(path), "-q"]) in (
+        0,
+        1,
+    )
+    ids = [one.id for one in read_run(path, rounds=False).points]
+    assert any("launch=each" in id for id in ids) and any("kernel=relaunched" in id for id in ids)
+    assert report(path, "--plots", "klenk", "-o", tmp_path / "out") == 0
+    assert {"round-trip-by-control.svg", "stream-by-control.svg"} <= {one.name for one in tmp_path.glob("out/*.svg")}
+
+
+def test_a_legend_with_long_names_has_one_column_so_that_none_is_cut() -> None:
+    long = "sm, control direct, word separate, threads 1024"
+    assert plots.legend_columns(["pinned", "pageable"], 120) == 2 and plots.legend_columns(["pinned", long], 120) == 1
+    assert plots.legend_columns([long], 240) == 2

@@ -12,7 +12,7 @@ from linkscope.cli.main import main
 from linkscope.report.put_get import Series, all_series, bystanders, connections, relaunched
 from linkscope.report.put_get_claims import Claim, claims
 from linkscope.report.run_view import RunView
-from linkscope.report.section import plain
+from linkscope.report.section import Items, Output, plain
 from linkscope.report.sections import put_get
 from linkscope.runfile import Point, Run, read_run
 
@@ -180,3 +180,13 @@ def test_bystanders_have_a_slowdown_for_each_work_and_number_of_blocks() -> None
     )
     assert alone is not None and "gpu:0, poll" in repr(alone)
     assert bystanders(measured()) == []
+
+
+def test_the_page_says_each_advice_once_with_its_paths() -> None:
+    section = put_get.section(RunView(measured()))
+    assert section is not None
+    (listed,) = (block for block in section.only(Output.PAGE) if isinstance(block, Items))
+    texts = [plain(item.text) for item in listed.items]
+    heads = [text.split(": ")[0] for text in texts]
+    assert len(set(heads)) == len(heads) == len({one.advice for one in all_series(measured()) if one.advice})
+    assert any("gpu:0 → gpu:1 (" in text for text in texts) and all(text.endswith(").") for text in texts)

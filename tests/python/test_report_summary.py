@@ -98,6 +98,14 @@ def test_uniform_paths_are_counted_with_their_difference_and_size() -> None:
     assert "Links uniform: 3 GPU → GPU paths within 0.51 % at 64 MiB." in verdict
 
 
+def test_paths_beyond_the_margin_are_not_called_uniform_though_no_difference_is_certain() -> None:
+    made = pairs({(0, 1): 395, (1, 0): 396, (0, 2): 376})
+    verdict = verdict_of(made)
+    assert "Links may differ: 3 GPU → GPU paths within 5.3 % at 64 MiB." in verdict and "uniform" not in verdict
+    (found,) = comparisons(made)
+    assert not found.differs and not found.is_uniform
+
+
 def test_the_slowest_path_is_named_with_ratio_and_interval() -> None:
     verdict = verdict_of(pairs({(0, 1): 395, (1, 0): 396, (0, 2): 396, (2, 0): 250}))
     assert re.search(r"gpu:2 → gpu:0 is slowest, 1\.58 × the time of gpu:\d → gpu:\d \[1\.\d+, 1\.\d+\]", verdict)

@@ -78,4 +78,6 @@ def _pairs_text(run: Run) -> str:
         return "."
     if any(one.differs for one in between):
         return ", which can slow a pair: compare the counts of the slow pair (nvidia-smi nvlink -e)."
+    if not all(one.is_uniform for one in between):
+        return ", which can slow a pair: measure the pairs in more rounds (nvidia-smi nvlink -e)."
     return ", and all GPU pairs are uniform: nothing to do now (later counts: nvidia-smi nvlink -e)."

@@ -132,7 +132,7 @@ def _slowest_pair(run: Run) -> Tile | None:
         ratio = f"{found.ratio:.2f} times the time of {fastest} [{found.interval.low:.2f}, {found.interval.high:.2f}]"
         value, lines = slowest, [ratio, rate]
     else:
-        value = "GPU pairs are uniform"
+        value = "GPU pairs are uniform" if found.is_uniform else "GPU pairs may differ"
         lines = [f"within {format_fraction(found.spread)} of each other", f"the lowest: {slowest}, {rate}"]
     pairs = len({(p.src, p.dst) for p in run.points if p.benchmark == "d2d" and p.src != p.dst and p.median_s})
     lines += [

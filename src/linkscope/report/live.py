@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from linkscope.model.text import paths_text
 from linkscope.report.partial import Limit, Partial, Row
+from linkscope.report.trust import ABOVE
 from linkscope.runfile import Point, Round
 from linkscope.units import format_bytes, format_fraction, format_seconds
 
@@ -60,10 +61,15 @@ class LiveTable:
             return ""
         parts = [
             f"{name}{' bidirectional' if row.group.bidirectional else ''} {_value(row)}"
-            + (f" ({format_fraction(row.share)} of peak)" if row.share is not None else "")
+            + (f" ({_share(row.share)} of peak)" if row.share is not None else "")
             for name, row in best.items()
         ]
         return f"{'MODELLED, ' if self._modelled else ''}best so far: {', '.join(parts)}"
+
+
+def _share(share: float) -> str:
+    """'95 %'; '120 % (!)' above the peak, which fails the point when its rounds are done."""
+    return format_fraction(share) + (ABOVE if share > 1 else "")
 
 
 def _rank(row: Row) -> tuple[bool, bool, float]:
@@ -136,7 +142,7 @@ def _cells(row: Row, *, short: bool = False) -> list[str]:
     count = f" ({len(row.paths)})" if len(row.paths) > 1 else ""
     return [
         name, _cut(_plain(paths_text(row.paths)), _MOST_PATHS - len(count)) + count, _value(row),
-        format_fraction(row.share) if row.share is not None else "", format_bytes(row.at_bytes) if row.at_bytes else "",
+        _share(row.share) if row.share is not None else "", format_bytes(row.at_bytes) if row.at_bytes else "",
         f"{low}" if low == high else f"{low}-{high}", f"{row.done}/{row.points}",
     ]  # fmt: skip
 

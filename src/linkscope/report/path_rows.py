@@ -95,6 +95,14 @@ def path_rows(points: Iterable[Point]) -> list[PathRow]:
     return list(ordered.values())[: max(_MOST_ROWS, len(first))]
 
 
+def open_rows(rows: Sequence[PathRow], most: int, few: int) -> int:
+    """How many of the rows of `path_rows` a page shows at first: `most`, or on a machine whose paths by their usual
+    methods are more than that, the ends of each method, and at least `few`.
+    """
+    paths = {(row.kind, row.path) for row in rows}
+    return most if len(paths) <= most else max(few, min(most, len(_ends(rows))))
+
+
 def _apart(method: Method) -> tuple[str, ...]:
     params = dict(method.params)
     return tuple(params.get(name, "") for name in sorted(_APART))

@@ -34,6 +34,7 @@ _COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#0
 _MARKERS = "osD^vP*X"
 _STATE = "plots.json"
 _MM = 1 / 25.4
+_LETTERS_PER_MM = 0.3  # of the width of a figure, in one of two columns of its legend
 
 
 @dataclass(frozen=True)
@@ -247,6 +248,11 @@ def _bars(axes: "Axes", data: Data, figure: Figure) -> None:
     axes.set_xticks(range(len(places)), places)
 
 
+def legend_columns(names: list[str], width_mm: float) -> int:
+    """Two columns, or one if a name is too long for half the width of the figure."""
+    return 2 if max(map(len, names)) <= _LETTERS_PER_MM * width_mm else 1
+
+
 def _dress(drawing: "Drawing", axes: "Axes", data: Data, figure: Figure) -> None:
     """Labels, legend, the peak, and the mark of a model."""
     axes.set_yscale(figure.y_scale)
@@ -258,7 +264,8 @@ def _dress(drawing: "Drawing", axes: "Axes", data: Data, figure: Figure) -> None
     for peak in sorted(peaks) if figure.peak else ():
         axes.axhline(peak, color="#666666", linewidth=0.8, linestyle="--", label="peak" if peak == min(peaks) else None)
     if len(data.curves) > 1 or (figure.peak and peaks):
-        drawing.legend(loc="outside lower center", ncols=2, frameon=False, fontsize="small")
+        columns = legend_columns(axes.get_legend_handles_labels()[1], figure.width_mm)
+        drawing.legend(loc="outside lower center", ncols=columns, frameon=False, fontsize="small")
     if figure.title:
         axes.set_title(figure.title)
     if data.modelled:

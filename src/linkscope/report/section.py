@@ -5,7 +5,7 @@ A text is a string, or a tuple of strings and marked parts. A block names the ou
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Flag, auto
 
 
@@ -391,6 +391,11 @@ def bar_text(part: BarPart) -> str:
 def more(summary: Text, *blocks: Block, on: Output = Output.PAGE) -> Fold:
     """What the page shows on request. The summary says what is inside and how much: 'All 56 pairs as a table'."""
     return Fold(summary, blocks, role="more", on=on)
+
+
+def folded(summary: Text, *blocks: Block) -> list[Block]:
+    """Blocks that the page folds, and terminal and Markdown show."""
+    return [more(summary, *blocks), *(replace(one, on=Output.TERMINAL | Output.MARKDOWN) for one in blocks)]
 
 
 def counted(paths: int) -> tuple[str | Span, ...]:

@@ -39,6 +39,11 @@ class Comparison:
         """Whether the difference is certain to exceed the margin."""
         return self.interval is not None and self.interval.low > 1 + MARGIN
 
+    @property
+    def is_uniform(self) -> bool:
+        """Whether all medians are within the margin. Paths that are neither uniform nor `differs` may differ."""
+        return not self.differs and self.spread <= MARGIN
+
 
 def comparisons(run: Run) -> list[Comparison]:
     """One comparison for each direction in which at least two paths were measured with one method at one size."""

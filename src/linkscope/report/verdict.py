@@ -95,7 +95,8 @@ def _path_text(point: Point) -> str:
 def _uniform_text(found: Sequence[Comparison]) -> str:
     parts = ", ".join(f"{one.count} {one.where} paths within {format_fraction(one.spread)}" for one in found)
     sizes = " and ".join(dict.fromkeys(format_bytes(one.bytes) for one in found))
-    return f"Links uniform: {parts} at {sizes}."
+    head = "Links uniform" if all(one.is_uniform for one in found) else "Links may differ"
+    return f"{head}: {parts} at {sizes}."
 
 
 def _measured_text(points: Iterable[Point]) -> str:

@@ -1,10 +1,26 @@
 """Section: collectives of NCCL and of MPI."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from linkscope.report.collectives import Copies, from_copies, is_collective, rates_of, stragglers
 from linkscope.report.run_view import RunView
-from linkscope.report.section import METHOD, Block, Column, Group, Items, Output, Paragraph, Row, Section, Table
+from linkscope.report.section import (
+    METHOD,
+    Block,
+    Column,
+    Group,
+    Items,
+    Output,
+    Paragraph,
+    Row,
+    Section,
+    Span,
+    Table,
+    Text,
+    more,
+)
+from linkscope.report.trust import has_warning, signed
 from linkscope.runfile import Point
 from linkscope.units import format_bytes, format_fraction, format_rate, format_seconds, format_seconds_interval
 
@@ -32,7 +48,7 @@ def section(view: RunView) -> Section | None:
         return None
     copies, gpus = Copies(view.run.points), _gpus_of_ranks(view.run.header.machine)
     blocks: list[Block] = [
-        Paragraph((_NOTE, METHOD), note=True, on=Output.PAGE),
+        Items.of(_findings(points), on=Output.PAGE),
         Paragraph(_NOTE.strip(), on=Output.TERMINAL | Output.MARKDOWN),
     ]
     if (about := view.run.header.tool.get("nccl")) and not about.get("why_not"):
@@ -45,9 +61,33 @@ def section(view: RunView) -> Section | None:
         Group(tuple(_row(size, modes, gpus, copies) for size, modes in sorted(sizes.items())), head=", ".join(key))
         for key, sizes in sorted(groups.items())
     )
-    blocks.append(Table("Collectives", _COLUMNS, tables, stacks=True))
+    table = Table("Collectives", _COLUMNS, tables, stacks=True)
+    blocks.append(more(f"All {len(points)} points as a table", Paragraph((_NOTE, METHOD), note=True), table))
+    blocks.append(replace(table, on=Output.TERMINAL | Output.MARKDOWN))
     blocks.append(Items.of([line for point in points for line in _slow_ranks(point)]))
-    return Section("collectives", "Collectives", tuple(block for block in blocks if block != Items(())))
+    kept = (block for block in blocks if not isinstance(block, Items) or block.items)
+    return Section("collectives", "Collectives", tuple(kept))
+
+
+def _findings(points: Sequence[Point]) -> list[Text]:
+    """The bus bandwidths at the largest size over the most ranks, a sentence for each library; without warnings."""
+    libraries: dict[str, list[Point]] = {}
+    for point in points:
+        batched = point.params.get("mode", "batched") == "batched"
+        if batched and not has_warning(point) and rates_of(point).bus is not None:
+            libraries.setdefault("NCCL" if point.engine == "nccl" else "MPI", []).append(point)
+    texts: list[Text] = []
+    for library, of in libraries.items():
+        ranks = max(len(point.flows) for point in of)
+        largest = max(point.bytes for point in of if len(point.flows) == ranks)
+        usual: dict[str, Point] = {}  # of each collective the point with the fewest parameters
+        for point in sorted(of, key=lambda point: (point.benchmark, len(point.params))):
+            if len(point.flows) == ranks and point.bytes == largest:
+                usual.setdefault(point.benchmark, point)
+        rates = (f"{name} {signed(format_rate(rates_of(point).bus), [point])}" for name, point in usual.items())
+        head = f"Bus bandwidth by {library}, {ranks} ranks, at {format_bytes(largest)}: "
+        texts.append((Span(head, "strong"), f"{', '.join(rates)}."))
+    return texts
 
 
 def _key(point: Point) -> _Key:

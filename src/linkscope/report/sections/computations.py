@@ -1,8 +1,12 @@
 """Section: computations with their transfers, from near and far NUMA nodes."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from linkscope.report.computations import Placed, placements
 from linkscope.report.run_view import RunView
-from linkscope.report.section import Column, Group, Paragraph, Row, Section, Table
+from linkscope.report.section import Column, Group, Output, Paragraph, Row, Section, Table, folded
+from linkscope.report.trust import has_warning
 from linkscope.units import format_fraction, format_seconds
 
 _TITLE = "Computations with their transfers"
@@ -28,9 +32,27 @@ def section(view: RunView) -> Section | None:
     found = placements(view.run)
     if not found:
         return None
+    found = sorted(found, key=lambda one: (one.name, one.memory, one.beside))
     table = Table(_TITLE, _COLUMNS, (Group(tuple(Row(_cells(one)) for one in found)),), stacks=True)
-    note = _NOTE + (_FAR if any(one.far is not None for one in found) else "")
-    return Section("computations", _TITLE, (Paragraph(note, note=True), table))
+    text = _NOTE + (_FAR if any(one.far is not None for one in found) else "")
+    blocks = folded(f"All {len(found)} computations as a table", Paragraph(text, note=True), table)
+    sound = replace(view.run, points=[point for point in view.run.points if not has_warning(point)])
+    if finding := _finding(placements(sound)):
+        blocks.insert(0, Paragraph(finding, on=Output.PAGE))
+    return Section("computations", _TITLE, tuple(blocks))
+
+
+def _finding(found: Sequence[Placed]) -> str:
+    """The computations that transfers from the near node lengthen least and most; '' without times alone."""
+    by_cost = sorted((one.near / one.alone, f"{one.name}, {one.memory}") for one in found if one.alone)
+    if not by_cost:
+        return ""
+    (least, first), (most, last) = by_cost[0], by_cost[-1]
+    if first == last:
+        return f"Transfers lengthen an iteration of {last} by ×{most:.3g}, against the computation alone."
+    return (
+        f"Transfers lengthen iterations by ×{least:.3g} ({first}) to ×{most:.3g} ({last}), against computations alone."
+    )
 
 
 def _cells(found: Placed) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from linkscope.model.text import count_text
 from linkscope.report.run_view import RunView
 from linkscope.report.section import Block, Fold, Listing, Section
 
@@ -17,7 +18,7 @@ def section(view: RunView) -> Section:
 def _fold(heading: str, facts: dict[str, Any]) -> Fold:
     rows = list(_flat(facts))
     made: tuple[Block, ...] = (Listing(tuple(f"{name}: {value}" for name, value in rows)),) if rows else ()
-    return Fold(f"{heading}: {len(rows)} facts", made, role="more")
+    return Fold(f"{heading}: {count_text(len(rows), 'fact')}", made, role="more")
 
 
 def _flat(facts: Any, name: str = "") -> Iterator[tuple[str, str]]:

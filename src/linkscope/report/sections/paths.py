@@ -9,7 +9,7 @@ from linkscope.report.family_words import ENGINES
 from linkscope.report.headline import COPIES
 from linkscope.report.long_tables import without_empty_columns
 from linkscope.report.overview import FamilyRows, Row
-from linkscope.report.path_rows import PathRow, importance
+from linkscope.report.path_rows import PathRow, importance, open_rows
 from linkscope.report.run_view import RunView
 from linkscope.report.section import (
     Block,
@@ -29,7 +29,7 @@ from linkscope.report.trust import signed
 from linkscope.runfile import Point
 from linkscope.units import format_bytes, format_fraction, format_rate, unresolved_text, with_interval
 
-MOST = 36  # rows that the page shows at first
+MOST, FEW = 36, 20  # rows that the page shows at first; where not every path fits, it shows few
 _NOTE = (
     "First the slowest path of each method, and the fastest if it differs. Copies are by copy engine unless another is "
     "named. A bidirectional rate is a total. Half from: copies of this size, or of one between two, reach half the "
@@ -64,7 +64,8 @@ def section(view: RunView) -> Section:
     """The table of plain copies, and folded tables of everything else."""
     blocks: list[Block] = []
     if view.path_rows:
-        table = SortedTable("Plain copies", _COLUMNS, _rows(view.path_rows, view.has_curves), MOST)
+        most = open_rows(view.path_rows, MOST, FEW)
+        table = SortedTable("Plain copies", _COLUMNS, _rows(view.path_rows, view.has_curves), most)
         blocks = [Paragraph(_NOTE, note=True), table]
     elif not view.families:
         measured = any(point.median_s is not None for point in view.run.points)

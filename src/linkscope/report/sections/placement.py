@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from linkscope.advise.near_far import DIRECTIONS, FORMULAS, NearFar, hidden_numa, largest, near_far, nearest, value_text
+from linkscope.model.text import count_text
 from linkscope.report.run_view import RunView
-from linkscope.report.section import Column, Group, Ids, Paragraph, Row, Section, Table, Text, more
+from linkscope.report.section import Column, Group, Ids, Paragraph, Row, Section, Table, Text, folded, more
 from linkscope.units import format_bytes, format_fraction
 
 _TITLE = "Placement"
@@ -36,7 +37,7 @@ def section(view: RunView) -> Section | None:
     places = "; ".join(f"{gpu} is near {', '.join(nodes)}" for gpu, nodes in near.items())
     blocks = (
         Paragraph(f"{places}. Mean penalty of the far node over the good value: {', '.join(means)}."),
-        _table(at_most, "Near and far nodes"),
+        *folded(f"Near and far nodes, {count_text(len(at_most), 'row')}", _table(at_most, "Near and far nodes")),
         more(f"All {len(found)} sizes and directions as a table", _table(found, "Near and far nodes, all sizes")),
         Paragraph(_NOTE, note=True),
     )

@@ -33,6 +33,7 @@ from linkscope.report.section import (
     Span,
     Table,
     Text,
+    folded,
     more,
     table,
 )
@@ -71,6 +72,10 @@ _NAMES = {
     "put_ping_pong": "Round trip, written by the sender", "get_ping_pong": "Round trip, fetched by the receiver",
     "put": "Stream of messages, written by the sender", "get": "Stream of messages, fetched by the receiver",
 }  # fmt: skip
+_SHORT_NAMES = {
+    "put_ping_pong": "round trips written", "get_ping_pong": "round trips fetched", "put": "streams written",
+    "get": "streams fetched",
+}  # fmt: skip
 _COLUMNS = (
     Column("Size", strong=True), *(Column(mode, right=True, label=mode) for mode in MODES),
     Column("Drive by", label="Drive by"), Column("Host over GPU", right=True, label="Host over GPU"),
@@ -102,14 +107,14 @@ def section(view: RunView) -> Section | None:
     blocks.append(more(f"Times of all {count} messages, and what the modes are", note, whole))
     blocks.append(replace(whole, on=Output.MARKDOWN))
     if rates := connections(view.run):
-        blocks += _folded(f"Rates by connections: {len(rates)}", Paragraph(_OF_CONNECTIONS), _rates(rates))
+        blocks += folded(f"Rates by connections: {len(rates)}", Paragraph(_OF_CONNECTIONS), _rates(rates))
     if others:
-        blocks += _folded("Kernels for each message, and bystanders of kernels that stay", *others)
+        blocks += folded("Kernels for each message, and bystanders of kernels that stay", *others)
     if through:
-        blocks += _folded(f"Puts through descriptors: {len(through)}", Paragraph(_OF_QUEUES), _queues(through))
+        blocks += folded(f"Puts through descriptors: {len(through)}", Paragraph(_OF_QUEUES), _queues(through))
     held = claims(view.run)
     of_claims = Items.of([_claim(one) for one in held])
-    blocks += _folded(f"{len(held)} conclusions of a paper, on this machine", Paragraph(_CLAIMS), of_claims)
+    blocks += folded(f"{len(held)} conclusions of a paper, on this machine", Paragraph(_CLAIMS), of_claims)
     return Section("put-get", _TITLE, tuple(blocks))
 
 
@@ -118,19 +123,24 @@ def _by_advice(series: Sequence[Series]) -> list[Text]:
     alike: dict[str, list[Series]] = {}
     for one in series:
         alike.setdefault(one.advice, []).append(one)
+    messages: dict[str, set[str]] = {}  # the benchmarks of each path
+    for one in series:
+        messages.setdefault(_path(one), set()).add(one.benchmark)
     texts: list[Text] = []
     for advice, of in alike.items():
-        names: dict[str, list[str]] = {}
+        by_path: dict[str, set[str]] = {}
         for one in of:
-            names.setdefault(_NAMES[one.benchmark], []).append(f"{one.src} → {one.dst}")
-        named = "; ".join(f"{name}, {' and '.join(paths)}" for name, paths in names.items())
-        texts.append((Span(f"{advice}: ", "strong"), f"{named[:1].lower()}{named[1:]}."))
+            by_path.setdefault(_path(one), set()).add(one.benchmark)
+        named = (
+            f"{path} ({', '.join(_SHORT_NAMES[name] for name in sorted(found)) if found < messages[path] else 'all'})"
+            for path, found in by_path.items()
+        )
+        texts.append((Span(f"{advice}: ", "strong"), f"{'; '.join(named)}."))
     return texts
 
 
-def _folded(summary: str, *blocks: Block) -> list[Block]:
-    """Blocks that the page folds, and terminal and Markdown show."""
-    return [more(summary, *blocks), *(replace(one, on=Output.TERMINAL | Output.MARKDOWN) for one in blocks)]
+def _path(series: Series) -> str:
+    return f"{series.src} → {series.dst}"
 
 
 def _name(series: Series) -> str:

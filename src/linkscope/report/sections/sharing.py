@@ -1,8 +1,25 @@
 """Section: several clients of one GPU, as threads, processes, processes under MPS or green contexts."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from linkscope.report.family_words import operation_text
 from linkscope.report.run_view import RunView
-from linkscope.report.section import METHOD, Column, Group, Output, Paragraph, Row, Section, Table
+from linkscope.report.section import (
+    METHOD,
+    Column,
+    Group,
+    Items,
+    Output,
+    Paragraph,
+    Row,
+    Section,
+    Span,
+    Table,
+    Text,
+    more,
+)
+from linkscope.report.trust import has_warning, signed
 from linkscope.runfile import Flow, Point
 from linkscope.stats import jain_index
 from linkscope.units import format_rate, format_seconds
@@ -40,11 +57,43 @@ def section(view: RunView) -> Section | None:
         Group(tuple(_row(point, one.get(1)) for _, point in sorted(one.items())))
         for _, one in sorted(found.items(), key=lambda item: (item[0][:3], order.index(item[0][3])))
     )
-    note = (
-        Paragraph((_NOTE, METHOD), note=True, on=Output.PAGE),
+    table = Table(_TITLE, _COLUMNS, groups, stacks=True)
+    count = sum(len(group.rows) for group in groups)
+    return Section("sharing", _TITLE, (
+        Items.of(_findings(points), on=Output.PAGE),
+        more(f"All {count} rows as a table", Paragraph((_NOTE, METHOD), note=True), table),
         Paragraph(_NOTE.strip(), on=Output.TERMINAL | Output.MARKDOWN),
-    )
-    return Section("sharing", _TITLE, (*note, Table(_TITLE, _COLUMNS, groups, stacks=True)))
+        replace(table, on=Output.TERMINAL | Output.MARKDOWN),
+    ))  # fmt: skip
+
+
+def _findings(points: Sequence[Point]) -> list[Text]:
+    """For each work what one client gets, and all of the largest number together, by each way; without warnings."""
+    works: dict[str, list[Point]] = {}
+    for point in points:
+        if not has_warning(point):
+            works.setdefault(operation_text(point.benchmark.removeprefix(_PREFIX)), []).append(point)
+    texts: list[Text] = []
+    for work, of in sorted(works.items()):
+        counts = [int(point.params["clients"]) for point in of]
+        one, most = ([point for point in of if int(point.params["clients"]) == count] for count in (1, max(counts)))
+        parts = [f"one client gets {signed(_total(max(one, key=_sum)), [max(one, key=_sum)])}"] if one else []
+        if max(counts) > 1:
+            each = ", ".join(
+                f"{signed(_total(point), [point])} as {_WAYS[point.params['way']]}"
+                for point in sorted(most, key=lambda point: list(_WAYS).index(point.params["way"]))
+            )
+            parts.append(f"{max(counts)} together get {each}")
+        texts.append((Span(f"{work}: ", "strong"), f"{'; '.join(parts)}."))
+    return texts
+
+
+def _sum(point: Point) -> float:
+    return sum(_per_s(flow) for flow in point.flows)
+
+
+def _total(point: Point) -> str:
+    return _written(point, _sum(point))
 
 
 def _row(point: Point, alone: Point | None) -> Row:
@@ -57,7 +106,7 @@ def _row(point: Point, alone: Point | None) -> Row:
         operation_text(point.benchmark.removeprefix(_PREFIX)),
         f"{clients} {_WAYS[point.params['way']]}" if clients > 1 else f"1, as {_WAYS[point.params['way']]}",
         " to ".join(dict.fromkeys((_written(point, min(rates)), _written(point, max(rates))))),
-        _written(point, sum(rates)), f"{jain:.4f}" if clients > 1 and jain is not None else "-",
+        _total(point), f"{jain:.4f}" if clients > 1 and jain is not None else "-",
         format_seconds(max(medians)) if medians else "-", format_seconds(max(tails)) if tails else "-",
         f"{max(tails) / before:.3g}" if tails and before and clients > 1 else "-",
     ))  # fmt: skip

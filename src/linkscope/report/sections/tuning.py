@@ -10,9 +10,8 @@ from linkscope.units import format_fraction
 
 _HEADING = "What tuning gains here"
 _NOTE = (
-    "The largest gains of copies that are staged through pinned slots, split over streams, or gather scattered pieces, "
-    "against the plain copy of the same bytes between the same memories. The peak is that of the slowest leg. Times "
-    "leave out the calls, which the gains under Actions include. "
+    "The largest gains of staged, split or gathered copies against the plain copy of the same bytes. The peak is that "
+    "of the slowest leg. Times leave out the calls, which the gains under Actions include. "
 )
 _COLUMNS = (
     Column("Path", wraps=True), Column("Size", right=True, label="Size"),
@@ -22,7 +21,7 @@ _COLUMNS = (
 )  # fmt: skip
 _BRIEF = tuple(map(Column, ("path", "size", "plain copy", "best", "speed-up", "% of peak", "method")))
 _MOST = 12  # in the terminal
-_MOST_OPEN = 4  # on the page
+_MOST_OPEN = 3  # on the page
 
 
 def section(view: RunView) -> Section | None:

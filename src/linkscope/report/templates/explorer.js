@@ -91,7 +91,7 @@ const draw = () => {
   if (over && under && over !== under) drawn = [{ name: `${over.name} / ${under.name}`, colour: 0, points: ratio(over, under) }].filter((one) => one.points.length);
   state.kind = drawn === shown ? state.value : "ratio";
   ["over", "under"].forEach((name) => {
-    const none = new Option(name === "over" ? "no curve" : "another curve", "");
+    const none = new Option("none", "");
     select(name).replaceChildren(none, ...shown.map((curve) => new Option(curve.name, curve.key, false, curve.key === state[name])));
   });
   const legend = find(".curves"), colours = page.colours();
