@@ -168,7 +168,8 @@ def rate_of(point: Point) -> Estimate | None:
     """GB/s of the first flow plus all measured flows with the same source and destination; the peak refers to it."""
     if point.gbps is None:
         return None
-    found = flows_by_path(measured_flows(point))
+    measured = measured_flows(point)
+    found = flows_by_path(measured) if len(measured) > 1 else {}
     if len(found.get((point.src, point.dst), ())) < 2:
         return Estimate(point.gbps, *_rate_ends(point.flows[0].bytes if point.flows else point.bytes, point.ci95_s))
     return total_of(point) if len(found) == 1 else None
