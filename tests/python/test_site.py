@@ -103,6 +103,8 @@ def test_the_tables_hold_every_point_once(made: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow.parquet")
     table = pyarrow.read_table(made / "points.parquet")
     assert table.num_rows == len(rows) and table.column("gbps").type == "double"
+    assert table.column("modelled").type == "bool" and table.column("id").to_pylist() == [row["id"] for row in rows]
+    assert pyarrow.ParquetFile(made / "points.parquet").num_row_groups == 1, "runs share a group of rows"
     duckdb = pytest.importorskip("duckdb")
     with duckdb.connect(str(made / "points.duckdb"), read_only=True) as base:
         found = base.execute("SELECT count(*), max(gbps) FROM points WHERE id = ? AND NOT modelled", [ID]).fetchone()
