@@ -1,10 +1,10 @@
 """Measures `linkscope site` on generated run files: CPU time, wall time and memory.
 
-Usage: .venv/bin/python tools/site_bench.py FOLDER [--runs 200] [--simulated 200] [--broken 0]
+Usage: .venv/bin/python tools/site_bench.py FOLDER [--runs 200] [--simulated 200] [--broken 0] [--models h200x1,dl160]
 
-The run files are of suite quick on all bundled models in turn, with a seed of their own: FOLDER/runs. Those after the
-first `--simulated` are copies of these with another start time, which are other runs for the site. `--broken` files are
-cut in the middle of a line. Files that are there already stay. FOLDER/site is built anew.
+The run files are of suite quick on all bundled models in turn (or on --models), each with its own seed: FOLDER/runs.
+Those after the first `--simulated` are copies of these with another start time, which are other runs for the site.
+`--broken` files have a damaged line. Files that are there already stay. FOLDER/site is built anew.
 """
 
 import argparse
@@ -30,28 +30,35 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--runs", type=int, default=200, help="number of run files (default: 200)")
     parser.add_argument("--simulated", type=int, default=200, help="most of them that are simulated (default: 200)")
-    parser.add_argument("--broken", type=int, default=0, help="files beside them that are no complete run (default: 0)")
+    parser.add_argument("--broken", type=int, default=0, help="files beside them that have a damaged line (default: 0)")
+    parser.add_argument("--models", default="", help="bundled models, with commas between (default: all)")
     given = parser.parse_args(words)
     runs, site = given.folder / "runs", given.folder / "site"
     runs.mkdir(parents=True, exist_ok=True)
-    make_runs(runs, given.runs, max(1, given.simulated), given.broken)
+    models = [name for name in given.models.split(",") if name]
+    models = models or sorted(path.stem for path in (ROOT / "machines").glob("*.toml"))
+    make_runs(runs, models, given.runs, max(1, given.simulated))
+    break_runs(runs, given.broken)
     shutil.rmtree(site, ignore_errors=True)
     print("\n".join(measured(runs, site)))
     return 0
 
 
-def make_runs(folder: Path, count: int, simulated: int, broken: int) -> None:
+def make_runs(folder: Path, models: Sequence[str], count: int, simulated: int) -> None:
     """Writes the run files that are not there yet."""
-    models = sorted(path.stem for path in (ROOT / "machines").glob("*.toml"))
     seeds = ((model, seed) for seed in itertools.count(1) for model in models)
     first = list(itertools.islice(seeds, min(count, simulated)))
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         files = list(pool.map(lambda one: _simulated(folder, *one), first))
     for number in range(len(files), count):
         (target := folder / f"copy-{number:05}.jsonl").exists() or _copy(files[number % len(files)], target, number)
-    for number in range(broken):
-        text = files[number % len(files)].read_bytes()
-        (folder / f"broken-{number:05}.jsonl").write_bytes(text[: len(text) // 2 - number] + b"\n" + text[-100:])
+
+
+def break_runs(folder: Path, count: int) -> None:
+    """Writes files with a damaged line in the middle, each with another one."""
+    text = min(folder.glob("*.jsonl")).read_bytes()
+    for number in range(count):
+        (folder / f"broken-{number:05}.jsonl").write_bytes(text[: len(text) // 2] + b"\nnumber %d\n" % number)
 
 
 def _simulated(folder: Path, model: str, seed: int) -> Path:
