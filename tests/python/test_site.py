@@ -3,6 +3,7 @@
 import csv
 import gzip
 import json
+import shlex
 import xml.etree.ElementTree as xml
 from pathlib import Path
 
@@ -254,6 +255,30 @@ def test_an_anonymous_file_passes_the_check(tmp_path: Path, capsys: pytest.Captu
     assert command_line.main(["export", "--anonymous", str(tmp_path / "a.jsonl"), "-o", str(clean)]) == 0
     assert command_line.main(["site", "--check", str(clean)]) == 0
     assert capsys.readouterr().out == f"{clean}: fine\n"
+
+
+def test_a_cure_can_be_pasted_whatever_the_name_of_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "a $(touch taken).jsonl"
+    file.write_bytes(machine(50.0))
+    assert command_line.main(["site", "--check", str(file)]) == 1
+    [cure] = [line for line in capsys.readouterr().out.splitlines() if "--anonymous" in line]
+    assert shlex.split(cure.partition("`")[2].rstrip("`"))[:4] == ["linkscope", "export", "--anonymous", str(file)]
+
+
+def test_a_site_of_anonymous_files_publishes_no_uuid(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "a.jsonl").write_bytes(machine(50.0))
+    words = ["export", "--anonymous", str(tmp_path / "runs" / "a.jsonl"), "-o", str(tmp_path / "clean" / "a.jsonl.gz")]
+    (tmp_path / "clean").mkdir()
+    assert command_line.main(words) == 0
+    built = {name: build([tmp_path / name], tmp_path / f"site-{name}").folder.root for name in ("runs", "clean")}
+    found = {name: [path.name for path in site.rglob("*") if _holds(path, b"ef120a50")] for name, site in built.items()}
+    assert "run.jsonl.gz" in found["runs"] and found["clean"] == []
+
+
+def _holds(path: Path, word: bytes) -> bool:
+    content = path.read_bytes() if path.is_file() else b""
+    return word in (gzip.decompress(content) if path.suffix == ".gz" else content).lower()
 
 
 def test_the_command_says_what_it_wrote(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
