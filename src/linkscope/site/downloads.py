@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _GROUP = 1 << 14  # rows of a group in the Parquet file
-# DuckDB would take most of the memory of the command. Its buffer for text is larger than this limit unless it is set.
+# DuckDB would take most of the memory of the command. What one transaction adds must fit into this limit, and so must
+# the buffer for text, which is larger unless it is set.
 _DUCKDB_LIMITS: dict[str, str | bool | int | float | list[str]] = {"threads": 1, "memory_limit": "96MB"}
-_DUCKDB_TEXT = "FORMAT csv, HEADER, COMPRESSION gzip, PARALLEL false, BUFFER_SIZE 8388608, MAX_LINE_SIZE 1048576"
+_DUCKDB_TEXT = "header = true, auto_detect = false, parallel = false, buffer_size = 8388608, max_line_size = 1048576"
+_TRANSACTION = 8 << 20  # bytes of tables
 CSV, PARQUET, DUCKDB = "points.csv.gz", "points.parquet", "points.duckdb"
 ADDED_MEANINGS = (
     ("machine", "machine on the site: its name and the fingerprint of its hardware"),
@@ -62,7 +64,7 @@ def write_tables(folder: Folder, entries: Iterable[Entry]) -> None:
         _apart(_write_parquet, folder.begin(PARQUET), tables)
         folder.end(PARQUET)
     if DUCKDB in formats():
-        _apart(_write_duckdb, folder.begin(DUCKDB), folder.root / CSV)
+        _apart(_write_duckdb, folder.begin(DUCKDB), tables)
         folder.end(DUCKDB)
 
 
@@ -112,19 +114,36 @@ def _groups(tables: Iterable[Path], schema: "pa.Schema") -> Iterator["pa.Table"]
         yield pa.concat_tables(waiting)
 
 
-def _write_duckdb(target: Path, table: Path) -> None:
+def _write_duckdb(target: Path, tables: Iterable[Path]) -> None:
     import duckdb
 
     kinds = {str: "VARCHAR", int: "BIGINT", float: "DOUBLE", bool: "BOOLEAN"}
     meanings = [*ADDED_MEANINGS, *((name, meaning) for name, _, meaning, _ in COLUMNS)]
     columns = ", ".join(f'"{name}" {kinds[kind]}' for name, kind in _TYPES)
-    source = str(table).replace("'", "''")
+    types = ", ".join(f"'{name}': '{kinds[kind]}'" for name, kind in _TYPES)
     with tempfile.TemporaryDirectory() as temporary:  # DuckDB writes more than one file at a time
         base_file = Path(temporary) / DUCKDB
         limits = _DUCKDB_LIMITS | {"temp_directory": temporary}
         with contextlib.closing(duckdb.connect(str(base_file), config=limits)) as base:
             base.execute(f"CREATE TABLE points ({columns})")
-            base.execute(f"COPY points FROM '{source}' ({_DUCKDB_TEXT})")
+            for some in _portions(tables):
+                names = ", ".join("'" + str(table).replace("'", "''") + "'" for table in some)
+                source = f"read_csv([{names}], columns = {{{types}}}, {_DUCKDB_TEXT})"
+                base.execute(f"INSERT INTO points SELECT * FROM {source}")
             base.execute('CREATE TABLE columns ("column" VARCHAR, meaning VARCHAR)')
             base.executemany("INSERT INTO columns VALUES (?, ?)", [list(pair) for pair in meanings])
         shutil.copyfile(base_file, target)
+
+
+def _portions(tables: Iterable[Path]) -> Iterator[list[Path]]:
+    """The tables in portions for one transaction each."""
+    some: list[Path] = []
+    size = 0
+    for table in tables:
+        some.append(table)
+        size += table.stat().st_size
+        if size >= _TRANSACTION:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
