@@ -4,6 +4,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
+from jinja2 import Environment
 
 from invented import SIZES, point, run, small_run
 from linkscope.model.curves import Estimate
@@ -128,3 +129,12 @@ def test_charts_have_one_element_per_series() -> None:
     assert few.count("<path") == many.count("<path")
     assert "NaN" not in many and "nan" not in many
     assert "&lt;b&gt;" in time_chart("<b>", [Series(0, True, points)], True)
+
+
+def test_templates_are_compiled_once_and_each_page_explains_its_terms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A site of 200 runs must not compile the templates 200 times."""
+    first = page(small_run())
+    compiled = []
+    monkeypatch.setattr(Environment, "compile", lambda *words, **_: compiled.append(words))
+    assert page(small_run()) == first and 'class="term"' in first
+    assert not compiled

@@ -11,9 +11,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fakes import flow, header, point, round_record
+from invented import small_run
 from linkscope.errors import UserError
 from linkscope.report.outcome import run_text
-from linkscope.runfile import End, PointId, Resume, RunWriter, family_of, read_run
+from linkscope.runfile import End, PointId, Resume, Run, RunWriter, family_of, once, read_run
 from linkscope.units import format_seconds
 
 IDS = [f"h2d/ce/numa:0.pinned->gpu:0.device/{8 << n}?mode=batched" for n in range(3)]
@@ -262,3 +263,17 @@ def test_single_copies_borrow_no_noise_from_batched_ones_and_both_directions_do(
 def test_a_class_of_sizes_begins_with_its_smallest_size() -> None:
     sizes = ((64 << 10) - 1, 64 << 10, (1 << 20) - 1, 1 << 20)
     assert [family_of(PointId.parse(IDS[0].replace("/8?", f"/{size}?"))).size_class for size in sizes] == [0, 1, 1, 2]
+
+
+def test_a_question_to_a_run_is_answered_once_and_anew_for_a_changed_run() -> None:
+    asked = []
+
+    @once
+    def count(one: Run) -> int:
+        asked.append(one)
+        return len(one.points)
+
+    whole = small_run()
+    part = replace(whole, points=whole.points[:1])
+    assert [count(whole), count(part), count(whole), count(part)] == [len(whole.points), 1, len(whole.points), 1]
+    assert len(asked) == 2

@@ -3,6 +3,7 @@
 import csv
 import gzip
 import json
+import shlex
 import xml.etree.ElementTree as xml
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import pytest
 from linkscope.cli import main as command_line
 from linkscope.errors import UserError
 from linkscope.report.export import COLUMNS
+from linkscope.runfile import Run
+from linkscope.site import downloads, make
 from linkscope.site.build import build
 from linkscope.site.downloads import ADDED_MEANINGS
 from linkscope.site.entry import anchor
@@ -103,6 +106,8 @@ def test_the_tables_hold_every_point_once(made: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow.parquet")
     table = pyarrow.read_table(made / "points.parquet")
     assert table.num_rows == len(rows) and table.column("gbps").type == "double"
+    assert table.column("modelled").type == "bool" and table.column("id").to_pylist() == [row["id"] for row in rows]
+    assert pyarrow.ParquetFile(made / "points.parquet").num_row_groups == 1, "runs share a group of rows"
     duckdb = pytest.importorskip("duckdb")
     with duckdb.connect(str(made / "points.duckdb"), read_only=True) as base:
         found = base.execute("SELECT count(*), max(gbps) FROM points WHERE id = ? AND NOT modelled", [ID]).fetchone()
@@ -252,6 +257,61 @@ def test_an_anonymous_file_passes_the_check(tmp_path: Path, capsys: pytest.Captu
     assert command_line.main(["export", "--anonymous", str(tmp_path / "a.jsonl"), "-o", str(clean)]) == 0
     assert command_line.main(["site", "--check", str(clean)]) == 0
     assert capsys.readouterr().out == f"{clean}: fine\n"
+
+
+def test_a_cure_can_be_pasted_whatever_the_name_of_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "a $(touch taken).jsonl"
+    file.write_bytes(machine(50.0))
+    assert command_line.main(["site", "--check", str(file)]) == 1
+    [cure] = [line for line in capsys.readouterr().out.splitlines() if "--anonymous" in line]
+    assert shlex.split(cure.partition("`")[2].rstrip("`"))[:4] == ["linkscope", "export", "--anonymous", str(file)]
+
+
+def test_a_file_whose_page_fails_is_named_and_the_others_have_pages(
+    small: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = make.page
+
+    def fails_once(run: Run) -> str:
+        if run.header.started.startswith("2026-11-22"):
+            raise KeyError("gpus")
+        return real(run)
+
+    monkeypatch.setattr(make, "page", fails_once)
+    built = build([small[0]], tmp_path / "other")
+    assert built.runs == 1
+    assert built.refused[0][0] == "b.jsonl" and "KeyError: 'gpus'" in built.refused[0][1]
+
+
+def test_many_points_fit_into_the_memory_that_duckdb_gets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One transaction for all tables would need memory for all of them."""
+    duckdb = pytest.importorskip("duckdb")
+    names = ",".join([name for name, _ in ADDED_MEANINGS] + [name for name, _, _, _ in COLUMNS])
+    tables = [tmp_path / f"it's {number}.csv" for number in range(5)]
+    for number, table in enumerate(tables):
+        table.write_text(f"{names}\n" + f"machine,{number}{',' * names.count(',')}\n".replace(",,", ",", 1) * 100)
+    monkeypatch.setattr(downloads, "_TRANSACTION", 2 * tables[0].stat().st_size)
+    assert [len(some) for some in downloads._portions(tables)] == [2, 2, 1]
+    downloads._write_duckdb(tmp_path / "points.duckdb", tables)
+    with duckdb.connect(str(tmp_path / "points.duckdb"), read_only=True) as base:
+        found = base.execute("SELECT run, count(*), count(gbps) FROM points GROUP BY run ORDER BY run").fetchall()
+    assert found == [(str(number), 100, 0) for number in range(5)]
+
+
+def test_a_site_of_anonymous_files_publishes_no_uuid(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "a.jsonl").write_bytes(machine(50.0))
+    words = ["export", "--anonymous", str(tmp_path / "runs" / "a.jsonl"), "-o", str(tmp_path / "clean" / "a.jsonl.gz")]
+    (tmp_path / "clean").mkdir()
+    assert command_line.main(words) == 0
+    built = {name: build([tmp_path / name], tmp_path / f"site-{name}").folder.root for name in ("runs", "clean")}
+    found = {name: [path.name for path in site.rglob("*") if _holds(path, b"ef120a50")] for name, site in built.items()}
+    assert "run.jsonl.gz" in found["runs"] and found["clean"] == []
+
+
+def _holds(path: Path, word: bytes) -> bool:
+    content = path.read_bytes() if path.is_file() else b""
+    return word in (gzip.decompress(content) if path.suffix == ".gz" else content).lower()
 
 
 def test_the_command_says_what_it_wrote(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

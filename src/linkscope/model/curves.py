@@ -168,7 +168,7 @@ def rate_of(point: Point) -> Estimate | None:
     """GB/s of the first flow plus all measured flows with the same source and destination; the peak refers to it."""
     if point.gbps is None:
         return None
-    found = flows_by_path(measured_flows(point))
+    found = flows_by_path(measured_flows(point)) if len(point.flows) > 1 else {}
     if len(found.get((point.src, point.dst), ())) < 2:
         return Estimate(point.gbps, *_rate_ends(point.flows[0].bytes if point.flows else point.bytes, point.ci95_s))
     return total_of(point) if len(found) == 1 else None
@@ -180,8 +180,7 @@ def total_of(point: Point) -> Estimate | None:
     None if several flows did not run concurrently. Run files written before the joint time was recorded hold sums of
     rates; the ends of their intervals are sums of the ends of the flows.
     """
-    measured = measured_flows(point)
-    if len(measured) < 2:
+    if len(point.flows) < 2 or len(measured := measured_flows(point)) < 2:
         return rate_of(point)
     if point.total_gbps is None:
         return None

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from linkscope.model.curves import measured_flows
-from linkscope.runfile import Point, Run
+from linkscope.runfile import Point, Run, once
 from linkscope.stats import Contrast, contrast, geometric_mean, log_variance, median
 
 MARGIN = 0.03
@@ -46,7 +46,8 @@ class _Test:
     chance: float
 
 
-def slow_paths(run: Run) -> list[SlowPath]:
+@once
+def slow_paths(run: Run) -> Sequence[SlowPath]:
     """The slow paths of a run, by class and path; empty if its plan has no classes."""
     classes = run.header.plan.get("classes") or []
     tests: dict[tuple[str, str], list[_Test]] = {}
@@ -97,13 +98,14 @@ def _tests(alike: Sequence[Point]) -> Iterable[tuple[Point, _Test]]:
     rounds = {_path(point): _rounds(point) for point in alike}
     ids = {_path(point): point.id for point in alike}
     middles = {path: geometric_mean(of) for path, of in rounds.items()}
+    variances = {path: log_variance(of) for path, of in rounds.items() if len(of) > 1}
     for point in alike:
         others = [path for path in middles if path != _path(point)]
         centre = median([middles[path] for path in others])
         reference = min(others, key=lambda path: abs(middles[path] - centre))
         # The remaining members show the spread of rounds. Of four paths two remain.
-        rest = [path for path in others if path != reference and len(rounds[path]) > 1]
-        spread = sum(log_variance(rounds[path]) for path in rest) / len(rest) if rest else 0.0
+        rest = [path for path in others if path != reference and path in variances]
+        spread = sum(variances[path] for path in rest) / len(rest) if rest else 0.0
         known = sum(len(rounds[path]) - 1 for path in rest)
         of = contrast(rounds[_path(point)], rounds[reference], spread, known)
         against = (ids[reference], *(ids[path] for path in rest if len(alike) <= _FEW))

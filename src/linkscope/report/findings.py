@@ -12,7 +12,7 @@ from linkscope.report.finding import Finding, with_best, worst
 from linkscope.report.pairs import classes_of_pairs, contending_directions, without_peer_access
 from linkscope.report.sweep import without_sweeps
 from linkscope.report.trust import between_medians
-from linkscope.runfile import Point, Run
+from linkscope.runfile import Point, Run, once
 from linkscope.units import format_bytes, format_fraction, format_rate, format_seconds
 
 SLOW = 0.10  # a path is slow if its rate is this much below the median of its class,
@@ -25,7 +25,8 @@ SINGLE_EXTRA_S = 1e-6  # a single copy that costs this much more than a batched 
 SMALL = 64 << 10  # above this size the difference between single and batched copies disappears in the noise
 
 
-def findings(run: Run) -> list[Finding]:
+@once
+def findings(run: Run) -> Sequence[Finding]:
     """All anomalies of a run, the most important first."""
     return [*counter_findings(run), *_slower_than_class(run), *point_findings(run.points), *_expensive_contexts(run)]
 

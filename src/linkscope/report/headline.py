@@ -15,7 +15,7 @@ from linkscope.model.curves import Estimate, Path, measured_flows, path_of, rate
 from linkscope.model.rounds import rounds_of
 from linkscope.report.trust import has_warning, inherited, missed
 from linkscope.report.usual import most_usual
-from linkscope.runfile import Point, Run
+from linkscope.runfile import Point, Run, once
 
 COPIES = {
     "h2d": "host → GPU",
@@ -115,7 +115,8 @@ def headline_points(points: Iterable[Point]) -> list[Point]:
     return copies + [point for point in others if plain(point)]
 
 
-def headline_rows(run: Run) -> list[RateRow]:
+@once
+def headline_rows(run: Run) -> Sequence[RateRow]:
     """Rows in the order of `COPIES`, of the most usual copy of each path. Less common memory kinds appear only if
     nothing else was measured.
     """

@@ -1,12 +1,14 @@
 """The page of a run: one HTML file without external resources, which works without JavaScript."""
 
+import functools
 import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
+from jinja2.runtime import Context
 from markupsafe import Markup, escape
 
 from linkscope.report.heading import details, facts, machine_title, minor, serious
@@ -53,20 +55,30 @@ def framed(template: str, *, scripts: Iterable[str], **values: Any) -> str:
     `values`: title, modelled, version, nav (pairs of anchor and name), and what the template needs. Each of the
     `scripts` has its own scope; the object `page` is common to all.
     """
-    environment = template_environment("linkscope.report")
-    explained = explainer() if template == "page.html" else escape  # other pages have no list of terms
-    environment.filters |= {
-        "svg": Markup, "explained": explained, "json": _json, "arrows": _arrows, "kind": _kind,
-        "short": with_long_tables_as_text, "first": with_rests_folded,
-        "table_class": _table_class, "cell_attributes": _cell_attributes,
-    }  # fmt: skip
+    explain = explainer() if template == "page.html" else escape  # other pages have no list of terms
     parts = "".join(f"{{\n{template_text(name)}}}\n" for name in scripts)
     css, js = (
         Markup("".join(map(template_text, ("figure.css", "report.css", "uplot.css")))),
         f'"use strict";\nconst page = {{}};\n{parts}',
     )
-    text: str = environment.get_template(template).render(css=css, js=Markup(js), output=Output.PAGE, **values)
+    text: str = (
+        _environment()
+        .get_template(template)
+        .render(css=css, js=Markup(js), output=Output.PAGE, explain=explain, **values)
+    )
     return text
+
+
+@functools.cache
+def _environment() -> Environment:
+    """The environment of all pages: to compile the templates takes longer than to make a small page."""
+    environment = template_environment("linkscope.report")
+    environment.filters |= {
+        "svg": Markup, "explained": _explained, "json": _json, "arrows": _arrows, "kind": _kind,
+        "short": with_long_tables_as_text, "first": with_rests_folded,
+        "table_class": _table_class, "cell_attributes": _cell_attributes,
+    }  # fmt: skip
+    return environment
 
 
 def template_environment(package: str) -> Environment:
@@ -80,10 +92,18 @@ def template_environment(package: str) -> Environment:
     )
 
 
+@functools.cache
 def template_text(name: str) -> str:
     """The content of a template file or of a vendored one."""
     folder = _TEMPLATES if (_TEMPLATES / name).exists() else _TEMPLATES.parent / "vendor"
     return (folder / name).read_text(encoding="utf-8")
+
+
+@pass_context
+def _explained(context: Context, text: object) -> Markup:
+    """The text with its terms explained; each page explains them anew."""
+    explained: Markup = context["explain"](text)
+    return explained
 
 
 def _kind(block: Block) -> str:

@@ -26,6 +26,8 @@ def with_nvlink_peaks(run: Run) -> Run:
         for point in run.points
         if _is_managed(point) and point.limit_gbps and (point.limit_source or "").startswith("NVLink")
     }
+    if not peaks:
+        return run
     points = [
         _mended(point, peaks[point.src, point.dst])
         if _is_managed(point) and _STAGED in (point.limit_source or "") and (point.src, point.dst) in peaks

@@ -1,5 +1,6 @@
 """A run, and what several sections of the report need of it, computed once."""
 
+from collections.abc import Sequence
 from functools import cached_property
 
 from linkscope.advise import Advice, worthwhile
@@ -61,7 +62,7 @@ class RunView:
         return curve_lines(self.single)
 
     @cached_property
-    def wires(self) -> list[Wire]:
+    def wires(self) -> Sequence[Wire]:
         """The links of the machine."""
         return wires(self.single)
 

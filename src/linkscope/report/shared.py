@@ -49,7 +49,7 @@ def without_concurrent(run: Run) -> Run:
     """The run without points of several paths and of contention, because their rates are not the best rates of a single
     path."""
     points = [point for point in run.points if not is_concurrent(point) and not is_contended(point)]
-    return dataclasses.replace(run, points=points)
+    return dataclasses.replace(run, points=points) if len(points) < len(run.points) else run
 
 
 def is_contended(point: Point) -> bool:

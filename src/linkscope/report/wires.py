@@ -13,7 +13,7 @@ from linkscope.model.text import range_share
 from linkscope.report.headline import headline_points
 from linkscope.report.trust import ABOVE, sign_of
 from linkscope.report.usual import most_usual
-from linkscope.runfile import Point, Run
+from linkscope.runfile import Point, Run, once
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,8 @@ class Wire:
         return ["-" if one is None else sign + f"{one:.3g}" for one, sign in ends]
 
 
-def wires(run: Run) -> list[Wire]:
+@once
+def wires(run: Run) -> Sequence[Wire]:
     """All links that the run file describes."""
     machine = run.header.machine
     model = machine.get("model")

@@ -2,7 +2,7 @@
 
 from linkscope.runfile.families import SIZE_CLASSES, Family, family_of, size_class
 from linkscope.runfile.ids import PointId
-from linkscope.runfile.reader import Predicted, Run, read_run
+from linkscope.runfile.reader import Predicted, Run, once, read_run
 from linkscope.runfile.schema import (
     ContextsTally,
     End,
@@ -37,6 +37,7 @@ __all__ = [
     "family_of",
     "flows_by_path",
     "half_width",
+    "once",
     "read_run",
     "size_class",
 ]

@@ -1,13 +1,14 @@
 """Reads run files, `.jsonl` and `.jsonl.gz`, including files with a torn last line."""
 
+import functools
 import io
 import os
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -29,6 +30,22 @@ from linkscope.runfile.schema import (
 )
 
 _DECODER = msgspec.json.Decoder(Record)
+
+
+Answer = TypeVar("Answer")
+
+
+def once(question: Callable[["Run"], Answer]) -> Callable[["Run"], Answer]:
+    """Keeps the answer with the run, because several sections of a page ask the same. Nobody may change the answer."""
+
+    @functools.wraps(question)
+    def answer(run: "Run") -> Answer:
+        if question not in run.answers:
+            run.answers[question] = question(run)
+        found: Answer = run.answers[question]
+        return found
+
+    return answer
 
 
 @dataclass(frozen=True)
@@ -57,6 +74,7 @@ class Run:
     compressed: bool
     earlier_ends: list[End] = field(default_factory=list)  # of earlier sessions that wrote their last line
     predicted: Predicted | None = None
+    answers: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)  # of `once`
 
     @property
     def modelled(self) -> bool:

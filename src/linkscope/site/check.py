@@ -1,5 +1,6 @@
 """Checks a run file before it is contributed to a site: each problem with its cure."""
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,10 +25,10 @@ def problems(path: Path) -> list[Problem]:
 
     Raises UserError where the file holds no run of this schema.
     """
-    run = read_run(path, rounds=False)
-    found = [Problem(text.replace(f"{path}: ", ""), f"`linkscope run --resume {path}`") for text in run.warnings]
+    run, file = read_run(path, rounds=False), shlex.quote(str(path))
+    found = [Problem(text.replace(f"{path}: ", ""), f"`linkscope run --resume {file}`") for text in run.warnings]
     if not run.warnings and (run.end is None or not run.end.complete):
-        found.append(Problem("the run did not end", f"`linkscope run --resume {path}`"))
+        found.append(Problem("the run did not end", f"`linkscope run --resume {file}`"))
     methods = {name: version(run.header, name) for name in sorted({point.benchmark for point in run.points})}
     now = current(methods)
     old = [f"{name} (method {by}, now {now[name]})" for name, by in methods.items() if by < now[name]]
@@ -47,7 +48,7 @@ def problems(path: Path) -> list[Problem]:
         found.append(Problem(what, "remove the cause and measure again"))
     private = [f"{count_text(count, kind)} (first in {where})" for kind, count, where in personal_data(path).counts()]
     if private:
-        cure = f"`linkscope export --anonymous {path} -o anonymous.jsonl`"
+        cure = f"`linkscope export --anonymous {file} -o anonymous.jsonl`"
         found.append(Problem(f"personal data: {', '.join(private)}", cure))
     return found
 

@@ -44,7 +44,14 @@ def make(path: Path, name: str, content: str) -> Made:
     except UserError as error:
         return Made(None, {}, str(error).replace(str(path), name))
     warnings = [text.replace(str(path), name) for text in run.warnings]
-    run = replace(run, path=Path(name), warnings=warnings)
+    try:
+        return _made(replace(run, path=Path(name), warnings=warnings), content)
+    except Exception as error:  # an error of linkscope, and thousands of other files have pages
+        what = f"{name}: linkscope cannot make its page ({type(error).__name__}: {error})"
+        return Made(None, {}, f"{what}. `linkscope report` of the file shows where; please report the error")
+
+
+def _made(run: Run, content: str) -> Made:
     entry = entry_of(run, content)
     summary = Summary(entry.machine, entry.slug, entry.modelled, entry.started, cells_of(run))
     report, assets = _shared(page(run), "../../../")
