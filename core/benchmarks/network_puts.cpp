@@ -1,6 +1,7 @@
-// Klenk, Oden, Froning (KL-1 to KL-4, KL-10): puts into the memory of a GPU on another host, which network cards carry out.
-// A thread posts a descriptor to the card of its host: a GPU block, or a CPU thread, on its own or on a block's request. The
-// card says by notifications that it has sent a put and that one has arrived; or the GPU polls the last word of a payload.
+// Klenk, Oden, Froning (KL-1 to KL-4, KL-7, KL-10): puts into the memory of a GPU on another host and gets from it, which
+// network cards carry out. A thread posts a descriptor to the card of its host: a GPU block, or a CPU thread, on its own or
+// on a block's request. The card says by notifications that it has sent a put and that a payload has arrived; or the GPU
+// polls the last word of a payload. Nobody on the other host takes part in a get.
 #include <algorithm>
 #include <array>
 #include <string>
@@ -14,6 +15,8 @@ namespace {
 constexpr u64 line = 256, word_bytes = sizeof(u64);
 constexpr u32 ring_slots = 16;  // puts under way of a stream
 constexpr bool measured = true;
+
+enum class Way : u8 { put, get };
 
 enum class Control : u8 { direct, notified, host, assisted };
 
@@ -42,8 +45,13 @@ struct Side {
 
 class Connection {
  public:
-  Connection(Program& program, const Case& c, u32 slots, u64 bytes)
-      : program_{&program}, slots_{slots}, bytes_{bytes}, control_{control_of(c)}, queue_{c.param("queue", "card")} {
+  Connection(Program& program, const Case& c, Way way, u32 slots, u64 bytes)
+      : program_{&program},
+        way_{way},
+        slots_{slots},
+        bytes_{bytes},
+        control_{control_of(c)},
+        queue_{c.param("queue", "card")} {
     for (const u32 number : {0u, 1u}) {
       auto& side = sides_[number];
       side.gpu = number == 0 ? c.src : c.dst;
@@ -78,24 +86,29 @@ class Connection {
   void wait_sent(u32 side, std::vector<Step>& loop, u32 ahead = 0) const {
     if (says_sent()) loop.emplace_back(notification(side, sent, ahead));
   }
-  [[nodiscard]] Wait wait_arrived(u32 side) const {
-    return control_ == Control::direct ? Wait{{sides_[side].last, 0, word_bytes}, 1, 1}
-                                       : notification(side, arrived, 0);
+  [[nodiscard]] Wait wait_arrived(u32 side, u32 ahead = 0) const {
+    return control_ == Control::direct ? Wait{{sides_[side].last, 0, word_bytes}, u64{1} - ahead, 1}
+                                       : notification(side, arrived, ahead);
+  }
+  /// Adds a wait until one of the messages that may be under way has ended.
+  void wait_for_room(u32 side, std::vector<Step>& loop) const {
+    if (way_ == Way::get) loop.emplace_back(wait_arrived(side, ring_slots));
+    wait_sent(side, loop, ring_slots);
   }
 
-  /// Adds the card that carries out a side's puts, and their flow.
+  /// Adds the card that carries out what a side posts, and the flow.
   void add_card(u32 side) const {
-    const auto &from = sides_[side], &to = sides_[1 - side];
+    const auto &from = sides_[giver(side)], &to = sides_[1 - giver(side)];
     program_->flows.push_back({static_cast<u32>(program_->actors.size()), from.gpu, to.gpu, MemKind::device,
                                MemKind::device, bytes_, measured});
-    Actor card{from.card, ActorKind::nic, Clock::host, {}, 0, {}, {}};
+    Actor card{sides_[side].card, ActorKind::nic, Clock::host, {}, 0, {}, {}};
     Wait take{slot(side), 1, 1};
     take.job = job(side);
     if (!in_registers()) card.loop.emplace_back(Wait{doorbell(side), 1, 1});
     card.loop.emplace_back(take);
     card.loop.emplace_back(Move{*take.job->from, *take.job->to, Engine::nic});
     card.loop.emplace_back(Set{*take.job->signal, 1, 1});
-    if (says_sent()) card.loop.emplace_back(Set{{from.notes, sent * line, word_bytes}, 1, 1});
+    if (says_sent()) card.loop.emplace_back(Set{{sides_[side].notes, sent * line, word_bytes}, 1, 1});
     program_->actors.push_back(std::move(card));
   }
 
@@ -104,16 +117,21 @@ class Connection {
   /// Bytes: three words (KL-7), or the element of a verbs queue.
   [[nodiscard]] u64 descriptor() const { return in_registers() ? 24 : 64; }
   /// Whether puts say that they have been sent. A round trip of words in GPU memory needs no notification from a card with
-  /// registers (KL-8); queues in memory must be emptied.
-  [[nodiscard]] bool says_sent() const { return slots_ > 1 || control_ != Control::direct || !in_registers(); }
+  /// registers (KL-8); queues in memory must be emptied. A get has ended when its payload has arrived.
+  [[nodiscard]] bool says_sent() const {
+    const bool has_note = control_ != Control::direct;
+    return way_ == Way::put ? slots_ > 1 || has_note || !in_registers() : !has_note && !in_registers();
+  }
+  /// The side with the payload of what a side posts.
+  [[nodiscard]] u32 giver(u32 side) const { return way_ == Way::put ? side : 1 - side; }
   [[nodiscard]] Span flag(u32 side, Number number) const { return {sides_[side].flags, number * line, word_bytes}; }
   [[nodiscard]] Span doorbell(u32 side) const { return {sides_[side].told, 0, word_bytes}; }
   [[nodiscard]] Span slot(u32 side) const { return {sides_[side].ring, 0, descriptor(), descriptor(), ring_slots}; }
   [[nodiscard]] Job job(u32 side) const {
     const u64 stride = slice_stride(bytes_);
-    const auto& other = sides_[1 - side];
-    return {0, descriptor(), Span{sides_[side].given, 0, bytes_, stride, slots_},
-            Span{other.received, 0, bytes_, stride, slots_}, wait_arrived(1 - side).word};
+    const u32 from = giver(side), to = 1 - from;
+    return {0, descriptor(), Span{sides_[from].given, 0, bytes_, stride, slots_},
+            Span{sides_[to].received, 0, bytes_, stride, slots_}, wait_arrived(to).word};
   }
   [[nodiscard]] Wait notification(u32 side, Number number, u32 ahead) const {
     Wait wait{{sides_[side].notes, number * line, word_bytes}, u64{1} - ahead, 1};
@@ -126,6 +144,7 @@ class Connection {
   }
 
   Program* program_;
+  Way way_;
   u32 slots_;
   u64 bytes_;
   Control control_;
@@ -149,7 +168,7 @@ void add_user(Program& program, const Case& c, const Place& at, std::vector<Step
 /// Side 0 speaks first. The thread that posts waits for the notifications, too.
 Program round_trip(const Case& c) {
   Program program;
-  const Connection made{program, c, 1, c.bytes};
+  const Connection made{program, c, Way::put, 1, c.bytes};
   const bool helps = control_of(c) == Control::assisted;
   for (const u32 side : {0u, 1u}) made.add_card(side);
   for (const u32 side : {0u, 1u}) {
@@ -170,18 +189,60 @@ Program round_trip(const Case& c) {
   return program;
 }
 
+/// One get: the request goes there, and the payload comes back.
+Program fetch(const Case& c) {
+  Program program;
+  const Connection made{program, c, Way::get, 1, c.bytes};
+  const bool helps = control_of(c) == Control::assisted;
+  constexpr u32 side = 1;
+  const auto& at = made.side(side);
+  made.add_card(side);
+  std::vector<Step> loop;
+  if (helps) loop.emplace_back(made.await(side, request));
+  made.post(side, loop);
+  loop.emplace_back(made.wait_arrived(side));
+  made.wait_sent(side, loop);
+  if (helps) loop.emplace_back(made.tell(side, answer));
+  add_user(program, c, is_by_gpu(c) ? at.gpu : at.numa, std::move(loop), side);
+  if (helps) add_user(program, c, at.gpu, {made.tell(side, request), made.await(side, answer)}, side);
+  return program;
+}
+
+/// At most `ring_slots` gets of a connection are under way. One thread of the host that fetches serves all in turn.
+Program fetches(const Case& c) {
+  Program program;
+  const bool helps = control_of(c) == Control::assisted;
+  constexpr u32 side = 1;
+  std::vector<Connection> all;
+  for (u64 left = std::stoul(c.param("connections", "1")); left > 0; --left)
+    all.emplace_back(program, c, Way::get, ring_slots, c.bytes);
+  for (const auto& one : all) one.add_card(side);
+  std::vector<Step> loop;
+  for (const auto& one : all) {
+    if (helps) loop.emplace_back(one.await(side, request));
+    one.wait_for_room(side, loop);
+    one.post(side, loop);
+    if (helps) loop.emplace_back(one.tell(side, answer));
+    if (is_by_gpu(c)) add_user(program, c, one.side(side).gpu, std::exchange(loop, {}), side);
+    if (helps)
+      add_user(program, c, one.side(side).gpu, {one.await(side, answer, ring_slots), one.tell(side, request)}, side);
+  }
+  if (!loop.empty()) add_user(program, c, all.front().side(side).numa, std::move(loop), side);
+  return program;
+}
+
 /// At most `ring_slots` puts of a connection are under way. On each host one thread serves all connections in turn.
 Program messages(const Case& c) {
   Program program;
   const bool helps = control_of(c) == Control::assisted;
   std::vector<Connection> all;
   for (u64 left = std::stoul(c.param("connections", "1")); left > 0; --left)
-    all.emplace_back(program, c, ring_slots, c.bytes);
+    all.emplace_back(program, c, Way::put, ring_slots, c.bytes);
   for (const auto& one : all) one.add_card(0);
   std::array<std::vector<Step>, 2> loops;
   for (const auto& one : all) {
     if (helps) loops[0].emplace_back(one.await(0, request));
-    one.wait_sent(0, loops[0], ring_slots);
+    one.wait_for_room(0, loops[0]);
     one.post(0, loops[0]);
     loops[1].emplace_back(one.wait_arrived(1));
     for (const u32 side : {0u, 1u}) {
@@ -200,7 +261,7 @@ Program messages(const Case& c) {
 /// Posts alone: no card takes them.
 Program posts(const Case& c) {
   Program program;
-  const Connection made{program, c, 1, line};
+  const Connection made{program, c, Way::put, 1, line};
   std::vector<Step> loop;
   made.post(0, loop);
   add_user(program, c, c.src, std::move(loop), 0);
@@ -238,6 +299,11 @@ std::vector<Benchmark> network_puts() {
       {control, queue, launch_param(), connections}, messages);
   add("put_ping_pong", "a message to a GPU of another host and one back, each written by a network card",
       "Klenk 4 (KL-1, KL-2)", {control, queue}, round_trip);
+  add("get", "messages that a network card fetches from a GPU of another host", "Klenk 2 (KL-7)",
+      {control, queue, launch_param(), connections}, fetches);
+  add("get_ping_pong",
+      "a message that a network card fetches from a GPU of another host: a request there, its answer back",
+      "Klenk 2 (KL-7)", {control, queue}, fetch);
   add("post", "descriptors that a GPU posts for a network card", "Klenk 4 (KL-4)", {queue}, posts);
   rows.back().sized = false;
   rows.back().role = Role::latency;

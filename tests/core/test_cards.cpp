@@ -145,7 +145,7 @@ TEST_CASE("one thread that helps serves all connections in turn, so that more of
 
 TEST_CASE("payloads arrive whole and in order in every mode") {
   for (const char* control : {"direct", "notified", "host", "assisted"})
-    for (const char* benchmark : {"put", "put_ping_pong"}) {
+    for (const char* benchmark : {"put", "put_ping_pong", "get", "get_ping_pong"}) {
       const auto sim = make_sim(two_hosts(), 1);
       const auto session = sim->prepare(puts(benchmark, {{"control", control}}, 4096), "key#0");
       Order order;
@@ -229,4 +229,30 @@ TEST_CASE("a machine file with impossible queues is refused by its key") {
     CHECK(read_error("descriptor_bytes", size).find("nic[0].descriptor_bytes: it is a multiple of 8") !=
           std::string::npos);
   CHECK(read_error("gpu_post_us", -1).find("nic[0].gpu_post_us") != std::string::npos);
+}
+
+TEST_CASE("a get needs its post, the request's way, the read by the other card and the way back, and no actor there") {
+  const double asked = message + 2 * (net + of_gpu) + gpu_load;  // the other card has a message, too
+  const auto get = [&](const char* control) {
+    return us(two_hosts(), puts("get_ping_pong", {{"control", control}, {"queue", "card"}}));
+  };
+  const double direct = 3 + of_gpu + message + bytes_of_8 + asked + of_gpu;
+  CHECK(get("direct") == about(direct + gpu_load).epsilon(1.1 * gpu_load / direct));
+  const double host = 0.125 + slot + message + bytes_of_8 + asked + slot + 0.25;
+  CHECK(get("host") == about(host).epsilon(1.1 * host_load / host));
+  CHECK(get("assisted") > get("host") + bus + bus);
+  const auto program = puts("get_ping_pong", {{"control", "notified"}});
+  for (const auto& actor : program.actors) CHECK(actor.place.host == 1);
+}
+
+TEST_CASE("gets go on while earlier ones are under way until sixteen wait for their payloads") {
+  auto machine = two_hosts();
+  const auto stream = [&](const char* control, u64 bytes, const char* connections = "1") {
+    return us(machine, puts("get", {{"control", control}, {"connections", connections}}, bytes));
+  };
+  CHECK(stream("host", 8) == about(message + bytes_of_8).epsilon(0.01));
+  CHECK(stream("host", 1000000) == about(message + 1000).epsilon(0.01));
+  CHECK(stream("direct", 8, "32") == about(32 * (message + bytes_of_8)).epsilon(0.02));
+  machine["link"][3]["latency_us"] = 1000;  // there and back
+  CHECK(stream("host", 8) == about(2 * 1000 / 16.0).epsilon(0.02));
 }

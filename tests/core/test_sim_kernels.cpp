@@ -312,3 +312,27 @@ TEST_CASE("verification finds a wrong byte in data that is only read or only wri
       CHECK(verdict->checked_bytes > 0);
     }
 }
+
+TEST_CASE("packed words cross a link with two bytes for each of the payload, and no thread has two of them under way") {
+  const auto sim = make_sim(toy(), 1);
+  const auto put = [&](const std::string& dst, const char* threads, const char* connections) {
+    const Params params{{"word", "packed"}, {"threads", threads}, {"connections", connections}};
+    return slope(*sim, by_sm("put", "gpu:0", dst, megabyte, params), 64) * 1e6;
+  };
+  // A thread stores 16 bytes each 0.5 us. The sender polls its own memory, and loads the first payload.
+  const double polls = 0.5 + 0.5;
+  CHECK(put("gpu:1", "1024", "1") == doctest::Approx(polls + 2 * 1000 / (1024 * 16 / 500.0)).epsilon(0.01));
+  CHECK(put("gpu:1", "32", "1") == doctest::Approx(polls + 2 * 1000 / (32 * 16 / 500.0)).epsilon(0.01));
+  CHECK(put("gpu:1", "1024", "8") == doctest::Approx(polls + 8 * 2 * 1000 / 40.0).epsilon(0.01));
+  // A CPU thread loads lines of 64 bytes one after another, each in 0.1 us.
+  CHECK(put("numa:0", "1024", "1") == doctest::Approx(2 * 1000 * 1000 / 64 * 0.1).epsilon(0.01));
+}
+
+TEST_CASE("packed words need a model that says how long a load takes") {
+  auto machine = toy();
+  machine.erase("kernel");
+  machine.erase("atomic");
+  const auto support = make_sim(machine, 1)->supports(by_sm("put", "gpu:0", "numa:0", 4096, {{"word", "packed"}}));
+  CHECK_FALSE(support);
+  CHECK(support.why_not.find("does not say how long a load takes") != std::string::npos);
+}

@@ -19,6 +19,7 @@ __all__ = ["pytestmark"]
 ONLY = (
     "put_ping_pong/nic/*/8?*queue=card",
     "put_ping_pong/nic/*/4096?*queue=card",
+    "get_ping_pong/nic/*/8?*queue=card",
     "post/nic/*queue=card",
     "put/nic/*/64?connections=1&*queue=card",
     "put/nic/*/64?connections=4&*queue=card",
@@ -64,6 +65,7 @@ def test_the_section_advises_who_should_drive_between_hosts(file: Path) -> None:
     assert section is not None
     shown = "".join(plain(block) if isinstance(block, str) else repr(block) for block in section.blocks)
     assert "host at all sizes, 8 B to 4 KiB" in shown
+    assert "Round trip, fetched by the receiver" in shown
     assert "a network card, notified" in shown and "host:1/gpu:0" in shown
 
 

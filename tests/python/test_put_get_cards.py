@@ -105,6 +105,30 @@ def test_a_gpu_accesses_host_memory_and_the_card_as_the_mode_says_kl_8_kl_9(
     assert papers_writes / 4 < writes < 4 * papers_writes
 
 
+def test_a_get_takes_the_way_there_and_back_with_one_post_and_one_payload_kl_10() -> None:
+    for name in cards.QUEUES:
+        of = pair(name)
+        for mode in cards.MODES:
+            shares = {size: of.gets[mode][size] / of.trips[mode][size] for size in cards.SIZES}
+            assert all(0.49 < share < 0.66 for share in shares.values()), (name, mode, shares)
+            assert shares[64 * MIB] == pytest.approx(0.5, abs=0.002)
+        assert of.gets["host"][4] < of.gets["direct"][4]
+
+
+def test_the_papers_counts_of_polls_mean_one_time_of_posts_with_which_other_relations_fail_kl_4() -> None:
+    posts = cards.post_of_the_papers_polls()
+    assert posts == {"notified": pytest.approx(2.6, abs=0.05), "direct": pytest.approx(3.15, abs=0.05)}
+    twice, below, notified, direct = cards.relations(Pair(EXTOLL, 2.9))[:4]
+    assert (twice.holds, below.holds, notified.holds, direct.holds) == (True, False, True, False)
+    assert direct.value == pytest.approx(5.2, rel=0.05) and below.value == pytest.approx(1.25, rel=0.05)
+
+
+def test_the_gpus_additional_time_hardly_depends_on_the_size_kl_10() -> None:
+    of = pair(EXTOLL).trips
+    more = [of["notified"][size] - of["host"][size] for size in cards.SIZES]
+    assert min(more) > 6.5e-6 and max(more) < 8e-6
+
+
 def test_queues_that_a_pair_does_not_have_are_refused_with_a_reason() -> None:
     for name, queue, said in ((EXTOLL, "host", "in its registers"), (IB, "card", "from rings in memory")):
         with pytest.raises(AssertionError, match=said):

@@ -105,6 +105,17 @@ def test_polling_is_compared_with_posting_through_descriptors_kl_4(round_trip: f
     assert section is not None and f"over that of posting: {times}" in repr(section)
 
 
+@pytest.mark.parametrize("nbytes, answer", [(8, "holds"), (16384, "cannot be tested")])
+def test_a_small_footprint_is_judged_on_small_messages_only_kl_12(nbytes: int, answer: str) -> None:
+    some = timed(series(measured(), "put_ping_pong").messages[0].modes["direct"], 1)
+    both = [
+        msgspec.structs.replace(some, bytes=nbytes, params={**some.params, "word": word})
+        for word in ("separate", "packed")
+    ]
+    run = dataclasses.replace(measured(), points=[timed(both[0], 2), both[1]])
+    assert claim(run, "A small footprint").answer == answer
+
+
 def test_of_several_runs_the_first_with_an_answer_counts() -> None:
     best = {one.text: one for one in best_claims([through_descriptors(11), measured()])}
     assert best["Polling takes longer than posting"].holds is True

@@ -10,6 +10,8 @@ namespace {
 // Bytes in flight for a block of 512 threads with 16 B each: Machine::KernelCosts. Contiguous accesses request whole
 // lines. Other accesses request a sector each, or less on a link.
 constexpr double threads_of_tile = 512, in_tile = threads_of_tile * 4, line = 128;
+// Of packed words, and of a line of a CPU's caches.
+constexpr double bytes_of_pair = 16, cpu_line = 64;
 
 double bytes_of_access(const Access& access) {
   return static_cast<double>(moved_bytes(access)) / static_cast<double>(access_count(access));
@@ -156,6 +158,25 @@ Op Compiler::op(const Program& program, const Actor& actor, const Opaque& librar
     cap = std::min(cap, static_cast<double>(made.bytes) / takes);
   }
   return made;
+}
+
+/// A message of packed words: in turn each thread of a block loads 8 bytes and stores 16. No load passes the store before.
+Stage Compiler::packed(const Program& program, const Actor& actor, const Set& set) const {
+  Stage loads, stores;
+  add_kernel_side(program, node(actor.place), {*set.payload, Access::Dir::read}, loads);
+  add_kernel_side(program, node(actor.place), {set.word, Access::Dir::write}, stores);
+  for (const auto& use : loads.path.uses) add_use(stores.path, use.resource, use.weight / 2);
+  stores.path.cap = actor.threads * bytes_of_pair / loads.setup;
+  stores.setup = loads.setup;  // of the first; the word's way follows the last store
+  return stores;
+}
+
+/// Seconds to read the words of a message that is there: in turn each thread of a block polls a pair of words; a CPU thread
+/// loads line by line.
+double Compiler::packed_read_time(const Actor& actor, const Span& word, const Flag& flag) const {
+  const auto bytes = static_cast<double>(word.bytes);
+  if (actor.kind != ActorKind::gpu_block) return std::ceil(bytes / cpu_line) * flag.poll;
+  return std::ceil(bytes / bytes_of_pair / actor.threads) * flag.poll;
 }
 
 Op Compiler::copy_by_sm(const Program& program, const Actor& actor, const Move& move) const {

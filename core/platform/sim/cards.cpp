@@ -127,7 +127,8 @@ double Compiler::take_time(const Program& program, const Actor& actor, const Wai
   return is_gpu_thread(actor) ? posting.gpu_take : posting.cpu_take;
 }
 
-/// Seconds until a card has the first bytes of what its loop copies: it asks the memory for them.
+/// Seconds until a card has the first bytes of what its loop copies: it asks the memory for them. Memory of another host is
+/// read by the card there, to which the request is a message.
 double Compiler::read_time(const Program& program, const Actor& card) const {
   double time = 0;
   for (const auto& step : card.loop)
@@ -135,7 +136,9 @@ double Compiler::read_time(const Program& program, const Actor& card) const {
       const Node from = node(program.regions[move->from.region].at);
       Path way;
       add_links(way, node(card.place), from);
-      time = std::max(time, 2 * way.latency + load_time(from));
+      const double answered =
+          program.regions[move->from.region].at.host == card.place.host ? 0 : *machine_.nic(node(card.place))->message;
+      time = std::max(time, answered + 2 * way.latency + load_time(from));
     }
   return time;
 }

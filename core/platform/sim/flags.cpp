@@ -70,7 +70,7 @@ Op Compiler::op(const Program& program, const Actor& actor, const Set& set) cons
   const Node at = node(program.regions[set.word.region].at), by = at_words(actor);
   Op op;
   op.bytes = op.chunk_bytes = set.word.bytes;
-  Stage stage;
+  Stage stage = set.payload && machine_.is_gpu(by) ? packed(program, actor, set) : Stage{};
   stage.by = at_stage(by);
   // The host thread of a stream first sees that the copies before are done.
   if (actor.kind == ActorKind::stream) stage.setup = machine_.costs.sync;
@@ -94,6 +94,7 @@ Op Compiler::op(const Program& program, const Actor& actor, const Wait& wait) co
   op.stages.push_back(std::move(stage));
   op.flag = flag(program, actor, wait.word);
   op.flag->take = take_time(program, actor, wait);
+  if (wait.payload) op.flag->read = packed_read_time(actor, wait.word, *op.flag);
   op.flag->op.kind = OpKind::wait;
   op.flag->op.value = wait.value;
   op.flag->op.step = wait.step;

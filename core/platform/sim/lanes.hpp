@@ -82,11 +82,11 @@ struct Migration {
 };
 
 /// An op that sets a word, waits for one, or orders stores. A set word is visible after `way`; a waiting actor polls, each
-/// poll takes `poll` and sees the word in its middle. What it has seen it takes within `take`. Addresses are those of
-/// address_of().
+/// poll takes `poll` and sees the word in its middle. What it has seen it takes within `take`; to read all words of a
+/// message takes at least `read`. Addresses are those of address_of().
 struct Flag {
   ActorOp op{};
-  double way = 0, poll = 0, take = 0;
+  double way = 0, poll = 0, take = 0, read = 0;
   std::string what;  // of a wait, in words
 
   [[nodiscard]] bool waits() const { return op.kind == OpKind::wait; }
@@ -254,6 +254,8 @@ class Compiler {
   [[nodiscard]] std::vector<Op> ops(const Program&, const Actor&, const Collective&) const;
   [[nodiscard]] Op op(const Program&, const Actor&, const Opaque&) const;
   [[nodiscard]] Op streamed(const Actor&, const Opaque&) const;
+  [[nodiscard]] Stage packed(const Program&, const Actor&, const Set&) const;
+  [[nodiscard]] double packed_read_time(const Actor&, const Span& word, const Flag&) const;
   [[nodiscard]] Op copy_by_sm(const Program&, const Actor&, const Move&) const;
   [[nodiscard]] Op chase(const Program&, const Actor&, const Kernel&) const;
   // Managed memory (managed.cpp).

@@ -72,9 +72,11 @@ Support Compiler::supports_send(const Program& program, const Actor& actor, cons
   const Region &source = program.regions[move.from.region], &target = program.regions[move.to.region];
   if (source.at.host == target.at.host)
     return Support::no("network cards copy from one host to another, and both ends are on one host");
-  const bool by_card = actor.kind == ActorKind::nic;
-  if ((!by_card && actor.kind != ActorKind::cpu_thread) || actor.place.host != source.at.host)
-    return Support::no("messages are sent by network cards and CPU threads of the source's host");
+  const bool by_card = actor.kind == ActorKind::nic, fetches = by_card && actor.place.host == target.at.host;
+  if ((!by_card && actor.kind != ActorKind::cpu_thread) || (!fetches && actor.place.host != source.at.host))
+    return Support::no(
+        "messages are sent by network cards and CPU threads of the source's host, or fetched by network cards of the "
+        "target's");
   if (in_rows(move).count > 1) return Support::no("the model's messages are of one piece");
   for (const auto* region : {&source, &target})
     if (is_pageable(region->kind) || region->at.kind == PlaceKind::disk)
@@ -82,9 +84,9 @@ Support Compiler::supports_send(const Program& program, const Actor& actor, cons
   const Node from = node(source.at), to = node(target.at);
   if (auto support = supports_network(from, to); !support) return support;
   const auto [sender, receiver] = cards(*routes_.between(from, to));
-  if (by_card && sender->node != node(actor.place))
+  if (const Nic* near = fetches ? receiver : sender; by_card && near->node != node(actor.place))
     return Support::no(to_string(actor.place) +
-                       " is not on the route between the two hosts: " + to_string(sender->place) + " is");
+                       " is not on the route between the two hosts: " + to_string(near->place) + " is");
   const auto silent = [&](const char* what, const char* key) {
     return Support::no("the model " + machine_.name + " does not say that its network cards " + what +
                        " GPU memory directly: " + key + " of its [[nic]]");

@@ -257,8 +257,9 @@ bool Simulation::Memory::wait(u64 word, u64 value, u64) {
 
 void Simulation::Memory::set(u64 word, u64 value) {
   const auto& running = simulation.running_[lane_of(runner)];
-  const double there = simulation.now_ + (*running.ops)[running.op].flag->way * running.factors.slow;
-  for (const auto& who : simulation.words_.set(word, value, there)) simulation.see(who, Words::seen(who, there));
+  const double way = (*running.ops)[running.op].flag->way * running.factors.slow;
+  const Words::Value set{value, simulation.now_ + way, running.runners[stage_of(runner)].flows_from + way};
+  for (const auto& who : simulation.words_.set(word, set)) simulation.see(who, Words::seen(who, set));
 }
 
 void Simulation::see(const Words::Waiting& who, double at) {
@@ -276,6 +277,7 @@ void Simulation::start_flow(u32 runner) {
   const u64 bytes = self.bytes;
   const double speed = stage.by == Stage::By::thread ? running.factors.host : running.factors.rate;
   self.step = Step::flow;
+  self.flows_from = now_;
   const double cap = goes_inline(stage, bytes) ? stage.in_command.rate : never;
   fluid_.start(now_, stage.path, static_cast<double>(bytes) * running.factors.slow / speed, cap, runner);
 }

@@ -40,6 +40,7 @@ class Simulation {
     Step step = Step::idle;
     u64 done = 0;   // chunks of the current op
     u64 bytes = 0;  // of the chunk that it works on
+    double flows_from = 0;
   };
   struct Running {
     const std::vector<Op>* ops = nullptr;

@@ -89,6 +89,9 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Ste
     return supports_card_word(program, actor, step);
   if (const auto* set = std::get_if<Set>(&step)) {
     if (goes_to_other_host(program, actor, set->word)) return supports_far_word(program, actor, set->word);
+    if (set->payload && machine_.is_gpu(at_words(actor)) && !machine_.kernel)
+      return Support::no("the model " + machine_.name +
+                         " does not say how long a load takes: its file has no [kernel]");
     return supports_flag(program, actor, set->word);
   }
   if (const auto* wait = std::get_if<Wait>(&step)) {

@@ -19,19 +19,20 @@ void Words::start_afresh() {
   }
 }
 
-double Words::seen(const Waiting& who, double at) {
+double Words::seen(const Waiting& who, const Value& value) {
   const double poll = who.flag->poll * who.pace;
-  if (poll == 0) return std::max(at, who.since);
-  const double looks = std::max(0.0, std::ceil((at - who.since) / poll - 0.5));
-  return who.since + (looks + 1) * poll;
+  if (poll == 0) return std::max(value.at, who.since);
+  const double looks = std::max(0.0, std::ceil((value.at - who.since) / poll - 0.5));
+  // The words of a message are read while others are under way.
+  return std::max(who.since + (looks + 1) * poll, std::max(who.since, value.first) + who.flag->read * who.pace);
 }
 
-std::vector<Words::Waiting> Words::set(u64 address, u64 value, double at) {
+std::vector<Words::Waiting> Words::set(u64 address, const Value& value) {
   auto& word = words_.at(address);
-  word.values.push_back({value, at});
+  word.values.push_back(value);
   std::vector<Waiting> found;
   std::erase_if(word.waiting, [&](const Waiting& who) {
-    if (!has_come(value, who.value)) return false;
+    if (!has_come(value.value, who.value)) return false;
     found.push_back(who);
     return true;
   });
@@ -45,10 +46,10 @@ u64 Words::latest(u64 word) const {
 
 std::optional<double> Words::wait(u64 address, const Waiting& who) {
   auto& word = words_.at(address);
-  std::optional<double> there;  // values grow: the first value that is large enough
+  std::optional<Value> there;  // values grow: the first value that is large enough
   for (auto value = word.values.rbegin(); value != word.values.rend() && has_come(value->value, who.value); ++value)
-    there = value->at;
-  if (has_come(0, who.value)) there = 0;
+    there = *value;
+  if (has_come(0, who.value)) there = Value{};
   if (there) return seen(who, *there);
   word.waiting.push_back(who);
   return {};

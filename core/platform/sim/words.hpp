@@ -22,22 +22,23 @@ class Words {
     const Flag* flag = nullptr;
     u64 value = 0;
   };
-  /// `value` is visible from `at`; returns the lanes that waited for it.
-  [[nodiscard]] std::vector<Waiting> set(u64 word, u64 value, double at);
+  /// A value is visible from `at`; the first words of a message that has several are visible from `first`.
+  struct Value {
+    u64 value = 0;
+    double at = 0, first = 0;
+  };
+  /// Returns the lanes that waited for the value.
+  [[nodiscard]] std::vector<Waiting> set(u64 word, const Value&);
   /// What was set last.
   [[nodiscard]] u64 latest(u64 word) const;
   /// The time at which the lane sees the value; nothing if it must wait until somebody sets it.
   [[nodiscard]] std::optional<double> wait(u64 word, const Waiting&);
-  /// The time at which a waiting lane sees what is visible from `at`.
-  [[nodiscard]] static double seen(const Waiting&, double at);
+  /// The time at which a waiting lane has seen a value, and has read the words that come with it.
+  [[nodiscard]] static double seen(const Waiting&, const Value&);
   /// A lane that waits for a value that nobody has set, or null.
   [[nodiscard]] const Waiting* stuck() const;
 
  private:
-  struct Value {
-    u64 value;
-    double at;
-  };
   struct Word {
     std::vector<Value> values;  // in the order of setting
     std::vector<Waiting> waiting;

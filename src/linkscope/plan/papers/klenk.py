@@ -29,7 +29,7 @@ KLENK = Source(
         ),
         row(
             "KL-1 KL-2 KL-3 KL-4",
-            "the same between hosts by network cards, on models",
+            "the same between hosts by network cards, puts and gets, on models",
             instead="docs/notes/put-get-on-models.md; `run --machine klenk-ib --suite putget`",
         ),
         row(
