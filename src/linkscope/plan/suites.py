@@ -301,8 +301,12 @@ SUITES: dict[str, Suite] = {
         ),
         Suite(
             "sp-6",
-            "the computations of suite `sp-5` beside copies to the same GPU or to another one",
-            (replace(_rule(benchmarks=_COMPUTED, memories=_PINNED, beside=("none", "same", "other")), one_path=True),),
+            "the computations of suite `sp-5`, pinned and pageable, beside copies to the same GPU or to another one",
+            (
+                replace(
+                    _rule(benchmarks=_COMPUTED, memories=_HOST_MEMORY, beside=("none", "same", "other")), one_path=True
+                ),
+            ),
             early=True,
         ),
         Suite(
