@@ -233,11 +233,10 @@ def test_a_suite_of_one_process_refuses_several_ranks():
     assert done.returncode == 2 and "mpiexec started 2 ranks" in done.stderr and "--suite mpi" in done.stderr
 
 
-def test_messages_between_ranks_without_mpiexec_say_how_to_start():
-    done = subprocess.run(
-        [*LINKSCOPE, "run", "rank_rate"], env=without_ranks(), capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 3 and "mpiexec -n 2 linkscope run --suite mpi" in done.stderr
+@pytest.mark.parametrize(("words", "suite"), [(["rank_rate"], "mpi"), (["--suite", "nodes-shared"], "nodes-shared")])
+def test_messages_between_ranks_without_mpiexec_say_how_to_start(words, suite):
+    done = subprocess.run([*LINKSCOPE, "run", *words], env=without_ranks(), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 3 and f"mpiexec -n 2 linkscope run --suite {suite} (" in done.stderr
 
 
 def test_the_launcher_tells_rank_size_and_place_on_the_host():

@@ -21,7 +21,7 @@ _OF_RANKS = ("mpi", "nodes", "nodes-shared")
 _LEAVES_FILE = (SOMETHING_FAILED, STOPPED_EARLY)
 _KEPT = "the run files of the nodes keep what was measured"
 _NODES = "srun --ntasks-per-node=1 linkscope run --suite nodes --local quick"
-_CURE = "mpiexec -n 2 linkscope run --suite mpi (`pip install mpich` brings an mpiexec)"
+_CURE = "mpiexec -n 2 linkscope run --suite {suite} (`pip install mpich` brings an mpiexec)"
 
 
 def launched(arguments: argparse.Namespace) -> "Launched | None":
@@ -107,7 +107,8 @@ def with_ranks(arguments: argparse.Namespace, target: "Target", seat: Seat) -> "
         from linkscope.run.target import with_modelled_ranks
 
         return with_modelled_ranks(target)
-    raise UserError(f"messages between ranks need two ranks or more: {_CURE}", NOT_HERE)
+    cure = _CURE.format(suite=arguments.suite if arguments.suite in _OF_RANKS else "mpi")
+    raise UserError(f"messages between ranks need two ranks or more: {cure}", NOT_HERE)
 
 
 def _with(target: "Target", seat: Seat) -> "Target":
