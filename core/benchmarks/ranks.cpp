@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "benchmarks/chunks.hpp"
 #include "benchmarks/copies.hpp"
+#include "benchmarks/messages.hpp"
 
 namespace linkscope {
 namespace {
@@ -313,6 +314,16 @@ Param chunk_param() {
 }
 
 }  // namespace
+
+Program rank_trips(const Case& c, const Place& from, const Place& to, u64 bytes) {
+  Case between = c;
+  between.src = from;
+  between.dst = to;
+  between.src_memory = between.dst_memory = MemKind::pageable;
+  between.bytes = bytes;
+  between.params.clear();
+  return build_ping_pong(between);
+}
 
 std::vector<Benchmark> ranks() {
   using enum MemKind;

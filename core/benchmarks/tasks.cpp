@@ -1,8 +1,10 @@
 // Spafford 5 (SP-9, SP-11): GPU transfer tasks and message tasks, one kind alone or both at once. Every task has CPUs of its
 // own: transfers the first ones of the source's node, messages a pair each behind them, on the other nodes when the first is
-// full.
+// full. Tasks of ranks run where the launcher has put the ranks, and exchange their messages by MPI.
+#include <algorithm>
 #include <numeric>
 #include <string>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/units.hpp"
@@ -91,6 +93,109 @@ Program build(const Case& c) {
   return together(all);
 }
 
+// --- tasks of ranks -------------------------------------------------------------------------------------------------
+
+/// All ranks in pairs: that of the case, then the others in order. A rank without a partner is in none.
+std::vector<std::pair<Place, Place>> pairs_of(const Case& c) {
+  std::vector<std::pair<Place, Place>> pairs{{c.src, c.dst}};
+  std::optional<Place> single;
+  for (u32 rank = 0; rank < c.ranks.size(); ++rank) {
+    const Place place{PlaceKind::rank, rank, c.src.host, {}};
+    if (place == c.src || place == c.dst) continue;
+    if (single) pairs.emplace_back(*std::exchange(single, {}), place);
+    else single = place;
+  }
+  return pairs;
+}
+
+/// The ranks with a transfer task: those whose GPU no rank before has, in the order of the pairs.
+std::vector<u32> transferring(const Case& c, const std::vector<std::pair<Place, Place>>& pairs) {
+  std::vector<u32> found;
+  for (const auto& [first, second] : pairs)
+    for (const u32 rank : {first.index, second.index}) {
+      if (rank >= c.ranks.size())
+        throw Error{ErrorKind::usage, c.benchmark + ": there is no rank:" + std::to_string(rank) + "; there are " +
+                                          std::to_string(c.ranks.size()) + " ranks"};
+      const auto& gpu = c.ranks[rank].gpu;
+      const auto has_it = [&](u32 other) { return c.ranks[other].gpu == gpu; };
+      if (gpu && std::none_of(found.begin(), found.end(), has_it)) found.push_back(rank);
+    }
+  const auto sets = c.param("sets", "all");
+  const std::size_t wanted = sets == "all" ? std::max<std::size_t>(1, found.size()) : std::stoul(sets);
+  if (wanted > found.size())
+    throw Error{ErrorKind::unsupported, std::to_string(wanted) + " transfer tasks need as many ranks with a GPU of " +
+                                            "their own, and there are " + std::to_string(found.size())};
+  found.resize(wanted);
+  return found;
+}
+
+/// A transfer task in a rank's process, from its NUMA node to its GPU.
+Program transfer_of(const Case& c, u32 rank) {
+  Case one = c;
+  one.engine = Engine::ce;
+  one.src = c.ranks[rank].numa;
+  one.dst = *c.ranks[rank].gpu;
+  Program program = empty_program(one);
+  Actor stream = stream_of(one);
+  stream.cpu = one.src;
+  stream.process = rank;
+  add_copy(program, one, {one.src, one.dst, one.src_memory, one.dst_memory}, std::move(stream));
+  for (auto& region : program.regions) region.process = rank;
+  return program;
+}
+
+Program build_of_ranks(const Case& c) {
+  const auto pairs = pairs_of(c);
+  const auto transfers = transferring(c, pairs);
+  const auto at = c.param("at", "both");
+  const bool one_thread = c.param("threads", "two") == "one" && at == "both",
+             each = c.param("messages", "each") == "each";
+  const auto stream_of_rank = [&](u32 rank) {
+    return static_cast<u32>(std::find(transfers.begin(), transfers.end(), rank) - transfers.begin());
+  };
+  std::vector<Program> all;
+  for (const u32 rank : transfers)
+    if (at != "messages") all.push_back(transfer_of(c, rank));
+  for (const auto& [from, to] : pairs) {
+    const bool beside = std::min(stream_of_rank(from.index), stream_of_rank(to.index)) < transfers.size();
+    if (at == "transfers" || (each && !beside)) continue;
+    auto trips = rank_trips(c, from, to, message_bytes(c));
+    trips.cache = CacheState::cold;
+    trips.held_by = HeldBy::kernel;
+    trips.actors[0].singly = true;
+    all.push_back(std::move(trips));
+  }
+  for (auto& program : all) program.held_by = HeldBy::kernel;
+  Program program = together(all);
+  for (auto& actor : program.actors)  // the streams come first
+    if (const u32 stream = stream_of_rank(actor.process);
+        one_thread && talks_to_ranks(actor) && stream < transfers.size())
+      actor.thread_of = stream;
+  return program;
+}
+
+Benchmark of_ranks() {
+  constexpr bool default_in_id = false;
+  Benchmark row{
+      "rank_tasks",
+      "GPU transfer tasks and messages between ranks, one kind alone or both at once; CPUs are the launcher's",
+      "Spafford 5.1 and 5.3 (SP-9, SP-11)",
+      Engine::mpi,
+      PlaceKind::rank,
+      PlaceKind::rank,
+      Relation::different,
+      {{MemKind::pinned, MemKind::device}},
+      {{"at", {"both", "transfers", "messages"}, "both kinds of tasks at once, or one kind alone"},
+       {"message", {"8B", "64KiB"}, "the size of a message"},
+       {"messages", {"each", "all"}, "pairs of ranks in which one has a transfer task, or all pairs"},
+       {"sets", {"all", "1", "2", "3", "4"}, "transfer tasks, each by a rank with a GPU of its own"},
+       {"threads", {"two", "one"}, "transfer and messages by two threads of a rank, or by one", default_in_id},
+       again_param()},
+      build_of_ranks};
+  row.role = Role::contention;
+  return row;
+}
+
 }  // namespace
 
 std::vector<Benchmark> task_sets() {
@@ -112,7 +217,7 @@ std::vector<Benchmark> task_sets() {
                  again_param()},
                 build};
   row.role = Role::contention;
-  return {std::move(row)};
+  return {std::move(row), of_ranks()};
 }
 
 }  // namespace linkscope

@@ -49,6 +49,7 @@ class Peers {
   /// After meet(): returns in all processes at the same time, within the time of a cache miss; on several hosts, of a
   /// message.
   void start_together();
+  [[nodiscard]] bool on_several_hosts() const { return far_.any(); }
   void check_alive(const char* what = "it to do its part");
 
   /// Tells the others why this process failed, and leaves the meeting.

@@ -130,6 +130,13 @@ bool talks_to_ranks(const Actor& actor) {
                      [](const Step& step) { return std::holds_alternative<RankMessage>(step); });
 }
 
+bool makes_round_trips(const Actor& actor) {
+  if (actor.loop.size() != 2) return false;
+  const auto *first = std::get_if<RankMessage>(&actor.loop[0]), *second = std::get_if<RankMessage>(&actor.loop[1]);
+  return first && second && first->peer == second->peer && first->sends != second->sends && first->window == 0 &&
+         second->window == 0;
+}
+
 bool keeps_step(const Actor& actor) {
   return exchanges_words(actor) || talks_to_ranks(actor) || collective_of(actor) != nullptr;
 }
@@ -213,9 +220,10 @@ std::string why_no_messages(const Program& program, const Actor& actor) {
   if (any && (actor.kind != ActorKind::cpu_thread || actor.loop.size() > 1))
     return "a message is the whole loop of a CPU thread";
   if (!actor.thread_of) return "";
-  if (!any) return "only messages share the host thread of a stream";
-  const bool stream =
-      *actor.thread_of < program.actors.size() && program.actors[*actor.thread_of].kind == ActorKind::stream;
+  if (!any && !makes_round_trips(actor)) return "only messages share the host thread of a stream";
+  const bool stream = *actor.thread_of < program.actors.size() &&
+                      program.actors[*actor.thread_of].kind == ActorKind::stream &&
+                      program.actors[*actor.thread_of].process == actor.process;
   return stream ? ""
                 : "messages share the host thread of a stream, and a" + std::to_string(*actor.thread_of) + " is none";
 }

@@ -91,6 +91,12 @@ std::string openings_text(const Program& program) {
 
 Program part_of(const Program& program, u32 process) {
   Program part = program;
+  // The number of a stream whose thread an actor shares counts the actors of this process only.
+  for (auto& actor : part.actors)
+    if (actor.process == process && actor.thread_of)
+      actor.thread_of = static_cast<u32>(
+          std::count_if(program.actors.begin(), program.actors.begin() + static_cast<std::ptrdiff_t>(*actor.thread_of),
+                        [&](const Actor& before) { return before.process == process; }));
   std::erase_if(part.actors, [&](const Actor& actor) { return actor.process != process; });
   return part;
 }
@@ -116,8 +122,10 @@ Trace among_all(const Program& program, Trace part, u32 process) {
   auto found = own.begin();
   for (u32 sample = 0; sample < part.samples; ++sample) {
     Series nothing{{{part.windows[sample].start_s, 0}}, {}, {}, {}};  // as many intervals as the others
-    nothing.interval_bytes.resize(found->interval_bytes.size());
-    nothing.interval_iterations.resize(found->interval_iterations.size());
+    if (!own.empty()) {
+      nothing.interval_bytes.resize(found->interval_bytes.size());
+      nothing.interval_iterations.resize(found->interval_iterations.size());
+    }
     for (const auto& actor : program.actors) part.series.push_back(actor.process == process ? *found++ : nothing);
   }
   return part;

@@ -360,6 +360,8 @@ struct Actor {
 
 /// Whether an actor's loop has messages of MPI.
 [[nodiscard]] bool talks_to_ranks(const Actor&);
+/// Whether an actor's loop is a round trip with one other process, by blocking calls.
+[[nodiscard]] bool makes_round_trips(const Actor&);
 /// Why an actor cannot have them in its loop; "" if it can, or has none.
 [[nodiscard]] std::string why_no_rank_messages(const Actor&);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace linkscope {
 
@@ -43,7 +44,7 @@ Window common_time(const Window& one, const Window& other) {
 
 Window common_time(std::span<const Series> actors) {
   const auto all_of = [](const Series& series) { return Window{series.marks.front().at_s, series.marks.back().at_s}; };
-  Window window = all_of(actors.front());
+  Window window{std::numeric_limits<double>::lowest(), std::numeric_limits<double>::max()};
   for (const auto& series : actors) window = common_time(window, all_of(series));
   return window;
 }

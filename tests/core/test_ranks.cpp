@@ -209,3 +209,69 @@ TEST_CASE("pairs of ranks that are named twice, or wait for each other, are refu
       (void)build_program(nodes_case("node_ping_pong", "rank:1", "rank:1->rank:2")),
       "node_ping_pong: rank:1 is in two pairs; round trips wait for each other, so name each rank once", Error);
 }
+
+// --- tasks of ranks (suites sp-9 and sp-11) --------------------------------------------------------------------------
+
+namespace {
+
+Case tasks_case(std::map<std::string, std::string> params) {
+  auto c = rank_case("rank_tasks", "pinned", 1_MiB, std::move(params));
+  c.dst_memory = MemKind::device;
+  c.ranks = {{numa(0), gpu(0)}, {numa(0), gpu(0)}, {numa(0), gpu(1)}, {numa(0), gpu(1)}};
+  return c;
+}
+
+/// Samples of a duration: what each actor did.
+std::vector<Series> series_of(const Program& program) {
+  const auto sim = make_sim(machine(), 1);
+  const auto session = sim->prepare(program, "key#0");
+  const auto trace =
+      sim->run(*session, {.samples = 1, .batches = {}, .verify = true, .lasts = Duration{.length = Seconds{0.02}}});
+  CHECK(trace.verdict);
+  CHECK(trace.verdict->ok);
+  return trace.series;
+}
+
+}  // namespace
+
+TEST_CASE("each GPU has one transfer task, and all pairs or those beside a transfer exchange messages") {
+  const auto flows = [](const Case& c) {
+    const auto program = build_program(c);
+    const auto to = [&](PlaceKind kind) {
+      return std::count_if(program.flows.begin(), program.flows.end(),
+                           [&](const Flow& flow) { return flow.measured && flow.dst.kind == kind; });
+    };
+    return std::pair{to(PlaceKind::gpu), to(PlaceKind::rank)};
+  };
+  CHECK(flows(tasks_case({})) == std::pair<std::ptrdiff_t, std::ptrdiff_t>{2, 2});
+  CHECK(flows(tasks_case({{"sets", "1"}})) == std::pair<std::ptrdiff_t, std::ptrdiff_t>{1, 1});
+  CHECK(flows(tasks_case({{"sets", "1"}, {"messages", "all"}})) == std::pair<std::ptrdiff_t, std::ptrdiff_t>{1, 2});
+  CHECK(flows(tasks_case({{"at", "transfers"}})) == std::pair<std::ptrdiff_t, std::ptrdiff_t>{2, 0});
+  CHECK(flows(tasks_case({{"at", "messages"}})) == std::pair<std::ptrdiff_t, std::ptrdiff_t>{0, 2});
+  CHECK_THROWS_WITH_AS((void)build_program(tasks_case({{"sets", "3"}})),
+                       "3 transfer tasks need as many ranks with a GPU of their own, and there are 2", Error);
+}
+
+TEST_CASE("messages of ranks beside transfers keep step for a duration on the model, and have latencies") {
+  const auto program = build_program(tasks_case({{"message", "64KiB"}}));
+  const auto series = series_of(program);
+  for (u32 first = 2; first < program.actors.size(); first += 2) {
+    CHECK(series[first].marks.back().iterations == series[first + 1].marks.back().iterations);
+    CHECK(series[first].latencies.quantile(0.5).value_or(0) > 1e-6);
+  }
+  CHECK(series[0].marks.back().iterations > 1);
+}
+
+TEST_CASE("one thread of a rank for transfer and messages makes messages slower on the model") {
+  const auto two = build_program(tasks_case({{"sets", "1"}})),
+             one = build_program(tasks_case({{"sets", "1"}, {"threads", "one"}}));
+  CHECK(one.actors[1].thread_of == 0);
+  CHECK_FALSE(one.actors[2].thread_of);
+  CHECK(series_of(one)[1].latencies.quantile(0.5).value_or(0) > series_of(two)[1].latencies.quantile(0.5).value_or(1));
+}
+
+TEST_CASE("the part of a process counts the stream whose thread its messages share among its own actors") {
+  const auto part = part_of(build_program(tasks_case({{"threads", "one"}})), 2);
+  REQUIRE(part.actors.size() == 2);
+  CHECK(part.actors[1].thread_of == 0);
+}

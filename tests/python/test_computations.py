@@ -31,10 +31,14 @@ def test_suite_sp_5_has_every_computation_alone_and_with_transfers_from_near_and
     assert {p.param("size") for p in points if p.benchmark.startswith("compute_")} == {"shoc"}
 
 
-def test_suite_sp_6_has_every_computation_beside_copies_to_the_same_gpu_and_to_another() -> None:
+def test_suite_sp_6_has_every_computation_pinned_and_pageable_beside_copies_to_the_same_gpu_and_to_another() -> None:
     points = points_of(SUITES["sp-6"], choose("h200x4", 1).facts, benchmark_table())
-    assert {(p.benchmark, p.param("beside")) for p in points} == {
-        (f"compute_{name}", beside) for name in NAMES for beside in ("none", "same", "other")
+    with_transfers = {(p.benchmark, p.src_memory, p.param("beside")) for p in points if p.src != p.dst}
+    assert with_transfers == {
+        (f"compute_{name}", memory, beside)
+        for name in NAMES
+        for memory in ("pinned", "pageable")
+        for beside in ("none", "same", "other")
     }
 
 
@@ -94,9 +98,11 @@ def test_copies_to_the_same_gpu_slow_a_computations_transfers(tmp_path: Path) ->
     path = tmp_path / "run.jsonl"
     words = ["run", "--machine", "sl390", "--suite", "sp-6", "--only", "compute_md/*", "-o", str(path), "-q"]
     assert main(words) == 0
-    found = {placed.beside: placed.near for placed in placements(read_run(path))}
-    assert found["same"] > 1.2 * found["none"]
-    assert found["other"] == pytest.approx(found["none"], rel=0.1)
+    found = {(placed.memory, placed.beside): placed.near for placed in placements(read_run(path))}
+    for memory in ("pinned", "pageable"):
+        assert found[memory, "same"] > 1.2 * found[memory, "none"]
+        assert found[memory, "other"] == pytest.approx(found[memory, "none"], rel=0.1)
+    assert found["pageable", "none"] > found["pinned", "none"]
 
 
 def test_stand_ins_for_applications_lose_less_than_the_computation_that_they_repeat(tmp_path: Path) -> None:

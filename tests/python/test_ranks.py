@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from fake_driver import environment, needs_fake, needs_worker, too_short
+from linkscope.report.task_sets import task_sets
 from linkscope.run.launcher import launched, libraries
 from linkscope.runfile import Run, read_run
 
@@ -82,6 +83,26 @@ def test_four_ranks_measure_a_pair_that_rank_0_does_not_belong_to(tmp_path):
     (point,) = run.points
     assert point.verified or too_short(point)
     assert (point.src, point.dst) == ("rank:2", "rank:3") and len(run.header.machine["mpi"]["ranks"]) == 4
+
+
+@needs_mpi
+@needs_fake
+def test_two_ranks_exchange_messages_beside_transfers_by_two_threads_and_by_one(tmp_path):
+    path = tmp_path / "run.jsonl"
+    parts = ("at=both&message=8B&messages=each&sets=1*", "at=transfers*sets=1*", "at=messages*8B*sets=1*")
+    globs = [word for at in parts for word in ("--only", f"rank_tasks/mpi/rank:0.*{at}")]
+    words = ["--suite", "sp-11", *globs, "--rounds", "1", "--contexts", "any", "-o", str(path), "-q"]
+    done = mpiexec(2, *words, CUDA_GPUS="1", CUDA_COPY_US="2000")
+    assert path.exists(), done.stderr
+    run = read_run(path)
+    assert {point.params.get("threads", "two") for point in run.points} == {"two", "one"}
+    for point in run.points:
+        assert point.flows and point.verified, (point.id, point.status, point.reason)
+    for one in task_sets(run):
+        found = {compared.name: compared for compared in one.compared}
+        assert set(found) == {"transfers", "messages, median", "messages, p99"}, one.point.id
+        assert 0 < found["messages, median"].at_once[0] <= found["messages, p99"].at_once[0]
+        assert found["transfers"].at_once[0] > 0
 
 
 KILLED = ("rank_ping_pong", "--memory", "pageable", "--sizes", "8,64", "--rounds", "1000")
@@ -233,11 +254,10 @@ def test_a_suite_of_one_process_refuses_several_ranks():
     assert done.returncode == 2 and "mpiexec started 2 ranks" in done.stderr and "--suite mpi" in done.stderr
 
 
-def test_messages_between_ranks_without_mpiexec_say_how_to_start():
-    done = subprocess.run(
-        [*LINKSCOPE, "run", "rank_rate"], env=without_ranks(), capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 3 and "mpiexec -n 2 linkscope run --suite mpi" in done.stderr
+@pytest.mark.parametrize(("words", "suite"), [(["rank_rate"], "mpi"), (["--suite", "nodes-shared"], "nodes-shared")])
+def test_messages_between_ranks_without_mpiexec_say_how_to_start(words, suite):
+    done = subprocess.run([*LINKSCOPE, "run", *words], env=without_ranks(), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 3 and f"mpiexec -n 2 linkscope run --suite {suite} (" in done.stderr
 
 
 def test_the_launcher_tells_rank_size_and_place_on_the_host():

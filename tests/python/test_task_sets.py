@@ -86,6 +86,19 @@ def test_transfers_and_messages_on_a_model_of_keeneland(tmp_path: Path, capsys: 
     assert "Transfer tasks beside message tasks" in text and "|bad - good| / good" in text
 
 
+def test_sp_9_has_messages_between_ranks_of_a_model_with_both_penalties(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    only = ("--only", "rank_tasks/mpi/rank:0.*message=64KiB&messages=all&*", "--only", "rank_tasks/*at=transfers*")
+    words = ["run", "--machine", "h200x4", "--suite", "sp-9", *only, "--rounds", "2", "-o", str(path), "-q"]
+    assert main(words) in (FINE, NOT_HERE)
+    (one,) = [one for one in task_sets(read_run(path)) if one.point.src == "rank:0"]
+    found = by_name(one)
+    assert set(found) == {"transfers", "messages, median", "messages, p99"}
+    assert [len(of.alone) for of in found.values()] == [4, 2, 2]  # four GPUs, two pairs of ranks
+    assert all(of.drift is not None for of in found.values())
+    assert found["messages, median"].over_bad.high < found["messages, median"].over_good.high + 1e-9 < 1
+
+
 def test_one_thread_for_both_makes_messages_slower_and_copies_hardly(tmp_path: Path) -> None:
     run = measured(tmp_path / "run.jsonl", "sp-11", "message=64KiB*sets=1*", "message=8B&messages=each&sets=1")
     found = {

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "platform/cuda/moves.hpp"
+#include "platform/cuda/ranks.hpp"
 #include "platform/cuda/turns.hpp"
 #include "program/series.hpp"
 
@@ -15,6 +16,7 @@ namespace linkscope {
 namespace {
 
 constexpr double shortest_sleep = 100e-6;  // s
+constexpr u32 trips_between = 16;          // that a stream's host thread makes before both sides ask whether to go on
 
 /// The number of actors that exchange words, and run batches of their own.
 std::size_t exchanging(const CudaSession& session) {
@@ -49,24 +51,40 @@ class Meanwhile {
         marks_{lasts, series, start_} {}
 
   void exchange() {
-    state_.loop(session_, state_, 1);
-    const double now = host_now();
-    series_.latencies.add(now - last_);
-    marks_.add(now, ++done_);
-    last_ = now;
+    if (goes_on(trips_between)) trip();
+    else std::this_thread::yield();
   }
+  /// Another process waits for the trips that were agreed on.
   Stamp end() {
+    while (ranks_ && goes_on(0)) trip();
     marks_.end(last_, done_);
     return {start_, last_};
   }
 
  private:
+  bool goes_on(u32 wanted) {
+    if (!ranks_ || left_ > 0) return true;
+    if (!ended_) ended_ = (left_ = agree_on_trips(session_, state_, wanted)) == 0;
+    return !ended_;
+  }
+  void trip() {
+    state_.loop(session_, state_, 1);
+    const double now = host_now();
+    series_.latencies.add(now - last_);
+    marks_.add(now, ++done_);
+    last_ = now;
+    if (left_ > 0) --left_;
+  }
+
   CudaSession& session_;
   ActorState& state_;
   Series& series_;
   double start_, last_;
   Marks marks_;
   u64 done_ = 0;
+  const bool ranks_ = talks_to_ranks(*state_.actor);
+  u32 left_ = 0;  // round trips with another rank that were agreed on
+  bool ended_ = false;
 };
 
 /// What one actor does between the common start and end.
@@ -81,6 +99,7 @@ class Run {
         size_{*state.actor, part_of(lasts), turns} {}
 
   Stamp on_cpu() {
+    if (talks_to_ranks(*state_.actor)) return in_trips();
     if (state_.actor->singly) return singly();
     const double start = host_now();
     Marks marks{lasts_, series_, start};
@@ -167,6 +186,28 @@ class Run {
     return {start, last};
   }
 
+  /// Round trips with another process, in blocks: the side that answers must know how many follow.
+  Stamp in_trips() {
+    const double start = host_now();
+    Marks marks{lasts_, series_, start};
+    double last = start;
+    u64 done = 0, block = 0;
+    const auto wanted = [&] { return turns_.begins(*state_.actor, block++) ? size_.next() : 0; };
+    while (const u32 trips = agree_on_trips(session_, state_, wanted())) {
+      const double block_began = host_now();
+      for (u32 trip = 0; trip < trips; ++trip) {
+        const double begun = host_now();
+        state_.loop(session_, state_, 1);
+        last = host_now();
+        series_.latencies.add(last - begun);
+        marks.add(last, ++done);
+      }
+      size_.took(last - block_began);
+    }
+    marks.end(last, done);
+    return {start, last};
+  }
+
   void queue_batch() {
     Batch batch{nullptr, size_.next()};
     if (spare_.empty()) {
@@ -225,12 +266,12 @@ u32 batches_ahead(const Program& program, u32 actor) {
 }
 
 std::string why_no_duration(const CudaSession& session) {
-  if (session.lockstep && session.actors.empty())
-    return "a process that only has memory of others runs for no duration here";
+  if (session.lockstep && session.peers->on_several_hosts())
+    return "processes on several hosts have no common clock, so they run numbers of iterations and no durations";
   for (const auto& state : session.actors) {
-    if (session.lockstep && keeps_step(*state.actor))
-      return "actors that exchange words or messages with another process run numbers of iterations here, and no "
-             "durations";
+    if (session.lockstep && keeps_step(*state.actor) && !makes_round_trips(*state.actor))
+      return "actors that exchange words, streams of messages or collectives with another process run numbers of "
+             "iterations here, and no durations";
     if (state.caller) return "calls are made in batches here: what they use is prepared before the time begins";
     if (made_together(*state.actor))
       return "copies that are issued together are prepared before the time begins, so they run in batches here";

@@ -111,6 +111,17 @@ void exchange_messages(CudaSession& session, ActorState& state, u32 count) {
   state.iteration += passes;
 }
 
+u32 agree_on_trips(CudaSession& session, ActorState& state, u32 wanted) {
+  u64 number = wanted;
+  RankPost post;
+  post.sends = state.posts.front().sends;
+  post.peer = state.posts.front().peer;
+  post.start = reinterpret_cast<std::byte*>(&number);
+  post.bytes = sizeof number;
+  exchange(session, state, {&post, 1}, 0, 1);
+  return static_cast<u32>(number);
+}
+
 std::unique_ptr<StepRunner> rank_message_runner(const RankMessage& message) {
   return std::make_unique<RankMessageRunner>(message);
 }

@@ -177,9 +177,10 @@ void Sampling::take_durations(CudaSession& session, const Order& order, Trace& t
   if (const auto why = why_no_duration(session); !why.empty()) throw Error{ErrorKind::usage, why};
   for (u32 sample = 0; sample < order.samples; ++sample) {
     const Clocked clocked{session.spent.samples};
-    const std::span actors{&trace.series[std::size_t{sample} * trace.actors], trace.actors};
+    const std::size_t first = std::size_t{sample} * trace.actors;  // a process of several may have no actor
+    const std::span actors{trace.series.data() + first, trace.actors};
     if (session.lockstep) session.peers->meet("the start of a sample", session.patience());
-    sample_duration(session, *order.lasts, &trace.at(sample, 0, 0), actors.data());
+    sample_duration(session, *order.lasts, trace.stamps.data() + first, actors.data());
     Window& window = trace.windows[sample];
     window = common_time(actors);
     if (session.lockstep) window = common_time_of_all(session, window, *order.lasts);

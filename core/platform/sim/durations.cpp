@@ -10,7 +10,7 @@ namespace linkscope::sim {
 void Simulation::sample(const Duration& lasts, std::span<const Factors> factors, Stamp* stamps, Series* series) {
   start_afresh(factors);
   until_ = now_ + lasts.length.count();
-  common_ = 0;
+  common_.clear();
   for (u32 lane = 0; lane < lanes_.size(); ++lane) {
     running_[lane].marks.emplace(lasts, series[lane], now_);
     running_[lane].latencies = lanes_[lane].singly ? &series[lane].latencies : nullptr;
@@ -28,7 +28,7 @@ void Simulation::sample(const Duration& lasts, std::span<const Factors> factors,
 }
 
 /// Whether a lane that has ended an iteration begins another. Lanes that exchange words have one count: where one of them
-/// has begun an iteration before the end, the others begin it too.
+/// has begun an iteration before the end, the others begin it too. Each pair of ranks has its own.
 bool Simulation::goes_on(u32 lane) {
   auto& running = running_[lane];
   if (!until_) return running.iteration < running.iterations;
@@ -41,8 +41,9 @@ bool Simulation::goes_on(u32 lane) {
   }
   const bool early = now_ < *until_;
   if (!lanes_[lane].exchanges) return early;
-  if (early) common_ = std::max(common_, running.iteration);
-  return running.iteration <= common_;
+  u32& common = common_[lanes_[lane].pair];
+  if (early) common = std::max(common, running.iteration);
+  return running.iteration <= common;
 }
 
 }  // namespace linkscope::sim

@@ -138,6 +138,7 @@ void Compiler::time(const Program& program, const Actor& actor, Lane& lane) cons
   // A block's loop is one launch.
   const bool by_calls = !lane.waits && actor.kind != ActorKind::gpu_block;
   lane.exchanges = keeps_step(actor);
+  if (makes_round_trips(actor)) lane.pair = 1 + std::min(actor.process, std::get<RankMessage>(actor.loop.front()).peer);
   lane.called = on_gpu(actor.kind) && by_calls && !lane.exchanges;
   lane.by_event = on_gpu(actor.kind) && actor.clock == Clock::event && !(lane.waits && lane.held);
   if (lane.by_event) {

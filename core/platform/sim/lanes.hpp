@@ -139,6 +139,7 @@ struct Lane {
   bool queues = false;        // the host queues while the GPU works: nothing starts before its call has queued it
   bool called = false;        // each of its steps is queued by a call
   bool exchanges = false;     // sets or waits for words
+  u32 pair = 0;               // of a lane with round trips: number of both ranks; 0: of all others with words
   bool singly = false;        // each iteration waits for its own end, and its duration is kept
   double closing = 0;         // from the end of the last copy to its stamp
   double rest = 0;            // s after each iteration of a sample of a duration, per s of it

@@ -70,6 +70,8 @@ std::vector<Op> Compiler::ops(const Program& program, const Actor& actor, const 
   add_use(stage.path, sender, 4);
   stage.path.cap = (sender == receiver ? numa.memcpy_near : numa.memcpy_far) / 2;
   stage.setup = machine_.messages.latency[static_cast<std::size_t>(linkscope::Channel::shm)];
+  // A thread that also drives a stream asks between messages whether its copies have ended.
+  if (actor.thread_of) stage.setup += machine_.calls ? machine_.calls->query : machine_.costs.call;
   copy.stages.push_back(std::move(stage));
   if (message.span) {
     copy.bytes = copy.chunk_bytes = message.span->bytes;

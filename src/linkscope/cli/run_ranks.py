@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from linkscope.runfile import Run
 
 _OF_RANKS = ("mpi", "nodes", "nodes-shared")
+_TASKS = ("sp-9", "sp-11")
+_ALSO_OF_RANKS = ("collectives", *_TASKS)  # and of one process
 _LEAVES_FILE = (SOMETHING_FAILED, STOPPED_EARLY)
 _KEPT = "the run files of the nodes keep what was measured"
 _NODES = "srun --ntasks-per-node=1 linkscope run --suite nodes --local quick"
-_CURE = "mpiexec -n 2 linkscope run --suite mpi (`pip install mpich` brings an mpiexec)"
+_CURE = "mpiexec -n 2 linkscope run --suite {suite} (`pip install mpich` brings an mpiexec)"
 
 
 def launched(arguments: argparse.Namespace) -> "Launched | None":
@@ -38,10 +40,10 @@ def launched(arguments: argparse.Namespace) -> "Launched | None":
         raise UserError("--local: each node has a run file beside that of the pairs; give -o a file")
     if arguments.machine not in (None, "auto"):
         raise UserError(f"--machine {arguments.machine}: {here.launcher} started {here.size} ranks; start one process")
-    if not arguments.resume and not _names_ranks(arguments) and not _names_collectives(arguments):
+    if not arguments.resume and not _names_ranks(arguments) and not _may_name_ranks(arguments):
         raise UserError(
-            f"{here.launcher} started {here.size} ranks, and only messages and collectives need them: add --suite mpi "
-            f"or --suite collectives, or leave {here.launcher} out"
+            f"{here.launcher} started {here.size} ranks, and only messages and collectives need them: add --suite mpi, "
+            f"--suite collectives, --suite sp-9 or --suite sp-11, or leave {here.launcher} out"
         )
     launcher.outlive_launcher(here.rank)
     return here
@@ -52,9 +54,9 @@ def _names_ranks(arguments: argparse.Namespace) -> bool:
     return arguments.suite in _OF_RANKS or any(re.search("rank[:_]|node_", text) for text in chosen)
 
 
-def _names_collectives(arguments: argparse.Namespace) -> bool:
+def _may_name_ranks(arguments: argparse.Namespace) -> bool:
     """Whether points may be of one process over its GPUs, or of several ranks."""
-    return arguments.suite == "collectives" or any("/nccl/" in text for text in arguments.only or [])
+    return arguments.suite in _ALSO_OF_RANKS or any("/nccl/" in text for text in arguments.only or [])
 
 
 class Seat:
@@ -101,13 +103,14 @@ def with_ranks(arguments: argparse.Namespace, target: "Target", seat: Seat) -> "
     """Returns the machine with the ranks that the chosen points need. Raises UserError if there are none."""
     if seat.here is not None:
         return _with(target, seat)
-    if not _names_ranks(arguments):
+    if not _names_ranks(arguments) and not (target.modelled and arguments.suite in _TASKS):
         return target
     if target.modelled:
         from linkscope.run.target import with_modelled_ranks
 
         return with_modelled_ranks(target)
-    raise UserError(f"messages between ranks need two ranks or more: {_CURE}", NOT_HERE)
+    cure = _CURE.format(suite=arguments.suite if arguments.suite in _OF_RANKS else "mpi")
+    raise UserError(f"messages between ranks need two ranks or more: {cure}", NOT_HERE)
 
 
 def _with(target: "Target", seat: Seat) -> "Target":

@@ -99,7 +99,7 @@ def case_of(point: PointId, machine: MachineFacts) -> dict[str, Any]:
         "footprint_bytes": footprint(point, machine),
         **({"others": others} if others else {}),
         **({"ranks": list(machine.ranks)} if kind_of(point.src) == "rank" else {}),
-        **({"cpus": _cpus(point, machine)} if point.param("messages") else {}),
+        **({"cpus": _cpus(point, machine)} if point.param("messages") and kind_of(point.src) == "numa" else {}),
     }
 
 

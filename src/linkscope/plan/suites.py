@@ -120,7 +120,7 @@ def _contended(kinds: tuple[str, ...], beside: tuple[str, ...]) -> tuple[Rule, .
 
 
 def _tasks(**params: tuple[str, ...]) -> Rule:
-    return replace(_rule(64 * MIB, benchmarks=("tasks",), **params), one_path=True)
+    return replace(_rule(64 * MIB, benchmarks=("tasks", "rank_tasks"), **params), one_path=True)
 
 
 def _tasks_alone(**params: tuple[str, ...]) -> tuple[Rule, ...]:
@@ -301,8 +301,12 @@ SUITES: dict[str, Suite] = {
         ),
         Suite(
             "sp-6",
-            "the computations of suite `sp-5` beside copies to the same GPU or to another one",
-            (replace(_rule(benchmarks=_COMPUTED, memories=_PINNED, beside=("none", "same", "other")), one_path=True),),
+            "the computations of suite `sp-5`, pinned and pageable, beside copies to the same GPU or to another one",
+            (
+                replace(
+                    _rule(benchmarks=_COMPUTED, memories=_HOST_MEMORY, beside=("none", "same", "other")), one_path=True
+                ),
+            ),
             early=True,
         ),
         Suite(
@@ -325,7 +329,8 @@ SUITES: dict[str, Suite] = {
         ),
         Suite(
             "sp-9",
-            "Spafford 5.1: a transfer task for each GPU, and message tasks, one for each transfer or on all other CPUs",
+            "Spafford 5.1: a transfer task for each GPU, and message tasks, one for each transfer or on all other "
+            "CPUs; under mpiexec also by MPI",
             (_tasks(at=("both",), message=EACH, messages=EACH), *_tasks_alone(messages=EACH)),
             early=True,
         ),
@@ -339,7 +344,7 @@ SUITES: dict[str, Suite] = {
         ),
         Suite(
             "sp-11",
-            "Spafford 5.3: transfers and messages by one thread or by two bound threads, 1 to 4 sets",
+            "Spafford 5.3: transfers and messages by one thread or by two, 1 to 4 sets; under mpiexec also by MPI",
             (_tasks(at=("both",), sets=_SETS, message=EACH, threads=EACH), *_tasks_alone(sets=_SETS)),
             early=True,
         ),

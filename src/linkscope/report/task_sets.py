@@ -111,8 +111,9 @@ def _compared(points: dict[Key, Point], both: Point, key: Key, at: str) -> list[
 
 
 def _of_kind(point: Point, at: str) -> list[Flow]:
-    """The flows of transfers end at a GPU, those of messages at a NUMA node."""
-    return [flow for flow in point.flows if ("gpu:" in flow.dst) == (at == "transfers")]
+    """The flows of transfers end at a GPU, those of messages at a NUMA node or a rank, which answers."""
+    measured = [flow for flow in point.flows if flow.role == "measured"]
+    return [flow for flow in measured if ("gpu:" in flow.dst) == (at == "transfers")]
 
 
 def _range(values: Sequence[float]) -> Range:
