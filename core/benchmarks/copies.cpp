@@ -190,6 +190,7 @@ Program empty_program(const Case& c) {
                   : cache == "hot"     ? CacheState::hot
                   : cache == "written" ? CacheState::written
                   : cache == "dirty"   ? CacheState::dirty
+                  : cache == "fresh"   ? CacheState::fresh
                                        : CacheState::cleaned;
   return program;
 }

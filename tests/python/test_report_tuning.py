@@ -54,6 +54,21 @@ def test_a_copy_of_pieces_has_their_number_and_size() -> None:
     assert row.method == "gathered by one batch call"
 
 
+def test_copies_to_untouched_memory_are_compared_with_the_plain_call_to_such_memory() -> None:
+    ends = "gpu:0.device->numa:0.{}"
+    points = [
+        point(f"d2h/ce/{ends.format('pageable')}/{MIB}?mode=batched&after=kernel", 12.0),
+        point(f"fresh/ce/{ends.format('pageable')}/{MIB}?mode=batched", 1.5),
+        point(f"fresh/ce/{ends.format('hugepage')}/{MIB}?mode=batched", 4.0),
+        point(f"fresh_staged/ce/{ends.format('hugepage')}/{MIB}?chunk=1MiB&mode=batched&threads=8", 30.0),
+    ]
+    (row,) = tuning_rows(points)
+    assert row.where == "gpu:0 device -> numa:0 untouched memory" and row.gain == pytest.approx(20)
+    assert row.method == "GPU → untouched memory, staged by copy engine (chunk 1MiB, threads 8, huge pages)"
+    (row,) = tuning_rows(points[:3])
+    assert row.method == "GPU → untouched memory by copy engine (huge pages)" and row.plain.value == 1.5
+
+
 def test_a_gain_within_the_intervals_is_none() -> None:
     points = [point(PLAIN.format(MIB), 10.0, width=0.05), point(STAGED.format(MIB, "1MiB"), 10.5, width=0.05)]
     (row,) = tuning_rows(points)

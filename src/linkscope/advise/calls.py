@@ -36,6 +36,7 @@ _OTHER = {
     ("strided", "ce"): "cudaMemcpy2DAsync",
     ("strided", "sm"): _BLOCKS,
     ("staged", "ce"): "linkscope.copy, through pinned slots",
+    ("fresh_staged", "ce"): "linkscope.to_cpu, through pinned slots",
     ("relayed", "ce"): "linkscope.copy, over the links of helper GPUs",
 }
 

@@ -13,7 +13,10 @@ _QUEUED = ("read", "write")  # measured batched only
 _SPECIAL = ("stride", "order", "width", "cache", "discard", "ranges", "advice")
 STAGED = "staged"  # copies through pinned slots
 RELAYED = "relayed"  # copies over the links of several GPUs
+PLAIN_FRESH, STAGED_FRESH = "fresh", "fresh_staged"  # copies to host memory that nobody has touched
+FRESH = (PLAIN_FRESH, STAGED_FRESH)
 _KNOBS = ("chunk", "slots", "threads", "sms")  # of staged and relayed copies, which a tuner chooses
+_OF_NEW_PAGES = ("pageable", "hugepage")  # memory that the kernel provides at the first touch
 FAR = 16  # largest ratio of two sizes between which a time is interpolated
 
 
@@ -39,6 +42,14 @@ def transfer_methods(
         if of:
             found.append(TransferMethod(curve, *of))
     return list(_best_knobs(sorted(found, key=lambda method: method.time.value)))
+
+
+def in_state(points: Iterable[Point], *, untouched: bool) -> list[Point]:
+    """The points that fit the state of the destination. `untouched`: copies to memory that nobody has touched, and to
+    memory that is allocated once, such as pinned memory; otherwise all others."""
+    if not untouched:
+        return [point for point in points if point.benchmark not in FRESH]
+    return [point for point in points if point.benchmark in FRESH or point.dst_memory not in _OF_NEW_PAGES]
 
 
 def kinds(points: Iterable[Point], src: str, dst: str) -> list[str]:
@@ -104,7 +115,7 @@ def _best_knobs(fastest_first: Iterable[TransferMethod]) -> Iterator[TransferMet
     seen: set[Method] = set()
     for one in fastest_first:
         method = one.curve.method
-        if method.family.benchmark in (STAGED, RELAYED):
+        if method.family.benchmark in (STAGED, RELAYED, STAGED_FRESH):
             if method.without(_KNOBS) in seen:
                 continue
             seen.add(method.without(_KNOBS))
@@ -113,5 +124,5 @@ def _best_knobs(fastest_first: Iterable[TransferMethod]) -> Iterator[TransferMet
 
 def _is_on_path(point: Point, src: str, dst: str) -> bool:
     of_few_blocks = point.params.get("blocks", "").isdecimal()
-    staged = point.benchmark == STAGED and not point.bidirectional
+    staged = point.benchmark in (STAGED, *FRESH) and not point.bidirectional
     return (point.src, point.dst) == (src, dst) and (plain(point) or staged) and not of_few_blocks

@@ -68,7 +68,7 @@ def error_of(content: Content, point: PointId, others: Sequence[PointId] = ()) -
 
 def _legs(point: PointId) -> Iterator[str]:
     """The rows of the operations of which a staged or relayed copy consists."""
-    if point.benchmark not in ("staged", "relayed"):
+    if point.benchmark not in ("staged", "relayed", "fresh_staged"):
         return
     plain = _plain_copy(point)
     if point.benchmark == "relayed":

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from linkscope.advise.methods import TransferMethod
+from linkscope.advise.methods import PLAIN_FRESH, TransferMethod
 from linkscope.advise.once import Once, OnceCosts
 from linkscope.advise.question import Question
 from linkscope.flow import kind_of
@@ -14,7 +14,7 @@ from linkscope.model.memory_costs import Kind
 ASSUMED_ERROR = 0.03  # of a time without an interval: the largest median error that `linkscope model --check` accepts
 _USUAL_MEMORY = ("pageable", "pinned")  # of a program whose author stated nothing, the first that is known
 _NO_METHOD = ("bidirectional",)  # parameters that do not distinguish methods
-_COPIES = ("h2h", "h2d", "d2h", "d2d", "local", "pieces")
+_COPIES = ("h2h", "h2d", "d2h", "d2d", "local", "pieces", PLAIN_FRESH)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import itertools
 from dataclasses import dataclass
 
 from linkscope.advise.calls import ALLOCATION
-from linkscope.advise.methods import RELAYED, STAGED
+from linkscope.advise.methods import FRESH, RELAYED, STAGED, STAGED_FRESH
 from linkscope.advise.question import Question
 from linkscope.flow import kind_of
 from linkscope.model.curves import Method
@@ -73,6 +73,7 @@ _IN_PLACE = {
     "write": "kernel<<<blocks, threads, 0, stream>>>(dst);  // writes dst where it is, and copies nothing",
 }
 _COPY = "linkscope.copy(dst, src)  # C: ls_copy"
+_NEW = "array = linkscope.to_cpu(src)  # C: ls_copy to the new memory"
 _HELPED = """\
 linkscope.use_helpers({helpers})  # once; C: ls_set_helpers
 linkscope.copy(dst, src)  # C: ls_copy"""
@@ -114,6 +115,8 @@ def recipe(method: Method, asked: Question, *, several_nodes: bool) -> Recipe:
     needs = tuple(_needs(method, asked, several_nodes=several_nodes))
     if family.benchmark == STAGED and "numa" in (kind_of(asked.src), kind_of(asked.dst)):
         return Recipe(memory, needs, "Python", _COPY)
+    if family.benchmark == STAGED_FRESH:
+        return Recipe(memory, needs, "Python", _NEW)
     if family.benchmark == RELAYED:
         return Recipe(memory, needs, "Python", _HELPED.format(helpers=_helpers(method, asked)))
     if family.engine == "sm" and family.benchmark in ("pieces", "strided"):
@@ -163,15 +166,19 @@ def _needs(method: Method, asked: Question, *, several_nodes: bool) -> list[str]
     between_gpus = kind_of(asked.src) == kind_of(asked.dst) == "gpu" and asked.src != asked.dst
     if between_gpus and (params.get("peer") == "on" or family.engine in ("sm", "tma")):
         needs.append("peer access: cudaDeviceCanAccessPeer")
-    if family.benchmark == STAGED:
+    if family.benchmark in (STAGED, STAGED_FRESH):
         of_each = f" for each of {params['sms']} multiprocessors" if "sms" in params else ""
         needs.append(f"{params.get('slots', '2')} pinned slots of {params.get('chunk', '1MiB')}{of_each}")
         needs += ["the library of linkscope, which chooses its own slots"] if nodes else []
     if family.benchmark == RELAYED:
         needs += ["the library of linkscope, which divides the copy itself", "peer access: cudaDeviceCanAccessPeer"]
         needs.append(f"leave to use the links of GPUs {_helpers(method, asked)}, whose own copies are slower meanwhile")
+    if family.benchmark in FRESH and family.dst_memory == "hugepage":
+        needs.append("transparent huge pages: /sys/kernel/mm/transparent_hugepage/enabled is madvise or always")
     is_pageable = "pageable" in (family.src_memory, family.dst_memory)
-    if "threads" in params and (family.engine in ("cpu", "fault") or family.benchmark == STAGED or is_pageable):
+    if "threads" in params and (
+        family.engine in ("cpu", "fault") or family.benchmark in (STAGED, STAGED_FRESH) or is_pageable
+    ):
         needs.append(f"CPU threads: {params['threads']}")
     return list(dict.fromkeys([*needs, *_of_engine(method)]))
 

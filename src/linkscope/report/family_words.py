@@ -10,6 +10,8 @@ OPERATIONS = COPIES | {
     "all_to_one": "all others → one GPU",
     "exchange_all": "host ↔ all GPUs",
     "demand": "pages on demand",
+    "fresh": "GPU → untouched memory",
+    "fresh_staged": "GPU → untouched memory, staged",
 }
 ENGINES = {"ce": "copy engine", "sm": "GPU threads", "tma": "TMA", "cpu": "CPU", "batch": "one batch call"}
 MEMORIES = {
