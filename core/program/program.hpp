@@ -113,7 +113,7 @@ struct Span {
 
 /// Launch shape of a kernel. 0 blocks: one block per SM, so that several kernels can run concurrently. 0 threads: not a
 /// kernel. For CPU threads, `all_cpus` means one thread per CPU of the node. A CPU thread's copy of several threads is
-/// divided among them.
+/// divided among them. For engine `file`, `blocks` is the number of requests in flight that share a read or write; 0: one.
 struct Shape {
   u32 blocks = 0, threads = 0;
 };

@@ -121,7 +121,8 @@ void Compiler::copy_from_gpu(const Program& program, const Actor& actor, const M
   op.stages.push_back(pageable_memcpy(program, actor, move, from_device, op));
 }
 
-/// Straight from the disk into memory or back (GPUDirect Storage, O_DIRECT), by one call for each iteration.
+/// Straight from the disk into memory or back (GPUDirect Storage, O_DIRECT), by one call for each iteration, or for
+/// each of the requests in flight. A model's disk has one rate, however many these are.
 Op Compiler::move_file(const Program& program, const Move& move) const {
   const Region &source = program.regions[move.from.region], &target = program.regions[move.to.region];
   Op op;
@@ -131,7 +132,7 @@ Op Compiler::move_file(const Program& program, const Move& move) const {
   stage.by = Stage::By::call;
   add_links(stage.path, node(source.at), node(target.at));
   add_use(stage.path, node(source.at.kind == PlaceKind::disk ? target.at : source.at));
-  stage.setup = machine_.costs.call;
+  stage.setup = machine_.costs.call * std::max(1u, move.shape.blocks);
   op.stages.push_back(std::move(stage));
   return op;
 }

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from linkscope.model.cliffs import breaks
 from linkscope.model.curves import Curve, Estimate, Method, curves, time_of
+from linkscope.model.files import is_whole_file
 from linkscope.runfile import Point
 
 _MOVES = ("h2h", "h2d", "d2h", "d2d", "local", "split", "relayed", "read", "write", "demand", "prefetch")
@@ -15,7 +16,8 @@ STAGED = "staged"  # copies through pinned slots
 RELAYED = "relayed"  # copies over the links of several GPUs
 PLAIN_FRESH, STAGED_FRESH = "fresh", "fresh_staged"  # copies to host memory that nobody has touched
 FRESH = (PLAIN_FRESH, STAGED_FRESH)
-_KNOBS = ("chunk", "slots", "threads", "sms")  # of staged and relayed copies, which a tuner chooses
+FILE_COPIES, FILE_DIRECT = "file_copies", "file_direct"  # between a file and a GPU, the second by cuFile
+_KNOBS = ("chunk", "slots", "threads", "sms", "depth")  # of staged and relayed copies, which a tuner chooses
 _OF_NEW_PAGES = ("pageable", "hugepage")  # memory that the kernel provides at the first touch
 FAR = 16  # largest ratio of two sizes between which a time is interpolated
 
@@ -115,7 +117,8 @@ def _best_knobs(fastest_first: Iterable[TransferMethod]) -> Iterator[TransferMet
     seen: set[Method] = set()
     for one in fastest_first:
         method = one.curve.method
-        if method.family.benchmark in (STAGED, RELAYED, STAGED_FRESH):
+        is_plain_file = is_whole_file(method.family.benchmark, dict(method.params))
+        if method.family.benchmark in (STAGED, RELAYED, STAGED_FRESH, FILE_COPIES) and not is_plain_file:
             if method.without(_KNOBS) in seen:
                 continue
             seen.add(method.without(_KNOBS))
@@ -124,5 +127,6 @@ def _best_knobs(fastest_first: Iterable[TransferMethod]) -> Iterator[TransferMet
 
 def _is_on_path(point: Point, src: str, dst: str) -> bool:
     of_few_blocks = point.params.get("blocks", "").isdecimal()
-    staged = point.benchmark in (STAGED, *FRESH) and not point.bidirectional
+    staged = point.benchmark in (STAGED, *FRESH, FILE_COPIES, FILE_DIRECT) and not point.bidirectional
+    staged = staged and "cache" not in point.params
     return (point.src, point.dst) == (src, dst) and (plain(point) or staged) and not of_few_blocks
