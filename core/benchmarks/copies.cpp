@@ -85,6 +85,19 @@ Param cache_param() {
       default_in_id};
 }
 
+Param depth_param() {
+  constexpr bool default_in_id = false;
+  return {"depth",
+          {"1", "4", "16", "32"},
+          "requests of io_uring in flight that share one read or write of the file; 1: one call of the thread",
+          default_in_id};
+}
+
+Shape file_shape(const Case& c) {
+  const auto depth = static_cast<u32>(std::stoul(c.param("depth", "1")));
+  return depth > 1 ? Shape{depth, 0} : Shape{};
+}
+
 Param file_cache_param() {
   constexpr bool default_in_id = false;
   return {"cache",
@@ -190,6 +203,7 @@ Program empty_program(const Case& c) {
                   : cache == "hot"     ? CacheState::hot
                   : cache == "written" ? CacheState::written
                   : cache == "dirty"   ? CacheState::dirty
+                  : cache == "fresh"   ? CacheState::fresh
                                        : CacheState::cleaned;
   return program;
 }
@@ -207,7 +221,7 @@ void add_copy(Program& program, const Case& c, const Copy& copy, Actor actor) {
   program.regions.push_back(completed(c, {copy.dst, copy.dst_memory, to.stride * to.slices, Content::poison}));
   Move move{from, to, c.engine};
   move.peer_call = c.param("call", "memcpy") == "peer";
-  move.shape = kernel_shape(c);
+  move.shape = c.engine == Engine::file ? file_shape(c) : kernel_shape(c);
   move.row_by_row = copy.row_by_row;
   actor.loop.emplace_back(std::move(move));
   program.flows.push_back(

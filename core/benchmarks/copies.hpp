@@ -43,6 +43,10 @@ void let_idle(Program&, const Case&);
 /// For copies of files: whether the page cache has them.
 [[nodiscard]] Param file_cache_param();
 
+/// For reads and writes of files: the requests in flight, and the shape of a move with them.
+[[nodiscard]] Param depth_param();
+[[nodiscard]] Shape file_shape(const Case&);
+
 /// For SM accesses to GPU memory: the state of the L2.
 [[nodiscard]] Param l2_param();
 

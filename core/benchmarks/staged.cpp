@@ -54,6 +54,7 @@ std::pair<Flow, Flow> add_staged(Program& program, const Case& c, const Staging&
   const auto copy = [&](const Place& end, const Span& from, const Span& to) {
     Move move{from, to, engine_at(end)};
     if (move.engine == Engine::cpu) move.shape = {1, staging.threads};
+    if (move.engine == Engine::file) move.shape = file_shape(c);
     return move;
   };
   const Seconds timeout = chunk_timeout(staging.chunk);
@@ -125,7 +126,7 @@ std::vector<Benchmark> staged_copies() {
     params.insert(params.end(), more.begin(), more.end());
     params.push_back(bidirectional_param());
     const bool of_file = src == disk || dst == disk;
-    if (of_file) params.push_back(file_cache_param());
+    if (of_file) params.insert(params.end(), {file_cache_param(), depth_param()});
     rows.push_back({of_file ? "file_copies" : "staged", summary,
                     of_file ? "Jorda et al., disks" : "Jorda et al. (JO-2, JO-6)", of_file ? Engine::file : Engine::ce,
                     src, dst, src == dst ? Relation::different : Relation::any, std::move(memories), std::move(params),

@@ -8,15 +8,15 @@
 namespace linkscope {
 
 // One row for each file of core/benchmarks, named after the function that makes the rows of the table.
-#define LINKSCOPE_FILES(file)                                                                                       \
-  file(kernel_copies) file(joint_copies) file(kernel_accesses) file(exchanges) file(latencies) file(demands)        \
-      file(prefetches) file(fault_latencies) file(copies_together) file(split_copies) file(staged_copies)           \
-          file(sm_rings) file(packed_pieces) file(relayed_copies) file(pieces) file(strided_copies) file(halos)     \
-              file(calls) file(ping_pongs) file(atomics) file(shared_accesses) file(memory_kinds) file(allocations) \
-                  file(gemms) file(neural_operations) file(computations) file(lu_updates) file(lu_over_gpus)        \
-                      file(contention) file(concurrent_copies) file(puts_and_gets) file(queued_puts)                \
-                          file(network_puts) file(messages) file(task_sets) file(shared_gpus) file(file_reads)      \
-                              file(network_copies) file(ranks) file(bystanders) file(collectives)
+#define LINKSCOPE_FILES(file)                                                                                          \
+  file(kernel_copies) file(joint_copies) file(kernel_accesses) file(exchanges) file(latencies) file(demands)           \
+      file(prefetches) file(fault_latencies) file(copies_together) file(split_copies) file(staged_copies)              \
+          file(sm_rings) file(packed_pieces) file(fresh_copies) file(relayed_copies) file(pieces) file(strided_copies) \
+              file(halos) file(calls) file(ping_pongs) file(atomics) file(shared_accesses) file(memory_kinds)          \
+                  file(allocations) file(gemms) file(neural_operations) file(computations) file(lu_updates)            \
+                      file(lu_over_gpus) file(contention) file(concurrent_copies) file(puts_and_gets)                  \
+                          file(queued_puts) file(network_puts) file(messages) file(task_sets) file(shared_gpus)        \
+                              file(file_reads) file(network_copies) file(ranks) file(bystanders) file(collectives)
 
 #define LINKSCOPE_DECLARE(file) [[nodiscard]] std::vector<Benchmark> file();
 LINKSCOPE_FILES(LINKSCOPE_DECLARE)

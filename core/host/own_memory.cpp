@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <thread>
 
@@ -47,6 +48,16 @@ bool can_write(void* start, u64 bytes) {
     return accepts(process_vm_readv, &kept, at) && accepts(process_vm_writev, &kept, at);
   };
   return bytes == 0 || (itself(start) && (is_on_one_page(start, bytes) || itself(last_byte(start, bytes))));
+}
+
+bool is_mapped(const void* start, u64 bytes) {
+  constexpr u64 pages_of_call = 512;
+  std::array<unsigned char, pages_of_call> backed{};
+  const auto page = static_cast<u64>(sysconf(_SC_PAGESIZE)), end = reinterpret_cast<u64>(start) + bytes;
+  for (u64 at = reinterpret_cast<u64>(start) / page * page; at < end; at += pages_of_call * page)
+    if (mincore(reinterpret_cast<void*>(at), std::min(end - at, pages_of_call * page), backed.data()) != 0)
+      return false;
+  return true;
 }
 
 bool is_untouched(const void* start, u64 bytes) {

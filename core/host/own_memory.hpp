@@ -9,6 +9,9 @@ namespace linkscope {
 /// The same for writing. Both bytes keep their values.
 [[nodiscard]] bool can_write(void* start, u64 bytes);
 
+/// True if the kernel says that all pages of the range are mapped. It does not say whether they may be read or written.
+[[nodiscard]] bool is_mapped(const void* start, u64 bytes);
+
 /// True if none of a few sampled pages of the range is backed yet, so that the first write takes a page fault.
 [[nodiscard]] bool is_untouched(const void* start, u64 bytes);
 

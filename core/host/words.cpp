@@ -63,6 +63,50 @@ void move_all(Word bytes, const char* what, Move move) {
   }
 }
 
+/// A range of memory and its place in a file.
+struct FileRange {
+  Word memory = 0, in_file = 0, bytes = 0;
+};
+
+/// By calls of this thread.
+void read_file(int file, const FileRange& range) {
+  move_all(range.bytes, "read", [&](Word done, Word rest) {
+    return pread(file, reinterpret_cast<void*>(range.memory + done), rest, static_cast<off_t>(range.in_file + done));
+  });
+}
+
+void write_file(int file, const FileRange& range) {
+  move_all(range.bytes, "written", [&](Word done, Word rest) {
+    return pwrite(file, reinterpret_cast<const void*>(range.memory + done), rest,
+                  static_cast<off_t>(range.in_file + done));
+  });
+}
+
+/// By requests of whole pages, all in flight. This thread moves what a short one leaves.
+void move_in_flight(const FileMemory& target, const FileRange& range, bool writes) {
+  constexpr Word page = 4096;
+  constexpr Seconds patience{60.0};
+  const Word part = ((range.bytes + target.depth - 1) / target.depth + page - 1) / page * page;
+  const auto rest_of = [&](Word at, Word done) {
+    const FileRange rest{range.memory + at + done, range.in_file + at + done, std::min(part, range.bytes - at) - done};
+    if (rest.bytes > 0) writes ? write_file(target.file, rest) : read_file(target.file, rest);
+  };
+  for (Word at = 0; at < range.bytes; at += part) {
+    const std::span memory{reinterpret_cast<std::byte*>(range.memory + at), std::min(part, range.bytes - at)};
+    if (!(writes ? target.queue->write(target.file, memory, range.in_file + at, at)
+                 : target.queue->read(target.file, memory, range.in_file + at, at)))
+      rest_of(at, 0);
+  }
+  while (target.queue->in_flight() > 0) {
+    const auto done = target.queue->wait(patience);
+    if (!done) throw Error{ErrorKind::timeout, "a request of io_uring has not ended for 60 s"};
+    if (done->moved < 0)
+      throw Error{ErrorKind::failed, std::string{"io_uring cannot "} + (writes ? "write" : "read") +
+                                         " a file: " + std::strerror(static_cast<int>(-done->moved))};
+    rest_of(done->tag, static_cast<Word>(done->moved));
+  }
+}
+
 }  // namespace
 
 Word CpuMemory::acquire(Word word) { return std::atomic_ref{word_at(word)}.load(std::memory_order_acquire); }
@@ -113,16 +157,14 @@ void CpuMemory::set_taken(const ActorOp& op) {
 void CpuMemory::fence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 
 void CpuMemory::copy(Word to, Word from, Word bytes) {
-  if (const auto* source = part_at(files, from))
-    return move_all(bytes, "read", [&](Word done, Word rest) {
-      return pread(source->file, reinterpret_cast<void*>(to + done), rest,
-                   static_cast<off_t>(from - source->start + done));
-    });
-  if (const auto* target = part_at(files, to))
-    return move_all(bytes, "written", [&](Word done, Word rest) {
-      return pwrite(target->file, reinterpret_cast<const void*>(from + done), rest,
-                    static_cast<off_t>(to - target->start + done));
-    });
+  const auto move_file = [bytes](const FileMemory& file, Word in_file, Word memory, bool writes) {
+    const FileRange range{memory, in_file - file.start, bytes};
+    if (file.queue) move_in_flight(file, range, writes);
+    else if (writes) write_file(file.file, range);
+    else read_file(file.file, range);
+  };
+  if (const auto* source = part_at(files, from)) return move_file(*source, from, to, false);
+  if (const auto* target = part_at(files, to)) return move_file(*target, to, from, true);
   const RowMemory *source = part_at(rows, from), *target = part_at(rows, to);
   if (source || target) return copy_rows(to, from, bytes, source, target);
   const auto copy_range = [&](Word begin, Word end) {

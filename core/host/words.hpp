@@ -7,13 +7,17 @@
 #include "base/ring.hpp"
 #include "base/units.hpp"
 #include "host/crew.hpp"
+#include "host/uring.hpp"
 
 namespace linkscope {
 
-/// Memory that stands for a file: copies from and to it are read from the file and written to it.
+/// Memory that stands for a file: copies from and to it are read from the file and written to it. With a queue, each is
+/// divided into `depth` requests that are in flight together.
 struct FileMemory {
   Word start = 0, bytes = 0;
   int file = -1;
+  Uring* queue = nullptr;
+  u32 depth = 1;
 };
 
 /// Memory in rows of `row` bytes, `pitch` apart: copies from and to it leave out what lies between the rows.

@@ -77,6 +77,8 @@ const char* to_string(CacheState state) {
       return "dirty";
     case CacheState::cleaned:
       return "cleaned";
+    case CacheState::fresh:
+      return "fresh";
   }
   return "";
 }

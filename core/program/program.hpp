@@ -30,7 +30,8 @@ enum class ActorKind : u8 { stream, cpu_thread, gpu_block, nic };
 enum class Clock : u8 { event, host, kernel };
 /// `written`: the cache of the core that will access the memory holds it modified. `dirty`: another core's cache does.
 /// `cleaned`: the calling core has written it and then back to memory (clwb), so that its cache may hold it unmodified.
-enum class CacheState : u8 { cold, hot, written, dirty, cleaned };
+/// `fresh`: pageable destinations have no pages: the first store to each takes one from the kernel.
+enum class CacheState : u8 { cold, hot, written, dirty, cleaned, fresh };
 /// Whether the first access to a byte destroys the state, so that a sample may access each byte only once.
 [[nodiscard]] constexpr bool once_only(CacheState state) {
   return state != CacheState::cold && state != CacheState::hot;
@@ -112,7 +113,7 @@ struct Span {
 
 /// Launch shape of a kernel. 0 blocks: one block per SM, so that several kernels can run concurrently. 0 threads: not a
 /// kernel. For CPU threads, `all_cpus` means one thread per CPU of the node. A CPU thread's copy of several threads is
-/// divided among them.
+/// divided among them. For engine `file`, `blocks` is the number of requests in flight that share a read or write; 0: one.
 struct Shape {
   u32 blocks = 0, threads = 0;
 };

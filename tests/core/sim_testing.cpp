@@ -98,7 +98,8 @@ Case default_case(const Benchmark& row) {
     for (u32 rank = 0; rank < most_ranks; ++rank) c.ranks.push_back({numa(0), gpu(rank)});
   std::tie(c.src_memory, c.dst_memory) = row.memories.front();
   const bool in_parts = row.name == "pieces" || row.name == "strided";  // the largest part is 64 KiB
-  c.bytes = !row.sized ? 0 : in_parts ? 128_KiB : 4_KiB;
+  const bool in_huge_pages = row.name.starts_with("fresh");
+  c.bytes = !row.sized ? 0 : in_huge_pages ? 2_MiB : in_parts ? 128_KiB : 4_KiB;
   c.footprint_bytes = row.sized ? 1_MiB : 0;
   for (const auto& param : row.params) c.params[std::string{param.name}] = param.values.front();
   return c;

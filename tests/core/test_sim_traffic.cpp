@@ -184,7 +184,8 @@ std::vector<Place> places(const Machine& machine, PlaceKind kind) {
 u64 fitting(const Benchmark& row, u64 bytes) {
   constexpr u64 parts = 2 * 65536;  // two of the largest pieces
   if (row.name == "halo") return std::bit_floor(bytes);
-  if (row.name == "staged" || row.name == "relayed") return std::bit_ceil(bytes);  // whole chunks
+  if (row.name == "staged" || row.name == "relayed") return std::bit_ceil(bytes);        // whole chunks
+  if (row.name.starts_with("fresh")) return std::bit_ceil(std::max<u64>(bytes, 2_MiB));  // whole huge pages
   return row.name == "pieces" || row.name == "strided" ? (bytes + parts - 1) / parts * parts : bytes;
 }
 

@@ -48,6 +48,22 @@ def test_files_of_a_directory_are_measured_in_both_directions_and_leave_nothing(
     assert list(folder.iterdir()) == []
 
 
+def test_several_requests_in_flight_move_every_byte_and_a_missing_cufile_is_named(tmp_path) -> None:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    more = ("--only", "file_copies/*/16777216[?]*depth=4*", "--only", "file_direct/*/1048576*", "--rounds", "1")
+    points = run(folder, tmp_path / "run.jsonl", *more).points
+    deep = [one for one in points if one.params.get("depth") == "4"]
+    direct = [one for one in points if one.benchmark == "file_direct"]
+    assert len(deep) == 2 and len(direct) == 2
+    for one in deep:
+        refused = ("choose cache=hot", "the kernel refuses io_uring")
+        assert one.verified or too_short(one) or any(why in (one.reason or "") for why in refused), one.reason
+    for one in direct:
+        assert one.status == "unsupported" and "libcufile.so.0 cannot be loaded" in (one.reason or "")
+    assert list(folder.iterdir()) == []
+
+
 def test_a_worker_that_is_killed_leaves_no_file(tmp_path) -> None:
     folder = tmp_path / "files"
     folder.mkdir()

@@ -54,6 +54,38 @@ def test_a_copy_of_pieces_has_their_number_and_size() -> None:
     assert row.method == "gathered by one batch call"
 
 
+def test_copies_to_untouched_memory_are_compared_with_the_plain_call_to_such_memory() -> None:
+    ends = "gpu:0.device->numa:0.{}"
+    points = [
+        point(f"d2h/ce/{ends.format('pageable')}/{MIB}?mode=batched&after=kernel", 12.0),
+        point(f"fresh/ce/{ends.format('pageable')}/{MIB}?mode=batched", 1.5),
+        point(f"fresh/ce/{ends.format('hugepage')}/{MIB}?mode=batched", 4.0),
+        point(f"fresh_staged/ce/{ends.format('hugepage')}/{MIB}?chunk=1MiB&mode=batched&threads=8", 30.0),
+    ]
+    (row,) = tuning_rows(points)
+    assert row.where == "gpu:0 device -> numa:0 untouched memory" and row.gain == pytest.approx(20)
+    assert row.method == "GPU → untouched memory, staged by copy engine (chunk 1MiB, threads 8, huge pages)"
+    (row,) = tuning_rows(points[:3])
+    assert row.method == "GPU → untouched memory by copy engine (huge pages)" and row.plain.value == 1.5
+
+
+def test_copies_of_files_are_compared_with_one_read_and_one_copy() -> None:
+    ends = "disk:0.file->gpu:0.device"
+    copies = f"file_copies/file/{ends}/{MIB}?bidirectional=false&chunk={{}}&mode=batched&ring=numa:0&slots={{}}"
+    points = [
+        point(copies.format("whole", 1), 1.8),
+        point(copies.format("1MiB", 2), 2.0),
+        point(copies.format("1MiB", 2) + "&depth=4", 2.4),
+        point(copies.format("1MiB", 2) + "&cache=hot", 9.0),  # another question
+        point(f"file_direct/file/{ends}/{MIB}?mode=batched&node=numa:0", 2.2),
+    ]
+    (row,) = tuning_rows(points)
+    assert row.where == "disk:0 file -> gpu:0 device" and row.gain == pytest.approx(2.4 / 1.8)
+    assert row.method == "file copies by file calls (chunk 1MiB, depth 4, slots 2)"
+    (row,) = tuning_rows([points[0], points[4]])
+    assert row.method == "cuFile by file calls"
+
+
 def test_a_gain_within_the_intervals_is_none() -> None:
     points = [point(PLAIN.format(MIB), 10.0, width=0.05), point(STAGED.format(MIB, "1MiB"), 10.5, width=0.05)]
     (row,) = tuning_rows(points)

@@ -19,6 +19,8 @@ TO_GPU, FROM_GPU = "numa:0.pageable->gpu:0.device", "gpu:0.device->numa:0.pageab
 RING = "staged/sm/{}/{}?chunk=64KiB&mode=batched&slots=2&sms=16&threads={}"
 LINKS = "relayed/ce/{}/{}?chunk=4MiB&helpers={}&mode=batched&threads={}"
 PACKED = "pieces/sm/{}/{}?chunk=1MiB&mode=batched&piece=4096&slots=2&sms=32&threads={}"
+FRESH = "fresh/ce/gpu:0.device->numa:0.{}/{}?mode=batched"
+FRESH_STAGED = "fresh_staged/ce/gpu:0.device->numa:0.{}/{}?chunk={}&mode=batched&threads={}"
 BY_CALLS = "staged/ce/{}/{}?bidirectional=false&chunk={}&mode=batched&slots=2&threads={}"
 
 
@@ -76,6 +78,7 @@ def test_every_byte_arrives_on_the_fake_driver(tmp_path: Path) -> None:
             "pieces/sm/{}/819200?chunk=256KiB&mode=batched&piece=4096&slots=2&sms=32&threads=1",
         )
     ]
+    few += [FRESH.format("pageable", 1048576), FRESH_STAGED.format("pageable", 1048576, "256KiB", 1)]
     path = tmp_path / "run.jsonl"
     words = ["run", "--suite", "full", "--rounds", "1", "--contexts", "any", "--precision", "99%", "-o", str(path)]
     only = [word for text in few for word in ("--only", text)]
@@ -97,6 +100,10 @@ def test_the_rows_are_listed(capsys) -> None:
         ("staged", "one kernel empties"),
         ("relayed", "pinned slots, over the links of several GPUs"),
         ("pieces", "packed in pinned slots"),
+        ("fresh", "host memory that nobody has touched"),
+        ("file_direct", "cuFile reads a file into a GPU's memory"),
+        ("read_file", "depth"),
+        ("fresh_staged", "pinned slots that CPU threads empty"),
     ):
         assert main(["list", name]) == 0
         assert summary in " ".join(capsys.readouterr().out.split())
@@ -128,3 +135,100 @@ def test_the_ring_of_one_kernel_and_pageable_memory_over_several_links_are_in_th
     ring, links = by["staged", "sm"], by["relayed", "ce"]
     assert any("for each of" in need and "multiprocessors" in need for need in ring["needs"])
     assert "linkscope.use_helpers" in links["code"] and links["seconds"] < ring["seconds"]
+
+
+def untouched(capsys, *words: str, src: str = "gpu:1", memory: str = "untouched") -> list[dict]:
+    asked = ["--src", src, "--dst", "numa:0", "--bytes", "64MiB", "--memory", memory, "--json", *words]
+    assert main(["advise", "--machine", "h200x4", *asked]) == 0
+    return json.loads(capsys.readouterr().out)["ways"]
+
+
+def test_copies_to_untouched_memory_are_ranked_with_what_each_needs(capsys) -> None:
+    ways = untouched(capsys)
+    fresh = {(one["benchmark"], one["dst_memory"]): one for one in ways if one["benchmark"].startswith("fresh")}
+    plain, threads = fresh["fresh", "pageable"], fresh["fresh_staged", "hugepage"]
+    assert plain["present"] and threads["gain"]["ratio"] > 4
+    assert any("transparent_hugepage" in need for need in threads["needs"])
+    assert "CPU threads: 8" in threads["needs"] and "linkscope.to_cpu" in threads["code"]
+    assert any("cudaMemcpyAsync" in one["code"] and "MADV_HUGEPAGE" in one["code"] for one in fresh.values())
+    others = {one["dst_memory"] for one in ways if not one["benchmark"].startswith("fresh")}
+    assert "pinned" in others and "pageable" not in others  # a copy to touched pageable memory is no answer
+    pinned = next(one for one in ways if (one["benchmark"], one["engine"]) == ("d2h", "ce"))
+    assert pinned["pays_off"]["from"] > 1  # pinned memory is paid once
+
+
+def test_copies_to_untouched_memory_are_no_answer_for_touched_memory(capsys) -> None:
+    assert not [one for one in untouched(capsys, memory="pageable") if one["benchmark"].startswith("fresh")]
+
+
+@pytest.mark.parametrize(("words", "cure"), [
+    (["--src", "numa:0", "--dst", "gpu:0"], "Write --src gpu:0 --dst numa:0"),
+    (["--src", "gpu:0", "--dst", "numa:0", "--reuse", "3"], "Leave out --reuse"),
+    (["--src", "gpu:0", "--dst", "numa:0", "--pieces", "4KiB"], "Leave out --pieces"),
+    (["--src", "gpu:0", "--dst", "numa:0", "--with", "gpu:1 -> numa:0"], "Leave out --with"),
+])  # fmt: skip
+def test_questions_about_untouched_memory_that_no_operation_answers_are_refused(capsys, words, cure) -> None:
+    assert main(["advise", "--machine", "h200x4", *words, "--bytes", "64MiB", "--memory", "untouched"]) != 0
+    assert cure in capsys.readouterr().err
+
+
+FILE = "read_file/file/disk:0.file->numa:0.pinned/{}{}"
+DIRECT = "file_direct/file/{}/{}?mode=batched&node=numa:0"
+WHOLE_FILE = "file_copies/file/{}/{}?bidirectional=false&chunk=whole&mode=batched&ring=numa:0&slots=1"
+FROM_DISK, TO_DISK = "disk:0.file->gpu:0.device", "gpu:0.device->disk:0.file"
+
+
+def disk_model() -> dict:
+    return quiet(models.load("jorda-b").to_json())
+
+
+def of_disk(*texts: str) -> list[float]:
+    with simulation() as simulated:
+        found = simulated.seconds(disk_model(), [PointId.parse(text) for text in texts])
+    assert not [one for one in found if isinstance(one, str)], found
+    return [max(one) for one in found]
+
+
+def test_requests_in_flight_share_the_rate_of_a_models_disk_and_each_costs_a_call() -> None:
+    call = disk_model()["costs"]["call_us"]["v"] * 1e-6
+    one, four = of_disk(FILE.format(16 * MIB, ""), FILE.format(16 * MIB, "?depth=4"))
+    assert four - one == pytest.approx(3 * call, rel=0.05)
+
+
+@pytest.mark.parametrize("ends", [FROM_DISK, TO_DISK])
+def test_cufile_moves_a_file_at_the_rate_of_the_disk_without_the_second_leg(ends: str) -> None:
+    direct, twice, whole = of_disk(
+        DIRECT.format(ends, 16 * MIB), DIRECT.format(ends, 32 * MIB), WHOLE_FILE.format(ends, 16 * MIB)
+    )
+    if ends == FROM_DISK:
+        (read,) = of_disk(FILE.format(16 * MIB, ""))
+        assert direct == pytest.approx(read, rel=0.01)
+    assert twice == pytest.approx(2 * direct, rel=0.05) and direct < 0.97 * whole
+
+
+@pytest.mark.parametrize(("src", "dst", "code"), [
+    ("disk:0", "gpu:0", ("linkscope.read_file", "cuFileRead", "pread")),
+    ("gpu:0", "disk:0", ("linkscope.save_file", "cuFileWrite", "pwrite")),
+])  # fmt: skip
+def test_copies_of_files_are_ranked_with_what_each_needs(capsys, src: str, dst: str, code: tuple[str, ...]) -> None:
+    words = ["--src", src, "--dst", dst, "--bytes", "128MiB", "--json"]
+    assert main(["advise", "--machine", "jorda-b", *words]) == 0
+    ways = json.loads(capsys.readouterr().out)["ways"]
+    whole = next(one for one in ways if one["present"])
+    direct = next(one for one in ways if one["benchmark"] == "file_direct")
+    ring = next(one for one in ways if one["benchmark"] == "file_copies" and not one["present"])
+    assert code[0] in ring["code"] and code[1] in direct["code"] and code[2] in whole["code"]
+    assert any("libcufile" in need for need in direct["needs"]) and direct["gain"]["ratio"] > 1
+    assert any("pinned slots" in need for need in ring["needs"]) and ring["gain"]["ratio"] > 1
+    assert whole["params"]["chunk"] == "whole" and ring["pays_off"]["from"] == 1
+
+
+@pytest.mark.parametrize(("text", "why"), [
+    ("file_direct/file/disk:0.file->gpu:0.device/1048576?chunk=1MiB&mode=batched&node=numa:0", "no parameter 'chunk'"),
+    ("file_direct/file/disk:0.file->numa:0.pinned/1048576?mode=batched&node=numa:0", "is not possible"),
+    ("read_file/file/disk:0.file->numa:0.pinned/1048576?depth=3", "depth is 1, 4, 16, 32"),
+])  # fmt: skip
+def test_wrong_points_of_files_are_refused_with_the_mistake(text: str, why: str) -> None:
+    with simulation() as simulated:
+        (found,) = simulated.seconds(disk_model(), [PointId.parse(text)])
+    assert isinstance(found, str) and why in found

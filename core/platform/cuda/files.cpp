@@ -1,9 +1,12 @@
 #include "platform/cuda/files.hpp"
 
+#include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <variant>
 
 #include "base/error.hpp"
+#include "gpu/cufile.hpp"
 
 namespace linkscope {
 namespace {
@@ -15,6 +18,16 @@ bool is_file(const Region& region) { return region.kind == MemKind::file; }
 
 bool past_cache(const Program& program) { return program.cache == CacheState::cold; }
 
+/// The library is loaded once for this process.
+Cufile& cufile() {
+  static Cufile one;
+  return one;
+}
+
+std::string why_no_requests(int refused) {
+  return std::string{"the kernel refuses io_uring ("} + std::strerror(refused) + "); choose depth=1";
+}
+
 }  // namespace
 
 std::string why_no_file_copy(const Program& program, const Actor& actor, const Move& move) {
@@ -23,6 +36,12 @@ std::string why_no_file_copy(const Program& program, const Actor& actor, const M
     return is_file(from) || is_file(to) ? "files are read and written by engine file" : "";
   if (is_file(from) == is_file(to)) return "one end of a file's copy is a file, and one is memory";
   if (actor.kind != ActorKind::cpu_thread) return "files are read and written by CPU threads here";
+  if (is_by_cufile(program, move)) {
+    if (!past_cache(program)) return "cuFile moves files past the page cache: choose cache=cold";
+    if (const auto& why = cufile().why_not(); !why.empty()) return why;
+  }
+  int refused = 0;
+  if (move.shape.blocks > 1 && !Uring::open(move.shape.blocks, refused)) return why_no_requests(refused);
   if (!past_cache(program)) return "";
   for (const Span* span : {&move.from, &move.to})
     if ((span->offset | span->bytes | (span->slices > 1 ? span->stride : 0)) % granule != 0)
@@ -50,19 +69,45 @@ void prepare_file(CudaSession& session, const Buffer& buffer, const Region& regi
   session.notes.emplace_back("page cache " + to_string(region.at), text);
 }
 
-std::vector<FileMemory> files_of(const CudaSession& session, const Actor& actor) {
-  std::vector<FileMemory> files;
-  for (const auto& step : actor.loop) {
+void prepare_files(const CudaSession& session, ActorState& state) {
+  u32 depth = 1;
+  state.files.clear();
+  for (const auto& step : state.actor->loop) {
     const auto* move = std::get_if<Move>(&step);
     if (!move || move->engine != Engine::file) continue;
+    depth = std::max(depth, move->shape.blocks);
     for (const u32 region : {move->from.region, move->to.region}) {
       if (!is_file(session.program.regions[region])) continue;
       const auto& file = session.buffers[region]->memory().file();
-      files.push_back({reinterpret_cast<Word>(file.data()), file.bytes(),
-                       past_cache(session.program) ? file.direct() : file.buffered()});
+      state.files.push_back({reinterpret_cast<Word>(file.data()), file.bytes(),
+                             past_cache(session.program) ? file.direct() : file.buffered()});
+      if (is_by_cufile(session.program, *move))
+        state.direct_files[region] = std::make_shared<Cufile::File>(cufile(), file.direct());
     }
   }
-  return files;
+  if (depth == 1) return;
+  int refused = 0;
+  state.requests = Uring::open(depth, refused);
+  if (!state.requests) throw Error{ErrorKind::failed, why_no_requests(refused)};
+  for (auto& file : state.files) file.queue = state.requests.get(), file.depth = depth;
+}
+
+void move_by_cufile(const CudaSession& session, const ActorState& state, const Move& move) {
+  const bool reads = is_file(session.program.regions[move.from.region]);
+  const Span &in_file = reads ? move.from : move.to, &in_memory = reads ? move.to : move.from;
+  const Buffer& memory = *session.buffers[in_memory.region];
+  memory.device()->use();
+  const CUdeviceptr at = memory.address() + in_memory.offset_at(state.iteration);
+  const auto& file = *state.direct_files.at(in_file.region);
+  const u64 offset = in_file.offset_at(state.iteration);
+  if (reads) file.read(at, in_file.bytes, offset);
+  else file.write(at, in_file.bytes, offset);
+}
+
+bool is_by_cufile(const Program& program, const Move& move) {
+  if (move.engine != Engine::file) return false;
+  const Region &from = program.regions[move.from.region], &to = program.regions[move.to.region];
+  return is_gpu_memory(from.kind) || is_gpu_memory(to.kind);
 }
 
 }  // namespace linkscope

@@ -15,7 +15,13 @@ namespace linkscope {
 /// Error{unsupported} if a cold file stays in the page cache, or its file system has no reads past it.
 void prepare_file(CudaSession&, const Buffer&, const Region&);
 
-/// The files of an actor's loop.
-[[nodiscard]] std::vector<FileMemory> files_of(const CudaSession&, const Actor&);
+/// Prepares the files of an actor's loop: those that its thread reads and writes, its queue of requests, and those that
+/// cuFile moves. Throws Error{failed} if the kernel or cuFile refuses.
+void prepare_files(const CudaSession&, ActorState&);
+
+/// Moves bytes between a file and memory of a GPU by cuFile.
+void move_by_cufile(const CudaSession&, const ActorState&, const Move&);
+/// Whether a move is one.
+[[nodiscard]] bool is_by_cufile(const Program&, const Move&);
 
 }  // namespace linkscope

@@ -321,7 +321,7 @@ std::vector<RowMemory> rows_of(const CudaSession& session, const Actor& actor) {
 }  // namespace
 
 void prepare_ops(const CudaSession& session, ActorState& state) {
-  state.files = files_of(session, *state.actor);
+  prepare_files(session, state);
   if (!performs_ops(*state.actor)) return;
   state.rows = rows_of(session, *state.actor);
   Table table{session, state};

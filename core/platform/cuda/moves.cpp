@@ -3,6 +3,8 @@
 #include <cstring>
 #include <utility>
 
+#include "platform/cuda/files.hpp"
+
 namespace linkscope {
 namespace {
 
@@ -237,6 +239,7 @@ void queue_move(const CudaSession& session, ActorState& state, const Move& move,
     const auto at = [&](const Span& span) {
       return session.buffers[span.region]->host() + span.offset_at(state.iteration);
     };
+    if (is_by_cufile(session.program, move)) return move_by_cufile(session, state, move);
     if (move.engine == Engine::file) {
       CpuMemory memory{0, nullptr, state.files};
       return memory.copy(reinterpret_cast<Word>(at(move.to)), reinterpret_cast<Word>(at(move.from)), move.from.bytes);

@@ -1,9 +1,13 @@
 #include "platform/cuda/session.hpp"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <atomic>
 #include <barrier>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <exception>
 #include <thread>
 
@@ -144,16 +148,26 @@ void CudaSession::start_afresh() {
 
 namespace {
 
-/// Flushes the slices that the next `count` iterations access, with the gaps between them.
-void flush_slices(const Buffer& buffer, const Span& span, u64 iteration, u64 count) {
+/// Calls `act` with the start and the bytes of the slices that the next `count` iterations access, with the gaps between
+/// them: one range, or two where the last slice is followed by the first.
+template <class Act>
+void with_next_slices(const Buffer& buffer, const Span& span, u64 iteration, u64 count, Act act) {
   const u64 first = iteration % span.slices, end = first + std::min<u64>(count, span.slices);
-  const auto flush = [&](u64 from, u64 to) {
-    const std::byte* start = buffer.host() + span.offset + from * span.stride;
-    parallel_ranges((to - from) * span.stride, 4096,
-                    [&](u64 begin, u64 stop) { flush_cpu_caches(start + begin, stop - begin); });
+  const auto range = [&](u64 from, u64 to) {
+    act(buffer.host() + span.offset + from * span.stride, (to - from) * span.stride);
   };
-  flush(first, std::min<u64>(end, span.slices));
-  if (end > span.slices) flush(0, end - span.slices);
+  range(first, std::min<u64>(end, span.slices));
+  if (end > span.slices) range(0, end - span.slices);
+}
+
+void flush(std::byte* start, u64 bytes) {
+  parallel_ranges(bytes, 4096, [&](u64 begin, u64 stop) { flush_cpu_caches(start + begin, stop - begin); });
+}
+
+/// The kernel takes whole pages: the next store to each brings a new one.
+void give_back(std::byte* start, u64 bytes) {
+  if (madvise(start, bytes, MADV_DONTNEED) != 0)
+    throw Error{ErrorKind::failed, std::string{"the kernel does not take pages back: "} + std::strerror(errno)};
 }
 
 }  // namespace
@@ -175,7 +189,9 @@ void CudaSession::settle_caches(const std::vector<u32>& batch) {
             span.slices * (span.rows.bytes ? span.bytes : span.stride);  // memory between rows evicts nothing
         if (buffer.kind() == MemKind::file) {
           buffer.memory().file().evict();
-        } else if (on_host(buffer) && once_only(program.cache)) {
+        } else if (program.cache == CacheState::fresh && writes && is_pageable(buffer.kind())) {
+          with_next_slices(buffer, span, actors[a].iteration, u64{batch[a]} * program.passes, give_back);
+        } else if (on_host(buffer) && once_only(program.cache) && program.cache != CacheState::fresh) {
           std::byte* start = buffer.host() + span.offset;
           if (program.cache != CacheState::dirty) write_again(start, footprint);
           if (program.cache == CacheState::cleaned) write_back_cpu_caches(start, footprint);
@@ -184,8 +200,9 @@ void CudaSession::settle_caches(const std::vector<u32>& batch) {
         } else if (on_host(buffer) && footprint < 3 * host_cache) {
           // Memory that only a GPU reads is flushed once: reading brings nothing back into a CPU's cache, writing may.
           const bool by_cpu = !actors[a].stream || is_pageable(buffer.kind());
-          if (writes || by_cpu) flush_slices(buffer, span, actors[a].iteration, u64{batch[a]} * program.passes);
-          else if (flushed_.insert(span.region).second) flush_slices(buffer, span, 0, span.slices);
+          const u64 count = u64{batch[a]} * program.passes;
+          if (writes || by_cpu) with_next_slices(buffer, span, actors[a].iteration, count, flush);
+          else if (flushed_.insert(span.region).second) with_next_slices(buffer, span, 0, span.slices, flush);
         }
         if (!on_host(buffer) && footprint < 3 * l2(*buffer.device())) gpus.insert(buffer.device());
         // A GPU's L2 also holds what its threads read elsewhere.

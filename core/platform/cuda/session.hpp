@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/actor_ops.hpp"
+#include "gpu/cufile.hpp"
 #include "gpu/device.hpp"
 #include "gpu/graph.hpp"
 #include "gpu/green.hpp"
@@ -18,6 +19,7 @@
 #include "gpu/stream.hpp"
 #include "host/crew.hpp"
 #include "host/peers.hpp"
+#include "host/uring.hpp"
 #include "host/words.hpp"
 #include "mpi/world.hpp"
 #include "platform/cuda/buffers.hpp"
@@ -109,16 +111,18 @@ struct ActorState {
   u64 sum = 0;                     // sum of what CPU threads read from managed pages
   std::unique_ptr<Crew> crew;      // the threads, if there are several
   std::map<u32, Helper> helpers;   // by GPU
-  std::map<u32, std::unique_ptr<CopyGraph>> graphs;  // by batch
-  Pieces pieces;                                     // of the next batch
-  std::shared_ptr<Caller> caller;                    // of a CPU thread whose loop consists of calls
-  std::shared_ptr<DueWords> due;                     // of a stream that exchanges words
-  std::shared_ptr<Cublas> products;                  // of a stream with parts of an LU, which share one handle
-  std::vector<ActorOp> ops;                          // of its loop, if it performs ops
-  std::vector<FileMemory> files;                     // that its ops read and write
-  std::vector<RowMemory> rows;                       // that its ops copy
-  std::vector<RankPost> posts;                       // messages of MPI of its loop, in order
-  Device* device_of_posts = nullptr;                 // the GPU whose memory they send or receive
+  std::map<u32, std::unique_ptr<CopyGraph>> graphs;           // by batch
+  Pieces pieces;                                              // of the next batch
+  std::shared_ptr<Caller> caller;                             // of a CPU thread whose loop consists of calls
+  std::shared_ptr<DueWords> due;                              // of a stream that exchanges words
+  std::shared_ptr<Cublas> products;                           // of a stream with parts of an LU, which share one handle
+  std::vector<ActorOp> ops;                                   // of its loop, if it performs ops
+  std::vector<FileMemory> files;                              // that its ops read and write
+  std::shared_ptr<Uring> requests;                            // of these files; null: one call at a time
+  std::map<u32, std::shared_ptr<Cufile::File>> direct_files;  // by region
+  std::vector<RowMemory> rows;                                // that its ops copy
+  std::vector<RankPost> posts;                                // messages of MPI of its loop, in order
+  Device* device_of_posts = nullptr;                          // the GPU whose memory they send or receive
 };
 
 enum class Timing { gate, events, host };

@@ -28,10 +28,11 @@ Stage Compiler::pageable_memcpy(const Program& program, const Actor& actor, cons
       in && op.bytes <= small_pageable ? machine_.small_pageable_rate : machine_.pageable_rate[direction];
   op.waits = true;
   op.call = machine_.pageable_call[direction];
+  const double touches = in ? 0 : first_touches(program, program.regions[move.to.region], op.chunk_bytes);
   return {.by = Stage::By::thread,
           .server = servers_.copying_thread(actor.process),
           .path = memcpy_path(program, host, in ? pageable : host, in ? host : pageable, rate),
-          .setup = machine_.costs.call};
+          .setup = machine_.costs.call + touches};
 }
 
 void Compiler::copy_by_cpu(const Program& program, const Actor& actor, const Move& move, Op& op) const {
@@ -42,10 +43,21 @@ void Compiler::copy_by_cpu(const Program& program, const Actor& actor, const Mov
   op.stages.push_back({.by = Stage::By::thread,
                        .path = memcpy_path(program, host, from, node(target.at), memcpy_rate(host, op.bytes)),
                        .setup = machine_.costs.cpu_copy * std::max(1.0, rows)});
+  const u32 threads = std::max(1u, move.shape.threads);
   auto& cap = op.stages[0].path.cap;
-  cap = std::min({cap, cpu_cap(source, false), cpu_cap(target, true)}) * std::max(1u, move.shape.threads);
+  cap = std::min({cap, cpu_cap(source, false), cpu_cap(target, true)}) * threads;
+  op.stages[0].setup += first_touches(program, target, op.bytes) / threads;
   // In a row of copies the first loads of each overlap with the bytes of those before.
   op.lead = std::max(0.0, first_load(program, host, from) - static_cast<double>(op.bytes) / cap);
+}
+
+/// Seconds that one thread spends in the kernel for pages that nobody has touched.
+double Compiler::first_touches(const Program& program, const Region& target, u64 bytes) const {
+  if (program.cache != CacheState::fresh || !is_pageable(target.kind)) return 0;
+  const auto& costs = *machine_.memory;
+  const u64 page = traits_of(target.kind).huge_pages ? target.page_bytes : costs.page_bytes;
+  const double pages = static_cast<double>(bytes) / static_cast<double>(page);
+  return pages * (costs.fault + static_cast<double>(page) / costs.clear);
 }
 
 void Compiler::copy_within(Node gpu, Op& op) const {
@@ -109,7 +121,8 @@ void Compiler::copy_from_gpu(const Program& program, const Actor& actor, const M
   op.stages.push_back(pageable_memcpy(program, actor, move, from_device, op));
 }
 
-/// Straight from the disk into memory or back (GPUDirect Storage, O_DIRECT), by one call for each iteration.
+/// Straight from the disk into memory or back (GPUDirect Storage, O_DIRECT), by one call for each iteration, or for
+/// each of the requests in flight. A model's disk has one rate, however many these are.
 Op Compiler::move_file(const Program& program, const Move& move) const {
   const Region &source = program.regions[move.from.region], &target = program.regions[move.to.region];
   Op op;
@@ -119,7 +132,7 @@ Op Compiler::move_file(const Program& program, const Move& move) const {
   stage.by = Stage::By::call;
   add_links(stage.path, node(source.at), node(target.at));
   add_use(stage.path, node(source.at.kind == PlaceKind::disk ? target.at : source.at));
-  stage.setup = machine_.costs.call;
+  stage.setup = machine_.costs.call * std::max(1u, move.shape.blocks);
   op.stages.push_back(std::move(stage));
   return op;
 }

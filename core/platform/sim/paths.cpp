@@ -71,7 +71,8 @@ bool Compiler::in_l2(const Program& program, Node gpu) const {
 /// Whether all of the program's memory on the node, and its drivers' rings, fit in the last-level cache of its CPUs.
 bool Compiler::in_cache(const Program& program, Node numa) const {
   const auto& node = machine_.numa[numa];
-  if (program.cache == CacheState::cold || (program.cache == CacheState::dirty ? node.dirty : node.llc) == 0)
+  if (program.cache == CacheState::cold || program.cache == CacheState::fresh ||
+      (program.cache == CacheState::dirty ? node.dirty : node.llc) == 0)
     return false;
   u64 wanted = machine_.gpus.empty() ? 0 : machine_.pageable.chunk_bytes * machine_.pageable.slots * processes(program);
   for (const auto& region : program.regions)

@@ -122,10 +122,14 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Ste
   if (source.at.host != target.at.host || source.at.host != actor.place.host) return Support::no(different_hosts);
   const bool by_thread = move.engine == Engine::cpu ||
                          (by_copy_engine(move.engine) && (is_pageable(source.kind) || is_pageable(target.kind)));
-  if (program.cache != CacheState::cold && by_copy_engine(move.engine) && !by_thread)
+  if (program.cache == CacheState::fresh && !machine_.memory)
+    return Support::no("the model " + machine_.name +
+                       " does not say what the first touch of a page costs: its file has no [memory]");
+  if (program.cache != CacheState::cold && program.cache != CacheState::fresh && by_copy_engine(move.engine) &&
+      !by_thread)
     return Support::no("in the model, CPU caches do not affect copy engines: CPU threads copy only pageable memory");
-  if (program.cache != CacheState::cold && program.cache != CacheState::dirty && by_thread &&
-      machine_.numa[host_of(actor)].llc == 0)
+  const bool in_caches = program.cache != CacheState::cold && program.cache != CacheState::fresh;
+  if (in_caches && program.cache != CacheState::dirty && by_thread && machine_.numa[host_of(actor)].llc == 0)
     return Support::no("the model " + machine_.name + " does not say how fast copies in the CPU's cache are: llc_gbps");
   if (program.cache == CacheState::dirty && by_thread && machine_.numa[host_of(actor)].dirty == 0)
     return Support::no("the model " + machine_.name +

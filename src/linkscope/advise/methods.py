@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from linkscope.model.cliffs import breaks
 from linkscope.model.curves import Curve, Estimate, Method, curves, time_of
+from linkscope.model.files import is_whole_file
 from linkscope.runfile import Point
 
 _MOVES = ("h2h", "h2d", "d2h", "d2d", "local", "split", "relayed", "read", "write", "demand", "prefetch")
@@ -13,9 +14,17 @@ _QUEUED = ("read", "write")  # measured batched only
 _SPECIAL = ("stride", "order", "width", "cache", "discard", "ranges", "advice")
 STAGED = "staged"  # copies through pinned slots
 RELAYED = "relayed"  # copies over the links of several GPUs
+<<<<<<< HEAD
 _KNOBS = ("chunk", "slots", "threads", "sms")  # of staged and relayed copies, which a tuner chooses
 FILES = ("file_copies", "file_direct")  # through pinned slots, and by cuFile
 _KNOBS_OF_FILES = ("chunk", "slots", "ring", "node", "depth")
+=======
+PLAIN_FRESH, STAGED_FRESH = "fresh", "fresh_staged"  # copies to host memory that nobody has touched
+FRESH = (PLAIN_FRESH, STAGED_FRESH)
+FILE_COPIES, FILE_DIRECT = "file_copies", "file_direct"  # between a file and a GPU, the second by cuFile
+_KNOBS = ("chunk", "slots", "threads", "sms", "depth")  # of staged and relayed copies, which a tuner chooses
+_OF_NEW_PAGES = ("pageable", "hugepage")  # memory that the kernel provides at the first touch
+>>>>>>> h-w27r
 FAR = 16  # largest ratio of two sizes between which a time is interpolated
 
 
@@ -46,6 +55,14 @@ def transfer_methods(
         if of:
             found.append(TransferMethod(curve, *of))
     return list(_best_knobs(sorted(found, key=lambda method: method.time.value)))
+
+
+def in_state(points: Iterable[Point], *, untouched: bool) -> list[Point]:
+    """The points that fit the state of the destination. `untouched`: copies to memory that nobody has touched, and to
+    memory that is allocated once, such as pinned memory; otherwise all others."""
+    if not untouched:
+        return [point for point in points if point.benchmark not in FRESH]
+    return [point for point in points if point.benchmark in FRESH or point.dst_memory not in _OF_NEW_PAGES]
 
 
 def kinds(points: Iterable[Point], src: str, dst: str) -> list[str]:
@@ -131,10 +148,16 @@ def _best_knobs(fastest_first: Iterable[TransferMethod]) -> Iterator[TransferMet
     seen: set[object] = set()
     for one in fastest_first:
         method = one.curve.method
+<<<<<<< HEAD
         if _overlaps_copies_only(method):
             continue
         if method.family.benchmark in (STAGED, RELAYED, *FILES):
             if (kind := _knobless(method)) in seen:
+=======
+        is_plain_file = is_whole_file(method.family.benchmark, dict(method.params))
+        if method.family.benchmark in (STAGED, RELAYED, STAGED_FRESH, FILE_COPIES) and not is_plain_file:
+            if method.without(_KNOBS) in seen:
+>>>>>>> h-w27r
                 continue
             seen.add(kind)
         yield one
@@ -142,5 +165,10 @@ def _best_knobs(fastest_first: Iterable[TransferMethod]) -> Iterator[TransferMet
 
 def _is_on_path(point: Point, src: str, dst: str) -> bool:
     of_few_blocks = point.params.get("blocks", "").isdecimal()
+<<<<<<< HEAD
     staged = point.benchmark in (STAGED, *FILES) and not point.bidirectional
+=======
+    staged = point.benchmark in (STAGED, *FRESH, FILE_COPIES, FILE_DIRECT) and not point.bidirectional
+    staged = staged and "cache" not in point.params
+>>>>>>> h-w27r
     return (point.src, point.dst) == (src, dst) and (plain(point) or staged) and not of_few_blocks

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from linkscope.advise.methods import FRESH
 from linkscope.flow import kind_of
 from linkscope.model.break_even import cost_at
 from linkscope.model.curves import Estimate, Method, Path
@@ -52,7 +53,10 @@ class OnceCosts:
             self._graphs.append(graphs)
 
     def of(self, method: Method, path: Path, size: int, copies: int) -> Once:
-        """The costs of a method for memory of `size` bytes, with a graph of `copies` nodes."""
+        """The costs of a method for memory of `size` bytes, with a graph of `copies` nodes. None for new memory: each
+        copy pays for its pages."""
+        if method.family.benchmark in FRESH:
+            return Once()
         parts: list[Part] = []
         for place, memory in ((path.src, method.family.src_memory), (path.dst, method.family.dst_memory)):
             if kind_of(place) == "disk":
@@ -60,6 +64,8 @@ class OnceCosts:
             if kind_of(place) == "gpu":
                 if memory != _USUAL_GPU_MEMORY:
                     return Once(missing=f"the cost of {memory} memory")
+                continue
+            if kind_of(place) == "disk":
                 continue
             kind = Kind(memory, dict(method.params).get("pages", ""))
             of_memory = self._of_memory(path, kind, size)

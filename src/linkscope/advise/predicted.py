@@ -58,18 +58,20 @@ def error_of(content: Content, point: PointId, others: Sequence[PointId] = ()) -
     """The relative error that 90 % of the points like this one do not exceed; None if the file states none.
 
     An operation without a row has the largest error of its legs, otherwise that of the operation's other rows, and
-    otherwise that of plain copies.
+    otherwise that of plain copies. A copy of a file without a row has none.
     """
     if known := deviation(content, [[one] for one in (point, *others)], bidirectional=False):
         return float(known[1]["ninety"])
     rows = content.get("deviation", {})
+    if "disk" in (kind_of(point.src), kind_of(point.dst)):
+        return None  # no row is about disks
     of_legs = [float(rows[leg]["ninety"]) for leg in _legs(point) if leg in rows]
     return max(of_legs or _of_others(rows, point), default=None)
 
 
 def _legs(point: PointId) -> Iterator[str]:
     """The rows of the operations of which a staged or relayed copy consists."""
-    if point.benchmark not in ("staged", "relayed"):
+    if point.benchmark not in ("staged", "relayed", "fresh_staged"):
         return
     plain = _plain_copy(point)
     if point.benchmark == "relayed":

@@ -11,7 +11,8 @@ class Question:
 
     `memory`: the kind of host memory that holds the data now; '' if it was not stated. `alone`: a single copy with its
     wait. `reuse`: the number of copies of the same memory; None if it was not stated. `piece`: the size of scattered
-    pieces; None for one range. `others`: the transfers that run at the same time.
+    pieces; None for one range. `others`: the transfers that run at the same time. `untouched`: nobody has touched the
+    destination, which is pageable memory.
     """
 
     src: str
@@ -22,6 +23,7 @@ class Question:
     reuse: int | None = None
     piece: int | None = None
     others: tuple[Transfer, ...] = ()
+    untouched: bool = False
 
     @property
     def pieces(self) -> int:

@@ -47,7 +47,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--src", metavar="PLACE", help="source of one transfer: numa:0, gpu:1")
     add("--dst", metavar="PLACE", help="destination of the transfer")
     add("--bytes", metavar="SIZE", help="size of the transfer, such as 48MiB")
-    add("--memory", metavar="KIND", default="", help="host memory that holds the data now (default: pageable)")
+    add(
+        "--memory",
+        metavar="KIND",
+        default="",
+        help="host memory that holds the data now (default: pageable); untouched: new memory",
+    )
     add("--alone", action="store_true", help="a single copy with its wait, instead of batched copies")
     add("--reuse", metavar="N", help="copies of the same memory, which share what is paid once")
     add("--pieces", metavar="SIZE", help="the bytes lie in scattered pieces of this size, such as 4KiB")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from linkscope.machine.model import Model
     from linkscope.runfile import Point, PointId, Run
 
+_UNTOUCHED = "untouched"  # pageable memory without pages
 _MOST_COPIES = 10**9
 _MOST_MISSING = 3  # costs that a message names
 _QUEUED = ("read", "write")  # measured batched only
@@ -94,7 +95,7 @@ def _question(arguments: argparse.Namespace) -> "Question":
     if arguments.reuse is not None:
         reuse = options.whole("--reuse", arguments.reuse, least=1, most=_MOST_COPIES)
     piece = options.size("--pieces", arguments.pieces) if arguments.pieces is not None else None
-    known = MEMORIES["numa"]
+    known = (*MEMORIES["numa"], _UNTOUCHED)
     if arguments.memory and arguments.memory not in known:
         meant = suggestion(arguments.memory, known)
         raise UserError(f"--memory {arguments.memory}: this is no host memory{meant}. Write {', '.join(known)}")
@@ -108,7 +109,22 @@ def _question(arguments: argparse.Namespace) -> "Question":
     if piece == size:
         raise UserError(f"--pieces {arguments.pieces}: one piece is an ordinary copy. Leave out --pieces")
     others = tuple(itertools.chain(*map(other_transfers, arguments.others)))
-    return Question(arguments.src, arguments.dst, size, arguments.memory, arguments.alone, reuse, piece, others)
+    untouched = arguments.memory == _UNTOUCHED
+    memory = "pageable" if untouched else arguments.memory
+    asked = Question(arguments.src, arguments.dst, size, memory, arguments.alone, reuse, piece, others, untouched)
+    _refuse_untouched(asked)
+    return asked
+
+
+def _refuse_untouched(asked: "Question") -> None:
+    """Raises UserError for questions about untouched memory that no operation answers."""
+    if not asked.untouched:
+        return
+    if _kinds(asked) != ("gpu", "numa"):
+        raise UserError("--memory untouched: a copy from a GPU to host memory. Write --src gpu:0 --dst numa:0")
+    if asked.reuse or asked.piece or asked.others:
+        option = "--reuse" if asked.reuse else "--pieces" if asked.piece else "--with"
+        raise UserError(f"--memory untouched: each copy has one range of new memory, alone. Leave out {option}")
 
 
 def _model_in(run: "Run") -> "Model | None":
@@ -159,9 +175,11 @@ def _answer(asked: "Question", run: "Run | None", model: "Model | None") -> Answ
 def _methods(points: "Sequence[Point]", asked: "Question", *, beside: bool) -> "list[TransferMethod]":
     """The methods in points. `beside`: the times beside other transfers are those of points of several flows."""
     from linkscope.advise import transfer_methods
+    from linkscope.advise.methods import in_state
     from linkscope.advise.pieces import piece_methods
     from linkscope.advise.together import methods_together
 
+    points = in_state(points, untouched=asked.untouched)
     if asked.others and beside:
         return methods_together(points, asked)
     if asked.piece:
@@ -246,7 +264,7 @@ def _has_mode(point: "PointId", *, alone: bool) -> bool:
 def _notes(
     asked: "Question", run: "Run | None", model: "Model | None", found: "list[Ranked]", now: "Candidate | None"
 ) -> list[str]:
-    from linkscope.advise.methods import STAGED
+    from linkscope.advise.methods import STAGED, STAGED_FRESH
 
     notes = []
     predicted = sum(one.candidate.measured is None for one in found)
@@ -259,7 +277,7 @@ def _notes(
         what += f" of {asked.memory} memory" if asked.memory else ""
         what = "one read or write of the whole file" if "disk" in _kinds(asked) else what
         notes.append(f"no gains: {what}, the present method, is not among the methods")
-    is_staged = any(one.candidate.method.family.benchmark == STAGED for one in found)
+    is_staged = any(one.candidate.method.family.benchmark in (STAGED, STAGED_FRESH) for one in found)
     in_pageable = not is_staged and now is not None and "pageable" in now.host_kinds and asked.piece is None
     if in_pageable and asked.bytes >= _LIBRARY_FROM and {"gpu", "numa"} == set(_kinds(asked)):
         notes.append(

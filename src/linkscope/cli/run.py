@@ -53,7 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--directory",
         metavar="DIR",
-        help="also measure files in this directory (file_copies, read_file, contention); no file is left there",
+        help="also measure files in this directory (file_copies, file_direct, read_file, contention); no file is left "
+        "there",
     )
     add("--suite", metavar="NAME", help="quick, standard (the default), full, …: `linkscope list suites`")
     add("--local", metavar="NAME", help="with ranks: first measure each node by this suite, into RUN-HOST.jsonl")
@@ -234,7 +235,7 @@ def _plan(arguments: argparse.Namespace, budget_s: float | None, seat: run_ranks
         alike_contexts=alike_contexts,
     )  # fmt: skip
     if arguments.directory and not any("disk:" in point for point in plan.points):
-        known = "file_copies, read_file or --suite contention"
+        known = "file_copies, file_direct, read_file or --suite contention"
         raise UserError(f"--directory {arguments.directory}: no copy of a file is chosen; add {known}")
     check_points(plan, target.facts)
     if plan.classes and not chosen:

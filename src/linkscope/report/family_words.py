@@ -10,8 +10,14 @@ OPERATIONS = COPIES | {
     "all_to_one": "all others → one GPU",
     "exchange_all": "host ↔ all GPUs",
     "demand": "pages on demand",
+    "file_direct": "cuFile",
+    "fresh": "GPU → untouched memory",
+    "fresh_staged": "GPU → untouched memory, staged",
 }
-ENGINES = {"ce": "copy engine", "sm": "GPU threads", "tma": "TMA", "cpu": "CPU", "batch": "one batch call"}
+ENGINES = {
+    "ce": "copy engine", "sm": "GPU threads", "tma": "TMA", "cpu": "CPU", "batch": "one batch call",
+    "file": "file calls",
+}  # fmt: skip
 MEMORIES = {
     "wc": "write-combined",
     "shm": "shared memory",

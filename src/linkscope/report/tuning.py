@@ -4,15 +4,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from linkscope.model.curves import Estimate, natural, total_of
+from linkscope.model.files import is_whole_file
 from linkscope.model.text import param_text, size_text
 from linkscope.report.family_words import ENGINES, operation_text
 from linkscope.runfile import Point
 
 _PLAIN = ("h2d", "d2h", "d2d", "local")  # by a copy engine
-_TUNED = ("staged", "split", "relayed", "pieces")
+_FRESH = ("fresh", "fresh_staged")  # to memory that nobody has touched
+_FILES = ("file_copies", "file_direct")
+_TUNED = ("staged", "split", "relayed", "pieces", *_FRESH, *_FILES)
 # Parameters of points that compare other things than methods.
 _OTHER_QUESTIONS = ("bidirectional", "cache", "clock", "cpu", "idle_gap_s", "initiator", "after", "call")
-_UNNAMED = ("mode", "peer", "piece", *_OTHER_QUESTIONS)
+_UNNAMED = ("mode", "node", "peer", "piece", "ring", *_OTHER_QUESTIONS)
 
 
 @dataclass(frozen=True)
@@ -60,9 +63,11 @@ def _counts(point: Point) -> bool:
 
 
 def _where(point: Point) -> str:
-    """'numa:0 pageable -> gpu:0 device', with the absence of peer access."""
-    through = ", without peer access" if "ring" in point.params or point.params.get("peer") == "off" else ""
-    return f"{point.src} {point.src_memory} -> {point.dst} {point.dst_memory}{through}"
+    """'numa:0 pageable -> gpu:0 device', with the absence of peer access. Untouched memory is no kind, but a state."""
+    is_ring = "ring" in point.params and point.benchmark not in _FILES
+    through = ", without peer access" if is_ring or point.params.get("peer") == "off" else ""
+    target = "untouched memory" if point.benchmark in _FRESH else point.dst_memory
+    return f"{point.src} {point.src_memory} -> {point.dst} {target}{through}"
 
 
 def _row(where: str, size: str, points: list[Point]) -> TuningRow | None:
@@ -78,6 +83,10 @@ def _row(where: str, size: str, points: list[Point]) -> TuningRow | None:
 
 
 def _is_plain(point: Point) -> bool:
+    if point.benchmark == "fresh":
+        return point.dst_memory == "pageable"
+    if point.benchmark in _FILES:
+        return is_whole_file(point.benchmark, point.params)
     return point.engine == "ce" and point.benchmark in (*_PLAIN, "pieces")
 
 
@@ -85,6 +94,8 @@ def _method(point: Point) -> str:
     if _is_plain(point):
         return "plain copy"
     named = [param_text(name, value) for name, value in sorted(point.params.items()) if name not in _UNNAMED]
+    if point.benchmark in _FRESH and point.dst_memory == "hugepage":
+        named.append("huge pages")
     what = "gathered" if point.benchmark == "pieces" else operation_text(point.benchmark)
     return f"{what} by {ENGINES.get(point.engine, point.engine)}" + (f" ({', '.join(named)})" if named else "")
 

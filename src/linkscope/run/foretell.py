@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _ONCE = ("allocation", "graph")  # operations of what a transfer costs once
 # Parameters whose values a program chooses among. Of the others, such as threads of a kernel, the default counts.
-_CHOICES = ("access", "call", "chunk", "helpers", "initiator", "mode", "pages", "peer", "slots", "streams")
+_CHOICES = ("access", "call", "chunk", "depth", "helpers", "initiator", "mode", "pages", "peer", "slots", "streams")
 _USUAL_OF_GPU = ("device", "managed", "system")  # the others serve sharing, and copies of them take as long
 _CALLED = 1000  # copies of which a call has its share
 _OF_PIECES = {"pieces": "piece", "strided": "row"}  # the parameter with the size of a piece

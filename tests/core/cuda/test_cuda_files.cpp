@@ -89,6 +89,47 @@ TEST_CASE("a CPU thread reads a file exactly into host memory, also for a durati
   }
 }
 
+TEST_CASE("several requests in flight move a file exactly in both directions, or the kernel's refusal is said") {
+  const Folder folder;
+  for (const char* cache : {"cold", "hot"})
+    for (const bool to_gpu : {true, false}) {
+      if (std::string{cache} == "cold" && !is_on_disk(folder.path)) continue;
+      const auto program = copy_of_file(folder.path, to_gpu, 512_KiB, {{"cache", cache}, {"depth", "4"}});
+      if (const auto why = why_not(program); !why.empty()) {
+        CHECK(why.find("the kernel refuses io_uring") == 0);
+        continue;
+      }
+      const auto [trace, note] = run(program);
+      CHECK_MESSAGE(trace.verdict->ok, trace.verdict->first_wrong);
+      CHECK(trace.verdict->checked_bytes >= 512_KiB);
+    }
+}
+
+TEST_CASE("cuFile moves a file exactly in both directions, and its absence is said") {
+  const Folder folder;
+  const Place disk = parse_place("disk:" + folder.path.string()), gpu = parse_place("gpu:0");
+  using enum MemKind;
+  for (const bool reads : {true, false}) {
+    const auto program = build_program({"file_direct",
+                                        Engine::file,
+                                        reads ? disk : gpu,
+                                        reads ? gpu : disk,
+                                        reads ? file : device,
+                                        reads ? device : file,
+                                        256_KiB,
+                                        512_KiB,
+                                        {}});
+    if (const auto why = why_not(program); !why.empty()) {
+      CHECK_MESSAGE(why.find("libcufile") != std::string::npos, why);
+      continue;
+    }
+    if (!is_on_disk(folder.path)) continue;
+    const auto [trace, note] = run(program);
+    CHECK_MESSAGE(trace.verdict->ok, trace.verdict->first_wrong);
+    CHECK(trace.verdict->checked_bytes >= 512_KiB);
+  }
+}
+
 TEST_CASE("files are copied exactly in both directions, and their share of cached pages is noted") {
   const Folder folder;
   for (const char* cache : {"cold", "hot"})
@@ -132,6 +173,8 @@ TEST_CASE("directories and sizes that cannot be measured are refused with the re
   auto large = copy_of_file(folder.path, false, 64_KiB, {});
   large.regions[2].bytes = u64{1} << 60;
   CHECK(why_not(large).find("does not fit in") != std::string::npos);
+  CHECK_THROWS_WITH_AS((void)copy_of_file(folder.path, true, 64_KiB, {{"depth", "0"}}),
+                       doctest::Contains("depth is 1, 4, 16, 32"), Error);
   auto wrong = copy_of_file(folder.path, true, 64_KiB, {});
   wrong.regions[0].kind = MemKind::pinned;
   CHECK(why_not(wrong).find("holds no pinned memory") != std::string::npos);

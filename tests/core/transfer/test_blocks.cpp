@@ -170,6 +170,31 @@ TEST_CASE("a block that was freed, cannot be written or overlaps itself is refus
   CHECK(with.on_gpu()[0] == std::byte{1});
 }
 
+TEST_CASE("a freed pageable block is refused, although blocks of the same 2 MiB before it are still there") {
+  const Application with;
+  Transfers transfers{small_chunks()};
+  constexpr u64 all = 4_MiB;
+  auto* mapped =
+      static_cast<std::byte*>(mmap(nullptr, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  auto* first = reinterpret_cast<std::byte*>((reinterpret_cast<u64>(mapped) + 2_MiB - 1) / 2_MiB * 2_MiB);
+  munmap(first + 64_KiB, 4_KiB);
+  const auto error = [&](bool to_gpu, std::initializer_list<u64> offsets) {
+    std::vector<Block> blocks;
+    for (const u64 offset : offsets) {
+      const auto host = reinterpret_cast<u64>(first + offset), gpu = reinterpret_cast<u64>(with.on_gpu(offset));
+      blocks.push_back({to_gpu ? gpu : host, to_gpu ? host : gpu, 4_KiB});
+    }
+    const auto found = error_of([&] { transfers.copy_blocks(blocks, with.stream->get()); });
+    with.stream->synchronize();
+    return found;
+  };
+  for (const bool to_gpu : {true, false}) {
+    CHECK(error(to_gpu, {0, 8_KiB, 64_KiB}).find("no memory that this process can") != std::string::npos);
+    CHECK(error(to_gpu, {0, 8_KiB, 72_KiB}).empty());
+  }
+  munmap(mapped, all);
+}
+
 TEST_CASE("destinations that overlap each other or a source are refused, in long lists for neighbours") {
   const Application with;
   const PinnedMemory pinned{the_driver(), 1_MiB, 0};

@@ -10,8 +10,9 @@ from linkscope.units import format_fraction
 
 _HEADING = "What tuning gains here"
 _NOTE = (
-    "The largest gains of staged, split or gathered copies against the plain copy of the same bytes. The peak is that "
-    "of the slowest leg. Times leave out the calls, which the gains under Actions include. "
+    "The largest gains of staged, split or gathered copies, and of copies to new memory by several threads, against "
+    "the plain copy of the same bytes between the same memories. The peak is that of the slowest leg. Times leave out "
+    "the calls, which the gains under Actions include. "
 )
 _COLUMNS = (
     Column("Path", wraps=True), Column("Size", right=True, label="Size"),

@@ -1,0 +1,9 @@
+"""Copies between files and GPUs: which of them a program makes first."""
+
+from collections.abc import Mapping
+
+
+def is_whole_file(benchmark: str, params: Mapping[str, str]) -> bool:
+    """Whether a copy is one call for the file and one for the GPU, through pinned memory of its size."""
+    whole = params.get("chunk") == "whole" and params.get("slots") == "1"
+    return benchmark == "file_copies" and whole and params.get("depth", "1") == "1"
