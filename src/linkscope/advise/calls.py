@@ -39,8 +39,6 @@ _OTHER = {
     ("strided", "sm"): _BLOCKS,
     ("staged", "ce"): "linkscope.copy, through pinned slots",
     ("fresh_staged", "ce"): "linkscope.to_cpu, through pinned slots",
-    ("file_copies", "file"): "reads or writes of the file, through pinned slots",
-    ("file_direct", "file"): "cuFileRead or cuFileWrite",
     ("relayed", "ce"): "linkscope.copy, over the links of helper GPUs",
 }
 

@@ -14,17 +14,12 @@ _QUEUED = ("read", "write")  # measured batched only
 _SPECIAL = ("stride", "order", "width", "cache", "discard", "ranges", "advice")
 STAGED = "staged"  # copies through pinned slots
 RELAYED = "relayed"  # copies over the links of several GPUs
-<<<<<<< HEAD
-_KNOBS = ("chunk", "slots", "threads", "sms")  # of staged and relayed copies, which a tuner chooses
-FILES = ("file_copies", "file_direct")  # through pinned slots, and by cuFile
-_KNOBS_OF_FILES = ("chunk", "slots", "ring", "node", "depth")
-=======
 PLAIN_FRESH, STAGED_FRESH = "fresh", "fresh_staged"  # copies to host memory that nobody has touched
 FRESH = (PLAIN_FRESH, STAGED_FRESH)
-FILE_COPIES, FILE_DIRECT = "file_copies", "file_direct"  # between a file and a GPU, the second by cuFile
-_KNOBS = ("chunk", "slots", "threads", "sms", "depth")  # of staged and relayed copies, which a tuner chooses
+_KNOBS = ("chunk", "slots", "threads", "sms")  # of staged and relayed copies, which a tuner chooses
 _OF_NEW_PAGES = ("pageable", "hugepage")  # memory that the kernel provides at the first touch
->>>>>>> h-w27r
+FILES = ("file_copies", "file_direct")  # through pinned slots, and by cuFile
+_KNOBS_OF_FILES = ("chunk", "slots", "ring", "node", "depth")
 FAR = 16  # largest ratio of two sizes between which a time is interpolated
 
 
@@ -126,8 +121,7 @@ def host_kinds(of: Point) -> list[str]:
 
 def reads_whole(method: Method) -> bool:
     """Whether a file is read into one buffer and then copied, or the reverse: nothing overlaps."""
-    params = dict(method.params)
-    return method.family.benchmark == FILES[0] and (params.get("chunk"), params.get("slots")) == ("whole", "1")
+    return is_whole_file(method.family.benchmark, dict(method.params))
 
 
 def _overlaps_copies_only(method: Method) -> bool:
@@ -148,16 +142,10 @@ def _best_knobs(fastest_first: Iterable[TransferMethod]) -> Iterator[TransferMet
     seen: set[object] = set()
     for one in fastest_first:
         method = one.curve.method
-<<<<<<< HEAD
         if _overlaps_copies_only(method):
             continue
-        if method.family.benchmark in (STAGED, RELAYED, *FILES):
+        if method.family.benchmark in (STAGED, RELAYED, STAGED_FRESH, *FILES):
             if (kind := _knobless(method)) in seen:
-=======
-        is_plain_file = is_whole_file(method.family.benchmark, dict(method.params))
-        if method.family.benchmark in (STAGED, RELAYED, STAGED_FRESH, FILE_COPIES) and not is_plain_file:
-            if method.without(_KNOBS) in seen:
->>>>>>> h-w27r
                 continue
             seen.add(kind)
         yield one
@@ -165,10 +153,5 @@ def _best_knobs(fastest_first: Iterable[TransferMethod]) -> Iterator[TransferMet
 
 def _is_on_path(point: Point, src: str, dst: str) -> bool:
     of_few_blocks = point.params.get("blocks", "").isdecimal()
-<<<<<<< HEAD
-    staged = point.benchmark in (STAGED, *FILES) and not point.bidirectional
-=======
-    staged = point.benchmark in (STAGED, *FRESH, FILE_COPIES, FILE_DIRECT) and not point.bidirectional
-    staged = staged and "cache" not in point.params
->>>>>>> h-w27r
+    staged = point.benchmark in (STAGED, *FRESH, *FILES) and not point.bidirectional
     return (point.src, point.dst) == (src, dst) and (plain(point) or staged) and not of_few_blocks

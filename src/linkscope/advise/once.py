@@ -65,8 +65,6 @@ class OnceCosts:
                 if memory != _USUAL_GPU_MEMORY:
                     return Once(missing=f"the cost of {memory} memory")
                 continue
-            if kind_of(place) == "disk":
-                continue
             kind = Kind(memory, dict(method.params).get("pages", ""))
             of_memory = self._of_memory(path, kind, size)
             if not of_memory:

@@ -97,8 +97,6 @@ def _of_others(rows: Mapping[str, Mapping[str, Any]], point: PointId) -> list[fl
 
 def _plain_copy(point: PointId) -> str:
     src, dst = kind_of(point.src), kind_of(point.dst)
-    if "disk" in (src, dst):
-        return ""
     if src == dst == "gpu":
         return "local" if point.src == point.dst else "d2d"
     return {("numa", "gpu"): "h2d", ("gpu", "numa"): "d2h"}.get((src, dst), "h2h")

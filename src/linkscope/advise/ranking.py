@@ -3,17 +3,12 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-<<<<<<< HEAD
-from linkscope.advise.methods import TransferMethod, reads_whole
-=======
-from linkscope.advise.methods import PLAIN_FRESH, TransferMethod
->>>>>>> h-w27r
+from linkscope.advise.methods import PLAIN_FRESH, TransferMethod, reads_whole
 from linkscope.advise.once import Once, OnceCosts
 from linkscope.advise.question import Question
 from linkscope.flow import kind_of
 from linkscope.model.break_even import BreakEven, compared
 from linkscope.model.curves import Estimate, Method, Path
-from linkscope.model.files import is_whole_file
 from linkscope.model.memory_costs import Kind
 
 ASSUMED_ERROR = 0.03  # of a time without an interval: the largest median error that `linkscope model --check` accepts
@@ -122,8 +117,6 @@ def _simplicity(one: Candidate, memory: str) -> tuple[int, int, bool] | None:
     unusual = sum(kind not in usual for kind in (family.src_memory, family.dst_memory))
     if family.benchmark in _COPIES and family.engine in ("ce", "cpu"):
         return 0, unusual, params.get("peer") == "on" or params.get("call") == "peer"
-    if is_whole_file(family.benchmark, params):
-        return 0, unusual, False
     simple = ("demand", "read", "write")
     return (1 + simple.index(family.benchmark), unusual, False) if family.benchmark in simple else None
 

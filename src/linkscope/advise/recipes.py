@@ -4,16 +4,11 @@ import itertools
 from dataclasses import dataclass
 
 from linkscope.advise.calls import ALLOCATION
-<<<<<<< HEAD
 from linkscope.advise.file_recipes import call_of_file, needs_of_file
-from linkscope.advise.methods import FILES, RELAYED, STAGED
-=======
-from linkscope.advise.methods import FILE_COPIES, FILE_DIRECT, FRESH, RELAYED, STAGED, STAGED_FRESH
->>>>>>> h-w27r
+from linkscope.advise.methods import FILES, FRESH, RELAYED, STAGED, STAGED_FRESH
 from linkscope.advise.question import Question
 from linkscope.flow import kind_of
 from linkscope.model.curves import Method
-from linkscope.model.files import is_whole_file
 
 _PREPARE = {
     "pageable": "{p} = static_cast<char*>(malloc(bytes));  // once",
@@ -80,20 +75,6 @@ _IN_PLACE = {
 }
 _COPY = "linkscope.copy(dst, src)  # C: ls_copy"
 _NEW = "array = linkscope.to_cpu(src)  # C: ls_copy to the new memory"
-# By whether the file is the source.
-_OF_FILE = {
-    True: "linkscope.read_file(path, dst)  # C: ls_read_file",
-    False: "linkscope.save_file(path, src)  # C: ls_save_file",
-}
-_WHOLE_FILE = {
-    True: "pread(file, pinned, bytes, 0);\ncudaMemcpyAsync(dst, pinned, bytes, cudaMemcpyDefault, stream);",
-    False: "cudaMemcpyAsync(pinned, src, bytes, cudaMemcpyDefault, stream);\ncudaStreamSynchronize(stream);\n"
-    "pwrite(file, pinned, bytes, 0);",
-}
-_BY_CUFILE = {
-    True: "cuFileRead(handle, dst, bytes, 0, 0);  // of cuFileHandleRegister, once",
-    False: "cuFileWrite(handle, src, bytes, 0, 0);  // of cuFileHandleRegister, once",
-}
 _HELPED = """\
 linkscope.use_helpers({helpers})  # once; C: ls_set_helpers
 linkscope.copy(dst, src)  # C: ls_copy"""
@@ -140,23 +121,11 @@ def recipe(method: Method, asked: Question, *, several_nodes: bool) -> Recipe:
         return Recipe(memory, needs, "Python", _COPY)
     if family.benchmark == STAGED_FRESH:
         return Recipe(memory, needs, "Python", _NEW)
-    if "disk" in (kind_of(asked.src), kind_of(asked.dst)):
-        return _of_file(method, asked, needs)
     if family.benchmark == RELAYED:
         return Recipe(memory, needs, "Python", _HELPED.format(helpers=_helpers(method, asked)))
     if family.engine == "sm" and family.benchmark in ("pieces", "strided"):
         return Recipe(memory, needs, "Python", _BLOCKS.format(piece=asked.piece))
     return Recipe(memory, needs, "C++", _call(method, asked))
-
-
-def _of_file(method: Method, asked: Question, needs: tuple[str, ...]) -> Recipe:
-    """The recipe of a copy between a file and a GPU."""
-    reads, benchmark = kind_of(asked.src) == "disk", method.family.benchmark
-    if benchmark == FILE_DIRECT:
-        return Recipe((), needs, "C++", _BY_CUFILE[reads])
-    if is_whole_file(benchmark, dict(method.params)):
-        return Recipe((), needs, "C++", _WHOLE_FILE[reads])
-    return Recipe((), needs, "Python", _OF_FILE[reads])
 
 
 def _helpers(method: Method, asked: Question) -> list[int]:
@@ -205,12 +174,6 @@ def _needs(method: Method, asked: Question, *, several_nodes: bool) -> list[str]
         of_each = f" for each of {params['sms']} multiprocessors" if "sms" in params else ""
         needs.append(f"{params.get('slots', '2')} pinned slots of {params.get('chunk', '1MiB')}{of_each}")
         needs += ["the library of linkscope, which chooses its own slots"] if nodes else []
-    if family.benchmark == FILE_COPIES:
-        needs.append(f"{params.get('slots', '2')} pinned slots of {params.get('chunk', '1MiB')}, and a CPU thread")
-    if params.get("depth", "1") != "1":
-        needs.append(f"io_uring, which some containers refuse, with {params['depth']} requests in flight")
-    if family.benchmark == FILE_DIRECT:
-        needs.append("GPUDirect Storage: libcufile, and a disk and a file system that it supports")
     if family.benchmark == RELAYED:
         needs += ["the library of linkscope, which divides the copy itself", "peer access: cudaDeviceCanAccessPeer"]
         needs.append(f"leave to use the links of GPUs {_helpers(method, asked)}, whose own copies are slower meanwhile")

@@ -1,8 +1,8 @@
 """Defines the suites, as data. A suite is the union of its rules."""
 
 from dataclasses import replace
-from types import MappingProxyType
 
+from linkscope.plan.contention_rules import AGAIN, CONTENTION, LOADED, LU_OVER_GPUS, SP_8, SP_9, SP_11
 from linkscope.plan.nodes import OF_NODES
 from linkscope.plan.papers import COMM_SCOPE
 from linkscope.plan.put_get_rules import PUT_GET, PUT_GET_QUEUES
@@ -48,14 +48,6 @@ _STRIDED_OTHERS = tuple(
     for params in ("shape=*", "row=*")
 )
 _CALLS = ("launch", "launch_to_end", "synchronize", "event", "stream", "copy_call")
-_KINDS = (
-    "h2d", "d2h", "both", "local", "peer", "zero_copy", "memory", "triad", "gemm", "launch", "ping_pong", "host",
-    "message", "socket", "disk",
-)  # fmt: skip
-_CONTENDED = tuple(f"contended_{kind}" for kind in _KINDS)
-_SP_8 = ("h2d", "d2h", "message", "host", "disk")
-_LOADED = tuple(f"loaded_{kind}" for kind in ("h2d", "d2h", "zero_copy", "launch", "ping_pong"))
-_BACKGROUNDS = ("both", "zero_copy", "memory")
 _COMPUTED = tuple(
     f"compute_{kind}"
     for kind in (
@@ -63,7 +55,6 @@ _COMPUTED = tuple(
     )
 )  # fmt: skip
 _STAND_INS = tuple(f"compute_stand_in_{name}" for name in ("lammps", "dca", "openmm"))
-_OF_SP_8 = tuple(f"contended_{kind}" for kind in _SP_8)
 _BY_KERNELS = (*_COPIES, *_ACCESS, *_JOINT, *_EXCHANGES)
 _PINNED = ("pinned", "device")  # the memory kinds of nvbandwidth's copies
 _HOST_MEMORY = (*_PINNED, "pageable")
@@ -108,39 +99,7 @@ _STANDARD = (
 )
 
 
-_AGAIN = ("true",)
-_SETS = ("1", "2", "3", "4")
 _SHARED = ("shared_h2d", "shared_d2h", "shared_mix", "shared_launch")
-
-
-def _contended(kinds: tuple[str, ...], beside: tuple[str, ...]) -> tuple[Rule, ...]:
-    """Returns kinds of work alone, beside others, and alone again."""
-    rules = (_rule(benchmarks=kinds, beside=beside), _rule(benchmarks=kinds, beside=("none",), again=_AGAIN))
-    return tuple(replace(rule, one_path=True) for rule in rules)
-
-
-def _tasks(**params: tuple[str, ...]) -> Rule:
-    return replace(_rule(64 * MIB, benchmarks=("tasks", "rank_tasks"), **params), one_path=True)
-
-
-def _tasks_alone(**params: tuple[str, ...]) -> tuple[Rule, ...]:
-    """Returns each kind of task alone, and alone again. Transfers alone do not depend on messages."""
-    transfers = {name: values for name, values in params.items() if name == "sets"}
-    rules = (_tasks(at=("transfers",), **transfers), _tasks(at=("messages",), message=EACH, **params))
-    return (*rules, *(replace(rule, params=MappingProxyType({**rule.params, "again": _AGAIN})) for rule in rules))
-
-
-def _lu_over_gpus() -> tuple[Rule, ...]:
-    """Returns an LU on every set of GPUs from each node, near and far threads, and one without look-ahead."""
-    alone, all_gpus = ("0", "1", "2", "3"), ("0", "01", "012", "0123")
-    several = ("01", "02", "03", "12", "13", "23", "012", "013", "023", "123", "0123")
-    rules = (
-        _rule(benchmarks=("lu_gpus",), gpus=alone, node=EACH),
-        _rule(benchmarks=("lu_gpus",), gpus=several, node=EACH, by=EACH),
-        _rule(benchmarks=("lu_gpus",), gpus=all_gpus, node=EACH, by=("host",), threads_on=("0", "1")),
-        _rule(benchmarks=("lu_gpus",), gpus=all_gpus, by=("host",), ahead=("0",)),
-    )
-    return tuple(replace(rule, one_path=True) for rule in rules)
 
 
 def _pause_before_copies(**params: tuple[str, ...]) -> Rule:
@@ -285,13 +244,13 @@ SUITES: dict[str, Suite] = {
             "contention",
             "who slows whom: 14 kinds of work at one GPU and NUMA node, and reads of a disk, each alone, beside each "
             "other kind, and alone again",
-            _contended(_CONTENDED, EACH),
+            CONTENTION,
             early=True,
         ),
         Suite(
             "loaded-latency",
             "small copies, launches, zero-copy reads and round trips against background traffic in ten steps",
-            (replace(_rule(benchmarks=_LOADED, beside=_BACKGROUNDS, load=EACH), one_path=True),),
+            LOADED,
             early=True,
         ),
         Suite(
@@ -319,7 +278,7 @@ SUITES: dict[str, Suite] = {
             "Spafford 4.2: a blocked LU on one to four GPUs, and its update alone, from every placement",
             (
                 replace(_rule(benchmarks=("lu", "lu_update"), nodes=EACH, slots=EACH), one_path=True),
-                *_lu_over_gpus(),
+                *LU_OVER_GPUS,
                 _rule(64 * MIB, benchmarks=("h2d", "d2h", "d2d"), engines=("ce",), memories=_PINNED),
                 _rule(64 * MIB, benchmarks=("host_to_all", "one_to_all"), engines=("ce",)),
                 replace(_rule(benchmarks=("compute_dgemm",), memories=("device",)), one_path=True),
@@ -329,14 +288,14 @@ SUITES: dict[str, Suite] = {
         Suite(
             "sp-8",
             "Spafford 5: copies of a GPU, messages and CPU traffic, each alone and beside each other",
-            _contended(_OF_SP_8, ("none", *_SP_8)),
+            SP_8,
             early=True,
         ),
         Suite(
             "sp-9",
             "Spafford 5.1: a transfer task for each GPU, and message tasks, one for each transfer or on all other "
             "CPUs; under mpiexec also by MPI",
-            (_tasks(at=("both",), message=EACH, messages=EACH), *_tasks_alone(messages=EACH)),
+            SP_9,
             early=True,
         ),
         Suite(
@@ -344,13 +303,13 @@ SUITES: dict[str, Suite] = {
             "Spafford 5.2: 1 to 16 tasks copy 64 MiB to each GPU, all GPUs at once",
             (
                 _rule(64 * MIB, benchmarks=("host_to_all",), engines=("ce",), tasks=EACH),
-                _rule(64 * MIB, benchmarks=("host_to_all",), engines=("ce",), tasks=("1",), again=_AGAIN),
+                _rule(64 * MIB, benchmarks=("host_to_all",), engines=("ce",), tasks=("1",), again=AGAIN),
             ),
         ),
         Suite(
             "sp-11",
             "Spafford 5.3: transfers and messages by one thread or by two, 1 to 4 sets; under mpiexec also by MPI",
-            (_tasks(at=("both",), sets=_SETS, message=EACH, threads=EACH), *_tasks_alone(sets=_SETS)),
+            SP_11,
             early=True,
         ),
         Suite(
