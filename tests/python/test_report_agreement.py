@@ -44,7 +44,9 @@ def test_curve_half_rate_matrix_verdict_and_paths_are_of_the_copy_that_the_sourc
     assert dict(line.curve.method.params)["initiator"] == "src"
     half = line.curve.half_rate_bytes()
     (bar,) = direction_bars(made, [])
-    assert bar.parts[0].value == "394 GB/s" and bar.notes[1].startswith("half of it from 1 MiB") and half == 1 << 20
+    assert (
+        bar.parts[0].value == "394 GB/s" and bar.notes[1].startswith("half of 394 GB/s from 1 MiB") and half == 1 << 20
+    )
     assert {row.half_rate_bytes for row in path_rows(made.points)} == {half}
     matrix = main_matrix(matrices(made))
     assert matrix is not None and dict(matrix.method.params)["initiator"] == "src"
@@ -181,7 +183,7 @@ def test_intervals_of_an_older_rule_are_named_in_the_summary(rounds: int, said: 
     made = point(D2D.format(0, 1, LARGE, "src"), 1e-3)
     made.flows[0].round_medians_s = made.flows[0].round_medians_s[:rounds]
     summary, trust = without_links(page(run([made]))).split('<section id="summary">')[1].split('<section id="trust">')
-    text = "1 interval comes from an older rule, which made them as wide as the target after fewer than six rounds"
+    text = "1 interval comes from an older version of linkscope: their values hold, their precision is not known"
     assert (text in summary.split("</section>")[0], text in trust) == (said, said)
 
 

@@ -32,7 +32,7 @@ def test_a_direction_has_its_rate_its_share_pageable_memory_and_the_half_rate() 
     assert (pageable.name, pageable.value, pageable.of_peak) == ("pageable", "9 GB/s", "14 % of 63")
     assert found["Host → GPU"].notes == (
         "2 paths at 64 MiB: 55.9, up to ±2 %",
-        "half of it from 1 MiB",
+        "half of 55.9 GB/s from 1 MiB",
     )
 
 
@@ -95,7 +95,7 @@ def test_trust_names_the_rates_that_need_a_look() -> None:
     good, bad = h2d("pinned", 0, 50.0), h2d("pageable", 0, 9.0, status="missed_precision")
     text = re.sub(r"</?a\b[^>]*>", "", page(run([good, bad])))
     assert "1 of 2 points are measured within their target precision (1 missed precision)" in text
-    assert "Do not trust without a look: host → GPU, pageable" in text
+    assert "Do not rely on: host → GPU, pageable" in text
     assert "Every rate above is." in page(run([good]))
 
 

@@ -80,11 +80,14 @@ def test_the_main_matrix_is_the_largest_size_that_most_pairs_measured() -> None:
 
 
 def test_the_strip_names_the_slowest_pair_its_interval_and_the_count() -> None:
-    text = strip_text(matrices(run(pairs(4, slow)))[0])
-    assert text.startswith("gpu:1 → gpu:2, 388 GB/s [380, 396] at 256 MiB: 3 % below the median of its class")
+    verdict, text = strip_text(matrices(run(pairs(4, slow)))[0])
+    assert verdict == "GPU pairs are uniform"
+    assert text.startswith(
+        "The slowest is gpu:1 → gpu:2, 388 GB/s [380, 396] at 256 MiB: 3 % below the median of its class"
+    )
     assert text.endswith("12 of 12 pairs were measured at this size")
-    text = strip_text(matrices(run(pairs(4, lambda src, dst: 300.0 if (src, dst) == (3, 0) else 400.0)))[0])
-    assert "gpu:3 → gpu:0" in text and "slower than its class" in text
+    verdict, text = strip_text(matrices(run(pairs(4, lambda src, dst: 300.0 if (src, dst) == (3, 0) else 400.0)))[0])
+    assert "gpu:3 → gpu:0" in text and verdict == "A GPU pair is slow"
 
 
 def test_colours_have_edges_and_a_value_above_its_peak_is_marked() -> None:

@@ -51,6 +51,9 @@ def _bar(label: str, link: str, rows: Sequence[RateRow], batched: Sequence[Curve
     parts = tuple(_part(row) for row in (first, *[row for row in more if _is_second(row)][:_MOST_MORE]))
     others = [row for row in more if not _is_second(row)]
     notes = [_paths_text(first), _half_text(first, batched)]
+    notes += [
+        f"{row.memory}: the lowest and the highest round" for row in rows if _is_second(row) and _of(row).unstable
+    ]
     notes += [f"{count_text(len(others), 'other group')}: see the pairs"] if others else []
     return Bar(label[:1].upper() + label[1:], parts, tuple(filter(None, notes)), link)
 
@@ -145,7 +148,7 @@ def _interval_text(point: Point) -> str:
 
 
 def _half_text(row: RateRow, batched: Iterable[Curve]) -> str:
-    """'half of it from 256 KiB', from the measured path with the most sizes, as the curves and the paths have it."""
+    """'half of 55.5 GB/s from 256 KiB', from the measured path with the most sizes, as the curves and paths have it."""
     best = {(path_of(point), method_of(point)) for point in _of(row).points}
     of = [curve for curve in batched if (curve.path, curve.method) in best]
     curve = max(of, key=lambda one: sum(not inherited(point) for point in one.measured), default=None)
@@ -153,4 +156,5 @@ def _half_text(row: RateRow, batched: Iterable[Curve]) -> str:
     if curve is None or half is None:
         return ""
     bound = " or less" if curve.below_half()[0] is None else ""
-    return f"half of it from {format_bytes(half)}{bound}"
+    rate = "it" if _of(row).unstable else _rate_text(_of(row)).lstrip("~^")
+    return f"half of {rate} from {format_bytes(half)}{bound}"

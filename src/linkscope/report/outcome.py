@@ -100,11 +100,12 @@ _INTERVAL_METHODS = {
 
 
 def older_text(points: Iterable[Point]) -> str:
-    """'302 intervals come from an older rule, …'; '' where none does. Readers must not take them for measured ones."""
+    """'302 intervals come from an older version of linkscope, …'; '' where none does. Nobody may take them for
+    measured ones."""
     count = sum(bool(point.ci95_s) and _interval_method(point) == "older" for point in points)
     named = "1 interval comes" if count == 1 else f"{count} intervals come"
-    text = f"{named} from an older rule, which made them as wide as the target after fewer than six rounds: the values "
-    return f"{text}are medians and hold, their precision is not known." if count else ""
+    text = f"{named} from an older version of linkscope: their values hold, their precision is "
+    return f"{text}not known." if count else ""
 
 
 def intervals_text(points: Iterable[Point]) -> str:

@@ -14,7 +14,7 @@ _FORMS = (
     (r"initiator", "initiator src, dst"), (r"inherited", "inherited"), (r"missed precision", "missed precision"),
     (r"class", "class"), (r"peak", "peak"), (r"[Bb]atched", "batched"), (r"points?", "point"), (r"rounds?", "round"),
     (r"[Pp]lain cop(?:y|ies)", "plain copy"), (r"copy engines?", "ce"), (r"[Hh]alf rate", "half rate"),
-    (r"half of it", "half rate"), (r"Jain's index", "Jain's index"),
+    (r"half of (?:it|[0-9.]+ GB/s)", "half rate"), (r"Jain's index", "Jain's index"),
 )  # fmt: skip
 
 

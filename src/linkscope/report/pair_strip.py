@@ -13,18 +13,20 @@ _LEAST = 0.01  # the strip is at least 1 % wide to each side
 _MOST_RISE = 9  # dots above one another
 
 
-def strip_text(matrix: Matrix) -> str:
-    """'Slowest pair gpu:2 → gpu:1: 396.8 GB/s [396.3, 397.2], 0.1 % below the median of its class. …'."""
+def strip_text(matrix: Matrix) -> tuple[str, str]:
+    """('GPU pairs are uniform', 'The slowest is gpu:2 → gpu:1, 396.8 GB/s [396.3, 397.2] at 1 GiB, 0.1 % below …'), or
+    that a pair is slow. Two empty texts without a slowest pair."""
     found = matrix.slowest
     if found is None:
-        return ""
+        return "", ""
     path, cell = found
     rate = signed(format_rate_interval(cell.value.value, cell.value.low, cell.value.high), [cell.point])
     deviation = cell.deviation or 0.0
     below = f"{format_fraction(-deviation)} below the median of its class" if deviation < 0 else "no pair is below it"
-    verdict = "slower than its class" if deviation < -MARGIN else "the pairs are uniform"
+    verdict = "A GPU pair is slow" if deviation < -MARGIN else "GPU pairs are uniform"
     measured = f"{matrix.measured} of {len(matrix.cells)} pairs were measured at this size"
-    return f"{path.src} → {path.dst}, {rate} at {format_bytes(matrix.bytes)}: {below}, {verdict}; {measured}"
+    slowest = f"The slowest is {path.src} → {path.dst}, {rate} at {format_bytes(matrix.bytes)}"
+    return verdict, f"{slowest}: {below}; {measured}"
 
 
 def strip_svg(matrix: Matrix, modelled: bool) -> str:

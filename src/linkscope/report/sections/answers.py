@@ -74,8 +74,9 @@ def _picture(view: RunView) -> Block:
         svg = machine_svg(view.wires, view.run.modelled)
         left.append(Figure("machine", svg, best, label=name, legend=legends(svg)))
     matrix = main_matrix(view.matrices)
-    if matrix is not None and (text := strip_text(matrix)):
-        caption = (Span("Slowest GPU pair", "strong"), f" {text}. ", Span("All pairs", link="#pairs"))
+    uniform, slowest = strip_text(matrix) if matrix is not None else ("", "")
+    if matrix is not None and uniform:
+        caption = (Span(f"{uniform}.", "strong"), f" {slowest}. ", Span("All pairs", link="#pairs"))
         left.append(Figure("strip of pairs", strip_svg(matrix, view.run.modelled), caption))
     bars = direction_bars(view.single, [lines.benchmark for lines in view.curve_lines])
     right: tuple[Block, ...] = (*([Bars(tuple(bars))] if bars else []), _trust(view))
@@ -90,7 +91,7 @@ def _trust(view: RunView) -> Paragraph:
     counts = counts_text(points)
     text = f" {sound_text(points)}" + (f" ({counts}). " if counts else ". ")
     if affected:
-        text += f"Do not trust without a look: {'; '.join(affected)}. "
+        text += f"Do not rely on: {'; '.join(affected)}. "
     elif shown_points(view.single):
         text += "Every rate above is. "
     text += f"{older} " if (older := older_text(points)) else ""
