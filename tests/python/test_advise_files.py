@@ -35,7 +35,9 @@ def of_run(tmp_path, capsys, points: list[Point], src: str, dst: str) -> dict:
 def test_on_a_model_a_file_in_chunks_is_compared_with_one_read_as_a_whole(capsys, src: str, dst: str) -> None:
     """The disk has 0.12 GB/s (JO-8). In chunks, only the slower leg counts, and no page cache is modelled."""
     found = advised(capsys, "--bytes", "64MiB", machine="jorda-a", src=src, dst=dst)
-    chunks, whole = found["ways"]
+    by_cufile, chunks, in_flight, whole = found["ways"]
+    assert by_cufile["benchmark"] == "file_direct" and by_cufile["gbps"] == pytest.approx(0.12, rel=0.01)
+    assert in_flight["params"]["depth"] == "4" and in_flight["gbps"] <= 0.12
     assert whole["present"] and (whole["params"]["chunk"], whole["params"]["slots"]) == ("whole", "1")
     assert chunks["params"]["chunk"] != "whole" and chunks["gain"]["ratio"] > 1
     assert 0.115 < chunks["gbps"] <= 0.12
@@ -90,7 +92,7 @@ def test_the_table_names_the_best_way_of_a_file(tmp_path, capsys) -> None:
     start = ["advise", "--machine", "jorda-a", "--src", "disk:0", "--dst", "gpu:0", "--bytes", "64MiB"]
     assert main([*start, "--reuse", "3"]) == 0
     text = capsys.readouterr().out
-    assert "fastest: linkscope.read_file, past the page cache" in text and "pread(file, slot" in text
+    assert "fastest: cuFileRead, past memory of the host" in text and "linkscope.read_file(path, dst)" in text
 
 
 @pytest.mark.parametrize(("machine", "words", "code", "sentence"), [
