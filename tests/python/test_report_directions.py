@@ -91,12 +91,21 @@ def test_missed_precision_and_scatter_are_named() -> None:
     assert part.of_peak == "9.5 to 22 % of 63"
 
 
+def test_bars_of_one_direction_compare_as_their_rates() -> None:
+    """Copies without peer access have the peak of the host link, a seventh of NVLink's."""
+    fast = point("d2d/ce/gpu:0.device->gpu:1.device/67108864?mode=batched&peer=on", LARGE / 400e9, limit_gbps=480.0)
+    slow = point("d2d/ce/gpu:0.device->gpu:1.device/67108864?mode=batched&peer=off", LARGE / 40e9, limit_gbps=60.0)
+    first, second = bars([fast, slow])["GPU → GPU"].parts
+    assert first.share == pytest.approx(400 / 480) and second.share == pytest.approx(40 / 480)
+    assert second.of_peak == "67 % of 60"
+
+
 def test_trust_names_the_rates_that_need_a_look() -> None:
     good, bad = h2d("pinned", 0, 50.0), h2d("pageable", 0, 9.0, status="missed_precision")
     text = re.sub(r"</?a\b[^>]*>", "", page(run([good, bad])))
-    assert "1 of 2 points are measured within their target precision (1 missed precision)" in text
+    assert "1 of 2 points is measured within its target precision (1 missed precision)" in text
     assert "Do not rely on: host → GPU, pageable" in text
-    assert "Every rate above is." in page(run([good]))
+    assert "Every rate above is one of them." in page(run([good]))
 
 
 GPUS = [{"name": "NVIDIA H200", "pcie": {"max_generation": 5, "width": 16}}] * 4

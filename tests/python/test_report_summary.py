@@ -101,7 +101,10 @@ def test_uniform_paths_are_counted_with_their_difference_and_size() -> None:
 def test_paths_beyond_the_margin_are_not_called_uniform_though_no_difference_is_certain() -> None:
     made = pairs({(0, 1): 395, (1, 0): 396, (0, 2): 376})
     verdict = verdict_of(made)
-    assert "Links may differ: 3 GPU → GPU paths within 5.3 % at 64 MiB." in verdict and "uniform" not in verdict
+    assert (
+        "Links may differ: 3 GPU → GPU paths within 5.3 % (slowest: gpu:0 → gpu:2) at 64 MiB." in verdict
+        and "uniform" not in verdict
+    )
     (found,) = comparisons(made)
     assert not found.differs and not found.is_uniform
 

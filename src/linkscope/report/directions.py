@@ -48,20 +48,23 @@ def _is_second(row: RateRow) -> bool:
 
 def _bar(label: str, link: str, rows: Sequence[RateRow], batched: Sequence[Curve]) -> Bar:
     first, *more = rows
-    parts = tuple(_part(row) for row in (first, *[row for row in more if _is_second(row)][:_MOST_MORE]))
+    shown = (first, *[row for row in more if _is_second(row)][:_MOST_MORE])
+    highest = max((peak for row in shown for peak in _of(row).peaks if peak), default=0.0)
+    parts = tuple(_part(row, highest) for row in shown)
     others = [row for row in more if not _is_second(row)]
     notes = [_paths_text(first), _half_text(first, batched)]
-    notes += [
-        f"{row.memory}: the lowest and the highest round" for row in rows if _is_second(row) and _of(row).unstable
-    ]
+    unstable = [row.memory for row in rows if _is_second(row) and _of(row).unstable]
+    notes += [f"{memory}: all rounds" for memory in unstable]
     notes += [f"{count_text(len(others), 'other group')}: see the pairs"] if others else []
     return Bar(label[:1].upper() + label[1:], parts, tuple(filter(None, notes)), link)
 
 
-def _part(row: RateRow) -> BarPart:
+def _part(row: RateRow, highest: float) -> BarPart:
+    """`highest`: the peak at which a bar would be full, so that bars of one direction compare as their rates."""
     rates = _of(row)
     shares = _shares(rates)
-    share: float | None = None if shares is None else _share(rates, shares)
+    own = statistics.median(peaks) if (peaks := [one for one in rates.peaks if one]) else 0.0
+    share = None if shares is None else _share(rates, shares) * own / highest
     peak = f" of {_range([one for one in rates.peaks if one])}" if shares else ""
     above = ", above its peak" if shares and shares[1] > 1 else ""
     text = f"{_share_text(rates, shares)}{peak}{above}" if shares else "peak unknown"

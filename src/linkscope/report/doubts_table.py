@@ -78,7 +78,8 @@ def sound_text(points: Iterable[Point]) -> str:
     """'724 of 1486 points are measured within their target precision', the same for summary and table."""
     listed = list(points)
     sound = sum(reason_of(point) is None for point in listed)
-    return f"{sound} of {count_text(len(listed), 'point')} are measured within their target precision"
+    within = "is measured within its" if sound == 1 else "are measured within their"
+    return f"{sound} of {count_text(len(listed), 'point')} {within} target precision"
 
 
 def counts_text(points: Iterable[Point]) -> str:

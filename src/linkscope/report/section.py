@@ -108,7 +108,8 @@ class Tiles(Block):
 
 @dataclass(frozen=True)
 class BarPart:
-    """A value and its bar: `share` is the fraction of the peak, `of_peak` the same as text. `hollow`: inherited.
+    """A value and its bar: `of_peak` is the fraction of the peak as text, `share` that of the highest peak of the bars
+    that stand together. `hollow`: inherited.
 
     `at`: the sizes of the value, 'at 256 MiB'.
     """

@@ -93,10 +93,17 @@ def _path_text(point: Point) -> str:
 
 
 def _uniform_text(found: Sequence[Comparison]) -> str:
-    parts = ", ".join(f"{one.count} {one.where} paths within {format_fraction(one.spread)}" for one in found)
+    parts = ", ".join(
+        f"{one.count} {one.where} paths within {format_fraction(one.spread)}{_slowest_of(one)}" for one in found
+    )
     sizes = " and ".join(dict.fromkeys(format_bytes(one.bytes) for one in found))
     head = "Links uniform" if all(one.is_uniform for one in found) else "Links may differ"
     return f"{head}: {parts} at {sizes}."
+
+
+def _slowest_of(one: Comparison) -> str:
+    """' (slowest: gpu:3 → gpu:7)' where the paths are not uniform."""
+    return "" if one.is_uniform else f" (slowest: {_path_text(one.slowest)})"
 
 
 def _measured_text(points: Iterable[Point]) -> str:

@@ -12,8 +12,8 @@ LEAST_GAIN = 1.05  # typical gains below this are worth a change only at some si
 _MOST = 5  # in the terminal
 _MOST_OPEN = 4  # on the page
 _NOTE = (
-    "×2 halves the time. A gain is the median of all paths and of the sizes from 1 to 64 MiB, or of all sizes if none "
-    "of these was compared. The surest gain is that of the path and size whose interval begins highest."
+    "×2 halves the time. A gain is the median of all paths at 1 to 64 MiB, or at all sizes if none of these was "
+    "compared. The surest gain is the one whose interval begins highest."
 )
 _TOGETHER = "In 95 % of runs, all intervals together contain the true ratio."
 GAIN = Column("Gain", strong=True)

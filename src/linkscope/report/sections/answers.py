@@ -93,7 +93,7 @@ def _trust(view: RunView) -> Paragraph:
     if affected:
         text += f"Do not rely on: {'; '.join(affected)}. "
     elif shown_points(view.single):
-        text += "Every rate above is. "
+        text += "Every rate above is one of them. "
     text += f"{older} " if (older := older_text(points)) else ""
     made: Text = (Span("Trust", "strong"), text, Span("What not to trust, and why", link="#trust"))
     return Paragraph(made, on=Output.PAGE)

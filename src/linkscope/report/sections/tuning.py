@@ -51,7 +51,7 @@ def _table(rows: Sequence[TuningRow]) -> Table:
 
 
 def _cells(row: TuningRow) -> tuple[Text, ...]:
-    gain = f"{row.gain:.3g}×" if row.shows else "none"
+    gain = f"×{row.gain:.3g}" if row.shows else "none"
     share = "" if row.share is None else format_fraction(row.share)
     return (
         row.where, row.size, rate_text(row.plain), rate_text(row.best), gain, share, row.method,
