@@ -179,7 +179,7 @@ Benchmark of_ranks() {
   Benchmark row{
       "rank_tasks",
       "GPU transfer tasks and messages between ranks, one kind alone or both at once; CPUs are the launcher's",
-      "Spafford 5.1 and 5.3 (SP-9, SP-11)",
+      "Spafford 5.1 and 5.3, as the operation `tasks`",
       Engine::mpi,
       PlaceKind::rank,
       PlaceKind::rank,

@@ -14,7 +14,7 @@ from linkscope.runfile import read_run
 BIDIRECTIONAL = "h2d/ce/numa:0.pinned->gpu:0.device/1000?bidirectional=true&mode=batched"
 LOCAL = "local/ce/gpu:0.device->gpu:0.device/{}?mode=batched"
 RESULTS = Path(__file__).parents[2] / "results"
-MEASURED = [read_run(RESULTS / f"h200x{name}.jsonl.gz") for name in ("1-standard-a", "2-standard-h")]
+MEASURED = [read_run(RESULTS / f"h200x{name}.jsonl.gz") for name in ("1-standard-a", "2-standard")]
 
 
 def benchmarks(made, name: str | None = None) -> list[dict[str, Any]]:

@@ -190,6 +190,7 @@ def test_a_small_spread_between_rounds_is_no_anomaly() -> None:
 def test_rising_counters_are_anomalies() -> None:
     made = small_run()
     assert not [finding for finding in findings(made) if finding.kind in {"errors", "repeats", "steal"}]
+    made = small_run()  # a run keeps its findings
     gained = {"gpu:0": {"ecc_uncorrected": 1, "pcie_replays": 2}, "gpu:1": {"pcie_replays": 4}}
     made.end.gained = {"cpu_steal": 0.03, **gained}
     lost, repeated, steal = [finding.text for finding in findings(made)[:3]]

@@ -36,7 +36,8 @@ Answer = TypeVar("Answer")
 
 
 def once(question: Callable[["Run"], Answer]) -> Callable[["Run"], Answer]:
-    """Keeps the answer with the run, because several sections of a page ask the same. Nobody may change the answer."""
+    """Keeps the answer with the run, because several sections of a page ask the same. Nobody may change the answer,
+    or the run after the first question."""
 
     @functools.wraps(question)
     def answer(run: "Run") -> Answer:

@@ -54,13 +54,13 @@ SPAFFORD = Source(
             "SP-9",
             "a transfer task for each GPU, and message tasks",
             "tasks/ce/numa.pinned->gpu.device?messages=each,cores&message=*",
-            note="`run --suite sp-9`",
+            note="`run --suite sp-9`; under mpiexec also by MPI",
         ),
         row(
             "SP-11",
             "transfers and messages by one thread or by two",
             "tasks/ce/numa.pinned->gpu.device?sets=1,2,3,4&threads=*&message=*",
-            note="`run --suite sp-11`",
+            note="`run --suite sp-11`; under mpiexec also by MPI",
         ),
         row(
             "SP-10",
