@@ -151,6 +151,23 @@ def test_printing_has_the_open_tables_and_leaves_the_page_unchanged(browser, fil
     assert pages(browser.pdf()) > without
 
 
+DRAWN = """new Promise((done) => {
+  document.querySelector(".chart-box").scrollIntoView();
+  const look = () => document.querySelector(".chart-box canvas") ? done() : setTimeout(look, 20);
+  look();
+})"""
+
+
+def test_on_paper_the_explorer_does_not_shrink_the_page(browser, file) -> None:
+    """The explorer was drawn for a wide window. If paper had room for it, all letters would be smaller."""
+    file.write_text(render(REAL.with_name("h200x4-standard-i.jsonl.gz")), encoding="utf-8")
+    browser.open(file, width=1440)
+    browser.ask(DRAWN)
+    with_it = pages(browser.pdf())
+    browser.ask("document.querySelectorAll('.explorer').forEach((one) => one.remove())")
+    assert with_it >= pages(browser.pdf())
+
+
 def pages(pdf: bytes) -> int:
     return len(re.findall(rb"/Type\s*/Page\b", pdf))
 
