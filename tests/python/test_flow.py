@@ -12,7 +12,7 @@ from linkscope.errors import NOT_HERE, TextError
 from linkscope.flow import ENGINES, MEMORIES, Transfer, Work, parse_flows, read_paths, text_of, write_paths, wrong
 
 MIB = 1 << 20
-PROGRAM = Path(__file__).parents[2] / "core" / "program" / "program.cpp"
+PROGRAM = Path(__file__).parents[2] / "core" / "program" / "program_text.cpp"
 
 
 def test_a_text_has_transfers_and_work() -> None:
