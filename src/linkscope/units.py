@@ -49,6 +49,11 @@ def format_rate(gbps: float | None) -> str:
     return "-" if gbps is None else f"{gbps:.4g} GB/s"
 
 
+def digits3(value: float) -> str:
+    """Up to three digits, or all digits of a larger number: '55.5', '9.6', '2113'."""
+    return f"{value:.0f}" if value >= 1000 else f"{value:.3g}"
+
+
 def digits4(value: float) -> str:
     """Four digits, also where the last are zeros, for numbers beside each other: '397.0', '9.600', '2113'."""
     return f"{value:.0f}" if value >= 1000 else f"{value:#.4g}"

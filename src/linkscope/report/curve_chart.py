@@ -9,9 +9,8 @@ from linkscope.model.curves import Curve, rate_of
 from linkscope.report.axes import Axis, log_rate_axis, rate_axis, size_axis
 from linkscope.report.curve_lines import Line, Lines
 from linkscope.report.headline import best_points
-from linkscope.report.summary import digits
 from linkscope.report.trust import ABOVE, above_peak, inherited, missed, sign_of
-from linkscope.units import format_bytes, format_rate
+from linkscope.units import digits3, format_bytes, format_rate
 
 WIDTH, HEIGHT = 400, 280
 _LEFT, _RIGHT, _TOP, _BOTTOM = 40, 116, 12, 38
@@ -129,7 +128,7 @@ def _names(lines: Sequence[Line], x: Axis, y: Axis) -> list[str]:
             above = ABOVE if any(map(above_peak, line.curve.measured)) else ""
             best = best_points(line.curve.measured)[line.curve.path]
             most = rate_of(best) or rate
-            text = f"{line.name} {sign_of([best])}{digits(most.value)}{above}"
+            text = f"{line.name} {sign_of([best])}{digits3(most.value)}{above}"
             ends.append((y.at(rate.value), x.at(last.bytes), line, text))
     ends.sort(key=lambda end: end[0])
     heights = spread([end[0] for end in ends], _APART, _TOP + 4.0, HEIGHT - _BOTTOM - 2.0)

@@ -7,10 +7,9 @@ from linkscope.model.curves import Curve, curves, method_of, path_of
 from linkscope.model.text import count_text, sizes_text
 from linkscope.report.headline import COPIES, RateRow, Rates, headline_rows, is_headline
 from linkscope.report.section import Bar, BarPart
-from linkscope.report.summary import digits
 from linkscope.report.trust import inherited, sign_of
 from linkscope.runfile import Point, Run, half_width
-from linkscope.units import format_bytes, format_fraction, format_rate_interval
+from linkscope.units import digits3, format_bytes, format_fraction, format_rate_interval
 
 _SHOWN = ("h2d", "d2h", "d2d", "local")
 _MOST_MORE = 2  # further kinds of memory or links of a direction
@@ -86,7 +85,7 @@ def _share(rates: Rates, shares: tuple[float, float]) -> float:
     if rates.unstable is not None:
         return sum(shares) / 2
     values = [value for _, value in _measured(rates)] or list(rates.values)
-    return float(digits(statistics.median(values))) / statistics.median(peak for peak in rates.peaks if peak)
+    return float(digits3(statistics.median(values))) / statistics.median(peak for peak in rates.peaks if peak)
 
 
 def _share_text(rates: Rates, shares: tuple[float, float]) -> str:
@@ -113,7 +112,7 @@ def _rate_text(rates: Rates) -> str:
         return f"{_range(rates.unstable)} GB/s"
     measured = _measured(rates) or list(zip(rates.points, rates.values, strict=True))
     values = [value for _, value in measured]
-    return sign_of(point for point, _ in measured) + f"{digits(statistics.median(values))} GB/s"
+    return sign_of(point for point, _ in measured) + f"{digits3(statistics.median(values))} GB/s"
 
 
 def _measured(rates: Rates) -> list[tuple[Point, float]]:
@@ -139,7 +138,7 @@ def _paths_text(row: RateRow) -> str:
 def _range(values: Iterable[float]) -> str:
     """'55.4 to 55.6'; one number if the ends look alike."""
     ends = sorted(values)
-    return " to ".join(dict.fromkeys((digits(ends[0]), digits(ends[-1]))))
+    return " to ".join(dict.fromkeys((digits3(ends[0]), digits3(ends[-1]))))
 
 
 def _interval_text(point: Point) -> str:

@@ -27,12 +27,24 @@ MEMORIES = {
     "ipc": "IPC",
     "vmm": "mapped by VMM",
 }
+WORK = {
+    "h2d": "copies to the GPU", "d2h": "copies to the host", "both": "copies in both directions",
+    "local": "copies within the GPU", "peer": "copies between GPUs", "zero_copy": "zero-copy reads",
+    "gemm": "matrix products", "triad": "triads", "memory": "memory-bound kernels", "launch": "kernel launches",
+    "ping_pong": "GPU-CPU round trips", "host": "CPU copies", "message": "messages", "socket": "messages by socket",
+    "disk": "disk reads",
+}  # fmt: skip
 _NAMELESS = ("fault", "prefetch")  # engines that the operation says already
 
 
 def operation_text(benchmark: str) -> str:
     """'host → all GPUs' for 'host_to_all'; other names without underscores."""
     return OPERATIONS.get(benchmark, benchmark.replace("_", " "))
+
+
+def work_text(kind: str) -> str:
+    """'zero-copy reads' for 'zero_copy', a kind of work of suite `contention`."""
+    return WORK.get(kind, operation_text(kind))
 
 
 def memory_text(kind: str) -> str:

@@ -348,14 +348,23 @@ class Explorer(Block):
     file: str
 
 
+MOST_ANSWERS = 6  # of a section in the summary
+
+
 @dataclass(frozen=True)
 class Section:
-    """One section. `titles` has the titles of outputs that show another one; '' is none."""
+    """One section. `titles` has the titles of outputs that show another one; '' is none.
+
+    `answers`: what the section found, a sentence each, the most important first. The summary of the run shows them, in
+    the terminal behind `label`, which has at most nine letters.
+    """
 
     anchor: str
     title: str
     blocks: tuple[Block, ...]
     titles: dict[Output, str] = field(default_factory=dict)
+    label: str = field(default="", kw_only=True)
+    answers: tuple[Text, ...] = field(default=(), kw_only=True)
 
     def title_in(self, output: Output) -> str:
         """The title that this output shows."""

@@ -1,11 +1,13 @@
 """The summary of a run in the terminal: at most 30 lines, the verdict first. `details` has all tables."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from linkscope.report.headline import RateRow, Rates, headline_rows
 from linkscope.report.managed_peaks import with_nvlink_peaks
 from linkscope.report.overview import overview
+from linkscope.report.section import MOST_ANSWERS, Output, plain
+from linkscope.report.sections import sections
 from linkscope.report.shared import without_concurrent
 from linkscope.report.summary_lines import (
     half_peak_text,
@@ -23,6 +25,7 @@ from linkscope.report.terminal import BAD, HEAD, NOTABLE, Line, line_width, prin
 from linkscope.report.trust import SIGN
 from linkscope.report.verdict import verdict, warnings
 from linkscope.runfile import Run
+from linkscope.units import digits3
 
 MOST_LINES = 30
 _MOST_WARNINGS, _MOST_OTHERS = 5, 8
@@ -64,7 +67,8 @@ def _sections(run: Run, width: int) -> Iterable[_Section]:
     yield _Section(0, tuple(wrap(printable(verdict(run, rows)), width, HEAD)))
     if rows:
         yield _Section(0, (Line(""), *_table(rows, width)))
-    else:
+    answers = list(_answers(run, width))
+    if not rows and not answers:
         yield _Section(0, tuple(_other_rates(run, width)))
     yield _Section(1, tuple(_labelled("Slowest", slowest_text(run, rows), width)))
     yield _Section(5, tuple(_labelled("Managed", managed_text(run), width)))
@@ -72,6 +76,7 @@ def _sections(run: Run, width: int) -> Iterable[_Section]:
     yield _Section(6, tuple(_labelled("Half peak", half_peak_text(run), width)))
     yield _Section(2, tuple(_labelled("All GPUs", joint_text(run), width)))
     yield _Section(3, tuple(_labelled("Shared", shared_text(run), width)))
+    yield from answers if rows else (replace(answer, rank=0) for answer in answers)
     warned = warnings(run)
     for text, failed in warned[:_MOST_WARNINGS]:
         yield _Section(1, tuple(_labelled("WARNING", text, width, BAD if failed else NOTABLE)))
@@ -82,6 +87,14 @@ def _sections(run: Run, width: int) -> Iterable[_Section]:
     yield _Section(4, tuple(_labelled("Faster", recommendations_text(run), width)))
     for text in pointers(run):
         yield _Section(1, tuple(_labelled("More", text, width)))
+
+
+def _answers(run: Run, width: int) -> Iterable[_Section]:
+    """What the other sections found. Beside a table of rates the first answer of each is kept longest."""
+    for section in sections(run, Output.TERMINAL):
+        for index, text in enumerate(section.answers[:MOST_ANSWERS]):
+            label = "" if index else section.label
+            yield _Section(4 if index else 3, tuple(_labelled(label, plain(text), width)))
 
 
 def _labelled(label: str, text: str, width: int, style: str = "") -> Iterable[Line]:
@@ -165,12 +178,7 @@ def _both(row: RateRow) -> list[Rates]:
 
 
 def _span(low: float, high: float) -> str:
-    return " to ".join(dict.fromkeys((digits(low), digits(high))))
-
-
-def digits(rate: float) -> str:
-    """Up to three digits, or all digits of a larger number."""
-    return f"{rate:.0f}" if rate >= 1000 else f"{rate:.3g}"
+    return " to ".join(dict.fromkeys((digits3(low), digits3(high))))
 
 
 def _exact(rate: float) -> str:

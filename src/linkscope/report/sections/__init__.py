@@ -1,10 +1,11 @@
 """The sections of the report, in order. A new section is one file here, and one entry of `SECTIONS`."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
+from linkscope.report.headline import headline_rows
 from linkscope.report.run_view import RunView
-from linkscope.report.section import Output, Section
+from linkscope.report.section import MOST_ANSWERS, Items, Output, Section, Span
 from linkscope.report.sections import (
     advice,
     anomalies,
@@ -128,12 +129,25 @@ def chapters(run: Run) -> list[Chapter]:
     found: dict[str, list[Section]] = {title: [] for title in CHAPTERS}
     for section, title in _made(run, Output.PAGE):
         found.setdefault(title, []).append(section)
+    if not headline_rows(run):
+        found["Summary"][:1] = [_with_answers(found["Summary"][0], [one for of in found.values() for one in of])]
     made = []
     for title, of in found.items():
         if of:
             first = next((one for one in of if one.anchor == anchor_of(title)), of[0])
             made.append(Chapter(title, first, tuple(one for one in of if one is not first)))
     return made
+
+
+def _with_answers(summary: Section, others: Sequence[Section]) -> Section:
+    """The summary of a run without rates of plain copies: below the verdict stands what its sections found."""
+    items = [
+        (*(answer if isinstance(answer, tuple) else (answer,)), " ", Span(one.title, link=f"#{one.anchor}"))
+        for one in others
+        for answer in one.answers[:MOST_ANSWERS]
+    ]
+    verdict, *rest = summary.blocks
+    return replace(summary, blocks=(verdict, Items.of(items), *rest)) if items else summary
 
 
 def _made(run: Run, output: Output) -> Iterator[tuple[Section, str]]:

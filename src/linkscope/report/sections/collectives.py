@@ -47,8 +47,9 @@ def section(view: RunView) -> Section | None:
     if not points:
         return None
     copies, gpus = Copies(view.run.points), _gpus_of_ranks(view.run.header.machine)
+    answers = tuple(_findings(points))
     blocks: list[Block] = [
-        Items.of(_findings(points), on=Output.PAGE),
+        Items.of(answers, on=Output.PAGE),
         Paragraph(_NOTE.strip(), on=Output.TERMINAL | Output.MARKDOWN),
     ]
     if (about := view.run.header.tool.get("nccl")) and not about.get("why_not"):
@@ -66,7 +67,7 @@ def section(view: RunView) -> Section | None:
     blocks.append(replace(table, on=Output.TERMINAL | Output.MARKDOWN))
     blocks.append(Items.of([line for point in points for line in _slow_ranks(point)]))
     kept = (block for block in blocks if not isinstance(block, Items) or block.items)
-    return Section("collectives", "Collectives", tuple(kept))
+    return Section("collectives", "Collectives", tuple(kept), label="Ranks", answers=answers)
 
 
 def _findings(points: Sequence[Point]) -> list[Text]:

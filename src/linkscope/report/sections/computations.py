@@ -37,9 +37,9 @@ def section(view: RunView) -> Section | None:
     text = _NOTE + (_FAR if any(one.far is not None for one in found) else "")
     blocks = folded(f"All {len(found)} computations as a table", Paragraph(text, note=True), table)
     sound = replace(view.run, points=[point for point in view.run.points if not has_warning(point)])
-    if finding := _finding(placements(sound)):
-        blocks.insert(0, Paragraph(finding, on=Output.PAGE))
-    return Section("computations", _TITLE, tuple(blocks))
+    answers = tuple(filter(None, (_finding(placements(sound)),)))
+    blocks[:0] = [Paragraph(answer, on=Output.PAGE) for answer in answers]
+    return Section("computations", _TITLE, tuple(blocks), label="Compute", answers=answers)
 
 
 def _finding(found: Sequence[Placed]) -> str:

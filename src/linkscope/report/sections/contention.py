@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from linkscope.report.contention import MISSED, MatrixRow, matrix, others
+from linkscope.report.family_words import work_text
 from linkscope.report.run_view import RunView
 from linkscope.report.section import (
     METHOD,
@@ -12,6 +13,7 @@ from linkscope.report.section import (
     Grid,
     GridCell,
     Group,
+    Items,
     Output,
     Paragraph,
     Row,
@@ -22,9 +24,11 @@ from linkscope.report.section import (
     more,
 )
 from linkscope.runfile import Predicted
+from linkscope.stats import geometric_mean
 from linkscope.units import format_change, format_fraction, format_rate, format_seconds
 
 _TITLE = "Who slows whom"
+_MOST_DISTURBING, _MOST_SLOWED = 3, 3
 _NOTE = (
     "Each row is a kind of work, each column the work beside it on the same GPU and NUMA node. A number is the time of "
     "an operation beside the other work over its time alone; 1 is no slowdown. Page and Markdown add the 95 % interval "
@@ -62,7 +66,9 @@ def section(view: RunView) -> Section | None:
     penalties = Table(
         "Penalties", _COLUMNS, (Group(tuple(Row(_penalty(row, _several(rows))) for row in rows)),), stacks=True
     )
+    answers = _answers(rows)
     blocks: tuple[Block, ...] = (
+        Items.of(answers, on=Output.PAGE),
         Paragraph((_ON_PAGE, METHOD), on=Output.PAGE),
         _grid(rows),
         more("All slowdowns with their intervals", _table(rows, short=False, on=Output.ALL)),
@@ -73,7 +79,29 @@ def section(view: RunView) -> Section | None:
         Paragraph(_PENALTIES, on=brief),
         replace(penalties, on=brief),
     )
-    return Section("contention", _TITLE, (*blocks, *_model_blocks(rows, view.run.predicted)))
+    blocks += _model_blocks(rows, view.run.predicted)
+    return Section("contention", _TITLE, blocks, label="Slowdown", answers=answers)
+
+
+def _answers(rows: Sequence[MatrixRow]) -> tuple[Text, ...]:
+    """The kinds of work that slow others most, each with those that it slows most; then what nothing slows."""
+    slowed: dict[str, dict[str, float]] = {}  # by disturbing kind the ratio of each other kind
+    for row in rows:
+        for name, found in row.beside.items():
+            if name != row.kind and row.slowed_by(name):
+                by_kind = slowed.setdefault(name, {})
+                by_kind[row.kind] = max(found.ratio, by_kind.get(row.kind, 0.0))
+    count = len({row.kind for row in rows})
+    texts: list[Text] = []
+    for name, of in sorted(slowed.items(), key=lambda item: -geometric_mean(list(item[1].values())))[:_MOST_DISTURBING]:
+        worst = sorted(of.items(), key=lambda item: -item[1])
+        named = ", ".join(f"{work_text(kind)} ×{ratio:.3g}" for kind, ratio in worst[:_MOST_SLOWED])
+        more = f" and {len(worst) - _MOST_SLOWED} more" if len(worst) > _MOST_SLOWED else ""
+        texts.append((Span(f"{work_text(name)} slow others", "strong"), f": {named}{more}."))
+    calm = [kind for kind in dict.fromkeys(row.kind for row in rows) if not any(kind in of for of in slowed.values())]
+    if slowed and calm:
+        texts.append(f"Not slowed by other work: {', '.join(map(work_text, calm))} ({len(calm)} of {count} kinds).")
+    return tuple(texts) if slowed else ("No kind of work clearly slows another one.",)
 
 
 def _grid(rows: Sequence[MatrixRow]) -> Grid:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from linkscope.report.family_words import work_text
 from linkscope.report.loaded import Level, Loaded, loaded
 from linkscope.report.run_view import RunView
 from linkscope.report.section import (
@@ -10,6 +11,7 @@ from linkscope.report.section import (
     Column,
     Figure,
     Group,
+    Items,
     Legend,
     Legends,
     Output,
@@ -22,6 +24,7 @@ from linkscope.report.svg import Series, load_chart, swatch
 from linkscope.units import format_change, format_rate, format_seconds, format_seconds_interval
 
 _TITLE = "Latency under load"
+_STATED = ((5, "At half load"), (10, "At full load"))
 _NOTE = (
     "The time of small operations, one after the other, while other work runs for 0 to 10 tenths of the time. The "
     "median and the p99 are those of the mean time in 2 ms; brackets are 95 % intervals over the rounds. Model: the "
@@ -46,11 +49,25 @@ def section(view: RunView) -> Section | None:
         return None
     blocks: list[Block] = [Paragraph((_NOTE, METHOD), note=True, on=Output.PAGE)]
     blocks.append(Paragraph(_NOTE.strip(), on=Output.TERMINAL | Output.MARKDOWN))
+    answers = tuple(_answer(found, load, when) for load, when in _STATED if any(one.at(load) for one in found))
+    blocks.append(Items.of(answers, on=Output.PAGE))
     rows = tuple(Row(_short(one)) for one in found)
     blocks.append(Table(_TITLE, _SUMMARY, (Group(rows),), stacks=True, on=Output.TERMINAL))
     for beside in dict.fromkeys(one.beside for one in found):
         blocks.append(_figure(beside, [one for one in found if one.beside == beside], modelled=view.run.modelled))
-    return Section("loaded", _TITLE, tuple(blocks))
+    return Section("loaded", _TITLE, tuple(blocks), label="Loaded", answers=answers)
+
+
+def _answer(found: Sequence[Loaded], load: int, when: str) -> str:
+    """How much longer the operations take at a load, and which of them takes longest."""
+    ratios = [(at.half.value / alone.half.value, at, alone, one) for one in found
+              if (at := one.at(load)) and (alone := one.at(0))]  # fmt: skip
+    worst, at, alone, one = max(ratios, key=lambda of: of[0])
+    least = min(ratio for ratio, *_ in ratios)
+    return (
+        f"{when}, small operations take ×{least:.3g} to ×{worst:.3g} their time alone. Longest: {work_text(one.kind)} "
+        f"beside {work_text(one.beside)}, {format_seconds(alone.half.value)} → {format_seconds(at.half.value)}."
+    )
 
 
 def _figure(beside: str, curves: Sequence[Loaded], *, modelled: bool) -> Figure:

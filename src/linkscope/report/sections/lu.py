@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from linkscope.model.text import count_text
 from linkscope.report.run_view import RunView
-from linkscope.report.section import Column, Group, Paragraph, Row, Section, Table
+from linkscope.report.section import Column, Group, Items, Output, Paragraph, Row, Section, Table
 from linkscope.runfile import Point
 from linkscope.units import format_fraction, format_seconds
 
@@ -91,7 +92,7 @@ def predicted_ranks(group: Sequence[Placement]) -> dict[str, int]:
 
 def section(view: RunView) -> Section | None:
     """A group for each number of ranks, with and without look-ahead. None without placements."""
-    groups = []
+    groups, answers = [], []
     for (count, slots), group in placements_of_lu(view.run.points).items():
         best, ranks = group[0].seconds, predicted_ranks(group)
         gap = format_fraction(group[-1].seconds / best - 1)
@@ -104,6 +105,14 @@ def section(view: RunView) -> Section | None:
             for one in group
         ]  # fmt: skip
         groups.append(Group(tuple(rows)))
+        ahead = "with look-ahead" if slots != "1" else "without look-ahead"
+        if len(group) > 1:
+            answers.append(
+                f"{count_text(count, 'rank')} {ahead}: best on nodes {group[0].nodes}, {format_seconds(best)} a tile; "
+                f"worst on {group[-1].nodes}, {gap} longer."
+            )
     if not groups:
         return None
-    return Section("lu", _TITLE, (Paragraph(_NOTE, note=True), Table(_TITLE, _COLUMNS, tuple(groups), stacks=True)))
+    table = Table(_TITLE, _COLUMNS, tuple(groups), stacks=True)
+    blocks = (*([Items.of(answers, on=Output.PAGE)] if answers else []), Paragraph(_NOTE, note=True), table)
+    return Section("lu", _TITLE, blocks, label="LU", answers=tuple(answers))

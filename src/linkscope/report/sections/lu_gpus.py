@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 
 from linkscope.model.computing import peak_of_gpu
 from linkscope.model.lu import LuParts, factor_s, lu_s
+from linkscope.model.text import count_text
 from linkscope.report.run_view import RunView
-from linkscope.report.section import Column, Group, Paragraph, Row, Section, Table
+from linkscope.report.section import Column, Group, Items, Output, Paragraph, Row, Section, Table
 from linkscope.report.sections.lu import ranks_of
 from linkscope.runfile import Point, Run
 from linkscope.stats import median
@@ -164,8 +165,8 @@ def _same_place(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
 
 def section(view: RunView) -> Section | None:
     """A group for each order and number of GPUs. None without an LU over GPUs."""
-    groups = []
-    for group in lu_placements(view.run).values():
+    groups, answers = [], []
+    for (order, count), group in lu_placements(view.run).items():
         best = group[0].seconds
         ranks = ranks_of([one.predicted for one in group])
         rows = [
@@ -179,11 +180,20 @@ def section(view: RunView) -> Section | None:
             for one, rank in zip(group, ranks, strict=True)
         ]  # fmt: skip
         groups.append(Group(tuple(rows)))
+        answers.append(_answer(order, count, group))
     if not groups:
         return None
-    return Section(
-        "lu-gpus", _TITLE, (Paragraph(_NOTE, note=True), Table(_TITLE, _COLUMNS, tuple(groups), stacks=True))
-    )
+    table = Table(_TITLE, _COLUMNS, tuple(groups), stacks=True)
+    blocks = (Items.of(answers, on=Output.PAGE), Paragraph(_NOTE, note=True), table)
+    return Section("lu-gpus", _TITLE, blocks, label="LU", answers=tuple(answers))
+
+
+def _answer(order: int, count: int, group: Sequence[LuPlacement]) -> str:
+    """The rate of the best placement, and how much longer the worst takes."""
+    best, worst = group[0], group[-1]
+    rate = f"{best.operations / best.seconds / 1e12:.3g} TFLOP/s"
+    others = f"; the worst of {len(group)} placements takes {format_fraction(worst.seconds / best.seconds - 1)} longer"
+    return f"n = {order} on {count_text(count, 'GPU')}: {rate}{others if len(group) > 1 else ''}."
 
 
 def _threads(one: LuPlacement) -> str:

@@ -29,21 +29,21 @@ def section(view: RunView) -> Section | None:
     if not pairs:
         return None
     blocks: list[Block] = [Paragraph((_NOTE, METHOD), note=True)]
-    if together := together_of(points):
-        blocks.append(Items.of([sentence(one, hosts) for one in together]))
+    answers = [sentence(one, hosts) for one in together_of(points)]
+    if answers:
+        blocks.append(Items.of(answers))
     rates = {pair: of.gbps for pair, of in pairs.items() if of.gbps}
     if len(rates) > 1:
         slow = min(rates, key=lambda pair: rates[pair])
-        blocks.append(
-            Paragraph(
-                f"Rates of {len(rates)} pairs: median {format_rate(median(rates.values()))}, lowest "
-                f"{format_rate(rates[slow])} ({hosts[slow[0]]} → {hosts[slow[1]]})."
-            )
+        answers.append(
+            f"Rates of {len(rates)} pairs: median {format_rate(median(rates.values()))}, lowest "
+            f"{format_rate(rates[slow])} ({hosts[slow[0]]} → {hosts[slow[1]]})."
         )
+        blocks.append(Paragraph(answers[-1]))
     rows = [_row(pair, of, hosts) for pair, of in _slowest(pairs)]
     title = "Pairs of nodes" if len(rows) == len(pairs) else f"The {len(rows)} slowest of {len(pairs)} pairs of nodes"
     blocks.append(table(title, _COLUMNS, rows))
-    return Section("nodes", _TITLE, tuple(blocks))
+    return Section("nodes", _TITLE, tuple(blocks), label="Nodes", answers=tuple(answers))
 
 
 def sentence(one: Together, hosts: Mapping[str, str]) -> str:

@@ -35,13 +35,14 @@ def section(view: RunView) -> Section | None:
         if any(one.direction == direction for one in at_most)
     ]
     places = "; ".join(f"{gpu} is near {', '.join(nodes)}" for gpu, nodes in near.items())
+    answer = f"{places}. Mean penalty of the far node over the good value: {', '.join(means)}."
     blocks = (
-        Paragraph(f"{places}. Mean penalty of the far node over the good value: {', '.join(means)}."),
+        Paragraph(answer),
         *folded(f"Near and far nodes, {count_text(len(at_most), 'row')}", _table(at_most, "Near and far nodes")),
         more(f"All {len(found)} sizes and directions as a table", _table(found, "Near and far nodes, all sizes")),
         Paragraph(_NOTE, note=True),
     )
-    return Section("placement", _TITLE, blocks)
+    return Section("placement", _TITLE, blocks, label="Placement", answers=(answer,))
 
 
 def _has_copies(view: RunView) -> bool:

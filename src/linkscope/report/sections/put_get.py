@@ -95,11 +95,12 @@ def section(view: RunView) -> Section | None:
         by_queues = (Paragraph(_OF_QUEUES), _queues(through)) if through else ()
         return Section("put-get", _TITLE, (*others, *by_queues, *held_here))
     advice = [(Span(f"{_name(one)}: ", "strong"), f"{one.advice}.") for one in series]
+    answers = tuple(_by_advice(series))
     blocks: list[Block] = [
         Paragraph(_SHORT, on=Output.PAGE),
         Paragraph(_NOTE.strip(), on=Output.TERMINAL | Output.MARKDOWN),
         Items.of(advice, on=Output.TERMINAL | Output.MARKDOWN),
-        Items.of(_by_advice(series), on=Output.PAGE),
+        Items.of(answers, on=Output.PAGE),
     ]
     whole = Table("Times of messages", _COLUMNS, tuple(map(_group, series)), stacks=True)
     count = sum(len(one.messages) for one in series)
@@ -115,7 +116,7 @@ def section(view: RunView) -> Section | None:
     held = claims(view.run)
     of_claims = Items.of([_claim(one) for one in held])
     blocks += folded(f"{len(held)} conclusions of a paper, on this machine", Paragraph(_CLAIMS), of_claims)
-    return Section("put-get", _TITLE, tuple(blocks))
+    return Section("put-get", _TITLE, tuple(blocks), label="Drive by", answers=answers)
 
 
 def _by_advice(series: Sequence[Series]) -> list[Text]:

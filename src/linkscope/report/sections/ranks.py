@@ -1,11 +1,12 @@
 """Section: messages between ranks of MPI."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from linkscope.model.curves import Estimate
 from linkscope.model.text import count_text
+from linkscope.report.family_words import memory_text
 from linkscope.report.run_view import RunView
 from linkscope.report.section import (
     METHOD,
@@ -26,6 +27,7 @@ from linkscope.report.section import (
     table,
 )
 from linkscope.report.svg import SERIES_COLOURS, Series, rate_chart, swatch, time_chart
+from linkscope.report.trust import has_warning, signed
 from linkscope.runfile import Point
 from linkscope.units import format_bytes, format_rate, format_seconds, format_seconds_interval
 
@@ -81,7 +83,39 @@ def section(view: RunView) -> Section | None:
         made = table("Buffers of GPUs", _OF_GPUS, gpus)
         blocks.append(more(f"Staged and double-buffered copies: {len(gpus)} sizes and paths", made))
         blocks.append(replace(made, on=Output.TERMINAL | Output.MARKDOWN))
-    return Section("ranks", _TITLE, tuple(blocks))
+    answers = tuple(_answers(points))
+    blocks.insert(0, Items.of(answers, on=Output.PAGE))
+    return Section("ranks", _TITLE, tuple(blocks), label="Ranks", answers=answers)
+
+
+def _answers(points: Sequence[Point]) -> Iterator[str]:
+    """The shortest latency and the best rate of each pair of memories, and what double-buffering gains; no warnings."""
+    sound = [point for point in points if not has_warning(point) and point.benchmark != "rank_empty"]
+    trips, rates = ([point for point in sound if (point.benchmark == "rank_rate") == rate] for rate in (False, True))
+    if trips:
+        one = min(trips, key=lambda point: (point.bytes, point.median_s or 0.0))
+        yield f"shortest latency {signed(_plain_latency(one), [one])} ({format_bytes(one.bytes)}, {_ends(one)})."
+    best: dict[str, Point] = {}
+    for point in sorted(rates, key=lambda point: -_rate(point).value):
+        best.setdefault(_ends(point), point)
+    if best:
+        listed = (
+            f"{ends} {signed(format_rate(_rate(point).value), [point])} at {format_bytes(point.bytes)}"
+            for ends, point in best.items()
+        )
+        yield f"best rates: {'; '.join(listed)}."
+    gains = [one for one in _staged(sound).values() if one.gain]
+    if gains:
+        low, high = (of(one.gain or 0.0 for one in gains) for of in (min, max))
+        yield f"double-buffered messages of GPU buffers: ×{low:.3g} to ×{high:.3g} the rate of whole staging."
+
+
+def _plain_latency(point: Point) -> str:
+    return format_seconds(_latency(point).value)
+
+
+def _ends(point: Point) -> str:
+    return f"{memory_text(point.src_memory)} → {memory_text(point.dst_memory)}"
 
 
 def _launch(about: Mapping[str, Any], ranks: Sequence[Mapping[str, Any]]) -> list[Block]:
@@ -180,23 +214,43 @@ def _marked(point: Point, text: str) -> str:
     return f"{text} ~" if point.status == "missed_precision" else text
 
 
-def _of_gpus(points: Sequence[Point]) -> list[tuple[str, ...]]:
-    """A row for each path and size with staged messages: the ways beside each other."""
-    ways: dict[tuple[str, int], dict[str, Point]] = {}
+@dataclass(frozen=True)
+class _Ways:
+    """Messages of one path and size between buffers of GPUs: the fastest point of each way."""
+
+    whole: Point | None
+    double: Point | None
+    aware: Point | None
+
+    @property
+    def gain(self) -> float | None:
+        """The rate of double-buffered messages over that of whole staging."""
+        rates = [point.gbps if point else None for point in (self.double, self.whole)]
+        return rates[0] / rates[1] if rates[0] and rates[1] else None
+
+
+def _staged(points: Sequence[Point]) -> dict[tuple[str, int], _Ways]:
+    """The ways of each path and size with staged messages, in order."""
+    found: dict[tuple[str, int], dict[str, Point]] = {}
     for point in points:
         if point.benchmark != "rank_rate" or "way" not in point.params:
             continue
         ends = f"{point.src}.{point.src_memory} -> {point.dst}.{point.dst_memory}"
-        of = ways.setdefault((ends, point.bytes), {})
+        of = found.setdefault((ends, point.bytes), {})
         best = of.get(point.params["way"])
         if best is None or (point.gbps or 0) > (best.gbps or 0):
             of[point.params["way"]] = point
+    return {key: _Ways(*(of.get(way) for way in ("staged", "double", "aware"))) for key, of in sorted(found.items())}
+
+
+def _of_gpus(points: Sequence[Point]) -> list[tuple[str, ...]]:
+    """A row for each path and size with staged messages: the ways beside each other."""
     rows: list[tuple[str, ...]] = []
-    for (ends, size), of in sorted(ways.items()):
-        whole, double, aware = (of.get(way) for way in ("staged", "double", "aware"))
-        chunk = double.params.get("chunk", "1MiB") if double else "-"
-        gain = f"{double.gbps / whole.gbps:.3g}" if double and whole and double.gbps and whole.gbps else "-"
-        rows.append((f"{ends}, {format_bytes(size)}", _rate_of(whole), _rate_of(double), chunk, gain, _rate_of(aware)))
+    for (ends, size), one in _staged(points).items():
+        chunk = one.double.params.get("chunk", "1MiB") if one.double else "-"
+        gain = f"{one.gain:.3g}" if one.gain else "-"
+        rates = (_rate_of(one.whole), _rate_of(one.double), chunk, gain, _rate_of(one.aware))
+        rows.append((f"{ends}, {format_bytes(size)}", *rates))
     return rows
 
 

@@ -59,12 +59,13 @@ def section(view: RunView) -> Section | None:
     )
     table = Table(_TITLE, _COLUMNS, groups, stacks=True)
     count = sum(len(group.rows) for group in groups)
+    answers = tuple(_findings(points))
     return Section("sharing", _TITLE, (
-        Items.of(_findings(points), on=Output.PAGE),
+        *([Items.of(answers, on=Output.PAGE)] if answers else []),
         more(f"All {count} rows as a table", Paragraph((_NOTE, METHOD), note=True), table),
         Paragraph(_NOTE.strip(), on=Output.TERMINAL | Output.MARKDOWN),
         replace(table, on=Output.TERMINAL | Output.MARKDOWN),
-    ))  # fmt: skip
+    ), label="Sharing", answers=answers)  # fmt: skip
 
 
 def _findings(points: Sequence[Point]) -> list[Text]:
@@ -76,14 +77,15 @@ def _findings(points: Sequence[Point]) -> list[Text]:
     texts: list[Text] = []
     for work, of in sorted(works.items()):
         counts = [int(point.params["clients"]) for point in of]
+        if max(counts) == 1:
+            continue
         one, most = ([point for point in of if int(point.params["clients"]) == count] for count in (1, max(counts)))
         parts = [f"one client gets {signed(_total(max(one, key=_sum)), [max(one, key=_sum)])}"] if one else []
-        if max(counts) > 1:
-            each = ", ".join(
-                f"{signed(_total(point), [point])} as {_WAYS[point.params['way']]}"
-                for point in sorted(most, key=lambda point: list(_WAYS).index(point.params["way"]))
-            )
-            parts.append(f"{max(counts)} together get {each}")
+        each = ", ".join(
+            f"{signed(_total(point), [point])} as {_WAYS[point.params['way']]}"
+            for point in sorted(most, key=lambda point: list(_WAYS).index(point.params["way"]))
+        )
+        parts.append(f"{max(counts)} together get {each}")
         texts.append((Span(f"{work}: ", "strong"), f"{'; '.join(parts)}."))
     return texts
 

@@ -1,9 +1,12 @@
 """Section: transfer tasks beside message tasks (Spafford et al. 5.1 and 5.3)."""
 
+from collections.abc import Sequence
+
+from linkscope.model.text import count_text
 from linkscope.report.run_view import RunView
-from linkscope.report.section import Column, Group, Paragraph, Row, Section, Table
+from linkscope.report.section import Column, Group, Items, Output, Paragraph, Row, Section, Table
 from linkscope.report.task_sets import Compared, Range, TaskSet, task_sets
-from linkscope.units import format_rate, format_seconds
+from linkscope.units import format_fraction, format_rate, format_seconds
 
 _TITLE = "Transfer tasks beside message tasks"
 _NOTE = (
@@ -25,7 +28,29 @@ def section(view: RunView) -> Section | None:
     if not found:
         return None
     groups = tuple(Group(tuple(_row(one, compared) for compared in one.compared)) for one in found)
-    return Section("task-sets", _TITLE, (Paragraph(_NOTE, note=True), Table(_TITLE, _COLUMNS, groups, stacks=True)))
+    answers = _answers(found)
+    blocks = (
+        Items.of(answers, on=Output.PAGE),
+        Paragraph(_NOTE, note=True),
+        Table(_TITLE, _COLUMNS, groups, stacks=True),
+    )
+    return Section("task-sets", _TITLE, blocks, label="Tasks", answers=answers)
+
+
+def _answers(found: Sequence[TaskSet]) -> tuple[str, ...]:
+    """For each quantity the largest mean penalty over the good value, if drift does not explain it."""
+    texts = []
+    for name in dict.fromkeys(compared.name for one in found for compared in one.compared):
+        of = [(compared, one) for one in found for compared in one.compared if compared.name == name]
+        worst, one = max(of, key=lambda pair: pair[0].over_good.mean - abs(pair[0].drift or 0.0))
+        mean, drift = worst.over_good.mean, f"drift {format_fraction(abs(worst.drift or 0.0))}"
+        if mean > abs(worst.drift or 0.0):
+            texts.append(
+                f"{name}: at most {format_fraction(mean)} worse when both kinds run at once ({_name(one)}; {drift})."
+            )
+        else:
+            texts.append(f"{name}: no worse when both kinds run at once, beyond the drift.")
+    return tuple(texts)
 
 
 def _row(one: TaskSet, compared: Compared) -> Row:
@@ -41,7 +66,8 @@ def _name(one: TaskSet) -> str:
     params, flows = one.point.params, one.point.flows
     transfers = sum("gpu:" in flow.dst for flow in flows)
     threads = " by one thread each" if params.get("threads") == "one" else ""
-    return f"{one.point.src}: {transfers} transfer + {len(flows) - transfers} message of {params['message']}{threads}"
+    messages = f"{count_text(len(flows) - transfers, 'message')} of {params['message']}"
+    return f"{one.point.src}: {count_text(transfers, 'transfer')} + {messages}{threads}"
 
 
 def _values(compared: Compared, values: list[float]) -> str:

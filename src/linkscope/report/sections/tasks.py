@@ -1,9 +1,10 @@
 """Section: several tasks that copy to or from each GPU at once (Spafford et al. 5.2)."""
 
 import dataclasses
+from collections.abc import Sequence
 
 from linkscope.report.run_view import RunView
-from linkscope.report.section import Column, Group, Paragraph, Row, Section, Table
+from linkscope.report.section import Column, Group, Items, Output, Paragraph, Row, Section, Table
 from linkscope.runfile import Point, PointId
 from linkscope.units import format_fraction
 
@@ -29,9 +30,11 @@ def section(view: RunView) -> Section | None:
     rates = {PointId.parse(point.id): found for point in view.run.points if (found := _rates(point))}
     several = sorted(((int(id.param("tasks")), id) for id in rates if id.param("tasks")), key=lambda of: of[0])
     groups: dict[PointId, list[Row]] = {}
+    compared: list[tuple[PointId, PointId, int]] = []
     for tasks, id in several:
         once = dataclasses.replace(id, params=tuple(pair for pair in id.params if pair[0] != "tasks"))
         if once in rates:
+            compared.append((once, id, tasks))
             good = min(rates[once])
             again = rates.get(dataclasses.replace(once, params=tuple(sorted((*once.params, ("again", "true"))))))
             drift = f"{100 * (min(again) / good - 1):+.1f} %" if again else "-"
@@ -39,7 +42,20 @@ def section(view: RunView) -> Section | None:
     if not groups:
         return None
     made = Table(_TITLE, _COLUMNS, tuple(Group(tuple(rows)) for rows in groups.values()), stacks=True)
-    return Section("tasks", _TITLE, (Paragraph(_NOTE, note=True), made))
+    answers = (_answer([(id, tasks, min(rates[id]) * tasks / min(rates[once])) for once, id, tasks in compared]),)
+    blocks = (Items.of(answers, on=Output.PAGE), Paragraph(_NOTE, note=True), made)
+    return Section("tasks", _TITLE, blocks, label="Tasks", answers=answers)
+
+
+def _answer(shares: Sequence[tuple[PointId, int, float]]) -> str:
+    """The smallest share of an equal share, and whether the rate collapses."""
+    id, tasks, least = min(shares, key=lambda one: one[2])
+    most = max(tasks for _, tasks, _ in shares)
+    verdict = "the rate collapses" if least < _COLLAPSED else "no rate collapses"
+    return (
+        f"Up to {most} tasks for each GPU: {verdict}. The slowest task gets {format_fraction(least)} of an equal share "
+        f"or more ({tasks} tasks, {id.src} → {id.dst})."
+    )
 
 
 def _rates(point: Point) -> list[float]:

@@ -1,0 +1,96 @@
+"""The summary of a run without plain copies says what its suite found, instead of a list of rates."""
+
+import dataclasses
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from linkscope.report.html import page
+from linkscope.report.section import Output, plain
+from linkscope.report.sections import sections
+from linkscope.report.summary import MOST_LINES, summary
+from linkscope.runfile import Run, read_run
+
+RESULTS = Path(__file__).parents[2] / "results"
+
+
+def run_of(name: str) -> Run:
+    return read_run(RESULTS / f"{name}.jsonl.gz")
+
+
+def text_of(run: Run) -> str:
+    return " ".join(summary(run, width=96, colour=False).split())
+
+
+# What the tables of these runs say, found by hand.
+FOUND = {
+    "h100x1-contention-a": [
+        "Slowdown zero-copy reads slow others: GPU-CPU round trips ×45.8, kernel launches ×33.5",
+        "Not slowed by other work: messages, messages by socket (2 of 13 kinds).",
+    ],
+    "h100x1-loaded-latency": ["At full load, small operations take ×1.34 to ×75.9 their time alone."],
+    "h100x1-sharing": ["Sharing GPU → host: one client gets 53.78 GB/s; 4 together get 54.67 GB/s as threads"],
+    "h100x1-sp-5": ["Compute Transfers lengthen iterations by ×1.03 (stencil, pinned) to ×290 (reduction, pageable)"],
+    "h100x1-sp-10": ["Tasks Up to 16 tasks for each GPU: no rate collapses."],
+    "h100x1-sp-11": ["transfers: at most 4 % worse when both kinds run at once (numa:0: 1 transfer + 1 message of"],
+    "h100x4-lu": ["n = 8192 on 4 GPUs: 16.4 TFLOP/s; the worst of 4 placements takes 72 % longer."],
+    "h100x1-nn": ["product, cuBLAS, best rate of each element and % of its peak: bf16 825.9 Top/s (77 %)"],
+    "h200x2-putget": ["Drive by GPU up to 256 KiB, host from 1 MiB: gpu:0 → gpu:1"],
+    "h100x1-mpi": ["double-buffered messages of GPU buffers: ×0.927 to ×1.46 the rate of whole staging."],
+    "h100x2-collectives-all_reduce": ["Bus bandwidth by NCCL, 2 ranks, at 1 GiB: all_reduce ~340.4 GB/s."],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_the_summary_of_a_suite_says_what_it_found(name: str) -> None:
+    text = text_of(run_of(name))
+    assert [wanted for wanted in FOUND[name] if wanted not in text] == []
+    assert "Best rates" not in text
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_answers_keep_the_summary_within_its_lines_and_its_labels_within_their_column(name: str) -> None:
+    run = run_of(name)
+    assert summary(run, width=96, colour=False).count("\n") < MOST_LINES
+    labels = [section.label for section in sections(run, Output.TERMINAL) if section.answers]
+    assert labels
+    assert all(0 < len(label) < 10 for label in labels)
+
+
+def test_the_page_has_the_same_answers_on_its_first_screen() -> None:
+    run = run_of("h100x1-contention-a")
+    first = next(plain(one.answers[0]) for one in sections(run, Output.PAGE) if one.anchor == "contention")
+    text = page(run)
+    name, _, rest = first.partition(":")
+    place = text.index(name)
+    assert text.index('id="summary"') < place < text.index('id="contention"')
+    assert rest.split(",")[0].strip() in text[place : place + 200]
+
+
+def test_a_rate_below_half_of_an_equal_share_is_called_a_collapse() -> None:
+    run = run_of("h100x1-sp-10")
+    slowed = []
+    for point in run.points:
+        flows = list(point.flows)
+        if point.params.get("tasks") == "16":
+            flows[0] = msgspec.structs.replace(flows[0], gbps=(flows[0].gbps or 0.0) / 3)
+        slowed.append(msgspec.structs.replace(point, flows=flows))
+    assert "Up to 16 tasks for each GPU: the rate collapses." in text_of(dataclasses.replace(run, points=slowed))
+
+
+def test_penalties_within_the_drift_are_not_stated() -> None:
+    text = text_of(run_of("h100x1-sp-9"))
+    assert "transfers: no worse when both kinds run at once, beyond the drift." in text
+
+
+def test_clients_that_ran_alone_only_say_nothing_of_sharing() -> None:
+    run = run_of("h100x1-sharing")
+    alone = [point for point in run.points if point.params.get("clients") == "1"]
+    assert "Sharing" not in text_of(dataclasses.replace(run, points=alone))
+
+
+def test_no_work_is_named_where_none_clearly_slows_another() -> None:
+    run = run_of("h100x1-contention-a")
+    calm = [point for point in run.points if point.benchmark == "contended_message"]
+    assert "Slowdown No kind of work clearly slows another one." in text_of(dataclasses.replace(run, points=calm))
