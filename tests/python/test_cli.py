@@ -389,10 +389,10 @@ def test_the_list_is_short_and_the_entry_of_one_benchmark_has_its_parameters(cap
     entries = [line.split("  ")[0] for line in short.splitlines() if re.match(r"\w+ by \w+ ", line)]
     assert entries.count("h2d by ce") == 1 and len(entries) == len(set(entries))
     assert entries == list(dict.fromkeys(f"{row.name} by {row.engine}" for row in table))
-    joined = " ".join(short.split())
-    assert f"[{table[0].source}; another paper]" in joined
+    assert "[" not in short
     assert main(["list", "h2d"]) == 0
     one = capsys.readouterr().out
+    assert "[a paper]" in one
     assert "mode = " in one and "h2d by ce" in one and "d2h by" not in one
     assert "memory: pageable, pinned, registered -> device" in one
     assert main(["list", "h2d", "--json"]) == 0

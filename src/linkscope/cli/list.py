@@ -1,7 +1,8 @@
 """List what can be measured.
 
-linkscope list             the benchmarks, what they measure, and the paper or tool that they follow
-linkscope list h2d         the parameters of a benchmark with their values; * and ? are wildcards
+linkscope list             the benchmarks, and what they measure
+linkscope list h2d         a benchmark's parameters with their values, and the paper or tool that it follows; * and ?
+                           are wildcards
 linkscope list suites      the suites for `run --suite`
 linkscope list machines    the bundled models for `run --machine`
 linkscope list --source comm-scope    the operations of a paper or tool, with the points that measure them: comm-scope,
@@ -49,7 +50,7 @@ def main(arguments: argparse.Namespace) -> int:
     width = max(map(len, names))
     for name, row in zip(names, rows, strict=True):
         _print(f"{name:<{width}}  {row['summary']}", width + 2)
-        if row["source"] != "linkscope":
+        if row.get("source", "linkscope") != "linkscope":
             _print(f"{'':<{width}}  [{row['source']}]", width + 3)
         if of_one:
             _print(f"{'':<{width}}    memory: {_memories(row['memories'])}", width + 6)
@@ -57,7 +58,9 @@ def main(arguments: argparse.Namespace) -> int:
             values = " | ".join(param["told"] or param["values"])
             _print(f"{'':<{width}}    {param['name']} = {values}: {param['help']}", width + 6)
     if arguments.what == "benchmarks":
-        _print(f"`linkscope list {rows[0]['name']}` shows the parameters of a benchmark.", 0)
+        _print(
+            f"`linkscope list {rows[0]['name']}` shows the parameters of a benchmark, and the paper that it follows.", 0
+        )
     return FINE
 
 
@@ -74,14 +77,11 @@ def _named(pattern: str) -> list[dict[str, Any]]:
 
 def _by_engine(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """One row for each operation and engine: its memory kinds and paths have rows of their own in the table."""
-    found: dict[tuple[str, str], dict[str, dict[str, None]]] = {}
+    found: dict[tuple[str, str], dict[str, None]] = {}
     for row in rows:
-        one = found.setdefault((row["name"], row["engine"]), {"summary": {}, "source": {}})
-        for name, values in one.items():
-            values[row[name]] = None
+        found.setdefault((row["name"], row["engine"]), {})[row["summary"]] = None
     return [
-        {"name": name, "engine": engine, **{key: "; ".join(values) for key, values in one.items()}}
-        for (name, engine), one in found.items()
+        {"name": name, "engine": engine, "summary": "; ".join(summaries)} for (name, engine), summaries in found.items()
     ]
 
 
