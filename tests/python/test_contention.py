@@ -134,7 +134,7 @@ def test_the_report_shows_the_matrix(run: Run, tmp_path: Path, capsys: pytest.Ca
     page = tmp_path / "page.html"
     assert main(["report", str(run.path), "-o", str(page)]) == 0
     assert 'id="contention"' in page.read_text() and "Slowdown by work beside it" in page.read_text()
-    assert "All values are of several transfers at once" in page.read_text()
+    assert 'id="paths"' not in page.read_text()  # no point is of one transfer
 
 
 def test_penalties_over_the_good_and_over_the_bad_value(run: Run) -> None:

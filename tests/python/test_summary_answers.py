@@ -26,7 +26,7 @@ def text_of(run: Run) -> str:
 # What the tables of these runs say, found by hand.
 FOUND = {
     "h100x1-contention-a": [
-        "Slowdown zero-copy reads slow others: GPU-CPU round trips ×45.8, kernel launches ×33.5",
+        "Slowdown Zero-copy reads slow others: GPU-CPU round trips ×45.8, kernel launches ×33.5",
         "Not slowed by other work: messages, messages by socket (2 of 13 kinds).",
     ],
     "h100x1-loaded-latency": ["At full load, small operations take ×1.34 to ×75.9 their time alone."],

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from linkscope.report.headline import headline_rows
 from linkscope.report.run_view import RunView
-from linkscope.report.section import MOST_ANSWERS, Items, Output, Section, Span
+from linkscope.report.section import MOST_ANSWERS, Items, Output, Section, Span, Text
 from linkscope.report.sections import (
     advice,
     anomalies,
@@ -141,11 +141,11 @@ def chapters(run: Run) -> list[Chapter]:
 
 def _with_answers(summary: Section, others: Sequence[Section]) -> Section:
     """The summary of a run without rates of plain copies: below the verdict stands what its sections found."""
-    items = [
-        (*(answer if isinstance(answer, tuple) else (answer,)), " ", Span(one.title, link=f"#{one.anchor}"))
-        for one in others
-        for answer in one.answers[:MOST_ANSWERS]
-    ]
+    items: list[Text] = []
+    for one in (section for section in others if section.answers):
+        *before, last = one.answers[:MOST_ANSWERS]
+        link = Span(one.title, link=f"#{one.anchor}")
+        items += [*before, (*(last if isinstance(last, tuple) else (last,)), " ", link)]
     verdict, *rest = summary.blocks
     return replace(summary, blocks=(verdict, Items.of(items), *rest)) if items else summary
 

@@ -97,11 +97,15 @@ def _answers(rows: Sequence[MatrixRow]) -> tuple[Text, ...]:
         worst = sorted(of.items(), key=lambda item: -item[1])
         named = ", ".join(f"{work_text(kind)} ×{ratio:.3g}" for kind, ratio in worst[:_MOST_SLOWED])
         more = f" and {len(worst) - _MOST_SLOWED} more" if len(worst) > _MOST_SLOWED else ""
-        texts.append((Span(f"{work_text(name)} slow others", "strong"), f": {named}{more}."))
+        texts.append((Span(f"{_capital(work_text(name))} slow others", "strong"), f": {named}{more}."))
     calm = [kind for kind in dict.fromkeys(row.kind for row in rows) if not any(kind in of for of in slowed.values())]
     if slowed and calm:
         texts.append(f"Not slowed by other work: {', '.join(map(work_text, calm))} ({len(calm)} of {count} kinds).")
     return tuple(texts) if slowed else ("No kind of work clearly slows another one.",)
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _grid(rows: Sequence[MatrixRow]) -> Grid:
@@ -110,7 +114,7 @@ def _grid(rows: Sequence[MatrixRow]) -> Grid:
     cells = tuple(tuple(_grid_cell(row, name) for name in names) for row in rows)
     return Grid(
         _CORNER,
-        tuple(_name(row, several) for row in rows),
+        tuple(f"{_name(row, several)}, {work_text(row.kind)}" for row in rows),
         tuple(names),
         cells,
         corner="work \\ beside",

@@ -60,17 +60,17 @@ _FOLDS: tuple[tuple[str, Callable[[str], bool]], ...] = (
 )
 
 
-def section(view: RunView) -> Section:
-    """The table of plain copies, and folded tables of everything else."""
+def section(view: RunView) -> Section | None:
+    """The table of plain copies, and folded tables of everything else. None if all values are of several transfers."""
     blocks: list[Block] = []
     if view.path_rows:
         most = open_rows(view.path_rows, MOST, FEW)
         table = SortedTable("Plain copies", _COLUMNS, _rows(view.path_rows, view.has_curves), most)
         blocks = [Paragraph(_NOTE, note=True), table]
-    elif not view.families:
-        measured = any(point.median_s is not None for point in view.run.points)
-        blocks = [Paragraph("All values are of several transfers at once." if measured else "No point has a value.")]
-    return Section("paths", "Paths", (*blocks, *_folds(view), *_peaks(view.run.points)))
+    elif not any(point.median_s is not None for point in view.run.points):
+        blocks = [Paragraph("No point has a value.")]
+    blocks += [*_folds(view), *_peaks(view.run.points)]
+    return Section("paths", "Paths", tuple(blocks)) if blocks else None
 
 
 def _rows(rows: Sequence[PathRow], linked: bool) -> tuple[SortedRow, ...]:
