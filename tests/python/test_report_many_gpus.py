@@ -69,9 +69,8 @@ def test_sharing_says_what_one_client_gets_and_all_together_by_each_way() -> Non
         of_clients("h2d", "threads", 4, 8e-5),
         of_clients("d2h", "threads", 1, 4e-5),
     ]
-    section = sharing.section(RunView(run(points)))
+    section = sharing.section(RunView(run(points)))  # copies to the host had one client only, which shares nothing
     assert open_on_page(section).splitlines() == [
-        "GPU → host: one client gets 25 GB/s.",
         "host → GPU: one client gets 50 GB/s; 4 together get 50 GB/s as threads of one process, ~25 GB/s as "
         "processes in turn.",
     ]
