@@ -123,8 +123,9 @@ std::vector<u32> transferring(const Case& c, const std::vector<std::pair<Place, 
   const auto sets = c.param("sets", "all");
   const std::size_t wanted = sets == "all" ? std::max<std::size_t>(1, found.size()) : std::stoul(sets);
   if (wanted > found.size())
-    throw Error{ErrorKind::unsupported, std::to_string(wanted) + " transfer tasks need as many ranks with a GPU of " +
-                                            "their own, and there are " + std::to_string(found.size())};
+    throw Error{ErrorKind::unsupported,
+                "each transfer task needs a rank with a GPU of its own: " + std::to_string(wanted) +
+                    " wanted, and there are " + std::to_string(found.size())};
   found.resize(wanted);
   return found;
 }

@@ -249,7 +249,7 @@ TEST_CASE("each GPU has one transfer task, and all pairs or those beside a trans
   CHECK(flows(tasks_case({{"at", "transfers"}})) == std::pair<std::ptrdiff_t, std::ptrdiff_t>{2, 0});
   CHECK(flows(tasks_case({{"at", "messages"}})) == std::pair<std::ptrdiff_t, std::ptrdiff_t>{0, 2});
   CHECK_THROWS_WITH_AS((void)build_program(tasks_case({{"sets", "3"}})),
-                       "3 transfer tasks need as many ranks with a GPU of their own, and there are 2", Error);
+                       "each transfer task needs a rank with a GPU of its own: 3 wanted, and there are 2", Error);
 }
 
 TEST_CASE("messages of ranks beside transfers keep step for a duration on the model, and have latencies") {

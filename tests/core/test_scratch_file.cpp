@@ -82,6 +82,49 @@ TEST_CASE("a CPU thread copies from a file and to a file, through the page cache
   free(start);
 }
 
+TEST_CASE("requests in flight that fail leave none behind, and the next copy by the same queue is exact") {
+  int refused = 0;
+  const auto queue = Uring::open(4, refused);
+  if (!queue) {
+    MESSAGE("not tested: the kernel refuses io_uring");
+    return;
+  }
+  const Folder folder;
+  const ScratchFile file{folder.path.string(), bytes};
+  for (u64 at = 0; at < bytes; ++at) file.data()[at] = static_cast<std::byte>(at / 4096);
+  std::vector<std::byte> target(65536);
+  const auto copy = [&](int descriptor) {
+    const FileMemory files[] = {{address(file.data()), bytes, descriptor, queue.get(), 4}};
+    CpuMemory memory;
+    memory.files = files;
+    memory.copy(address(target.data()), address(file.data()) + 8192, target.size());
+  };
+  CHECK(error_of([&] { copy(-1); }).find("io_uring cannot read a file: Bad file") != std::string::npos);
+  CHECK(queue->in_flight() == 0);
+  copy(file.buffered());
+  CHECK(std::memcmp(target.data(), file.data() + 8192, target.size()) == 0);
+}
+
+TEST_CASE("requests in flight behind the end of a file are an error") {
+  int refused = 0;
+  const auto queue = Uring::open(4, refused);
+  if (!queue) {
+    MESSAGE("not tested: the kernel refuses io_uring");
+    return;
+  }
+  const Folder folder;
+  const ScratchFile file{folder.path.string(), bytes};
+  std::vector<std::byte> target(65536);
+  // The table has more bytes than the file.
+  const FileMemory files[] = {{address(file.data()), 2 * bytes, file.buffered(), queue.get(), 4}};
+  CpuMemory memory;
+  memory.files = files;
+  CHECK(error_of([&] {
+          memory.copy(address(target.data()), address(file.data()) + bytes - 4096, target.size());
+        }).find("a file cannot be read") != std::string::npos);
+  CHECK(queue->in_flight() == 0);
+}
+
 TEST_CASE("directories that hold no scratch file are refused with the reason") {
   const Folder folder;
   CHECK(why_no_scratch_file(folder.path.string(), bytes).empty());

@@ -50,6 +50,25 @@ def test_the_calls_of_a_size_lie_between_those_of_its_neighbours(tmp_path, capsy
         assert found["batch"]["seconds"] == pytest.approx(expected * US)
 
 
+def test_calls_of_sizes_that_lie_far_apart_are_not_interpolated(tmp_path, capsys) -> None:
+    points = [h2d("pinned", 4 * KIB, 2.5 * US), batch(4 * KIB, 0.05 * US)]
+    for large, expected in ((8 * KIB, 1 + 3968 / 8064), (16 * KIB, 1.0)):  # 64 and 128 times the smaller one
+        called = [pieces("batch", 128, 1000 * US), pieces("batch", large, 2000 * US)]
+        found = by_engine(answer(tmp_path, capsys, [*points, *called], size="4KiB"))
+        assert found["batch"]["seconds"] == pytest.approx(expected * US)
+
+
+def test_calls_of_a_path_between_the_same_kinds_of_places_count_before_longer_ones_of_others(tmp_path, capsys) -> None:
+    ends = ("numa:1.pinned->gpu:1.device", "gpu:0.device->numa:0.pinned")
+    calls = [
+        point(f"pieces/batch/{of}/{4000 * KIB}?mode=batched&piece={4 * KIB}&clock=host", seconds)
+        for of, seconds in zip(ends, (1200 * US, 1900 * US), strict=True)
+    ]
+    points = [h2d("pinned", 4 * KIB, 2.5 * US), batch(4 * KIB, 0.05 * US), *calls]
+    found = by_engine(answer(tmp_path, capsys, points, "--memory", "pinned", size="4KiB"))
+    assert found["batch"]["seconds"] == pytest.approx(1.2 * US)
+
+
 def test_calls_of_another_path_count_where_this_one_has_none(tmp_path, capsys) -> None:
     within = point(f"local/ce/gpu:0.device->gpu:0.device/{4 * KIB}?after=kernel&mode=batched", 2 * US)
     ends = "gpu:0.device->gpu:0.device"

@@ -57,6 +57,10 @@ def test_one_thread_is_the_cost_of_writes_by_io_uring() -> None:
     assert Ring(16, MIB, 2, uring=8).cost() == (1, 1, 0, 8 * MIB) < Ring(4, MIB, 2).cost()
 
 
+def test_the_threads_that_call_cufile_count_as_its_cost_though_io_uring_was_tuned_before() -> None:
+    assert Ring(16, MIB, 2, uring=8, cufile=1).cost() == Ring(16, MIB, 2, cufile=1).cost()
+
+
 @pytest.mark.parametrize("path", ["saved-file", "cold-file"])
 def test_where_the_kernel_refuses_io_uring_threads_are_raced(path) -> None:
     bench = DiskBench(HOSTS["fast CPUs"], 6e9, 0.01)

@@ -16,9 +16,10 @@ pwrite(file, slot, bytes, 0);""",
 # linkscope.save_file writes past the page cache wherever the file system allows it.
 _SAVE_CACHED = """\
 for (size_t at = 0; at < bytes; at += chunk) {
-  cudaMemcpyAsync(slot, src + at, chunk, cudaMemcpyDefault, stream);  // two slots in turn, and a thread that writes
+  size_t part = std::min(chunk, bytes - at);
+  cudaMemcpyAsync(slot, src + at, part, cudaMemcpyDefault, stream);  // two slots in turn, and a thread that writes
   cudaStreamSynchronize(stream);
-  pwrite(file, slot, chunk, at);  // a file opened without O_DIRECT
+  pwrite(file, slot, part, at);  // a file opened without O_DIRECT
 }"""
 _CUFILE = {
     True: "cuFileRead(handle, dst, bytes, 0, 0);  // handle: of cuFileHandleRegister, once",

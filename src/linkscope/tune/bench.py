@@ -35,7 +35,8 @@ class Ring:
 
     def cost(self) -> tuple[int, int, int, int]:
         """What the copy takes from others: links of helpers, CPUs, SMs, then pinned memory."""
-        threads, slots = (1, self.uring) if self.uring else (self.threads, self.threads * self.depth)
+        by_uring = self.uring and not self.cufile  # cuFile has precedence
+        threads, slots = (1, self.uring) if by_uring else (self.threads, self.threads * self.depth)
         return self.links, threads, self.sm_blocks, slots * self.chunk
 
     def as_dict(self) -> dict[str, int]:
