@@ -76,7 +76,7 @@ def with_calls(found: Sequence[TransferMethod], calls: HostCalls, size: int) -> 
             left_out += 1
         else:
             kept.append(one)
-    return sorted(kept, key=lambda one: one.time.value), left_out
+    return kept, left_out
 
 
 def without_calls(found: Iterable[TransferMethod], calls: HostCalls) -> bool:
