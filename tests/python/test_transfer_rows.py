@@ -78,7 +78,8 @@ def test_every_byte_arrives_on_the_fake_driver(tmp_path: Path) -> None:
             "pieces/sm/{}/819200?chunk=256KiB&mode=batched&piece=4096&slots=2&sms=32&threads=1",
         )
     ]
-    few += [FRESH.format("pageable", 1048576), FRESH_STAGED.format("pageable", 1048576, "256KiB", 1)]
+    # Two chunks of 2 MiB: threads that wait for each other take a time slice for each chunk on a busy machine.
+    few += [FRESH.format("pageable", 1048576), FRESH_STAGED.format("pageable", 4194304, "2MiB", 1)]
     path = tmp_path / "run.jsonl"
     words = ["run", "--suite", "full", "--rounds", "1", "--contexts", "any", "--precision", "99%", "-o", str(path)]
     only = [word for text in few for word in ("--only", text)]
@@ -92,7 +93,8 @@ def test_every_byte_arrives_on_the_fake_driver(tmp_path: Path) -> None:
     assert done.returncode in (0, 1), done.stdout + done.stderr
     points = read_run(path).points
     assert {point.id for point in points} == set(few)
-    assert all(point.verified or too_short(point) for point in points), [point.reason for point in points]
+    wrong = [(point.id, point.status, point.reason) for point in points if not point.verified and not too_short(point)]
+    assert not wrong
 
 
 def test_the_rows_are_listed(capsys) -> None:
