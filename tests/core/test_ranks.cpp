@@ -262,6 +262,15 @@ TEST_CASE("messages of ranks beside transfers keep step for a duration on the mo
   CHECK(series[0].marks.back().iterations > 1);
 }
 
+TEST_CASE("a pair of slow ranks ends with the sample, however many round trips a faster pair has made") {
+  auto c = tasks_case({{"message", "64KiB"}, {"at", "messages"}});
+  c.ranks[1].numa = numa(1);  // copies between the nodes are slower
+  const auto series = series_of(build_program(c));
+  const auto &slow = series[0].marks.back(), &fast = series[2].marks.back();
+  CHECK(fast.iterations > slow.iterations);
+  CHECK(slow.at_s < fast.at_s + 1e-3);
+}
+
 TEST_CASE("one thread of a rank for transfer and messages makes messages slower on the model") {
   const auto two = build_program(tasks_case({{"sets", "1"}})),
              one = build_program(tasks_case({{"sets", "1"}, {"threads", "one"}}));

@@ -77,6 +77,17 @@ def test_calls_of_another_path_count_where_this_one_has_none(tmp_path, capsys) -
     assert found["batch"]["seconds"] == pytest.approx(1.8 * US)
 
 
+def test_the_launch_of_a_graph_counts_on_its_own_path_only(tmp_path, capsys) -> None:
+    """The launch takes a few ns for each copy, and that of another path would hide the time of this one."""
+    ends = "numa:0.pinned->gpu:0.device"
+    graph = point(f"h2d/graph/{ends}/{4 * KIB}?mode=batched", 0.5 * US)
+    elsewhere = f"pieces/graph/gpu:0.device->numa:0.pinned/{4000 * KIB}?mode=batched&piece={4 * KIB}&clock=host"
+    points = [h2d("pinned", 4 * KIB, 2.5 * US), graph, point(elsewhere, 900 * US)]
+    assert by_engine(answer(tmp_path, capsys, points, size="4KiB"))["graph"]["seconds"] == pytest.approx(0.5 * US)
+    here = [*points, pieces("graph", 4 * KIB, 800 * US)]
+    assert by_engine(answer(tmp_path, capsys, here, size="4KiB"))["graph"]["seconds"] == pytest.approx(0.8 * US)
+
+
 def test_a_kernel_takes_the_time_of_its_launch_and_a_copy_that_of_its_call(tmp_path, capsys) -> None:
     kernel = point(f"h2d/sm/numa:0.pinned->gpu:0.device/{4 * KIB}?blocks=sms&mode=batched&threads=512", 2.4 * US)
     call = point("copy_call/cpu/numa:0.pinned->gpu:0.device/0?size=4KiB", 2.1 * US)

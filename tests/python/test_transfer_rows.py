@@ -153,6 +153,7 @@ def test_copies_to_untouched_memory_are_ranked_with_what_each_needs(capsys) -> N
     assert any("transparent_hugepage" in need for need in threads["needs"])
     assert "CPU threads: 8" in threads["needs"] and "linkscope.to_cpu" in threads["code"]
     assert any("cudaMemcpyAsync" in one["code"] and "MADV_HUGEPAGE" in one["code"] for one in fresh.values())
+    assert sum(one["benchmark"] == "fresh_staged" for one in ways) == 2  # of each memory with its best settings
     others = {one["dst_memory"] for one in ways if not one["benchmark"].startswith("fresh")}
     assert "pinned" in others and "pageable" not in others  # a copy to touched pageable memory is no answer
     pinned = next(one for one in ways if (one["benchmark"], one["engine"]) == ("d2h", "ce"))

@@ -1,6 +1,7 @@
 """The tuner races io_uring against threads for files, and the library loads what it chose."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -122,6 +123,13 @@ print(counts.direct, counts.uring, counts.uring_refused, *native.tuning())
     assert used == str(file) and target.stat().st_size == 2 << 20
     possible = uring and refused == "0" and direct != "0"
     assert int(by_uring) == (int(direct) if possible else 0)
+
+
+def test_the_question_for_io_uring_leaves_no_descriptor_open() -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        why_no_uring()
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_the_reason_of_the_kernel_is_named() -> None:
