@@ -1,4 +1,4 @@
-// Copies from a GPU to memory that nobody has touched, on the simulation: known times, every byte, and mistakes that are found.
+// Copies from a GPU to untouched memory on the simulation: known times, every byte, and errors that verification finds.
 #include <doctest.h>
 
 #include <algorithm>

@@ -100,6 +100,13 @@ def test_bars_of_one_direction_compare_as_their_rates() -> None:
     assert second.of_peak == "67 % of 60"
 
 
+def test_a_group_that_has_no_bar_does_not_change_the_scale_of_the_others() -> None:
+    shown, other = h2d("pinned", 0, 50.0), h2d("pinned", 1, 30.0, limit_gbps=480.0)
+    (bar,) = bars([shown, other]).values()
+    (part,) = bar.parts
+    assert part.share == pytest.approx(50 / 63) and "1 other group: see the pairs" in bar.notes
+
+
 def test_trust_names_the_rates_that_need_a_look() -> None:
     good, bad = h2d("pinned", 0, 50.0), h2d("pageable", 0, 9.0, status="missed_precision")
     text = re.sub(r"</?a\b[^>]*>", "", page(run([good, bad])))

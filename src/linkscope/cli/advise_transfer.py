@@ -27,7 +27,7 @@ _MOST_COPIES = 10**9
 _MOST_MISSING = 3  # costs that a message names
 _QUEUED = ("read", "write")  # measured batched only
 _CALLS_UNKNOWN = (
-    "the host's calls, which take longer than the GPU for short copies in one call, are not known; "
+    "the time of the host's calls is not known, and short batched copies take at least that; "
     "linkscope run --suite full measures them"
 )
 _LIBRARY_FROM = 1 << 20  # bytes of pageable memory that linkscope.copy moves through its ring
@@ -190,8 +190,8 @@ def _methods(points: "Sequence[Point]", asked: "Question", *, beside: bool) -> "
 def _counted(
     found: "list[TransferMethod]", points: "Sequence[Point]", asked: "Question"
 ) -> "tuple[list[TransferMethod], list[tuple[int, str]]]":
-    """The methods with the calls of the host, as the points tell them; and how many of them are left out, with the
-    reason. Single copies and pieces have their calls in their times."""
+    """The methods with the time of the host's calls from the points, and the number of methods that are left out, with
+    the reason. The times of single copies and of pieces contain the calls."""
     from linkscope.advise.host_calls import HostCalls, with_calls
 
     if asked.alone or asked.piece:
