@@ -68,6 +68,14 @@ def test_a_run_ranks_the_page_cache_io_uring_and_cufile_with_what_they_need(tmp_
     assert whole["present"] and threads["gain"]["ratio"] == pytest.approx(60 / 33)
 
 
+def test_a_whole_file_by_requests_in_flight_is_ranked_and_is_not_the_present_method(tmp_path, capsys) -> None:
+    whole = {"chunk": "whole", "slots": "1"}
+    points = [of_file(60e-3, **whole), of_file(50e-3, depth="16", **whole)]
+    in_flight, present = of_run(tmp_path, capsys, points, DISK, "gpu:0")["ways"]
+    assert present["present"] and "depth" not in present["params"]
+    assert in_flight["params"]["depth"] == "16" and in_flight["gain"]["ratio"] == pytest.approx(60 / 50)
+
+
 def test_a_run_ranks_saves(tmp_path, capsys) -> None:
     points = [
         of_file(60e-3, to_gpu=False, chunk="whole", slots="1"),

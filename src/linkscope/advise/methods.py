@@ -125,10 +125,9 @@ def reads_whole(method: Method) -> bool:
 
 
 def _overlaps_copies_only(method: Method) -> bool:
-    """Whether each slot holds a whole file, so that only copies of several files overlap."""
+    """Whether each of several slots holds a whole file, so that only copies of several files overlap."""
     params = dict(method.params)
-    is_whole = method.family.benchmark in FILES and params.get("chunk") == "whole"
-    return is_whole and not reads_whole(method)
+    return method.family.benchmark in FILES and params.get("chunk") == "whole" and params.get("slots") != "1"
 
 
 def _knobless(method: Method) -> tuple[Method, bool, bool]:
