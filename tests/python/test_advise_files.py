@@ -73,6 +73,7 @@ def test_a_whole_file_by_requests_in_flight_is_ranked_and_is_not_the_present_met
     points = [of_file(60e-3, **whole), of_file(50e-3, depth="16", **whole)]
     in_flight, present = of_run(tmp_path, capsys, points, DISK, "gpu:0")["ways"]
     assert present["present"] and "depth" not in present["params"]
+    assert "pinned memory of the size of the file on numa:0" in in_flight["needs"]
     assert in_flight["params"]["depth"] == "16" and in_flight["gain"]["ratio"] == pytest.approx(60 / 50)
 
 

@@ -56,7 +56,8 @@ def needs_of_file(method: Method, *, reads: bool) -> tuple[str, ...]:
     if reads_whole(method):
         return *needs, "pinned memory of the size of the file"
     slots, chunk, ring = (params.get(name, usual) for name, usual in _USUAL.items())
-    needs.append(f"{slots} pinned slots of {chunk} on {ring}")
+    whole = f"pinned memory of the size of the file on {ring}"
+    needs.append(whole if chunk == "whole" else f"{slots} pinned slots of {chunk} on {ring}")
     if _saves_cached(method, reads):
         return tuple(needs)
     if "depth" in params:
