@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from fake_driver import environment, needs_fake, needs_worker, too_short
+from invented import point
 from linkscope.cli.main import main
 from linkscope.machine import model as models
 from linkscope.run.simulate import quiet, simulation
 from linkscope.runfile import PointId, read_run
+from test_advise import saved
 
 pytestmark = needs_worker
 MIB = 1 << 20
@@ -158,6 +160,26 @@ def test_copies_to_untouched_memory_are_ranked_with_what_each_needs(capsys) -> N
     assert "pinned" in others and "pageable" not in others  # a copy to touched pageable memory is no answer
     pinned = next(one for one in ways if (one["benchmark"], one["engine"]) == ("d2h", "ce"))
     assert pinned["pays_off"]["from"] > 1  # pinned memory is paid once
+
+
+def test_an_answer_says_that_the_question_was_about_untouched_memory(capsys) -> None:
+    asked = ["advise", "--machine", "h200x4", "--src", "gpu:1", "--dst", "numa:0", "--bytes", "64MiB"]
+    assert main([*asked, "--memory", "untouched", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["memory"] == "untouched"
+    assert main([*asked, "--memory", "untouched"]) == 0
+    assert "gpu:1 -> numa:0, 64 MiB, batched copies to untouched memory, fastest first:" in capsys.readouterr().out
+
+
+def test_a_run_without_copies_to_untouched_memory_names_the_benchmarks_that_measure_them(tmp_path, capsys) -> None:
+    copies = {
+        memory: point(f"d2h/ce/gpu:0.device->numa:0.{memory}/{MIB}?bidirectional=false&mode=batched", 1e-4)
+        for memory in ("pageable", "pinned")
+    }
+    words = ["--src", "gpu:0", "--dst", "numa:0", "--bytes", "1MiB", "--memory", "untouched"]
+    assert main(["advise", str(saved(tmp_path, [copies["pageable"]])), *words]) == 3
+    assert "to untouched memory; measure it: linkscope run fresh fresh_staged" in capsys.readouterr().err
+    assert main(["advise", str(saved(tmp_path, list(copies.values()))), *words]) == 0
+    assert "no gains: a plain copy of untouched memory, the present method" in capsys.readouterr().out
 
 
 def test_copies_to_untouched_memory_are_no_answer_for_touched_memory(capsys) -> None:
