@@ -88,25 +88,27 @@ three words of a descriptor, and queues in GPU memory leave the doorbell. The ra
 writes, where the paper has 9.6 times as many, and queues in host memory cost 12 writes for 1, where the paper has
 2.1.
 
-**Why polling over posting differs.** The paper's polls are longer, and so are its posts. It counts 43.7 reads of host
-memory in an iteration, or 13.1 of GPU memory. A read of host memory takes 1.19 µs on the model, and the two words of
-a notification are assumed to be read together: 26 µs of polling. Reads of GPU memory of 0.6 µs take 7.9 µs. Ratios of
-10 and 2.5 then mean posts of 2.6 and 3.2 µs, which agree. The file's 0.56 µs are 112 instructions. The paper's post
-also writes three words to a card; if each pair of writes is ordered by a fence, the thread waits twice for 1.8 µs.
-The table of both posts below has 2.9 µs: three of the four relations then come closer or hold, but polling GPU memory
-is slower than the host's help. With one time of posts, 10 and 2.5 need a round trip by notifications over one by GPU
-memory of 3.1 (here 1.31). If the former takes twice the host's time, the latter takes 0.64 of it. On a model whose
-card treats both alike, a GPU is never faster than the host. So the four do not hold together, and the file keeps its
-post.
+**Why polling over posting differs.** In the paper, both polls and posts are longer than here. The paper counts 43.7
+reads of host memory in an iteration, or 13.1 reads of GPU memory. A read of host memory takes 1.19 µs on the model.
+Assume that the two words of a notification are read together: then polling takes 26 µs. Reads of GPU memory of 0.6 µs
+take 7.9 µs. With these times, ratios of 10 and 2.5 imply posts of 2.6 and 3.2 µs, which agree. The file has 0.56 µs,
+the time of 112 instructions. The paper's post also writes three words to a card. If a fence orders each pair of writes,
+the thread waits twice for 1.8 µs.
 
-**Why the sizes of 2 KiB and 64 KiB differ.** The GPU needs 6.8 to 7.8 µs more than the host, at 4 B as at 64 MiB. A
-tenth of the host's round trip exceeds that from 64 KiB. At 2 KiB, where the host needs 13.7 µs, at most 1.4 µs could
-remain. The host would have to lose 3 ns for each byte that the GPU does not lose, although one card moves the payload
-of both.
+The table of both posts below has 2.9 µs. Three of the four relations then hold or come closer, but polling GPU memory
+is slower than the host's help. If all posts take the same time, ratios of 10 and 2.5 need a round trip by notifications
+of 3.1 × one by GPU memory (here 1.31 ×). If the former takes twice the host's time, the latter takes 0.64 of the host's
+time. On a model whose card treats both alike, a GPU is never faster than the host. So the four relations do not hold
+together, and the file keeps its post.
 
-**Gets.** A card of the host that fetches asks the other host's card, which reads the payload and answers: nobody
-polls there. A get takes 0.5 to 0.65 of a round trip of puts, which has two posts and two payloads. The paper states
-no relation of its own for gets."""
+**Why the sizes of 2 KiB and 64 KiB differ.** The GPU needs 6.8 to 7.8 µs more than the host at each size from 4 B to 64
+MiB. From 64 KiB, this is less than a tenth of the host's round trip. At 2 KiB the host needs 13.7 µs, so the GPU may
+need at most 1.4 µs more. For that, the host would have to lose 3 ns for each byte that the GPU does not lose. But one
+card moves the payload of both.
+
+**Gets.** The card of the host that fetches sends a request to the card of the other host. That card reads the payload
+and answers, and no thread polls there. A get takes 0.5 to 0.65 of the time of a round trip of puts, which has two posts
+and two payloads. The paper states no relation for gets."""
 WITHIN_A_HOST = """
 ## Between GPUs of a host (MODELLED)
 

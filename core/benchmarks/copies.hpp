@@ -43,7 +43,7 @@ void let_idle(Program&, const Case&);
 /// For copies of files: whether the page cache has them.
 [[nodiscard]] Param file_cache_param();
 
-/// For reads and writes of files: the requests in flight, and the shape of a move with them.
+/// Parameter `depth` of reads and writes of files: the requests in flight. The shape of a move has their number.
 [[nodiscard]] Param depth_param();
 [[nodiscard]] Shape file_shape(const Case&);
 

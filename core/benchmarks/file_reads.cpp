@@ -1,5 +1,5 @@
-// A CPU thread reads a file into pinned memory: the disk's share of what competes for a node. Or cuFile moves it between a
-// disk and a GPU, past memory of the host.
+// `read_file`: a CPU thread reads a file into pinned memory, as a competitor for the memory and links of a node.
+// `file_direct`: cuFile moves a file between a disk and a GPU without a copy in host memory.
 #include "benchmarks/copies.hpp"
 
 namespace linkscope {

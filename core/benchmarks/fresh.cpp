@@ -1,5 +1,6 @@
-// Copies from a GPU to host memory that nobody has touched: a program that asks for a new array for each result. The first
-// store to each page costs a fault and its clearing, by the driver's thread or by the threads that empty a ring.
+// Copies from a GPU to untouched host memory, as in a program that allocates a new array for each result. The first store to
+// each page causes a page fault, and the kernel clears the page. The driver's thread pays for that, or the threads that empty
+// a ring.
 #include "base/error.hpp"
 #include "benchmarks/chunks.hpp"
 #include "benchmarks/copies.hpp"
@@ -30,7 +31,7 @@ Program build_plain(const Case& given) {
   return program;
 }
 
-/// A ring whose slots the copy engine fills, and CPU threads empty.
+/// The copy engine fills the slots of a ring, and CPU threads empty them.
 Program build_ring(const Case& given) {
   const Case c = with_fresh_pages(given);
   Program program = empty_program(c);

@@ -95,7 +95,7 @@ Program build(const Case& c) {
 
 // --- tasks of ranks -------------------------------------------------------------------------------------------------
 
-/// All ranks in pairs: that of the case, then the others in order. A rank without a partner is in none.
+/// Pairs of ranks: the pair of the case first, then the other ranks in order. With an odd number, the last rank has no pair.
 std::vector<std::pair<Place, Place>> pairs_of(const Case& c) {
   std::vector<std::pair<Place, Place>> pairs{{c.src, c.dst}};
   std::optional<Place> single;
@@ -108,7 +108,7 @@ std::vector<std::pair<Place, Place>> pairs_of(const Case& c) {
   return pairs;
 }
 
-/// The ranks with a transfer task: those whose GPU no rank before has, in the order of the pairs.
+/// The ranks with a transfer task, in the order of the pairs. Ranks that share a GPU have one task: the first of them.
 std::vector<u32> transferring(const Case& c, const std::vector<std::pair<Place, Place>>& pairs) {
   std::vector<u32> found;
   for (const auto& [first, second] : pairs)
@@ -123,8 +123,9 @@ std::vector<u32> transferring(const Case& c, const std::vector<std::pair<Place, 
   const auto sets = c.param("sets", "all");
   const std::size_t wanted = sets == "all" ? std::max<std::size_t>(1, found.size()) : std::stoul(sets);
   if (wanted > found.size())
-    throw Error{ErrorKind::unsupported, std::to_string(wanted) + " transfer tasks need as many ranks with a GPU of " +
-                                            "their own, and there are " + std::to_string(found.size())};
+    throw Error{ErrorKind::unsupported,
+                "each transfer task needs a rank with a GPU of its own: " + std::to_string(wanted) +
+                    " wanted, and there are " + std::to_string(found.size())};
   found.resize(wanted);
   return found;
 }

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "base/cpu_pairs.hpp"
 #include "base/descriptor_ops.hpp"
@@ -82,29 +83,34 @@ void write_file(int file, const FileRange& range) {
   });
 }
 
-/// By requests of whole pages, all in flight. This thread moves what a short one leaves.
+/// By requests of whole pages, all in flight. This thread moves what the kernel refuses and what a short one leaves, after
+/// all have ended: an error must not leave requests that write into memory which its owner then frees.
 void move_in_flight(const FileMemory& target, const FileRange& range, bool writes) {
   constexpr Word page = 4096;
   constexpr Seconds patience{60.0};
   const Word part = ((range.bytes + target.depth - 1) / target.depth + page - 1) / page * page;
-  const auto rest_of = [&](Word at, Word done) {
+  std::vector<FileRange> rests;
+  const auto leave = [&](Word at, Word done) {
     const FileRange rest{range.memory + at + done, range.in_file + at + done, std::min(part, range.bytes - at) - done};
-    if (rest.bytes > 0) writes ? write_file(target.file, rest) : read_file(target.file, rest);
+    if (rest.bytes > 0) rests.push_back(rest);
   };
+  std::int64_t wrong = 0;
   for (Word at = 0; at < range.bytes; at += part) {
     const std::span memory{reinterpret_cast<std::byte*>(range.memory + at), std::min(part, range.bytes - at)};
     if (!(writes ? target.queue->write(target.file, memory, range.in_file + at, at)
                  : target.queue->read(target.file, memory, range.in_file + at, at)))
-      rest_of(at, 0);
+      leave(at, 0);
   }
   while (target.queue->in_flight() > 0) {
     const auto done = target.queue->wait(patience);
     if (!done) throw Error{ErrorKind::timeout, "a request of io_uring has not ended for 60 s"};
-    if (done->moved < 0)
-      throw Error{ErrorKind::failed, std::string{"io_uring cannot "} + (writes ? "write" : "read") +
-                                         " a file: " + std::strerror(static_cast<int>(-done->moved))};
-    rest_of(done->tag, static_cast<Word>(done->moved));
+    if (done->moved < 0) wrong = done->moved;
+    else leave(done->tag, static_cast<Word>(done->moved));
   }
+  if (wrong != 0)
+    throw Error{ErrorKind::failed, std::string{"io_uring cannot "} + (writes ? "write" : "read") +
+                                       " a file: " + std::strerror(static_cast<int>(-wrong))};
+  for (const auto& rest : rests) writes ? write_file(target.file, rest) : read_file(target.file, rest);
 }
 
 }  // namespace

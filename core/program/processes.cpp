@@ -91,7 +91,7 @@ std::string openings_text(const Program& program) {
 
 Program part_of(const Program& program, u32 process) {
   Program part = program;
-  // The number of a stream whose thread an actor shares counts the actors of this process only.
+  // `thread_of` is an index into the actors of the part, no longer into those of all processes.
   for (auto& actor : part.actors)
     if (actor.process == process && actor.thread_of)
       actor.thread_of = static_cast<u32>(

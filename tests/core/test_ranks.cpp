@@ -249,7 +249,7 @@ TEST_CASE("each GPU has one transfer task, and all pairs or those beside a trans
   CHECK(flows(tasks_case({{"at", "transfers"}})) == std::pair<std::ptrdiff_t, std::ptrdiff_t>{2, 0});
   CHECK(flows(tasks_case({{"at", "messages"}})) == std::pair<std::ptrdiff_t, std::ptrdiff_t>{0, 2});
   CHECK_THROWS_WITH_AS((void)build_program(tasks_case({{"sets", "3"}})),
-                       "3 transfer tasks need as many ranks with a GPU of their own, and there are 2", Error);
+                       "each transfer task needs a rank with a GPU of its own: 3 wanted, and there are 2", Error);
 }
 
 TEST_CASE("messages of ranks beside transfers keep step for a duration on the model, and have latencies") {
@@ -260,6 +260,15 @@ TEST_CASE("messages of ranks beside transfers keep step for a duration on the mo
     CHECK(series[first].latencies.quantile(0.5).value_or(0) > 1e-6);
   }
   CHECK(series[0].marks.back().iterations > 1);
+}
+
+TEST_CASE("a pair of slow ranks ends with the sample, however many round trips a faster pair has made") {
+  auto c = tasks_case({{"message", "64KiB"}, {"at", "messages"}});
+  c.ranks[1].numa = numa(1);  // copies between the nodes are slower
+  const auto series = series_of(build_program(c));
+  const auto &slow = series[0].marks.back(), &fast = series[2].marks.back();
+  CHECK(fast.iterations > slow.iterations);
+  CHECK(slow.at_s < fast.at_s + 1e-3);
 }
 
 TEST_CASE("one thread of a rank for transfer and messages makes messages slower on the model") {

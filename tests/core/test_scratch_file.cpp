@@ -5,6 +5,8 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "base/error.hpp"
@@ -30,6 +32,19 @@ struct Folder {
 };
 
 Word address(const void* at) { return reinterpret_cast<Word>(at); }
+
+/// Requests of all queues of this process that have ended, as the kernel counts them; nothing if it does not say.
+std::optional<u64> ended_requests() {
+  std::optional<u64> found;
+  for (const auto& entry : fs::directory_iterator{"/proc/self/fd"}) {
+    std::error_code gone;
+    if (fs::read_symlink(entry.path(), gone) != "anon_inode:[io_uring]") continue;
+    std::ifstream info{"/proc/self/fdinfo/" + entry.path().filename().string()};
+    for (std::string name; info >> name;)
+      if (u64 count = 0; name == "CqTail:" && info >> count) found = found.value_or(0) + count;
+  }
+  return found;
+}
 
 }  // namespace
 
@@ -80,6 +95,52 @@ TEST_CASE("a CPU thread copies from a file and to a file, through the page cache
   CHECK(error_of([&] { memory.copy(address(file.data()), address(start), 8); }).find("cannot be written: Bad file") !=
         std::string::npos);
   free(start);
+}
+
+TEST_CASE(
+    "requests in flight that fail leave none behind, and the next copy by the same queue is exact, in four parts") {
+  int refused = 0;
+  const auto queue = Uring::open(4, refused);
+  if (!queue) {
+    MESSAGE("not tested: the kernel refuses io_uring");
+    return;
+  }
+  const Folder folder;
+  const ScratchFile file{folder.path.string(), bytes};
+  for (u64 at = 0; at < bytes; ++at) file.data()[at] = static_cast<std::byte>(at / 4096);
+  std::vector<std::byte> target(65536);
+  const auto copy = [&](int descriptor) {
+    const FileMemory files[] = {{address(file.data()), bytes, descriptor, queue.get(), 4}};
+    CpuMemory memory;
+    memory.files = files;
+    memory.copy(address(target.data()), address(file.data()) + 8192, target.size());
+  };
+  CHECK(error_of([&] { copy(-1); }).find("io_uring cannot read a file: Bad file") != std::string::npos);
+  CHECK(queue->in_flight() == 0);
+  const auto before = ended_requests();
+  copy(file.buffered());
+  CHECK(std::memcmp(target.data(), file.data() + 8192, target.size()) == 0);
+  if (before) CHECK(ended_requests() == *before + 4);
+}
+
+TEST_CASE("requests in flight behind the end of a file are an error") {
+  int refused = 0;
+  const auto queue = Uring::open(4, refused);
+  if (!queue) {
+    MESSAGE("not tested: the kernel refuses io_uring");
+    return;
+  }
+  const Folder folder;
+  const ScratchFile file{folder.path.string(), bytes};
+  std::vector<std::byte> target(65536);
+  // The table has more bytes than the file.
+  const FileMemory files[] = {{address(file.data()), 2 * bytes, file.buffered(), queue.get(), 4}};
+  CpuMemory memory;
+  memory.files = files;
+  CHECK(error_of([&] {
+          memory.copy(address(target.data()), address(file.data()) + bytes - 4096, target.size());
+        }).find("a file cannot be read") != std::string::npos);
+  CHECK(queue->in_flight() == 0);
 }
 
 TEST_CASE("directories that hold no scratch file are refused with the reason") {

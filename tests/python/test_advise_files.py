@@ -68,6 +68,15 @@ def test_a_run_ranks_the_page_cache_io_uring_and_cufile_with_what_they_need(tmp_
     assert whole["present"] and threads["gain"]["ratio"] == pytest.approx(60 / 33)
 
 
+def test_a_whole_file_by_requests_in_flight_is_ranked_and_is_not_the_present_method(tmp_path, capsys) -> None:
+    whole = {"chunk": "whole", "slots": "1"}
+    points = [of_file(60e-3, **whole), of_file(50e-3, depth="16", **whole)]
+    in_flight, present = of_run(tmp_path, capsys, points, DISK, "gpu:0")["ways"]
+    assert present["present"] and "depth" not in present["params"]
+    assert "pinned memory of the size of the file on numa:0" in in_flight["needs"]
+    assert in_flight["params"]["depth"] == "16" and in_flight["gain"]["ratio"] == pytest.approx(60 / 50)
+
+
 def test_a_run_ranks_saves(tmp_path, capsys) -> None:
     points = [
         of_file(60e-3, to_gpu=False, chunk="whole", slots="1"),
@@ -80,6 +89,7 @@ def test_a_run_ranks_saves(tmp_path, capsys) -> None:
     # The library writes past the page cache.
     assert "linkscope" not in cached["code"] + found["fastest_call"] and "without O_DIRECT" in cached["code"]
     assert not any("linkscope" in need for need in cached["needs"])
+    assert "std::min(chunk, bytes - at)" in cached["code"]  # the last chunk may be shorter
     assert "cuFileWrite(" in cufile["code"] and "linkscope.save_file" in chunks["code"] and "pwrite" in whole["code"]
 
 

@@ -155,6 +155,7 @@ ROWS = {
 
 @pytest.mark.parametrize(("start", "error"), [
     ("staged/ce/numa:0.pageable->gpu:0.device/{}?bidirectional=false&mode=batched", 0.5),  # the CPU's leg
+    ("fresh_staged/ce/gpu:0.device->numa:0.pageable/{}?chunk=4MiB&mode=batched&threads=8", 0.5),
     ("relayed/ce/numa:0.pinned->gpu:0.device/{}?helpers=1&mode=batched", 0.2),  # the leg between GPUs
     ("prefetch/prefetch/numa:0.system->gpu:0.system/{}?bidirectional=false", 0.4),  # its other memories
     ("split/ce/numa:0.pinned->gpu:0.device/{}?streams=2", 0.1),  # plain copies of the path

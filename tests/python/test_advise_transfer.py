@@ -11,10 +11,11 @@ from linkscope.advise.question import Question
 from linkscope.advise.recipes import recipe
 from linkscope.cli.main import main
 from linkscope.model.curves import method_of
+from linkscope.model.memory_costs import PHASES
 from linkscope.run import benchmark_table
 from linkscope.runfile import Point
 from test_advise import BATCHED, MIB, h2d, saved
-from test_break_even import US, at_1_mib, cost
+from test_break_even import PAGEABLE, REGISTERED, US, at_1_mib, copy, cost, life
 
 TRANSFER = ["--src", "numa:0", "--dst", "gpu:0", "--bytes"]
 
@@ -194,6 +195,22 @@ def test_the_table_of_reuse_has_the_total_and_the_time_per_copy(tmp_path, capsys
     assert all(word in heads for word in ("once", "20 copies", "per copy", "gain", "pays off"))
     (pinned,) = [line for line in lines if "pinned -> device" in line and "×" in line]
     assert "360 us" in pinned and "38 us" in pinned and pinned.endswith("from 4")
+
+
+def test_the_methods_that_are_shown_have_the_shortest_totals_of_all_copies(tmp_path, capsys):
+    """Four memories copy faster than registered memory, and cost more once."""
+    expensive = [
+        one
+        for memory, seconds in (("pinned", 20), ("mapped", 21), ("wc", 22), ("shm", 23))
+        for one in (*life(memory, "1MiB", dict.fromkeys(PHASES[memory], 1000 * US)), copy(memory, MIB, seconds * US))
+    ]
+    points = [
+        *life("pageable", "1MiB", PAGEABLE), *life("registered", "1MiB", REGISTERED),
+        copy("pageable", MIB, 100 * US), copy("registered", MIB, 30 * US),
+    ]  # fmt: skip
+    assert main(["advise", str(saved(tmp_path, [*points, *expensive])), *TRANSFER, "1MiB", "--reuse", "2"]) == 0
+    text = capsys.readouterr().out
+    assert "registered -> device" in text and "shm -> device" not in text
 
 
 # --- pieces ---

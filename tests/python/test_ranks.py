@@ -98,6 +98,10 @@ def test_two_ranks_exchange_messages_beside_transfers_by_two_threads_and_by_one(
     assert {point.params.get("threads", "two") for point in run.points} == {"two", "one"}
     for point in run.points:
         assert point.flows and point.verified, (point.id, point.status, point.reason)
+        # Round trips follow each other, so half of them take at most twice the longest mean of a sample.
+        for flow in point.flows:
+            assert flow.p50_s is None or flow.p50_s <= 2.1 * max(map(max, flow.samples_s)), point.id
+    assert any(flow.p50_s for point in run.points for flow in point.flows)
     for one in task_sets(run):
         found = {compared.name: compared for compared in one.compared}
         assert set(found) == {"transfers", "messages, median", "messages, p99"}, one.point.id

@@ -91,6 +91,15 @@ def test_missed_precision_and_scatter_are_named() -> None:
     assert part.of_peak == "9.5 to 22 % of 63"
 
 
+def test_half_of_an_unstable_rate_names_no_rate() -> None:
+    """The curve has one best rate, and the bar shows a range."""
+    curve = [h2d("pageable", 0, rate, size=size) for size, rate in ((1 << 16, 2.0), (1 << 20, 8.0), (LARGE, 10.0))]
+    curve[-1].flows[0].round_medians_s = [LARGE / rate / 1e9 for rate in (6.0, 8.0, 10.0, 10.0, 12.0, 14.0)]
+    notes = bars(curve)["Host → GPU"].notes
+    assert any(note.startswith("half of it from") for note in notes)
+    assert "pageable: range of all rounds" in notes
+
+
 def test_bars_of_one_direction_compare_as_their_rates() -> None:
     """Copies without peer access have the peak of the host link, a seventh of NVLink's."""
     fast = point("d2d/ce/gpu:0.device->gpu:1.device/67108864?mode=batched&peer=on", LARGE / 400e9, limit_gbps=480.0)
@@ -98,6 +107,13 @@ def test_bars_of_one_direction_compare_as_their_rates() -> None:
     first, second = bars([fast, slow])["GPU → GPU"].parts
     assert first.share == pytest.approx(400 / 480) and second.share == pytest.approx(40 / 480)
     assert second.of_peak == "67 % of 60"
+
+
+def test_a_group_that_has_no_bar_does_not_change_the_scale_of_the_others() -> None:
+    shown, other = h2d("pinned", 0, 50.0), h2d("pinned", 1, 30.0, limit_gbps=480.0)
+    (bar,) = bars([shown, other]).values()
+    (part,) = bar.parts
+    assert part.share == pytest.approx(50 / 63) and "1 other group: see the pairs" in bar.notes
 
 
 def test_trust_names_the_rates_that_need_a_look() -> None:

@@ -87,6 +87,13 @@ def test_sharing_has_no_finding_from_a_value_with_a_warning() -> None:
     )
 
 
+def test_sharing_takes_the_best_form_of_a_single_client() -> None:
+    points = [
+        of_clients("h2d", "threads", 1, 2e-5), of_clients("h2d", "mps", 1, 3e-5), of_clients("h2d", "mps", 2, 4e-5),
+    ]  # fmt: skip
+    assert "host → GPU: one client gets 50 GB/s; 2 together" in open_on_page(sharing.section(RunView(run(points))))
+
+
 def of_computation(name: str, alone: float, near: float, **fields: object) -> list[Point]:
     id = f"compute_{name}/sm/numa:0.pinned->gpu:0.device/0?size=small"
     flows = [flow("numa:0", "gpu:0", ("pinned", "device"), 1_000_000, near)]
@@ -126,4 +133,11 @@ def test_collectives_say_the_bus_bandwidth_of_the_most_ranks_at_the_largest_size
     ]  # fmt: skip
     assert open_on_page(collectives.section(RunView(run(points)))) == (
         "Bus bandwidth by NCCL, 8 ranks, at 16 MiB: all_reduce 367 GB/s, broadcast ~167.8 GB/s."
+    )
+
+
+def test_collectives_of_few_ranks_do_not_choose_the_size_for_the_most_ranks() -> None:
+    points = [of_ranks("all_reduce", 4, 1 << 26, 1e-4), of_ranks("all_reduce", 8, 1 << 24, 8e-5)]
+    assert open_on_page(collectives.section(RunView(run(points)))) == (
+        "Bus bandwidth by NCCL, 8 ranks, at 16 MiB: all_reduce 367 GB/s."
     )

@@ -1,6 +1,7 @@
 """The matrix of pairs and the strip: deviations from the median of each class, colours, menus."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from browser import CHROMIUM, Browser
@@ -10,6 +11,8 @@ from linkscope.report.html import page
 from linkscope.report.pair_grid import EDGES, best_each, data, deviation_colour, grid, share_colour
 from linkscope.report.pair_rates import main_matrix, matrices
 from linkscope.report.pair_strip import strip_svg, strip_text
+from linkscope.report.uniformity import Comparison
+from linkscope.stats import Interval
 
 SIZE = 1 << 28
 D2D = "d2d/{}/gpu:{}.device->gpu:{}.device/{}?mode=batched&peer={}"
@@ -80,14 +83,26 @@ def test_the_main_matrix_is_the_largest_size_that_most_pairs_measured() -> None:
 
 
 def test_the_strip_names_the_slowest_pair_its_interval_and_the_count() -> None:
-    verdict, text = strip_text(matrices(run(pairs(4, slow)))[0])
+    verdict, text = strip_text(matrices(run(pairs(4, slow)))[0], None)
     assert verdict == "GPU pairs are uniform"
     assert text.startswith(
         "The slowest is gpu:1 → gpu:2, 388 GB/s [380, 396] at 256 MiB: 3 % below the median of its class"
     )
     assert text.endswith("12 of 12 pairs were measured at this size")
-    verdict, text = strip_text(matrices(run(pairs(4, lambda src, dst: 300.0 if (src, dst) == (3, 0) else 400.0)))[0])
-    assert "gpu:3 → gpu:0" in text and verdict == "A GPU pair is slow"
+
+
+def test_the_strip_calls_a_pair_slow_only_where_the_difference_is_certain() -> None:
+    matrix = matrices(run(pairs(4, lambda src, dst: 300.0 if (src, dst) == (3, 0) else 400.0)))[0]
+    verdict, text = strip_text(matrix, None)
+    assert "gpu:3 → gpu:0" in text and verdict == "GPU pairs may differ"
+    (one, *_) = pairs(2, slow)
+    certain = Comparison("GPU → GPU", 12, SIZE, one, one, 1.33, Interval(1.3, 1.36, 0.95), 0.33)
+    uncertain = replace(certain, interval=Interval(1.0, 1.8, 0.95))
+    assert strip_text(matrix, certain)[0] == "A GPU pair is slow"
+    assert strip_text(matrix, uncertain)[0] == "GPU pairs may differ"
+    alike = matrices(run(pairs(4, slow)))[0]
+    assert strip_text(alike, certain)[0] == "GPU pairs of a class are uniform"
+    assert strip_text(alike, uncertain)[0] == "GPU pairs may differ"
 
 
 def test_colours_have_edges_and_a_value_above_its_peak_is_marked() -> None:

@@ -12,6 +12,7 @@ import pytest
 from campaign import sample
 from invented import point, run, small_run
 from linkscope.report.headline import headline_rows, is_headline
+from linkscope.report.html import page
 from linkscope.report.summary import MOST_LINES, summary
 from linkscope.report.uniformity import comparisons
 from linkscope.report.verdict import verdict, warnings
@@ -107,6 +108,16 @@ def test_paths_beyond_the_margin_are_not_called_uniform_though_no_difference_is_
     )
     (found,) = comparisons(made)
     assert not found.differs and not found.is_uniform
+    text = page(made)
+    assert "GPU pairs may differ" in text and "A GPU pair is slow" not in text
+
+
+def test_repeated_packets_of_pairs_that_may_differ_ask_for_more_rounds() -> None:
+    made = pairs({(0, 1): 395, (1, 0): 396, (0, 2): 376})
+    made.header.machine["places"] = ["numa:0", "gpu:0", "gpu:1", "gpu:2"]
+    object.__setattr__(made, "end", End(wall_s=1.0, complete=True, counts={}, gained={"gpu:0": {"nvlink_crc_data": 7}}))
+    ((text, _),) = warnings(made)
+    assert text.endswith(", which can slow a pair, and GPU pairs may differ: measure them again with more --rounds.")
 
 
 def test_the_slowest_path_is_named_with_ratio_and_interval() -> None:

@@ -283,6 +283,17 @@ def test_a_file_whose_page_fails_is_named_and_the_others_have_pages(
     assert built.refused[0][0] == "b.jsonl" and "KeyError: 'gpus'" in built.refused[0][1]
 
 
+def test_each_group_of_rows_in_parquet_has_rows_of_its_own(
+    small: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pyarrow = pytest.importorskip("pyarrow.parquet")
+    monkeypatch.setattr(downloads, "_GROUP", 1)
+    build([small[0]], tmp_path / "other")
+    table = pyarrow.ParquetFile(tmp_path / "other" / "points.parquet")
+    rows = gzip.decompress((tmp_path / "other" / "points.csv.gz").read_bytes()).decode().splitlines()[1:]
+    assert table.num_row_groups == 2 and table.metadata.num_rows == len(rows)
+
+
 def test_many_points_fit_into_the_memory_that_duckdb_gets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One transaction for all tables would need memory for all of them."""
     duckdb = pytest.importorskip("duckdb")

@@ -54,7 +54,7 @@ class Meanwhile {
     if (goes_on(trips_between)) trip();
     else std::this_thread::yield();
   }
-  /// Another process waits for the trips that were agreed on.
+  /// The other rank waits in each agreed round trip, so all of them must be made.
   Stamp end() {
     while (ranks_ && goes_on(0)) trip();
     marks_.end(last_, done_);

@@ -19,9 +19,9 @@ void prepare_file(CudaSession&, const Buffer&, const Region&);
 /// cuFile moves. Throws Error{failed} if the kernel or cuFile refuses.
 void prepare_files(const CudaSession&, ActorState&);
 
-/// Moves bytes between a file and memory of a GPU by cuFile.
+/// Moves bytes between a file and GPU memory by cuFile. Throws Error{failed} with the reason of cuFile.
 void move_by_cufile(const CudaSession&, const ActorState&, const Move&);
-/// Whether a move is one.
+/// Whether a move is between a file and GPU memory, which cuFile carries out.
 [[nodiscard]] bool is_by_cufile(const Program&, const Move&);
 
 }  // namespace linkscope

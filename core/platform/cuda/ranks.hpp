@@ -11,8 +11,8 @@ namespace linkscope {
 void prepare_rank_messages(const CudaSession&, ActorState&);
 /// That many iterations of a loop with such messages, and words.
 void exchange_messages(CudaSession&, ActorState&, u32 count);
-/// The round trips that follow in a sample of a duration, as the side that begins them wants, which sends their number to
-/// the other. 0: none.
+/// The number of round trips that follow in a sample of a duration; 0: the sample has ended. The side that begins round
+/// trips sends its `wanted` to the other side, whose `wanted` does not count.
 [[nodiscard]] u32 agree_on_trips(CudaSession&, ActorState&, u32 wanted);
 /// The step as a part of its loop: compares what has come.
 [[nodiscard]] std::unique_ptr<StepRunner> rank_message_runner(const RankMessage&);

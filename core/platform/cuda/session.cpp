@@ -164,7 +164,7 @@ void flush(std::byte* start, u64 bytes) {
   parallel_ranges(bytes, 4096, [&](u64 begin, u64 stop) { flush_cpu_caches(start + begin, stop - begin); });
 }
 
-/// The kernel takes whole pages: the next store to each brings a new one.
+/// Gives pages back to the kernel, so that the next store to each page causes a page fault again.
 void give_back(std::byte* start, u64 bytes) {
   if (madvise(start, bytes, MADV_DONTNEED) != 0)
     throw Error{ErrorKind::failed, std::string{"the kernel does not take pages back: "} + std::strerror(errno)};

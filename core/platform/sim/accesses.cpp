@@ -10,7 +10,7 @@ namespace {
 // Bytes in flight for a block of 512 threads with 16 B each: Machine::KernelCosts. Contiguous accesses request whole
 // lines. Other accesses request a sector each, or less on a link.
 constexpr double threads_of_tile = 512, in_tile = threads_of_tile * 4, line = 128;
-// Of packed words, and of a line of a CPU's caches.
+// Bytes of a pair of packed words, and of a cache line of a CPU.
 constexpr double bytes_of_pair = 16, cpu_line = 64;
 
 double bytes_of_access(const Access& access) {
@@ -160,7 +160,8 @@ Op Compiler::op(const Program& program, const Actor& actor, const Opaque& librar
   return made;
 }
 
-/// A message of packed words: in turn each thread of a block loads 8 bytes and stores 16. No load passes the store before.
+/// A message of packed words: each thread of a block loads 8 bytes, then stores 16, and so on. A load waits for the store
+/// before it.
 Stage Compiler::packed(const Program& program, const Actor& actor, const Set& set) const {
   Stage loads, stores;
   add_kernel_side(program, node(actor.place), {*set.payload, Access::Dir::read}, loads);

@@ -127,8 +127,8 @@ double Compiler::take_time(const Program& program, const Actor& actor, const Wai
   return is_gpu_thread(actor) ? posting.gpu_take : posting.cpu_take;
 }
 
-/// Seconds until a card has the first bytes of what its loop copies: it asks the memory for them. Memory of another host is
-/// read by the card there, to which the request is a message.
+/// Seconds until a card has the first bytes of what its loop copies: a request to the memory, and the answer. Memory of
+/// another host is read by the card of that host, so the request is a message to that card.
 double Compiler::read_time(const Program& program, const Actor& card) const {
   double time = 0;
   for (const auto& step : card.loop)

@@ -10,7 +10,7 @@ namespace linkscope::sim {
 void Simulation::sample(const Duration& lasts, std::span<const Factors> factors, Stamp* stamps, Series* series) {
   start_afresh(factors);
   until_ = now_ + lasts.length.count();
-  common_.clear();
+  std::fill(common_.begin(), common_.end(), 0u);
   for (u32 lane = 0; lane < lanes_.size(); ++lane) {
     running_[lane].marks.emplace(lasts, series[lane], now_);
     running_[lane].latencies = lanes_[lane].singly ? &series[lane].latencies : nullptr;

@@ -43,6 +43,7 @@ Simulation::Simulation(const Machine& machine, const Servers& servers, std::vect
   for (const u32 count : servers.counts(lanes.processes))
     servers_.push_back({.free = count, .moves = false, .waiting = {}});
   for (const u32 gpu : lanes.shared_gpus()) shared_.push_back({.gpu = gpu});
+  for (const auto& lane : lanes_) common_.resize(std::max<std::size_t>(common_.size(), lane.pair + 1));
 }
 
 /// Everything before the loops.

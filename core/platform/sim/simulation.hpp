@@ -1,7 +1,6 @@
 // The event loop: lanes take their copies through engines, threads, rings and links, event by event, in virtual time.
 // One sample at a time; nothing is allocated during a sample.
 #pragma once
-#include <map>
 #include <optional>
 #include <span>
 #include <vector>
@@ -92,7 +91,7 @@ class Simulation {
   Words words_;
   double now_ = 0;
   std::optional<double> until_;  // the common end of a sample of a duration
-  std::map<u32, u32> common_;    // by pair: the last iteration that a lane with words has begun; the others follow
+  std::vector<u32> common_;      // by pair: the last iteration that a lane with words has begun; the others follow
 
   // A runner is one stage of one lane; indices beyond these are context switches.
   [[nodiscard]] static u32 lane_of(u32 runner) { return runner / 2; }

@@ -16,9 +16,10 @@ pwrite(file, slot, bytes, 0);""",
 # linkscope.save_file writes past the page cache wherever the file system allows it.
 _SAVE_CACHED = """\
 for (size_t at = 0; at < bytes; at += chunk) {
-  cudaMemcpyAsync(slot, src + at, chunk, cudaMemcpyDefault, stream);  // two slots in turn, and a thread that writes
+  size_t part = std::min(chunk, bytes - at);
+  cudaMemcpyAsync(slot, src + at, part, cudaMemcpyDefault, stream);  // two slots in turn, and a thread that writes
   cudaStreamSynchronize(stream);
-  pwrite(file, slot, chunk, at);  // a file opened without O_DIRECT
+  pwrite(file, slot, part, at);  // a file opened without O_DIRECT
 }"""
 _CUFILE = {
     True: "cuFileRead(handle, dst, bytes, 0, 0);  // handle: of cuFileHandleRegister, once",
@@ -55,7 +56,8 @@ def needs_of_file(method: Method, *, reads: bool) -> tuple[str, ...]:
     if reads_whole(method):
         return *needs, "pinned memory of the size of the file"
     slots, chunk, ring = (params.get(name, usual) for name, usual in _USUAL.items())
-    needs.append(f"{slots} pinned slots of {chunk} on {ring}")
+    whole = f"pinned memory of the size of the file on {ring}"
+    needs.append(whole if chunk == "whole" else f"{slots} pinned slots of {chunk} on {ring}")
     if _saves_cached(method, reads):
         return tuple(needs)
     if "depth" in params:

@@ -1,4 +1,4 @@
-"""The calls of the host that copies need. The GPU's time of queued copies leaves them out."""
+"""The time of the host's calls for copies. The GPU's time of queued copies does not contain it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -13,18 +13,20 @@ _IN_ONE_CALL = ("batch", "graph")
 _KERNELS = ("sm", "tma")
 _COPIES = ("h2d", "d2h", "d2d", "local")
 _ACCESSES = ("read", "write")
-# The driver copies them in the calling thread or moves their pages, so that their times have the calls.
+# The driver copies this memory in the calling thread, or moves its pages, so the measured times contain the calls.
 _WITH_CALLS = ("pageable", "hugepage", "managed", "system")
 _APART = 64  # the largest ratio of two sizes between which a time is interpolated, as for pieces
-# A call for one copy among many takes 4.7 us or less in all committed runs, so that a longer copy hides it.
+# A call for one copy among many takes at most 4.7 us in all committed runs, so longer copies hide the calls.
 _HIDDEN_S = 10e-6
 
 _Reading = tuple[Estimate, tuple[Point, ...]]
 
 
 class HostCalls:
-    """What the host takes for one of many copies, from points: of batches and graphs the time of scattered pieces by
-    the host's clock, of kernels that of a launch, of others that of a call."""
+    """Seconds of the host's calls for one of many copies, from points.
+
+    Batches and graphs: scattered pieces by the host's clock. Kernels: a launch. Other copies: a call.
+    """
 
     def __init__(self, points: Iterable[Point]) -> None:
         self._pieces: dict[str, dict[Path, dict[int, _Reading]]] = {}
@@ -48,10 +50,10 @@ class HostCalls:
         return bool(self._pieces or self._single or self._launches)
 
     def of(self, method: Method, path: Path, size: int) -> _Reading | None:
-        """Seconds of the host for one copy of `size` bytes; None if the method has none, or the points do not tell.
+        """Seconds of the host for one copy of `size` bytes; None if the method needs no calls, or no point has them.
 
-        Those of the path, otherwise the longest of paths between the same kinds of places, otherwise of all paths. The
-        launch of a graph takes a few ns a copy, so only its time on the same path counts.
+        The time of the same path; else the longest time of paths between the same kinds of places; else the longest of
+        all paths. The launch of a graph takes a few ns a copy, so only the time of the same path counts.
         """
         family = method.family
         if family.engine in _KERNELS and family.benchmark in (*_COPIES, *_ACCESSES):
@@ -65,8 +67,10 @@ class HostCalls:
 
 
 def with_calls(found: Sequence[TransferMethod], calls: HostCalls, size: int) -> tuple[list[TransferMethod], int]:
-    """The methods with the host's time where it is the longer one, and the number of those left out: batches of short
-    copies whose calls are not known."""
+    """The methods, with the host's time where it exceeds the GPU's, and the number of methods that are left out.
+
+    These are batches of short copies without a known time of their calls.
+    """
     kept, left_out = [], 0
     for one in found:
         reading = calls.of(one.curve.method, one.curve.path, size)
@@ -76,11 +80,11 @@ def with_calls(found: Sequence[TransferMethod], calls: HostCalls, size: int) -> 
             left_out += 1
         else:
             kept.append(one)
-    return sorted(kept, key=lambda one: one.time.value), left_out
+    return kept, left_out
 
 
 def without_calls(found: Iterable[TransferMethod], calls: HostCalls) -> bool:
-    """Whether some methods are so short that their calls may count, and the points tell of none."""
+    """Whether some methods are short enough for their calls to matter, and no point has the time of calls."""
     of_gpu = (*_COPIES, *_ACCESSES)
     return not calls.known and any(
         one.time.value < _HIDDEN_S and one.curve.method.family.benchmark in of_gpu for one in found
@@ -111,8 +115,11 @@ def _longest(readings: Iterable[_Reading]) -> _Reading | None:
 
 
 def _at(sizes: Mapping[int, _Reading], size: int) -> _Reading:
-    """The time at a size: interpolated linearly between neighbours. A call does not depend on the size, so otherwise
-    that of the next smaller size counts, or of the smallest one."""
+    """The time at a size, interpolated linearly between neighbours.
+
+    Without near neighbours, the time of the next smaller size, or of the smallest size: the time of a call hardly
+    depends on the size.
+    """
     if size in sizes:
         return sizes[size]
     for low, high in pairwise(sorted(sizes)):

@@ -125,14 +125,13 @@ def reads_whole(method: Method) -> bool:
 
 
 def _overlaps_copies_only(method: Method) -> bool:
-    """Whether slots of the whole file overlap only copies of several files."""
+    """Whether each of several slots holds a whole file, so that only copies of several files overlap."""
     params = dict(method.params)
-    is_whole = method.family.benchmark in FILES and params.get("chunk") == "whole"
-    return is_whole and not reads_whole(method)
+    return method.family.benchmark in FILES and params.get("chunk") == "whole" and params.get("slots") != "1"
 
 
 def _knobless(method: Method) -> tuple[Method, bool, bool]:
-    """What a tuner does not choose. Reads of the whole, and several requests in flight, are methods of their own."""
+    """The method without the knobs of a tuner. Whole-file copies, and several requests in flight, stay separate."""
     if method.family.benchmark in FILES:
         return method.without(_KNOBS_OF_FILES), reads_whole(method), "depth" in dict(method.params)
     return method.without(_KNOBS), False, False

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 from linkscope.flow import Transfer
 
+UNTOUCHED = "untouched"  # pageable memory without pages
+
 
 @dataclass(frozen=True)
 class Question:
@@ -24,6 +26,11 @@ class Question:
     piece: int | None = None
     others: tuple[Transfer, ...] = ()
     untouched: bool = False
+
+    @property
+    def stated_memory(self) -> str:
+        """The host memory as the user stated it: its kind, or 'untouched'; '' if it was not stated."""
+        return UNTOUCHED if self.untouched else self.memory
 
     @property
     def pieces(self) -> int:

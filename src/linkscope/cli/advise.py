@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--pieces", metavar="SIZE", help="the bytes lie in scattered pieces of this size, such as 4KiB")
     add("--with", metavar="'SRC -> DST'", dest="others", action="append", default=[],
         help="other concurrent transfers, such as 'numa:0 -> gpu:1 64MiB x2'; repeatable")  # fmt: skip
-    add("--all", action="store_true", help="show all methods, not only the best and the present one")
+    add("--all", action="store_true", help="print all methods, not only the best and the present one (--json has all)")
     add(
         "--placement",
         action="store_true",

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 def refuse_with_run(asked: "Question", run: "Run", *, has_model: bool) -> NoReturn:
     """Raises UserError with the reason why the run has no method for the transfer."""
     from linkscope.advise import kinds
+    from linkscope.advise.methods import FRESH
     from linkscope.model.curves import Path
     from linkscope.model.text import paths_text
     from linkscope.plan import check_written
@@ -36,6 +37,9 @@ def refuse_with_run(asked: "Question", run: "Run", *, has_model: bool) -> NoRetu
     if memory and memory not in known:
         known_text = f"; it has {', '.join(known)}" if known else ": neither end is on the host"
         raise UserError(f"{here} with {memory} memory{known_text}", NOT_HERE)
+    fresh = {(point.src, point.dst) for point in measured if point.benchmark in FRESH}
+    if asked.untouched and (src, dst) not in fresh:
+        raise UserError(f"{here} to untouched memory; measure it: linkscope run {' '.join(FRESH)}", NOT_HERE)
     if asked.others:
         _refuse_together(asked, run, has_model=has_model)
     if asked.piece:

@@ -22,12 +22,11 @@ if TYPE_CHECKING:
     from linkscope.machine.model import Model
     from linkscope.runfile import Point, PointId, Run
 
-_UNTOUCHED = "untouched"  # pageable memory without pages
 _MOST_COPIES = 10**9
 _MOST_MISSING = 3  # costs that a message names
 _QUEUED = ("read", "write")  # measured batched only
 _CALLS_UNKNOWN = (
-    "the host's calls, which take longer than the GPU for short copies in one call, are not known; "
+    "the time of the host's calls is not known, and short batched copies take at least that; "
     "linkscope run --suite full measures them"
 )
 _LIBRARY_FROM = 1 << 20  # bytes of pageable memory that linkscope.copy moves through its ring
@@ -87,7 +86,7 @@ def one_transfer(arguments: argparse.Namespace) -> int:
 
 
 def _question(arguments: argparse.Namespace) -> "Question":
-    from linkscope.advise.question import Question
+    from linkscope.advise.question import UNTOUCHED, Question
     from linkscope.cli.predict import other_transfers
 
     size = options.size("--bytes", arguments.bytes)
@@ -95,7 +94,7 @@ def _question(arguments: argparse.Namespace) -> "Question":
     if arguments.reuse is not None:
         reuse = options.whole("--reuse", arguments.reuse, least=1, most=_MOST_COPIES)
     piece = options.size("--pieces", arguments.pieces) if arguments.pieces is not None else None
-    known = (*MEMORIES["numa"], _UNTOUCHED)
+    known = (*MEMORIES["numa"], UNTOUCHED)
     if arguments.memory and arguments.memory not in known:
         meant = suggestion(arguments.memory, known)
         raise UserError(f"--memory {arguments.memory}: this is no host memory{meant}. Write {', '.join(known)}")
@@ -109,7 +108,7 @@ def _question(arguments: argparse.Namespace) -> "Question":
     if piece == size:
         raise UserError(f"--pieces {arguments.pieces}: one piece is an ordinary copy. Leave out --pieces")
     others = tuple(itertools.chain(*map(other_transfers, arguments.others)))
-    untouched = arguments.memory == _UNTOUCHED
+    untouched = arguments.memory == UNTOUCHED
     memory = "pageable" if untouched else arguments.memory
     asked = Question(arguments.src, arguments.dst, size, memory, arguments.alone, reuse, piece, others, untouched)
     _refuse_untouched(asked)
@@ -190,8 +189,8 @@ def _methods(points: "Sequence[Point]", asked: "Question", *, beside: bool) -> "
 def _counted(
     found: "list[TransferMethod]", points: "Sequence[Point]", asked: "Question"
 ) -> "tuple[list[TransferMethod], list[tuple[int, str]]]":
-    """The methods with the calls of the host, as the points tell them; and how many of them are left out, with the
-    reason. Single copies and pieces have their calls in their times."""
+    """The methods with the time of the host's calls from the points, and the number of methods that are left out, with
+    the reason. The times of single copies and of pieces contain the calls."""
     from linkscope.advise.host_calls import HostCalls, with_calls
 
     if asked.alone or asked.piece:
@@ -274,7 +273,7 @@ def _notes(
         notes.append(f"{run.path} measured {what} beside these transfers: {model.machine.name} predicts the others")
     if now is None:
         what = "a call for each piece" if asked.piece else "a plain copy"
-        what += f" of {asked.memory} memory" if asked.memory else ""
+        what += f" of {asked.stated_memory} memory" if asked.memory else ""
         what = "one read or write of the whole file" if "disk" in _kinds(asked) else what
         notes.append(f"no gains: {what}, the present method, is not among the methods")
     is_staged = any(one.candidate.method.family.benchmark in (STAGED, STAGED_FRESH) for one in found)

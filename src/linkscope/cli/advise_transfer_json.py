@@ -24,7 +24,7 @@ def as_json(found: "Answer", written: str | None) -> dict[str, Any]:
     first = found.methods[0].candidate
     return {
         **source, "model": model.machine.name if model else None,
-        "src": asked.src, "dst": asked.dst, "bytes": asked.bytes, "memory": asked.memory or None,
+        "src": asked.src, "dst": asked.dst, "bytes": asked.bytes, "memory": asked.stated_memory or None,
         "reuse": asked.reuse, "piece": asked.piece, "with": [str(other) for other in asked.others],
         "fastest_call": call_text(first.reading.curve.method, asked.src, asked.dst),
         "ways": [_method(one, found) for one in found.methods],

@@ -71,7 +71,8 @@ def _subject(found: "Answer") -> str:
     mode = "single copies" if asked.alone else "batched copies"
     beside = f", beside {'; '.join(map(str, asked.others))}" if asked.others else ""
     reuse = f", {asked.reuse} copies of the same memory" if asked.reuse else ""
-    return f"{asked.src} -> {asked.dst}, {size}, {mode}{reuse}{beside}, fastest first:"
+    state = " to untouched memory" if asked.untouched else ""
+    return f"{asked.src} -> {asked.dst}, {size}, {mode}{state}{reuse}{beside}, fastest first:"
 
 
 def _columns(found: "Answer", shown: "Sequence[Ranked]") -> list[tuple[str, ...]]:

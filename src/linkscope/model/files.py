@@ -1,4 +1,4 @@
-"""Copies between files and GPUs: which of them a program makes first."""
+"""Copies between files and GPUs: the plain method, against which others are compared."""
 
 from collections.abc import Mapping
 

@@ -3,8 +3,7 @@
 from linkscope.model.curves import natural
 from linkscope.model.text import places_text
 from linkscope.report.finding import Finding
-from linkscope.report.headline import COPIES
-from linkscope.report.uniformity import comparisons
+from linkscope.report.uniformity import between_gpus
 from linkscope.runfile import Run
 from linkscope.units import format_fraction
 
@@ -73,11 +72,10 @@ def _finding(name: str, counts: dict[str, int], gpus: int, pairs: str) -> Findin
 
 def _pairs_text(run: Run) -> str:
     """What repeated packets cost: the end of a sentence, and what to do."""
-    between = [one for one in comparisons(run) if one.where == COPIES["d2d"]]
-    if not between:
+    if (between := between_gpus(run)) is None:
         return "."
-    if any(one.differs for one in between):
+    if between.differs:
         return ", which can slow a pair: compare the counts of the slow pair (nvidia-smi nvlink -e)."
-    if not all(one.is_uniform for one in between):
-        return ", which can slow a pair: measure the pairs in more rounds (nvidia-smi nvlink -e)."
+    if not between.is_uniform:
+        return ", which can slow a pair, and GPU pairs may differ: measure them again with more --rounds."
     return ", and all GPU pairs are uniform: nothing to do now (later counts: nvidia-smi nvlink -e)."

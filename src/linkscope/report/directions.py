@@ -53,7 +53,7 @@ def _bar(label: str, link: str, rows: Sequence[RateRow], batched: Sequence[Curve
     others = [row for row in more if not _is_second(row)]
     notes = [_paths_text(first), _half_text(first, batched)]
     unstable = [row.memory for row in rows if _is_second(row) and _of(row).unstable]
-    notes += [f"{memory}: all rounds" for memory in unstable]
+    notes += [f"{memory}: range of all rounds" for memory in unstable]
     notes += [f"{count_text(len(others), 'other group')}: see the pairs"] if others else []
     return Bar(label[:1].upper() + label[1:], parts, tuple(filter(None, notes)), link)
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from linkscope.model.curves import MODE, Curve, Estimate, Path, alike, curves, measured_flows, rate_of, share_of
 from linkscope.model.text import count_text, params_text, range_share
 from linkscope.report.findings import findings
-from linkscope.report.headline import COPIES, headline_points
+from linkscope.report.headline import headline_points
 from linkscope.report.outcome import APART, STATUS_WORDS
 from linkscope.report.section import Tile
 from linkscope.report.shared import without_concurrent
 from linkscope.report.trust import flows_ran_apart, inherited, signed
 from linkscope.report.trust import widest as widest_of
-from linkscope.report.uniformity import Comparison, comparisons
+from linkscope.report.uniformity import Comparison, between_gpus
 from linkscope.runfile import Point, Run, flows_by_path
 from linkscope.units import format_bytes, format_fraction, format_rate, format_rate_interval
 
@@ -122,8 +122,7 @@ def _memory_text(kind: str, slowest: Point) -> str:
 
 def _slowest_pair(run: Run) -> Tile | None:
     """The slowest pair of GPUs compared with the fastest. Both were measured with one method at one size."""
-    found = next((one for one in comparisons(run) if one.where == COPIES["d2d"]), None)
-    if found is None:
+    if (found := between_gpus(run)) is None:
         return None
     slowest, fastest = (f"{point.src} -> {point.dst}" for point in (found.slowest, found.fastest))
     size = format_bytes(found.bytes)

@@ -100,8 +100,7 @@ _INTERVAL_METHODS = {
 
 
 def older_text(points: Iterable[Point]) -> str:
-    """'302 intervals come from an older version of linkscope, …'; '' where none does. Nobody may take them for
-    measured ones."""
+    """'302 intervals come from an older version of linkscope, …'; '' where none does. These were not measured."""
     count = sum(bool(point.ci95_s) and _interval_method(point) == "older" for point in points)
     named = "1 interval comes" if count == 1 else f"{count} intervals come"
     text = f"{named} from an older version of linkscope: their values hold, their precision is "

@@ -4,7 +4,7 @@ from collections import Counter
 
 from linkscope.report.pair_rates import Matrix
 from linkscope.report.trust import inherited, signed
-from linkscope.report.uniformity import MARGIN
+from linkscope.report.uniformity import MARGIN, Comparison
 from linkscope.units import format_bytes, format_fraction, format_rate_interval
 
 _WIDTH, _SIDE = 560.0, 34.0
@@ -13,9 +13,12 @@ _LEAST = 0.01  # the strip is at least 1 % wide to each side
 _MOST_RISE = 9  # dots above one another
 
 
-def strip_text(matrix: Matrix) -> tuple[str, str]:
+def strip_text(matrix: Matrix, compared: Comparison | None) -> tuple[str, str]:
     """('GPU pairs are uniform', 'The slowest is gpu:2 → gpu:1, 396.8 GB/s [396.3, 397.2] at 1 GiB, 0.1 % below …'), or
-    that a pair is slow. Two empty texts without a slowest pair."""
+    that a pair is slow, or that pairs may differ. Two empty texts without a slowest pair.
+
+    `compared`: the slowest pair against the fastest, None if no two pairs can be compared.
+    """
     found = matrix.slowest
     if found is None:
         return "", ""
@@ -23,10 +26,19 @@ def strip_text(matrix: Matrix) -> tuple[str, str]:
     rate = signed(format_rate_interval(cell.value.value, cell.value.low, cell.value.high), [cell.point])
     deviation = cell.deviation or 0.0
     below = f"{format_fraction(-deviation)} below the median of its class" if deviation < 0 else "no pair is below it"
-    verdict = "A GPU pair is slow" if deviation < -MARGIN else "GPU pairs are uniform"
+    verdict = _verdict(deviation >= -MARGIN, compared)
     measured = f"{matrix.measured} of {len(matrix.cells)} pairs were measured at this size"
     slowest = f"The slowest is {path.src} → {path.dst}, {rate} at {format_bytes(matrix.bytes)}"
     return verdict, f"{slowest}: {below}; {measured}"
+
+
+def _verdict(alike: bool, compared: Comparison | None) -> str:
+    """`alike`: no pair is below its class by more than the margin. The verdict of the page rests on the comparison."""
+    if compared is None or compared.is_uniform:
+        return "GPU pairs are uniform" if alike else "GPU pairs may differ"
+    if compared.differs:
+        return "GPU pairs of a class are uniform" if alike else "A GPU pair is slow"
+    return "GPU pairs may differ"
 
 
 def strip_svg(matrix: Matrix, modelled: bool) -> str:

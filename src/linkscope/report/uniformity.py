@@ -1,6 +1,6 @@
 """Whether the paths of one direction perform alike. Only measured points count."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from linkscope.model.curves import BATCHED, MODE, method_of
@@ -8,7 +8,7 @@ from linkscope.model.rounds import Spreads, rounds_of
 from linkscope.report.finding import LARGE
 from linkscope.report.headline import COPIES, ENGINES, is_headline, is_unstable
 from linkscope.report.usual import specials
-from linkscope.runfile import Point, Run
+from linkscope.runfile import Point, Run, once
 from linkscope.stats import Interval, geometric_mean, ratio_interval
 
 MARGIN = 0.03  # paths that differ by less count as uniform
@@ -45,12 +45,18 @@ class Comparison:
         return not self.differs and self.spread <= MARGIN
 
 
-def comparisons(run: Run) -> list[Comparison]:
+@once
+def comparisons(run: Run) -> Sequence[Comparison]:
     """One comparison for each direction in which at least two paths were measured with one method at one size."""
     points = [point for point in run.points if _is_comparable(point)]
     spreads = Spreads(points)
     found = (_compare(benchmark, [p for p in points if p.benchmark == benchmark], spreads) for benchmark in _COMPARED)
     return [one for one in found if one is not None]
+
+
+def between_gpus(run: Run) -> Comparison | None:
+    """The comparison of the pairs of GPUs; None if fewer than two were measured with one method at one size."""
+    return next((one for one in comparisons(run) if one.where == COPIES["d2d"]), None)
 
 
 def _is_comparable(point: Point) -> bool:

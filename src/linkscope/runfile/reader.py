@@ -36,8 +36,10 @@ Answer = TypeVar("Answer")
 
 
 def once(question: Callable[["Run"], Answer]) -> Callable[["Run"], Answer]:
-    """Keeps the answer with the run, because several sections of a page ask the same. Nobody may change the answer,
-    or the run after the first question."""
+    """Keeps the answer of a function with the run, because several sections of a page need the same answer.
+
+    Callers must not change the answer, and must not change the run after the first call.
+    """
 
     @functools.wraps(question)
     def answer(run: "Run") -> Answer:

@@ -31,11 +31,12 @@ class Ring:
     links: int = 1  # of GPUs: its own, and those of helpers
     cufile: int = 0  # not 0: cuFile moves a file
     tma: int = 0  # not 0: the kernel uses the Tensor Memory Accelerator
-    uring: int = 0  # of saved files: writes in flight by io_uring, which one thread starts; 0: threads write
+    uring: int = 0  # saved files: io_uring writes in flight, started by one thread; 0: threads write
 
     def cost(self) -> tuple[int, int, int, int]:
         """What the copy takes from others: links of helpers, CPUs, SMs, then pinned memory."""
-        threads, slots = (1, self.uring) if self.uring else (self.threads, self.threads * self.depth)
+        by_uring = self.uring and not self.cufile  # cuFile has precedence
+        threads, slots = (1, self.uring) if by_uring else (self.threads, self.threads * self.depth)
         return self.links, threads, self.sm_blocks, slots * self.chunk
 
     def as_dict(self) -> dict[str, int]:
@@ -199,7 +200,7 @@ class LibraryBench:
 
 
 def why_no_uring() -> str:
-    """Why the kernel refuses io_uring to this process; '' if it does not. The library asks for the same features."""
+    """The reason why the kernel refuses io_uring to this process; '' if it allows io_uring as the library needs it."""
     setup, size_of_facts, features_at, needed = 425, 120, 20, 3  # IORING_FEAT_SINGLE_MMAP, IORING_FEAT_NODROP
     system, facts = ctypes.CDLL(None, use_errno=True), ctypes.create_string_buffer(size_of_facts)
     ring = system.syscall(ctypes.c_long(setup), ctypes.c_uint(1), facts)

@@ -44,11 +44,13 @@ TEST_CASE("copies to memory that nobody has touched deliver every byte, however 
 
 TEST_CASE("each sample of a copy to memory that nobody has touched takes its pages from the kernel again") {
   constexpr u32 samples = 20;
-  const auto program = program_of("fresh", MemKind::pageable, 1_MiB);
-  const auto session = platform().prepare(program, "fresh#0");
-  const u64 before = faults();
-  (void)platform().run(*session, {samples, {{1}}, false});
-  CHECK(faults() - before >= samples * (1_MiB / 4096));
+  const auto staged = program_of("fresh_staged", MemKind::pageable, 1_MiB, {{"threads", "1"}, {"chunk", "256KiB"}});
+  for (const auto& program : {program_of("fresh", MemKind::pageable, 1_MiB), staged}) {
+    const auto session = platform().prepare(program, "fresh#0");
+    const u64 before = faults();
+    (void)platform().run(*session, {samples, {std::vector<u32>(program.actors.size(), 1)}, false});
+    CHECK(faults() - before >= samples * (1_MiB / 4096));
+  }
 }
 
 TEST_CASE("memory that nobody has touched is measured in huge pages, or their absence is said") {

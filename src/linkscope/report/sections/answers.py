@@ -29,6 +29,7 @@ from linkscope.report.section import (
     table,
 )
 from linkscope.report.sections.advice import GAIN, SIZES, by_use, gain_cells, is_first
+from linkscope.report.uniformity import between_gpus
 from linkscope.report.verdict import failed_text, verdict, warning_count, warnings
 
 _MOST_ACTIONS = 3
@@ -74,7 +75,7 @@ def _picture(view: RunView) -> Block:
         svg = machine_svg(view.wires, view.run.modelled)
         left.append(Figure("machine", svg, best, label=name, legend=legends(svg)))
     matrix = main_matrix(view.matrices)
-    uniform, slowest = strip_text(matrix) if matrix is not None else ("", "")
+    uniform, slowest = strip_text(matrix, between_gpus(view.run)) if matrix is not None else ("", "")
     if matrix is not None and uniform:
         caption = (Span(f"{uniform}.", "strong"), f" {slowest}. ", Span("All pairs", link="#pairs"))
         left.append(Figure("strip of pairs", strip_svg(matrix, view.run.modelled), caption))

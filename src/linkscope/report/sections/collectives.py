@@ -71,7 +71,10 @@ def section(view: RunView) -> Section | None:
 
 
 def _findings(points: Sequence[Point]) -> list[Text]:
-    """The bus bandwidths at the largest size over the most ranks, a sentence for each library; without warnings."""
+    """A sentence for each library: the bus bandwidths of the most ranks at their largest size.
+
+    Points with warnings do not count.
+    """
     libraries: dict[str, list[Point]] = {}
     for point in points:
         batched = point.params.get("mode", "batched") == "batched"

@@ -43,7 +43,7 @@ def section(view: RunView) -> Section | None:
 
 
 def _finding(found: Sequence[Placed]) -> str:
-    """The computations that transfers from the near node lengthen least and most; '' without times alone."""
+    """The computations that near transfers lengthen least and most; '' if no computation was measured alone."""
     by_cost = sorted((one.near / one.alone, f"{one.name}, {one.memory}") for one in found if one.alone)
     if not by_cost:
         return ""
