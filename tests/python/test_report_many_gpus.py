@@ -71,7 +71,6 @@ def test_sharing_says_what_one_client_gets_and_all_together_by_each_way() -> Non
     ]
     section = sharing.section(RunView(run(points)))
     assert open_on_page(section).splitlines() == [
-        "GPU → host: one client gets 25 GB/s.",
         "host → GPU: one client gets 50 GB/s; 4 together get 50 GB/s as threads of one process, ~25 GB/s as "
         "processes in turn.",
     ]

@@ -18,6 +18,7 @@ from linkscope.report.section import (
     Table,
     Text,
     more,
+    prose,
 )
 from linkscope.report.trust import has_warning, signed
 from linkscope.runfile import Flow, Point
@@ -30,6 +31,7 @@ _NOTE = (
     "clients get the same. p99 is the time that 1 % of the operations exceed, over alone: of the slowest client over "
     "that of one client alone in the same way. "
 )
+_ALONE = "The run has values of single clients alone. `linkscope run --suite sharing` measures several at once."
 _WAYS = {
     "threads": "threads of one process", "processes": "processes in turn", "mps": "processes under MPS",
     "green": "green contexts",
@@ -59,8 +61,9 @@ def section(view: RunView) -> Section | None:
     )
     table = Table(_TITLE, _COLUMNS, groups, stacks=True)
     count = sum(len(group.rows) for group in groups)
+    found_texts = _findings(points)
     return Section("sharing", _TITLE, (
-        Items.of(_findings(points), on=Output.PAGE),
+        Items.of(found_texts, on=Output.PAGE) if found_texts else Paragraph(prose(_ALONE), on=Output.PAGE),
         more(f"All {count} rows as a table", Paragraph((_NOTE, METHOD), note=True), table),
         Paragraph(_NOTE.strip(), on=Output.TERMINAL | Output.MARKDOWN),
         replace(table, on=Output.TERMINAL | Output.MARKDOWN),
@@ -68,7 +71,9 @@ def section(view: RunView) -> Section | None:
 
 
 def _findings(points: Sequence[Point]) -> list[Text]:
-    """For each work what one client gets, and all of the largest number together, by each way; without warnings."""
+    """For each work with several clients what one of them gets alone, and all of the largest number together, by each
+    way; without warnings.
+    """
     works: dict[str, list[Point]] = {}
     for point in points:
         if not has_warning(point):
@@ -76,14 +81,15 @@ def _findings(points: Sequence[Point]) -> list[Text]:
     texts: list[Text] = []
     for work, of in sorted(works.items()):
         counts = [int(point.params["clients"]) for point in of]
+        if max(counts) == 1:
+            continue
         one, most = ([point for point in of if int(point.params["clients"]) == count] for count in (1, max(counts)))
         parts = [f"one client gets {signed(_total(max(one, key=_sum)), [max(one, key=_sum)])}"] if one else []
-        if max(counts) > 1:
-            each = ", ".join(
-                f"{signed(_total(point), [point])} as {_WAYS[point.params['way']]}"
-                for point in sorted(most, key=lambda point: list(_WAYS).index(point.params["way"]))
-            )
-            parts.append(f"{max(counts)} together get {each}")
+        each = ", ".join(
+            f"{signed(_total(point), [point])} as {_WAYS[point.params['way']]}"
+            for point in sorted(most, key=lambda point: list(_WAYS).index(point.params["way"]))
+        )
+        parts.append(f"{max(counts)} together get {each}")
         texts.append((Span(f"{work}: ", "strong"), f"{'; '.join(parts)}."))
     return texts
 
