@@ -98,9 +98,9 @@ def excess(point: Point) -> float:
 
 
 def worst_points(points: Iterable[Point]) -> list[Point]:
-    """At most ten points: those that exceed their target precision most, and have rounds."""
+    """At most ten points: those that exceed their target precision most, then those whose rounds differ most."""
     listed = [point for point in points if point.status == "missed_precision" and len(_rounds(point)) > 1]
-    return sorted(listed, key=lambda point: -excess(point))[:STRIPS]
+    return sorted(listed, key=lambda point: (-excess(point), -max(_ratios(point)) / min(_ratios(point))))[:STRIPS]
 
 
 def strips(points: Sequence[Point], modelled: bool) -> list[str]:
