@@ -119,10 +119,9 @@ The paper states 16 MB for the larger message. Its program prints bytes with the
 """
 
 
-def _jorda(systems: list[Hosts]) -> Iterator[str]:
+def statements(systems: list[Hosts]) -> Iterator[str]:
+    """A row for each statement of Jorda et al. with a number: the item, the paper's and the modelled one."""
     b = systems[1]
-    yield "## Jorda et al. (JO-4, JO-15)\n"
-    yield "| item | the paper | MODELLED |\n|---|---|---|"
     sizes = {one.name: format_bytes(one.crossover(BOTH)) for one in systems}
     yield f"| JO-15 | a double buffer is best above 128 KB | {_by_system(sizes)} between GPUs |"
     yield (
@@ -135,6 +134,12 @@ def _jorda(systems: list[Hosts]) -> Iterator[str]:
     yield f"| JO-15 | | buffers of 2 MiB reach {min(losses):.1%} or more of the best rate |"
     gains = {one.name: f"{_gain(one):.0%}" for one in systems}
     yield f"| JO-16 | tuning gains up to 70 % | {_by_system(gains)} over whole staging between GPUs |"
+
+
+def _jorda(systems: list[Hosts]) -> Iterator[str]:
+    yield "## Jorda et al. (JO-4, JO-15)\n"
+    yield "| item | the paper | MODELLED |\n|---|---|---|"
+    yield from statements(systems)
     yield """
 The paper's buffers are larger than the models'. A message of the models costs 0.3 µs and the latency of its path, which
 is the cost of a message by InfiniBand itself. MPI adds a cost to each large message, which the paper does not publish.

@@ -30,6 +30,7 @@ NUMBERS = [
         lambda: raw("ac922", "nvlink numa:0->gpu:0") + raw("ac922", "nvlink gpu:0->numa:0"),
         150,
     ),
+    Number("CS-24: X-bus, each direction", lambda: raw("ac922", "xbus numa:0->numa:1"), 64),
     Number("CS-25: two NVLink 1, unidirectional", lambda: raw("s822lc", "nvlink numa:0->gpu:0"), 40),
     Number("CS-25: X-bus", lambda: raw("s822lc", "xbus numa:0->numa:1"), 38.4),
     Number("CS-26: one NVLink 2, bidirectional", lambda: 2 * raw("4029gp", "nvlink-1 gpu:0->gpu:1"), 50),

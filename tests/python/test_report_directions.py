@@ -32,7 +32,7 @@ def test_a_direction_has_its_rate_its_share_pageable_memory_and_the_half_rate() 
     assert (pageable.name, pageable.value, pageable.of_peak) == ("pageable", "9 GB/s", "14 % of 63")
     assert found["Host → GPU"].notes == (
         "2 paths at 64 MiB: 55.9, up to ±2 %",
-        "half of 55.9 GB/s from 1 MiB",
+        "half of 55.9 GB/s between 4 KiB and 1 MiB",
     )
 
 

@@ -1,6 +1,7 @@
 """Marks of doubtful values and incomparable sizes, and the comparisons that leave these values out."""
 
 import csv
+import html
 import io
 import re
 from pathlib import Path
@@ -12,6 +13,7 @@ from invented import SIZES, point, run, small_run
 from linkscope.model.curves import curves
 from linkscope.report.data_csv import data_csv
 from linkscope.report.details import details
+from linkscope.report.doubts_table import worst_points
 from linkscope.report.findings import findings, point_findings
 from linkscope.report.glossary import WORDS
 from linkscope.report.head import doubts, tiles
@@ -260,6 +262,24 @@ def test_the_widest_flow_decides_whether_precision_was_missed() -> None:
     back.ci95_s = None
     made.reason = "5 of 6 rounds: too few for an interval, six are enough"
     assert problems([made])[0].text().endswith(": 5 of 6 rounds: too few for an interval, six are enough")
+
+
+def test_an_interrupted_run_lists_its_points_in_one_block_and_names_their_rounds() -> None:
+    reason = "2 of 6 rounds: too few for an interval, six are enough; the run was stopped"
+    ids = [BOTH.format(0, 1 << power) for power in range(3, 30)]
+    made = run([point(id, 1e-6, status="missed_precision", reason=reason) for id in ids])
+    listed = re.findall(r'<pre class="ids">(.*?)</pre>', page(made), re.DOTALL)[-1]
+    assert [html.unescape(line) for line in listed.splitlines()[:20]] == ids[:20]
+    assert listed.endswith("and 7 more; Data has the status of every point")
+    assert [row["note"] for row in csv.DictReader(io.StringIO(data_csv(made)))] == ["2 of 6 rounds"] * len(ids)
+
+
+def test_points_without_an_interval_are_drawn_if_their_rounds_differ_most() -> None:
+    made = [point(BOTH.format(0, size), 1e-6, status="missed_precision", ci95_s=None) for size in (8, 16, 32)]
+    for one, seconds in zip(made, (1.1e-6, 3e-6, 2e-6), strict=True):
+        for of in one.flows:
+            of.ci95_s, of.round_medians_s = None, [1e-6, seconds]
+    assert [one.bytes for one in worst_points(made)] == [16, 32, 8]
 
 
 def test_a_narrow_interval_is_no_reason_for_missed_precision() -> None:

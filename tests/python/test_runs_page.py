@@ -124,10 +124,11 @@ def test_reasons_come_by_gravity_then_by_the_interval_against_the_target() -> No
 def test_strips_draw_each_round_where_its_ratio_to_the_median_says() -> None:
     made = point(H2D.format(0, 8), 1e-6, status="missed_precision", reason="wide")
     made.flows[0].round_medians_s = [1e-6, 1e-6, 1e-6, 4e-6]
-    places = [float(x) for x in re.findall(r"M([\d.]+) [\d.]+a4", strips([made], False))]
+    [drawn] = strips([made], False)
+    places = [float(x) for x in re.findall(r"M([\d.]+) [\d.]+a4", drawn)]
     assert places[0] == places[1] == places[2] < places[3]
     middle, reach = places[0], 1.05 * math.log(4)
-    half = (1180 - 90 - 430) / 2
+    half = (560 - 74 - 8) / 2
     assert places[3] - middle == pytest.approx(half * math.log(4) / reach, abs=0.2)
 
 

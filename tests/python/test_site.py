@@ -199,7 +199,7 @@ def test_many_copies_of_a_run_are_one_run(tmp_path: Path) -> None:
     assert (built.runs, built.machines, len(built.refused)) == (1, 1, 199)
 
 
-def test_runs_are_made_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_runs_are_made_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """10,000 files must not be in memory together."""
     from linkscope.site import build as module
 
@@ -223,8 +223,8 @@ def test_runs_are_made_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch, tmp_path
 
     monkeypatch.setattr(module, "ProcessPoolExecutor", Pool)
     monkeypatch.setattr(module.os, "sched_getaffinity", lambda _: {0, 1})
-    changed = [(tmp_path, str(number), "") for number in range(1000)]
-    assert [name for (_, name, _), _ in module._made(changed)] == [str(number) for number in range(1000)]
+    jobs = [(str(number),) for number in range(1000)]
+    assert [job for job, _ in module._parallel(print, jobs)] == jobs
     assert most[0] <= 4
 
 
@@ -303,7 +303,7 @@ def test_many_points_fit_into_the_memory_that_duckdb_gets(tmp_path: Path, monkey
         table.write_text(f"{names}\n" + f"machine,{number}{',' * names.count(',')}\n".replace(",,", ",", 1) * 100)
     monkeypatch.setattr(downloads, "_TRANSACTION", 2 * tables[0].stat().st_size)
     assert [len(some) for some in downloads._portions(tables)] == [2, 2, 1]
-    downloads._write_duckdb(tmp_path / "points.duckdb", tables)
+    downloads._write_duckdb(None, tmp_path / "points.duckdb", [], tables)
     with duckdb.connect(str(tmp_path / "points.duckdb"), read_only=True) as base:
         found = base.execute("SELECT run, count(*), count(gbps) FROM points GROUP BY run ORDER BY run").fetchall()
     assert found == [(str(number), 100, 0) for number in range(5)]

@@ -18,6 +18,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", metavar="DIR", default="site", help="default: site")
     parser.add_argument("--url", default="", help="address of the site, for its feed")
     parser.add_argument(
+        "--reports", metavar="N", type=int, default=20, help="newest runs of a machine that have a report (default: 20)"
+    )
+    parser.add_argument(
         "--check",
         action="store_true",
         help="only check a run file: schema, methods, map, values and personal data",
@@ -34,7 +37,9 @@ def main(arguments: argparse.Namespace) -> int:
         raise UserError("--json needs --check; the site itself has index.json")
     from linkscope.site.build import build
 
-    built = build(inputs, Path(arguments.output), arguments.url)
+    if arguments.reports < 1:
+        raise UserError(f"--reports {arguments.reports}: give 1 or more; the page of a machine is a report")
+    built = build(inputs, Path(arguments.output), arguments.url, arguments.reports)
     folder = built.folder
     files = f"{folder.written} written, {folder.unchanged} unchanged, {folder.removed} removed"
     print(f"{built.runs} runs of {built.machines} machines; files: {files}")
@@ -45,8 +50,8 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _check(inputs: list[Path], *, as_json: bool) -> int:
-    from linkscope.site.build import run_files
     from linkscope.site.check import check
+    from linkscope.site.sources import run_files
 
     results = [(str(path), *check(path)) for _, path in run_files(inputs)]
     if as_json:

@@ -124,6 +124,11 @@ class Curve:
         return [p for p in self.measured if best is not None and p.bytes > best.bytes and _total(p) is None]
 
 
+def has_gap(smaller: int, larger: int) -> bool:
+    """Whether a power of two, which could have been measured, lies between two sizes."""
+    return larger > 2 * smaller
+
+
 def curves(points: Iterable[Point]) -> list[Curve]:
     """All curves of a run, sorted by family, parameters, path and mode."""
     # keyed by plain values, which is much faster for runs with many sizes

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Iterable
 
 from linkscope.model.curves import MODE, Estimate, measured_flows, rate_of, share_of, time_of, total_of
@@ -53,7 +54,9 @@ def _note(point: Point) -> str:
     """The reason of the status, the warnings of the guards, and outliers."""
     named = sorted((WARNINGS - {"above_limit"}) & point.guards.keys())
     warnings = ["above its peak"] * above_peak(point) + [name.replace("_", " ") for name in named]
-    return "; ".join(filter(None, (reason_text(point.reason or ""), *warnings, outliers_text(point))))
+    # Of an interrupted run, nearly all points have this reason: in full it would be a fifth of the page.
+    reason = re.sub(r"( of \d+ rounds): too few for an interval.*", r"\1", reason_text(point.reason or ""))
+    return "; ".join(filter(None, (reason, *warnings, outliers_text(point))))
 
 
 def _estimate(of: Estimate | None) -> tuple[str, str, str]:

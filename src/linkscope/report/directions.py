@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Collection, Iterable, Sequence
 
-from linkscope.model.curves import Curve, curves, method_of, path_of
+from linkscope.model.curves import Curve, curves, has_gap, method_of, path_of
 from linkscope.model.text import count_text, sizes_text
 from linkscope.report.headline import COPIES, RateRow, Rates, headline_rows, is_headline
 from linkscope.report.section import Bar, BarPart
@@ -150,13 +150,18 @@ def _interval_text(point: Point) -> str:
 
 
 def _half_text(row: RateRow, batched: Iterable[Curve]) -> str:
-    """'half of 55.5 GB/s from 256 KiB', from the measured path with the most sizes, as the curves and paths have it."""
+    """'half of 55.5 GB/s from 256 KiB', from the measured path with the most sizes, as the curves and paths have it.
+
+    'between 64 and 256 KiB' where no size between these was measured.
+    """
     best = {(path_of(point), method_of(point)) for point in _of(row).points}
     of = [curve for curve in batched if (curve.path, curve.method) in best]
     curve = max(of, key=lambda one: sum(not inherited(point) for point in one.measured), default=None)
     half = curve.half_rate_bytes() if curve else None
     if curve is None or half is None:
         return ""
-    bound = " or less" if curve.below_half()[0] is None else ""
+    below = curve.below_half()[0]
     rate = "it" if _of(row).unstable else _rate_text(_of(row)).lstrip("~^")
-    return f"half of {rate} from {format_bytes(half)}{bound}"
+    if below is not None and has_gap(below.bytes, half):
+        return f"half of {rate} between{sizes_text((below.bytes, half)).removeprefix(' at').replace(' to ', ' and ')}"
+    return f"half of {rate} from {format_bytes(half)}{'' if below else ' or less'}"

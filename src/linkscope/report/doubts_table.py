@@ -28,7 +28,8 @@ _APART = "flows did not run together"
 _FAILED_ABOVE = "failed: above the peak"
 _FIRST = (_FAILED_ABOVE, "above the peak", "failed", _APART)
 _ORDER = tuple(dict.fromkeys((*_FIRST, *_GUARDS.values(), *_STATUS.values())))
-_ROW, _LEFT, _RIGHT, _WIDTH, _TOP, _LETTERS = 20, 430, 90, 1180, 10, 62
+_ROW, _LEFT, _RIGHT, _WIDTH, _TOP, _LETTERS = 38, 8, 74, 560, 4, 60
+_HALF = STRIPS // 2
 _TICKS = (1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 4.0, 10.0, 100.0)
 
 
@@ -97,20 +98,27 @@ def excess(point: Point) -> float:
 
 
 def worst_points(points: Iterable[Point]) -> list[Point]:
-    """At most ten points: those that exceed their target precision most, and have rounds."""
+    """At most ten points: those that exceed their target precision most, then those whose rounds differ most."""
     listed = [point for point in points if point.status == "missed_precision" and len(_rounds(point)) > 1]
-    return sorted(listed, key=lambda point: -excess(point))[:STRIPS]
+    return sorted(listed, key=lambda point: (-excess(point), -max(_ratios(point)) / min(_ratios(point))))[:STRIPS]
 
 
-def strips(points: Sequence[Point], modelled: bool) -> str:
-    """A row for each point: the medians of its rounds over the point's value, on one logarithmic scale, as SVG."""
+def strips(points: Sequence[Point], modelled: bool) -> list[str]:
+    """A row for each point: the medians of its rounds over the point's value, on one logarithmic scale, as SVG.
+
+    Two drawings with half of the points each, which stand side by side or, on a phone, one below the other.
+    """
     ratios = [_ratios(point) for point in points]
     reach = max(0.02, *(abs(math.log(ratio)) for of in ratios for ratio in of)) * 1.05
-    bottom = _TOP + _ROW * len(points)
+    rows = list(zip(points, ratios, strict=True))
+    return [_drawing(some, reach, modelled) for some in (rows[:_HALF], rows[_HALF:]) if some]
+
+
+def _drawing(rows: Sequence[tuple[Point, Sequence[float]]], reach: float, modelled: bool) -> str:
+    bottom = _TOP + _ROW * len(rows)
     name = ("MODELLED: " if modelled else "") + "round medians of the points with the widest intervals"
     parts = [
-        f'<svg class="chart heatmap" style="min-width:760px" viewBox="0 0 {_WIDTH} {bottom + 24}" '
-        f'role="img" aria-label="{name}"><title>{name}</title>'
+        f'<svg class="chart" viewBox="0 0 {_WIDTH} {bottom + 24}" role="img" aria-label="{name}"><title>{name}</title>'
     ]
     if modelled:
         parts.append(f'<text class="modelled" x="{_WIDTH / 2}" y="{bottom / 2}">MODELLED</text>')
@@ -119,25 +127,25 @@ def strips(points: Sequence[Point], modelled: bool) -> str:
         x = _at(ratio, reach)
         text = "value" if ratio == 1 else f"{100 * (ratio - 1):+.2g} %" if tick < 2 else f"× {ratio:.2g}"
         parts.append(f'<path class="grid" d="M{x:.1f} {_TOP}V{bottom}"/>')
-        parts.append(f'<text class="size" x="{x:.1f}" y="{bottom + 16}">{text}</text>')
-    for number, (point, of) in enumerate(zip(points, ratios, strict=True)):
-        parts.append(_strip(point, of, _TOP + _ROW * (number + 0.5), reach))
+        parts.append(f'<text class="size" x="{max(x, 26):.1f}" y="{bottom + 16}">{text}</text>')
+    for number, (point, of) in enumerate(rows):
+        parts.append(_strip(point, of, _TOP + _ROW * number, reach))
     return "".join([*parts, "</svg>"])
 
 
-def _strip(point: Point, ratios: Sequence[float], y: float, reach: float) -> str:
+def _strip(point: Point, ratios: Sequence[float], top: float, reach: float) -> str:
     size = f", {format_bytes(point.bytes)}" if point.bytes else ""
     where = f"{paths_text([path_of(point)])}{size}".replace("->", "→")
     what, room = family_text(method_of(point).family), _LETTERS - len(where) - 2
     label = (
         f"{what if len(what) <= room else f'{what[: room - 1]}…'}, {where}"  # a long operation leaves the size whole
     )
-    width = widest(point)
+    width, y = widest(point), top + 26
     target = point.precision_target
     low, high = _at(1 / (1 + target), reach), _at(1 + target, reach)
     dots = "".join(f"M{_at(ratio, reach) - 4:.1f} {y:.1f}a4 4 0 1 0 8 0a4 4 0 1 0 -8 0" for ratio in ratios)
     return (
-        f'<text class="num" x="{_LEFT - 14}" y="{y + 4:.1f}">{escape(label)}</text>'
+        f'<text x="{_LEFT}" y="{top + 13:g}">{escape(label)}</text>'
         f'<rect class="h1" x="{low:.1f}" y="{y - 7:.1f}" width="{max(1.0, high - low):.1f}" height="14"/>'
         f'<path class="grid" d="M{_LEFT} {y:.1f}H{_WIDTH - _RIGHT}"/><path class="ring" d="{dots}"/>'
         f'<text x="{_WIDTH - _RIGHT + 14}" y="{y + 4:.1f}">{f"±{format_fraction(width)}" if width else ""}</text>'

@@ -1,14 +1,20 @@
-"""All points of the site in one table: CSV always, Parquet with pyarrow, DuckDB with duckdb. One run at a time."""
+"""All points of the site in one table: CSV always, Parquet with pyarrow, DuckDB with duckdb.
+
+One run at a time is in memory. A later build copies the rows of unchanged runs from the present tables.
+"""
 
 import contextlib
 import gzip
 import importlib.util
+import itertools
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from linkscope.report.export import COLUMNS
 from linkscope.site.entry import Entry
@@ -16,6 +22,7 @@ from linkscope.site.folder import Folder
 from linkscope.site.make import ADDED
 
 if TYPE_CHECKING:
+    import duckdb
     import pyarrow as pa
 
 _GROUP = 1 << 14  # rows of a group in the Parquet file
@@ -23,6 +30,7 @@ _GROUP = 1 << 14  # rows of a group in the Parquet file
 # the buffer for text, which is larger unless it is set.
 _DUCKDB_LIMITS: dict[str, str | bool | int | float | list[str]] = {"threads": 1, "memory_limit": "96MB"}
 _DUCKDB_TEXT = "header = true, auto_detect = false, parallel = false, buffer_size = 8388608, max_line_size = 1048576"
+_DUCKDB_KINDS = {str: "VARCHAR", int: "BIGINT", float: "DOUBLE", bool: "BOOLEAN"}
 _TRANSACTION = 8 << 20  # bytes of tables
 CSV, PARQUET, DUCKDB = "points.csv.gz", "points.parquet", "points.duckdb"
 ADDED_MEANINGS = (
@@ -56,57 +64,118 @@ def described() -> list[tuple[str, str]]:
     return [(name, _MEANINGS[name]) for name in formats()]
 
 
-def write_tables(folder: Folder, entries: Iterable[Entry]) -> None:
-    """Writes the tables from the points.csv of each run."""
-    tables = [folder.root / entry.folder / "points.csv" for entry in entries]
-    _write_csv(folder, tables)
+class Part(msgspec.Struct, array_like=True):
+    """A run in the tables, and the length of its part of the compressed CSV, which is gzip data of its own."""
+
+    content: str
+    run: str
+    length: int
+
+
+def write_tables(folder: Folder, entries: Sequence[Entry], before: Sequence[Part]) -> list[Part]:
+    """Writes the tables from the points.csv of each run, and returns their parts.
+
+    `before`: the parts of the present tables, if all are there. Rows of runs that stay are copied from them, which is
+    faster; rows of new runs stand after them.
+    """
+    if not all(folder.has(name) for name in formats()):
+        before = []
+    now = {entry.content for entry in entries}
+    old = {part.content for part in before}
+    gone = [part.run for part in before if part.content not in now]
+    added = [entry for entry in entries if entry.content not in old]
+    tables = [folder.root / entry.folder / "points.csv" for entry in added]
+
+    def paths(name: str) -> tuple[Path | None, Path]:
+        return folder.root / name if before else None, folder.begin(name)
+
     if PARQUET in formats():
-        _apart(_write_parquet, folder.begin(PARQUET), tables)
+        with _apart(_write_parquet, *paths(PARQUET), gone, tables):
+            pass
         folder.end(PARQUET)
-    if DUCKDB in formats():
-        _apart(_write_duckdb, folder.begin(DUCKDB), tables)
-        folder.end(DUCKDB)
+    with _apart(_write_duckdb, *paths(DUCKDB), gone, tables) if DUCKDB in formats() else contextlib.nullcontext():
+        parts = _write_csv(*paths(CSV), [(part, part.content in now) for part in before], added, tables)
+    for name in (CSV, DUCKDB):
+        if name in formats():
+            folder.end(name)
+    return parts
 
 
-def _apart(write: Callable[[Path, Any], None], target: Path, source: Any) -> None:
-    """Calls a function in a process of its own: the libraries keep their memory until their process ends."""
+@contextlib.contextmanager
+def _apart(write: Callable[..., None], *words: Any) -> Iterator[None]:
+    """Calls a function in a process of its own meanwhile: the libraries keep their memory until their process ends."""
     with ProcessPoolExecutor(1) as pool:
-        pool.submit(write, target, source).result()
+        future = pool.submit(write, *words)
+        yield
+        future.result()
 
 
-def _write_csv(folder: Folder, tables: Iterable[Path]) -> None:
-    with open(folder.begin(CSV), "wb") as raw, gzip.GzipFile("", "wb", 6, raw, mtime=0) as out:
-        out.write((",".join(name for name, _ in _TYPES) + "\n").encode())
-        for table in tables:
-            with open(table, "rb") as lines:
-                next(lines)
-                out.writelines(lines)
-    folder.end(CSV)
+def _write_csv(
+    old: Path | None, target: Path, parts: Sequence[tuple[Part, bool]], added: Sequence[Entry], tables: Sequence[Path]
+) -> list[Part]:
+    """`parts`: those of the old file, and whether they stay. A gzip file may consist of several, one after another."""
+    head = gzip.compress((",".join(name for name, _ in _TYPES) + "\n").encode(), mtime=0)
+    written: list[Part] = []
+    with open(target, "wb") as out:
+        out.write(head)
+        if old is not None:
+            with open(old, "rb") as present:
+                present.seek(len(head))
+                for part, stays in parts:
+                    data = present.read(part.length)
+                    if stays:
+                        out.write(data)
+                        written.append(part)
+        for entry, table in zip(added, tables, strict=True):
+            data = gzip.compress(table.read_bytes().partition(b"\n")[2], 6, mtime=0)
+            out.write(data)
+            written.append(Part(entry.content, entry.slug, len(data)))
+    return written
 
 
-def _write_parquet(target: Path, tables: Iterable[Path]) -> None:
+def _write_parquet(old: Path | None, target: Path, gone: Sequence[str], tables: Iterable[Path]) -> None:
     import pyarrow as pa
-    import pyarrow.csv
     import pyarrow.parquet
 
     kinds = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
     schema = pa.schema([pa.field(name, kinds[kind]) for name, kind in _TYPES])
     with pyarrow.parquet.ParquetWriter(target, schema, compression="zstd") as writer:
-        for group in _groups(tables, schema):
+        for group in _groups(itertools.chain(_old_rows(old, gone), _new_rows(tables, schema))):
             writer.write_table(group)
 
 
-def _groups(tables: Iterable[Path], schema: "pa.Schema") -> Iterator["pa.Table"]:
-    """The rows of the tables, some thousands together: a group for each run would be slow to write and to read."""
+def _old_rows(old: Path | None, gone: Sequence[str]) -> "Iterator[pa.Table]":
+    """The rows of a Parquet file without those of some runs."""
     import pyarrow as pa
+    import pyarrow.compute
+    import pyarrow.parquet
+
+    if old is None:
+        return
+    left_out = pa.array(gone, pa.string())
+    with pyarrow.parquet.ParquetFile(old) as file:
+        for number in range(file.num_row_groups):
+            rows = file.read_row_group(number, use_threads=False)
+            yield rows.filter(pyarrow.compute.invert(pyarrow.compute.is_in(rows["run"], left_out)))
+
+
+def _new_rows(tables: Iterable[Path], schema: "pa.Schema") -> "Iterator[pa.Table]":
     import pyarrow.csv
 
     parse = pyarrow.csv.ParseOptions(newlines_in_values=True)
     convert = pyarrow.csv.ConvertOptions(column_types=schema, null_values=[""], strings_can_be_null=True)
-    waiting: list[pa.Table] = []
     for table in tables:
         read = pyarrow.csv.ReadOptions(use_threads=False, block_size=max(1, table.stat().st_size))
-        waiting.append(pyarrow.csv.read_csv(table, read_options=read, parse_options=parse, convert_options=convert))
+        yield pyarrow.csv.read_csv(table, read_options=read, parse_options=parse, convert_options=convert)
+
+
+def _groups(tables: "Iterable[pa.Table]") -> "Iterator[pa.Table]":
+    """The rows of the tables, some thousands together: a group for each run would be slow to write and to read."""
+    import pyarrow as pa
+
+    waiting: list[pa.Table] = []
+    for table in tables:
+        waiting.append(table)
         if sum(rows.num_rows for rows in waiting) >= _GROUP:
             yield pa.concat_tables(waiting)
             waiting.clear()
@@ -114,25 +183,33 @@ def _groups(tables: Iterable[Path], schema: "pa.Schema") -> Iterator["pa.Table"]
         yield pa.concat_tables(waiting)
 
 
-def _write_duckdb(target: Path, tables: Iterable[Path]) -> None:
+def _write_duckdb(old: Path | None, target: Path, gone: Sequence[str], tables: Iterable[Path]) -> None:
     import duckdb
 
-    kinds = {str: "VARCHAR", int: "BIGINT", float: "DOUBLE", bool: "BOOLEAN"}
-    meanings = [*ADDED_MEANINGS, *((name, meaning) for name, _, meaning, _ in COLUMNS)]
-    columns = ", ".join(f'"{name}" {kinds[kind]}' for name, kind in _TYPES)
-    types = ", ".join(f"'{name}': '{kinds[kind]}'" for name, kind in _TYPES)
     with tempfile.TemporaryDirectory() as temporary:  # DuckDB writes more than one file at a time
         base_file = Path(temporary) / DUCKDB
+        if old is not None:
+            shutil.copyfile(old, base_file)
         limits = _DUCKDB_LIMITS | {"temp_directory": temporary}
         with contextlib.closing(duckdb.connect(str(base_file), config=limits)) as base:
-            base.execute(f"CREATE TABLE points ({columns})")
+            if old is None:
+                _make_tables(base)
+            else:
+                base.execute("DELETE FROM points WHERE run IN (SELECT unnest(?))", [list(gone)])
+            types = ", ".join(f"'{name}': '{_DUCKDB_KINDS[kind]}'" for name, kind in _TYPES)
             for some in _portions(tables):
                 names = ", ".join("'" + str(table).replace("'", "''") + "'" for table in some)
                 source = f"read_csv([{names}], columns = {{{types}}}, {_DUCKDB_TEXT})"
                 base.execute(f"INSERT INTO points SELECT * FROM {source}")
-            base.execute('CREATE TABLE columns ("column" VARCHAR, meaning VARCHAR)')
-            base.executemany("INSERT INTO columns VALUES (?, ?)", [list(pair) for pair in meanings])
         shutil.copyfile(base_file, target)
+
+
+def _make_tables(base: "duckdb.DuckDBPyConnection") -> None:
+    meanings = [*ADDED_MEANINGS, *((name, meaning) for name, _, meaning, _ in COLUMNS)]
+    columns = ", ".join(f'"{name}" {_DUCKDB_KINDS[kind]}' for name, kind in _TYPES)
+    base.execute(f"CREATE TABLE points ({columns})")
+    base.execute('CREATE TABLE columns ("column" VARCHAR, meaning VARCHAR)')
+    base.executemany("INSERT INTO columns VALUES (?, ?)", [list(pair) for pair in meanings])
 
 
 def _portions(tables: Iterable[Path]) -> Iterator[list[Path]]:

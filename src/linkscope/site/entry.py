@@ -19,7 +19,8 @@ DIGITS = 10  # hexadecimal digits of a hash in an address
 class Entry(msgspec.Struct):
     """A run file on the site. `content`: SHA-256 of its text; `doubts`: why values are not compared.
 
-    `links`: those of the machine's map, and how many of them have a rate.
+    `links`: those of the machine's map, and how many of them have a rate. `report`: whether its page is the report;
+    None where it has no page yet.
     """
 
     content: str
@@ -37,11 +38,17 @@ class Entry(msgspec.Struct):
     links: int
     measured_links: int
     doubts: list[str]
+    report: bool | None = None
 
     @property
     def folder(self) -> str:
         """The folder of the run's pages in the site."""
         return f"m/{self.machine}/{self.slug}"
+
+    @property
+    def page(self) -> str:
+        """The address of the run's page: its report, or its main values with links."""
+        return f"{self.folder}/index.html"
 
     @property
     def download(self) -> str:

@@ -26,6 +26,7 @@ class Folder:
         self.root = root
         self.written = self.unchanged = self.removed = 0
         self._made: set[str] = set()
+        self.interrupted = (root / _JOURNAL).is_file()  # the files may be newer than the state
         self._old = self._owned()
         foreign = sorted(self._present() - self._old)
         if foreign:
@@ -39,13 +40,6 @@ class Folder:
             self._journal = open(root / _JOURNAL, "a", encoding="utf-8")  # noqa: SIM115  closed by finish()
         except OSError as error:
             raise UserError(f"-o {root}: cannot be written: {error.strerror}; choose another path") from None
-
-    def state(self) -> bytes | None:
-        """What the last run saved, or None."""
-        try:
-            return (self.root / STATE).read_bytes()
-        except OSError:
-            return None
 
     def known(self) -> set[str]:
         """The files of earlier runs."""
@@ -64,6 +58,11 @@ class Folder:
         if name not in self._made:
             self.unchanged += 1
         self._made.add(name)
+
+    def drop(self, name: str) -> None:
+        """Takes back a file that this run made: `finish` removes it."""
+        self._made.discard(name)
+        self._old.add(name)
 
     def put(self, name: str, content: str | bytes) -> None:
         """Writes a file, unless it has this content already."""

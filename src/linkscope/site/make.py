@@ -1,10 +1,12 @@
-"""The files of one run: its report, its points, its table, its map and its summary."""
+"""The files of one run: its points, its table, its map, its summary and itself; and its report."""
 
 import csv
+import gzip
 import hashlib
 import io
 import re
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from linkscope.runfile import Point, Run, read_run
 from linkscope.site.entry import Entry, Summary, anchor, entry_of
 from linkscope.site.kinds import cells_of
 from linkscope.site.pages import ASSETS, asset, render
+from linkscope.site.sources import is_compressed
 from linkscope.units import format_fraction, format_rate_interval, format_seconds_interval
 
 ADDED = ("machine", "run", "started", "suite", "rule", "address")  # columns before those of `export`
@@ -38,37 +41,65 @@ class Made:
 
 
 def make(path: Path, name: str, content: str) -> Made:
-    """Makes the files of a run file. `name`: how the site names the file; `content`: SHA-256 of its text."""
+    """Makes the files of a run file except its report. `name`: how the site names the file; `content`: SHA-256 of its
+    text.
+    """
+    return _made(path, name, lambda run: _files(run, path, content))
+
+
+def report(path: Path, name: str, entry: Entry) -> Made:
+    """Makes the report of the run file of an entry, with the styles and scripts that it needs."""
+    return _made(path, name, lambda run: _report(run, entry))
+
+
+def _made(path: Path, name: str, files: Callable[[Run], Made]) -> Made:
     try:
         run = read_run(path, rounds=False)
     except UserError as error:
         return Made(None, {}, str(error).replace(str(path), name))
     warnings = [text.replace(str(path), name) for text in run.warnings]
     try:
-        return _made(replace(run, path=Path(name), warnings=warnings), content)
+        return files(replace(run, path=Path(name), warnings=warnings))
     except Exception as error:  # an error of linkscope must not take the pages of the other files
         what = f"{name}: linkscope cannot make its page ({type(error).__name__}: {error})"
         return Made(None, {}, f"{what}. `linkscope report` of the file shows where; please report the error")
 
 
-def _made(run: Run, content: str) -> Made:
+def _files(run: Run, path: Path, content: str) -> Made:
     entry = entry_of(run, content)
     summary = Summary(entry.machine, entry.slug, entry.modelled, entry.started, cells_of(run))
-    report, assets = _shared(page(run), "../../../")
-    files = {address: text.encode("utf-8") for address, text in assets.items()}
     folder = entry.folder
-    files[f"{folder}/index.html"] = _with_bar(report, _run_bar(entry)).encode("utf-8")
-    files[f"{folder}/points.html"] = points_page(run, entry).encode("utf-8")
-    files[f"{folder}/points.csv"] = _table(run, entry).encode("utf-8")
-    files[f"{folder}/summary.json"] = msgspec.json.encode(summary)
+    files = {
+        f"{folder}/points.html": points_page(run, entry).encode("utf-8"),
+        f"{folder}/points.csv": _table(run, entry).encode("utf-8"),
+        f"{folder}/summary.json": msgspec.json.encode(summary),
+        entry.download: _compressed(path),
+    }
     if picture := map_file(run):
         files[f"{folder}/map.svg"] = picture.encode("utf-8")
     return Made(entry, files)
 
 
-def machine_page(report: str, listed: list[Entry]) -> str:
-    """The page of a machine: the report of its newest run, with links to all runs."""
-    moved = report.replace(f"../../../{ASSETS}/", f"../../{ASSETS}/")
+def _compressed(path: Path) -> bytes:
+    """The text of a run file as it is, compressed."""
+    if is_compressed(path):
+        return path.read_bytes()
+    written = io.BytesIO()
+    with open(path, "rb") as text, gzip.GzipFile("", "wb", 6, written, mtime=0) as out:
+        shutil.copyfileobj(text, out)
+    return written.getvalue()
+
+
+def _report(run: Run, entry: Entry) -> Made:
+    text, assets = _shared(page(run), "../../../")
+    files = {address: asset_text.encode("utf-8") for address, asset_text in assets.items()}
+    files[entry.page] = _with_bar(text, _run_bar(entry)).encode("utf-8")
+    return Made(msgspec.structs.replace(entry, report=True), files)
+
+
+def machine_page(text: str, listed: list[Entry]) -> str:
+    """The page of a machine: the report of its newest run, `text`, with links to the runs that have reports."""
+    moved = text.replace(f"../../../{ASSETS}/", f"../../{ASSETS}/")
     return _BAR.sub(lambda _: _machine_bar(listed), moved, count=1)
 
 
@@ -115,16 +146,16 @@ def _table(run: Run, entry: Entry) -> str:
     return stream.getvalue()
 
 
-def _shared(report: str, root: str) -> tuple[str, dict[str, str]]:
+def _shared(text: str, root: str) -> tuple[str, dict[str, str]]:
     """The report with its styles and scripts as files that all pages of the site share."""
     assets: dict[str, str] = {}
 
-    def link(kind: str, text: str) -> str:
-        digest = hashlib.sha256(text.encode()).hexdigest()[:12]
-        assets[address := f"{ASSETS}/{digest}.{kind}"] = text
+    def link(kind: str, part: str) -> str:
+        digest = hashlib.sha256(part.encode()).hexdigest()[:12]
+        assets[address := f"{ASSETS}/{digest}.{kind}"] = part
         return root + address
 
-    head, body = report.split("</head>", 1)
+    head, body = text.split("</head>", 1)
     style = asset("site.css")
     assets[style[0]] = style[1]
     head = re.sub(
@@ -137,8 +168,8 @@ def _shared(report: str, root: str) -> tuple[str, dict[str, str]]:
     return f"{head}</head>{body}", assets
 
 
-def _with_bar(report: str, bar: str) -> str:
-    return re.sub(r"<body[^>]*>", lambda match: f"{match[0]}\n{bar}", report, count=1)
+def _with_bar(text: str, bar: str) -> str:
+    return re.sub(r"<body[^>]*>", lambda match: f"{match[0]}\n{bar}", text, count=1)
 
 
 def _run_bar(entry: Entry) -> Markup:
@@ -152,13 +183,16 @@ def _run_bar(entry: Entry) -> Markup:
 
 
 def _machine_bar(listed: list[Entry]) -> str:
-    """Links from the page of a machine to its runs, the newest first."""
+    """Links from the page of a machine to its runs with reports, the newest first, and to the list of all."""
     newest = listed[0]
-    items = "".join(_run_items(listed))
+    reports = [entry for entry in listed if entry.report]
+    items = "".join(_run_items(reports))
+    what = f"All runs ({len(listed)})" if len(reports) == len(listed) else f"The newest {len(reports)} runs"
+    more = "" if len(reports) == len(listed) else f' · <a href="runs.html">all {len(listed)} runs</a>'
     return (
         '<!-- site --><div class="site-bar"><p><a href="../../index.html">All machines</a> · '
-        f"{escape(newest.title or newest.name)} · this page: the newest run, {escape(newest.heading)}</p>"
-        f"<details><summary>All runs ({len(listed)}), the newest first</summary><ul>{items}</ul></details>"
+        f"{escape(newest.title or newest.name)} · this page: the newest run, {escape(newest.heading)}{more}</p>"
+        f"<details><summary>{what}, the newest first</summary><ul>{items}</ul></details>"
         "</div><!-- /site -->"
     )
 

@@ -14,8 +14,8 @@ from linkscope.report.html import template_environment, template_text
 from linkscope.report.svg import swatch
 from linkscope.site import figure
 from linkscope.site.compare import Comparison, Machine, Value
-from linkscope.site.entry import anchor
-from linkscope.site.kinds import title_of
+from linkscope.site.entry import Entry, anchor
+from linkscope.site.kinds import PLAIN, Cell, title_of
 from linkscope.units import format_bytes, format_fraction, format_rate_interval, format_seconds_interval
 
 ASSETS = "assets"
@@ -66,6 +66,17 @@ def gallery(machines: Sequence[Machine], runs: int, refused: int) -> str:
     measured = [tile for tile in tiles if not tile["machine"].modelled]  # type: ignore[attr-defined]
     modelled = [tile for tile in tiles if tile["machine"].modelled]  # type: ignore[attr-defined]
     return render("index.html", "", title="Machines", measured=measured, modelled=modelled, runs=runs, refused=refused)
+
+
+def run_page(entry: Entry, cells: Sequence[Cell]) -> str:
+    """The page of a run without a report: its map, its main values and its files."""
+    plain = [cell for cell in cells if cell.kind in PLAIN]
+    return render("run.html", "../../../", title=f"Run of {entry.title or entry.name}", entry=entry, cells=plain)
+
+
+def runs_page(machine: Machine) -> str:
+    """All runs of a machine."""
+    return render("runs.html", "../../", title=f"Runs of {machine.title or machine.name}", machine=machine)
 
 
 def table(machines: Sequence[Machine], found: Sequence[Comparison]) -> str:
@@ -119,7 +130,10 @@ def downloads(machines: Sequence[Machine], files: Sequence[tuple[str, str]], add
 
 def value_text(value: Value) -> str:
     """'55.4 GB/s [55.3, 55.5]', with the sign of an inherited or imprecise value."""
-    cell = value.cell
+    return _cell_text(value.cell)
+
+
+def _cell_text(cell: Cell) -> str:
     text = format_seconds_interval if cell.unit == "s" else format_rate_interval
     return cell.sign + text(cell.value, cell.low, cell.high)
 
@@ -149,6 +163,7 @@ def _environment() -> Environment:
     environment = template_environment("linkscope.site")
     environment.filters |= {
         "bytes": format_bytes, "share": format_fraction, "kind_title": title_of, "value_text": value_text,
+        "cell_text": _cell_text, "anchor": anchor,
         "range_text": _range_text, "address": _point_address, "swatch": lambda colour: Markup(swatch(colour)),
     }  # fmt: skip
     return environment

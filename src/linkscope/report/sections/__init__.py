@@ -110,6 +110,14 @@ class Chapter:
         """'put-get' for the chapter Put/get."""
         return anchor_of(self.title)
 
+    @property
+    def heading(self) -> str:
+        """The title of the open section with the name in the navigation: 'Curves: rate over size', 'All pairs'."""
+        title = self.open.title_in(Output.PAGE) or self.title
+        if self.title.lower() in title.lower():
+            return title
+        return f"{self.title}: {title[:1].lower() if title[1:2].islower() else title[:1]}{title[1:]}"
+
 
 def anchor_of(title: str) -> str:
     """The anchor of a chapter."""

@@ -46,7 +46,7 @@ def section(view: RunView) -> Section | None:
     ]
     how = [f"{headline(one)}; {how_text(one)}" for one in found]
     blocks.append(Items.of(how, on=Output.MARKDOWN))
-    titles = {Output.TERMINAL: "Recommendations (how: linkscope advise)"}
+    titles = {Output.TERMINAL: "Recommendations (how: linkscope advise)", Output.PAGE: "Recommended actions"}
     return Section("actions", "Recommendations", tuple(blocks), titles)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from linkscope.model.curves import Estimate, Path, path_of
+from linkscope.model.curves import Estimate, Path, has_gap, path_of
 from linkscope.model.text import paths_text, range_share, rate_text, sizes_text
 from linkscope.report.anchors import explorer_link, path_anchor
 from linkscope.report.family_words import ENGINES
@@ -120,12 +120,9 @@ def _half_text(row: PathRow) -> str:
     """'256 KiB'; '1-16 MiB' where no size between these was measured."""
     if not row.half_rate_bytes:
         return ""
-    gap = row.below_half is not None and row.half_rate_bytes > 2 * row.below_half
-    return (
-        sizes_text((row.below_half or 0, row.half_rate_bytes)).removeprefix(" at ").replace(" to ", "-")
-        if gap
-        else format_bytes(row.half_rate_bytes)
-    )
+    if row.below_half is None or not has_gap(row.below_half, row.half_rate_bytes):
+        return format_bytes(row.half_rate_bytes)
+    return sizes_text((row.below_half, row.half_rate_bytes)).removeprefix(" at ").replace(" to ", "-")
 
 
 def _folds(view: RunView) -> list[Block]:

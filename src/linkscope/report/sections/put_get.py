@@ -42,6 +42,7 @@ from linkscope.stats import Interval
 from linkscope.units import format_bytes, format_fraction, format_seconds_interval
 
 _TITLE = "Put and get: who should drive"
+_TITLES = {Output.PAGE: "Put/get: who should drive"}
 _NOTE = (
     "A GPU drives a message if its threads move the payload; the words that end it lie in GPU memory (direct) or in "
     "host memory (notified). The host drives it by a copy engine, alone (host) or when a GPU asks (assisted). The "
@@ -93,7 +94,7 @@ def section(view: RunView) -> Section | None:
         polls = [_claim(one) for one in claims(view.run) if one.tested]
         held_here = (Paragraph(_CLAIMS), Items.of(polls)) if polls else ()
         by_queues = (Paragraph(_OF_QUEUES), _queues(through)) if through else ()
-        return Section("put-get", _TITLE, (*others, *by_queues, *held_here))
+        return Section("put-get", _TITLE, (*others, *by_queues, *held_here), _TITLES)
     advice = [(Span(f"{_name(one)}: ", "strong"), f"{one.advice}.") for one in series]
     answers = tuple(_by_advice(series))
     blocks: list[Block] = [
@@ -116,7 +117,7 @@ def section(view: RunView) -> Section | None:
     held = claims(view.run)
     of_claims = Items.of([_claim(one) for one in held])
     blocks += folded(f"{len(held)} conclusions of a paper, on this machine", Paragraph(_CLAIMS), of_claims)
-    return Section("put-get", _TITLE, tuple(blocks), label="Drive by", answers=answers)
+    return Section("put-get", _TITLE, tuple(blocks), _TITLES, label="Drive by", answers=answers)
 
 
 def _by_advice(series: Sequence[Series]) -> list[Text]:

@@ -18,6 +18,7 @@ from linkscope.report.section import (
     Table,
     Text,
     more,
+    prose,
 )
 from linkscope.report.trust import has_warning, signed
 from linkscope.runfile import Flow, Point
@@ -30,6 +31,7 @@ _NOTE = (
     "clients get the same. p99 is the time that 1 % of the operations exceed, over alone: of the slowest client over "
     "that of one client alone in the same way. "
 )
+_ALONE = "The run has values of single clients alone. `linkscope run --suite sharing` measures several at once."
 _WAYS = {
     "threads": "threads of one process", "processes": "processes in turn", "mps": "processes under MPS",
     "green": "green contexts",
@@ -61,7 +63,7 @@ def section(view: RunView) -> Section | None:
     count = sum(len(group.rows) for group in groups)
     answers = tuple(_findings(points))
     return Section("sharing", _TITLE, (
-        *([Items.of(answers, on=Output.PAGE)] if answers else []),
+        Items.of(answers, on=Output.PAGE) if answers else Paragraph(prose(_ALONE), on=Output.PAGE),
         more(f"All {count} rows as a table", Paragraph((_NOTE, METHOD), note=True), table),
         Paragraph(_NOTE.strip(), on=Output.TERMINAL | Output.MARKDOWN),
         replace(table, on=Output.TERMINAL | Output.MARKDOWN),
@@ -69,7 +71,9 @@ def section(view: RunView) -> Section | None:
 
 
 def _findings(points: Sequence[Point]) -> list[Text]:
-    """For each work what one client gets, and all of the largest number together, by each way; without warnings."""
+    """For each work with several clients what one of them gets alone, and all of the largest number together, by each
+    way; without warnings.
+    """
     works: dict[str, list[Point]] = {}
     for point in points:
         if not has_warning(point):

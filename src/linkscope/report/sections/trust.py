@@ -14,9 +14,11 @@ from linkscope.report.section import (
     Block,
     Column,
     Figure,
+    Figures,
     Group,
     Item,
     Items,
+    Output,
     Paragraph,
     Row,
     Section,
@@ -38,8 +40,9 @@ _COLUMNS = (
 _FAMILY = Column("Operation", label="Operation", wraps=True)
 _MOST_WARNINGS = 3
 _DOTS = (
-    "The points with the widest intervals against their target, which is the band. A dot is the median time of a round "
-    "against that of all; the interval reaches over most dots. Two groups of dots are two modes."
+    "The points with the widest intervals against their target, which is the band; without intervals, those whose "
+    "rounds differ most. A dot is the median time of a round against that of all; the interval reaches over most dots. "
+    "Two groups of dots are two modes."
 )
 
 
@@ -64,7 +67,8 @@ def section(view: RunView) -> Section:
         table = Table("What not to trust, by operation", columns, (Group(rows),), stacks=True)
         blocks.append(more(f"All {len(found)} rows by reason and operation", table))
     if worst := worst_points(points):
-        blocks.append(Figure("trust", strips(worst, view.run.modelled), _DOTS, label="Rounds of the worst points"))
+        blocks.append(Paragraph(_DOTS, note=True, on=Output.PAGE | Output.MARKDOWN))
+        blocks.append(Figures(tuple(Figure("trust", one) for one in strips(worst, view.run.modelled)), on=Output.PAGE))
     return Section("trust", "What not to trust", tuple(blocks))
 
 

@@ -1,0 +1,131 @@
+"""`linkscope site` with many runs of a machine: which have a report, and what a later call reads and writes again."""
+
+import csv
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from linkscope.cli import main as command_line
+from linkscope.site import sources
+from linkscope.site.build import build
+from linkscope.site.downloads import formats
+from site_runs import machine
+
+DAYS = ["2026-11-21", "2026-11-22", "2026-11-23", "2026-11-24"]
+
+
+@pytest.fixture
+def four(tmp_path: Path) -> tuple[Path, Path]:
+    """A folder with four run files of one machine, 41 to 44 GB/s, and its site with reports of the newest two."""
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    for number, day in enumerate(DAYS, 1):
+        (runs / f"{number}.jsonl").write_bytes(machine(40.0 + number, f"{day}T10:00:00+00:00"))
+    build([runs], tmp_path / "out", reports=2)
+    return runs, tmp_path / "out"
+
+
+def pages(site: Path) -> dict[str, str]:
+    """The page of each run by its day."""
+    [one] = json.loads((site / "index.json").read_text())["machines"]
+    return {run["started"][:10]: (site / run["page"]).read_text() for run in one["runs"]}
+
+
+def with_report(site: Path) -> list[str]:
+    return sorted(day for day, text in pages(site).items() if 'id="summary"' in text)
+
+
+def rows(site: Path) -> list[dict[str, str]]:
+    """The rows of the compressed CSV, sorted by their addresses."""
+    lines = gzip.decompress((site / "points.csv.gz").read_bytes()).decode().splitlines()
+    return sorted(csv.DictReader(lines), key=lambda row: row["address"])
+
+
+def test_the_newest_runs_have_reports_and_older_ones_short_pages(four: tuple[Path, Path]) -> None:
+    _, site = four
+    assert with_report(site) == DAYS[2:]
+    old = pages(site)[DAYS[0]]
+    assert "41.0 GB/s [40.2, 41.8]" in old and "<code>linkscope report run.jsonl.gz</code>" in old
+    [folder] = [path for path in site.rglob(f"{DAYS[0]}*") if path.is_dir()]
+    assert {"points.html", "points.csv", "run.jsonl.gz", "map.svg", "summary.json"} <= {
+        path.name for path in folder.iterdir()
+    }
+    listed = (folder.parent / "runs.html").read_text()
+    assert [day for day in DAYS if f"{day}, " in listed] == DAYS and 'href="runs.html"' in next(
+        path.read_text() for path in site.glob("m/*/index.html")
+    )
+
+
+def test_a_removed_run_gives_an_older_one_its_report_back(four: tuple[Path, Path]) -> None:
+    runs, site = four
+    (runs / "4.jsonl").unlink()
+    build([runs], site, reports=2)
+    assert with_report(site) == DAYS[1:3]
+    (runs / "5.jsonl").write_bytes(machine(45.0, "2026-11-25T10:00:00+00:00"))
+    build([runs], site, reports=2)
+    assert with_report(site) == [DAYS[2], "2026-11-25"]
+    build([runs], site)
+    assert len(with_report(site)) == 4 and not list(site.rglob("runs.html"))
+
+
+def test_a_later_build_makes_the_same_site_as_a_build_from_nothing(four: tuple[Path, Path], tmp_path: Path) -> None:
+    runs, site = four
+    (runs / "2.jsonl").unlink()
+    (runs / "3.jsonl").write_bytes(machine(53.0, "2026-11-20T10:00:00+00:00"))
+    (runs / "5.jsonl").write_bytes(machine(45.0, "2026-11-25T10:00:00+00:00"))
+    build([runs], site, reports=2)
+    build([runs], tmp_path / "anew", reports=2)
+    tables = {*formats(), "changes.xml"}
+    found = [
+        {path.relative_to(root): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+        for root in (site, tmp_path / "anew")
+    ]
+    differing = [str(name) for name in found[1] if found[0].get(name) != found[1][name] and name.name[0] != "."]
+    assert found[0].keys() == found[1].keys() and set(differing) <= tables
+    assert rows(site) == rows(tmp_path / "anew") and len(rows(site)) == 8
+
+
+def test_every_table_loses_removed_runs_and_gains_new_ones(four: tuple[Path, Path]) -> None:
+    pyarrow = pytest.importorskip("pyarrow.parquet")
+    duckdb = pytest.importorskip("duckdb")
+    runs, site = four
+    (runs / "2.jsonl").unlink()
+    (runs / "5.jsonl").write_bytes(machine(45.0, "2026-11-25T10:00:00+00:00"))
+    build([runs], site)
+    expected = sorted(row["address"] for row in rows(site))
+    assert sorted({row["started"][:10] for row in rows(site)}) == [DAYS[0], *DAYS[2:], "2026-11-25"]
+    assert sorted(pyarrow.read_table(site / "points.parquet").column("address").to_pylist()) == expected
+    with duckdb.connect(str(site / "points.duckdb"), read_only=True) as base:
+        assert [row[0] for row in base.execute("SELECT address FROM points ORDER BY address").fetchall()] == expected
+
+
+def test_tables_of_an_interrupted_build_are_made_anew(four: tuple[Path, Path]) -> None:
+    runs, site = four
+    expected = rows(site)
+    (site / "points.csv.gz").write_bytes(gzip.compress(b"half of\n"))
+    (site / ".linkscope-site.journal").write_text("points.csv.gz\n")
+    build([runs], site, reports=2)
+    assert rows(site) == expected and with_report(site) == DAYS[2:]
+
+
+def test_only_changed_files_are_read_again(four: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    runs, site = four
+    monkeypatch.setattr(sources, "_SETTLED_NS", -(10**18))  # no wait for the clock of the file system
+    read = []
+    real = sources.hash_of_text
+    monkeypatch.setattr(sources, "hash_of_text", lambda path: read.append(path.name) or real(path))
+    build([runs], site)
+    assert sorted(read) == ["1.jsonl", "2.jsonl", "3.jsonl", "4.jsonl"]
+    read.clear()
+    (runs / "3.jsonl").write_bytes(machine(53.0, f"{DAYS[2]}T10:00:00+00:00"))  # of the same length
+    assert build([runs], site).runs == 4
+    assert read == ["3.jsonl"] and [row["gbps"] for row in rows(site) if row["gbps"].startswith("53")]
+
+
+def test_a_site_needs_one_report_for_the_page_of_a_machine(
+    four: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command_line.main(["site", str(four[0]), "-o", str(four[1]), "--reports", "0"]) == 2
+    assert "--reports 0: give 1 or more" in capsys.readouterr().err
