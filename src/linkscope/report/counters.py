@@ -9,6 +9,7 @@ from linkscope.units import format_fraction
 
 _STEAL = 0.01  # of the CPU time; less is not reported
 _EVEN = 2.0  # counts that differ by at most this factor do not single out a GPU
+_SUSPECT = 8.0  # a GPU with more than this multiple of the least count is suspect, even while its rates are good
 _LOST = frozenset({"ecc_uncorrected", "nvlink_recovery"})  # data or a link was lost; other errors were repaired
 _NAMES = {
     "nvlink_crc_data": "NVLink CRC errors",
@@ -61,11 +62,19 @@ def _finding(name: str, counts: dict[str, int], gpus: int, pairs: str) -> Findin
     text = f"{_NAMES.get(name, name)} rose on {where} (by {numbers})."
     if name in _LOST:
         return Finding("errors", f"{text} Data or links were lost: check the GPUs before you use this run.", ())
+    times = high / max(low, 1)
     if len(counts) > 1:
         most = max(counts, key=lambda gpu: counts[gpu])
-        suspect = f"{most} has {high / max(low, 1):.2g} times the least: if it rises again, check its links first."
-        text += " The counts are even, so no link is suspect." if high <= _EVEN * low else f" {suspect}"
-    if name.startswith("nvlink"):
+        if high <= _EVEN * low:
+            text += " The counts are even, so no link is suspect."
+        elif times <= _SUSPECT:
+            text += f" {most} has {times:.2g} times the least: if it rises again, check its links first."
+        else:
+            text += (
+                f" {most} has {times:.2g} times the least ({high} against {low}), so its links are suspect: run again, and "
+                "if its count is again the highest, reseat or replace them (nvidia-smi nvlink -e)."
+            )
+    if name.startswith("nvlink") and (len(counts) == 1 or times <= _SUSPECT):
         text += f" The links sent these packets again{pairs}"
     return Finding("repeats", text, ())
 
@@ -76,6 +85,8 @@ def _pairs_text(run: Run) -> str:
         return "."
     if between.differs:
         return ", which can slow a pair: compare the counts of the slow pair (nvidia-smi nvlink -e)."
+    if between.interval is None:
+        return ". Too few rounds show whether a pair is slow: measure the pairs again with more --rounds."
     if not between.is_uniform:
         return ", which can slow a pair, and GPU pairs may differ: measure them again with more --rounds."
     return ", and all GPU pairs are uniform: nothing to do now (later counts: nvidia-smi nvlink -e)."

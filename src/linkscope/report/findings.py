@@ -149,10 +149,12 @@ def _two_modes(points: Sequence[Point]) -> list[Finding]:
         if point.spread is None or point.spread.modes_s is None:
             continue
         low, high = point.spread.modes_s
+        if low <= 0:
+            continue  # noise exceeds the time, of which the cost of the batch was subtracted
         if high - low <= low * point.precision_target:
             continue  # the difference is within the target precision
         text = f"{point_text(point)} has two modes, {format_seconds(low)} and {format_seconds(high)}"
-        groups.setdefault(_family_key(point), []).append((-high / low if low > 0 else 0.0, text, point.id))
+        groups.setdefault(_family_key(point), []).append((-high / low, text, point.id))
     return [worst("two modes", entries, "point") for entries in groups.values()]
 
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from linkscope.advise import worthwhile
 from linkscope.model.curves import MODE, path_of, rate_of, total_of
-from linkscope.model.text import count_text
+from linkscope.model.text import count_text, sizes_text
 from linkscope.report.findings import findings
 from linkscope.report.headline import COPIES, RateRow, Rates, best_points, headline_rows, is_headline, rates_of
 from linkscope.report.managed import managed_rates
 from linkscope.report.outcome import STATUS_WORDS, problems, suite_text, took_text
 from linkscope.report.shared import group_text, shares
 from linkscope.report.terminal import HEAD, NOTABLE, Line, printable, wrap
-from linkscope.report.trust import SIGN, has_warning, missed
+from linkscope.report.trust import SIGN, has_warning, missed, sign_of
 from linkscope.runfile import Point, Run
 from linkscope.units import format_bytes
 
@@ -22,6 +22,7 @@ _LEAST_GAIN = 1.05
 _MOST_RECOMMENDATIONS = 3
 _MOST_REASONS = 3
 _MOST_GROUPS = 1
+_NEAR = 4  # sizes that differ by a larger factor leave open where half of the peak is reached
 _SPREAD = 0.1  # latencies of a group that differ by more are shown as a range
 _UNSTEADY_MEMORY = frozenset({"pageable", "managed"})
 
@@ -144,7 +145,8 @@ def joint_text(run: Run) -> str:
         if rates is not None:
             flows = len(rates.points[0].flows)
             each = "" if rates.unstable or double else f" ({rates.median / flows:.3g} each)"
-            parts.append(f"{label} {_rates_text(rates)}{each}")
+            sign = "" if rates.unstable else sign_of(rates.points)
+            parts.append(f"{label} {sign}{_rates_text(rates)}{each}{sizes_text(point.bytes for point in rates.points)}")
     return ", ".join(parts)
 
 
@@ -167,6 +169,7 @@ def notes(run: Run, *, signed: bool) -> Iterable[str]:
     """How many points missed precision, were inherited or have no value."""
     if (rule := run.header.plan.get("rule", "linkscope")) != "linkscope":
         yield f"measured by the rule of {rule}"
+    verb = "modelled" if run.modelled else "measured"
     counts = Counter[str](point.status for point in run.points)
     measured = counts["ok"] + counts["missed_precision"]
     wide = [point for point in run.points if point.status == "missed_precision"]
@@ -175,9 +178,9 @@ def notes(run: Run, *, signed: bool) -> Iterable[str]:
     if wide:
         of_them = f", {unsteady} of them pageable or managed" if unsteady else ""
         points = "point" if measured == 1 else "points"
-        parts.append(f"{len(wide)} of {measured} measured {points} missed precision{of_them}")
+        parts.append(f"{len(wide)} of {measured} {verb} {points} missed precision{of_them}")
     elif measured:
-        parts.append(f"{count_text(measured, 'point')} measured, all within the target precision")
+        parts.append(f"{count_text(measured, 'point')} {verb}, all within the target precision")
     parts += [f"{counts[s]} {STATUS_WORDS[s]}" for s in ("inherited", "unsupported", "skipped") if counts[s]]
     if not measured:  # without values the reasons matter most
         yield from (problem.text() for problem in problems(run.points)[:_MOST_REASONS] if problem.status != "failed")
@@ -244,7 +247,9 @@ def half_peak_text(run: Run) -> str:
 
 
 def _half_peak_size(run: Run, best: Point) -> int | None:
-    """The smallest size at which the path reaches half of its peak. None if no smaller size was measured."""
+    """The smallest size at which the path reaches half of its peak. None if the next smaller size is far away, or was
+    not measured.
+    """
     if best.limit_gbps is None:
         return None
     rates: dict[int, float] = {}
@@ -255,4 +260,5 @@ def _half_peak_size(run: Run, best: Point) -> int | None:
             if same and not point.bidirectional and is_headline(point) and (rate := rate_of(point)) is not None:
                 rates[point.bytes] = max(rate.value, rates.get(point.bytes, 0.0))
     reached = min((size for size, rate in rates.items() if rate >= best.limit_gbps / 2), default=None)
-    return reached if reached is not None and min(rates) < reached else None
+    below = max((size for size in rates if reached and size < reached), default=None)
+    return reached if reached and below and reached <= _NEAR * below else None

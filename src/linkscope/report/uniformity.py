@@ -42,7 +42,7 @@ class Comparison:
     @property
     def is_uniform(self) -> bool:
         """Whether all medians are within the margin. Paths that are neither uniform nor `differs` may differ."""
-        return not self.differs and self.spread <= MARGIN
+        return self.interval is not None and not self.differs and self.spread <= MARGIN
 
 
 @once

@@ -73,7 +73,7 @@ def _path_sentences(run: Run) -> list[str]:
     if differing:
         sentences += [_differs_text(differing[0], [one.where for one in differing[1:]])]
     if not differing and not slow:
-        sentences.append(_uniform_text(found) if found else _measured_text(run.points))
+        sentences.append(_uniform_text(found) if found else _measured_text(run))
     return sentences
 
 
@@ -97,18 +97,21 @@ def _uniform_text(found: Sequence[Comparison]) -> str:
         f"{one.count} {one.where} paths within {format_fraction(one.spread)}{_slowest_of(one)}" for one in found
     )
     sizes = " and ".join(dict.fromkeys(format_bytes(one.bytes) for one in found))
+    if all(one.interval is None for one in found):
+        return f"Too few rounds to judge the links: {parts} at {sizes}. Measure again with more --rounds."
     head = "Links uniform" if all(one.is_uniform for one in found) else "Links may differ"
     return f"{head}: {parts} at {sizes}."
 
 
 def _slowest_of(one: Comparison) -> str:
     """' (slowest: gpu:3 → gpu:7)' where the paths are not uniform."""
-    return "" if one.is_uniform else f" (slowest: {_path_text(one.slowest)})"
+    return "" if one.is_uniform or one.interval is None else f" (slowest: {_path_text(one.slowest)})"
 
 
-def _measured_text(points: Iterable[Point]) -> str:
+def _measured_text(run: Run) -> str:
     """The verdict on a run without paths to compare."""
-    return f"{count_text(sum(point.status in ('ok', 'missed_precision') for point in points), 'point')} measured."
+    count = sum(point.status in ("ok", "missed_precision") for point in run.points)
+    return f"{count_text(count, 'point')} {'modelled' if run.modelled else 'measured'}."
 
 
 def warning_count(run: Run) -> str:

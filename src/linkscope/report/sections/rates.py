@@ -37,7 +37,7 @@ def _terminal(view: RunView) -> list[Block]:
         cells = " ".join(text for family in view.families for row in family.rows for text in signed_texts(row))
         means = "".join(f" {text}." for text in signs_mean(cells))
         return [Paragraph(_ROW + means, on=Output.TERMINAL)]
-    if totals_without_single_rates(view.run.points) or any(map(is_contended, view.run.points)):
+    if any(point.median_s is not None for point in view.run.points):
         return []
     return [Paragraph("No point has a value.", bad=True, on=Output.TERMINAL)]
 
