@@ -399,6 +399,8 @@ def test_the_list_is_short_and_the_entry_of_one_benchmark_has_its_parameters(cap
     assert {row["name"] for row in json.loads(capsys.readouterr().out)} == {"h2d"}
     assert main(["list", "?2h", "--json"]) == 0
     assert {row["name"] for row in json.loads(capsys.readouterr().out)} == {"h2h", "d2h"}
+    assert main(["list", "sp-10"]) == 2
+    assert "sp-10 is a suite" in capsys.readouterr().err
     assert main(["list", "h2"]) == 2
     assert "did you mean h2h?" in capsys.readouterr().err
 

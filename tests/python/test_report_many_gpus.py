@@ -61,7 +61,7 @@ def of_clients(work: str, way: str, clients: int, seconds: float, **fields: obje
     return point(id, seconds, **{"flows": flows, **fields})
 
 
-def test_sharing_says_what_one_client_gets_and_all_together_by_each_way() -> None:
+def test_sharing_says_what_all_clients_get_by_each_way_the_best_first() -> None:
     points = [
         of_clients("h2d", "threads", 1, 2e-5),
         of_clients("h2d", "processes", 4, 1.6e-4, status="missed_precision"),
@@ -71,8 +71,7 @@ def test_sharing_says_what_one_client_gets_and_all_together_by_each_way() -> Non
     ]
     section = sharing.section(RunView(run(points)))  # copies to the host had one client only, which shares nothing
     assert open_on_page(section).splitlines() == [
-        "host → GPU: one client gets 50 GB/s; 4 together get 50 GB/s as threads of one process, ~25 GB/s as "
-        "processes in turn.",
+        "copies to the GPU, 4 clients: threads of one process 50 GB/s (×1 of one alone), processes in turn ~25 GB/s.",
     ]
     assert section is not None and any(isinstance(block, Table) for block in section.only(Output.TERMINAL))
 
@@ -83,15 +82,15 @@ def test_sharing_has_no_finding_from_a_value_with_a_warning() -> None:
         of_clients("h2d", "threads", 2, 4e-5),
     ]
     assert open_on_page(sharing.section(RunView(run(points)))) == (
-        "host → GPU: 2 together get 50 GB/s as threads of one process."
+        "copies to the GPU, 2 clients: threads of one process 50 GB/s."
     )
 
 
-def test_sharing_takes_the_best_form_of_a_single_client() -> None:
+def test_clients_are_compared_with_one_client_in_the_same_way() -> None:
     points = [
         of_clients("h2d", "threads", 1, 2e-5), of_clients("h2d", "mps", 1, 3e-5), of_clients("h2d", "mps", 2, 4e-5),
     ]  # fmt: skip
-    assert "host → GPU: one client gets 50 GB/s; 2 together" in open_on_page(sharing.section(RunView(run(points))))
+    assert "processes under MPS 50 GB/s (×1.5 of one alone)" in open_on_page(sharing.section(RunView(run(points))))
 
 
 def of_computation(name: str, alone: float, near: float, **fields: object) -> list[Point]:

@@ -182,7 +182,7 @@ def test_brackets_hold_confidence_intervals_only() -> None:
 def test_missed_precision_is_marked_and_the_mark_explained() -> None:
     wide = point(H2D.format("pinned", 0, LARGE), LARGE / 55e9, status="missed_precision")
     text = text_of(run([wide]))
-    assert "~55" in text and "~ marks a rate that missed" in " ".join(text.split())
+    assert "~55" in text and "~ marks a value that missed" in " ".join(text.split())
     assert "~" not in text_of(run([point(H2D.format("pinned", 0, LARGE), LARGE / 55e9)]))
 
 
@@ -215,7 +215,7 @@ def test_failed_points_open_the_verdict_only_if_they_are_many() -> None:
     bad = point(H2D.format("pinned", 0, 8), status="failed", reason="faster than the peak (" + 200 * "x" + ")")
     sizes = range(16, 16 + 8 * 120, 8)
     few = run([bad, *(point(H2D.format("pinned", 0, size), 1e-6) for size in sizes)])
-    assert "measured. 1 point failed." in verdict(few, []) and "warning" not in verdict(few, [])
+    assert "modelled. 1 point failed." in verdict(few, []) and "warning" not in verdict(few, [])
     assert verdict(run([bad, point(H2D.format("pinned", 0, 16), 1e-6)]), []).startswith("1 point failed. ")
     assert warnings(few)[0] == ("1 point failed: faster than the peak", True)  # without the long derivation
 

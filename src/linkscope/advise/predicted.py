@@ -1,7 +1,7 @@
 """Simulated times as points, with the accuracy that the machine file states."""
 
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,15 @@ def with_accuracy(content: Content) -> tuple[Content, str]:
     known = tomllib.loads(ACCURACY.read_text(encoding="utf-8"))
     name = str(content["machine"]["name"])
     return {**content, "deviation": known.get(name) or known[REFERENCE]}, "" if name in known else REFERENCE
+
+
+def untested(name: str, operations: Iterable[str]) -> list[str] | None:
+    """The operations for which no run of hardware was compared with the bundled model `name`; None: for no operation."""
+    rows = tomllib.loads(ACCURACY.read_text(encoding="utf-8")).get(name)
+    if rows is None:
+        return None
+    tested = {row.partition(" by ")[0] for row in rows}
+    return [operation for operation in dict.fromkeys(operations) if operation not in tested]
 
 
 def error_of(content: Content, point: PointId, others: Sequence[PointId] = ()) -> float | None:

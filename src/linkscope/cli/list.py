@@ -69,6 +69,12 @@ def _named(pattern: str) -> list[dict[str, Any]]:
     rows = _benchmarks()
     found = [row for row in rows if fnmatch.fnmatchcase(row["name"], pattern)]
     if not found:
+        from linkscope.plan import SUITES
+
+        if pattern in SUITES:
+            raise UserError(
+                f"list {pattern}: {pattern} is a suite: `linkscope list suites` describes it, `run --suite` runs it"
+            )
         near = difflib.get_close_matches(pattern, [*_LISTS, *{row["name"] for row in rows}], n=1)
         meant = f" (did you mean {near[0]}?)" if near else ""
         raise UserError(f"list {pattern}: unknown benchmark{meant}; `linkscope list` names all")

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from linkscope.report.trust import sign_of
 from linkscope.runfile import Point, Run
 from linkscope.stats import Interval, geometric_mean, ratio_interval
 
@@ -17,15 +18,17 @@ MISSED = 0.1  # a prediction that is off by more is said
 class Slowdown:
     """The time of an operation beside other work, over its time alone: the ratio of geometric means of the rounds.
 
-    `median`, `p99`: seconds beside it. `p99` is None for fewer than 100 samples, `interval` for too few rounds.
-    `predicted`: the ratio of the model; None without a model, and where it cannot say.
+    `seconds`, `p99`: of an operation beside it, `seconds` as the geometric mean of the rounds. `p99` is None for fewer than 100 samples, `interval` for too few rounds.
+    `predicted`: the ratio of the model; None without a model, and where it cannot say. `sign`: of a ratio of points of
+    which one missed its precision.
     """
 
     id: str
     ratio: float
     interval: Interval | None
-    median: float
+    seconds: float
     p99: float | None
+    sign: str
     predicted: float | None = None
 
     @property
@@ -135,7 +138,8 @@ def _slowdown(alone: Point, beside: Point, predicted: float | None) -> Slowdown:
     before, after = _rounds(alone), _rounds(beside)
     interval = ratio_interval(before, after, alike=None, level=_LEVEL)
     ratio = geometric_mean(after) / geometric_mean(before)
-    return Slowdown(beside.id, ratio, interval, beside.median_s or 0.0, _p99(beside), predicted)
+    sign = sign_of((alone, beside))
+    return Slowdown(beside.id, ratio, interval, geometric_mean(after), _p99(beside), sign, predicted)
 
 
 def _rounds(point: Point) -> list[float]:

@@ -9,7 +9,7 @@ from linkscope.units import format_fraction
 
 _STEAL = 0.01  # of the CPU time; less is not reported
 _EVEN = 2.0  # counts that differ by at most this factor do not single out a GPU
-_SUSPECT = 8.0  # a GPU with more than this multiple of the least count is suspect, even while its rates are good
+_SUSPECT, _MANY = 8.0, 50  # a GPU with more errors, and this multiple of the least, is suspect even at good rates
 _LOST = frozenset({"ecc_uncorrected", "nvlink_recovery"})  # data or a link was lost; other errors were repaired
 _NAMES = {
     "nvlink_crc_data": "NVLink CRC errors",
@@ -63,18 +63,19 @@ def _finding(name: str, counts: dict[str, int], gpus: int, pairs: str) -> Findin
     if name in _LOST:
         return Finding("errors", f"{text} Data or links were lost: check the GPUs before you use this run.", ())
     times = high / max(low, 1)
+    suspect = len(counts) > 1 and times > _SUSPECT and high > _MANY
     if len(counts) > 1:
         most = max(counts, key=lambda gpu: counts[gpu])
         if high <= _EVEN * low:
             text += " The counts are even, so no link is suspect."
-        elif times <= _SUSPECT:
+        elif not suspect:
             text += f" {most} has {times:.2g} times the least: if it rises again, check its links first."
         else:
             text += (
                 f" {most} has {times:.2g} times the least ({high} against {low}), so its links are suspect: run again, and "
                 "if its count is again the highest, reseat or replace them (nvidia-smi nvlink -e)."
             )
-    if name.startswith("nvlink") and (len(counts) == 1 or times <= _SUSPECT):
+    if name.startswith("nvlink") and not suspect:
         text += f" The links sent these packets again{pairs}"
     return Finding("repeats", text, ())
 

@@ -32,7 +32,7 @@ WORK = {
     "local": "copies within the GPU", "peer": "copies between GPUs", "zero_copy": "zero-copy reads",
     "gemm": "matrix products", "triad": "triads", "memory": "memory-bound kernels", "launch": "kernel launches",
     "ping_pong": "GPU-CPU round trips", "host": "CPU copies", "message": "messages", "socket": "messages by socket",
-    "disk": "disk reads",
+    "disk": "disk reads", "mix": "copies and kernels in turn",
 }  # fmt: skip
 _NAMELESS = ("fault", "prefetch")  # engines that the operation says already
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from linkscope.model.curves import Estimate
+from linkscope.report.trust import sign_of
 from linkscope.runfile import Point, Run
 from linkscope.stats import median, median_interval
 
@@ -15,7 +16,7 @@ class Level:
     """One step. `load`: tenths of the time in which the background works. `background_gbps`: its rate, if it has bytes.
 
     `half`, `tail`: the median and the p99 of the samples of a round, as medians over the rounds, in seconds.
-    `predicted_s`: by the model, if there is one.
+    `predicted_s`: by the model, if there is one. `sign`: of a value that missed its precision.
     """
 
     id: str
@@ -24,6 +25,7 @@ class Level:
     half: Estimate
     tail: Estimate
     predicted_s: float | None
+    sign: str
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,7 @@ def _level(run: Run, point: Point) -> Level:
         _over_rounds([median(of) for of in rounds]),
         _over_rounds([of[-(len(of) // 100) - 1] for of in rounds]),
         seconds[0] if seconds else None,
+        sign_of([point]),
     )
 
 

@@ -82,7 +82,8 @@ def _sections(run: Run, width: int) -> Iterable[_Section]:
         yield _Section(1, tuple(_labelled("WARNING", text, width, BAD if failed else NOTABLE)))
     if len(warned) > _MOST_WARNINGS:
         yield _Section(1, (Line(f"{'WARNING':<{_LABEL}}and {len(warned) - _MOST_WARNINGS} more", NOTABLE),))
-    for text in notes(run, signed=any(_is_signed(rates) for row in rows for rates in _both(row))):
+    shown = any(_is_signed(rates) for row in rows for rates in _both(row))
+    for text in notes(run, signed=shown or any(SIGN in line.text for one in answers for line in one.lines)):
         yield _Section(2, tuple(_labelled("NOTE", text, width)))
     yield _Section(4, tuple(_labelled("Faster", recommendations_text(run), width)))
     for text in pointers(run):

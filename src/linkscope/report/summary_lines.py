@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from linkscope.advise import worthwhile
+from linkscope.advise.predicted import untested
 from linkscope.model.curves import MODE, path_of, rate_of, total_of
 from linkscope.model.text import count_text, sizes_text
 from linkscope.report.findings import findings
@@ -21,7 +22,7 @@ from linkscope.units import format_bytes
 _LEAST_GAIN = 1.05
 _MOST_RECOMMENDATIONS = 3
 _MOST_REASONS = 3
-_MOST_GROUPS = 1
+_MOST_GROUPS, _MOST_UNTESTED = 1, 4
 _NEAR = 4  # sizes that differ by a larger factor leave open where half of the peak is reached
 _SPREAD = 0.1  # latencies of a group that differ by more are shown as a range
 _UNSTEADY_MEMORY = frozenset({"pageable", "managed"})
@@ -169,6 +170,8 @@ def notes(run: Run, *, signed: bool) -> Iterable[str]:
     """How many points missed precision, were inherited or have no value."""
     if (rule := run.header.plan.get("rule", "linkscope")) != "linkscope":
         yield f"measured by the rule of {rule}"
+    if run.modelled and (text := _accuracy_text(run)):
+        yield text
     verb = "modelled" if run.modelled else "measured"
     counts = Counter[str](point.status for point in run.points)
     measured = counts["ok"] + counts["missed_precision"]
@@ -185,7 +188,20 @@ def notes(run: Run, *, signed: bool) -> Iterable[str]:
     if not measured:  # without values the reasons matter most
         yield from (problem.text() for problem in problems(run.points)[:_MOST_REASONS] if problem.status != "failed")
     elif parts:
-        yield "; ".join(parts) + (f"; {SIGN} marks a rate that missed it" if signed else "")
+        yield "; ".join(parts) + (f"; {SIGN} marks a value that missed it" if signed else "")
+
+
+def _accuracy_text(run: Run) -> str:
+    """The operations for which the model was not compared with hardware; '' without any."""
+    operations = [point.benchmark for point in run.points if point.median_s is not None]
+    unknown = untested(str(run.header.machine.get("name")), operations)
+    if unknown is None:
+        return "the accuracy of this model is unknown: it was fitted to no run of hardware"
+    if not unknown:
+        return ""
+    named = ", ".join(unknown[:_MOST_UNTESTED]) + (", …" if len(unknown) > _MOST_UNTESTED else "")
+    of = count_text(len(set(operations)), "operation")
+    return f"accuracy unknown for {len(unknown)} of {of}, not compared with hardware: {named}"
 
 
 def recommendations_text(run: Run) -> str:

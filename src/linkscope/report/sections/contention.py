@@ -41,10 +41,10 @@ _ON_PAGE = (
 _CORNER = "Rows: measured work. Columns: the work beside it, on the same GPU and NUMA node."
 _GRADES = (1.0, 1.1, 1.25, 1.5, 2.0, 4.0)  # slowdowns from which a cell is darker
 _PENALTIES = (
-    "Alone, and beside the work that slows it most. Times are the median and the p99 of the mean time of an operation "
-    "in an interval of a few ms. The penalty over the good value is (beside - alone) / alone, over the bad value "
-    "(beside - alone) / beside. Drift is the change of the time alone from before the work at once to after it. Slower "
-    "times within the drift are not marked."
+    "Alone, and beside the work that slows it most. A time is the geometric mean of the rounds, whose times are medians "
+    "of the mean time of an operation in a few ms; p99 is that of these means. The penalty over the good value is "
+    "(beside - alone) / alone, over the bad value (beside - alone) / beside. Drift is the change of the time alone from "
+    "before the work at once to after it."
 )
 _MISSED = (
     Column("Work", strong=True), Column("Beside", label="Beside"), Column("Slowdown", right=True, label="Slowdown"),
@@ -85,23 +85,35 @@ def section(view: RunView) -> Section | None:
 
 def _answers(rows: Sequence[MatrixRow]) -> tuple[Text, ...]:
     """The kinds of work that slow others most, each with those that it slows most; then what nothing slows."""
-    slowed: dict[str, dict[str, float]] = {}  # by disturbing kind the ratio of each other kind
+    slowed: dict[str, dict[str, MatrixRow]] = {}  # by disturbing kind the slowest row of each other kind
     for row in rows:
         for name, found in row.beside.items():
             if name != row.kind and row.slowed_by(name):
                 by_kind = slowed.setdefault(name, {})
-                by_kind[row.kind] = max(found.ratio, by_kind.get(row.kind, 0.0))
+                if row.kind not in by_kind or found.ratio > by_kind[row.kind].beside[name].ratio:
+                    by_kind[row.kind] = row
     count = len({row.kind for row in rows})
+
+    def harm(name: str) -> float:
+        return geometric_mean([row.beside[name].ratio for row in slowed[name].values()])
+
     texts: list[Text] = []
-    for name, of in sorted(slowed.items(), key=lambda item: -geometric_mean(list(item[1].values())))[:_MOST_DISTURBING]:
-        worst = sorted(of.items(), key=lambda item: -item[1])
-        named = ", ".join(f"{work_text(kind)} ×{ratio:.3g}" for kind, ratio in worst[:_MOST_SLOWED])
+    for name in sorted(slowed, key=harm, reverse=True)[:_MOST_DISTURBING]:
+        worst = sorted(slowed[name].values(), key=lambda row: -row.beside[name].ratio)
+        named = ", ".join(_slowed_text(row, name) for row in worst[:_MOST_SLOWED])
         more = f" and {len(worst) - _MOST_SLOWED} more" if len(worst) > _MOST_SLOWED else ""
         texts.append((Span(f"{_capital(work_text(name))} slow others", "strong"), f": {named}{more}."))
     calm = [kind for kind in dict.fromkeys(row.kind for row in rows) if not any(kind in of for of in slowed.values())]
     if slowed and calm:
         texts.append(f"Not slowed by other work: {', '.join(map(work_text, calm))} ({len(calm)} of {count} kinds).")
     return tuple(texts) if slowed else ("No kind of work clearly slows another one.",)
+
+
+def _slowed_text(row: MatrixRow, name: str) -> str:
+    """'GPU-CPU round trips ×45.8 (2.724 us → 124.8 us)'."""
+    found = row.beside[name]
+    times = f"{format_seconds(row.alone_s)} → {format_seconds(found.seconds)}"
+    return f"{work_text(row.kind)} {found.sign}×{found.ratio:.3g} ({times})"
 
 
 def _capital(text: str) -> str:
@@ -128,7 +140,7 @@ def _grid_cell(row: MatrixRow, other: str) -> GridCell | None:
         return None
     slowed = row.slowed_by(other)
     grade = sum(found.ratio >= limit for limit in _GRADES) if slowed else 0
-    return GridCell(f"{found.ratio:.3g}", "slowed" if slowed else "", f"h{grade} t{grade}", "")
+    return GridCell(f"{found.sign}{found.ratio:.3g}", "slowed" if slowed else "", f"h{grade} t{grade}", "")
 
 
 def _model_blocks(rows: Sequence[MatrixRow], by: Predicted | None) -> tuple[Block, ...]:
@@ -194,7 +206,7 @@ def _cell(row: MatrixRow, other: str, *, short: bool) -> Text:
     ends = "" if short or found.interval is None else f" [{found.interval.low:.3g}, {found.interval.high:.3g}]"
     if not short and found.deviation is not None:
         ends += f", model {found.predicted:.3g} ({format_change(found.deviation)})"
-    text = f"{found.ratio:.3g}"
+    text = f"{found.sign}{found.ratio:.3g}"
     return (Span(text, "strong"), ends) if row.slowed_by(other) else text + ends
 
 
@@ -202,7 +214,7 @@ def _penalty(row: MatrixRow, several: bool) -> tuple[Text, ...]:
     worst, slow = max(row.beside.items(), key=lambda item: item[1].ratio)
     drift = row.drift
     return (
-        _name(row, several), _pair(row.alone.median_s or 0.0, row.alone_p99), worst, _pair(slow.median, slow.p99),
+        _name(row, several), _pair(row.alone_s, row.alone_p99), worst, _pair(slow.seconds, slow.p99),
         format_fraction(slow.over_good), format_fraction(slow.over_bad),
         "-" if drift is None else f"{100 * drift:+.2f} %",
     )  # fmt: skip

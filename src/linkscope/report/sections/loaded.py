@@ -65,8 +65,8 @@ def _answer(found: Sequence[Loaded], load: int, when: str) -> str:
     worst, at, alone, one = max(ratios, key=lambda of: of[0])
     least = min(ratio for ratio, *_ in ratios)
     return (
-        f"{when}, small operations take ×{least:.3g} to ×{worst:.3g} their time alone. Longest: {work_text(one.kind)} "
-        f"beside {work_text(one.beside)}, {format_seconds(alone.half.value)} → {format_seconds(at.half.value)}."
+        f"{when}, small operations take ×{least:.3g} to ×{worst:.3g} their time alone. The largest ratio is that of "
+        f"{work_text(one.kind)} beside {work_text(one.beside)}, {_half(alone)} → {_half(at)}."
     )
 
 
@@ -92,11 +92,11 @@ def _short(one: Loaded) -> tuple[str, ...]:
 
 
 def _half(level: Level | None) -> str:
-    return format_seconds(level.half.value) if level else "-"
+    return f"{level.sign}{format_seconds(level.half.value)}" if level else "-"
 
 
 def _tail(level: Level | None) -> str:
-    return format_seconds(level.tail.value) if level else "-"
+    return f"{level.sign}{format_seconds(level.tail.value)}" if level else "-"
 
 
 def _long(one: Loaded, level: Level) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Section: a blocked LU over GPUs by placement, beside what copies and products predict (Spafford et al. 4.2)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from linkscope.model.computing import peak_of_gpu
@@ -180,7 +180,7 @@ def section(view: RunView) -> Section | None:
             for one, rank in zip(group, ranks, strict=True)
         ]  # fmt: skip
         groups.append(Group(tuple(rows)))
-        answers.append(_answer(order, count, group))
+        answers.append(_answer(view.run, order, count, group))
     if not groups:
         return None
     table = Table(_TITLE, _COLUMNS, tuple(groups), stacks=True)
@@ -188,12 +188,31 @@ def section(view: RunView) -> Section | None:
     return Section("lu-gpus", _TITLE, blocks, label="LU", answers=tuple(answers))
 
 
-def _answer(order: int, count: int, group: Sequence[LuPlacement]) -> str:
-    """The rate of the best placement, and how much longer the worst takes."""
+def _answer(run: Run, order: int, count: int, group: Sequence[LuPlacement]) -> str:
+    """The rate of the best variant and its share of the GPUs' peak, and how much longer the worst takes."""
     best, worst = group[0], group[-1]
-    rate = f"{best.operations / best.seconds / 1e12:.3g} TFLOP/s"
-    others = f"; the worst of {len(group)} placements takes {format_fraction(worst.seconds / best.seconds - 1)} longer"
-    return f"n = {order} on {count_text(count, 'GPU')}: {rate}{others if len(group) > 1 else ''}."
+    rate = best.operations / best.seconds
+    peak = peak_of_gpu(run.header.machine, run.header.environment, "gpu:0", "f64")[0]
+    share = f" ({format_fraction(rate / (count * peak))} of the peak)" if peak else ""
+    text = f"n = {order} on {count_text(count, 'GPU')}: {rate / 1e12:.3g} TFLOP/s{share}"
+    longer = format_fraction(worst.seconds / best.seconds - 1)
+    differ = [
+        name for name in _VARIES if best.params.get(name) != worst.params.get(name) and (count > 1 or name != "by")
+    ]
+    if not differ:
+        return f"{text}."
+    bad, good = (", ".join(_VARIES[name](one) for name in differ) for one in (worst, best))
+    return f"{text}. The worst of {len(group)} variants takes {longer} longer: {bad} instead of {good}."
+
+
+# How the name of a variant is built from its parameters.
+_VARIES: Mapping[str, Callable[[LuPlacement], str]] = {
+    "gpus": lambda one: f"on GPUs {one.gpus}",
+    "node": lambda one: f"the matrix on numa:{one.params['node']}",
+    "threads_on": lambda one: f"threads on {_threads(one)}",
+    "by": lambda one: "panels by peer copies" if one.params["by"] == "peer" else "panels through the host",
+    "ahead": lambda one: "look-ahead" if one.params["ahead"] == "1" else "no look-ahead",
+}
 
 
 def _threads(one: LuPlacement) -> str:

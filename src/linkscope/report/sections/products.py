@@ -48,7 +48,7 @@ class _Product:
 
     @property
     def rate_text(self) -> str:
-        return f"{self.rate / 1e12:.4g} Top/s" if self.point.flows[0].operations else f"{self.rate / 1e9:.4g} GB/s"
+        return f"{self.rate / 1e12:.4g} TFLOP/s" if self.point.flows[0].operations else f"{self.rate / 1e9:.4g} GB/s"
 
 
 def section(view: RunView) -> Section | None:
@@ -96,7 +96,7 @@ def _answers(found: Sequence[_Product]) -> Iterator[str]:
             for element, one in of.items()
         )
         if of:
-            yield f"{name}, best rate of each element and % of its peak: {', '.join(rates)}."
+            yield f"{name}, best rates, and % of the peak at the highest clock: {', '.join(rates)}."
 
 
 def _cells(one: _Product) -> tuple[str, ...]:

@@ -89,15 +89,24 @@ def section(view: RunView) -> Section | None:
 
 
 def _answers(points: Sequence[Point]) -> Iterator[str]:
-    """The shortest latency and the best rate of each pair of memories, and what double-buffering gains; no warnings."""
+    """The latency of the smallest message and the best rate in one direction of each pair of memories, and what
+    double-buffering gains; without warnings.
+    """
     sound = [point for point in points if not has_warning(point) and point.benchmark != "rank_empty"]
     trips, rates = ([point for point in sound if (point.benchmark == "rank_rate") == rate] for rate in (False, True))
-    if trips:
-        one = min(trips, key=lambda point: (point.bytes, point.median_s or 0.0))
-        yield f"shortest latency {signed(_plain_latency(one), [one])} ({format_bytes(one.bytes)}, {_ends(one)})."
+    smallest: dict[str, Point] = {}
+    for point in sorted(trips, key=lambda point: (point.bytes, point.median_s or 0.0)):
+        smallest.setdefault(_ends(point), point)
+    if smallest:
+        listed = (
+            f"{ends} {signed(format_seconds(_latency(point).value), [point])} ({format_bytes(point.bytes)})"
+            for ends, point in smallest.items()
+        )
+        yield f"latency of the smallest message: {'; '.join(listed)}."
     best: dict[str, Point] = {}
     for point in sorted(rates, key=lambda point: -_rate(point).value):
-        best.setdefault(_ends(point), point)
+        if not point.bidirectional:
+            best.setdefault(_ends(point), point)
     if best:
         listed = (
             f"{ends} {signed(format_rate(_rate(point).value), [point])} at {format_bytes(point.bytes)}"
@@ -107,11 +116,7 @@ def _answers(points: Sequence[Point]) -> Iterator[str]:
     gains = [one for one in _staged(sound).values() if one.gain]
     if gains:
         low, high = (of(one.gain or 0.0 for one in gains) for of in (min, max))
-        yield f"double-buffered messages of GPU buffers: ×{low:.3g} to ×{high:.3g} the rate of whole staging."
-
-
-def _plain_latency(point: Point) -> str:
-    return format_seconds(_latency(point).value)
+        yield f"double-buffered messages of GPU buffers: ×{low:.3g} to ×{high:.3g} the rate of whole staging, by size."
 
 
 def _ends(point: Point) -> str:

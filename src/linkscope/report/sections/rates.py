@@ -12,7 +12,6 @@ from linkscope.report.section import (
     Section,
     table,
 )
-from linkscope.report.shared import is_contended, totals_without_single_rates
 from linkscope.report.trust import signs_mean
 
 _ROW = (

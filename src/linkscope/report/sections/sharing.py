@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from linkscope.report.family_words import operation_text
+from linkscope.report.family_words import operation_text, work_text
 from linkscope.report.run_view import RunView
 from linkscope.report.section import (
     METHOD,
@@ -20,7 +20,7 @@ from linkscope.report.section import (
     more,
     prose,
 )
-from linkscope.report.trust import has_warning, signed
+from linkscope.report.trust import has_warning, sign_of, signed
 from linkscope.runfile import Flow, Point
 from linkscope.stats import jain_index
 from linkscope.units import format_rate, format_seconds
@@ -71,27 +71,29 @@ def section(view: RunView) -> Section | None:
 
 
 def _findings(points: Sequence[Point]) -> list[Text]:
-    """For each work with several clients what one of them gets alone, and all of the largest number together, by each
-    way; without warnings.
+    """For each work with several clients what all of the largest number get together, by each way, the best first, and
+    its ratio to one client alone in the same way; without warnings.
     """
     works: dict[str, list[Point]] = {}
     for point in points:
         if not has_warning(point):
-            works.setdefault(operation_text(point.benchmark.removeprefix(_PREFIX)), []).append(point)
+            works.setdefault(work_text(point.benchmark.removeprefix(_PREFIX)), []).append(point)
     texts: list[Text] = []
     for work, of in sorted(works.items()):
-        counts = [int(point.params["clients"]) for point in of]
-        if max(counts) == 1:
+        most = max(len(point.flows) for point in of)
+        if most == 1:
             continue
-        one, most = ([point for point in of if int(point.params["clients"]) == count] for count in (1, max(counts)))
-        parts = [f"one client gets {signed(_total(max(one, key=_sum)), [max(one, key=_sum)])}"] if one else []
-        each = ", ".join(
-            f"{signed(_total(point), [point])} as {_WAYS[point.params['way']]}"
-            for point in sorted(most, key=lambda point: list(_WAYS).index(point.params["way"]))
-        )
-        parts.append(f"{max(counts)} together get {each}")
-        texts.append((Span(f"{work}: ", "strong"), f"{'; '.join(parts)}."))
+        alone = {point.params["way"]: point for point in of if len(point.flows) == 1}
+        together = sorted((point for point in of if len(point.flows) == most), key=_sum, reverse=True)
+        listed = ", ".join(_against_one(point, alone.get(point.params["way"])) for point in together)
+        texts.append((Span(f"{work}, {most} clients: ", "strong"), f"{listed}."))
     return texts
+
+
+def _against_one(point: Point, alone: Point | None) -> str:
+    """'processes under MPS ~413,229 /s (×3.9 of one alone)'."""
+    ratio = "" if alone is None else f" ({sign_of((point, alone))}×{_sum(point) / _sum(alone):.2g} of one alone)"
+    return f"{_WAYS[point.params['way']]} {signed(_total(point), [point])}{ratio}"
 
 
 def _sum(point: Point) -> float:
