@@ -46,7 +46,7 @@ def make(path: Path, name: str, content: str) -> Made:
     warnings = [text.replace(str(path), name) for text in run.warnings]
     try:
         return _made(replace(run, path=Path(name), warnings=warnings), content)
-    except Exception as error:  # an error of linkscope must not take the pages of the other files
+    except Exception as error:  # an error of linkscope, and thousands of other files have pages
         what = f"{name}: linkscope cannot make its page ({type(error).__name__}: {error})"
         return Made(None, {}, f"{what}. `linkscope report` of the file shows where; please report the error")
 
