@@ -46,8 +46,8 @@ class End {
     end_ = address + std::max(bytes, bytes_from(driver_, pointer(address)));
     if (known_.memory != MemoryType::pageable) return;
     if (!usable_(address, bytes)) throw Error{ErrorKind::usage, refusal_};
-    // GPU memory never shares 2 MiB of addresses with memory that the driver does not know, so later blocks there need no
-    // check. If part of the 2 MiB is not mapped, each block is checked: packing a freed block would end the process.
+    // Memory of a GPU never shares a huge page of addresses with memory that the driver does not know. Where a part of
+    // it is not mapped, each block is checked: a thread that packs a freed one would end the process.
     constexpr u64 huge_page = 2_MiB;
     const u64 next = address / huge_page * huge_page + huge_page;
     if (next > end_ && is_mapped(pointer(end_), next - end_)) end_ = next;

@@ -93,8 +93,8 @@ def test_clients_are_compared_with_one_client_in_the_same_way() -> None:
     assert "processes under MPS 50 GB/s (×1.5 of one alone)" in open_on_page(sharing.section(RunView(run(points))))
 
 
-def of_computation(name: str, alone: float, near: float, **fields: object) -> list[Point]:
-    id = f"compute_{name}/sm/numa:0.pinned->gpu:0.device/0?size=small"
+def of_computation(name: str, alone: float, near: float, beside: str = "", **fields: object) -> list[Point]:
+    id = f"compute_{name}/sm/numa:0.pinned->gpu:0.device/0?size=small{beside}"
     flows = [flow("numa:0", "gpu:0", ("pinned", "device"), 1_000_000, near)]
     flows[0].operations = 1e6
     return [
@@ -108,13 +108,14 @@ def test_computations_name_what_their_transfers_lengthen_least_and_most() -> Non
         *of_computation("md", 1e-5, 1.5e-5), *of_computation("sort", 1e-6, 2e-5), *of_computation("fft", 1e-6, 5e-6),
         *of_computation("scan", 1e-6, 9e-5, guards={"throttled": "power"}),
     ]  # fmt: skip
+    points += of_computation("gemm", 1e-6, 8e-5, "&beside=same")[1:] + of_computation("gemm", 1e-6, 4e-6)
     section = computations.section(RunView(run(points)))
     assert open_on_page(section) == (
         "Transfers lengthen iterations by ×1.5 (md, pinned) to ×20 (sort, pinned), against computations alone."
     )
     assert section is not None
     (fold,) = (block for block in section.only(Output.PAGE) if isinstance(block, Fold))
-    assert fold.title == "All 4 computations as a table"
+    assert fold.title == "All 6 computations as a table"
 
 
 def of_ranks(name: str, ranks: int, size: int, seconds: float, params: str = "", **fields: object) -> Point:

@@ -58,10 +58,6 @@ def test_one_thread_is_the_cost_of_writes_by_io_uring() -> None:
     assert Ring(16, MIB, 2, uring=8).cost() == (1, 1, 0, 8 * MIB) < Ring(4, MIB, 2).cost()
 
 
-def test_the_threads_that_call_cufile_count_as_its_cost_though_io_uring_was_tuned_before() -> None:
-    assert Ring(16, MIB, 2, uring=8, cufile=1).cost() == Ring(16, MIB, 2, cufile=1).cost()
-
-
 @pytest.mark.parametrize("path", ["saved-file", "cold-file"])
 def test_where_the_kernel_refuses_io_uring_threads_are_raced(path) -> None:
     bench = DiskBench(HOSTS["fast CPUs"], 6e9, 0.01)
@@ -125,13 +121,6 @@ print(counts.direct, counts.uring, counts.uring_refused, *native.tuning())
     assert int(by_uring) == (int(direct) if possible else 0)
 
 
-def test_the_question_for_io_uring_leaves_no_descriptor_open() -> None:
-    before = len(os.listdir("/proc/self/fd"))
-    for _ in range(3):
-        why_no_uring()
-    assert len(os.listdir("/proc/self/fd")) == before
-
-
 def test_the_reason_of_the_kernel_is_named() -> None:
     """In a process that may open no more files, io_uring cannot be set up."""
     code = (
@@ -141,3 +130,14 @@ def test_the_reason_of_the_kernel_is_named() -> None:
     env = environment() | {"PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
     assert done.stdout.startswith("the kernel refuses io_uring: "), done.stderr
+
+
+def test_the_threads_that_call_cufile_count_as_its_cost_though_io_uring_was_tuned_before() -> None:
+    assert Ring(16, MIB, 2, uring=8, cufile=1).cost() == Ring(16, MIB, 2, cufile=1).cost()
+
+
+def test_the_question_for_io_uring_leaves_no_descriptor_open() -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        why_no_uring()
+    assert len(os.listdir("/proc/self/fd")) == before

@@ -60,7 +60,7 @@ def _made(path: Path, name: str, files: Callable[[Run], Made]) -> Made:
     warnings = [text.replace(str(path), name) for text in run.warnings]
     try:
         return files(replace(run, path=Path(name), warnings=warnings))
-    except Exception as error:  # an error of linkscope must not take the pages of the other files
+    except Exception as error:  # an error of linkscope, and thousands of other files have pages
         what = f"{name}: linkscope cannot make its page ({type(error).__name__}: {error})"
         return Made(None, {}, f"{what}. `linkscope report` of the file shows where; please report the error")
 

@@ -31,7 +31,7 @@ class Ring:
     links: int = 1  # of GPUs: its own, and those of helpers
     cufile: int = 0  # not 0: cuFile moves a file
     tma: int = 0  # not 0: the kernel uses the Tensor Memory Accelerator
-    uring: int = 0  # saved files: io_uring writes in flight, started by one thread; 0: threads write
+    uring: int = 0  # of saved files: writes in flight by io_uring, which one thread starts; 0: threads write
 
     def cost(self) -> tuple[int, int, int, int]:
         """What the copy takes from others: links of helpers, CPUs, SMs, then pinned memory."""

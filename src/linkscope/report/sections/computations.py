@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from linkscope.report.computations import Placed, placements
+from linkscope.report.computations import ALONE, Placed, placements
 from linkscope.report.run_view import RunView
 from linkscope.report.section import Column, Group, Output, Paragraph, Row, Section, Table, folded
 from linkscope.report.trust import has_warning
@@ -44,7 +44,8 @@ def section(view: RunView) -> Section | None:
 
 def _finding(found: Sequence[Placed]) -> str:
     """The computations that near transfers lengthen least and most; '' if no computation was measured alone."""
-    by_cost = sorted((one.near / one.alone, f"{one.name}, {one.memory}") for one in found if one.alone)
+    undisturbed = [one for one in found if one.alone and one.beside in ("", ALONE)]  # copies beside cost time, too
+    by_cost = sorted((one.near / one.alone, f"{one.name}, {one.memory}") for one in undisturbed if one.alone)
     if not by_cost:
         return ""
     (least, first), (most, last) = by_cost[0], by_cost[-1]
