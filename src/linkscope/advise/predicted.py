@@ -55,7 +55,7 @@ def with_accuracy(content: Content) -> tuple[Content, str]:
 
 
 def untested(name: str, operations: Iterable[str]) -> list[str] | None:
-    """The operations for which no run of hardware was compared with the bundled model `name`; None: for no operation."""
+    """The operations for which the bundled model `name` was not compared with hardware; None: it was not at all."""
     rows = tomllib.loads(ACCURACY.read_text(encoding="utf-8")).get(name)
     if rows is None:
         return None

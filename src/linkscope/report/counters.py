@@ -72,8 +72,8 @@ def _finding(name: str, counts: dict[str, int], gpus: int, pairs: str) -> Findin
             text += f" {most} has {times:.2g} times the least: if it rises again, check its links first."
         else:
             text += (
-                f" {most} has {times:.2g} times the least ({high} against {low}), so its links are suspect: run again, and "
-                "if its count is again the highest, reseat or replace them (nvidia-smi nvlink -e)."
+                f" {most} has {times:.2g} times the least ({high} against {low}), so its links are suspect: run again, "
+                "and if its count is again the highest, reseat or replace them (nvidia-smi nvlink -e)."
             )
     if name.startswith("nvlink") and not suspect:
         text += f" The links sent these packets again{pairs}"

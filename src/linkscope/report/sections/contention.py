@@ -41,10 +41,10 @@ _ON_PAGE = (
 _CORNER = "Rows: measured work. Columns: the work beside it, on the same GPU and NUMA node."
 _GRADES = (1.0, 1.1, 1.25, 1.5, 2.0, 4.0)  # slowdowns from which a cell is darker
 _PENALTIES = (
-    "Alone, and beside the work that slows it most. A time is the geometric mean of the rounds, whose times are medians "
-    "of the mean time of an operation in a few ms; p99 is that of these means. The penalty over the good value is "
-    "(beside - alone) / alone, over the bad value (beside - alone) / beside. Drift is the change of the time alone from "
-    "before the work at once to after it."
+    "Alone, and beside the work that slows it most. A time is the geometric mean of the rounds, whose times are "
+    "medians of the mean time of an operation in a few ms; p99 is that of these means. The penalty over the good value "
+    "is (beside - alone) / alone, over the bad value (beside - alone) / beside. Drift is the change of the time alone "
+    "from before the work at once to after it."
 )
 _MISSED = (
     Column("Work", strong=True), Column("Beside", label="Beside"), Column("Slowdown", right=True, label="Slowdown"),

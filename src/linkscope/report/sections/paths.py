@@ -31,9 +31,9 @@ from linkscope.units import format_bytes, format_fraction, format_rate, unresolv
 
 MOST, FEW = 36, 20  # rows that the page shows at first; where not every path fits, it shows few
 _NOTE = (
-    "First the slowest path of each method, and the fastest if it differs. Copies are by copy engine unless another is "
-    "named. A bidirectional rate is a total. Half from: copies of this size, or of one between two, reach half the "
-    "best rate. Latency: a copy of the smallest size. No status: ok."
+    "First the slowest path of each method, then the fastest if it differs. Copies without an engine are by copy "
+    "engine. Bidirectional rates are totals. Half from: copies of about this size reach half the best rate. Latency: "
+    "of the smallest copy. No status: ok."
 )
 _ROWS = "A row holds paths that perform alike: the median, and the range from the lowest to the highest interval end."
 _COLUMNS = (

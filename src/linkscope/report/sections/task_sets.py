@@ -14,8 +14,8 @@ _NOTE = (
     "Good is the value of a task while its kind runs alone, bad its value while both kinds run at once. The penalty "
     "over the good value is (bad - good) / good for times and (good - bad) / good for rates, over the bad value the "
     "same difference / bad: minimum, mean and maximum over tasks. A negative penalty is a gain. Drift is the change of "
-    "the mean from alone to alone again, after the tasks at once; smaller penalties mean nothing. A message's time is its "
-    "round trip."
+    "the mean from alone to alone again, after the tasks at once; smaller penalties mean nothing. A message's time is "
+    "its round trip."
 )
 _COLUMNS = (
     Column("Tasks", strong=True), Column("Value", label="Value"), Column("Alone", right=True, label="Alone"),
