@@ -35,8 +35,8 @@ FOUND = {
         "Not slowed by other work: messages, messages by socket (2 of 13 kinds).",
     ],
     "h100x1-loaded-latency": [
-        "At full load, small operations take ×1.34 to ×75.9 their time alone. The largest ratio is that of GPU-CPU round "
-        "trips beside zero-copy reads, ~2.653 us → ~201.2 us.",
+        "At full load, small operations take ×1.34 to ×75.9 their time alone. The largest ratio is that of GPU-CPU "
+        "round trips beside zero-copy reads, ~2.653 us → ~201.2 us.",
     ],
     "h100x1-sharing": [
         "kernel launches, 4 clients: processes under MPS ~413,229 /s (~×3.9 of one alone), threads",
@@ -44,7 +44,7 @@ FOUND = {
     ],
     "h100x1-sp-5": ["Compute Transfers lengthen iterations by ×1.03 (stencil, pinned) to ×290 (reduction, pageable)"],
     "h100x1-sp-10": ["Tasks Up to 16 tasks for each GPU: no rate collapses."],
-    "h100x1-sp-11": ["Messages beside transfers take up to ~119 % longer (median; numa:0: 1 transfer + 1 message of 8B"],
+    "h100x1-sp-11": ["Messages beside transfers take up to ~119 % longer (median; numa:0: 1 transfer + 1 message of"],
     "h100x4-lu": [
         "n = 8192 on 4 GPUs: 16.4 TFLOP/s (6.1 % of the peak). The worst of 4 variants takes 72 % longer: panels "
         "through the host instead of panels by peer copies."

@@ -19,8 +19,8 @@ class Slowdown:
     """The time of an operation beside other work, over its time alone: the ratio of geometric means of the rounds.
 
     `seconds`, `p99`: of an operation beside it, `seconds` as the geometric mean of the rounds. `p99` is None for fewer
-    than 100 samples, `interval` for too few rounds. `predicted`: the ratio of the model; None without a model, and where
-    it cannot say. `sign`: of a ratio of points of which one missed its precision.
+    than 100 samples, `interval` for too few rounds. `predicted`: the ratio of the model; None without a model, and
+    where it cannot say. `sign`: of a ratio of points of which one missed its precision.
     """
 
     id: str
