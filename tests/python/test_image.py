@@ -64,6 +64,8 @@ def test_the_recipes_install_by_the_same_script_and_start_the_same_program() -> 
     for setting in image.CONFIG["Env"][:2]:
         assert setting in container
     subprocess.run(["sh", "-n", str(CONTAINERS / "install.sh")], check=True)
+    copied = apptainer.split("%files")[1].split("%post")[0]
+    assert "install.sh" in copied and "/tmp" not in copied, "Apptainer mounts the host's /tmp over that of the image"
 
 
 def test_the_packages_of_the_image_are_the_dependencies_of_the_wheel() -> None:

@@ -40,9 +40,8 @@ _COLUMNS = (
 _FAMILY = Column("Operation", label="Operation", wraps=True)
 _MOST_WARNINGS = 3
 _DOTS = (
-    "The points with the widest intervals against their target, which is the band; without intervals, those whose "
-    "rounds differ most. A dot is the median time of a round against that of all; the interval reaches over most dots. "
-    "Two groups of dots are two modes."
+    "The points with the widest intervals, or else rounds, against their target, which is the band. A dot is the "
+    "median time of a round against that of all. Two groups of dots are two modes."
 )
 
 
