@@ -75,7 +75,7 @@ std::string UcxMessages::why_not_gpu() const {
 }
 
 void* UcxMessages::start(bool sends, u32 peer, Kind kind, std::byte* at, u64 bytes, bool on_gpu) {
-  // UCX takes memory that was allocated before it was loaded for memory of the host, unless it is told.
+  // UCX takes memory that was allocated before it was loaded for memory of the host, unless the request names its type.
   static constexpr UcxRequestParams unknown{}, of_gpu{with_memory_type, {}, cuda_memory, {}};
   const auto* params = on_gpu ? &of_gpu : &unknown;
   const auto& calls = ucx_.calls();

@@ -11,7 +11,7 @@ namespace linkscope {
 /// node. Ranks of MPI have the CPUs that their launcher gave them.
 [[nodiscard]] std::vector<int> cpus_of_messages(const Program& whole, const Actor&);
 /// Exchanges messages of the session before any sample. At first use, libraries and the kernel make the memory that
-/// messages go through: by UCX, 4 KiB took 15 us a round trip for 256 messages, and 2 us from then on.
+/// messages go through: by UCX, a round trip of 4 KiB takes 15 us for the first 256 messages, and 2 us after them.
 void warm_up_messages(CudaSession&);
 /// Prepares the messages of an actor's loop, when all memory has its address.
 void prepare_rank_messages(const CudaSession&, ActorState&);
