@@ -15,15 +15,8 @@ from test_ranks import LINKSCOPE, MPIEXEC, mpiexec, needs_mpi, without_ranks
 pytestmark = [needs_worker]
 
 QUICK = [
-    "--suite",
-    "mpi",
-    "--only",
-    "rank_ping_pong/mpi/rank:0.pageable*/1048576",
-    "--rounds",
-    "1",
-    "--precision",
-    "99%",
-]
+    "--suite", "mpi", "--only", "rank_ping_pong/mpi/rank:0.pageable*/1048576", "--rounds", "1", "--precision", "99%",
+]  # fmt: skip
 
 
 def told(done: subprocess.CompletedProcess[str]) -> str:
