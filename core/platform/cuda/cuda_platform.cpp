@@ -13,7 +13,6 @@
 #include "platform/cuda/device_code.hpp"
 #include "platform/cuda/flags.hpp"
 #include "platform/cuda/managed.hpp"
-#include "platform/cuda/messages.hpp"
 #include "platform/cuda/ranks.hpp"
 #include "platform/cuda/regions.hpp"
 #include "platform/cuda/sampling.hpp"
@@ -28,8 +27,8 @@ namespace {
 
 /// The CPUs of its node that the host thread of an actor may use; none: all.
 std::vector<int> cpus_of_thread(const Program& whole, const Actor& actor, u32 node) {
-  if (const auto* message = message_of(actor)) return cpus_of_side(actor, *message, 0);
-  if (actor.core) return {host_nodes()[node].cpus[*actor.core]};
+  const auto* message = message_of(actor);
+  if (const auto cpu = message ? message->cpu : actor.core) return {host_nodes()[node].cpus[*cpu]};
   return cpus_of_messages(whole, actor);
 }
 

@@ -8,10 +8,17 @@
 namespace linkscope {
 namespace {
 
+/// The CPUs that a thread of a node may use: one of them, or all.
+std::vector<int> cpus_of(u32 node, const std::optional<u32>& cpu) {
+  const auto& all = host_nodes()[node].cpus;
+  return cpu ? std::vector{all[*cpu]} : all;
+}
+
 class MessageRunner final : public StepRunner {
  public:
   MessageRunner(const Actor& actor, const Message& message)
-      : actor_{actor}, messenger_{message.channel, message.bytes, actor.place.index, cpus_of_side(actor, message, 1)} {}
+      : actor_{actor},
+        messenger_{message.channel, message.bytes, actor.place.index, cpus_of(message.to.index, message.other_cpu)} {}
 
   void run(CudaSession&, ActorState&, u64) override { messenger_.round_trip(); }
   void add_checks(const CudaSession&, const ActorState&, Checks& checks) const override {
@@ -40,14 +47,6 @@ std::string why_no_message(const Actor& actor, const Message& message) {
     if (cpu && *cpu >= nodes[place.index].cpus.size()) return why_no_cpu(place, *cpu, nodes[place.index].cpus.size());
   }
   return "";
-}
-
-std::vector<int> cpus_of_side(const Actor& actor, const Message& message, u32 side) {
-  const u32 node = side == 0 ? actor.place.index : message.to.index;
-  if (const auto cpu = side == 0 ? message.cpu : message.other_cpu) return {host_nodes()[node].cpus[*cpu]};
-  const bool polls_beside = message.channel == Channel::shm && actor.place.index == message.to.index && !message.cpu &&
-                            !message.other_cpu;  // the kernel places threads that sleep
-  return polls_beside ? dealt_cpus(node, side, 2) : host_nodes()[node].cpus;
 }
 
 std::unique_ptr<StepRunner> message_runner(const Actor& actor, const Message& message) {

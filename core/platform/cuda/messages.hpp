@@ -9,8 +9,6 @@ namespace linkscope {
 
 /// Why this host cannot exchange the messages of an actor; "" if it can.
 [[nodiscard]] std::string why_no_message(const Actor&, const Message&);
-/// The CPUs of a node for one side of the messages. `side`: 0 sends first, 1 answers.
-[[nodiscard]] std::vector<int> cpus_of_side(const Actor&, const Message&, u32 side);
 /// Starts the process that answers. Throws as Messenger does.
 [[nodiscard]] std::unique_ptr<StepRunner> message_runner(const Actor&, const Message&);
 

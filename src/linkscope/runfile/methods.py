@@ -39,7 +39,6 @@ CHANGES = (
     ),
     Change(
         (
-            "message",
             "node_ping_pong",
             "node_rate",
             "process_ping_pong",
