@@ -1,7 +1,7 @@
 """Measures collectives in one call, side by side with nccl-tests: the evidence of docs/notes/collectives-evidence.md.
 
 Usage: python tools/collectives_bench.py FOLDER [--nccl-tests FOLDER] [--budget 540] [--machine auto|NAME]
-       [--sections process,ranks,mpi,beside] [--mpiexec PATH] [--gpus N]
+       [--sections process,ranks,mpi,beside,buffers] [--mpiexec PATH] [--gpus N]
 
 One H100:         python tools/collectives_bench.py out --nccl-tests nccl-tests/build --sections beside,process --gpus 1
 Two or four GPUs: python tools/collectives_bench.py out --nccl-tests nccl-tests/build
@@ -12,6 +12,8 @@ collectives.md with all tables, which are also printed. On a model the times are
 
 beside   nccl-tests (its folder has all_reduce_perf, ...), linkscope, and nccl-tests again, out of place, on all GPUs
          of one process with a thread for each. Both have one library, and multicast is off
+buffers  sums out of place with buffers of two kinds: nccl-tests has memory of ncclMemAlloc, and of cudaMalloc with
+         NCCL_CUMEM_ENABLE=0; linkscope has memory of cuMemAlloc, and of virtual memory management
 process  suite collectives, in one process
 ranks    suite collectives, a rank for each GPU
 mpi      suite mpi with two ranks: buffers of GPUs, staged, double-buffered and passed to MPI; collectives of MPI
@@ -47,7 +49,8 @@ _PROGRAMS = {
     "broadcast": "broadcast_perf", "reduce": "reduce_perf", "all_to_all": "alltoall_perf",
     "send_receive": "sendrecv_perf",
 }  # fmt: skip
-_LEAST, _MOST, _FACTOR = 256, 1 << 30, 4  # sizes of nccl-tests, which include those of the suite
+_SIZES = (256, 1 << 30, 4)  # least, most and factor of nccl-tests, which include those of the suite
+_SUMS, _SUM_SIZES = ("all_reduce", "reduce_scatter", "reduce"), (1 << 24, 1 << 28, 16)
 _LARGE, _LARGE_TARGET, _SMALL_TARGET, _SMALL_TARGET_S = 1 << 20, 0.02, 0.05, 0.5e-6
 
 
@@ -115,21 +118,28 @@ def parse_nccl_tests(text: str) -> dict[int, float]:
     return found
 
 
-def _nccl_tests(bench: Bench, name: str, library: str) -> dict[int, float]:
+def _nccl_tests(
+    bench: Bench, name: str, library: str, sizes: tuple[int, int, int] = _SIZES, **settings: str
+) -> dict[int, float]:
     assert bench.nccl_tests
     program = str(bench.nccl_tests / _PROGRAMS[name])
     paths = filter(None, [str(Path(library).parent), os.environ.get("LD_LIBRARY_PATH")])
-    environment = {**os.environ, "NCCL_NVLS_ENABLE": "0", "LD_LIBRARY_PATH": ":".join(paths)}
+    environment = {**os.environ, "NCCL_NVLS_ENABLE": "0", "LD_LIBRARY_PATH": ":".join(paths), **settings}
+    least, most, factor = map(str, sizes)
     common = ["-t", str(bench.gpus), "-g", "1", "-n", "100", "-w", "20", "-c", "1"]
-    text = bench.command([program, "-b", str(_LEAST), "-e", str(_MOST), "-f", str(_FACTOR), *common], environment)
+    text = bench.command([program, "-b", least, "-e", most, "-f", factor, *common], environment)
     with (bench.folder / f"{_PROGRAMS[name]}.txt").open("a") as file:
         file.write(text)
     return parse_nccl_tests(text)
 
 
-def beside(bench: Bench) -> Table:
+def _needs_nccl_tests(bench: Bench) -> None:
     if bench.target.modelled or not bench.nccl_tests:
         raise UserError("give the folder of nccl-tests by --nccl-tests, on hardware")
+
+
+def beside(bench: Bench) -> Table:
+    _needs_nccl_tests(bench)
     for text in bench.folder.glob("*_perf.txt"):
         text.unlink()
     yield "| collective | size | nccl-tests, before | linkscope [95 %] | nccl-tests, after | difference |"
@@ -159,6 +169,29 @@ def beside(bench: Bench) -> Table:
             )
     for large, target in ((True, "2 %"), (False, "5 % or 0.5 µs")):
         yield f"\n{'From' if large else 'Below'} 1 MiB, {sum(near[large])} of {len(near[large])} are within {target}."
+
+
+def buffers(bench: Bench) -> Table:
+    _needs_nccl_tests(bench)
+    library, least_s = _library(bench), bench.left_s / len(_SUMS)
+    yield "| collective | size | nccl-tests | nccl-tests, cudaMalloc | linkscope, cuMemAlloc | linkscope, vmm |"
+    yield "|---|---|---|---|---|---|"
+    for name in _SUMS:
+        theirs = [
+            _nccl_tests(bench, name, library, _SUM_SIZES, **settings) for settings in ({}, {"NCCL_CUMEM_ENABLE": "0"})
+        ]
+        ids = {
+            (size, kind): f"{name}/nccl/gpu:0.device->gpu:0.device/{size}?{kind}mode=batched&ranks={bench.gpus}"
+            for size in _SUM_SIZES[:2]
+            for kind in ("", "buffers=vmm&")
+        }
+        only = [word for id in ids.values() for word in ("--only", id)]
+        path = bench.run_file(f"buffers-{name}", *only, budget_s=least_s / 2)
+        ours = {point.id: _time(rates_of(point)) for point in read_run(path).points if point.median_s}
+        for size in _SUM_SIZES[:2]:
+            times = [format_seconds(one[size]) if size in one else "" for one in theirs]
+            times += [ours.get(ids[size, kind], "") for kind in ("", "buffers=vmm&")]
+            yield f"| {name} | {format_bytes(size)} | {' | '.join(times)} |"
 
 
 def _is_near(size: int, ours: float, theirs: float) -> bool:
@@ -212,6 +245,7 @@ def mpi(bench: Bench) -> Table:
 
 SECTIONS = {
     "beside": ("Side by side with nccl-tests", beside),
+    "buffers": ("Sums and the memory of their buffers", buffers),
     "process": ("One process", process),
     "ranks": ("A rank for each GPU", ranks),
     "mpi": ("Two ranks and MPI", mpi),

@@ -11,6 +11,7 @@ namespace linkscope {
 /// Iteration i has the `bytes` at start + i % slices * stride.
 struct RankPost {
   bool sends = false;
+  bool on_gpu = false;  // the memory is a GPU's
   u32 peer = 0;
   std::byte* start = nullptr;
   u64 bytes = 0, stride = 0, slices = 1;

@@ -57,7 +57,8 @@ class Buffers {
  private:
   Span add(const Seat& seat, u64 bytes, Content content) {
     const u64 stride = slice_stride(bytes);
-    Region region{seat.memory, case_.src_memory, slices_ * stride, content};
+    const MemKind kind = case_.param("buffers", "driver") == "vmm" ? MemKind::vmm : case_.src_memory;
+    Region region{seat.memory, kind, slices_ * stride, content};
     region.process = seat.process;
     program_.regions.push_back(std::move(region));
     return {static_cast<u32>(program_.regions.size() - 1), 0, bytes, stride, slices_};
@@ -94,6 +95,7 @@ Program build(const Case& c) {
   // MPI finds its bytes in the caches of the cores, as in other tools.
   program.cache = c.src_memory == MemKind::device ? CacheState::cold : CacheState::hot;
   if (c.param("mode", "batched") == "single") program.most_iterations = 1;
+  program.peer = c.param("buffers", "driver") == "vmm";  // GPUs of one process may write to each other's buffers
   Buffers buffers{c, kind, ranks, program};
   std::vector<Seat> seats;
   std::vector<Collective> parts(ranks);
@@ -149,6 +151,13 @@ Benchmark row_of(const Text& text, Engine engine, PlaceKind kind, MemKind memory
   if (has_both_places(text.kind, engine))
     params.push_back(
         {"place", {"out", "in"}, "out: the result has a buffer of its own; in: it replaces the input", hidden});
+  if (engine == Engine::nccl) {
+    Param buffers{"buffers",
+                  {"driver", "vmm"},
+                  "driver: by cuMemAlloc; vmm: by virtual memory management, as ncclMemAlloc and nccl-tests allocate",
+                  hidden};
+    params.push_back(std::move(buffers));
+  }
   if (adds(text.kind)) {
     Param element{"element", {"f32", "f64", "u32"}, "type of the numbers that are added", hidden};
     if (engine == Engine::nccl) element.values.push_back("bf16");

@@ -51,6 +51,7 @@ class Builder {
     program.held_by = HeldBy::nothing;
     program.passes = static_cast<u32>(c.bytes ? c.bytes / chunk_ : 1);
     slots_ = c.param("way", "staged") == "double" ? static_cast<u32>(std::stoul(c.param("slots", "2"))) : 1;
+    ahead_ = c.param("sends", "ahead") == "ahead" ? slots_ - 1 : 0;
   }
 
   /// The memory of a message, which a rank sends or receives.
@@ -90,6 +91,14 @@ class Builder {
   [[nodiscard]] RankMessage receive(u32 peer, const Bytes& to, const Bytes& from, u32 window = 0) const {
     return {false, peer, to, from, window, case_.engine};
   }
+  /// A send of a slot, while those of the other slots may be under way.
+  [[nodiscard]] RankMessage send_slot(u32 peer, const Span& from, const Span& to) const {
+    auto message = send(peer, from, to);
+    message.ahead = ahead_;
+    return message;
+  }
+  /// After send_slot(): the slots whose messages have come.
+  [[nodiscard]] Set empties(const Span& emptied) const { return {emptied, 1 - u64{ahead_}, 1}; }
   [[nodiscard]] Wait wait(const Span& which, u64 value) const {
     return {which, value, 1, chunk_timeout(chunk_, Seconds{5.0})};
   }
@@ -134,7 +143,7 @@ class Builder {
 
   const Case& case_;
   u64 chunk_;
-  u32 slots_;
+  u32 slots_, ahead_;  // pinned slots of a staged end, and messages under way while the next one starts
 };
 
 /// A rank's side of round trips: its own message, and room for that of the other.
@@ -199,9 +208,9 @@ Program build_rate(const Case& c) {
   if (from.staged) {
     const auto [filled, emptied] = builder.add_words(from);
     builder.add_stream(from, {builder.wait_for_slot(emptied), Move{source, out, Engine::ce}, Set{filled, 1, 1}});
-    builder.add_thread(from, {builder.wait(filled, 1), send, Set{emptied, 1, 1}});
+    builder.add_thread(from, {builder.wait(filled, 1), builder.send_slot(to.rank, out, in), builder.empties(emptied)});
   } else {
-    builder.add_thread(from, {send});
+    builder.add_thread(from, {staged ? builder.send_slot(to.rank, out, in) : send});
   }
   if (to.staged) {
     const auto [filled, emptied] = builder.add_words(to);
@@ -338,6 +347,11 @@ std::vector<Benchmark> ranks() {
   const Param trip_way{"way", {"staged", "aware"}, way.help};
   Param slots{"slots", {"2", "3", "4", "8"}, "pinned slots with way=double"};
   slots.default_in_id = false;
+  Param sends{"sends",
+              {"ahead", "one"},
+              "ahead: with way=double, messages of all slots but one may be under way while the next one starts; one: "
+              "each has come before the next one starts"};
+  sends.default_in_id = false;
   Param either = bidirectional_param();
   either.default_in_id = false;
   constexpr bool hidden = false, paths = true;
@@ -364,7 +378,7 @@ std::vector<Benchmark> ranks() {
     add(engine, "rank_ping_pong", "round trips of a message between ranks whose ends are in memory of GPUs", jorda, gpu,
         {trip_way}, build_ping_pong);
     add(engine, "rank_rate", "messages between ranks whose ends are in memory of GPUs", jorda, gpu,
-        {way, window, either, chunk_param(), slots}, build_both);
+        {way, window, either, chunk_param(), slots, sends}, build_both);
     add(engine, "node_ping_pong", "round trips of pairs of ranks at once; bytes count in one direction", spafford, host,
         {with}, build_trips_of_pairs);
     add(engine, "node_rate", "messages of pairs of ranks at once, many under way", spafford, host, {with, short_window},

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 
 #include "base/error.hpp"
@@ -67,6 +68,20 @@ void bind_thread(const std::vector<int>& cpus, const std::string& where) {
     throw Error{ErrorKind::failed, "the thread could not be bound to " + where + ": " + std::strerror(errno)};
 }
 
+using Cores = std::vector<std::vector<int>>;  // the CPUs of each that this process may use
+
+/// By node.
+std::vector<Cores> read_cores() {
+  std::vector<Cores> found;
+  for (const auto& node : host_nodes()) {
+    std::map<int, std::vector<int>> by_first;
+    for (const int cpu : node.cpus) by_first[cpus_of_core(cpu).front()].push_back(cpu);
+    auto& cores = found.emplace_back();
+    for (auto& [first, cpus] : by_first) cores.push_back(std::move(cpus));
+  }
+  return found;
+}
+
 }  // namespace
 
 const std::vector<HostNode>& host_nodes() {
@@ -101,8 +116,16 @@ void release_thread() {
   if (!cpus.empty()) bind_thread(cpus, "all CPUs of this process");
 }
 
-void bind_thread_to_cpu(u32 node, u32 cpu) {
-  bind_thread({host_nodes().at(node).cpus.at(cpu)}, "numa:" + std::to_string(node));
+void bind_thread_to_cpus(const std::vector<int>& cpus) { bind_thread(cpus, "its CPUs"); }
+
+std::vector<int> dealt_cpus(u32 node, u32 number, u32 threads) {
+  static const auto cores_of_nodes = read_cores();
+  const auto& cores = cores_of_nodes.at(node);
+  if (cores.size() < threads) return host_nodes()[node].cpus;
+  std::vector<int> cpus;
+  for (std::size_t core = number; core < cores.size(); core += threads)
+    cpus.insert(cpus.end(), cores[core].begin(), cores[core].end());
+  return cpus;
 }
 
 std::vector<int> cpus_of_core(int cpu) {

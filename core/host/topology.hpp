@@ -23,8 +23,12 @@ void bind_thread_to_node(u32 node);
 /// Lets the calling thread run on every CPU of this process again.
 void release_thread();
 
-/// Binds the calling thread to one CPU of a node, by its place in HostNode::cpus. Throws Error{failed}.
-void bind_thread_to_cpu(u32 node, u32 cpu);
+/// Binds the calling thread to these CPUs, by the system's numbers. Throws Error{failed}.
+void bind_thread_to_cpus(const std::vector<int>& cpus);
+
+/// The CPUs of a node for thread `number` of `threads` that poll for each other: no two of them get CPUs of one core, so
+/// that none waits until another one gives up its CPU. All CPUs of the node if it has fewer cores than threads.
+[[nodiscard]] std::vector<int> dealt_cpus(u32 node, u32 number, u32 threads);
 
 /// The CPUs that share a core with this one, including itself; only itself if the kernel hides it.
 [[nodiscard]] std::vector<int> cpus_of_core(int cpu);

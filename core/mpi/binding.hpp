@@ -2,6 +2,7 @@
 // its kin) or addresses (Open MPI, and the standard interface of MPI 5).
 #pragma once
 #include <cstddef>
+#include <deque>
 #include <span>
 #include <string>
 #include <vector>
@@ -46,7 +47,8 @@ struct MpiBinding {
   Handle world{}, byte{}, errors_return{}, sum{}, float32{}, float64{}, unsigned32{};
   const void* in_place = nullptr;
   void* no_status = nullptr;
-  int serialized = 0;  // MPI_THREAD_SERIALIZED
+  int serialized = 0;              // MPI_THREAD_SERIALIZED
+  std::deque<Handle> under_way{};  // sends, the oldest first
 
   void check(int status, const char* call) const {
     if (status == 0) return;
@@ -88,6 +90,16 @@ struct MpiBinding {
         for (const auto& post : posts)
           if (post.sends == sends && !is_bidirectional(posts, post)) answer(post);
     }
+  }
+  void send_ahead(const RankPost& post, u64 iteration, u32 ahead) {
+    check(start_send(post.at(iteration), static_cast<int>(post.bytes), byte, static_cast<int>(post.peer), 0, world,
+                     &under_way.emplace_back()),
+          "MPI_Isend");
+    finish_sends(ahead);
+  }
+  void finish_sends(u32 most) {
+    for (; under_way.size() > most; under_way.pop_front())
+      check(wait_all(1, &under_way.front(), no_status), "MPI_Waitall");
   }
   void run(const MpiCollective& of, int size, u64 iteration) const {
     const u64 slice = iteration % of.slices, each = bytes_of(of.type);

@@ -148,7 +148,7 @@ struct MpiWorld::Impl {
       : library{name}, version{version_text(library)}, binding{binding_of(library, version)} {}
 
   template <class Call>
-  decltype(auto) with(Call call) const {
+  decltype(auto) with(Call call) {
     return std::visit(call, binding);
   }
   Library library;
@@ -202,6 +202,14 @@ void MpiWorld::exchange(std::span<const RankPost> posts, u32 window, u64 first, 
     if (window) mpi.exchange_in_windows(posts, window, first, count);
     else mpi.exchange(posts, first, count);
   });
+}
+
+void MpiWorld::send_ahead(const RankPost& post, u64 iteration, u32 ahead) const {
+  impl_->with([&](auto& mpi) { mpi.send_ahead(post, iteration, ahead); });
+}
+
+void MpiWorld::finish_sends(u32 most) const {
+  impl_->with([&](auto& mpi) { mpi.finish_sends(most); });
 }
 
 void MpiWorld::run(const MpiCollective& collective, u64 first, u64 count) const {

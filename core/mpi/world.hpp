@@ -36,6 +36,10 @@ class MpiWorld {
   /// Messages of `count` iterations from `first`, each of which has all posts in order. `window`: messages under way
   /// (RankMessage); 0: blocking calls.
   void exchange(std::span<const RankPost>, u32 window, u64 first, u64 count) const;
+  /// Starts a send of an iteration, and waits until no more than `ahead` of those that were started are under way.
+  void send_ahead(const RankPost&, u64 iteration, u32 ahead) const;
+  /// Waits until no more than `most` sends are under way.
+  void finish_sends(u32 most) const;
   /// `count` iterations of a collective from `first`. All ranks call this.
   void run(const MpiCollective&, u64 first, u64 count) const;
   /// Leaves MPI. All ranks call this.

@@ -285,13 +285,15 @@ struct Message {
 /// A message of MPI or UCX that a CPU thread sends to another process of the program, or receives from it. Iteration i of
 /// one side meets iteration i of the other. `span`: the bytes here; `theirs`: those of the other process. Both are absent in a
 /// message without bytes. `window`: the messages that are under way before both sides wait for all of them; with messages
-/// in one direction the receiver then answers. 0: each message is one blocking call.
+/// in one direction the receiver then answers. 0: each message is one blocking call. `ahead`, of sends: a message
+/// may start while that many before it are under way, so after the step of iteration i those up to i - ahead have come.
 struct RankMessage {
   bool sends = false;
   u32 peer = 0;
   std::optional<Span> span{}, theirs{};
   u32 window = 0;
   Engine by = Engine::mpi;
+  u32 ahead = 0;
 };
 
 /// A rank's part of a collective, which is the whole loop of its actor: a stream calls NCCL, a CPU thread MPI. Iteration i

@@ -92,6 +92,8 @@ void check_access(const Program& program, const Access& access, const std::strin
 void check_rank_message(const Program& program, const RankMessage& message, const std::string& where) {
   if (message.span.has_value() != message.theirs.has_value())
     wrong_program(where, "a message has bytes on both sides, or on none");
+  if (message.ahead && (!message.sends || message.window))
+    wrong_program(where, "only sends one after the other start ahead");
   if (!message.span) return;
   for (const auto* span : {&*message.span, &*message.theirs}) {
     check_span(program, *span, where);

@@ -140,6 +140,7 @@ std::string step_text(const Step& step) {
                    out << (m.sends ? "send " : "receive ") << (m.span ? span_text(*m.span) : "no bytes")
                        << (m.sends ? " to" : " from") << " process " << m.peer;
                    if (m.window) out << ", " << m.window << " at a time";
+                   if (m.ahead) out << ", up to " << m.ahead << " before it under way";
                    if (m.by != Engine::mpi) out << " by " << to_string(m.by);
                  },
                  [&](const Collective& c) {

@@ -3,6 +3,9 @@
 #include <dlfcn.h>
 #include <link.h>
 
+#include <cstdlib>
+#include <filesystem>
+
 #include "base/error.hpp"
 
 namespace linkscope {
@@ -78,6 +81,20 @@ Ucx::Ucx(const std::vector<UcxSource>& sources) {
   facts_.why_not = "UCX cannot be used: " + problem +
                    "; `pip install libucx-cu12` (or -cu13) brings it, and LINKSCOPE_UCX=/path/to/libucp.so.0 names "
                    "another";
+}
+
+std::string Ucx::why_no_cuda() const {
+  const char* named = std::getenv("UCX_MODULE_DIR");
+  const auto folder = named ? std::filesystem::path{named} : std::filesystem::path{facts_.path}.parent_path() / "ucx";
+  const auto module = folder / "libuct_cuda.so";
+  std::error_code unreadable;
+  if (!std::filesystem::exists(module, unreadable))
+    return "its module for CUDA is missing (" + module.string() +
+           "); `pip install libucx-cu12` (or -cu13) brings a UCX "
+           "with it, which MPI must not have loaded another UCX before (Open MPI: --mca pml ob1 --mca osc ^ucx)";
+  for (const char* name : {"UCX_MODULES", "UCX_TLS"})
+    if (const char* value = std::getenv(name)) return std::string{name} + "=" + value + " leaves out its CUDA";
+  return module.string() + " does not work here: UCX_LOG_LEVEL=diag prints why, such as a driver that is missing";
 }
 
 void Ucx::check(int status, const char* call) const {

@@ -1,5 +1,6 @@
 // UCX, loaded at run time. Its functions, structures and constants are declared here from its documentation.
 #pragma once
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -43,8 +44,11 @@ struct UcxContextFacts {
 };
 struct UcxRequestParams {
   u32 mask;
-  char rest[140];
+  char before[44];
+  int memory_type;
+  char rest[92];
 };
+static_assert(offsetof(UcxRequestParams, memory_type) == 48 && sizeof(UcxRequestParams) == 144);
 
 struct UcxCalls {
   void (*version)(unsigned*, unsigned*, unsigned*) = nullptr;
@@ -74,6 +78,8 @@ class Ucx {
   [[nodiscard]] const UcxFacts& facts() const { return facts_; }
   /// Only if there is a library.
   [[nodiscard]] const UcxCalls& calls() const { return calls_; }
+  /// Why the library has no CUDA, which it said of itself: its module is missing, is left out, or finds no driver.
+  [[nodiscard]] std::string why_no_cuda() const;
   /// Throws Error{failed} with the library's text for a status other than success.
   void check(int status, const char* call) const;
 

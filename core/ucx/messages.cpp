@@ -17,6 +17,8 @@ constexpr u64 with_thread_mode = 1;                 // UCP_WORKER_PARAM_FIELD_TH
 constexpr int serialized = 1;                       // UCS_THREAD_MODE_SERIALIZED: of other threads than its maker
 constexpr u64 with_address = 1;                     // UCP_EP_PARAM_FIELD_REMOTE_ADDRESS
 constexpr u64 with_memory_types = 1u << 2, of_cuda = 1u << 1;  // UCP_ATTR_FIELD_MEMORY_TYPES, UCS_MEMORY_TYPE_CUDA
+constexpr u32 with_memory_type = 1u << 6;                      // UCP_OP_ATTR_FIELD_MEMORY_TYPE
+constexpr int cuda_memory = 1;                                 // UCS_MEMORY_TYPE_CUDA
 constexpr int in_progress = 1;                                 // UCS_INPROGRESS
 constexpr std::intptr_t last_error = -100;                     // UCS_ERR_LAST
 constexpr std::chrono::seconds patience{20};
@@ -26,7 +28,7 @@ u64 tag_of(u32 sender, u32 kind) { return u64{sender} << 32 | kind; }
 
 }  // namespace
 
-UcxMessages::UcxMessages(const Ucx& ucx, u32 process) : ucx_{ucx}, process_{process} {
+UcxMessages::UcxMessages(const Ucx& ucx) : ucx_{ucx} {
   const auto& calls = ucx.calls();
   void* config = nullptr;
   ucx.check(calls.read_config(nullptr, nullptr, &config), "ucp_config_read");
@@ -69,15 +71,17 @@ std::string UcxMessages::why_not_gpu() const {
   UcxContextFacts facts{};
   facts.mask = with_memory_types;
   ucx_.check(ucx_.calls().query(context_, &facts), "ucp_context_query");
-  return facts.memory_types & of_cuda ? "" : "it was built without CUDA, or finds no driver";
+  return facts.memory_types & of_cuda ? "" : ucx_.why_no_cuda();
 }
 
-void* UcxMessages::start(bool sends, u32 peer, Kind kind, std::byte* at, u64 bytes) {
-  static constexpr UcxRequestParams plain{};
+void* UcxMessages::start(bool sends, u32 peer, Kind kind, std::byte* at, u64 bytes, bool on_gpu) {
+  // UCX takes memory that was allocated before it was loaded for memory of the host, unless the request names its type.
+  static constexpr UcxRequestParams unknown{}, of_gpu{with_memory_type, {}, cuda_memory, {}};
+  const auto* params = on_gpu ? &of_gpu : &unknown;
   const auto& calls = ucx_.calls();
   const auto number = static_cast<u32>(kind);
-  void* request = sends ? calls.send(endpoints_.at(peer), at, bytes, tag_of(process_, number), &plain)
-                        : calls.receive(worker_, at, bytes, tag_of(peer, number), ~u64{0}, &plain);
+  void* request = sends ? calls.send(endpoints_.at(peer), at, bytes, tag_of(process_, number), params)
+                        : calls.receive(worker_, at, bytes, tag_of(peer, number), ~u64{0}, params);
   const auto status = reinterpret_cast<std::intptr_t>(request);
   if (status < 0 && status >= last_error)
     ucx_.check(static_cast<int>(status), sends ? "ucp_tag_send_nbx" : "ucp_tag_recv_nbx");
@@ -85,7 +89,7 @@ void* UcxMessages::start(bool sends, u32 peer, Kind kind, std::byte* at, u64 byt
 }
 
 void* UcxMessages::start(const RankPost& post, u64 iteration) {
-  return start(post.sends, post.peer, Kind::message, post.at(iteration), post.bytes);
+  return start(post.sends, post.peer, Kind::message, post.at(iteration), post.bytes, post.on_gpu);
 }
 
 /// Waits for a request; null: it was done at once.
@@ -109,7 +113,18 @@ void UcxMessages::finish(void* request) {
 }
 
 /// The receiver of a window tells the sender that all of it has come, so that messages do not pile up.
-void UcxMessages::answer(const RankPost& post) { finish(start(!post.sends, post.peer, Kind::answer, nullptr, 0)); }
+void UcxMessages::answer(const RankPost& post) {
+  finish(start(!post.sends, post.peer, Kind::answer, nullptr, 0, false));
+}
+
+void UcxMessages::send_ahead(const RankPost& post, u64 iteration, u32 ahead) {
+  under_way_.push_back(start(post, iteration));
+  finish_sends(ahead);
+}
+
+void UcxMessages::finish_sends(u32 most) {
+  for (; under_way_.size() > most; under_way_.pop_front()) finish(under_way_.front());
+}
 
 void UcxMessages::exchange(std::span<const RankPost> posts, u32 window, u64 first, u64 count) {
   if (window == 0) {

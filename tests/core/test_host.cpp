@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,24 @@ TEST_CASE("fill writes poison everywhere, and check_rows locates a changed byte 
   bytes[99'999] = std::byte{0};
   const auto found = check_rows(bytes, 104'000, two_rows);
   CHECK((found.wrong_words == 1 && found.first_word == 99'999 / 8));
+}
+
+TEST_CASE("threads that poll for each other get CPUs of different cores, as long as there are enough") {
+  std::set<int> cores;
+  for (const int cpu : host_nodes()[0].cpus) cores.insert(cpus_of_core(cpu).front());
+  const auto threads = static_cast<u32>(cores.size());
+  std::set<int> taken;
+  std::size_t dealt = 0;
+  for (u32 number = 0; number < threads; ++number) {
+    const auto cpus = dealt_cpus(0, number, threads);
+    CHECK_FALSE(cpus.empty());
+    std::set<int> own;
+    for (const int cpu : cpus) own.insert(cpus_of_core(cpu).front());
+    for (const int core : own) CHECK(taken.insert(core).second);
+    dealt += cpus.size();
+  }
+  CHECK(dealt == host_nodes()[0].cpus.size());
+  CHECK(dealt_cpus(0, 0, 1).size() == dealt_cpus(0, threads, threads + 1).size());
 }
 
 TEST_CASE("parallel ranges cover every byte once and start at multiples of the grain") {

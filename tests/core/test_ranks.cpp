@@ -68,6 +68,22 @@ TEST_CASE("double-buffered messages of GPUs are faster than whole ones on the mo
   CHECK(chunks < whole / 1.2);
 }
 
+TEST_CASE("a double buffer starts messages ahead, and then costs what the receiver does for each chunk") {
+  const double chunk_us = set_up_us + 1048576 / copied_gbps * 1e-3;
+  for (const char* slots : {"2", "4", "8"}) {
+    const auto ahead = rank_case("rank_rate", "device", 16_MiB, {{"way", "double"}, {"slots", slots}});
+    CHECK(cost_us(ahead) == about(16 * chunk_us).epsilon(0.01));
+    const auto program = build_program(ahead);
+    CHECK(std::get<RankMessage>(program.actors[1].loop[1]).ahead == std::stoul(slots) - 1);
+    CHECK(to_text(program).find("before it under way") != std::string::npos);
+  }
+  const auto one = rank_case("rank_rate", "device", 16_MiB, {{"way", "double"}, {"sends", "one"}});
+  CHECK(std::get<RankMessage>(build_program(one).actors[1].loop[1]).ahead == 0);
+  CHECK(refusal(build_program(one), [](Program& program) {
+          std::get<RankMessage>(program.actors[2].loop[1]).ahead = 1;
+        }).find("only sends") != std::string::npos);
+}
+
 TEST_CASE("staged messages of GPUs in both directions overlap on the model") {
   const double one = cost_us(rank_case("rank_rate", "device", 16_MiB)),
                both = cost_us(rank_case("rank_rate", "device", 16_MiB, {{"bidirectional", "true"}}));

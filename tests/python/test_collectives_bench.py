@@ -6,6 +6,7 @@ import collectives_bench as tool
 import pytest
 
 from fake_driver import LIBRARIES, environment, needs_fake, needs_worker
+from linkscope.runfile import read_run
 
 pytestmark = [needs_worker]
 
@@ -16,6 +17,24 @@ TEXT = f"""# nThread 4 nGpus 1 minBytes 256 maxBytes 1024 step: 4(factor) warmup
         1024           256     float     sum      -1    12.00    0.09    0.13       0    11.95    0.09    0.13     N/A
 # Avg bus bandwidth    : 0.08
 """
+
+
+def with_fakes(folder: Path, monkeypatch) -> None:
+    """Two GPUs, NCCL, and a program of nccl-tests in the folder, which takes 10 us more with memory of cudaMalloc."""
+    for name, value in environment(CUDA_GPUS=2).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("LINKSCOPE_NCCL", str(LIBRARIES / "nccl" / "libnccl.so.2"))
+    slower = TEXT.replace("11.52", "21.52").replace("12.00", "22.00")
+    program = folder / "all_reduce_perf"
+    program.write_text(f"""#!/bin/sh
+test "$NCCL_NVLS_ENABLE" = 0 || exit 1
+if test "$NCCL_CUMEM_ENABLE" = 0; then cat <<'END'
+{slower}END
+else cat <<'END'
+{TEXT}END
+fi
+""")
+    program.chmod(0o755)
 
 
 def test_the_times_of_nccl_tests_out_of_place_are_read() -> None:
@@ -41,9 +60,7 @@ def test_a_model_has_tables_of_one_process_and_says_what_needs_hardware(tmp_path
 
 @needs_fake
 def test_linkscope_stands_between_two_runs_of_nccl_tests(tmp_path: Path, monkeypatch) -> None:
-    for name, value in environment(CUDA_GPUS=2).items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("LINKSCOPE_NCCL", str(LIBRARIES / "nccl" / "libnccl.so.2"))
+    with_fakes(tmp_path, monkeypatch)
     monkeypatch.setattr(tool, "_PROGRAMS", {"all_to_all": "alltoall_perf", "all_reduce": "all_reduce_perf"})
     monkeypatch.setattr(
         tool,
@@ -56,9 +73,6 @@ def test_linkscope_stands_between_two_runs_of_nccl_tests(tmp_path: Path, monkeyp
             "99%",
         ],
     )
-    program = tmp_path / "all_reduce_perf"
-    program.write_text(f"#!/bin/sh\ntest \"$NCCL_NVLS_ENABLE\" = 0 && cat <<'END'\n{TEXT}END\n")
-    program.chmod(0o755)
     out = tmp_path / "out"
     assert tool.main([str(out), "--nccl-tests", str(tmp_path), "--sections", "beside", "--budget", "300"]) == 0
     text = (out / "collectives.md").read_text()
@@ -66,3 +80,17 @@ def test_linkscope_stands_between_two_runs_of_nccl_tests(tmp_path: Path, monkeyp
     assert len(rows) == 1 and rows[0].count("11.52 us") == 2, text
     assert f"| all_to_all | alltoall_perf is not in {tmp_path} |" in text
     assert "Below 1 MiB, " in text and (out / "all_reduce_perf.txt").read_text().count("nThread") == 2
+
+
+@needs_fake
+def test_sums_with_buffers_of_two_kinds_stand_beside_those_of_nccl_tests(tmp_path: Path, monkeypatch) -> None:
+    with_fakes(tmp_path, monkeypatch)
+    monkeypatch.setattr(tool, "_SUMS", ("all_reduce",))
+    monkeypatch.setattr(tool, "_SUM_SIZES", (256, 1024, 4))
+    out = tmp_path / "out"
+    assert tool.main([str(out), "--nccl-tests", str(tmp_path), "--sections", "buffers", "--budget", "120"]) == 0
+    text = (out / "collectives.md").read_text()
+    rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| all_reduce | ")]
+    assert [row[2:4] for row in rows] == [["11.52 us", "21.52 us"], ["12 us", "22 us"]], text
+    kinds = {point.params.get("buffers", "driver") for point in read_run(out / "buffers-all_reduce.jsonl").points}
+    assert kinds == {"driver", "vmm"}

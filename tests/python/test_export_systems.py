@@ -1,6 +1,7 @@
 """`linkscope export` for NCCL, UCX and hwloc: the values are those of the run, and the programs read the files."""
 
 import os
+import re
 import shutil
 import subprocess
 import sysconfig
@@ -12,6 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+import nccl_xml
 from linkscope.cli.main import main
 from linkscope.errors import NOT_HERE, UserError
 from linkscope.report.export_hwloc import to_hwloc
@@ -70,6 +72,49 @@ def test_every_gpu_of_an_nccl_topology_has_what_its_loader_asks_for(four: Run) -
         }  # fmt: skip
         (nvlink,) = gpu
         assert (nvlink.get("tclass"), nvlink.get("count")) == ("0x068000", "18")
+
+
+def same(ours: nccl_xml.Element, theirs: ET.Element) -> bool:
+    """Whether NCCL's reader finds what an XML parser finds."""
+    return (ours.name, ours.attributes, len(ours.parts)) == (theirs.tag, theirs.attrib, len(theirs)) and all(
+        same(one, other) for one, other in zip(ours.parts, theirs, strict=True)
+    )
+
+
+def test_the_rules_of_nccls_reader_lead_to_every_element_and_attribute(four: Run, two: Run) -> None:
+    for run in (four, two):
+        text = to_nccl_topology(run)
+        assert same(nccl_xml.read(text), ET.fromstring(text))
+    text = to_nccl_topology(with_machine(two, name='a "<machine>" --> & its name' + 300 * "x"))
+    assert same(nccl_xml.read(text), ET.fromstring(text))
+
+
+@pytest.mark.parametrize(
+    "change, told",
+    [
+        (("<gpu ", "<gpu\t"), "Unexpected value with name gpu"),
+        (('version="1"', 'version="2"'), "wrong version"),
+        (("</cpu>", ""), "XML Mismatch"),
+        (('numaid="0"', "numaid=0"), "quote"),
+        (('numaid="0"', f'numaid="{300 * "0"}"'), "too long"),
+        (("</system>", ""), "unterminated system"),
+    ],
+)
+def test_what_nccls_reader_refuses_is_refused(four: Run, change: tuple[str, str], told: str) -> None:
+    with pytest.raises(nccl_xml.Refused, match=re.escape(told)):
+        nccl_xml.read(to_nccl_topology(four).replace(*change))
+
+
+def test_nccl_finds_gpus_by_lower_case_addresses(two: Run) -> None:
+    gpus = [gpu | {"pci": f"0000:A{gpu['index']}:00.0"} for gpu in two.header.machine["gpus"]]
+    devices = ET.fromstring(to_nccl_topology(with_machine(two, gpus=gpus))).findall("cpu/pci")
+    assert [device.get("busid") for device in devices] == ["0000:a0:00.0", "0000:a1:00.0"]
+
+
+def test_a_node_whose_mask_of_cpus_is_too_long_for_nccl_leaves_the_mask_to_it(two: Run) -> None:
+    nodes = [node | {"cpus": [*node["cpus"], 1023]} for node in two.header.machine["numa"]]
+    (cpu,) = nccl_xml.read(to_nccl_topology(with_machine(two, numa=nodes))).parts
+    assert "affinity" not in cpu.attributes and "numaid" in cpu.attributes
 
 
 @pytest.mark.parametrize("share, width", [(1, 16), (0.5, 9), (0.25, 5), (0.001, 1)])

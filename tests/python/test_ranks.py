@@ -215,55 +215,6 @@ def test_ranks_of_a_run_that_is_complete_end_with_it(tmp_path):
     assert "is complete: nothing is left to measure" in done.stderr and "ends the run" in done.stderr
 
 
-@needs_mpi
-def test_one_rank_names_the_command_that_starts_two():
-    done = mpiexec(1, "--suite", "mpi")
-    assert done.returncode == 3 and "mpiexec -n 2 linkscope run --suite mpi" in done.stderr
-
-
-@needs_mpi
-def test_ranks_of_different_versions_are_named(tmp_path):
-    other = "import sys, linkscope; linkscope.__version__ = '0.0.1'; from linkscope.cli.main import main; "
-    words = ["run", "--suite", "mpi", "-o", str(tmp_path / "run.jsonl")]
-    first = [str(MPIEXEC), "-n", "1", *LINKSCOPE, *words]
-    second = ["-n", "1", sys.executable, "-c", f"{other}sys.exit(main())", *words]
-    done = subprocess.run([*first, ":", *second], env=without_ranks(), capture_output=True, text=True, timeout=120)
-    assert done.returncode != 0 and "rank 1 on" in done.stderr and "has linkscope 0.0.1" in done.stderr
-
-
-def one_rank_of_two(**settings: str) -> subprocess.CompletedProcess[str]:
-    """A process that looks like rank 0 of two, although no launcher of its library started it."""
-    of_launcher = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "0"}
-    command = [*LINKSCOPE, "run", "--suite", "mpi"]
-    kept = without_ranks() | of_launcher | settings
-    return subprocess.run(command, env=kept, capture_output=True, text=True, timeout=120)
-
-
-@needs_mpi
-def test_a_library_of_another_mpi_than_the_launcher_is_named():
-    library = next(one.name for one in libraries({}) if Path(one.name).exists())
-    done = one_rank_of_two(LINKSCOPE_MPI=library)
-    assert done.returncode == 2, done.stderr
-    assert "two MPIs are mixed up: mpiexec started 2 ranks" in done.stderr and "LINKSCOPE_MPI=" in done.stderr
-
-
-def test_a_missing_mpi_library_is_named_with_the_cure():
-    done = one_rank_of_two(LINKSCOPE_MPI="/no/such/libmpi.so")
-    assert done.returncode == 3 and "/no/such/libmpi.so" in done.stderr and "LINKSCOPE_MPI=" in done.stderr
-
-
-def test_a_suite_of_one_process_refuses_several_ranks():
-    kept = without_ranks() | {"PMI_RANK": "0", "PMI_SIZE": "2"}
-    done = subprocess.run([*LINKSCOPE, "run"], env=kept, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2 and "mpiexec started 2 ranks" in done.stderr and "--suite mpi" in done.stderr
-
-
-@pytest.mark.parametrize(("words", "suite"), [(["rank_rate"], "mpi"), (["--suite", "nodes-shared"], "nodes-shared")])
-def test_messages_between_ranks_without_mpiexec_say_how_to_start(words, suite):
-    done = subprocess.run([*LINKSCOPE, "run", *words], env=without_ranks(), capture_output=True, text=True, timeout=60)
-    assert done.returncode == 3 and f"mpiexec -n 2 linkscope run --suite {suite} (" in done.stderr
-
-
 def test_the_launcher_tells_rank_size_and_place_on_the_host():
     assert launched({}) is None
     open_mpi = launched({"OMPI_COMM_WORLD_RANK": "5", "OMPI_COMM_WORLD_SIZE": "8", "OMPI_COMM_WORLD_LOCAL_RANK": "1"})

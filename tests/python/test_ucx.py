@@ -1,5 +1,6 @@
 """Messages by UCX: two processes without a launcher, ranks, and a library that is missing or does not fit."""
 
+import re
 import subprocess
 from importlib import metadata
 from pathlib import Path
@@ -64,7 +65,9 @@ def test_two_ranks_exchange_messages_by_ucx_and_buffers_of_gpus_are_refused_with
     of_gpus = [one for one in run.points if one.src_memory == "device"]
     assert len(on_host) == 2 and all_measured(on_host), [(one.id, one.reason) for one in on_host]
     assert len(of_gpus) == 1 and of_gpus[0].status == "unsupported"
-    assert "takes no buffers of GPUs: it was built without CUDA, or finds no driver" in of_gpus[0].reason
+    assert re.search(r"UCX \S+ \(the MPI library has loaded it\) takes no buffers of GPUs: ", of_gpus[0].reason)
+    assert "its module for CUDA is missing (/" in of_gpus[0].reason and "libuct_cuda.so)" in of_gpus[0].reason
+    assert "`pip install libucx-cu12` (or -cu13) brings" in of_gpus[0].reason
 
 
 def test_a_missing_library_is_a_reason_with_its_cure(tmp_path):

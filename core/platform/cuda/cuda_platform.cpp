@@ -25,6 +25,13 @@
 namespace linkscope {
 namespace {
 
+/// The CPUs of its node that the host thread of an actor may use; none: all.
+std::vector<int> cpus_of_thread(const Program& whole, const Actor& actor, u32 node) {
+  const auto* message = message_of(actor);
+  if (const auto cpu = message ? message->cpu : actor.core) return {host_nodes()[node].cpus[*cpu]};
+  return cpus_of_messages(whole, actor);
+}
+
 class CudaPlatformImpl final : public CudaPlatform {
  public:
   CudaPlatformImpl(const std::vector<Wanted>& most, const MpiWorld* mpi, const std::vector<NcclSource>& nccl,
@@ -209,12 +216,11 @@ void CudaPlatformImpl::make_actors(CudaSession& session) {
             std::make_shared<Caller>(session, actor, device(index), device(index).stream(1 + streams[index]++));
       }
     }
-    const auto* message = message_of(actor);
-    state.cpu = message ? message->cpu : actor.core;
+    state.cpus = cpus_of_thread(session.whole, actor, state.node);
     session.actors.push_back(std::move(state));
   }
   for (const auto& state : session.actors)  // the thread of a stream that also exchanges messages
-    if (state.actor->thread_of) session.actors[*state.actor->thread_of].cpu = state.cpu;
+    if (state.actor->thread_of) session.actors[*state.actor->thread_of].cpus = state.cpus;
   choose_executors(session);
   for (auto& state : session.actors) start_results(session, state);
   prepare_grids(session);

@@ -1,9 +1,11 @@
 #include "platform/cuda/ranks.hpp"
 
 #include <algorithm>
+#include <set>
 #include <variant>
 
 #include "base/error.hpp"
+#include "host/topology.hpp"
 #include "host/words.hpp"
 #include "platform/cuda/flags.hpp"
 #include "platform/cuda/verification.hpp"
@@ -43,8 +45,23 @@ void exchange(const CudaSession& session, const ActorState& state, std::span<con
   else session.mpi->exchange(posts, window, state.iteration, count);
 }
 
-/// Messages among words: each step in its order. Those in a window are under way together.
-void exchange_among_words(CudaSession& session, ActorState& state, u64 passes) {
+void send_ahead(const CudaSession& session, const ActorState& state, const RankPost& post, u32 ahead) {
+  if (is_by_ucx(*state.actor)) session.ucx->send_ahead(post, state.iteration, ahead);
+  else session.mpi->send_ahead(post, state.iteration, ahead);
+}
+
+void finish_sends(const CudaSession& session, const ActorState& state) {
+  if (is_by_ucx(*state.actor)) session.ucx->finish_sends(0);
+  else session.mpi->finish_sends(0);
+}
+
+bool starts_ahead(const Actor& actor) {
+  const auto* message = std::get_if<RankMessage>(&actor.loop.front());
+  return message && message->ahead > 0;
+}
+
+/// Each step in its order, of words too. Messages in a window are under way together.
+void exchange_in_order(CudaSession& session, ActorState& state, u64 passes) {
   CpuMemory memory{0, state.crew.get(), state.files};
   const bool together = std::any_of(state.actor->loop.begin(), state.actor->loop.end(), [](const Step& step) {
     const auto* message = std::get_if<RankMessage>(&step);
@@ -54,8 +71,9 @@ void exchange_among_words(CudaSession& session, ActorState& state, u64 passes) {
     auto post = state.posts.begin();
     const ActorOp* op = state.ops.data();
     for (const auto& step : state.actor->loop) {
-      if (std::holds_alternative<RankMessage>(step)) {
-        if (!together) exchange(session, state, {&*post, 1}, 0, 1);
+      if (const auto* message = std::get_if<RankMessage>(&step)) {
+        if (message->ahead) send_ahead(session, state, *post, message->ahead);
+        else if (!together) exchange(session, state, {&*post, 1}, 0, 1);
         else if (post == state.posts.begin()) exchange(session, state, state.posts, 1, 1);
         ++post;
       } else if (!perform(*op++, state.iteration, memory)) {
@@ -64,6 +82,7 @@ void exchange_among_words(CudaSession& session, ActorState& state, u64 passes) {
       }
     }
   }
+  if (!state.posts.empty()) finish_sends(session, state);
 }
 
 }  // namespace
@@ -99,14 +118,35 @@ void prepare_rank_messages(const CudaSession& session, ActorState& state) {
     post.bytes = span.bytes;
     post.stride = span.stride;
     post.slices = span.slices;
-    if (!buffer.host()) state.device_of_posts = buffer.device();
+    post.on_gpu = buffer.host() == nullptr;
+    if (post.on_gpu) state.device_of_posts = buffer.device();
+  }
+}
+
+std::vector<int> cpus_of_messages(const Program& whole, const Actor& actor) {
+  std::set<u32> processes;
+  for (const auto& other : whole.actors)
+    if (is_by_ucx(other) && other.place == actor.place) processes.insert(other.process);
+  if (!is_by_ucx(actor) || processes.size() < 2) return {};
+  const auto number = std::distance(processes.begin(), processes.find(actor.process));
+  return dealt_cpus(actor.place.index, static_cast<u32>(number), static_cast<u32>(processes.size()));
+}
+
+void warm_up_messages(CudaSession& session) {
+  constexpr u64 most_bytes = u64{8} << 20, most_messages = 512;
+  constexpr u32 window = 64;
+  for (auto& state : session.actors) {
+    if (state.posts.empty()) continue;
+    const u64 bytes = std::max<u64>(1, state.posts.front().bytes);
+    if (state.device_of_posts) state.device_of_posts->use();
+    exchange(session, state, state.posts, window, std::min(most_messages, most_bytes / bytes));
   }
 }
 
 void exchange_messages(CudaSession& session, ActorState& state, u32 count) {
   const u64 passes = u64{count} * session.program.passes;
   if (state.device_of_posts) state.device_of_posts->use();  // the library copies in the calling thread's context
-  if (performs_ops(*state.actor)) return exchange_among_words(session, state, passes);
+  if (performs_ops(*state.actor) || starts_ahead(*state.actor)) return exchange_in_order(session, state, passes);
   exchange(session, state, state.posts, window_of(*state.actor), passes);
   state.iteration += passes;
 }

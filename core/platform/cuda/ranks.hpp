@@ -7,6 +7,12 @@ namespace linkscope {
 
 /// Why an actor's messages to other processes cannot be exchanged here; "" if they can. `mpi`: null without MPI.
 [[nodiscard]] std::string why_no_ranks(const MpiWorld* mpi, UcxOfProcess&, const Program&, const Actor&);
+/// The CPUs for the thread of an actor that exchanges messages of UCX with other processes of its node; none: all of the
+/// node. Ranks of MPI have the CPUs that their launcher gave them.
+[[nodiscard]] std::vector<int> cpus_of_messages(const Program& whole, const Actor&);
+/// Exchanges messages of the session before any sample. At first use, libraries and the kernel make the memory that
+/// messages go through: by UCX, a round trip of 4 KiB takes 15 us for the first 256 messages, and 2 us after them.
+void warm_up_messages(CudaSession&);
 /// Prepares the messages of an actor's loop, when all memory has its address.
 void prepare_rank_messages(const CudaSession&, ActorState&);
 /// That many iterations of a loop with such messages, and words.

@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "platform/cuda/batches.hpp"
 #include "platform/cuda/durations.hpp"
+#include "platform/cuda/ranks.hpp"
 #include "platform/cuda/steps.hpp"
 #include "platform/cuda/verification.hpp"
 #include "program/series.hpp"
@@ -42,6 +43,7 @@ void Sampling::warm_up(CudaSession& session) {
   const auto once = rehearsal_batch(session.program, session.program.cache == CacheState::hot);
   std::vector<Stamp> stamps(session.actors.size());
   load_code(session);
+  warm_up_messages(session);
   if (session.timing == Timing::gate) {
     if (!rehearse(session, once, stamps.data())) sample_host(session, once, stamps.data());
   } else {

@@ -309,7 +309,8 @@ void read_events(CudaSession& session, Stamp* stamps) {
 }  // namespace
 
 void place_thread(const ActorState& state) {
-  if (state.actor->bound) bind_thread_to_node(state.node);
+  if (!state.cpus.empty()) bind_thread_to_cpus(state.cpus);
+  else if (state.actor->bound) bind_thread_to_node(state.node);
   else release_thread();
 }
 
@@ -397,7 +398,6 @@ void run_on_host_threads(CudaSession& session, const HostThreads& threads_of) {
     bool started = false;
     try {
       place_thread(state);
-      if (state.cpu) bind_thread_to_cpu(state.node, *state.cpu);
       if (state.device) state.device->use();
       threads_of.ready(a);
       start.arrive_and_wait();

@@ -103,7 +103,7 @@ struct ActorState {
   std::optional<u32> leader{};  // the actor whose kernel has this one as a further block, which queues nothing itself
   Grid grid;                    // of an actor that launches
   u32 node = 0;                 // NUMA node of its host thread
-  std::optional<u32> cpu{};     // the only CPU of that node which the thread may use, as in Message
+  std::vector<int> cpus{};      // of that node, which the thread may use; none: all of them
   u64 iteration = 0;
   CUdeviceptr result = 0;          // results of its kernels to be checked, in its GPU's memory; 0: none
   u64 turns = 0;                   // launches of its chase on one SM, which that SM counts behind the result
@@ -175,9 +175,9 @@ struct CudaSession final : Session {
 /// was blocked for longer than `patience` while it queued: nothing was measured.
 [[nodiscard]] bool sample_gated(CudaSession&, const Gate&, const std::vector<u32>& batch, Seconds patience,
                                 Stamp* stamps);
-/// Time limit for queueing a batch that is known to pass.
 /// Binds the calling thread as the host thread of an actor.
 void place_thread(const ActorState&);
+/// Time limit for queueing a batch that is known to pass.
 [[nodiscard]] Seconds gate_timeout(const CudaSession&, const std::vector<u32>& batch);
 /// Event pairs without a gate, for cases in which something (a profiler, CUDA_LAUNCH_BLOCKING) makes the host wait for
 /// each call.

@@ -54,8 +54,8 @@ const Ucx& UcxOfProcess::library() {
   return *library_;
 }
 
-UcxMessages& UcxOfProcess::messages(u32 process) {
-  if (!messages_) messages_ = std::make_shared<UcxMessages>(library(), process);
+UcxMessages& UcxOfProcess::messages() {
+  if (!messages_) messages_ = std::make_shared<UcxMessages>(library());
   return *messages_;
 }
 
@@ -65,8 +65,8 @@ std::string UcxOfProcess::why_not(const Program& program, const Actor& actor) {
     if (!is_by_ucx(step)) continue;
     const auto& span = std::get<RankMessage>(step).span;
     if (!span || program.regions[span->region].at.kind != PlaceKind::gpu) continue;
-    if (auto why = messages(actor.process).why_not_gpu(); !why.empty())
-      return "UCX " + library().facts().version + " takes no buffers of GPUs: " + why;
+    if (auto why = messages().why_not_gpu(); !why.empty())
+      return "UCX " + library().facts().version + " (" + library().facts().found + ") takes no buffers of GPUs: " + why;
   }
   return "";
 }
@@ -74,7 +74,8 @@ std::string UcxOfProcess::why_not(const Program& program, const Actor& actor) {
 void UcxOfProcess::prepare(CudaSession& session) {
   const auto others = peers_of(session);
   if (others.empty()) return;
-  auto& own = messages(session.process);
+  auto& own = messages();
+  own.set_process(session.process);
   const auto& facts = library().facts();
   session.notes.emplace_back("ucx", facts.version + ", " + facts.path + ": " + facts.found);
   std::set<u32> missing;

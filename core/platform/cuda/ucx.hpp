@@ -23,7 +23,7 @@ class UcxOfProcess {
 
  private:
   [[nodiscard]] const Ucx& library();
-  [[nodiscard]] UcxMessages& messages(u32 process);
+  [[nodiscard]] UcxMessages& messages();
   std::vector<UcxSource> sources_;
   std::unique_ptr<Ucx> library_;           // null before it is needed
   std::shared_ptr<UcxMessages> messages_;  // likewise

@@ -1,6 +1,7 @@
 // Messages between ranks. A message costs what one through shared memory costs (Message): a set-up, and two copies, both of
 // which are in the receiver's time. Between hosts the bytes also cross the network. A blocking send ends when its message
-// has come, a send of a window when the message before has come: the receiver is always the slower one.
+// has come, a send of a window when the message before has come, and a send ahead when an earlier one has come: the receiver
+// is always the slower one.
 #include <algorithm>
 
 #include "platform/sim/lanes.hpp"
@@ -56,7 +57,8 @@ std::vector<Op> Compiler::ops(const Program& program, const Actor& actor, const 
   const u32 from = message.sends ? actor.process : message.peer, to = message.sends ? message.peer : actor.process;
   const u64 sent = word_of(from, to, false), come = word_of(from, to, true);
   if (message.sends) {
-    const u64 waits_for = message.window ? 0 : 1;  // the message before, or this one
+    const u64 waits_for =
+        message.window ? 0 : 1 - u64{message.ahead};  // the message before, this one, or one long before
     Op set = count_op(OpKind::set, sent, 1, 1, waited), wait = count_op(OpKind::wait, come, waits_for, 1, waited);
     if (message.window) return {std::move(wait), std::move(set)};
     return {std::move(set), std::move(wait)};

@@ -20,6 +20,7 @@ _GPU_CLASS, _SWITCH_CLASS = "0x030200", "0x068000"
 _ARCHITECTURES = {"x86_64": "x86_64", "aarch64": "arm64", "arm64": "arm64", "ppc64le": "ppc64"}
 _VENDORS = ("GenuineIntel", "AuthenticAMD", "CentaurHauls")
 _CURE = "linkscope run h2d d2h d2d --suite standard -o RUN.jsonl"
+_LONGEST_VALUE = 254  # characters that NCCL's reader takes (src/graph/xml.cc); NCCL fills in a mask that is absent
 _FASTER = 1.05  # peer copies are preferred from this ratio on
 
 
@@ -63,8 +64,8 @@ def _cpu(values: SystemValues, node: dict[str, Any]) -> dict[str, str]:
     """The attributes of a NUMA node. NCCL fills in the others, such as the CPU's model."""
     cpu = values.machine.get("cpu") or {}
     found = {"numaid": str(node["os_index"])}
-    if cpus := node.get("cpus"):
-        found["affinity"] = _mask(cpus)
+    if (cpus := node.get("cpus")) and len(mask := _mask(cpus)) <= _LONGEST_VALUE:
+        found["affinity"] = mask
     if architecture := _ARCHITECTURES.get(str(cpu.get("architecture"))):
         found["arch"] = architecture
     if cpu.get("vendor") in _VENDORS:
@@ -89,7 +90,7 @@ def _gpu(values: SystemValues, gpu: dict[str, Any], numa: int) -> list[str]:
     lane = _LANE_GBPS.get(generation, _LANE_GBPS[3])
     width = min(max(round(slower / lane), 1), most)
     speed = _SPEEDS.get(generation, _SPEEDS[3])
-    head = {"busid": gpu["pci"], "class": _GPU_CLASS, "link_speed": speed, "link_width": str(width)}
+    head = {"busid": _address(gpu), "class": _GPU_CLASS, "link_speed": speed, "link_width": str(width)}
     sm = str(gpu.get("compute_capability") or "0.0").replace(".", "")
     own = {"dev": str(gpu["index"]), "sm": sm, "rank": str(gpu["index"])}
     own["gdr"] = str(int(bool(gpu.get("bar1_bytes")) and int(sm) >= 60))
@@ -104,6 +105,11 @@ def _gpu(values: SystemValues, gpu: dict[str, Any], numa: int) -> list[str]:
     ]
 
 
+def _address(gpu: dict[str, Any]) -> str:
+    """The PCI address as NCCL writes those of its GPUs, with which it compares."""
+    return str(gpu["pci"]).lower()
+
+
 def _links(gpu: dict[str, Any]) -> list[dict[str, Any]]:
     return [link for link in gpu.get("nvlinks", []) if link.get("active")]
 
@@ -111,7 +117,7 @@ def _links(gpu: dict[str, Any]) -> list[dict[str, Any]]:
 def _nvlinks(values: SystemValues, gpu: dict[str, Any], sm: int) -> list[dict[str, str]]:
     """The links by their other end. The rate of the best copy over them gives their number."""
     links = _links(gpu)
-    others = {one["index"]: one["pci"] for one in values.machine["gpus"] if one["index"] != gpu["index"]}
+    others = {one["index"]: _address(one) for one in values.machine["gpus"] if one["index"] != gpu["index"]}
     each = next((gbps for since, gbps in _NVLINK_GBPS if sm >= since), _NVLINK_GBPS[2][1])
     place = f"gpu:{gpu['index']}"
     found = []
@@ -125,7 +131,7 @@ def _nvlinks(values: SystemValues, gpu: dict[str, Any], sm: int) -> list[dict[st
     rates = [rate.value for index in others if (rate := values.rate("d2d", place, f"gpu:{index}"))]
     if to_switch and rates:
         count = min(max(round(max(rates) / each), 1), len(to_switch))
-        target = str(to_switch[0].get("remote_pci") or "ffff:ff:ff.0")
+        target = str(to_switch[0].get("remote_pci") or "ffff:ff:ff.0").lower()
         found.append({"target": target, "count": str(count), "tclass": _SWITCH_CLASS})
     return found
 

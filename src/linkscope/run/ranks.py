@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from linkscope.errors import FINE, SOMETHING_FAILED, UserError
+from linkscope.errors import FINE, SOMETHING_FAILED, STOPPED_EARLY, UserError
 from linkscope.run import local_suite
 from linkscope.run.contexts import Contexts
 from linkscope.run.links import CannotReach, Listener, NobodyCame, connect, own_tcp_counts
@@ -184,6 +184,8 @@ class RankWorker(Worker):
             links = listener.come(range(1, len(ranks)), START_LIMIT_S, stop_asked)
         except NobodyCame as nobody:
             missing = ranks[nobody.rank]
+            if stop_asked():
+                raise UserError(f"stopped before rank {missing.rank} on {missing.host} came", STOPPED_EARLY) from None
             raise UserError(
                 f"rank {missing.rank} on {missing.host} does not come within {START_LIMIT_S:.0f} s", SOMETHING_FAILED
             ) from None

@@ -37,6 +37,20 @@ CHANGES = (
         "2026-11-26T15:30:00+00:00",
         "blocks of a GPU that exchange words are one kernel, and not each a kernel on a stream of its own",
     ),
+    Change(
+        (
+            "node_ping_pong",
+            "node_rate",
+            "process_ping_pong",
+            "process_rate",
+            "rank_empty",
+            "rank_ping_pong",
+            "rank_rate",
+        ),
+        "2026-11-27T02:00:00+00:00",
+        "processes that poll for each other have cores of their own where no launcher gave them any, the memory that "
+        "messages go through is used before the first sample, and double-buffered messages start ahead",
+    ),
 )
 
 
