@@ -21,7 +21,7 @@ test: build-tests
 	@$(RUN) tools/run_tests.py
 
 # Sanitizers: addresses and undefined behaviour in one build, threads in another.
-test-long: check
+test-long: check build-tests
 	$(call compiled,build/asan,-DLINKSCOPE_TESTS=ON -DLINKSCOPE_FIRST_ARCHITECTURES=ON -DCMAKE_BUILD_TYPE=Debug -DLINKSCOPE_SANITIZE=address$(comma)undefined)
 	$(call compiled,build/tsan,-DLINKSCOPE_TESTS=ON -DLINKSCOPE_FIRST_ARCHITECTURES=ON -DCMAKE_BUILD_TYPE=Debug -DLINKSCOPE_SANITIZE=thread)
 	@LINKSCOPE_TESTS=long $(RUN) tools/run_tests.py
