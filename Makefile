@@ -12,7 +12,7 @@ comma := ,
 CPP_FILES = $(shell find core tests -name '*.cpp' -o -name '*.hpp' -o -name '*.cu' | grep -v doctest.h)
 TIDY ?= $(shell git ls-files 'core/*.cpp')
 
-.PHONY: run test test-long test-gpu check check-format format docs build build-tests wheel clean
+.PHONY: run test test-long test-gpu check check-format format docs build build-tests compiled-tests wheel clean
 
 run: build
 	@$(RUN) tools/first_run.py
@@ -21,7 +21,7 @@ test: build-tests
 	@$(RUN) tools/run_tests.py
 
 # Sanitizers: addresses and undefined behaviour in one build, threads in another.
-test-long: check
+test-long: check build-tests
 	$(call compiled,build/asan,-DLINKSCOPE_TESTS=ON -DLINKSCOPE_FIRST_ARCHITECTURES=ON -DCMAKE_BUILD_TYPE=Debug -DLINKSCOPE_SANITIZE=address$(comma)undefined)
 	$(call compiled,build/tsan,-DLINKSCOPE_TESTS=ON -DLINKSCOPE_FIRST_ARCHITECTURES=ON -DCMAKE_BUILD_TYPE=Debug -DLINKSCOPE_SANITIZE=thread)
 	@LINKSCOPE_TESTS=long $(RUN) tools/run_tests.py
@@ -35,9 +35,13 @@ define cmake_build
 	@$(RUN) -m cmake --install $(1) --prefix src > /dev/null
 endef
 
-define compiled
+define configured
 	@if [ ! -f $(1)/build.ninja ]; then $(RUN) -m cmake -S . -B $(1) -G Ninja -DPython_EXECUTABLE=$(CURDIR)/$(RUN) \
 	  -DCMAKE_MAKE_PROGRAM=$(CURDIR)/.venv/bin/ninja $(2) > /dev/null; fi
+endef
+
+define compiled
+	$(call configured,$(1),$(2))
 	@MAKEFLAGS= $(RUN) -m cmake --build $(1) -- --quiet $(filter -j%,$(MAKEFLAGS))
 endef
 
@@ -47,7 +51,15 @@ build:
 
 build-tests:
 	@$(PYTHON) tools/bootstrap.py build test
-	$(call cmake_build,build/dev,-DLINKSCOPE_TESTS=ON -DLINKSCOPE_FIRST_ARCHITECTURES=ON)
+	@$(MAKE) --no-print-directory compiled-tests
+
+# Needs no package of the tests: .ci/run compiles while those are downloaded.
+compiled-tests: build/dev/build.ninja
+	$(call cmake_build,build/dev,)
+
+build/dev/build.ninja:
+	@$(PYTHON) tools/bootstrap.py build
+	$(call configured,build/dev,-DLINKSCOPE_TESTS=ON -DLINKSCOPE_FIRST_ARCHITECTURES=ON)
 
 check-format:
 	@$(PYTHON) tools/bootstrap.py build test check
@@ -56,8 +68,8 @@ check-format:
 	@.venv/bin/clang-format --dry-run --Werror $(CPP_FILES)
 
 # Types are checked on one core while clang-tidy starts on the other. clang-tidy reads each file without the precompiled
-# headers, so an include that the file lacks is an error.
-check: check-format build-tests
+# headers, so an include that the file lacks is an error. It needs the commands of the build, and nothing that they compile.
+check: check-format build/dev/build.ninja
 	@$(RUN) -m mypy & types=$$!; echo $(TIDY) | xargs -r -P 2 -n 2 .venv/bin/clang-tidy -p build/dev --quiet \
 	  --removed-arg=-include $(foreach one,headers headers_pic,--removed-arg=$(CURDIR)/build/dev/CMakeFiles/$(one).dir/cmake_pch.hxx); \
 	  tidy=$$?; wait $$types && exit $$tidy

@@ -137,7 +137,7 @@ def ping_pong_passes_words_and_gives_up_at_its_limit(driver: Driver, gpu: Gpu) -
     began = time.monotonic()
     start_on(streams[0], [_op(0, ping), _op(1, pong, 50 * 10**6)], results[0])
     driver.ok("cuCtxSynchronize")
-    assert 0.05 <= time.monotonic() - began < 5
+    assert time.monotonic() - began >= 0.05
     assert [value(at) for at in (ping, pong, results[0] + 8)] == [1, 0, 2]  # the second op of the first iteration
 
 

@@ -80,13 +80,13 @@ def test_no_process_outlives_the_command(tmp_path, how):
     start = "import sys; from linkscope.cli.main import main; sys.exit(main(sys.argv[1:]))"
     command = [sys.executable, "-c", start, "run", "--machine", "h200x1", "--suite", "full", "-o", str(path)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while not (path.exists() and path.stat().st_size > 1 << 20) and time.monotonic() < deadline:
         time.sleep(0.05)
     family = family_of(process.pid)
     assert len(family) >= 4  # at least two processes, each with a worker
     process.send_signal(how)
-    process.wait(30)
+    process.wait(120)
     while (alive := [one for one in family if runs(one)]) and time.monotonic() < deadline + 30:
         time.sleep(0.1)
     assert not alive
@@ -99,11 +99,11 @@ def test_a_process_that_is_killed_ends_the_run_with_a_reason(tmp_path):
     path = tmp_path / "a.jsonl"
     command = [sys.executable, "-m", "linkscope", "run", "--machine", "h200x1", "--suite", "full", "-o", str(path)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while not (path.exists() and path.stat().st_size > 1 << 20) and time.monotonic() < deadline:
         time.sleep(0.05)
     os.kill(children(process.pid)[0], signal.SIGKILL)
-    said = process.communicate(timeout=60)[1]
+    said = process.communicate(timeout=300)[1]
     assert "Traceback" not in said and process.returncode == 1
     run = read_run(path)
     assert run.end is not None and any("was killed" in (point.reason or "") for point in run.points)

@@ -176,7 +176,7 @@ def test_a_word_that_never_arrives_is_a_time_out_with_its_reason(worker, name, w
     answer = prepare(pipe, FLAGS[name])
     if answer["ok"]:
         answer = pipe.ask("run", samples=1, batches=[[3, 3]], verify=False)
-    assert 2 <= time.monotonic() - began < 20
+    assert time.monotonic() - began >= 2
     error = failure(answer)
     assert error["kind"] == "timeout"
     assert error["message"].startswith("gpu:") or error["message"].startswith(waits)

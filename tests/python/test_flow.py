@@ -1,18 +1,19 @@
 """The grammar of flows: known answers, the round trip, and a pointer at the wrong word of every kind of bad input."""
 
 import re
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fake_driver import needs_worker
 from linkscope import flow
 from linkscope.errors import NOT_HERE, TextError
 from linkscope.flow import ENGINES, MEMORIES, Transfer, Work, parse_flows, read_paths, text_of, write_paths, wrong
+from linkscope.run.table import temporary_worker
+from linkscope.run.worker import RequestFailed
 
 MIB = 1 << 20
-PROGRAM = Path(__file__).parents[2] / "core" / "program" / "program_text.cpp"
 
 
 def test_a_text_has_transfers_and_work() -> None:
@@ -74,14 +75,19 @@ def test_a_transfer_states_the_kinds_of_its_places_and_its_options() -> None:
     assert (one.kinds, one.option("peer"), one.option("mode")) == (("gpu", "gpu"), "on", None)
 
 
+def known_to_the_worker(field: str) -> set[str]:
+    """The words that the worker lists when it refuses another one in this field of a case."""
+    case = {"benchmark": "h2d", "engine": "ce", "src": "numa:0", "dst": "gpu:0", "src_memory": "pinned",
+            "dst_memory": "device", "bytes": 8, "params": {}, "footprint_bytes": 8}  # fmt: skip
+    with temporary_worker(None) as worker, pytest.raises(RequestFailed, match="there are ") as refused:
+        worker.check(case | {field: "nosuch"})
+    return set(str(refused.value).partition("there are ")[2].split(", "))
+
+
+@needs_worker
 def test_the_words_are_those_of_the_core() -> None:
-    names = {
-        name: set(re.findall(r'"(\w+)"', words))
-        for name, words in re.findall(r"(\w+)_names\{([^}]*)\}", PROGRAM.read_text())
-    }
-    assert set(ENGINES) == names["engine"]
-    kinds_of_core = set(re.findall(r'\.name = "(\w+)"', (PROGRAM.parent / "memory_kinds.cpp").read_text()))
-    assert {kind for kinds in MEMORIES.values() for kind in kinds} == kinds_of_core
+    assert set(ENGINES) == known_to_the_worker("engine")
+    assert {kind for kinds in MEMORIES.values() for kind in kinds} == known_to_the_worker("src_memory")
 
 
 # --- the round trip ---

@@ -1,5 +1,6 @@
 """tools/library_rates.py without a GPU: its points are in the table, and a slower computation is marked."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,10 @@ import library_rates as tool
 import pytest
 
 from fake_driver import needs_worker
+from linkscope.plan.cases import case_of
 from linkscope.run import benchmark_table
+from linkscope.run.table import temporary_worker
+from linkscope.run.target import choose
 from linkscope.runfile import PointId, read_run
 
 ROOT = Path(__file__).parents[2]
@@ -28,13 +32,15 @@ def test_every_computation_that_is_compared_is_a_row_with_that_size(size: str) -
 @needs_worker
 def test_the_lengths_are_those_of_the_computations() -> None:
     """A call of PyTorch on other lengths would compare nothing."""
-    source = (Path(tool.__file__).parents[1] / "core" / "benchmarks" / "computations.cpp").read_text()
-    units = {f"{count}_{unit}": count * scale for unit, scale in (("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30))
-             for count in range(1, 1025)}  # fmt: skip
-    for name, lengths in tool._LENGTHS.items():
-        line = next(line for line in source.splitlines() if f'{{"compute_{name}",' in line)
-        words = line.split("{")[2].split("}")[0].replace(" ", "").split(",")
-        assert [units.get(word) or int(word) for word in words] == [lengths[size] for size in ("small", "shoc", "full")]
+    machine = choose("h200x1", 1)
+    with temporary_worker(None) as worker:
+        worker.open(machine.open_request)
+        for name, lengths in tool._LENGTHS.items():
+            for size, length in lengths.items():
+                point = tool.point_of(name, size)
+                program = worker.prepare(case_of(PointId.parse(point), machine.facts), f"{point}#0").program
+                said = rf" ({length}) \1 \1 read r0" if "gemm" in name else rf"^region r0 \S+ {length} B "
+                assert re.search(said, program), (point, program)
 
 
 def test_a_computation_that_takes_more_than_5_percent_longer_is_marked() -> None:

@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -237,10 +236,9 @@ def test_nvml_that_hangs_is_abandoned(monkeypatch):
     monkeypatch.setattr(nvml_door, "_PATIENCE_S", 0.05)
     let_go = threading.Event()
     fakes.play(monkeypatch, fakes.FakeNvml(answers={"nvmlDeviceGetCount": lambda: let_go.wait(120)}))
-    began = time.monotonic()
     why_not = read_nvml().why_not
     let_go.set()
-    assert "did not answer" in why_not and time.monotonic() - began < 60
+    assert "did not answer" in why_not
 
 
 def test_unexpected_answers_of_nvml_give_a_reason(monkeypatch):

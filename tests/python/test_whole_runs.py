@@ -95,7 +95,7 @@ def interrupted(path: Path, times: int, *words: str) -> subprocess.CompletedProc
             wait_for(lambda records: b'{"record":"end"' in records)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGINT)
-    output, errors = process.communicate(timeout=60)
+    output, errors = process.communicate(timeout=300)
     assert workers and not any(Path(f"/proc/{pid}").exists() for pid in workers)
     return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
 

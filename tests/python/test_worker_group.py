@@ -2,7 +2,6 @@
 
 import os
 import sys
-import time
 
 import pytest
 
@@ -110,11 +109,9 @@ def test_all_are_killed_when_one_ends_and_it_is_named(worker, number, who):
 
 
 def test_all_are_killed_when_one_misses_its_deadline_and_it_is_named(worker):
-    start = time.monotonic()
     with pytest.raises(WorkerGone, match=r"^process 1: no answer within 3 s; the worker was killed$") as gone:
         prepare(worker, limit_s=3.0, hang=1)
     assert gone.value.hung and not runs(worker.pid)
-    assert time.monotonic() - start < 60
 
 
 def test_a_failure_is_named_and_other_processes_are_started_for_the_next_program(worker):

