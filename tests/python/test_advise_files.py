@@ -66,6 +66,10 @@ def test_a_run_ranks_the_page_cache_io_uring_and_cufile_with_what_they_need(tmp_
     assert "a kernel that allows io_uring" in uring["needs"] and "a file system with O_DIRECT" in uring["needs"]
     assert "4 pinned slots of 1MiB on numa:0" in threads["needs"]
     assert whole["present"] and threads["gain"]["ratio"] == pytest.approx(60 / 33)
+    # The code says who reads, as the tuner chooses it.
+    for way, choice in ((uring, 'set_knobs("read_cold", bytes, uring=16)'), (threads, "uring=0)"), (cached, "")):
+        assert choice in way["code"] and ("set_knobs" in way["code"]) == bool(choice)
+        assert way["code"].endswith("linkscope.read_file(path, dst)  # C: ls_read_file")
 
 
 def test_a_run_ranks_saves(tmp_path, capsys) -> None:
@@ -81,6 +85,7 @@ def test_a_run_ranks_saves(tmp_path, capsys) -> None:
     assert "linkscope" not in cached["code"] + found["fastest_call"] and "without O_DIRECT" in cached["code"]
     assert not any("linkscope" in need for need in cached["needs"])
     assert "cuFileWrite(" in cufile["code"] and "linkscope.save_file" in chunks["code"] and "pwrite" in whole["code"]
+    assert 'set_knobs("write_file", bytes, uring=0)' in chunks["code"]
 
 
 def test_a_run_without_the_whole_read_gives_no_gains_and_says_so(tmp_path, capsys) -> None:
