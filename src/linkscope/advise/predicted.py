@@ -76,7 +76,7 @@ def of_disk(content: Content, point: PointId, seconds: float) -> tuple[float, fl
     reads = kind_of(point.src) == "disk"
     disk = point.src if reads else point.dst
     here = disk.partition("/")[2] if disk.startswith("host:") else disk
-    for link in content["link"]:
+    for link in content.get("link", ()):
         for pair in link.get("between", ()):
             if here not in pair:
                 continue
