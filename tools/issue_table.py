@@ -139,7 +139,7 @@ def _small(rows: list[Row]) -> Iterator[Verdict]:
 def _gemm(rows: list[Row]) -> Iterator[Verdict]:
     for name, row in _of(rows, section="gemm").items():
         if "slowdown" in row:
-            yield Verdict(f"product {name}", f"{row['slowdown']:.3g} times as long", "stated", None)
+            yield Verdict(f"product {name}", f"{row['slowdown']:.3g} × its time alone", "stated", None)
 
 
 def table(rows: list[Row]) -> Iterator[str]:

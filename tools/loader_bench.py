@@ -189,7 +189,7 @@ def is_right(tensors: Tensors, path: Path) -> bool:
         for name, (start, end) in _ranges(path).items():
             file.seek(start)
             wanted = torch.frombuffer(bytearray(file.read(end - start)), dtype=torch.float16)
-            # On the GPU: to copy a tensor to new memory of the host takes ten times as long as the way there.
+            # On the GPU: a copy to new memory of the host is ten times slower than one to the GPU.
             if name not in tensors or not torch.equal(tensors[name].flatten(), wanted.to(tensors[name].device)):
                 return False
     return set(tensors) == set(_ranges(path))
@@ -315,10 +315,10 @@ def allocations(nbytes: int, repeats: int) -> Iterator[dict[str, Any]]:
 
     copy()
     for parts in _PARTS:
-        found: dict[str, list[float]] = {"idle": [], "beside_copies": [], "copies_alone": [], "copies_beside": []}
+        found: dict[str, list[float]] = {"idle": [], "beside_copies": [], "copies_before": [], "copies_beside": []}
         for _ in range(repeats):
             found["idle"].append(_allocated(nbytes, parts))
-            found["copies_alone"].append(copy())
+            found["copies_before"].append(copy())
             thread = threading.Thread(target=lambda to=found["copies_beside"]: to.append(copy()))
             thread.start()
             found["beside_copies"].append(_allocated(nbytes, parts))

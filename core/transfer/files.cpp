@@ -97,7 +97,7 @@ void read_plainly(const Resources& with, const FileReader& file, std::span<const
   }
 }
 
-/// Reads pieces of one state into slots. Pieces of the page cache are always read by threads.
+/// Reads pieces of one state into slots. Threads read pieces of the page cache in any case.
 void read_staged(const Resources& with, const FileReader& file, std::span<const FilePiece> wanted, const Knobs& knobs,
                  bool is_cold, const CopyLane& lane, ReadCounts& counts, Progress& progress) {
   const u64 slot_bytes = std::clamp(knobs.chunk, 2 * granule, with.arena.slot_bytes());

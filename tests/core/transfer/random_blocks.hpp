@@ -84,7 +84,7 @@ struct ReadWay {
 };
 inline constexpr ReadWay read_ways[] = {{"cached", false, false, false},
                                         {"cold", true, false, false},
-                                        {"cold, by threads", true, false, false, 0},
+                                        {"cold, without io_uring", true, false, false, 0},
                                         {"plain", true, true, false},
                                         {"cuFile", true, false, true}};
 

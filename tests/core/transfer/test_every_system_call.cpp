@@ -126,7 +126,7 @@ bool in_file(const Operations& all) { return content_of(all.saved) == all.data; 
 
 constexpr Operation operations[] = {
     {"a cold file to a GPU", [](Operations& all) { all.read(all.with.on_gpu(), true); }, on_gpu},
-    {"a cold file to a GPU by threads", [](Operations& all) { all.read(all.with.on_gpu(), true, 0); }, on_gpu},
+    {"a cold file to a GPU without io_uring", [](Operations& all) { all.read(all.with.on_gpu(), true, 0); }, on_gpu},
     {"a cached file to a GPU", [](Operations& all) { all.read(all.with.on_gpu(), false); }, on_gpu},
     {"a file to the host", [](Operations& all) { all.read(all.host.data(), false); },
      [](const Operations& all) { return all.host == all.data; }},
