@@ -1,14 +1,20 @@
 """Loads one safetensors file to the first GPU with linkscope and with every other loader that is installed.
 
 Usage: python tools/loader_bench.py [--gib 8] [--repeats 3] [--directory DIR]... [--loaders NAME...] [-o FILE]
+       python tools/loader_bench.py --everything     (tmpfs, page cache, allocations; writes loaders.json)
 
 Known are safetensors, fastsafetensors, Run:ai's model streamer and InstantTensor. The file is in the page cache, or in
 memory if the directory is a tmpfs like /dev/shm. Each loader ends with all tensors in memory of their own. They are
-compared once with the file. Needs PyTorch. Prints a table and writes JSON.
+compared once with the file. "pinned copy" is the ceiling: the same bytes, which are in pinned memory before, go to the
+GPU by one call of PyTorch. Needs PyTorch. Prints a table, and compares linkscope with the best other loader and with
+the ceiling.
 
 "buffers new": loaders take turns, each with an empty cache of PyTorch and a new object of its package. "buffers kept":
 what one loader allocated in a call before, which is not timed, serves the next calls, as far as its interface allows:
 PyTorch's cache, the loader object of fastsafetensors, and the tensors of InstantTensor, whose ring belongs to one call.
+
+The rows with "allocation" say where the time of new buffers goes: how long PyTorch takes to allocate the bytes in one
+to 64 parts, on an idle GPU and beside copies of pinned memory, and how long these copies take alone and meanwhile.
 """
 
 import argparse
@@ -18,8 +24,10 @@ import statistics
 import struct
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -99,7 +107,47 @@ def runai(path: str) -> Tensors:
         return {name: tensor.to("cuda:0") for name, tensor in streamer.get_tensors()}
 
 
+@cache
+def _pinned(path: str) -> Any:
+    """The bytes of the file in pinned memory. `_pinned.cache_clear()` frees them."""
+    import torch
+
+    memory = torch.empty(Path(path).stat().st_size, dtype=torch.uint8, pin_memory=True)
+    with Path(path).open("rb") as file:
+        file.readinto(memoryview(memory.numpy()))  # type: ignore[attr-defined]
+    return memory
+
+
+class PinnedCopy:
+    """What the hardware allows. `_pinned` runs before the first timed call."""
+
+    def __init__(self, _: bool) -> None:
+        pass
+
+    def __call__(self, path: str) -> Tensors:
+        import torch
+
+        memory = _pinned(path)
+        on_gpu = torch.empty(memory.numel(), dtype=torch.uint8, device="cuda:0")
+        on_gpu.copy_(memory, non_blocking=True)
+        # The data begins at a multiple of 8 bytes.
+        return {name: on_gpu[start:end].view(torch.float16) for name, (start, end) in _ranges(Path(path)).items()}
+
+
+@cache
+def _ranges(path: Path) -> dict[str, tuple[int, int]]:
+    """The first byte of each tensor in the file, and the one behind it."""
+    with path.open("rb") as file:
+        length = struct.unpack("<Q", file.read(8))[0]
+        header = json.loads(file.read(length))
+    return {
+        name: (8 + length + one["data_offsets"][0], 8 + length + one["data_offsets"][1]) for name, one in header.items()
+    }
+
+
+PINNED = "pinned copy"
 LOADERS: dict[str, tuple[str, Callable[[bool], Load]]] = {
+    PINNED: ("torch", PinnedCopy),
     "linkscope": ("numpy", lambda _: linkscope),
     "safetensors": ("safetensors", lambda _: safetensors),
     "fastsafetensors": ("fastsafetensors", Fastsafetensors),
@@ -109,8 +157,8 @@ LOADERS: dict[str, tuple[str, Callable[[bool], Load]]] = {
 }
 
 
-def write_model(path: Path, nbytes: int) -> list[str]:
-    """A file with layers of a usual shape, in float16; the last tensor is cut. Returns the names of its tensors."""
+def write_model(path: Path, nbytes: int) -> None:
+    """A file with layers of a usual shape, in float16; the last tensor is cut."""
     shapes = {"q": (4096, 4096), "k": (1024, 4096), "v": (1024, 4096), "up": (14336, 4096), "down": (4096, 14336)}
     header, at = dict[str, Any](), 0
     for number, (name, (rows, columns)) in enumerate(itertools.cycle(shapes.items())):
@@ -131,36 +179,34 @@ def write_model(path: Path, nbytes: int) -> list[str]:
         for number, one in enumerate(header.values()):
             start, end = one["data_offsets"]
             np.resize(np.roll(random, number), (end - start) // _ELEMENT_BYTES).tofile(file)
-    return list(header)
 
 
-def is_right(tensors: Tensors, names: list[str], path: Path) -> bool:
+def is_right(tensors: Tensors, path: Path) -> bool:
     """Whether all tensors are there with the values of the file."""
     import torch
 
     with path.open("rb") as file:
-        length = struct.unpack("<Q", file.read(8))[0]
-        header = json.loads(file.read(length))
-        for name in names:
-            start, end = header[name]["data_offsets"]
-            file.seek(8 + length + start)
+        for name, (start, end) in _ranges(path).items():
+            file.seek(start)
             wanted = torch.frombuffer(bytearray(file.read(end - start)), dtype=torch.float16)
-            if name not in tensors or not torch.equal(tensors[name].flatten().cpu(), wanted):
+            # On the GPU: a copy to new memory of the host is ten times slower than one to the GPU.
+            if name not in tensors or not torch.equal(tensors[name].flatten(), wanted.to(tensors[name].device)):
                 return False
-    return set(tensors) == set(names)
+    return set(tensors) == set(_ranges(path))
 
 
 class Bench:
     """Times loaders of one file. A loader that raises an error takes no further part."""
 
-    def __init__(self, path: Path, names: list[str], repeats: int, loaders: list[str]) -> None:
-        self._path, self._names, self._repeats, self._loaders = path, names, repeats, loaders
+    def __init__(self, path: Path, repeats: int, loaders: list[str]) -> None:
+        self._path, self._repeats, self._loaders = path, repeats, loaders
         self._failed = set[str]()
 
     def compare(self) -> Iterator[dict[str, Any]]:
         """The rows of all loaders, each as soon as it is known."""
         yield from self._new()
         yield from self._kept()
+        _pinned.cache_clear()
 
     def _new(self) -> Iterator[dict[str, Any]]:
         import torch
@@ -201,7 +247,7 @@ class Bench:
             return
         if not is_first:
             times.append(time.perf_counter() - start)
-        elif not is_right(tensors, self._names, self._path):
+        elif not is_right(tensors, self._path):
             print(f"{name}: WRONG DATA")
 
     def _row(self, name: str, buffers: str, times: list[float]) -> dict[str, Any]:
@@ -222,8 +268,77 @@ def rows_of(directory: str, nbytes: int, repeats: int, loaders: list[str] | None
     """The rows of loaders (default: all that are installed) for a file that is made in a directory."""
     with tempfile.TemporaryDirectory(dir=directory) as folder:
         path = Path(folder) / "model.safetensors"
-        names = write_model(path, max(nbytes, 1))
-        yield from Bench(path, names, max(repeats, 1), _installed() if loaders is None else loaders).compare()
+        write_model(path, max(nbytes, 1))
+        yield from Bench(path, max(repeats, 1), _installed() if loaders is None else loaders).compare()
+
+
+def summary(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """How far linkscope is from the best other loader and the pinned copy, for each directory and state of buffers."""
+    for directory, buffers in dict.fromkeys((row["directory"], row["buffers"]) for row in rows if "loader" in row):
+        rates = {
+            row["loader"]: row["gbps"]
+            for row in rows
+            if (row.get("directory"), row.get("buffers")) == (directory, buffers)
+        }
+        others = {name: rate for name, rate in rates.items() if name not in ("linkscope", PINNED)}
+        if "linkscope" not in rates:
+            continue
+        text = f"{directory}, buffers {buffers}: linkscope {rates['linkscope']:.2f} GB/s"
+        if others:
+            best = max(others, key=lambda name: others[name])
+            text += f", {rates['linkscope'] / others[best]:.2f} times {best}"
+        if PINNED in rates:
+            text += f", {rates['linkscope'] / rates[PINNED]:.0%} of the pinned copy"
+        yield text
+
+
+# --- allocations ------------------------------------------------------------------------------------------------------
+
+_PARTS = (1, 8, 64)
+_COPIED = 1 << 30  # bytes of pinned memory that are copied again and again
+
+
+def allocations(nbytes: int, repeats: int) -> Iterator[dict[str, Any]]:
+    """Rows of what PyTorch's allocation of `nbytes` on the GPU takes, and what it costs copies that run meanwhile."""
+    import torch
+
+    pinned = torch.empty(min(_COPIED, nbytes), dtype=torch.uint8, pin_memory=True)
+    target = torch.empty_like(pinned, device="cuda:0")
+    copies = max(nbytes // pinned.numel(), 1)
+
+    def copy() -> float:
+        start = time.perf_counter()
+        for _ in range(copies):
+            target.copy_(pinned, non_blocking=True)
+        torch.cuda.synchronize()
+        return time.perf_counter() - start
+
+    copy()
+    for parts in _PARTS:
+        found: dict[str, list[float]] = {"idle": [], "beside_copies": [], "copies_before": [], "copies_beside": []}
+        for _ in range(repeats):
+            found["idle"].append(_allocated(nbytes, parts))
+            found["copies_before"].append(copy())
+            thread = threading.Thread(target=lambda to=found["copies_beside"]: to.append(copy()))
+            thread.start()
+            found["beside_copies"].append(_allocated(nbytes, parts))
+            thread.join()
+        middle = {name: statistics.median(times) for name, times in found.items()}
+        text = ", ".join(f"{name.replace('_', ' ')} {value * 1e3:.1f} ms" for name, value in middle.items())
+        print(f"allocation of {nbytes / 2**30:.2f} GiB in {parts} parts: {text}")
+        yield {"allocation": parts, "bytes": nbytes, "copied_bytes": copies * pinned.numel(), "seconds": found}
+
+
+def _allocated(nbytes: int, parts: int) -> float:
+    """The seconds of an allocation in equal parts, which are freed at once."""
+    import torch
+
+    start = time.perf_counter()
+    held = [torch.empty(nbytes // parts, dtype=torch.uint8, device="cuda:0") for _ in range(parts)]
+    taken = time.perf_counter() - start
+    del held
+    torch.cuda.empty_cache()
+    return taken
 
 
 def main() -> int:
@@ -234,14 +349,21 @@ def main() -> int:
         "--directory", action="append", help="where the file lies; repeatable (default: temporary files)"
     )
     parser.add_argument("--loaders", nargs="+", choices=list(LOADERS), metavar="NAME", default=_installed())
+    parser.add_argument("--everything", action="store_true", help="/dev/shm and temporary files, and allocations")
     parser.add_argument("-o", "--output", type=Path)
     args = parser.parse_args()
-    rows = []
-    for directory in args.directory or [tempfile.gettempdir()]:
-        for row in rows_of(directory, int(args.gib * (1 << 30)), args.repeats, args.loaders):
-            rows.append(row)
-            if args.output:  # after each row, so that an interrupted call leaves those that it has
-                args.output.write_text(json.dumps(rows))
+    nbytes, rows = int(args.gib * (1 << 30)), list[dict[str, Any]]()
+    output = args.output or (Path("loaders.json") if args.everything else None)
+    here = [tempfile.gettempdir()]
+    directories = args.directory or (["/dev/shm", *here] if args.everything else here)
+    parts = [rows_of(directory, nbytes, args.repeats, args.loaders) for directory in directories]
+    if args.everything:
+        parts.insert(0, allocations(nbytes, args.repeats))
+    for row in itertools.chain(*parts):
+        rows.append(row)
+        if output:  # after each row, so that an interrupted call leaves those that it has
+            output.write_text(json.dumps(rows))
+    print(*summary(rows), sep="\n")
     return 0
 
 

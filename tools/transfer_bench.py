@@ -1,7 +1,10 @@
 """Measures liblinkscope.so against the driver's own copies on the first GPU, side by side.
 
-Prints a table and writes JSON (-o FILE). Every method's data is compared once. Needs `make build` and a GPU; PyTorch
-adds its own copies as rows. `linkscope tune` searches for good knobs.
+Prints a table and writes JSON (-o FILE) after each section. Every method's data is compared once. Needs `make build`
+and a GPU; PyTorch adds its own copies as rows. `linkscope tune` searches for good knobs.
+
+`--issue` measures what has a target, in at most `--budget` seconds, and prints measured value and target of each. A
+section for which the time that is left does not suffice is left out, and named in the file.
 """
 
 import argparse
@@ -13,7 +16,6 @@ import os
 import resource
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -30,9 +32,11 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests" / "python")]
 
 import loader_bench  # noqa: E402
 from blocks_bench import scattered_blocks  # noqa: E402
+from cpp_bench import blocks_from_c, small_copies  # noqa: E402
 from device_bench import copies_within_a_gpu, registered_copies  # noqa: E402
 from file_bench import cold_files, saved_files  # noqa: E402
 from gemm_bench import gemm_beside_blocks  # noqa: E402
+from issue_table import table  # noqa: E402
 from links_bench import copies_over_links  # noqa: E402
 
 from driver_by_ctypes import Driver, Gpu  # noqa: E402
@@ -43,6 +47,7 @@ SECTIONS = [
     "torch",
     "small",
     "blocks",
+    "c",
     "gemm",
     "local",
     "registered",
@@ -53,66 +58,9 @@ SECTIONS = [
     "loaders",
 ]
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
-
-# Times the calls alone, without Python: one line a size with nanoseconds of the driver's call and of ls_run.
-SMALL = r"""
-#include <algorithm>
-#include <chrono>
-#include <cstdio>
-#include <vector>
-#include <cuda.h>
-#include <cudaTypedefs.h>
-#include <dlfcn.h>
-#include "linkscope.h"
-namespace bench {  // whose names hide the functions of cuda.h
-void* driver = dlopen("libcuda.so.1", RTLD_NOW);
-template <class F> F get(const char* name, int version) {
-  void* found = nullptr;
-  ((PFN_cuGetProcAddress_v12000)dlsym(driver, "cuGetProcAddress_v2"))(name, &found, version, 0, nullptr);
-  return (F)found;
-}
-#define GET(name, version) const auto name = get<PFN_##name##_v##version>(#name, version)
-GET(cuInit, 2000);
-GET(cuDeviceGet, 2000);
-GET(cuDevicePrimaryCtxRetain, 7000);
-GET(cuCtxSetCurrent, 4000);
-GET(cuMemAlloc, 3020);
-GET(cuMemHostAlloc, 2020);
-GET(cuStreamCreate, 2000);
-GET(cuStreamSynchronize, 2000);
-GET(cuMemcpyHtoDAsync, 3020);
-template <class Call> double ns(Call call, CUstream stream) {
-  std::vector<double> rounds;
-  for (int round = 0; round < 200; ++round) {
-    const auto begin = std::chrono::steady_clock::now();
-    for (int i = 0; i < 100; ++i) call();
-    rounds.push_back(std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begin).count() / 100);
-    cuStreamSynchronize(stream);
-  }
-  std::nth_element(rounds.begin(), rounds.begin() + 100, rounds.end());
-  return rounds[100];
-}
-int run() {
-  CUdevice device; CUcontext context; CUdeviceptr gpu; CUstream stream; void* host;
-  cuInit(0); cuDeviceGet(&device, 0); cuDevicePrimaryCtxRetain(&context, device); cuCtxSetCurrent(context);
-  cuMemAlloc(&gpu, 1 << 20); cuMemHostAlloc(&host, 1 << 20, 0); cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
-  for (size_t bytes = 1; bytes <= 1 << 18; bytes *= 4) {
-    ls_prepared* prepared = nullptr;
-    if (ls_prepare(&prepared, (void*)gpu, host, bytes, stream)) return puts(ls_last_error()), 1;
-    double plain = 1e9, run = 1e9, copy = 1e9;
-    for (int repeat = 0; repeat < 3; ++repeat) {
-      plain = std::min(plain, ns([&] { cuMemcpyHtoDAsync(gpu, host, bytes, stream); }, stream));
-      run = std::min(run, ns([&] { ls_run(prepared); }, stream));
-      copy = std::min(copy, ns([&] { ls_copy((void*)gpu, host, bytes, stream); }, stream));
-    }
-    printf("%zu %.1f %.1f %.1f\n", bytes, plain, run, copy);
-    ls_release(prepared);
-  }
-  return 0;
-}
-}
-int main() { return bench::run(); }
-"""
+# What has a target, with the seconds that a section may take on one H100 with 16 cores: an estimate from the sizes of
+# its data and the rates of earlier runs. Short ones come first.
+ISSUE = {"small": 20, "c": 25, "blocks": 45, "gemm": 25, "torch": 40, "copies": 90, "cold": 60, "loaders": 200}
 
 
 class Bench:
@@ -304,32 +252,6 @@ def loaded_models(bench: Bench, folders: list[str], nbytes: int) -> None:
         bench.rows += [{"section": "loaders", **row} for row in loader_bench.rows_of(folder, nbytes, bench.repeats)]
 
 
-def small_copies(bench: Bench) -> None:
-    """The cost of one call from C++, without Python."""
-    nvcc = shutil.which("nvcc")
-    places = [*ROOT.glob(".venv/lib/python3*/site-packages/nvidia/cu13/include")]
-    places += [Path(nvcc).resolve().parents[1] / "include"] if nvcc else []
-    headers = next((one for one in places if (one / "cuda.h").exists()), None)
-    library = Path(os.environ.get("LINKSCOPE_LIBRARY") or ROOT / "src" / "linkscope" / "_native" / "liblinkscope.so")
-    if headers is None:
-        print("small          cuda.h was not found")
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        source, program = Path(folder, "small.cpp"), Path(folder, "small")
-        source.write_text(SMALL)
-        build = ["g++", "-O2", f"-I{headers}", f"-I{ROOT / 'core' / 'capi'}", str(source), str(library), "-ldl"]
-        subprocess.run([*build, f"-Wl,-rpath,{library.parent}", "-o", str(program)], check=True)
-        lines = subprocess.run([str(program)], check=True, capture_output=True, text=True).stdout.splitlines()
-    for line in lines:
-        nbytes, plain, run, copy = map(float, line.split())
-        bench.rows.append(
-            {"section": "small", "bytes": int(nbytes), "driver_ns": plain, "run_ns": run, "copy_ns": copy}
-        )
-        print(
-            f"small          {size(int(nbytes)):>8}: driver {plain:.1f} ns, ls_run {run:.1f} ns, ls_copy {copy:.1f} ns"
-        )
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output", type=Path, default=Path("transfer-bench.json"))
@@ -340,15 +262,23 @@ def main() -> int:
     parser.add_argument(
         "--folder", default=tempfile.gettempdir(), help="of the files of sections cold, save and loaders"
     )
-    parser.add_argument("--sections", nargs="+", choices=SECTIONS, default=SECTIONS)
+    parser.add_argument("--sections", nargs="+", choices=SECTIONS)
+    parser.add_argument("--issue", action="store_true", help="what has a target, and a table of the targets")
+    parser.add_argument("--budget", type=float, default=540, help="seconds of --issue")
     args = parser.parse_args()
     bench = Bench(args.repeats)
     sizes = [mib * MIB for mib in (1, 4, 16, 64, 256, 1024, 4096) if mib <= args.largest]
+    if args.issue:
+        sizes = [one for one in sizes if one >= 16 * MIB]
+    block_bytes = min(args.largest, 64) if args.issue else args.largest
     sections: dict[str, Callable[[], None]] = {
         "copies": partial(whole_copies, bench, sizes),
-        "torch": partial(torch_copies, bench, [one for one in sizes if one >= 64 * MIB]),
+        "torch": partial(
+            torch_copies, bench, [one for one in sizes if 64 * MIB <= one <= (GIB if args.issue else one)]
+        ),
         "small": partial(small_copies, bench),
-        "blocks": partial(scattered_blocks, bench, args.largest * MIB),
+        "blocks": partial(scattered_blocks, bench, block_bytes * MIB),
+        "c": partial(blocks_from_c, bench),
         "gemm": partial(gemm_beside_blocks, bench),
         "local": partial(copies_within_a_gpu, bench, args.largest * MIB),
         "registered": partial(registered_copies, bench, args.largest * MIB),
@@ -358,12 +288,24 @@ def main() -> int:
         "save": partial(saved_files, bench, args.folder, args.file_mib * MIB),
         "loaders": partial(loaded_models, bench, ["/dev/shm", args.folder], args.model_mib * MIB),
     }
-    for name in args.sections:
+    begin, left_out = time.monotonic(), list[str]()
+    for name in args.sections or (ISSUE if args.issue else SECTIONS):
+        if args.issue and time.monotonic() - begin + ISSUE.get(name, 0) > args.budget:
+            left_out.append(name)
+            print(f"{name:14} left out: {args.budget - time.monotonic() + begin:.0f} s are left")
+            continue
         sections[name]()
-    facts = {"cpus": len(os.sched_getaffinity(0)), "driver": bench.driver.version.value, "version": native.version()}
-    args.output.write_text(json.dumps(facts | {"rows": bench.rows}))
+        write(bench, args.output, left_out)
+    if args.issue:
+        write(bench, args.output, left_out)
+        print(*table(bench.rows), sep="\n")
     print(f"arena {native.arena_bytes() / MIB:g} MiB; wrote {args.output}")
     return 0
+
+
+def write(bench: Bench, output: Path, left_out: list[str]) -> None:
+    facts = {"cpus": len(os.sched_getaffinity(0)), "driver": bench.driver.version.value, "version": native.version()}
+    output.write_text(json.dumps(facts | {"left_out": left_out, "rows": bench.rows}))
 
 
 if __name__ == "__main__":

@@ -165,7 +165,8 @@ typedef struct ls_knobs {
   uint32_t links;       /* links of GPUs that copies by copy engine use, with those of helpers; 1: the GPU's own */
   uint32_t cufile;      /* not 0: cuFile moves files of read_cold and write_file, where it works */
   uint32_t tma;         /* not 0: that kernel uses the Tensor Memory Accelerator where GPU and addresses allow it */
-  uint32_t uring;       /* of write_file: writes in flight by io_uring, which one thread starts; 0: `threads` write */
+  uint32_t uring;       /* of read_cold and write_file: requests of io_uring in flight, which one thread starts; 0:
+                         * `threads` read or write */
 } ls_knobs;
 /* The GPUs, by their number in PCI bus order, whose links to the host copies from and to other GPUs may use; none until
  * this is called, but for LINKSCOPE_TRANSFER_HELPERS. A copy between host memory and a GPU then also goes through 12 MiB
@@ -180,8 +181,7 @@ LS_EXPORT const uint64_t* ls_packed_classes(size_t* count);
 LS_EXPORT const uint64_t* ls_file_classes(size_t* count);
 /* The knobs of the class that has `bytes`. Besides the methods of copies, there are packed_to_gpu and packed_to_host
  * (ls_copy_blocks with pageable blocks: `sm_blocks` of the kernel that scatters or gathers them), read_cached and
- * read_cold (ls_read_file to a GPU, from the page cache and past it: `depth` of read_cold are reads in flight), and
- * write_file (ls_save_file). */
+ * read_cold (ls_read_file to a GPU, from the page cache and past it), and write_file (ls_save_file). */
 LS_EXPORT ls_status ls_get_knobs(const char* method, size_t bytes, ls_knobs* knobs);
 /* No copy is under way. */
 LS_EXPORT ls_status ls_set_knobs(const char* method, size_t bytes, const ls_knobs* knobs);

@@ -28,9 +28,9 @@ const void* pointer(u64 address) { return reinterpret_cast<const void*>(address)
 /// is known of an allocation is kept.
 class End {
  public:
-  /// `gpu` must reach the memory. `usable` checks memory on the host.
-  End(const Driver& driver, CUdevice gpu, bool (*usable)(u64, u64), const char* refusal)
-      : driver_{driver}, gpu_{gpu}, usable_{usable}, refusal_{refusal} {}
+  /// `gpu` must reach the memory. `access` is what CPU threads do with memory that it does not reach.
+  End(const Resources& with, CUdevice gpu, Access access, const char* refusal)
+      : driver_{with.driver}, pages_{with.pages}, gpu_{gpu}, access_{access}, refusal_{refusal} {}
   /// Whether the GPU reaches these bytes. Until the next call, memory() is theirs.
   [[nodiscard]] bool is_reached(u64 address, u64 bytes) {
     if (address < start_ || address + bytes > end_) locate_at(address, bytes);
@@ -45,17 +45,25 @@ class End {
     start_ = address;
     end_ = address + std::max(bytes, bytes_from(driver_, pointer(address)));
     if (known_.memory != MemoryType::pageable) return;
-    if (!usable_(address, bytes)) throw Error{ErrorKind::usage, refusal_};
+    if (!is_usable(address, bytes)) throw Error{ErrorKind::usage, refusal_};
     // Memory of a GPU never shares a huge page of addresses with memory that the driver does not know. Where a part of
-    // it is not mapped, each block is checked: a thread that packs a freed one would end the process.
+    // it is not mapped or protected, each block is checked: a thread that packs a freed one would end the process.
     constexpr u64 huge_page = 2_MiB;
     const u64 next = address / huge_page * huge_page + huge_page;
-    if (next > end_ && is_mapped(pointer(end_), next - end_)) end_ = next;
+    if (next > end_ && is_mapped(pointer(end_), next - end_) &&
+        !pages_.first_refused(pointer(end_), next - end_, access_))
+      end_ = next;
+  }
+  [[nodiscard]] bool is_usable(u64 address, u64 bytes) const {
+    void* start = reinterpret_cast<void*>(address);
+    return (access_ == Access::read ? can_read(start, bytes) : can_write(start, bytes)) &&
+           !pages_.first_refused(start, bytes, access_);
   }
 
   const Driver& driver_;
+  const PageAccess& pages_;
   CUdevice gpu_;
-  bool (*usable_)(u64, u64);
+  Access access_;
   const char* refusal_;
   u64 start_ = 0, end_ = 0;
   Location known_;
@@ -206,10 +214,8 @@ const char* to_string(BlockMethod method) { return block_method_names[static_cas
 SortedBlocks sort_blocks(const Resources& with, std::span<const Block> blocks, const CopyLane& lane) {
   SortedBlocks sorted;
   const CUdevice own = with.gpus.at(lane.gpu).facts().handle;
-  End dst{with.driver, own, [](u64 address, u64 bytes) { return can_write(reinterpret_cast<void*>(address), bytes); },
-          "the destination of a block is no memory that this process can write"};
-  End src{with.driver, own, [](u64 address, u64 bytes) { return can_read(pointer(address), bytes); },
-          "the source of a block is no memory that this process can read"};
+  End dst{with, own, Access::write, "the destination of a block is no memory that this process can write"};
+  End src{with, own, Access::read, "the source of a block is no memory that this process can read"};
   const auto list_for = [&](const Block& block) -> std::vector<Block>& {
     const bool dst_reached = dst.is_reached(block.dst, block.bytes),
                src_reached = src.is_reached(block.src, block.bytes);

@@ -97,9 +97,9 @@ void read_plainly(const Resources& with, const FileReader& file, std::span<const
   }
 }
 
-/// Reads pieces of one state into slots. `by_uring`: with as many reads in flight as the knobs have depth.
-void read_staged(const Resources& with, const FileReader& file, std::span<const FilePiece> wanted, Knobs knobs,
-                 bool by_uring, const CopyLane& lane, ReadCounts& counts, Progress& progress) {
+/// Reads pieces of one state into slots. Threads read pieces of the page cache in any case.
+void read_staged(const Resources& with, const FileReader& file, std::span<const FilePiece> wanted, const Knobs& knobs,
+                 bool is_cold, const CopyLane& lane, ReadCounts& counts, Progress& progress) {
   const u64 slot_bytes = std::clamp(knobs.chunk, 2 * granule, with.arena.slot_bytes());
   // A piece of a large tensor begins anywhere in a granule, and fills a slot with its first and last granule.
   const auto pieces = in_order(wanted, slot_bytes - granule);
@@ -111,11 +111,9 @@ void read_staged(const Resources& with, const FileReader& file, std::span<const 
                    slot + (pieces[i].offset - start), pieces[i].bytes, lane.stream);
   };
   const auto chunks = chunks_of(pieces, slot_bytes);
-  if (by_uring) {
-    if (read_by_uring(with, {file, chunks, range, queue}, knobs.depth, lane, counts, progress)) return;
-    knobs.depth = 2;  // of each thread: one slot fills while the GPU empties another
-  }
-  const auto read = by_uring ? &FileReader::read_cold : &FileReader::read_aligned;
+  if (is_cold && knobs.uring && read_by_uring(with, {file, chunks, range, queue}, knobs.uring, lane, counts, progress))
+    return;
+  const auto read = is_cold ? &FileReader::read_cold : &FileReader::read_aligned;
   const auto fill = [&](std::byte* slot, Chunk chunk) {
     const auto [offset, bytes] = range(chunk);
     (file.*read)(slot, offset, bytes, counts);

@@ -22,7 +22,7 @@ constexpr u64 huge_page = 2_MiB;  // two threads that fault on the same page wai
 std::byte* bytes_at(void* start, u64 offset) { return static_cast<std::byte*>(start) + offset; }
 const std::byte* bytes_at(const void* start, u64 offset) { return static_cast<const std::byte*>(start) + offset; }
 
-/// Throws Error{usage} for pageable memory that a CPU cannot read or write: without this the process would end.
+/// Throws Error{usage} for pageable memory whose ends a CPU cannot read or write: without this the process would end.
 void check_host_memory(const PlannedCopy& copy) {
   const auto& [dst, src, bytes, stream, fresh] = copy.request;
   if (copy.src.memory == MemoryType::pageable && !can_read(src, bytes))
@@ -37,6 +37,20 @@ void check_host_memory(const PlannedCopy& copy) {
         "the destination is no memory that this process can write, nor known memory of a GPU: it is read-only, was "
         "freed, or is shorter than " +
             bytes_text(bytes)};
+}
+
+/// The same for all pages of a copy that CPU threads make.
+void check_all_pages(const Resources& with, const PlannedCopy& copy) {
+  const auto& [dst, src, bytes, stream, fresh] = copy.request;
+  const auto refuse = [](const char* side, u64 at, const char* doing) {
+    throw Error{ErrorKind::usage, std::string{"the "} + side + " has no memory that this process can " + doing +
+                                      " at byte " + std::to_string(at) +
+                                      ": a page there was freed, or is protected; copy the parts around it"};
+  };
+  if (copy.src.memory == MemoryType::pageable)
+    if (const auto at = with.pages.first_refused(src, bytes, Access::read)) refuse("source", *at, "read");
+  if (copy.dst.memory == MemoryType::pageable)
+    if (const auto at = with.pages.first_refused(dst, bytes, Access::write)) refuse("destination", *at, "write");
 }
 
 // --- through the ring ------------------------------------------------------------------------------------------------
@@ -237,6 +251,7 @@ const CopyMethod& method_for(const Resources& with, const PlannedCopy& copy) {
   const auto found = std::find_if(std::begin(methods), std::end(methods), fits);
   const auto& method = found == std::end(methods) ? plain : *found;
   if (!with.options.plain) check_host_memory(copy);  // the driver would end the process for freed memory of a GPU
+  if (method.id != MethodId::plain) check_all_pages(with, copy);
   return method;
 }
 

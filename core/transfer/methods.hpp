@@ -4,6 +4,7 @@
 #include <span>
 
 #include "gpu/cufile.hpp"
+#include "host/page_access.hpp"
 #include "transfer/arena.hpp"
 #include "transfer/fallbacks.hpp"
 #include "transfer/gpus.hpp"
@@ -41,6 +42,7 @@ struct Resources {
   Hops& hops;
   Cufile& cufile;
   Fallbacks& fallbacks;
+  const PageAccess& pages;
 };
 
 struct CopyMethod {

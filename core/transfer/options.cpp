@@ -88,7 +88,8 @@ void Options::set_staged_defaults(u32 cpus) {
   const u32 few = std::min(cpus, 8u), many = std::min(cpus, 16u);
   for (const u64 start : file_classes) {
     of(StagedWork::read_cached, start) = {false, threads, 4_MiB, 2, 1, 0};
-    of(StagedWork::read_cold, start) = {false, few, 4_MiB, 16, 1, 0};
+    of(StagedWork::read_cold, start) = {false, few, 4_MiB, 2, 1, 0};
+    of(StagedWork::read_cold, start).uring = 16;
     of(StagedWork::write_file, start) = {false, start < 256_MiB ? threads : many, 4_MiB, 2, 1, 0};
     of(StagedWork::write_file, start).uring = 32;
   }
@@ -116,7 +117,7 @@ void check(const Knobs& knobs) {
   constexpr u64 least_piece = 4_KiB;
   if (knobs.threads == 0 || knobs.threads > most_threads || knobs.depth == 0 || knobs.depth > most_depth)
     throw Error{ErrorKind::usage, "a method has 1 to 1024 threads and a depth of 1 to 1024"};
-  if (knobs.uring > most_depth) throw Error{ErrorKind::usage, "io_uring has at most 1024 writes in flight"};
+  if (knobs.uring > most_depth) throw Error{ErrorKind::usage, "io_uring has at most 1024 requests in flight"};
   if (knobs.chunk == 0 || knobs.chunks_each == 0)
     throw Error{ErrorKind::usage, "a method has chunks of at least 1 byte, and at least one for each thread"};
   if (knobs.sm_blocks > most_blocks || (knobs.sm_blocks && knobs.sm_chunk < least_piece))

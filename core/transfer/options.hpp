@@ -55,7 +55,8 @@ struct Knobs {
   u32 links = 1;        // links of GPUs that copies by copy engine use: the own one, and those of allowed helpers
   bool cufile = false;  // cuFile moves files of read_cold and write_file, where it works
   bool tma = false;     // that kernel uses the Tensor Memory Accelerator where the GPU and the addresses allow it
-  u32 uring = 0;        // of write_file: writes in flight by io_uring, which one thread starts; 0: threads write
+  u32 uring = 0;  // of read_cold and write_file: requests of io_uring in flight, which one thread starts; 0: threads
+                  // read or write
   bool operator==(const Knobs&) const = default;
 };
 
@@ -71,7 +72,7 @@ struct BlockKnobs {
 enum class Towards : u8 { gpu, host };
 
 /// Work through pinned slots that is not a copy of one range: blocks of pageable memory that are packed, and files to a
-/// GPU, from the page cache and past it, and from a GPU. `depth` of read_cold: reads in flight.
+/// GPU, from the page cache and past it, and from a GPU.
 enum class StagedWork : u8 { packed_to_gpu, packed_to_host, read_cached, read_cold, write_file };
 inline constexpr std::array staged_works{StagedWork::packed_to_gpu, StagedWork::packed_to_host, StagedWork::read_cached,
                                          StagedWork::read_cold, StagedWork::write_file};

@@ -329,7 +329,9 @@ void Transfers::write(const FileWriter& file, std::span<const FileSource> source
     if (source.bytes == 0) continue;
     const auto from = find(source.src, source.bytes);
     const bool on_gpu = from.memory == MemoryType::device;
-    if (!on_gpu && (!from.on_host() || !can_read(source.src, source.bytes)))
+    // The CPU copies the host's parts between those of a GPU to slots.
+    if (!on_gpu && (!from.on_host() || !can_read(source.src, source.bytes) ||
+                    pages_.first_refused(source.src, source.bytes, Access::read)))
       throw Error{ErrorKind::usage, "a source is no memory of a GPU, and none that this process can read"};
     if (on_gpu && gpu && (from.device != *gpu || source.stream != stream)) {
       pass();

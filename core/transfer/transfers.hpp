@@ -137,7 +137,7 @@ class Transfers {
   void pack(const std::vector<Block>&, StagedWork, const CopyLane&, CUstream);
   void find_smallest();
   [[nodiscard]] Resources resources() {
-    return {driver_, options_, gpus_, arena_, movers_, hops_, cufile_, fallbacks_};
+    return {driver_, options_, gpus_, arena_, movers_, hops_, cufile_, fallbacks_, pages_};
   }
 
   Driver driver_;
@@ -152,6 +152,7 @@ class Transfers {
   std::array<std::atomic<u64>, method_count> counts_{};
   Cufile cufile_;
   Fallbacks fallbacks_;
+  PageAccess pages_;
   Tuning tuning_;
   PlainChecks checks_;
 };

@@ -1,9 +1,11 @@
-"""The part of PyTorch that linkscope.transfer uses, for tests on machines without PyTorch: import it before a copy.
+"""The part of PyTorch that linkscope.transfer and tools/loader_bench.py use, for tests on machines without PyTorch:
+import it before a copy.
 
 A tensor on "cpu" is a NumPy array; one on "cuda:1" is memory of the fake driver's second GPU.
 """
 
 import sys
+from importlib.machinery import ModuleSpec
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -71,8 +73,21 @@ class Tensor:
     def reshape(self, shape: Any) -> "Tensor":
         return Tensor(self.array.reshape(shape), self._on, self.owner)
 
+    def flatten(self) -> "Tensor":
+        return self.reshape(-1)
 
-def empty(shape: Any, dtype: Any, device: str = "cpu") -> Tensor:
+    def to(self, device: Any) -> "Tensor":
+        return self
+
+    def copy_(self, other: "Tensor", non_blocking: bool = False) -> None:
+        copied.append(other.array.nbytes)
+        self.array[...] = other.array
+
+
+copied: list[int] = []  # bytes of each copy_()
+
+
+def empty(shape: Any, dtype: Any, device: str = "cpu", pin_memory: bool = False) -> Tensor:
     if device == "cpu":
         return Tensor(np.empty(shape, dtype))
     from ctypes import c_char
@@ -86,10 +101,16 @@ def empty(shape: Any, dtype: Any, device: str = "cpu") -> Tensor:
 
 
 module: Any = ModuleType("torch")
+module.__spec__ = ModuleSpec("torch", None)
 module.Tensor, module.empty, module.strided = Tensor, empty, "strided"
+module.empty_like = lambda one, device: empty(one.shape, one.dtype, device)
+module.frombuffer = lambda data, dtype: Tensor(np.frombuffer(data, dtype))
+module.equal = lambda one, other: np.array_equal(one.array, other.array)
 module.cuda = SimpleNamespace(
     current_stream=lambda device: on_second if device.index else current,
     ExternalStream=lambda number, device: SimpleNamespace(cuda_stream=number),
+    synchronize=lambda: None,
+    empty_cache=lambda: None,
 )
 for name in ("uint8", "float32", "float16", "float64", "int64"):
     setattr(module, name, np.dtype(name))

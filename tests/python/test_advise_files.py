@@ -5,6 +5,7 @@ import json
 import pytest
 
 from invented import point
+from linkscope.advise.predicted import of_disk
 from linkscope.cli.main import main
 from linkscope.runfile import Point, PointId
 from test_advise import MIB, saved
@@ -44,8 +45,30 @@ def test_on_a_model_a_file_in_chunks_is_compared_with_one_read_as_a_whole(capsys
     assert chunks["language"] == "Python" and whole["language"] == "C++"
     assert ("linkscope.read_file" if src == "disk:0" else "linkscope.save_file") in chunks["code"]
     assert any("no page cache" in one["reason"] for one in found["not_listed"])
-    # The file states no accuracy, and other operations tell nothing of a disk.
-    assert chunks["predicted"]["interval_s"] is None and found["notes"] == []
+    # The file states that such disks have 0.11 to 0.14 GB/s.
+    low, high = (chunks["predicted"]["seconds"] * 0.12 / rate for rate in (0.14, 0.11))
+    assert chunks["predicted"]["interval_s"] == pytest.approx([low, high]) and found["notes"] == []
+
+
+@pytest.mark.parametrize(
+    ("src", "dst", "low", "high"), [("disk:0", "gpu:0", 0.25, 0.27), ("gpu:0", "disk:0", 0.17, 0.22)]
+)
+def test_the_interval_of_a_file_is_that_of_the_disks_rate_in_this_direction(capsys, src, dst, low, high) -> None:
+    found = advised(capsys, "--bytes", "64MiB", machine="jorda-b", src=src, dst=dst)
+    for way in found["ways"]:
+        ends = way["predicted"]["interval_s"]
+        assert ends[1] / ends[0] == pytest.approx(high / low) and ends[0] < way["predicted"]["seconds"] < ends[1]
+
+
+def test_a_disk_whose_rate_has_no_range_gives_no_interval() -> None:
+    rate = {"v": 2.0, "low": 1.0, "high": 4.0}
+    content = {"link": [{"gbps": rate, "between": [["numa:0", "disk:0"]]}, {"gbps": {"v": 1.0}, "members": []}]}
+    ids = [
+        PointId("file_copies", "file", f"{host}disk:0", "file", "gpu:0", "device", MIB, ()) for host in ("", "host:1/")
+    ]
+    assert [of_disk(content, one, 8.0) for one in ids] == [(4.0, 16.0)] * 2
+    content["link"][0]["back_gbps"] = {"v": 2.0}
+    assert of_disk(content, ids[0], 8.0) is None
 
 
 def test_a_run_ranks_the_page_cache_io_uring_and_cufile_with_what_they_need(tmp_path, capsys) -> None:
@@ -66,6 +89,10 @@ def test_a_run_ranks_the_page_cache_io_uring_and_cufile_with_what_they_need(tmp_
     assert "a kernel that allows io_uring" in uring["needs"] and "a file system with O_DIRECT" in uring["needs"]
     assert "4 pinned slots of 1MiB on numa:0" in threads["needs"]
     assert whole["present"] and threads["gain"]["ratio"] == pytest.approx(60 / 33)
+    # The code says who reads, as the tuner chooses it.
+    for way, choice in ((uring, 'set_knobs("read_cold", bytes, uring=16)'), (threads, "uring=0)"), (cached, "")):
+        assert choice in way["code"] and ("set_knobs" in way["code"]) == bool(choice)
+        assert way["code"].endswith("linkscope.read_file(path, dst)  # C: ls_read_file")
 
 
 def test_a_whole_file_by_requests_in_flight_is_ranked_and_is_not_the_present_method(tmp_path, capsys) -> None:
@@ -91,6 +118,7 @@ def test_a_run_ranks_saves(tmp_path, capsys) -> None:
     assert not any("linkscope" in need for need in cached["needs"])
     assert "std::min(chunk, bytes - at)" in cached["code"]  # the last chunk may be shorter
     assert "cuFileWrite(" in cufile["code"] and "linkscope.save_file" in chunks["code"] and "pwrite" in whole["code"]
+    assert 'set_knobs("write_file", bytes, uring=0)' in chunks["code"]
 
 
 def test_a_run_without_the_whole_read_gives_no_gains_and_says_so(tmp_path, capsys) -> None:
@@ -102,6 +130,7 @@ def test_the_table_names_the_best_way_of_a_file(tmp_path, capsys) -> None:
     start = ["advise", "--machine", "jorda-a", "--src", "disk:0", "--dst", "gpu:0", "--bytes", "64MiB"]
     assert main([*start, "--reuse", "3"]) == 0
     text = capsys.readouterr().out
+    assert "the interval is what the machine file knows of the disk's rate" in text and "90 %" not in text
     assert "fastest: cuFileRead, past memory of the host" in text and "linkscope.read_file(path, dst)" in text
 
 

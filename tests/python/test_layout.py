@@ -52,7 +52,8 @@ PYTHON = {
     "native": {"errors"},
     "tune": COMMON | {"stats", "native"},
     "transfer": {"errors", "native"},
-    "safetensors": {"errors", "native", "transfer"},
+    "reading": {"native"},
+    "safetensors": {"errors", "native", "reading", "transfer"},
     "check": COMMON | {"machine", "runfile", "stats", "plan", "run", "model", "compare"},
     "cli": COMMON
     | {"machine", "runfile", "stats", "trace", "plan", "run", "selftest", "report", "compare", "advise", "model"}

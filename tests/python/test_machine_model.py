@@ -107,6 +107,15 @@ def refusal(text: str) -> str:
     return str(refused.value)
 
 
+@pytest.mark.parametrize(
+    "ends", ["low = 9", "high = 20", "low = 13, high = 20", "low = 9, high = 11", "low = 0, high = 20"]
+)
+def test_the_ends_of_what_is_known_of_a_value_enclose_it(ends: str) -> None:
+    value = 'gbps = { v = 12, from = "published"'
+    assert "low and high do not enclose v" in refusal(GOOD.replace(value, f"{value}, {ends}"))
+    assert model.parse(GOOD.replace(value, f"{value}, low = 9, high = 20"), "small.toml").link[1].gbps.high == 20
+
+
 @pytest.mark.parametrize("name", sorted(model.bundled()))
 def test_bundled_machines_load(name: str) -> None:
     machine = model.load(name)

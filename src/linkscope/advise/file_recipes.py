@@ -25,6 +25,7 @@ _CUFILE = {
     True: "cuFileRead(handle, dst, bytes, 0, 0);  // handle: of cuFileHandleRegister, once",
     False: "cuFileWrite(handle, src, bytes, 0, 0);  // handle: of cuFileHandleRegister, once",
 }
+_CHOICE = 'linkscope.native.set_knobs("{work}", bytes, uring={uring})  # or: linkscope tune --directory DIR\n'
 _LIBRARY = {
     True: "linkscope.read_file(path, dst)  # C: ls_read_file",
     False: "linkscope.save_file(path, src)  # C: ls_save_file",
@@ -37,7 +38,15 @@ def call_of_file(method: Method, *, reads: bool) -> tuple[str, str]:
         return "C++", _CUFILE[reads]
     if _saves_cached(method, reads) and not reads_whole(method):
         return "C++", _SAVE_CACHED
-    return ("C++", _WHOLE[reads]) if reads_whole(method) else ("Python", _LIBRARY[reads])
+    return ("C++", _WHOLE[reads]) if reads_whole(method) else ("Python", _chosen(method, reads) + _LIBRARY[reads])
+
+
+def _chosen(method: Method, reads: bool) -> str:
+    """The line that leaves a file past the page cache to io_uring or to threads."""
+    params = dict(method.params)
+    if params.get("cache") == "hot":
+        return ""  # threads read the page cache
+    return _CHOICE.format(work="read_cold" if reads else "write_file", uring=params.get("depth", 0))
 
 
 def _saves_cached(method: Method, reads: bool) -> bool:
@@ -62,5 +71,4 @@ def needs_of_file(method: Method, *, reads: bool) -> tuple[str, ...]:
         return tuple(needs)
     if "depth" in params:
         needs.append("a kernel that allows io_uring")
-    how = "threads with pread" if params.get("cache") == "hot" else "io_uring or threads"
-    return *needs, f"the library of linkscope, which chooses its own slots, and {how}"
+    return *needs, "the library of linkscope, which chooses its own slots"

@@ -23,20 +23,21 @@ def predicted_points(
 ) -> list[Point]:
     """A point for each simulated time, as if a run had measured it; none for a reason. `others`: what ran besides.
 
-    Its interval is the error that 90 % of the points of its kind do not exceed (`error_of`).
+    Its interval is the error that 90 % of the points of its kind do not exceed (`error_of`), or, of a file, what the
+    machine file knows of the rate of the disk (`of_disk`).
     """
     found = []
     for point, value in seconds.items():
         if isinstance(value, str):
             continue
         error = error_of(content, point, others)
-        ends = None if error is None else (value / (1 + error), value * (1 + error))
+        ends = of_disk(content, point, value) if error is None else (value / (1 + error), value * (1 + error))
         found.append(
             Point(
                 id=str(point), status="ok", benchmark=point.benchmark, engine=point.engine, src=point.src,
                 dst=point.dst, src_memory=point.src_memory, dst_memory=point.dst_memory, bytes=point.bytes,
                 bidirectional=point.bidirectional, params=dict(point.params), median_s=value, ci95_s=ends,
-                precision_target=0.0, ci_level=LEVEL if ends else None, timing="virtual",
+                precision_target=0.0, ci_level=LEVEL if error is not None else None, timing="virtual",
             )
         )  # fmt: skip
     return found
@@ -76,6 +77,22 @@ def error_of(content: Content, point: PointId, others: Sequence[PointId] = ()) -
         return None  # no row is about disks
     of_legs = [float(rows[leg]["ninety"]) for leg in _legs(point) if leg in rows]
     return max(of_legs or _of_others(rows, point), default=None)
+
+
+def of_disk(content: Content, point: PointId, seconds: float) -> tuple[float, float] | None:
+    """The interval of a time, if the rate of the disk has any value between `low` and `high` of the machine file. It is
+    too wide where the disk does not decide the time. None where the file does not state them."""
+    reads = kind_of(point.src) == "disk"
+    disk = point.src if reads else point.dst
+    here = disk.partition("/")[2] if disk.startswith("host:") else disk
+    for link in content.get("link", ()):
+        for pair in link.get("between", ()):
+            if here not in pair:
+                continue
+            rate = link.get("back_gbps" if reads == (here == pair[1]) else "gbps", link["gbps"])
+            if "low" in rate:
+                return seconds * rate["v"] / rate["high"], seconds * rate["v"] / rate["low"]
+    return None
 
 
 def _legs(point: PointId) -> Iterator[str]:

@@ -165,7 +165,8 @@ def _answer(asked: "Question", run: "Run | None", model: "Model | None") -> Answ
     notes = _notes(asked, run, model, found, now)
     if run is not None and not (asked.alone or asked.piece) and without_calls(measured, HostCalls(run.points)):
         notes.append("the run did not measure the host's calls (suite full does): times are those of the GPU alone")
-    if model is not None and foretold.accuracy and any(one.time.low is not None for one in foretold.methods):
+    levels = {point.ci_level for one in foretold.methods for point in one.points if point.ci95_s}
+    if model is not None and foretold.accuracy and levels - {None}:
         name = model.machine.name
         notes.append(f"{name} states no accuracy: intervals are the errors of {foretold.accuracy}, by operation")
     return Answer(asked, run, model, found, now, [*missing, *without, *foretold.unlisted], notes)

@@ -174,8 +174,11 @@ def _print_legend(found: "Answer", shown: "Sequence[Ranked]", rows: Sequence[tup
         lines.append("methods share a rank where no interval shows that one of them is faster")
     if any(None in (one.candidate.time.low, one.candidate.time.high) for one in shown):
         lines.append(f"times without an interval count as +-{format_fraction(ASSUMED_ERROR)} in the ranks")
-    if any(one.candidate.predicted and one.candidate.predicted.time.low is not None for one in shown):
+    predicted = [point for one in shown if one.candidate.predicted for point in one.candidate.predicted.points]
+    if any(point.ci95_s and point.ci_level for point in predicted):
         lines.append("predicted: the interval is the error that 90 % of the model's points do not exceed")
+    elif any(point.ci95_s for point in predicted):
+        lines.append("predicted: the interval is what the machine file knows of the disk's rate")
     missing = dict.fromkeys(
         one.once.missing for one in shown if one.once.missing and (found.asked.reuse or not one.pays)
     )

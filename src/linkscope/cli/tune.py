@@ -245,7 +245,8 @@ def _knobs(row: "Row") -> str:
     if choice.cufile:
         return f"cuFile, {choice.threads} threads, {format_bytes(choice.chunk)}"
     if choice.uring:
-        return f"io_uring, {choice.uring} writes of {format_bytes(choice.chunk)} in flight"
+        requests = "reads" if row.job.to_gpu else "writes"
+        return f"io_uring, {choice.uring} {requests} of {format_bytes(choice.chunk)} in flight"
     links = f"{choice.links} links, " if choice.links > 1 else ""
     return f"{links}{choice.threads} threads, {format_bytes(choice.chunk)} × {choice.depth}{pieces}"
 

@@ -61,6 +61,8 @@ def _check_constant(key: str, value: Any) -> None:
         _check_origin(key, value)
     if isinstance(value, Quantity):
         _check_number(key, name, value.v)
+        if not (value.low is value.high is None or 0 < (value.low or 0) <= value.v <= (value.high or 0)):
+            raise Mistake(key, "low and high do not enclose v", "write both, above 0, with v between them, or none")
     elif isinstance(value, int | float):
         _check_number(key, name, value)
 

@@ -51,6 +51,8 @@ class Quantity(Table, frozen=True):
         default_factory=list
     )
     why: Annotated[str, Key("arithmetic or reason; required for `derived` and `assumed`")] = ""
+    low: Annotated[float | None, Key("the least value that `ref` or `why` allows; with `high`")] = None
+    high: Annotated[float | None, Key("the largest value that `ref` or `why` allows; with `low`")] = None
 
     def source(self) -> str:
         """'published: CS-24'."""

@@ -31,7 +31,7 @@ class Ring:
     links: int = 1  # of GPUs: its own, and those of helpers
     cufile: int = 0  # not 0: cuFile moves a file
     tma: int = 0  # not 0: the kernel uses the Tensor Memory Accelerator
-    uring: int = 0  # of saved files: writes in flight by io_uring, which one thread starts; 0: threads write
+    uring: int = 0  # of cold and saved files: requests of io_uring in flight, which one thread starts; 0: threads
 
     def cost(self) -> tuple[int, int, int, int]:
         """What the copy takes from others: links of helpers, CPUs, SMs, then pinned memory."""

@@ -6,11 +6,10 @@ from dataclasses import replace
 
 from linkscope.tune.bench import Bench, Ring
 from linkscope.tune.jobs import Job
-from linkscope.tune.prior import CHUNKS, SM_BLOCKS, THREADS, beside
+from linkscope.tune.prior import CHUNKS, DEPTHS, SM_BLOCKS, THREADS, beside
 
 _KIB, _MIB = 1 << 10, 1 << 20
-_IN_FLIGHT = (1, 2, 4, 8, 16, 32)
-_WRITES = (4, 8, 16, 24, 32, 48, 64)  # in flight by io_uring
+_IN_FLIGHT = (1, 2, 4, 8, 16, 24, 32, 48, 64)  # requests of io_uring
 _BLOCKS_OF_COPY = (8, 16, 32, 48, 64, 96, 128, 192, 256, 512)  # of a kernel between memories of GPUs
 
 
@@ -41,27 +40,24 @@ def grid(job: Job, bench: Bench, default: Ring) -> list[Ring]:
 
 
 def _of_disk(job: Job, bench: Bench, default: Ring, chunks: Sequence[int]) -> list[Ring]:
-    """Files past the page cache: by io_uring where the kernel allows it, with several threads, and by cuFile.
-
-    Reads have no choice between the first two: threads read only where the kernel refuses io_uring.
-    """
+    """Files past the page cache: by io_uring where the kernel allows it, with several threads, and by cuFile."""
     in_threads = replace(default, uring=0)
     threaded = [replace(in_threads, threads=t, chunk=c) for t, c in itertools.product((4, 8, 16), chunks)]
     by_cufile = [replace(default, chunk=c, cufile=1) for c in chunks]
     if bench.why_no_uring:
         return [*threaded, *by_cufile]
-    if job.path == "cold-file":
-        by_uring = [replace(default, chunk=c, depth=d) for c, d in itertools.product(chunks, (4, 16, 32))]
-        return [*by_uring, *by_cufile]
-    by_uring = [replace(default, uring=w, chunk=c) for w, c in itertools.product((16, 32, 48), chunks)]
+    in_flight = (4, 16, 32) if job.path == "cold-file" else (16, 32, 48)
+    by_uring = [replace(default, uring=one, chunk=c) for one, c in itertools.product(in_flight, chunks)]
     return [*by_uring, *threaded, *by_cufile]
 
 
-def _is_one_thread(job: Job, ring: Ring, bench: Bench) -> bool:
+def _is_one_thread(job: Job, ring: Ring) -> bool:
     """Whether one thread queues for the kernel, so that more of them change nothing."""
-    if job.path == "gpu-to-gpu" or (ring.uring and not ring.cufile):
-        return True
-    return job.path == "cold-file" and not ring.cufile and not bench.why_no_uring
+    return job.path == "gpu-to-gpu" or _is_by_uring(ring)
+
+
+def _is_by_uring(ring: Ring) -> bool:
+    return bool(ring.uring) and not ring.cufile
 
 
 def beside_in_grid(job: Job, ring: Ring, bench: Bench) -> Iterator[Ring]:
@@ -71,16 +67,16 @@ def beside_in_grid(job: Job, ring: Ring, bench: Bench) -> Iterator[Ring]:
         yield replace(ring, tma=1 - ring.tma)
         return
     near = [replace(ring, chunk=one) for one in beside(CHUNKS, ring.chunk)]
-    if not _is_one_thread(job, ring, bench):
+    if not _is_one_thread(job, ring):
         near += [replace(ring, threads=one) for one in beside(THREADS, ring.threads)]
     if job.is_relay:
         steps = (ring.links - 1, ring.links + 1)
         near += [replace(ring, links=one) for one in steps if 2 <= one <= bench.helpers + 1]
-    elif ring.uring and not ring.cufile:
-        near += [replace(ring, uring=one) for one in beside(_WRITES, ring.uring)]
+    elif _is_by_uring(ring):
+        near += [replace(ring, uring=one) for one in beside(_IN_FLIGHT, ring.uring)]
     elif not ring.cufile:
-        most = {"gpu-to-gpu": 3, "cold-file": _IN_FLIGHT[-1]}.get(job.path, 4)
-        near += [replace(ring, depth=one) for one in beside(_IN_FLIGHT, ring.depth) if one <= most]
+        most = 3 if job.path == "gpu-to-gpu" else DEPTHS[-1]
+        near += [replace(ring, depth=one) for one in beside(DEPTHS, ring.depth) if one <= most]
     if job.is_packed:
         near += [replace(ring, sm_blocks=one) for one in beside((2, *SM_BLOCKS), ring.sm_blocks)]
     yield from (one for one in near if _fits(one, job, bench))
@@ -88,8 +84,8 @@ def beside_in_grid(job: Job, ring: Ring, bench: Bench) -> Iterator[Ring]:
 
 def _fits(ring: Ring, job: Job, bench: Bench) -> bool:
     slots = ring.threads * ring.depth
-    if job.path in ("gpu-to-gpu", "cold-file"):
+    if job.path == "gpu-to-gpu":
         slots = ring.depth
-    elif ring.uring:
+    elif _is_by_uring(ring):
         slots = ring.uring
     return ring.threads <= bench.cpus and ring.chunk <= job.total_bytes and slots <= bench.slots

@@ -132,3 +132,60 @@ TEST_CASE("memory of another GPU than the stream's is right by every function") 
   CHECK(save(transfers, folder.file(), elsewhere.at(), with.stream->get()) == "");
   CHECK(content_of(folder.file()) == data);
 }
+
+TEST_CASE("a protected page between good ones is refused by what CPU threads copy, with its place") {
+  if (!says_access()) return;  // Linux before 6.11, and sandboxes
+  const Application with;
+  Transfers transfers{small_chunks()};
+  auto* host =
+      static_cast<std::byte*>(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  std::memset(host, 3, bytes);
+  constexpr u64 hole = 512_KiB;
+  Bytes other(bytes, std::byte{7});
+  for (const int rights : {PROT_NONE, PROT_READ}) {
+    REQUIRE(mprotect(host + hole, 4_KiB, rights) == 0);
+    const bool readable = rights == PROT_READ;
+    for (std::byte* good : {other.data(), with.on_gpu()}) {
+      std::memset(good, 7, bytes);
+      for (const auto& [name, from, to] : {functions[0], functions[1], functions[2]}) {
+        CAPTURE(std::string{name});
+        const auto writing = to(transfers, host, good, with.stream->get());
+        CHECK_MESSAGE(writing.find("can write at byte 524288") != std::string::npos, writing);
+        const auto reading = from(transfers, good, host, with.stream->get());
+        if (readable) CHECK(reading == "");
+        else CHECK_MESSAGE(reading.find("can read at byte 524288") != std::string::npos, reading);
+        with.stream->synchronize();
+        CHECK(good[0] == std::byte{static_cast<unsigned char>(readable ? 3 : 7)});
+        std::memset(good, 7, bytes);
+      }
+    }
+    // Of a save, the CPU copies the host's part between those of a GPU.
+    const SavesFolder folder;
+    const std::vector<FileSource> sources{{with.on_gpu(), 4_KiB, with.stream->get()}, {host, bytes, nullptr}};
+    WriteCounts counts;
+    Progress progress;
+    const auto saving = error_of([&] { transfers.save(folder.file(), sources, false, counts, progress); });
+    CHECK((readable ? saving == "" : saving.find("none that this process can read") != std::string::npos));
+  }
+  CHECK(host[0] == std::byte{3});
+  munmap(host, bytes);
+}
+
+TEST_CASE("parts around a protected page are copied, and so is all of a range whose mappings follow each other") {
+  const Application with;
+  Transfers transfers{small_chunks()};
+  auto* host =
+      static_cast<std::byte*>(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  std::memset(host, 3, bytes);
+  mprotect(host + 512_KiB, 4_KiB, PROT_READ);  // three mappings
+  CHECK(copy(transfers, with.on_gpu(), host, with.stream->get()) == "");
+  mprotect(host + 512_KiB, 4_KiB, PROT_NONE);
+  for (const u64 at : {u64{0}, 516_KiB}) {
+    const u64 part = at ? bytes - at : 512_KiB;
+    CHECK(error_of([&] { transfers.copy({with.on_gpu(at), host + at, part, with.stream->get()}); }) == "");
+    CHECK(error_of([&] { transfers.copy({host + at, with.on_gpu(at), part, with.stream->get()}); }) == "");
+  }
+  with.stream->synchronize();
+  CHECK(same(with.on_gpu(), Bytes(bytes, std::byte{3}).data(), bytes));
+  munmap(host, bytes);
+}

@@ -170,14 +170,13 @@ TEST_CASE("a block that was freed, cannot be written or overlaps itself is refus
   CHECK(with.on_gpu()[0] == std::byte{1});
 }
 
-TEST_CASE("a freed pageable block is refused, although blocks of the same 2 MiB before it are still there") {
+TEST_CASE("a freed or protected pageable block is refused, although the others of the same 2 MiB are good") {
   const Application with;
   Transfers transfers{small_chunks()};
   constexpr u64 all = 4_MiB;
   auto* mapped =
       static_cast<std::byte*>(mmap(nullptr, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   auto* first = reinterpret_cast<std::byte*>((reinterpret_cast<u64>(mapped) + 2_MiB - 1) / 2_MiB * 2_MiB);
-  munmap(first + 64_KiB, 4_KiB);
   const auto error = [&](bool to_gpu, std::initializer_list<u64> offsets) {
     std::vector<Block> blocks;
     for (const u64 offset : offsets) {
@@ -188,10 +187,21 @@ TEST_CASE("a freed pageable block is refused, although blocks of the same 2 MiB 
     with.stream->synchronize();
     return found;
   };
-  for (const bool to_gpu : {true, false}) {
+  const auto check = [&](bool to_gpu) {
     CHECK(error(to_gpu, {0, 8_KiB, 64_KiB}).find("no memory that this process can") != std::string::npos);
     CHECK(error(to_gpu, {0, 8_KiB, 72_KiB}).empty());
+  };
+  if (says_access()) {
+    mprotect(first + 64_KiB, 4_KiB, PROT_NONE);
+    check(true);
+    check(false);
+    mprotect(first + 64_KiB, 4_KiB, PROT_READ);
+    CHECK(error(true, {0, 8_KiB, 64_KiB}).empty());
+    check(false);
   }
+  munmap(first + 64_KiB, 4_KiB);
+  check(true);
+  check(false);
   munmap(mapped, all);
 }
 

@@ -26,8 +26,7 @@ struct Operations {
     Options options = small_chunks();
     options.arena_bytes = 512_KiB;  // two slots, which reads use several times
     transfers = std::make_unique<Transfers>(options);
-    for (const auto work : {StagedWork::read_cached, StagedWork::read_cold})
-      for (const u64 start : file_classes) transfers->set(work, start, {false, 2, 32_KiB, 2, 1, 0});
+    for (const u64 start : file_classes) transfers->set(StagedWork::read_cached, start, {false, 2, 32_KiB, 2, 1, 0});
     std::memcpy(with.on_gpu(1_MiB), data.data(), bytes);
     std::memcpy(with.on_gpu(2_MiB), large.data(), large_bytes);
     fs::create_directory(folder);
@@ -39,9 +38,12 @@ struct Operations {
   Operations(const Operations&) = delete;
   Operations& operator=(const Operations&) = delete;
 
-  void read(std::byte* dst, bool cold) {
+  /// `uring`: reads of io_uring in flight, of a file that is not in the page cache; 0: threads read.
+  void read(std::byte* dst, bool cold, u32 uring = 2) {
     ReadCounts counts;
     Progress progress;
+    for (const u64 start : file_classes)
+      transfers->set(StagedWork::read_cold, start, {false, 2, 32_KiB, 2, 1, 0, 0, 1, 1, false, false, uring});
     pretend_nothing_cached(cold);
     const FileReader reader{file.path.string()};
     transfers->read(reader, {{{0, bytes, dst}}}, with.stream->get(), counts, progress);
@@ -124,6 +126,7 @@ bool in_file(const Operations& all) { return content_of(all.saved) == all.data; 
 
 constexpr Operation operations[] = {
     {"a cold file to a GPU", [](Operations& all) { all.read(all.with.on_gpu(), true); }, on_gpu},
+    {"a cold file to a GPU without io_uring", [](Operations& all) { all.read(all.with.on_gpu(), true, 0); }, on_gpu},
     {"a cached file to a GPU", [](Operations& all) { all.read(all.with.on_gpu(), false); }, on_gpu},
     {"a file to the host", [](Operations& all) { all.read(all.host.data(), false); },
      [](const Operations& all) { return all.host == all.data; }},

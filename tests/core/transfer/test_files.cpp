@@ -202,7 +202,7 @@ TEST_CASE("pieces of a file are exact on a GPU and on the host") {
   }
 }
 
-TEST_CASE("a reading has the chunk and the depth of its class, and a plain class reads through the page cache") {
+TEST_CASE("a reading has the chunk and the reads in flight of its class, and a plain one uses the page cache") {
   const Application with;
   const auto data = random_bytes(3_MiB + 77, 69);
   const TemporaryFile file{data};
@@ -226,10 +226,10 @@ TEST_CASE("a reading has the chunk and the depth of its class, and a plain class
   CHECK(read(StagedWork::read_cached, {true, 2, 64_KiB, 2, 1, 0}) == data.size());
   injected.nothing_cached = true;
   CHECK(read(StagedWork::read_cold, {true, 2, 64_KiB, 2, 1, 0}) == data.size());
-  for (const u32 depth : {2u, 5u}) {
+  for (const u32 in_flight : {2u, 5u}) {
     injected.in_flight = 0;
-    read(StagedWork::read_cold, {false, 1, 128_KiB, depth, 1, 0});
-    if (has_uring(reader)) CHECK(injected.in_flight == depth);
+    read(StagedWork::read_cold, {false, 1, 128_KiB, 2, 1, 0, 0, 1, 1, false, false, in_flight});
+    if (has_uring(reader)) CHECK(injected.in_flight == in_flight);
   }
 }
 

@@ -146,7 +146,7 @@ TEST_CASE("a damaged, stale or foreign file changes nothing and is named with it
       {" uring 0\n", "\n", "the line is too short"},
       {" uring 0\n", " uring 0 more\n", "'more' is too much"},
       {" links 1 ", " links 0 ", "1 to 64 links"},
-      {" uring 32\n", " uring 1025\n", "at most 1024 writes in flight"},
+      {" uring 32\n", " uring 1025\n", "at most 1024 requests in flight"},
       {" sm_blocks 0", " sm_blocks 2", "chunks of at least 4 KiB"},
       {"ring_to_gpu from 65536", "ring_to_gpu from 65537", "65537 is not the first size of a class"},
       {"copies ring_to_gpu", "copies ring_to_mars", "'ring_to_mars' is not a method"},

@@ -157,6 +157,9 @@ inline bool is_long() {
   return mode && std::string{mode} == "long";
 }
 
+/// Whether the kernel says which pages this process may read and write.
+inline bool says_access() { return PageAccess{}.first_refused(nullptr, 1, Access::read) == 0; }
+
 /// Whether mincore says that no file is in the page cache (test_files.cpp).
 void pretend_nothing_cached(bool);
 /// Lets each request of io_uring claim that it moved at most `moved` bytes, or ended with an error unless that is 0
