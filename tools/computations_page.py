@@ -17,7 +17,7 @@ PAGE = pathlib.Path(__file__).resolve().parent.parent / "docs" / "notes" / "comp
 MIB = 1 << 20
 NEAR, FAR, GPU = "numa:0", "numa:1", "gpu:0"
 NAMES = (
-    "sgemm", "dgemm", "fft", "fft_double", "md", "reduction", "scan", "sort", "stencil", "triad",
+    "sgemm", "dgemm", "fft", "fft_double", "md", "md_double", "reduction", "scan", "sort", "stencil", "triad",
 )  # fmt: skip
 # Bytes in and out that SHOC's timed transfers move at -s 4, and its operations (core/benchmarks/computations.cpp).
 _N = {"sgemm": 4096, "dgemm": 2048}
@@ -27,6 +27,7 @@ TRAFFIC: Mapping[str, tuple[int, int, float]] = {
     "fft": (256 * MIB, 0, 45 * 256 * MIB / 8),
     "fft_double": (256 * MIB, 0, 45 * 256 * MIB / 16),
     "md": (73728 * (16 + 4 * 128), 73728 * 16, 21 * 73728 * 128),
+    "md_double": (73728 * (32 + 4 * 128), 73728 * 32, 21 * 73728 * 128),
     "reduction": (64 * MIB, 8, 16 * MIB),
     "scan": (64 * MIB, 64 * MIB, 16 * MIB),
     "sort": (2 * 96 * MIB, 2 * 96 * MIB, 0),

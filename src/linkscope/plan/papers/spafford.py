@@ -9,7 +9,7 @@ _CONTENDED = (
     "host/cpu/numa.pageable->same.pinned",
 )
 
-_SHOC = ("sgemm", "dgemm", "fft", "fft_double", "md", "reduction", "scan", "sort", "stencil")
+_SHOC = ("sgemm", "dgemm", "fft", "fft_double", "md", "md_double", "reduction", "scan", "sort", "stencil")
 
 SPAFFORD = Source(
     "spafford",
