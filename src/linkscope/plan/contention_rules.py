@@ -24,14 +24,17 @@ def _contended(kinds: tuple[str, ...], beside: tuple[str, ...]) -> tuple[Rule, .
     return tuple(replace(rule, one_path=True) for rule in rules)
 
 
-def _tasks(**params: tuple[str, ...]) -> Rule:
-    return replace(_rule(64 * MIB, benchmarks=("tasks", "rank_tasks"), **params), one_path=True)
+def _tasks(benchmarks: tuple[str, ...] = ("tasks", "rank_tasks"), **params: tuple[str, ...]) -> Rule:
+    return replace(_rule(64 * MIB, benchmarks=benchmarks, **params), one_path=True)
 
 
-def _tasks_alone(**params: tuple[str, ...]) -> tuple[Rule, ...]:
+def _tasks_alone(benchmarks: tuple[str, ...] = ("tasks", "rank_tasks"), **params: tuple[str, ...]) -> tuple[Rule, ...]:
     """Returns each kind of task alone, and alone again. Transfers alone do not depend on messages."""
     transfers = {name: values for name, values in params.items() if name == "sets"}
-    rules = (_tasks(at=("transfers",), **transfers), _tasks(at=("messages",), message=EACH, **params))
+    rules = (
+        _tasks(benchmarks, at=("transfers",), **transfers),
+        _tasks(benchmarks, at=("messages",), message=EACH, **params),
+    )
     return (*rules, *(replace(rule, params=MappingProxyType({**rule.params, "again": AGAIN})) for rule in rules))
 
 
@@ -50,7 +53,12 @@ def _lu_over_gpus() -> tuple[Rule, ...]:
 
 CONTENTION = _contended(_KINDS, EACH)
 LOADED = (replace(_rule(benchmarks=_PROBES, beside=_BACKGROUNDS, load=EACH), one_path=True),)
-SP_8 = _contended(_SP_8, ("none", *_SP_8))
+_BY_MPI, _ONE_SET = ("rank_tasks",), ("1",)
+SP_8 = (
+    *_contended(_SP_8, ("none", *_SP_8)),
+    _tasks(_BY_MPI, at=("both",), sets=_ONE_SET, message=EACH),
+    *_tasks_alone(_BY_MPI, sets=_ONE_SET),
+)
 SP_9 = (_tasks(at=("both",), message=EACH, messages=EACH), *_tasks_alone(messages=EACH))
 SP_11 = (_tasks(at=("both",), sets=_SETS, message=EACH, threads=EACH), *_tasks_alone(sets=_SETS))
 LU_OVER_GPUS = _lu_over_gpus()

@@ -288,7 +288,8 @@ SUITES: dict[str, Suite] = {
         ),
         Suite(
             "sp-8",
-            "Spafford 5: copies of a GPU, messages and CPU traffic, each alone and beside each other",
+            "Spafford 5: copies of a GPU, messages and CPU traffic, each alone and beside each other; under mpiexec "
+            "also a transfer task and messages by MPI",
             SP_8,
             early=True,
         ),
