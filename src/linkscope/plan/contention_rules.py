@@ -39,15 +39,19 @@ def _tasks_alone(benchmarks: tuple[str, ...] = ("tasks", "rank_tasks"), **params
 
 
 def _lu_over_gpus() -> tuple[Rule, ...]:
-    """Returns an LU on every set of GPUs from each node, near and far threads, and one without look-ahead."""
+    """Returns an LU on every set of GPUs from each node, near and far threads, one without look-ahead, and one whose
+    panels have no priority."""
     alone, all_gpus = ("0", "1", "2", "3"), ("0", "01", "012", "0123")
     several = ("01", "02", "03", "12", "13", "23", "012", "013", "023", "123", "0123")
-    rules = (
-        _rule(benchmarks=("lu_gpus",), gpus=alone, node=EACH),
-        _rule(benchmarks=("lu_gpus",), gpus=several, node=EACH, by=EACH),
-        _rule(benchmarks=("lu_gpus",), gpus=all_gpus, node=EACH, by=("host",), threads_on=("0", "1")),
-        _rule(benchmarks=("lu_gpus",), gpus=all_gpus, by=("host",), ahead=("0",)),
+    chosen: tuple[dict[str, tuple[str, ...]], ...] = (
+        {"gpus": alone, "node": EACH},
+        {"gpus": several, "node": EACH, "by": EACH},
+        {"gpus": all_gpus, "node": EACH, "by": ("host",), "threads_on": ("0", "1")},
+        {"gpus": all_gpus, "by": ("host",), "ahead": ("0",)},
     )
+    rules = [_rule(benchmarks=("lu_gpus",), panels=("urgent",), **params) for params in chosen]
+    rules.append(_rule(benchmarks=("lu_gpus",), gpus=("0",)))
+    rules.append(_rule(benchmarks=("lu_gpus",), gpus=all_gpus[1:], by=EACH))
     return tuple(replace(rule, one_path=True) for rule in rules)
 
 

@@ -208,6 +208,7 @@ TEST_CASE("factors with a wrong element exceed the residual that rounding leaves
 TEST_CASE("an LU over GPUs has the residual of a factorization, whichever GPUs and however they take panels") {
   for (const char* gpus : {"0", "1", "01"})
     for (const char* by : {"peer", "host"}) {
+      const char* panels = *by == 'p' ? "urgent" : "usual";
       CAPTURE(gpus);
       CAPTURE(by);
       const auto program = build_program({"lu_gpus",
@@ -218,7 +219,7 @@ TEST_CASE("an LU over GPUs has the residual of a factorization, whichever GPUs a
                                           MemKind::device,
                                           0,
                                           0,
-                                          {{"gpus", gpus}, {"by", by}, {"n", "256"}}});
+                                          {{"gpus", gpus}, {"by", by}, {"panels", panels}, {"n", "256"}}});
       const auto support = platform().supports(program);
       REQUIRE_MESSAGE(support, support.why_not);
       const auto session = platform().prepare(program, "test#0");
