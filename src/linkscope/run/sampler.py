@@ -53,7 +53,7 @@ class Sampler:
         return self._round_of(task, prepared).measure()
 
     def _lasting(self, task: Task, prepared: Prepared) -> Round:
-        """Measures a point that runs for a duration. Only its first sample tells whether its processes can."""
+        """Measures a point that runs for a duration. Its first sample shows whether its processes can."""
         try:
             return contended_round(self._worker, task, prepared)
         except RequestFailed as problem:
