@@ -47,8 +47,8 @@ What misses, and why:
 
 - SP-4, 0 B: the model adds the crossing of one link to the latency of a message, 0.20 µs; the paper's 0.26 µs has more.
 - SP-5: the penalty of the scan is compared as SHOC of 2011 counted it, with milliseconds added to seconds; the model's
-  own is 21.7 %. The stencil's 36 % is not explained: nothing that the paper describes takes so long beside its 8.7 s.
-  The model's stencil takes 0.9 s, which is 1000 steps at the rate of the GPU's memory.
+  own is 21.7 %. The stencil's 36 % is not explained: pinned copies in and out, without any computation,
+  lose less. The model's stencil takes 0.9 s, which is 1000 steps at the rate of the GPU's memory.
   [computations-on-models.md](computations-on-models.md) gives the reasons.
 - SP-10: a model divides a link equally among tasks, so four tasks have no collapse.
 """

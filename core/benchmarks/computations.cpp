@@ -58,13 +58,15 @@ Work transforms(const char* element, u64 each, u64 bytes) {
 Work fft(u64 bytes) { return transforms("f32", 8, bytes); }
 Work fft_double(u64 bytes) { return transforms("f64", 16, bytes); }
 
-/// Lennard-Jones forces of 128 neighbors, 21 operations for each pair.
-Work md(u64 atoms) {
+/// Lennard-Jones forces of 128 neighbors, 21 operations for each pair. A position has four elements.
+Work forces(const char* element, u64 each, u64 atoms) {
   const u64 neighbors = 128;
-  return {{"forces", "f32", {atoms, neighbors}, {}, 21 * real(atoms * neighbors)},
-          {input(16 * atoms), input(4 * atoms * neighbors, Content::pattern), output(16 * atoms)},
+  return {{"forces", element, {atoms, neighbors}, {}, 21 * real(atoms * neighbors)},
+          {input(4 * each * atoms), input(4 * atoms * neighbors, Content::pattern), output(4 * each * atoms)},
           {{0, read}, {1, read}, {2, write}}};
 }
+Work md(u64 atoms) { return forces("f32", 4, atoms); }
+Work md_double(u64 atoms) { return forces("f64", 8, atoms); }
 
 /// Additions of integers: their sums do not depend on the order.
 Work reduction(u64 bytes) {
@@ -135,7 +137,8 @@ constexpr auto kinds = std::to_array<Kind>({
     {"compute_bf16gemm", "product of square bf16 matrices by cuBLAS", {128, 4096, 16384}, bf16gemm},
     {"compute_fft", "f32 Fourier transforms of 512 points by cuFFT", {64_KiB, 256_MiB, 1_GiB}, fft},
     {"compute_fft_double", "f64 Fourier transforms of 512 points by cuFFT", {64_KiB, 256_MiB, 1_GiB}, fft_double},
-    {"compute_md", "Lennard-Jones forces of 128 neighbors an atom", {256, 73728, 1 << 20}, md},
+    {"compute_md", "f32 Lennard-Jones forces of 128 neighbors an atom", {256, 73728, 1 << 20}, md},
+    {"compute_md_double", "f64 Lennard-Jones forces of 128 neighbors an atom", {256, 73728, 1 << 20}, md_double},
     {"compute_reduction", "sum of 32-bit integers", {64_KiB, 64_MiB, 1_GiB}, reduction},
     {"compute_scan", "prefix sums of 32-bit integers", {64_KiB, 64_MiB, 1_GiB}, scan},
     {"compute_sort", "radix sort of 32-bit keys with values", {64_KiB, 96_MiB, 512_MiB}, sort},

@@ -22,7 +22,7 @@ struct Layout {
   std::vector<u32> gpus;     // by rank
   Place node;                // of the matrix
   std::optional<Place> cpu;  // of the threads; none: near each GPU
-  bool by_peer, look_ahead;
+  bool by_peer, look_ahead, urgent;
 
   [[nodiscard]] u64 ranks() const { return gpus.size(); }
   [[nodiscard]] u64 panels() const { return n / width; }
@@ -118,6 +118,7 @@ Actor updates(const Layout& at, u64 rank) {
 /// Factors the panels of a rank, and takes those of the others.
 Actor panels(const Layout& at, u64 rank) {
   Actor actor = actor_of(at, rank);
+  actor.urgent = at.urgent;
   auto& loop = actor.loop;
   if (at.ranks() > 1) loop.emplace_back(at.wait_for_last_iteration(rank, finished, at.panels()));
   for (u64 panel = 0; panel < at.panels(); ++panel) {
@@ -157,6 +158,7 @@ Layout layout_of(const Case& c) {
   if (const auto cpu = c.param("threads_on", "near"); cpu != "near") at.cpu = node(cpu);
   at.by_peer = c.param("by", "peer") == "peer";
   at.look_ahead = c.param("ahead", "1") == "1";
+  at.urgent = c.param("panels", "usual") == "urgent";
   return at;
 }
 
@@ -201,7 +203,7 @@ constexpr std::array<std::string_view, 15> sets_of_gpus{"0",  "1",  "2",   "3", 
 }  // namespace
 
 std::vector<Benchmark> lu_over_gpus() {
-  constexpr bool sized = false;
+  constexpr bool sized = false, in_id = false;
   return {{"lu_gpus",
            "blocked LU with look-ahead over one to four GPUs, of an f64 matrix in host memory, without pivots",
            "HPL, Spafford 4.2",
@@ -220,6 +222,10 @@ std::vector<Benchmark> lu_over_gpus() {
             {"threads_on", {"near", "0", "1"}, "the NUMA node of the host threads; near: that of each GPU"},
             {"by", {"peer", "host"}, "how GPUs take panels: by peer copies, or from the node's memory"},
             {"ahead", {"1", "0"}, "whether the next panel is updated first"},
+            {"panels",
+             {"usual", "urgent"},
+             "the priority of the stream that factors: that of the updates, or the highest",
+             in_id},
             {"n", {"8192", "256", "16384"}, "rows and columns"}},
            build,
            sized,

@@ -64,12 +64,13 @@ u64 Device::free_bytes() const {
   return free;
 }
 
-Stream& Device::stream(std::size_t number) {
-  while (streams_.size() <= number) {
+Stream& Device::stream(std::size_t number, Priority priority) {
+  auto& made = streams_[priority];
+  while (made.size() <= number) {
     const CurrentContext current{driver_, context_};
-    streams_.push_back(std::make_unique<Stream>(driver_));
+    made.push_back(std::make_unique<Stream>(driver_, priority));
   }
-  return *streams_[number];
+  return *made[number];
 }
 
 CUdeviceptr Device::result(std::size_t number) {

@@ -38,8 +38,8 @@ class Device {
   void allow_all_shared(CUfunction) const;
   /// The memory that is free on this GPU.
   [[nodiscard]] u64 free_bytes() const;
-  /// Streams by number, created at first use and kept.
-  [[nodiscard]] Stream& stream(std::size_t number);
+  /// Streams by number, created at first use and kept. Each priority has numbers of its own.
+  [[nodiscard]] Stream& stream(std::size_t number, Priority = Priority::usual);
   /// Two words of this GPU's memory for a result, by its number below `most_results`.
   static constexpr std::size_t most_results = 1025;
   [[nodiscard]] CUdeviceptr result(std::size_t number);
@@ -54,7 +54,7 @@ class Device {
   CUcontext context_ = nullptr;
   std::map<std::string, CUmodule> modules_;
   std::map<std::string, CUfunction> functions_;
-  std::vector<std::unique_ptr<Stream>> streams_;
+  std::map<Priority, std::vector<std::unique_ptr<Stream>>> streams_;
   DeviceMemory flush_buffer_, results_;
 };
 

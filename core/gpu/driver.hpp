@@ -64,6 +64,8 @@ namespace linkscope {
   X(cuMemDiscardBatchAsync, 13000)            \
   X(cuMemDiscardAndPrefetchBatchAsync, 13000) \
   X(cuFuncSetAttribute, 9000)                 \
+  X(cuCtxGetStreamPriorityRange, 5050)        \
+  X(cuStreamCreateWithPriority, 5050)         \
   X(cuStreamWaitValue32, 11070)               \
   X(cuStreamWaitEvent, 3020)                  \
   X(cuMemcpy2DAsync, 3020)                    \

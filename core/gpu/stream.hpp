@@ -4,10 +4,16 @@
 
 namespace linkscope {
 
+/// `urgent`: the highest that the GPU has. Blocks of its kernels start before those that other streams have in waiting.
+enum class Priority { usual, urgent };
+
+/// Why streams cannot be urgent; "" if they can.
+[[nodiscard]] std::string why_no_urgent_stream(const Driver&);
+
 /// Owns a non-blocking stream, so that the legacy default stream orders nothing.
 class Stream {
  public:
-  explicit Stream(const Driver&);
+  explicit Stream(const Driver&, Priority = Priority::usual);
   /// Owns a stream that was made in another way.
   Stream(const Driver& driver, CUstream made) : driver_{driver}, stream_{made} {}
   ~Stream();

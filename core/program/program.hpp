@@ -348,6 +348,7 @@ struct Actor {
   std::optional<u32> core{};     // the only CPU of its host thread, as in Message; none: any CPU of the node
   std::optional<SmShare> sms{};  // of a stream whose kernels run on a part of the SMs; none: on all
   bool bound = true;             // false: its host thread runs on any NUMA node
+  bool urgent = false;  // a stream of the highest priority: its kernels' blocks start before waiting ones of others
   // Blocks of one GPU with the same number are blocks of one kernel. None: a kernel and a stream of its own.
   std::optional<u32> grid{};
 };

@@ -184,6 +184,7 @@ std::string to_text(const Program& program) {
     const auto& a = program.actors[i];
     out << "actor a" << i << " " << to_string(a.kind) << " " << to_string(a.place) << " clock " << to_string(a.clock);
     if (a.kind == ActorKind::gpu_block) out << " of " << a.threads << " threads";
+    if (a.urgent) out << " urgent";
     if (a.grid) out << " in grid " << *a.grid;
     if (!a.bound) out << " driven from any node";
     else if (a.cpu) out << " driven from " << to_string(*a.cpu);

@@ -55,26 +55,37 @@ TEST_CASE("a stencil step computes every inner point and keeps the border, for s
   }
 }
 
-TEST_CASE("forces sum up all neighbors, also one at the same place") {
+namespace {
+
+/// Runs the kernel with lists of neighbors in which atom 0 has itself, and compares its forces along x.
+template <class Real, class Kernel>
+void check_forces(Kernel kernel, double allowed) {
+  using Four = linkscope_four_of<Real>;
   const u32 atoms = 40, per_atom = 6;
-  const Memory positions{16 * atoms}, neighbors{4 * atoms * per_atom}, forces{16 * atoms};
+  const Memory positions{sizeof(Four) * atoms}, neighbors{4 * atoms * per_atom}, forces{sizeof(Four) * atoms};
   positions.fill_with_pattern(numbers | 5);
   neighbors.fill_with_pattern(6);
-  as<u32>(neighbors)[0] = 0;  // atom 0 itself
-  run({2, 32}, [&] {
-    linkscope_forces(as<linkscope_four>(positions), as<u32>(neighbors), as<linkscope_four>(forces), atoms, per_atom);
-  });
-  const auto* at = as<linkscope_four>(positions);
+  as<u32>(neighbors)[0] = 0;
+  run({2, 32}, [&] { kernel(as<Four>(positions), as<u32>(neighbors), as<Four>(forces), atoms, per_atom); });
+  const auto* at = as<Four>(positions);
   for (u64 i = 0; i < atoms; ++i) {
     double x = 0;
     for (u64 j = 0; j < per_atom; ++j) {
       const auto& other = at[u64{as<u32>(neighbors)[j * atoms + i]} * atoms >> 32];
-      const double dx = at[i].x - other.x, dy = at[i].y - other.y, dz = at[i].z - other.z;
+      const double dx = double{at[i].x} - other.x, dy = double{at[i].y} - other.y, dz = double{at[i].z} - other.z;
       const double square = dx * dx + dy * dy + dz * dz + 0.5, third = std::pow(square, -3);
       x += dx * third / square * (1.5 * third - 2);
     }
-    CHECK(std::abs(as<linkscope_four>(forces)[i].x - x) < 1e-3);
+    CHECK(std::abs(as<Four>(forces)[i].x - x) < allowed);
   }
+  CHECK(forces.guards_intact());
+}
+
+}  // namespace
+
+TEST_CASE("forces sum up all neighbors, also one at the same place, in single and in double precision") {
+  check_forces<float>([](auto... arguments) { linkscope_forces(arguments...); }, 1e-3);
+  check_forces<double>([](auto... arguments) { linkscope_forces_double(arguments...); }, 1e-10);
 }
 
 TEST_CASE("a block of a matrix is factored in place with its diagonal raised, and so is that of a loaded matrix") {

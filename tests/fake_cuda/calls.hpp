@@ -101,7 +101,9 @@ CUresult memcpy_dtoh(void* dst, CUdeviceptr src, size_t bytes);
 CUresult memset_d8_async(CUdeviceptr dst, unsigned char value, size_t bytes, CUstream);
 
 // stream_calls.cpp
+CUresult ctx_get_stream_priority_range(int* lowest, int* highest);
 CUresult stream_create(CUstream*, unsigned flags);
+CUresult stream_create_with_priority(CUstream*, unsigned flags, int priority);
 CUresult stream_destroy(CUstream);
 CUresult stream_synchronize(CUstream);
 CUresult stream_query(CUstream);

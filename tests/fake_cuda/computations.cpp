@@ -57,22 +57,22 @@ CUresult stencil(CUcontext context, const float* in, float* out, u32 n) {
   });
 }
 
-CUresult forces(CUcontext context, const float* positions, const u32* neighbors, float* found, u32 atoms,
-                u32 per_atom) {
+template <class Real>
+CUresult forces(CUcontext context, const Real* positions, const u32* neighbors, Real* found, u32 atoms, u32 per_atom) {
   if (!all_reachable(context, range(positions, 4 * u64{atoms}), range(neighbors, u64{atoms} * per_atom),
                      range(found, 4 * u64{atoms})))
     return CUDA_ERROR_ILLEGAL_ADDRESS;
   return deliver(found, 4 * u64{atoms}, [=] {
     for (u64 i = 0; i < atoms; ++i) {
-      float sum[4] = {0, 0, 0, 0};
+      Real sum[4] = {0, 0, 0, 0};
       for (u64 j = 0; j < per_atom; ++j) {
-        const float* other = positions + 4 * (u64{neighbors[j * atoms + i]} * atoms >> 32);
-        float apart[3], square = 0.5f;
+        const Real* other = positions + 4 * (u64{neighbors[j * atoms + i]} * atoms >> 32);
+        Real apart[3], square = Real(0.5);
         for (u32 axis = 0; axis < 3; ++axis) {
           apart[axis] = positions[4 * i + axis] - other[axis];
           square += apart[axis] * apart[axis];
         }
-        const float third = 1 / (square * square * square), force = third / square * (1.5f * third - 2);
+        const Real third = 1 / (square * square * square), force = third / square * (Real(1.5) * third - 2);
         for (u32 axis = 0; axis < 3; ++axis) sum[axis] += apart[axis] * force;
       }
       std::copy_n(sum, 4, found + 4 * i);
@@ -191,7 +191,8 @@ CUresult product(CUcontext context, const char* a, const char* b, float* c, u32 
 void add_computations(std::map<std::string, Prepare>& kernels) {
   kernels.insert({{"linkscope_triad", by_types(triad)},
                   {"linkscope_stencil", by_types(stencil)},
-                  {"linkscope_forces", by_types(forces)},
+                  {"linkscope_forces", by_types(forces<float>)},
+                  {"linkscope_forces_double", by_types(forces<double>)},
                   {"linkscope_sum", by_types(sum)},
                   {"linkscope_scan_start", by_types(scan_start)},
                   {"linkscope_scan", by_types(scan)},

@@ -53,6 +53,20 @@ bool satisfied(unsigned now, unsigned value, unsigned how) {
 
 void count_events(LeakCounts& counts) { counts["events"] += events().size(); }
 
+constexpr int highest_priority = -5;
+
+CUresult ctx_get_stream_priority_range(int* lowest, int* highest) {
+  if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
+  *lowest = 0;
+  *highest = highest_priority;
+  return CUDA_SUCCESS;
+}
+
+/// Streams of all priorities run alike. A priority that a GPU would clamp is a mistake of the caller.
+CUresult stream_create_with_priority(CUstream* stream, unsigned flags, int priority) {
+  return priority < highest_priority || priority > 0 ? CUDA_ERROR_INVALID_VALUE : stream_create(stream, flags);
+}
+
 CUresult stream_create(CUstream* stream, unsigned flags) {
   if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
   if (flags & ~static_cast<unsigned>(CU_STREAM_NON_BLOCKING)) return CUDA_ERROR_INVALID_VALUE;

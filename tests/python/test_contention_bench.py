@@ -151,7 +151,9 @@ def test_an_lu_is_ranked_by_placement_for_each_number_of_gpus(tmp_path: Path) ->
     assert {row[1] for row in found} == {"0", "01", "0123"}
     assert {(row[0], row[1]) for row in found} >= {("16384", "0"), ("16384", "01"), ("16384", "0123")}
     first = next(row for row in found if row[1] == "0123")
-    assert first[4] == "peer" and first[8] == "0 %" and first[10] == "1"
+    assert first[4] == "peer" and first[10] == "0 %" and first[12] == "1"
+    assert all("to" in row[8] and row[11] != "-" for row in found)  # an interval and a prediction of each
+    assert {row[6] for row in found if row[1] == "0123"} == {"urgent", "usual"}
     text = page(tmp_path / "one", "--sections", "lu", machine="h200x1")
     assert {row[1] for row in rows(text)[1:]} == {"0"} and "## Not measured" not in text
 

@@ -122,6 +122,18 @@ def test_work_has_no_ends_and_slows_what_shares_its_memory(capsys: Captured) -> 
     assert memory["gbps"] < alone(capsys, "memory gpu:0")
 
 
+def test_computations_and_copies_within_a_gpu_take_turns_on_its_sms(capsys: Captured) -> None:
+    """As one H100: a product and a triad run equally often, and a period takes the sum of their times."""
+    product, triad = (flow(capsys, text)["flows"][0]["seconds"] for text in ("gemm gpu:0 bf16 4096", "triad gpu:0"))
+    both = flow(capsys, "gemm gpu:0 bf16 4096; triad gpu:0")["flows"]
+    assert [one["seconds"] for one in both] == pytest.approx([product + triad] * 2, rel=0.05)
+    copy = flow(capsys, "gpu:0 -> gpu:0 64MiB")["flows"][0]["seconds"]
+    beside = flow(capsys, "gpu:0 -> gpu:0 64MiB; triad gpu:0")["flows"]
+    assert [one["seconds"] for one in beside] == pytest.approx([copy + triad] * 2, rel=0.05)
+    others = flow(capsys, "gemm gpu:0 bf16 4096; triad gpu:1")["flows"]
+    assert [one["seconds"] for one in others] == pytest.approx([product, triad], rel=0.02)
+
+
 def test_a_product_of_large_matrices_runs_at_the_rate_of_the_machine_file(capsys: Captured) -> None:
     (one,) = flow(capsys, "gemm gpu:0 bf16 8192")["flows"]
     assert one["tflops"] == pytest.approx(989, rel=0.05)

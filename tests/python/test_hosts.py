@@ -80,6 +80,18 @@ def test_ranks_on_two_hosts_measure_messages_between_them_and_the_run_file_names
     assert sent > 64 * 65536  # the messages took the network
 
 
+def test_tasks_of_ranks_on_two_hosts_are_refused_for_want_of_a_common_clock(tmp_path):
+    """Both kinds of tasks run for a duration, which ranks with clocks of their own cannot begin and end together."""
+    only = ["rank_tasks/mpi/rank:0.*at=both&message=8B&messages=each&sets=1"]
+    with hosts(2) as on:
+        run = run_on(on, tmp_path, only, "--rounds", "1", "--contexts", "any", suite="sp-8")
+    (point,) = run.points
+    assert point.status == "unsupported" and "several hosts have no common clock" in (point.reason or ""), (
+        point.status,
+        point.reason,
+    )
+
+
 def test_rank_0_keeps_what_was_measured_when_a_rank_of_another_host_is_killed(tmp_path):
     path = tmp_path / "run.jsonl"
     with hosts(2) as on:

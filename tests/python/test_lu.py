@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from fake_driver import LIBRARIES, environment, needs_fake, needs_worker
 from linkscope.cli.main import main
@@ -125,6 +126,19 @@ def test_the_prediction_is_that_of_the_lu_measured_on_four_h100s() -> None:
         assert ranks_of([placed.predicted for placed in groups[8192, gpus]]) == [1, 2, 2, 2]
 
 
+def test_an_lu_whose_panels_wait_for_updates_is_predicted_slower_than_one_with_urgent_panels(run: Run) -> None:
+    """On one GPU, look-ahead on a usual stream saves nothing here, as on an H100; on an urgent one it does."""
+    usual, in_turn = (
+        next(p for p in run.points if p.benchmark == "lu_gpus" and p.params["gpus"] == "0" and wanted(p.params))
+        for wanted in (lambda of: "panels" not in of, lambda of: of["ahead"] == "0")
+    )
+    slow = structs.replace(usual, median_s=in_turn.median_s)
+    groups = lu_placements(replace(run, points=[slow if p is usual else p for p in run.points]))
+    same = [of for of in groups[8192, 3] if [of.params[key] for key in ("node", "ahead")] == ["0", "1"]]
+    found = {of.params.get("panels", "usual"): of.predicted for of in same if of.params["threads_on"] == "near"}
+    assert found["usual"] is not None and found["urgent"] is not None and found["usual"] > 1.1 * found["urgent"]
+
+
 def test_without_an_lu_on_one_gpu_or_rates_of_copies_there_is_no_prediction(run: Run) -> None:
     for wanted in (lambda p: p.params.get("gpus") not in ("0", "1", "2"), lambda p: p.benchmark != "h2d"):
         groups = lu_placements(replace(run, points=[point for point in run.points if wanted(point)]))
@@ -184,6 +198,19 @@ def test_an_lu_over_four_gpus_of_h200x4_takes_panels_faster_from_peers_than_from
     times = {placed.params["by"]: placed.seconds for placed in reversed(group) if placed.params["threads_on"] == "near"}
     assert times["peer"] < 0.5 * times["host"]
     assert {p.status for p in found.points if p.params["node"] == "0" and p.params["threads_on"] == "near"} == {"ok"}
+
+
+@needs_fake
+def test_urgent_panels_need_a_driver_with_priorities(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    point = "lu_gpus/sm/gpu:0.device->gpu:0.device/0?ahead=1&by=host&gpus=0&n=256&node=0{}&threads_on=near"
+    globs = [word for panels in ("", "&panels=urgent") for word in ("--only", point.format(panels))]
+    settings = environment(CUDA_GPUS=1, CUDA_MISSING="cuStreamCreateWithPriority")
+    settings["LD_LIBRARY_PATH"] += f":{LIBRARIES / 'libraries'}"
+    linkscope("run", *globs, "--rounds", "1", "-o", str(path), "-q", environment=settings)
+    found = {p.params.get("panels", "usual"): (p.status, p.reason or "") for p in read_run(path).points}
+    assert set(found) == {"usual", "urgent"} and found["usual"][0] != "unsupported"
+    assert found["urgent"][0] == "unsupported" and "cuStreamCreateWithPriority" in found["urgent"][1]
 
 
 @needs_fake

@@ -87,15 +87,16 @@ def test_four_ranks_measure_a_pair_that_rank_0_does_not_belong_to(tmp_path):
 
 @needs_mpi
 @needs_fake
-def test_two_ranks_exchange_messages_beside_transfers_by_two_threads_and_by_one(tmp_path):
+@pytest.mark.parametrize("suite, threads", [("sp-8", {"two"}), ("sp-11", {"two", "one"})])
+def test_two_ranks_exchange_messages_beside_transfers_by_two_threads_and_by_one(tmp_path, suite, threads):
     path = tmp_path / "run.jsonl"
     parts = ("at=both&message=8B&messages=each&sets=1*", "at=transfers*sets=1*", "at=messages*8B*sets=1*")
     globs = [word for at in parts for word in ("--only", f"rank_tasks/mpi/rank:0.*{at}")]
-    words = ["--suite", "sp-11", *globs, "--rounds", "1", "--contexts", "any", "-o", str(path), "-q"]
+    words = ["--suite", suite, *globs, "--rounds", "1", "--contexts", "any", "-o", str(path), "-q"]
     done = mpiexec(2, *words, CUDA_GPUS="1", CUDA_COPY_US="2000")
     assert path.exists(), done.stderr
     run = read_run(path)
-    assert {point.params.get("threads", "two") for point in run.points} == {"two", "one"}
+    assert {point.params.get("threads", "two") for point in run.points} == threads
     for point in run.points:
         assert point.flows and point.verified, (point.id, point.status, point.reason)
         # Round trips follow each other, so half of them take at most twice the longest mean of a sample.

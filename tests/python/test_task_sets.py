@@ -86,6 +86,18 @@ def test_transfers_and_messages_on_a_model_of_keeneland(tmp_path: Path, capsys: 
     assert "Transfer tasks beside message tasks" in text and "|bad - good| / good" in text
 
 
+def test_sp_8_has_a_transfer_and_messages_between_ranks_by_turns_and_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    only = ("--only", "rank_tasks/*")
+    words = ["run", "--machine", "h200x2", "--suite", "sp-8", *only, "--rounds", "2", "-o", str(path), "-q"]
+    assert main(words) == FINE
+    found = {one.point.params["message"]: by_name(one) for one in task_sets(read_run(path))}
+    assert set(found) == {"8B", "64KiB"}
+    for compared in found.values():
+        assert [len(of.alone) for of in compared.values()] == [1, 1, 1]  # a transfer, and a pair of ranks
+        assert all(of.drift is not None and of.over_good.mean < 0.2 for of in compared.values())
+
+
 def test_sp_9_has_messages_between_ranks_of_a_model_with_both_penalties(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     only = ("--only", "rank_tasks/mpi/rank:0.*message=64KiB&messages=all&*", "--only", "rank_tasks/*at=transfers*")

@@ -65,7 +65,9 @@ struct Results {
 
 constexpr u64 most_elements = 1 << 28;  // that look-back counts in a 32-bit word beside its marks
 constexpr u64 most_compared = 1 << 20;  // elements of a large result
-bool near(double found, double expected, double scale) { return std::abs(found - expected) <= 1e-5 * scale; }
+bool near(double found, double expected, double scale, double rounding = 1e-5) {
+  return std::abs(found - expected) <= rounding * scale;
+}
 
 // --- triad ----------------------------------------------------------------------------------------------------------
 
@@ -109,14 +111,17 @@ void check_stencil(const Results& of) {
 
 // --- forces ---------------------------------------------------------------------------------------------------------
 
+bool is_wide(const Opaque& call) { return call.element == "f64"; }
+
 void queue_forces(const Launches& of) {
-  of.launch("linkscope_forces", of.at(0), of.at(1), of.at(2), static_cast<u32>(of.call.shape[0]),
-            static_cast<u32>(of.call.shape[1]));
+  of.launch(is_wide(of.call) ? "linkscope_forces_double" : "linkscope_forces", of.at(0), of.at(1), of.at(2),
+            static_cast<u32>(of.call.shape[0]), static_cast<u32>(of.call.shape[1]));
 }
 
-void check_forces(const Results& of) {
+template <class Real>
+void check_forces_of(const Results& of, double rounding) {
   const u64 atoms = of.call.shape[0];
-  const auto found = of.output<float>(2);
+  const auto found = of.output<Real>(2);
   const Input positions = of.input(0), neighbors = of.input(1);
   look_at(atoms, 1024, [&](u64 i) {
     std::array<double, 3> sum{}, size{};
@@ -125,7 +130,7 @@ void check_forces(const Results& of) {
       std::array<double, 3> apart{};
       double square = 0.5;
       for (u64 axis = 0; axis < 3; ++axis) {
-        apart[axis] = double{positions.at<float>(4 * i + axis)} - positions.at<float>(4 * other + axis);
+        apart[axis] = double{positions.at<Real>(4 * i + axis)} - positions.at<Real>(4 * other + axis);
         square += apart[axis] * apart[axis];
       }
       const double third = std::pow(square, -3), force = third / square * (1.5 * third - 2);
@@ -134,10 +139,16 @@ void check_forces(const Results& of) {
         size[axis] += std::abs(apart[axis] * force);
       }
     }
-    of.checked(4 * sizeof(float));
+    of.checked(4 * sizeof(Real));
     for (u64 axis = 0; axis < 3; ++axis)
-      if (!near(found[4 * i + axis], sum[axis], size[axis] + 1)) return of.wrong(2, 4 * i + axis, sizeof(float));
+      if (!near(found[4 * i + axis], sum[axis], size[axis] + 1, rounding))
+        return of.wrong(2, 4 * i + axis, sizeof(Real));
   });
+}
+
+void check_forces(const Results& of) {
+  if (is_wide(of.call)) check_forces_of<double>(of, 1e-12);
+  else check_forces_of<float>(of, 1e-5);
 }
 
 // --- sum and scan ---------------------------------------------------------------------------------------------------
@@ -239,7 +250,7 @@ class ComputationRunner final : public StepRunner {
   explicit ComputationRunner(const Opaque& call) : call_{call}, row_{*find(call.library_call)} {}
 
   void load_code(ActorState& state) override {
-    for (const char* name : {"linkscope_triad", "linkscope_stencil", "linkscope_forces"})
+    for (const char* name : {"linkscope_triad", "linkscope_stencil", "linkscope_forces", "linkscope_forces_double"})
       functions_[name] = state.device->function("compute", name);
     for (const char* name : {"linkscope_sum", "linkscope_scan_start", "linkscope_scan", "linkscope_digit_counts",
                              "linkscope_digit_starts", "linkscope_sort_pass"})
@@ -268,6 +279,8 @@ std::string why_no_computation(const Opaque& call) {
            " arrays";
   if (call.shape[0] % 4) return call.library_call + " takes elements in fours";
   if (call.shape[0] > most_elements) return call.library_call + " takes at most 2^28 elements";
+  if (call.library_call == "forces" && call.element != "f32" && !is_wide(call))
+    return "forces are computed in f32 and f64, and not in '" + call.element + "'";
   if (call.library_call == "stencil" && call.shape[1] % 2) return "a stencil has an even number of steps";
   return "";
 }

@@ -180,8 +180,9 @@ void CudaPlatformImpl::give_stream(CudaSession& session, ActorState& state, std:
     state.stream = session.actors[leader].stream;
     return;
   }
+  const auto priority = actor.urgent ? Priority::urgent : Priority::usual;
   state.stream = actor.sms ? &green_stream(session, *state.device, actor)
-                           : &state.device->stream(1 + streams[actor.place.index]++);
+                           : &state.device->stream(1 + streams[actor.place.index]++, priority);
   state.device->use();
   state.enter = std::make_unique<Event>(driver_);
   state.exit = std::make_unique<Event>(driver_);

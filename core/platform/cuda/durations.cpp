@@ -266,8 +266,6 @@ u32 batches_ahead(const Program& program, u32 actor) {
 }
 
 std::string why_no_duration(const CudaSession& session) {
-  if (session.lockstep && session.peers->on_several_hosts())
-    return "processes on several hosts have no common clock, so they run numbers of iterations and no durations";
   for (const auto& state : session.actors) {
     if (session.lockstep && keeps_step(*state.actor) && !makes_round_trips(*state.actor))
       return "actors that exchange words, streams of messages or collectives with another process run numbers of "

@@ -15,7 +15,8 @@ namespace linkscope {
 namespace {
 
 /// What one factorization queues: the panels on a stream of their own, so that the next panel is ready when the update
-/// ends (look-ahead).
+/// ends (look-ahead). That stream is urgent where the driver has priorities: otherwise the few blocks of a panel wait for
+/// the thousands of the update that was queued before.
 class LuRunner final : public StepRunner {
  public:
   explicit LuRunner(const Opaque& call) : call_{call}, n_{call.shape[0]}, block_{call.shape[1]} {}
@@ -30,7 +31,8 @@ class LuRunner final : public StepRunner {
 
   void run(CudaSession& session, ActorState& state, u64) override {
     if (!panel_stream_) {
-      panel_stream_ = std::make_unique<Stream>(session.driver);
+      const bool urgent = why_no_urgent_stream(session.driver).empty();
+      panel_stream_ = std::make_unique<Stream>(session.driver, urgent ? Priority::urgent : Priority::usual);
       panel_done_ = std::make_unique<Event>(session.driver, CU_EVENT_DISABLE_TIMING);
       columns_ready_ = std::make_unique<Event>(session.driver, CU_EVENT_DISABLE_TIMING);
     }

@@ -176,6 +176,9 @@ Window common_time_of_all(const CudaSession& session, Window window, const Durat
 }  // namespace
 
 void Sampling::take_durations(CudaSession& session, const Order& order, Trace& trace) {
+  if (session.lockstep && session.peers->on_several_hosts())
+    throw Error{ErrorKind::unsupported,
+                "processes on several hosts have no common clock, so they run numbers of iterations and no durations"};
   if (const auto why = why_no_duration(session); !why.empty()) throw Error{ErrorKind::usage, why};
   for (u32 sample = 0; sample < order.samples; ++sample) {
     const Clocked clocked{session.spent.samples};

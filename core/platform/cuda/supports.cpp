@@ -178,6 +178,8 @@ std::string Offer::why_no_actor(const Program& program, const Actor& actor) cons
       return why_no_cpu(*actor.cpu, *actor.core, cpus);
   if (actor.sms)
     if (auto why = why_no_green_context(driver_); !why.empty()) return why;
+  if (actor.urgent)
+    if (auto why = why_no_urgent_stream(driver_); !why.empty()) return why;
   for (const auto& step : actor.once) {
     const auto* call = std::get_if<Call>(&step);
     if (!std::holds_alternative<Prefetch>(step) && !(call && call->until))

@@ -145,11 +145,22 @@ double Compiler::free_sms(const Program& program, const Actor& actor) const {
   return std::max(1.0, sms - static_cast<double>(held)) / sms;
 }
 
+namespace {
+
+/// Whether a library's kernels keep all SMs of the GPU, so that others wait: not in a green context of a part of them, and
+/// not the few blocks of a panel of an LU, which start at once on an urgent stream.
+bool keeps_all_sms(const Actor& actor, const Opaque& library) {
+  return actor.kind == ActorKind::stream && !actor.sms && !(actor.urgent && library.library_call == "lu_panel");
+}
+
+}  // namespace
+
 /// Its accesses are spread over the time that it computes.
 Op Compiler::op(const Program& program, const Actor& actor, const Opaque& library) const {
   Op made = machine_.kernel ? accessed(program, actor, as_kernel(library)) : streamed(actor, library);
   made.bytes *= library.times;
   made.chunk_bytes *= library.times;
+  if (keeps_all_sms(actor, library)) made.stages[0].server = servers_.all_sms(node(actor.place) - machine_.first_gpu());
   if (computes(library)) {
     const auto& gpu = machine_.gpu(node(actor.place));
     const double share = (actor.sms ? 1.0 / actor.sms->parts : 1) * free_sms(program, actor);

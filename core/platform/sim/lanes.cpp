@@ -25,7 +25,8 @@ Servers::Servers(const Machine& machine) {
     const u32 in = add(1);
     const u32 out = gpu.copy_engines > 1 ? add(1) : in;
     const u32 peer = gpu.copy_engines > 2 ? add(gpu.copy_engines - 2) : out;
-    engines_.insert(engines_.end(), {in, out, peer, peer});
+    const u32 all_sms = add(1);
+    engines_.insert(engines_.end(), {in, out, peer, all_sms});
   }
   cards_ = static_cast<u32>(counts_.size());
   counts_.insert(counts_.end(), machine.nics.size(), 1);

@@ -30,8 +30,10 @@ struct Servers {
   [[nodiscard]] u32 staged_peer_ring(u32 process) const { return driver(process) + 3; }
   /// The driver's lock, held by one thread at a time.
   [[nodiscard]] u32 lock(u32 process) const { return driver(process) + 4; }
-  /// The copy engines of a GPU that serve a direction.
+  /// The copy engines of a GPU that serve a direction. Copies within it are kernels of the driver.
   [[nodiscard]] u32 engine(u32 gpu_index, Direction direction) const { return engines_[gpu_index * 4 + direction]; }
+  /// All SMs of a GPU: kernels with more blocks than find room run one after the other.
+  [[nodiscard]] u32 all_sms(u32 gpu_index) const { return engine(gpu_index, within_device); }
   /// What a network card sends with: one message at a time.
   [[nodiscard]] u32 card(u32 index) const { return cards_ + index; }
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from linkscope.runfile import Run
 
 _OF_RANKS = ("mpi", "nodes", "nodes-shared")
-_TASKS = ("sp-9", "sp-11")
+_TASKS = ("sp-8", "sp-9", "sp-11")
 _ALSO_OF_RANKS = ("collectives", *_TASKS)  # and of one process
 _LEAVES_FILE = (SOMETHING_FAILED, STOPPED_EARLY)
 _KEPT = "the run files of the nodes keep what was measured"
@@ -43,7 +43,7 @@ def launched(arguments: argparse.Namespace) -> "Launched | None":
     if not arguments.resume and not _names_ranks(arguments) and not _may_name_ranks(arguments):
         raise UserError(
             f"{here.launcher} started {here.size} ranks, and only messages and collectives need them: add --suite mpi, "
-            f"--suite collectives, --suite sp-9 or --suite sp-11, or leave {here.launcher} out"
+            f"--suite collectives, --suite sp-8, --suite sp-9 or --suite sp-11, or leave {here.launcher} out"
         )
     launcher.outlive_launcher(here.rank)
     return here

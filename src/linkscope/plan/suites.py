@@ -51,7 +51,8 @@ _CALLS = ("launch", "launch_to_end", "synchronize", "event", "stream", "copy_cal
 _COMPUTED = tuple(
     f"compute_{kind}"
     for kind in (
-        "sgemm", "dgemm", "bf16gemm", "fft", "fft_double", "md", "reduction", "scan", "sort", "stencil", "triad",
+        "sgemm", "dgemm", "bf16gemm", "fft", "fft_double", "md", "md_double", "reduction", "scan", "sort", "stencil",
+        "triad",
     )
 )  # fmt: skip
 _STAND_INS = tuple(f"compute_stand_in_{name}" for name in ("lammps", "dca", "openmm"))
@@ -287,7 +288,8 @@ SUITES: dict[str, Suite] = {
         ),
         Suite(
             "sp-8",
-            "Spafford 5: copies of a GPU, messages and CPU traffic, each alone and beside each other",
+            "Spafford 5: copies of a GPU, messages and CPU traffic, each alone and beside each other; under mpiexec "
+            "also a transfer task and messages by MPI",
             SP_8,
             early=True,
         ),

@@ -1,4 +1,4 @@
-"""Transfer tasks and message tasks, one kind alone and both at once (suites `sp-9` and `sp-11`)."""
+"""Transfer tasks and message tasks, one kind alone and both at once (suites `sp-8`, `sp-9` and `sp-11`)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -49,8 +49,17 @@ class Sampler:
         if not prepared.supported:
             raise Unsupported(prepared.reason)
         if lasts(task.point):
-            return contended_round(self._worker, task, prepared)
+            return self._lasting(task, prepared)
         return self._round_of(task, prepared).measure()
+
+    def _lasting(self, task: Task, prepared: Prepared) -> Round:
+        """Measures a point that runs for a duration. Its first sample shows whether its processes can."""
+        try:
+            return contended_round(self._worker, task, prepared)
+        except RequestFailed as problem:
+            if problem.kind == "unsupported":
+                raise Unsupported(str(problem)) from None
+            raise
 
     def _under_mps(self, task: Task) -> Round:
         """Measures with a worker, and its peers, that are clients of an MPS daemon."""

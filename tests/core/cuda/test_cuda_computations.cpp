@@ -36,7 +36,7 @@ void check_right(const Case& c) {
 
 TEST_CASE("every computation delivers what its reference says, alone and with its transfers") {
   const auto cases = small_computations();
-  CHECK(cases.size() == 14 * 3);
+  CHECK(cases.size() == 15 * 3);
   for (const auto& c : cases) {
     CAPTURE(c.benchmark);
     check_right(c);
@@ -208,6 +208,7 @@ TEST_CASE("factors with a wrong element exceed the residual that rounding leaves
 TEST_CASE("an LU over GPUs has the residual of a factorization, whichever GPUs and however they take panels") {
   for (const char* gpus : {"0", "1", "01"})
     for (const char* by : {"peer", "host"}) {
+      const char* panels = *by == 'p' ? "urgent" : "usual";
       CAPTURE(gpus);
       CAPTURE(by);
       const auto program = build_program({"lu_gpus",
@@ -218,7 +219,7 @@ TEST_CASE("an LU over GPUs has the residual of a factorization, whichever GPUs a
                                           MemKind::device,
                                           0,
                                           0,
-                                          {{"gpus", gpus}, {"by", by}, {"n", "256"}}});
+                                          {{"gpus", gpus}, {"by", by}, {"panels", panels}, {"n", "256"}}});
       const auto support = platform().supports(program);
       REQUIRE_MESSAGE(support, support.why_not);
       const auto session = platform().prepare(program, "test#0");
@@ -240,6 +241,7 @@ TEST_CASE("a computation whose lengths do not fit is refused with a reason") {
   refused("compute_scan", [](Opaque& o) { o.shape = {}; }, "has 1 lengths and 3 arrays");
   refused("compute_triad", [](Opaque& o) { o.shape[0] = 7; }, "in fours");
   refused("compute_stencil", [](Opaque& o) { o.shape[1] = 3; }, "even number of steps");
+  refused("compute_md", [](Opaque& o) { o.element = "bf16"; }, "in f32 and f64, and not in 'bf16'");
   const auto lu = [&](auto change, const char* words) {
     auto program =
         build_program({"lu", Engine::sm, gpu(0), gpu(0), MemKind::device, MemKind::device, 0, 0, {{"n", "256"}}});

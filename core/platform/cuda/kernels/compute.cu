@@ -3,9 +3,11 @@
 using u32 = unsigned int;
 using u64 = unsigned long long;
 
-struct alignas(16) linkscope_four {
-  float x, y, z, w;
+template <class Real>
+struct alignas(4 * sizeof(Real)) linkscope_four_of {
+  Real x, y, z, w;
 };
+using linkscope_four = linkscope_four_of<float>;
 
 __device__ __forceinline__ u64 first_of_grid() { return (u64)blockIdx.x * blockDim.x + threadIdx.x; }
 __device__ __forceinline__ u64 threads_of_grid() { return (u64)gridDim.x * blockDim.x; }
@@ -46,21 +48,32 @@ extern "C" __global__ void linkscope_stencil(const float* in, float* out, u32 n)
 
 // Forces on atoms: `neighbors` lists number j of all atoms, then j + 1; a word stands for word * atoms / 2^32. Distances
 // are softened, so that two atoms at one place have a finite force.
-extern "C" __global__ void linkscope_forces(const linkscope_four* positions, const u32* neighbors,
-                                            linkscope_four* forces, u32 atoms, u32 per_atom) {
+template <class Real>
+__device__ __forceinline__ void add_forces(const linkscope_four_of<Real>* positions, const u32* neighbors,
+                                           linkscope_four_of<Real>* forces, u32 atoms, u32 per_atom) {
   for (u64 i = first_of_grid(); i < atoms; i += threads_of_grid()) {
-    const linkscope_four own = positions[i];
-    linkscope_four sum = {0, 0, 0, 0};
+    const linkscope_four_of<Real> own = positions[i];
+    linkscope_four_of<Real> sum = {0, 0, 0, 0};
 #pragma unroll 8
     for (u32 j = 0; j < per_atom; ++j) {
-      const linkscope_four other = positions[(u64)neighbors[(u64)j * atoms + i] * atoms >> 32];
-      const float x = own.x - other.x, y = own.y - other.y, z = own.z - other.z;
-      const float near = 1 / (x * x + y * y + z * z + 0.5f), third = near * near * near;
-      const float force = near * third * (1.5f * third - 2.0f);
+      const linkscope_four_of<Real> other = positions[(u64)neighbors[(u64)j * atoms + i] * atoms >> 32];
+      const Real x = own.x - other.x, y = own.y - other.y, z = own.z - other.z;
+      const Real near = 1 / (x * x + y * y + z * z + Real(0.5)), third = near * near * near;
+      const Real force = near * third * (Real(1.5) * third - Real(2));
       sum.x += x * force, sum.y += y * force, sum.z += z * force;
     }
     forces[i] = sum;
   }
+}
+
+extern "C" __global__ void linkscope_forces(const linkscope_four* positions, const u32* neighbors,
+                                            linkscope_four* forces, u32 atoms, u32 per_atom) {
+  add_forces(positions, neighbors, forces, atoms, per_atom);
+}
+
+extern "C" __global__ void linkscope_forces_double(const linkscope_four_of<double>* positions, const u32* neighbors,
+                                                   linkscope_four_of<double>* forces, u32 atoms, u32 per_atom) {
+  add_forces(positions, neighbors, forces, atoms, per_atom);
 }
 
 // A copy of a square matrix with `more` added to the diagonal.

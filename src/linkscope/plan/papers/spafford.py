@@ -9,7 +9,7 @@ _CONTENDED = (
     "host/cpu/numa.pageable->same.pinned",
 )
 
-_SHOC = ("sgemm", "dgemm", "fft", "fft_double", "md", "reduction", "scan", "sort", "stencil")
+_SHOC = ("sgemm", "dgemm", "fft", "fft_double", "md", "md_double", "reduction", "scan", "sort", "stencil")
 
 SPAFFORD = Source(
     "spafford",
@@ -48,7 +48,7 @@ SPAFFORD = Source(
             "GPU transfers and messages, sequential and concurrent",
             "message/cpu/numa.pageable->same.pageable?channel=*",
             *(f"contended_{kind}?beside=none,h2d,d2h,message,host" for kind in _CONTENDED),
-            note="messages of 8 B by shared memory instead of MPI; `run --suite sp-8`",
+            note="messages of 8 B by shared memory; `run --suite sp-8`; under mpiexec also a transfer and MPI",
         ),
         row(
             "SP-9",

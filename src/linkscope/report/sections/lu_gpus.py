@@ -18,14 +18,16 @@ _NOTE = (
     "A digit is a GPU. Panels of 512 columns are dealt to the GPUs in turn. The prediction follows each panel: its GPU "
     "loads it, updates and factors it; the others take it. Copies have their measured rates, and updates that of a "
     "product of f64 matrices (or its peak). Factorizations never run at once, and need what updates leave of the time "
-    "of one GPU. Look-ahead on one GPU shows whether it factors beside an update. Words between threads, and loads of "
+    "of one GPU. Look-ahead on one GPU shows whether it factors beside an update, with panels on an "
+    "urgent stream or on a usual one. Words between threads, and loads of "
     "some of the GPUs that share a link, are not predicted. A placement's predicted rank is its place by that, of all "
     "placements of as many GPUs. Equal predictions share a place. The gap is the time of the worst placement over that "
     "of the best, less one."
 )
 _COLUMNS = (
     Column("GPUs", strong=True), Column("Matrix", label="Matrix on"), Column("Threads", label="Threads on"),
-    Column("By", label="Panels by"), Column("Ahead", label="Look-ahead"), Column("Time", right=True, label="Time"),
+    Column("By", label="Panels by"), Column("Ahead", label="Look-ahead"), Column("Stream", label="Panel stream"),
+    Column("Time", right=True, label="Time"),
     Column("Rate", right=True, label="TFLOP/s"), Column("Over best", right=True, label="Over best"),
     Column("Predicted", right=True, label="Predicted"), Column("Rank", right=True, label="Predicted rank"),
     Column("Gap", right=True, label="Gap"),
@@ -39,12 +41,14 @@ Costs = Mapping[tuple[str, str, str], float]  # seconds of a byte, by benchmark 
 
 @dataclass(frozen=True)
 class LuPlacement:
-    """A placement of an LU over GPUs: its parameters, seconds, operations, and predicted seconds; None: unknown."""
+    """A placement of an LU over GPUs: its parameters, seconds with their 95 % interval, operations, and predicted
+    seconds; None: unknown."""
 
     params: Mapping[str, str]
     seconds: float
     operations: float
     predicted: float | None
+    interval: Sequence[float] | None = None
 
     @property
     def gpus(self) -> str:
@@ -61,7 +65,7 @@ def lu_placements(*runs: Run) -> dict[tuple[int, int], list[LuPlacement]]:
     for point in found:
         params = point.params
         predicted = costs.predicted(params) if costs else None
-        made = LuPlacement(params, point.median_s or 0.0, point.flows[0].operations or 0.0, predicted)
+        made = LuPlacement(params, point.median_s or 0.0, point.flows[0].operations or 0.0, predicted, point.ci95_s)
         groups.setdefault((_order(params), len(made.gpus)), []).append(made)
     return {key: sorted(groups[key], key=lambda one: one.seconds) for key in sorted(groups)}
 
@@ -98,7 +102,7 @@ class _Predictor:
             for flow in point.flows if flow.gbps
         }  # fmt: skip
         self._gpus = len({dst for name, _, dst in self._alone if name == "h2d"})
-        self._overlaps: bool | None = None
+        self._overlaps: dict[str, bool] = {}  # by priority of the stream that factors
         self._factors: dict[int, float] = {}  # seconds of a panel, by order of the matrix
 
     def learn(self, points: Sequence[Point]) -> "_Predictor":
@@ -106,26 +110,35 @@ class _Predictor:
         single = [point for point in points if len(point.params["gpus"]) == 1]
         in_turn = [point for point in single if point.params["ahead"] == "0"]
         for point in in_turn:
-            ahead = [other.median_s or 0.0 for other in single
-                     if other.params["ahead"] == "1" and _same_place(other.params, point.params)]  # fmt: skip
-            parts = self._parts(point.params, overlaps=False)
-            if parts and ahead:
-                self._factors[_order(point.params)] = factor_s(parts, point.median_s or 0.0)
-                both = replace(parts, overlaps=True, ahead=True, factor=self._factors[_order(point.params)])
-                hidden = (point.median_s or 0.0) - lu_s(both)
-                self._overlaps = (point.median_s or 0.0) - median(ahead) > hidden / 2
+            for stream in sorted({_stream(other.params) for other in single}):
+                ahead = [
+                    other.median_s or 0.0 for other in single
+                    if other.params["ahead"] == "1" and _same_place(other.params, point.params)
+                    and _stream(other.params) == stream
+                ]  # fmt: skip
+                parts = self._parts(point.params, overlaps=False)
+                if parts and ahead:
+                    self._learn_overlap(stream, point, parts, median(ahead))
         for point in single:  # orders without an LU that has no look-ahead
             parts = self._parts(point.params, overlaps=False)
-            if parts and self._overlaps is False:
+            if parts and self._overlaps.get(_stream(point.params)) is False:
                 self._factors.setdefault(_order(point.params), factor_s(parts, point.median_s or 0.0))
         return self
+
+    def _learn_overlap(self, stream: str, in_turn: Point, parts: LuParts, ahead_s: float) -> None:
+        """Takes whether look-ahead saves more than half of what it could on one GPU."""
+        order, seconds = _order(in_turn.params), in_turn.median_s or 0.0
+        self._factors[order] = factor_s(parts, seconds)
+        both = replace(parts, overlaps=True, ahead=True, factor=self._factors[order])
+        self._overlaps[stream] = seconds - ahead_s > (seconds - lu_s(both)) / 2
 
     def predicted(self, params: Mapping[str, str]) -> float | None:
         """Seconds; None without the rates of its copies, or without LUs on one GPU."""
         factor = self._factors.get(_order(params))
-        if factor is None or self._overlaps is None:
+        overlaps = self._overlaps.get(_stream(params))
+        if factor is None or overlaps is None:
             return None
-        parts = self._parts(params, overlaps=self._overlaps)
+        parts = self._parts(params, overlaps=overlaps)
         return lu_s(replace(parts, factor=factor)) if parts else None
 
     def _parts(self, params: Mapping[str, str], *, overlaps: bool) -> LuParts | None:
@@ -159,6 +172,10 @@ class _Predictor:
         return max(1.0, max(ratios) * others / max(1, self._gpus - 1)) if ratios else float(others)
 
 
+def _stream(params: Mapping[str, str]) -> str:
+    return params.get("panels", "usual")
+
+
 def _same_place(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
     return all(one[key] == other[key] for key in ("gpus", "node", "n"))
 
@@ -172,7 +189,7 @@ def section(view: RunView) -> Section | None:
         rows = [
             Row((
                 one.gpus, f"numa:{one.params['node']}", _threads(one), one.params["by"] if len(one.gpus) > 1 else "-",
-                "yes" if one.params["ahead"] == "1" else "no", format_seconds(one.seconds),
+                "yes" if one.params["ahead"] == "1" else "no", _stream(one.params), format_seconds(one.seconds),
                 f"{one.operations / one.seconds / 1e12:.3g}", format_fraction(one.seconds / best - 1),
                 format_seconds(one.predicted) if one.predicted else "-", str(rank or "-"),
                 format_fraction(group[-1].seconds / best - 1) if one is group[0] else "",
