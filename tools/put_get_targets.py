@@ -5,6 +5,7 @@ Used by tools/put_get_claims.py. The bare words and the SM copies are of the sam
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from linkscope.report.put_get import TOGETHER, per_s, seconds_of
 from linkscope.runfile import Point, Run
@@ -35,34 +36,34 @@ def best_targets(runs: Sequence[Run]) -> list[Target]:
 
 
 def _of_one(points: Sequence[Point]) -> Iterator[Target]:
-    word = _fastest(_of(points, "ping_pong", "cpu", "numa", "gpu", "pinned"))
-    packed = _fastest(_of(points, "put_ping_pong", "sm", "gpu", "numa", word="packed", size=8))
+    word = _fastest(_of(points, "ping_pong/cpu/numa:*->gpu:*.pinned/0"))
+    packed = _fastest(_of(points, "put_ping_pong/sm/gpu:*->numa:*/8?*", word="packed"))
     yield _below("8 B to host memory and back over a bare word: at most 1.1", packed, word, 1.1)
-    copies = {point.bytes: point for point in _of(points, "d2h", "sm", "gpu", "numa")}
+    copies = {point.bytes: point for point in _of(points, "d2h/sm/gpu:*->numa:*")}
     sizes = [size for size in sorted(copies) if size >= MIB]
     shares = [
         (size, seconds_of(copies[size]) / seconds_of(put))
         for size in sizes
-        if (put := _fastest(_of(points, "put", "sm", "gpu", "numa", size=size, connections="1")))
+        if (put := _fastest(_of(points, f"put/sm/gpu:*->numa:*/{size}?*", connections="1")))
     ]
     shown = ", ".join(f"{share:.3g} at {format_bytes(size)}" for size, share in shares)
     text = "Stream of puts to host memory over the SM copy rate from 1 MiB: at least 0.95"
     yield _judged(
         text, bool(shares), all(share >= 0.95 for _, share in shares), shown, "puts and SM copies of one size"
     )
-    proxy = _of(points, "queued_put", "cpu", "numa", "numa", size=64, proxies="1")
+    proxy = _of(points, "queued_put/cpu/numa:*->numa:*/64?*", proxies="1")
     yield _rate("Messages of 64 B by one proxy thread: at least 1.5 M/s", proxy, 1.5e6)
-    within = _fastest(_within(points, "ping_pong", "device"))
-    one = _fastest(_within(points, "put_ping_pong", "device", word="packed", size=8))
+    within = _fastest(_within(points, "ping_pong", "device", 0))
+    one = _fastest(_within(points, "put_ping_pong", "device", 8, word="packed"))
     yield _beside("8 B between two kernels of one GPU, over a bare word", one, within)
-    two_words = _fastest(_within(points, "ping_pong", "ipc"))
-    two = _fastest(_within(points, "put_ping_pong", "ipc", size=8))
+    two_words = _fastest(_within(points, "ping_pong", "ipc", 0))
+    two = _fastest(_within(points, "put_ping_pong", "ipc", 8))
     yield _beside("8 B between kernels of two processes on one GPU, over a bare word", two, two_words)
-    yield _rate("Messages of 64 B within one GPU, all blocks: stated", _within(points, "put", "device", size=64), 0)
+    yield _rate("Messages of 64 B within one GPU, all blocks: stated", _within(points, "put", "device", 64), 0)
 
 
 def _of_two(points: Sequence[Point]) -> Iterator[Target]:
-    trips = _apart(points, "put_ping_pong", word="packed", size=8)
+    trips = _apart(points, "put_ping_pong", 8, word="packed")
     trip = _fastest(trips)
     tail = f", p99 {format_seconds(p99)}" if trip and (p99 := trip.flows[0].p99_s) else ""
     reached = bool(trip) and (trip.flows[0].p50_s or seconds_of(trip)) <= 1.5e-6 and (trip.flows[0].p99_s or 0) <= 2e-6
@@ -70,36 +71,27 @@ def _of_two(points: Sequence[Point]) -> Iterator[Target]:
     lacks = "packed words between GPUs"
     yield _judged("8 B between two GPUs and back: p50 at most 1.5 us, p99 at most 2", bool(trip), reached, shown, lacks)
     for size, gbps in ((4 * MIB, 310), (64 * MIB, 350)):
-        put = _fastest(_apart(points, "put", size=size, connections="1"))
+        put = _fastest(_apart(points, "put", size, connections="1"))
         rate = size / seconds_of(put) / 1e9 if put else 0.0
         text = f"Put between two GPUs, {format_bytes(size)}: at least {gbps} GB/s"
         yield _judged(text, bool(put), rate >= gbps, f"{rate:.4g} GB/s", "puts of this size between GPUs")
-    rates = _apart(points, "put", size=64)
+    rates = _apart(points, "put", 64)
     yield _rate("Messages of 64 B between two GPUs: at least 1,000 M/s", rates, 1e9)
 
 
-def _of(
-    points: Iterable[Point], benchmark: str, engine: str, src: str, dst: str, memory: str = "", size: int = -1,
-    **params: str,
-) -> list[Point]:  # fmt: skip
-    return [
-        point
-        for point in points
-        if (point.benchmark, point.engine) == (benchmark, engine)
-        and point.src.startswith(src)
-        and point.dst.startswith(dst)
-        and (not memory or point.dst_memory == memory)
-        and size in (-1, point.bytes)
-        and params.items() <= point.params.items()
-    ]
+def _of(points: Iterable[Point], pattern: str, **params: str) -> list[Point]:
+    """The points whose id matches a pattern as of --only, with these values of parameters."""
+    return [one for one in points if fnmatchcase(one.id, pattern) and params.items() <= one.params.items()]
 
 
-def _within(points: Iterable[Point], benchmark: str, memory: str, size: int = -1, **params: str) -> list[Point]:
-    return [one for one in _of(points, benchmark, "sm", "gpu", "gpu", memory, size, **params) if one.src == one.dst]
+def _within(points: Iterable[Point], benchmark: str, memory: str, size: int, **params: str) -> list[Point]:
+    found = _of(points, f"{benchmark}/sm/gpu:*.{memory}->gpu:*.{memory}/{size}*", **params)
+    return [one for one in found if one.src == one.dst and one.bytes == size]
 
 
 def _apart(points: Iterable[Point], benchmark: str, size: int, **params: str) -> list[Point]:
-    return [one for one in _of(points, benchmark, "sm", "gpu", "gpu", "", size, **params) if one.src != one.dst]
+    found = _of(points, f"{benchmark}/sm/gpu:*->gpu:*/{size}?*", **params)
+    return [one for one in found if one.src != one.dst]
 
 
 def _fastest(points: Sequence[Point]) -> Point | None:
