@@ -67,5 +67,5 @@ def _word(point: Point, words: Mapping[tuple[str, ...], float]) -> float | None:
 
 
 def _path(point: Point) -> tuple[str, ...]:
-    """Between a GPU and the host, words go both ways."""
+    """The two ends in one order: a word goes there and back."""
     return (*sorted((point.src, point.dst)), "two processes" if point.src_memory in ("ipc", "posix_fd") else "")
