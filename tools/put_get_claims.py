@@ -1,4 +1,4 @@
-"""Prints whether the conclusions of Klenk, Oden and Froning hold on a measured machine, each with its number.
+"""Prints whether the conclusions of Klenk, Oden and Froning hold on a measured machine, and which targets it reaches.
 
 Usage: .venv/bin/python tools/put_get_claims.py RUN.jsonl…     (runs of one machine, of suites putget and putget-queues)
 """
@@ -7,6 +7,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+
+from put_get_targets import Target, best_targets
 
 from linkscope.errors import UserError
 from linkscope.report.put_get_claims import Claim, best_claims
@@ -19,12 +21,19 @@ def table(claims: Sequence[Claim]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in (("item", "conclusion", "here", "by"), ("---",) * 4, *rows))
 
 
+def target_table(of: Sequence[Target]) -> str:
+    """A Markdown table of the targets (put_get_targets.py)."""
+    rows = [(one.text, one.answer, one.evidence) for one in of]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (("target", "here", "by"), ("---",) * 3, *rows))
+
+
 def main(words: Sequence[str] | None = None) -> int:
-    """Prints the table. 1: a run file cannot be read."""
+    """Prints both tables. 1: a run file cannot be read."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("runs", metavar="RUN.jsonl", type=Path, nargs="+")
     try:
-        print(table(best_claims([read_run(path) for path in parser.parse_args(words).runs])))
+        runs = [read_run(path) for path in parser.parse_args(words).runs]
+        print(f"{table(best_claims(runs))}\n\n{target_table(best_targets(runs))}")
     except UserError as problem:
         print(f"put_get_claims.py: {problem}", file=sys.stderr)
         return 1

@@ -1,8 +1,10 @@
 """Compares puts of linkscope with those of UCX's `ucx_perftest` on one node, in one call of this tool.
 
-Usage: python tools/ucx_bench.py [-o RUN.jsonl] [--ucx FOLDER] [--budget 60s] [--sizes 8,4096,65536,1048576,4194304]
+Usage: python tools/ucx_bench.py [-o RUN.jsonl] [--json FILE] [--ucx FOLDER] [--budget 60s]
+                                 [--sizes 8,4096,65536,1048576,4194304]
 
 FOLDER holds bin/ucx_perftest and lib/. The default is package `libucx`, as the PyPI wheel `libucx-cu13` installs it.
+--json keeps both tools' numbers as a list of JSON objects, one a row; RUN.jsonl has linkscope's with their intervals.
 Prints Markdown: the latency of a put, which is half of a round trip, and the rate of puts in a row. UCX runs in two
 processes. A CPU thread posts its puts, or a kernel where the row says so. linkscope's are posted by a block of the GPU,
 as separate or as packed words, or by a CPU thread that asks the copy engine. With two GPUs, puts between them are
@@ -12,6 +14,7 @@ compared too.
 import argparse
 import csv
 import importlib.util
+import json
 import os
 import socket
 import subprocess
@@ -20,6 +23,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
@@ -129,28 +133,36 @@ def _is_named(point: PointId, by: PointId) -> bool:
     return replace(point, params=by.params) == by and set(by.params) <= set(point.params)
 
 
-def rows(ucx: Ucx, of: Sequence[Way], sizes: Sequence[int], ours: Mapping[str, float]) -> Iterator[str]:
+def compared(ucx: Ucx, of: Sequence[Way], sizes: Sequence[int], ours: Mapping[str, float]) -> Iterator[dict[str, Any]]:
+    """A row for each way, test and size: `ucx` has seconds of a put (the median, for latencies) and puts a second, or a
+    reason; `linkscope_s` the seconds of an operation, which is a round trip for latencies, by who posts."""
+    for way in of:
+        for test in _NAMES:
+            for size in sizes:
+                theirs = ucx.measure(way, test, size)
+                found = {"reason": theirs} if isinstance(theirs, str) else {"put_s": theirs[0], "per_s": theirs[1]}
+                seconds = {who: ours.get(id) for who, id in points_of(way.ends, size)[test].items()}
+                yield {"put": way.title, "test": test, "size": size, "ucx": found, "linkscope_s": seconds}
+
+
+def heading() -> Iterator[str]:
     names = list(points_of("", 0)["lat"])
     yield f"| put | size | UCX | {' | '.join(f'linkscope, by {name}' for name in names)} |"
     yield "|---|---|---|" + "---|" * len(names)
-    for way in of:
-        for test, title in (("lat", "latency"), ("bw", "rate")):
-            for size in sizes:
-                yield _row(f"{way.title}, {title}", ucx.measure(way, test, size), test, size, way, ours)
 
 
-def _row(
-    title: str, theirs: tuple[float, float] | str, test: str, size: int, way: Way, ours: Mapping[str, float]
-) -> str:
+def line_of(row: Mapping[str, Any]) -> str:
+    """A row of the Markdown table."""
+    is_latency, size, ucx = row["test"] == "lat", row["size"], row["ucx"]
+
     def shown(seconds: float | None) -> str:
         if seconds is None:
             return "-"
-        return format_seconds(seconds / 2) if test == "lat" else format_rate(size / seconds / 1e9)
+        return format_seconds(seconds / 2) if is_latency else format_rate(size / seconds / 1e9)
 
-    cells = [shown(ours.get(id)) for id in points_of(way.ends, size)[test].values()]
-    seconds = None if isinstance(theirs, str) else (2 * theirs[0] if test == "lat" else 1 / theirs[1])
-    first = theirs if isinstance(theirs, str) else shown(seconds)
-    return f"| {title} | {format_bytes(size)} | {first} | {' | '.join(cells)} |"
+    theirs = ucx.get("reason") or shown(2 * ucx["put_s"] if is_latency else 1 / ucx["per_s"])
+    cells = " | ".join(map(shown, row["linkscope_s"].values()))
+    return f"| {row['put']}, {'latency' if is_latency else 'rate'} | {format_bytes(size)} | {theirs} | {cells} |"
 
 
 def installed() -> Path | None:
@@ -162,6 +174,7 @@ def installed() -> Path | None:
 def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", type=Path, dest="path")
+    parser.add_argument("--json", type=Path)
     parser.add_argument("--ucx", type=Path, default=installed())
     parser.add_argument("--budget", default="60s")
     parser.add_argument("--sizes", default="8,4096,65536,1048576,4194304")
@@ -177,8 +190,14 @@ def main(words: Sequence[str]) -> int:
     of = ways(gpus)
     with tempfile.TemporaryDirectory() as folder:
         ours = linkscope(given.path or Path(folder) / "run.jsonl", sizes, of, given.budget)
-    for line in rows(Ucx(given.ucx.absolute(), 1 if gpus > 1 else 0), of, sizes, ours):
-        print(line, flush=True)
+    for line in heading():
+        print(line)
+    kept = []
+    for row in compared(Ucx(given.ucx.absolute(), 1 if gpus > 1 else 0), of, sizes, ours):
+        print(line_of(row), flush=True)
+        kept.append(row)
+    if given.json:
+        given.json.write_text(json.dumps(kept, indent=1) + "\n")
     return 0
 
 

@@ -135,6 +135,25 @@ constexpr WaitedInVain perform_all(const ActorOp* ops, unsigned ops_count, Word 
   return 0;
 }
 
+/// What a kernel notes if its iterations are stamped: its begin and end by the clock in nanoseconds and by that of its
+/// processor, and the latter (its low half) at the end of each of the first iterations.
+inline constexpr unsigned most_stamps = 2048;
+struct BlockStamps {
+  Word begun_ns, ended_ns, begun_clock, ended_clock;
+  unsigned clocks[most_stamps];
+};
+
+/// perform_all(), with a call of `ended` for each iteration, counted from 0.
+template <class Memory, class Ended>
+constexpr WaitedInVain perform_each(const ActorOp* ops, unsigned ops_count, Word first, Word count, Memory& memory,
+                                    Ended ended) {
+  for (Word i = 0; i < count; ++i) {
+    if (const WaitedInVain in_vain = perform_all(ops, ops_count, first + i, 1, memory)) return in_vain;
+    ended(i);
+  }
+  return 0;
+}
+
 /// Polls a word until it has reached `value`. False: not within the time-out.
 template <class Memory>
 constexpr bool poll(Memory& memory, Word word, Word value, Word timeout_ns) {

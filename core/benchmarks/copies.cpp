@@ -35,6 +35,10 @@ std::optional<u32> grid_of(const Case& c, u32 number) {
   return c.param("launch", "one") == "one" ? std::optional{number} : std::nullopt;
 }
 
+Param two_processes_param() {
+  return {"way", {"mps", "processes"}, "the GPU runs kernels of both processes under MPS, or the processes take turns"};
+}
+
 Param after_param() {
   return {"after",
           {"kernel", "wait"},

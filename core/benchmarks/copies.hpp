@@ -73,6 +73,9 @@ void bind(Program&, const Case&);
 /// The grid of a block by that parameter: one of this number, or none.
 [[nodiscard]] std::optional<u32> grid_of(const Case&, u32 number);
 
+/// How two processes use one GPU at once.
+[[nodiscard]] Param two_processes_param();
+
 /// The kind of huge pages of host memory.
 [[nodiscard]] Param pages_param();
 /// The region with the requirements of its kind: page size, and the other process that owns it.

@@ -35,6 +35,7 @@ Program build(const Case& c) {
   Program program;
   program.peer = c.src.kind == PlaceKind::gpu && c.src_memory != MemKind::pinned;
   program.cache = CacheState::hot;  // a polled word is in the memory of the side that polls
+  program.mps = c.param("way", "") == "mps";
   const Words words = add_words(program, c);
   const Span ping{words.region[1], 0, word, 0, 1}, pong{words.region[0], apart, word, 0, 1};
   const auto actor = [&](const Place& at, std::vector<Step> loop) {
@@ -86,6 +87,10 @@ std::vector<Benchmark> ping_pongs() {
           row("ping-pong between CPU threads of two processes", Engine::cpu, numa, numa, Relation::any, of_two),
           row("ping-pong between GPUs of two processes, each of which opens the other's memory", Engine::sm, gpu, gpu,
               Relation::different, {{ipc, ipc}, {posix_fd, posix_fd}}, {where}),
+          row("ping-pong between two kernels of one GPU: each sets a word that the other polls", Engine::sm, gpu, gpu,
+              Relation::same, {{device, device}}),
+          row("ping-pong between two kernels of one GPU, which are of two processes", Engine::sm, gpu, gpu,
+              Relation::same, {{ipc, ipc}, {posix_fd, posix_fd}}, {two_processes_param()}),
       });
 }
 

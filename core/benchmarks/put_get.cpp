@@ -77,13 +77,18 @@ class Connection {
       const bool on_gpu = between_gpus && !relaunched_ && (control_ == Control::direct || control_ == Control::own);
       const Side& with_words = control_ == Control::own ? sides_[&side == sides_.data()] : side;
       const u64 all = u64{most_blocks()} * slots * stride();
-      side.given = add({side.at, side.memory, all, Content::pattern});
-      side.received = add({side.at, side.memory, all, Content::poison});
-      side.words =
-          add({on_gpu ? with_words.at : node, on_gpu ? side.memory : MemKind::pinned, numbers * line, Content::zero});
+      const u32 process = process_of(static_cast<u32>(&side - sides_.data()));
+      const auto add_region = [&](Place at, MemKind kind, u64 bytes, Content content) {
+        return add({.at = at, .kind = kind, .bytes = bytes, .content = content, .process = process});
+      };
+      const auto own = is_shared(side.memory) ? MemKind::device : side.memory;  // the other process does not read it
+      side.given = add_region(side.at, own, all, Content::pattern);
+      side.received = add_region(side.at, side.memory, all, Content::poison);
+      side.words = add_region(on_gpu ? with_words.at : node, on_gpu ? side.memory : MemKind::pinned, numbers * line,
+                              Content::zero);
       if (is_packed_)
-        side.packed = add({on_gpu ? side.at : node, on_gpu ? side.memory : MemKind::pinned,
-                           slots * slice_stride(2 * c.bytes), Content::zero});
+        side.packed = add_region(on_gpu ? side.at : node, on_gpu ? side.memory : MemKind::pinned,
+                                 slots * slice_stride(2 * c.bytes), Content::zero);
     }
   }
 
@@ -125,6 +130,8 @@ class Connection {
   [[nodiscard]] bool is_gpu(u32 side) const { return sides_[side].at.kind == PlaceKind::gpu; }
 
  private:
+  /// Memory that two processes share means that each has a side.
+  [[nodiscard]] u32 process_of(u32 side) const { return is_shared(case_.src_memory) ? side : 0; }
   [[nodiscard]] u32 actors() const { return static_cast<u32>(program_.actors.size()); }
   [[nodiscard]] Span word(u32 side, Number number) const { return {sides_[side].words, number * line, word_bytes}; }
   /// The payload of a message to a side, which lies in one of its slots if there are several.
@@ -185,7 +192,9 @@ class Connection {
     Actor actor;
     actor.place = sides_[side].at;
     actor.kind = kind;
-    if (kind != ActorKind::gpu_block) actor.clock = Clock::host;
+    actor.process = process_of(side);
+    // Events of one process do not order the work of another.
+    if (kind != ActorKind::gpu_block || is_shared(case_.src_memory)) actor.clock = Clock::host;
     if (kind == ActorKind::stream) actor.cpu = sides_[side].node;
     if (kind == ActorKind::gpu_block) {
       actor.threads = control_ == Control::assisted ? 1 : threads();
@@ -260,6 +269,7 @@ void add_messages(Connection& made, u32 mover) {
 Program empty(const Case& c) {
   Program program;
   program.peer = c.src.kind == c.dst.kind;
+  program.mps = c.param("way", "") == "mps";
   // Host threads exchange the words of both.
   if (c.engine == Engine::ce || is_relaunched(c)) program.held_by = HeldBy::nothing;
   return program;
@@ -306,11 +316,11 @@ std::vector<Benchmark> puts_and_gets() {
   const Param threads{"threads", {"1024", "32", "1"}, "threads of a GPU's block: a block, a warp, or one thread"};
   constexpr bool not_in_id = false;
   const Param blocks{"blocks",
-                     {"1", "2", "4", "8", "16", "32"},
+                     {"1", "2", "4", "8", "16", "32", "64", "132"},
                      "blocks that move a message together; each adds to the word behind it",
                      not_in_id};
   const Param connections{
-      "connections", {"1", "2", "4", "8", "16", "32", "64"}, "rings of messages, each with its own block"};
+      "connections", {"1", "2", "4", "8", "16", "32", "64", "132"}, "rings of messages, each with its own block"};
   const Param word{"word",
                    {"separate", "packed"},
                    "what ends a message: a word behind a fence, or a number in each 16 bytes beside 8 of the payload"};
@@ -357,6 +367,29 @@ std::vector<Benchmark> puts_and_gets() {
       round_trip<add_get_round_trip>, false);
   add("get_ping_pong", "a message from host memory, fetched by a GPU, and a word back", numa, gpu,
       round_trip<add_get_round_trip>, false);
+  const auto add_kernels = [&](std::string_view name, std::string_view summary, Relation relation, MemKind memory,
+                               std::vector<Param> params) {
+    const bool is_stream = name == "put";
+    params.insert(params.end(), {threads, word});
+    if (is_stream) params.push_back(connections);
+    rows.push_back({name,
+                    summary,
+                    is_stream ? "Klenk 4 (KL-1, KL-3)" : "Klenk 4 (KL-1)",
+                    Engine::sm,
+                    gpu,
+                    gpu,
+                    relation,
+                    {{memory, memory}},
+                    std::move(params),
+                    is_stream ? messages<0> : round_trip<add_put_round_trip>});
+  };
+  add_kernels("put", "messages between two kernels of one GPU", Relation::same, device, {});
+  add_kernels("put_ping_pong", "a message there and one back between two kernels of one GPU", Relation::same, device,
+              {});
+  add_kernels("put_ping_pong", "a message there and one back between kernels of two processes on one GPU",
+              Relation::same, ipc, {two_processes_param()});
+  add_kernels("put_ping_pong", "a message there and one back between GPUs of two processes", Relation::different, ipc,
+              {});
   return rows;
 }
 

@@ -62,10 +62,16 @@ const Benchmark& find(const Case& c) {
   const auto placed = [&](const Benchmark& b) { return by_engine(b) && b.src == c.src.kind && b.dst == c.dst.kind; };
   const auto near = std::find_if(first, rows.end(), placed);
   if (near == rows.end()) return *first;  // the first row names the mistake
-  const auto row = std::find_if(near, rows.end(), [&](const Benchmark& b) {
+  const auto of_memory = [&](const Benchmark& b) {
     return placed(b) &&
            std::find(b.memories.begin(), b.memories.end(), std::pair{c.src_memory, c.dst_memory}) != b.memories.end();
-  });
+  };
+  // Some operations have a row within a place and another one between places.
+  const auto unfit = c.src == c.dst ? Relation::different : Relation::same;
+  const auto exact =
+      std::find_if(near, rows.end(), [&](const Benchmark& b) { return of_memory(b) && b.relation != unfit; });
+  if (exact != rows.end()) return *exact;
+  const auto row = std::find_if(near, rows.end(), of_memory);
   return row == rows.end() ? *near : *row;
 }
 

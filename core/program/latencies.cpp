@@ -16,6 +16,12 @@ void Latencies::add(double seconds) {
   const double at = std::log2(std::max(seconds / shortest_s, 1.0)) * of_octave;
   ++classes_[std::min(static_cast<std::size_t>(at), classes - 1)];
   ++count_;
+  sum_s_ += seconds;
+}
+
+std::optional<double> Latencies::mean() const {
+  if (count_ == 0) return {};
+  return sum_s_ / static_cast<double>(count_);
 }
 
 std::optional<double> Latencies::quantile(double q) const {

@@ -11,12 +11,15 @@ class Latencies {
  public:
   void add(double seconds);
   [[nodiscard]] u64 count() const { return count_; }
+  /// In seconds, without the error of classes; none if there are no durations.
+  [[nodiscard]] std::optional<double> mean() const;
   /// The duration, in seconds, that a part `q` of all durations does not exceed; none if there are no durations.
   [[nodiscard]] std::optional<double> quantile(double q) const;
 
  private:
   std::vector<u32> classes_;  // empty before the first duration
   u64 count_ = 0;
+  double sum_s_ = 0;
 };
 
 }  // namespace linkscope

@@ -22,7 +22,14 @@ void check_duration(const Program& program, const Duration& lasts) {
 
 }  // namespace
 
+bool may_stamp(const Program& program) {
+  return program.passes == 1 && std::all_of(program.actors.begin(), program.actors.end(), exchanges_words) &&
+         std::none_of(program.actors.begin(), program.actors.end(), talks_to_ranks);
+}
+
 void check_order(const Program& program, const Order& order) {
+  if (order.stamped && (order.lasts || !may_stamp(program)))
+    refuse("iterations are stamped in batches of programs whose actors all exchange words, in one pass each");
   if (order.lasts) return check_duration(program, *order.lasts);
   for (const auto& batch : order.batches) {
     if (in_step(program) && std::adjacent_find(batch.begin(), batch.end(), std::not_equal_to<>{}) != batch.end())
@@ -42,6 +49,7 @@ void Trace::make_room(const Order& order, std::size_t count) {
   batches = order.lasts ? 1 : static_cast<u32>(order.batches.size());
   actors = static_cast<u32>(count);
   stamps.resize(std::size_t{samples} * batches * actors);
+  if (order.stamped) latencies.resize(count);
   if (!order.lasts) return;
   series.resize(std::size_t{samples} * actors);
   windows.resize(samples);

@@ -85,7 +85,14 @@ struct Order {
   std::vector<std::vector<u32>> batches;
   bool verify = false;  // compare every written destination slice after the last sample, outside the timing
   std::optional<Duration> lasts{};
+  // Stamp the end of each iteration of actors that exchange words (may_stamp()). Stamps cost time, so the stamps of such
+  // samples are no measurement of a batch.
+  bool stamped = false;
 };
+
+/// Whether the iterations of a program can be stamped one by one: its actors exchange words, and an iteration is one pass
+/// through their loops.
+[[nodiscard]] bool may_stamp(const Program&);
 
 /// Throws Error{usage} if a batch exceeds the program's iterations per sample, if its counts differ although the actors
 /// wait for each other, or if the program cannot run for the duration.
@@ -131,7 +138,10 @@ struct Trace {
   std::vector<Stamp> stamps;    // [sample][batch][actor]; of samples of a duration, all by one clock
   std::vector<Series> series;   // [sample][actor] of samples of a duration
   std::vector<Window> windows;  // [sample]
-  std::string timing;           // "gate", "events", "host", "kernel_clock" or "virtual"
+  // [actor] of stamped samples: the times between the ends of iterations, without the first iteration of a sample. Empty for
+  // actors of another process, and for further blocks of a kernel.
+  std::vector<Latencies> latencies;
+  std::string timing;  // "gate", "events", "host", "kernel_clock" or "virtual"
   std::optional<Verdict> verdict;
   std::vector<LinkBytes> links;
   std::vector<std::pair<std::string, std::string>> notes;  // guard -> value, e.g. the NUMA node of the pages

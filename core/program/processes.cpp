@@ -117,6 +117,12 @@ Trace among_all(const Program& program, Trace part, u32 process) {
   auto next = stamps.begin();
   for (u64 i = 0; i < u64{part.samples} * part.batches; ++i)
     for (const auto& actor : program.actors) part.stamps.push_back(actor.process == process ? *next++ : Stamp{});
+  if (!part.latencies.empty()) {
+    auto stamped = std::exchange(part.latencies, {});
+    auto mine = stamped.begin();
+    for (const auto& actor : program.actors)
+      part.latencies.push_back(actor.process == process ? std::move(*mine++) : Latencies{});
+  }
   if (part.windows.empty()) return part;
   const auto own = std::exchange(part.series, {});
   auto found = own.begin();

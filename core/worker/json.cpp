@@ -107,6 +107,7 @@ Order parse_order(const Json& json, std::size_t actors) {
     if (json.contains("interval_s")) order.lasts->interval = Seconds{json.at("interval_s").get<double>()};
     return order;
   }
+  order.stamped = json.value("stamped", false);
   order.batches = json.at("batches").get<std::vector<std::vector<u32>>>();
   for (const auto& batch : order.batches)
     if (batch.size() != actors)
@@ -198,8 +199,8 @@ Json to_json(const Program& program) {
   for (const auto& region : program.regions) memory_bytes += region.bytes;
   return {{"actors", program.actors.size()}, {"flows", std::move(flows)},
           {"slices", slices_of(program)},    {"most_iterations", program.most_iterations},
-          {"in_step", in_step(program)},     {"memory_bytes", memory_bytes},
-          {"program", to_text(program)}};
+          {"in_step", in_step(program)},     {"may_stamp", may_stamp(program)},
+          {"memory_bytes", memory_bytes},    {"program", to_text(program)}};
 }
 
 Json to_json(const DriverFacts& facts) {
@@ -244,6 +245,16 @@ Json to_json(const Spent& spent) {
           {"comparing_s", spent.comparing.count()}};
 }
 
+namespace {
+
+/// Null without durations.
+Json to_json(const Latencies& of) {
+  if (of.count() == 0) return {};
+  return {{"count", of.count()}, {"mean_s", *of.mean()}, {"p50_s", *of.quantile(0.5)}, {"p99_s", *of.quantile(0.99)}};
+}
+
+}  // namespace
+
 Json to_json(const Trace& trace) {
   Json links = Json::array(), notes = Json::object();
   for (const auto& link : trace.links) links.push_back({{"link", link.link}, {"bytes", link.bytes}});
@@ -272,6 +283,7 @@ Json to_json(const Trace& trace) {
     const auto& window = trace.windows[sample];
     answer["series"].push_back({{"start_s", window.start_s}, {"end_s", window.end_s}, {"actors", std::move(actors)}});
   }
+  for (const auto& of : trace.latencies) answer["latencies"].push_back(to_json(of));
   return answer;
 }
 

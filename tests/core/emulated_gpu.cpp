@@ -341,6 +341,11 @@ void ptx_mov_u64(u64& now) {
   if (on_clock_read) on_clock_read();
 }
 
+long long clock64() {
+  static long long clock = 0;
+  return clock += 64;
+}
+
 u64 __cvta_generic_to_shared(const void* address) {
   return static_cast<u64>(static_cast<const char*>(address) - &anchor);
 }

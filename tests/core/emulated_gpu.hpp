@@ -114,6 +114,8 @@ inline void ptx_st_global_cs_u32(void* at, unsigned value) { stored(at, value); 
 inline void ptx_st_global_cs_u64(void* at, u64 value) { stored(at, value); }
 inline void ptx_ld_global_cg_u64(u64& value, u64 at) { value = loaded<u64>(reinterpret_cast<const void*>(at)); }
 void ptx_mov_u64(u64& now);
+/// The clock of an SM, which counts up by 64.
+long long clock64();
 /// The SM of a block. A block without an entry runs on the SM of its own number.
 inline std::map<unsigned, unsigned> sm_of_block;
 inline void ptx_mov_u32(unsigned& sm) {

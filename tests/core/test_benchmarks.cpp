@@ -213,12 +213,15 @@ TEST_CASE("a prefetch is split into whole pages: at most the requested number of
 }
 
 TEST_CASE(
-    "each combination of name, engine, places and memory kinds occurs in one row; each row has a source and parameter "
-    "values") {
-  std::set<std::tuple<std::string_view, Engine, PlaceKind, PlaceKind, MemKind, MemKind>> names;
+    "each combination of name, engine, places and memory kinds occurs in one row within a place and one between "
+    "places; "
+    "each row has a source and parameter values") {
+  std::set<std::tuple<std::string_view, Engine, PlaceKind, PlaceKind, MemKind, MemKind, Relation>> names;
   for (const auto& row : benchmarks()) {
     for (const auto& [src, dst] : row.memories)
-      CHECK(names.insert({row.name, row.engine, row.src, row.dst, src, dst}).second);
+      for (const auto unfit : {Relation::same, Relation::different})
+        if (row.relation != unfit)
+          CHECK(names.insert({row.name, row.engine, row.src, row.dst, src, dst, unfit}).second);
     CHECK_FALSE(row.source.empty());
     for (const auto& param : row.params) CHECK((param.values.size() >= 2 || param.paths || only_reads_beside(row)));
   }

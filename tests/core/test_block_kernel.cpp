@@ -1,6 +1,7 @@
 // Device code as in test_kernels.cpp: the block that performs a table of ops.
 #include <algorithm>
 #include <cstddef>
+#include <memory>
 #include <vector>
 
 #include "base/actor_ops.hpp"
@@ -160,6 +161,40 @@ TEST_CASE("each block of a launch performs its own table, and its result is its 
     CHECK(results[1].in_vain() == 2 * 3 + 2 + 1);
     CHECK(results[2].in_vain() == 0);
   }
+}
+
+TEST_CASE("a stamped kernel notes its clocks and the end of each iteration of its first block") {
+  for (const unsigned threads : {1u, 32u}) {
+    const Memory words[2] = {Memory{8}, Memory{8}};
+    const Result results[2];
+    for (const auto& word : words) word.words()[0] = 0;
+    const auto table = table_of({sets(words[0], 1, 1)});
+    const linkscope::BlockTable further[] = {{table_of({sets(words[1], 10, 1)}), results[1].words.words()}};
+    linkscope::BlockStamps stamps{};
+    run(
+        {2, threads}, [&] { linkscope_block_stamped(table, 2, 3, results[0].words.words(), further, &stamps); },
+        threads > 1 ? Lanes::lockstep : Lanes::one_by_one);
+    CHECK(words[0].words()[0] == 1 + 4);
+    CHECK(words[1].words()[0] == 10 + 4);
+    CHECK(stamps.begun_ns < stamps.ended_ns);
+    CHECK(static_cast<unsigned>(stamps.begun_clock) < stamps.clocks[0]);
+    CHECK(stamps.clocks[0] < stamps.clocks[1]);
+    CHECK(stamps.clocks[1] < stamps.clocks[2]);
+    CHECK(stamps.clocks[2] < static_cast<unsigned>(stamps.ended_clock));
+    CHECK(stamps.clocks[3] == 0);
+  }
+}
+
+TEST_CASE("a stamped kernel notes as many iterations as it has room for, and runs the others") {
+  const Memory word{8};
+  const Result result;
+  word.words()[0] = 0;
+  auto stamps = std::make_unique<linkscope::BlockStamps>();
+  const u64 count = linkscope::most_stamps + 5;
+  const auto table = table_of({sets(word, 1, 1)});
+  run({1, 1}, [&] { linkscope_block_stamped(table, 0, count, result.words.words(), nullptr, stamps.get()); });
+  CHECK(word.words()[0] == count);
+  CHECK(stamps->clocks[linkscope::most_stamps - 1] != 0);
 }
 
 TEST_CASE("a block's threads copy every byte once, slice by slice, and touch nothing else") {

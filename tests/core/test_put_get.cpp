@@ -63,6 +63,30 @@ TEST_CASE("the giver of a put writes the payload, and the receiver of a get read
   }
 }
 
+TEST_CASE(
+    "two kernels of one GPU exchange messages in its memory, and those of two processes in memory that both see") {
+  const auto within = build_program(message_case("put_ping_pong", Engine::sm, "gpu:0", "gpu:0"));
+  validate(within);
+  CHECK(leader_of(within, 1) == 1);  // a kernel of its own
+  for (u32 actor = 0; actor < 2; ++actor) CHECK(polled(within, actor) == std::vector{parse_place("gpu:0")});
+  auto of_two = message_case("put_ping_pong", Engine::sm, "gpu:0", "gpu:0");
+  of_two.src_memory = of_two.dst_memory = MemKind::ipc;
+  for (const bool mps : {true, false}) {
+    of_two.params["way"] = mps ? "mps" : "processes";
+    const auto program = build_program(of_two);
+    validate(program);
+    CHECK(program.mps == mps);
+    for (u32 actor = 0; actor < 2; ++actor) {
+      CHECK(program.actors[actor].process == actor);
+      CHECK(program.actors[actor].clock == Clock::host);
+      const Move& move = *move_of(program.actors[actor]);
+      CHECK(program.regions[move.from.region].process == actor);
+      CHECK(program.regions[move.to.region].process == 1 - actor);
+      CHECK(program.regions[move.to.region].kind == MemKind::ipc);
+    }
+  }
+}
+
 TEST_CASE("sixteen messages of a connection may be under way before the giver waits") {
   for (const char* benchmark : {"put", "get"}) {
     CAPTURE(benchmark);

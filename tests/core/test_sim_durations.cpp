@@ -53,6 +53,24 @@ TEST_CASE("every interval has the rate of the link, also where copies are longer
   }
 }
 
+TEST_CASE("stamps of a batch show the times of single iterations, whose mean is the cost of an operation") {
+  const auto sim = make_sim(exact(bundled("h200x2")), 1);
+  for (const char* dst : {"gpu:0", "gpu:1"}) {
+    auto c = copy_case("put_ping_pong", "gpu:0", "device", dst, "device", 4096);
+    c.engine = Engine::sm;
+    const auto program = build_program(c);
+    const auto session = sim->prepare(program, "stamps#0");
+    const auto trace = sim->run(*session, {.samples = 2, .batches = {{50, 50}}, .stamped = true});
+    REQUIRE(trace.latencies.size() == 2);
+    for (const auto& of : trace.latencies) {
+      CHECK(of.count() == 2 * 49);
+      CHECK(*of.mean() == about(slope(*sim, program)).epsilon(0.001));
+      CHECK(*of.quantile(0.5) == about(*of.mean()).epsilon(0.02));
+    }
+    CHECK(sim->run(*session, {.samples = 1, .batches = {{50, 50}}}).latencies.empty());
+  }
+}
+
 TEST_CASE("two copies that share a link have a common window and share its rate") {
   const auto sim = make_sim(toy(), 1);
   const auto one = copies(8_MiB);

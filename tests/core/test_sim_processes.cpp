@@ -187,6 +187,19 @@ TEST_CASE("combinations of processes that the model lacks are refused with the r
   CHECK(why_not(toy(), processes({staged, local})).find("several processes use gpu:1") != std::string::npos);
 }
 
+TEST_CASE("kernels of two processes that wait for each other need MPS on one GPU of the model, and nothing on two") {
+  const auto machine = bundled("h200x2");
+  for (const char* dst : {"gpu:0", "gpu:1"})
+    for (const char* way : {"mps", "processes"}) {
+      auto c = copy_case("put_ping_pong", "gpu:0", "ipc", dst, "ipc", 64);
+      c.engine = Engine::sm;
+      if (c.src == c.dst) c.params["way"] = way;
+      const bool in_turns = c.src == c.dst && std::string{way} == "processes";
+      CHECK((why_not(machine, build_program(c)).find("take turns on a GPU by whole kernels") != std::string::npos) ==
+            in_turns);
+    }
+}
+
 TEST_CASE("the drivers' rings of all processes take part of the last-level cache") {
   auto machine = toy();  // a ring has 300 KiB
   machine["numa"][0]["llc_mib"] = 1;

@@ -426,9 +426,11 @@ bool all_reachable(CUcontext context, const linkscope::BlockTable& block) {
          std::ranges::all_of(std::span{block.table.ops, block.table.count}, reaches);
 }
 
-/// Each block has a thread, because blocks may wait for each other.
-CUresult block(CUcontext context, Blocks blocks, linkscope::ActorOps table, u64 first, u64 count, u64* result,
-               const linkscope::BlockTable* further) {
+/// Each block has a thread, because blocks may wait for each other. `stamps`: of the first block's iterations; null: none. The
+/// clock of an SM has three ticks in two nanoseconds.
+CUresult stamped_block(CUcontext context, Blocks blocks, linkscope::ActorOps table, u64 first, u64 count, u64* result,
+                       const linkscope::BlockTable* further, linkscope::BlockStamps* stamps) {
+  if (stamps && !reachable(context, stamps, sizeof *stamps)) return CUDA_ERROR_ILLEGAL_ADDRESS;
   std::vector<linkscope::BlockTable> all{{table, result}};
   if (blocks.count > 1) {
     if (!reachable(context, further, (blocks.count - 1) * sizeof *further)) return CUDA_ERROR_ILLEGAL_ADDRESS;
@@ -440,7 +442,14 @@ CUresult block(CUcontext context, Blocks blocks, linkscope::ActorOps table, u64 
   std::atomic<bool> ended = true;
   const auto perform = [&](const linkscope::BlockTable& own) {
     BlockMemory memory{delivers};
-    const u64 in_vain = linkscope::perform_all(own.table.ops, own.table.count, first, count, memory);
+    auto* const noted = &own == &all.front() ? stamps : nullptr;
+    const auto clock = [] { return BlockMemory::now_ns() * 3 / 2; };
+    if (noted) noted->begun_ns = BlockMemory::now_ns(), noted->begun_clock = clock();
+    const u64 in_vain =
+        linkscope::perform_each(own.table.ops, own.table.count, first, count, memory, [&](u64 iteration) {
+          if (noted && iteration < linkscope::most_stamps) noted->clocks[iteration] = static_cast<unsigned>(clock());
+        });
+    if (noted) noted->ended_ns = BlockMemory::now_ns(), noted->ended_clock = clock();
     own.result[0] += memory.sum;
     if (!in_vain) return;
     own.result[1] = in_vain;
@@ -453,6 +462,11 @@ CUresult block(CUcontext context, Blocks blocks, linkscope::ActorOps table, u64 
   }
   if (ended) end_copy();
   return CUDA_SUCCESS;
+}
+
+CUresult block(CUcontext context, Blocks blocks, linkscope::ActorOps table, u64 first, u64 count, u64* result,
+               const linkscope::BlockTable* further) {
+  return stamped_block(context, blocks, table, first, count, result, further, nullptr);
 }
 
 CUresult add(CUcontext context, u64* words, u64 additions, u64 mask, unsigned) {
@@ -511,6 +525,8 @@ const Prepare* find_kernel(const std::string& name) {
         {"linkscope_take_4096", by_types(take<4096>)},
         {"linkscope_block", by_types(block)},
         {"linkscope_block_tma", by_types(block)},
+        {"linkscope_block_stamped", by_types(stamped_block)},
+        {"linkscope_block_tma_stamped", by_types(stamped_block)},
         {"linkscope_add", by_types(add)},
         {"linkscope_add_chain", by_types(add_chain)},
     };

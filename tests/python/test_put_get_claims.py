@@ -24,6 +24,9 @@ def test_the_papers_conclusions_that_hold_on_two_h200s() -> None:
         "GPU and host change places at about 2 KiB": False,
         "The rate falls beyond 1 MiB": False,
         "Polling takes longer than posting": None,
+        "Polling over posting is higher with queues in host than in GPU memory": None,
+        "Polling over posting is equal for large messages, wherever the queue lies": None,
+        "Blocks of one kernel and kernels of one block reach the same rate": None,
         "One block sends fewer messages a second than the host": False,
         "Many blocks reach the rate of the host": None,
         "The rate with the host's help is flat beyond 4 connections": None,
@@ -103,6 +106,46 @@ def test_polling_is_compared_with_posting_through_descriptors_kl_4(round_trip: f
     assert found == Claim("KL-4", found.text, holds, f"8 B: time of polling over that of posting: {times}")
     section = put_get.section(RunView(run))
     assert section is not None and f"over that of posting: {times}" in repr(section)
+
+
+def queues(nbytes: int, host: float, own: float) -> Run:
+    """Round trips through descriptors in both memories, as multiples of the time of a post."""
+    some = series(measured(), "put_ping_pong").messages[0].modes["direct"]
+    points = []
+    for ring, end, times in (("host", "numa:0", host), ("own", some.src, own)):
+        points.append(msgspec.structs.replace(some, benchmark="post", dst=end, bytes=0, params={"descriptor": "32"}))
+        params = {"descriptor": "32", "queue": ring}
+        trip = msgspec.structs.replace(some, benchmark="queued_put_ping_pong", bytes=nbytes, params=params)
+        points.append(timed(trip, times))
+    return dataclasses.replace(measured(), points=points)
+
+
+@pytest.mark.parametrize(
+    "nbytes, start, host, own, answer",
+    [
+        (8, "Polling over posting is higher", 11, 3.5, "holds"),
+        (8, "Polling over posting is higher", 3.5, 11, "does not hold"),
+        (1 << 20, "Polling over posting is higher", 11, 3.5, "cannot be tested"),
+        (1 << 20, "Polling over posting is equal", 101, 99, "holds"),
+        (1 << 20, "Polling over posting is equal", 121, 99, "does not hold"),
+    ],
+)
+def test_polling_over_posting_is_compared_between_the_places_of_queues_kl_4(nbytes, start, host, own, answer) -> None:
+    found = claim(queues(nbytes, host, own), start)
+    assert found.answer == answer
+    assert (answer == "cannot be tested") or f"{host - 1:.3g} in host memory, {own - 1:.3g} in" in found.evidence
+
+
+@pytest.mark.parametrize("factor, answer", [(1.05, "holds"), (1.3, "does not hold")])
+def test_blocks_of_one_kernel_are_compared_with_kernels_of_one_block_kl_10(factor: float, answer: str) -> None:
+    def of_kernels(point: Point) -> Point:
+        return timed(msgspec.structs.replace(together(point), params={**point.params, "launch": "each"}), factor)
+
+    blocks = only(lambda one: one.engine == "sm" and one.params.get("connections") == "4", together)
+    kernels = [of_kernels(point) for point in blocks.points]
+    found = claim(dataclasses.replace(blocks, points=[*blocks.points, *kernels]), "Blocks of one kernel")
+    assert found.answer == answer and found.evidence.endswith(", 4 connections")
+    assert claim(blocks, "Blocks of one kernel").answer == "cannot be tested"
 
 
 @pytest.mark.parametrize("nbytes, answer", [(8, "holds"), (16384, "cannot be tested")])

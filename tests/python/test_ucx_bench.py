@@ -29,18 +29,18 @@ def test_the_latency_and_the_number_of_messages_are_read_from_what_ucx_prints(tm
 
 def test_a_test_that_ucx_refuses_says_why_in_its_cell(tmp_path) -> None:
     ucx = program(tmp_path, "echo 'UCX  ERROR no such device' >&2; exit 255")
-    (line,) = [row for row in tool.rows(ucx, [GPU_TO_HOST], [8], {}) if "latency" in row]
-    assert "UCX  ERROR no such device" in line
+    latency, _ = tool.compared(ucx, [GPU_TO_HOST], [8], {})
+    assert "UCX  ERROR no such device" in latency["ucx"]["reason"] and "no such device" in tool.line_of(latency)
 
 
 def test_a_round_trip_counts_as_two_puts_and_a_stream_as_one(tmp_path) -> None:
     ucx = program(tmp_path, f"cat <<'END'\n{ANSWER}END")
     of = tool.points_of(GPU_TO_HOST.ends, 4096)
     ours = {of["lat"]["a block"]: 3e-6, of["bw"]["a block"]: 2.048e-6}
-    lines = [
-        [cell.strip() for cell in row.strip("|").split("|")] for row in tool.rows(ucx, [GPU_TO_HOST], [4096], ours)
-    ]
-    latency, rate = lines[2:]
+    rows = list(tool.compared(ucx, [GPU_TO_HOST], [4096], ours))
+    assert rows[0]["ucx"] == {"put_s": pytest.approx(1.5e-6), "per_s": 625000}
+    assert rows[0]["linkscope_s"]["a block"] == 3e-6 and rows[1]["linkscope_s"]["the host"] is None
+    latency, rate = ([cell.strip() for cell in tool.line_of(row).strip("|").split("|")] for row in rows)
     assert latency[2:5] == ["1.5 us", "1.5 us", "-"]
     assert rate[2:5] == ["2.56 GB/s", "2 GB/s", "-"]
 

@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "host/words.hpp"
 #include "platform/cuda/flags.hpp"
+#include "platform/cuda/stamps.hpp"
 #include "platform/cuda/verification.hpp"
 
 namespace linkscope {
@@ -190,10 +191,13 @@ std::unique_ptr<StepRunner> word_runner(const Actor& actor, const Step& step) {
 
 void drive(CudaSession& session, ActorState& state, u64 passes) {
   try {
-    for (u64 pass = 0; pass < passes; ++pass) {
+    const auto once = [&](u64) {
       for (const auto& step : state.steps) step->run(session, state, 1);
       ++state.iteration;
-    }
+    };
+    if (state.latencies) stamp_on_host(*state.latencies, passes, once);
+    else
+      for (u64 pass = 0; pass < passes; ++pass) once(pass);
     state.due->set_all();
   } catch (...) {
     state.due->drop();  // queued copies may still write

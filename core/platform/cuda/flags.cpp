@@ -12,6 +12,7 @@
 #include "host/words.hpp"
 #include "platform/cuda/files.hpp"
 #include "platform/cuda/kernel_executors.hpp"
+#include "platform/cuda/stamps.hpp"
 #include "platform/cuda/verification.hpp"
 #include "program/origin.hpp"
 
@@ -253,6 +254,10 @@ CUfunction block_code(Device& device, bool tma) {
   return device.function("block", tma ? "linkscope_block_tma" : "linkscope_block");
 }
 
+CUfunction stamped_block_code(Device& device, bool tma) {
+  return device.function("block", tma ? "linkscope_block_tma_stamped" : "linkscope_block_stamped");
+}
+
 namespace {
 
 ActorOps as_table(std::span<const ActorOp> ops) {
@@ -264,9 +269,10 @@ ActorOps as_table(std::span<const ActorOp> ops) {
 /// Queues `count` iterations from `first` of all blocks of a grid.
 void queue_blocks(const ActorState& state, u64 first, u64 count) {
   ActorOps table = as_table(state.ops);
-  CUdeviceptr result = state.result, further = state.grid.further.address();
-  void* arguments[] = {&table, &first, &count, &result, &further};
-  state.device->launch(block_code(*state.device, state.grid.tma), state.grid.blocks, state.actor->threads,
+  CUdeviceptr result = state.result, further = state.grid.further.address(), stamps = state.stamps;
+  void* arguments[] = {&table, &first, &count, &result, &further, &stamps};  // only the stamped code takes the last
+  const auto code = stamps ? stamped_block_code : block_code;
+  state.device->launch(code(*state.device, state.grid.tma), state.grid.blocks, state.actor->threads,
                        state.stream->get(), arguments);
 }
 
@@ -337,9 +343,12 @@ void perform_ops(const CudaSession& session, ActorState& state, u64 passes) {
   if (passes == 0) return;
   if (state.stream) return queue_blocks(state, first, passes);
   CpuMemory memory{0, state.crew.get(), state.files, state.rows};
-  const auto in_vain = perform_on_cpu(state.ops, first, passes, memory);
+  const auto perform = [&](u64 from, u64 count) {
+    if (const auto in_vain = perform_on_cpu(state.ops, from, count, memory)) gave_up(session, *state.actor, in_vain);
+  };
+  if (state.latencies) stamp_on_host(*state.latencies, passes, [&](u64 i) { perform(first + i, 1); });
+  else perform(first, passes);
   state.sum += memory.sum;
-  if (in_vain) gave_up(session, *state.actor, in_vain);
 }
 
 void check_waits(const CudaSession& session) {

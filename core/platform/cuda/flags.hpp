@@ -15,6 +15,8 @@ class Checks;
 
 /// Of blocks; of those that copy by TMA.
 [[nodiscard]] CUfunction block_code(Device&, bool tma = false);
+/// Of blocks that stamp their iterations.
+[[nodiscard]] CUfunction stamped_block_code(Device&, bool tma);
 /// The op of a wait for a descriptor, whose first slot has that address.
 [[nodiscard]] ActorOp take_op(const Wait&, Word start);
 

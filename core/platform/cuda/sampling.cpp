@@ -8,6 +8,7 @@
 #include "platform/cuda/batches.hpp"
 #include "platform/cuda/durations.hpp"
 #include "platform/cuda/ranks.hpp"
+#include "platform/cuda/stamps.hpp"
 #include "platform/cuda/steps.hpp"
 #include "platform/cuda/verification.hpp"
 #include "program/series.hpp"
@@ -146,6 +147,8 @@ bool Sampling::gated(CudaSession& session, const std::vector<u32>& batch, Stamp*
 /// Takes the order's samples; false if they must be repeated because a batch was rehearsed or blocked the host.
 bool Sampling::take_samples(CudaSession& session, const Order& order, Timing timing, Trace& trace) {
   if (order.lasts) take_durations(session, order, trace);
+  std::optional<Stamping> stamping;
+  if (order.stamped) stamping.emplace(session, trace.latencies);
   for (u32 sample = 0; sample < order.samples; ++sample)
     for (u32 b = 0; b < order.batches.size(); ++b) {
       const auto& batch = order.batches[b];
@@ -155,6 +158,7 @@ bool Sampling::take_samples(CudaSession& session, const Order& order, Timing tim
       if (timing == Timing::events) sample_events(session, batch, stamps);
       else if (timing == Timing::host) sample_host(session, batch, stamps);
       else if (!gated(session, batch, stamps)) return false;
+      if (stamping) stamping->collect(batch);
     }
   return true;
 }

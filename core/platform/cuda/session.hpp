@@ -108,6 +108,8 @@ struct ActorState {
   CUdeviceptr result = 0;          // results of its kernels to be checked, in its GPU's memory; 0: none
   u64 turns = 0;                   // launches of its chase on one SM, which that SM counts behind the result
   const void* position = nullptr;  // position of a CPU thread's chase; null: at the start
+  Latencies* latencies = nullptr;  // while its iterations are stamped (stamps.hpp),
+  CUdeviceptr stamps = 0;          // and where its kernel notes them; 0: it has none
   u64 sum = 0;                     // sum of what CPU threads read from managed pages
   std::unique_ptr<Crew> crew;      // the threads, if there are several
   std::map<u32, Helper> helpers;   // by GPU

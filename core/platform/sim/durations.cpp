@@ -31,10 +31,13 @@ void Simulation::sample(const Duration& lasts, std::span<const Factors> factors,
 /// has begun an iteration before the end, the others begin it too. Each pair of ranks has its own.
 bool Simulation::goes_on(u32 lane) {
   auto& running = running_[lane];
+  if (running.iteration % passes_ == 0 && running.latencies) {
+    const auto begun = std::exchange(running.begun, now_);
+    if (begun) running.latencies->add(now_ - *begun);
+  }
   if (!until_) return running.iteration < running.iterations;
   if (running.iteration % passes_ != 0) return true;
   running.marks->add(now_, running.iteration / passes_);
-  if (running.latencies) running.latencies->add(now_ - std::exchange(running.begun, now_));
   if (const double rest = lanes_[lane].rest; rest > 0) {
     running.works_from = now_ + rest * (now_ - running.works_from);
     return running.works_from < *until_;

@@ -163,7 +163,8 @@ class Sim final : public SimPlatform {
     for (u32 sample = 0; sample < order.samples; ++sample) {
       for (u32 batch = 0; batch < order.batches.size(); ++batch) {
         const double tick_phase = draw_sample(session);
-        session.simulation.sample(order.batches[batch], session.factors, tick_phase, &trace.at(sample, batch, 0));
+        session.simulation.sample(order.batches[batch], session.factors, tick_phase, &trace.at(sample, batch, 0),
+                                  order.stamped ? trace.latencies.data() : nullptr);
       }
       if (!order.lasts) continue;
       draw_sample(session);

@@ -55,14 +55,19 @@ void Simulation::start_afresh(std::span<const Factors> factors) {
   for (auto& gpu : shared_) gpu.active = nobody;
   for (u32 lane = 0; lane < lanes_.size(); ++lane) {
     running_[lane].factors = factors[lane];
+    running_[lane].latencies = nullptr;
     begin(lane, lanes_[lane].once, 1);
   }
   run_to_end();
 }
 
 void Simulation::sample(std::span<const u32> iterations, std::span<const Factors> factors, double tick_phase,
-                        Stamp* stamps) {
+                        Stamp* stamps, Latencies* latencies) {
   start_afresh(factors);
+  for (u32 lane = 0; lane < lanes_.size(); ++lane) {
+    running_[lane].latencies = latencies && leads(lane) ? &latencies[lane] : nullptr;
+    running_[lane].begun.reset();
+  }
 
   // One host thread closes the gate, queues everything behind it and opens it; actors on the host start then.
   double queued = 0;

@@ -25,7 +25,9 @@ class Simulation {
 
   /// One sample: `once`, the gate, then iterations[lane] times each loop. Stamps include the phase of the clock's tick.
   /// Throws Error{timeout} for a wait in vain.
-  void sample(std::span<const u32> iterations, std::span<const Factors>, double tick_phase, Stamp* stamps);
+  /// `latencies`: of each lane, if its iterations are stamped; null: they are not.
+  void sample(std::span<const u32> iterations, std::span<const Factors>, double tick_phase, Stamp* stamps,
+              Latencies* latencies = nullptr);
   /// One sample of a duration: `once`, then each loop until the common end, without a gate.
   void sample(const Duration&, std::span<const Factors>, Stamp* stamps, Series* series);
   /// Applies to the samples from now.
@@ -54,8 +56,8 @@ class Simulation {
     Factors factors;
     Runner runners[2];
     std::optional<Marks> marks;      // in a sample of a duration,
-    Latencies* latencies = nullptr;  // and those of a lane whose iterations run singly,
-    double begun = 0;                // the last of which began at this time
+    Latencies* latencies = nullptr;  // and those of a lane whose iterations run singly or are stamped,
+    std::optional<double> begun;     // the last of which began at this time; none: it does not count
   };
   struct Timer {
     double at = 0;

@@ -10,9 +10,23 @@ namespace {
 constexpr const char* different_hosts =
     "the two ends are on different hosts: network cards move data between hosts (benchmarks network, network_staged)";
 
+/// Whether a block waits for words on a GPU that another process uses in turns with it: a turn of the model ends with a
+/// kernel's work, and that kernel would wait for ever.
+bool waits_in_turns(const Program& program) {
+  return !program.mps && std::any_of(program.actors.begin(), program.actors.end(), [&](const Actor& one) {
+    return one.kind == ActorKind::gpu_block && waits_for_words(one) &&
+           std::any_of(program.actors.begin(), program.actors.end(), [&](const Actor& other) {
+             return on_gpu(other.kind) && other.place == one.place && other.process != one.process;
+           });
+  });
+}
+
 }  // namespace
 
 Support Compiler::supports(const Program& program) const {
+  if (waits_in_turns(program))
+    return Support::no(
+        "the model's processes take turns on a GPU by whole kernels, which may not wait for each other: way=mps");
   std::map<Place, u64> wanted;
   for (const auto& region : program.regions) {
     const auto at = machine_.find(region.at);

@@ -4,8 +4,9 @@ from linkscope.runfile import PointId
 
 DURATION_S, INTERVAL_S = 0.2, 0.01  # of a round and of a sample, for each task of a GPU
 _BESIDE_INTERVAL_S, _LOADED_INTERVAL_S = 0.005, 0.002  # a p99 needs 100 samples of three rounds
-# A model takes longer than the messages that it simulates, and no thread of it waits for a core: thousands are enough.
-_MODELLED_STREAM_S, _MODELLED_STREAM_INTERVAL_S, _SMALL_MESSAGE = 0.02, 0.002, 64 << 10
+# A model takes longer than the messages that it simulates, and no thread of it waits for a core: thousands of all
+# blocks together are enough. Where no message ends in that time, the round is longer (run/beside.py).
+_MODELLED_STREAM_S, _MODELLED_LEAST_S, _INTERVALS = 0.02, 0.001, 10
 _MODELLED_BYSTANDER_S = 0.03  # millions of posts of 32 blocks otherwise
 _LONGEST = 10  # a computation may take as long as so many tasks
 
@@ -30,8 +31,10 @@ def time_of(point: PointId, operation_s: float | None = None, *, modelled: bool)
         return _MODELLED_BYSTANDER_S, _BESIDE_INTERVAL_S
     if point.param("beside") and not computes(point):
         return DURATION_S, _BESIDE_INTERVAL_S
-    if modelled and point.param("connections") and point.bytes <= _SMALL_MESSAGE:
-        return _MODELLED_STREAM_S, _MODELLED_STREAM_INTERVAL_S
+    if modelled and point.param("connections"):
+        blocks = int(point.param("connections") or 1) * int(point.param("blocks") or 1)
+        seconds = max(_MODELLED_STREAM_S / blocks, _MODELLED_LEAST_S)
+        return seconds, seconds / _INTERVALS
     tasks = int(point.param("tasks") or 1)
     if computes(point):
         factor = 1

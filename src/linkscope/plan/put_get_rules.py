@@ -5,17 +5,31 @@ from dataclasses import replace
 from linkscope.plan.suite_rules import EACH, KIB, MIB, Rule
 from linkscope.plan.suite_rules import rule as _rule
 
+Ends = tuple[tuple[tuple[str, str], tuple[str, str]], ...]
 _KERNELS = ("sm", "tma")
-_MESSAGES = (8, *(size * KIB for size in (1, 16, 64, 256)), MIB, 4 * MIB, 64 * MIB)
+_MESSAGES = (4, 8, *(size * KIB for size in (1, 16, 64, 256)), MIB, 4 * MIB, 64 * MIB)
+_LARGE = (MIB, 4 * MIB, 64 * MIB)
 _MODES = ("direct", "notified", "host", "assisted")
 _PUTS_AND_GETS = ("put", "get", "put_ping_pong", "get_ping_pong")
 _PUTS = ("put", "put_ping_pong")
 _ROUND_TRIPS = ("put_ping_pong", "get_ping_pong")
 _RINGS = ("1", "4", "16")
+_ALL_BLOCKS = ("1", "2", "4", "8", "16", "32", "64", "132")
+_WITHIN, _TWO_PROCESSES = (("gpu", "device"), ("same", "device")), (("gpu", "ipc"), ("same", "ipc"))
+_WITH_HOST = ((("gpu", "device"), ("numa", "pinned")), (("numa", "pinned"), ("gpu", "device")))
+_OWN = ("device", "pinned")  # memory that no other process uses
 _RELAUNCHED = ("relaunched",)
 _BY_GPU = {"control": ("direct", "notified"), "queue": EACH}
 _BY_HOST = {"control": ("host", "assisted"), "queue": ("card", "host")}
 _BETWEEN_HOSTS = (8, *(size * KIB for size in (1, 2, 4, 16, 64, 256)), MIB, 4 * MIB, 64 * MIB)
+
+
+def _by_blocks(
+    sizes: tuple[int, ...], benchmarks: tuple[str, ...], ends: Ends = (_WITHIN,), **params: tuple[str, ...]
+) -> list[Rule]:
+    """Rules of messages that blocks move between these ends: by default between two kernels of one GPU."""
+    of = _rule(*sizes, benchmarks=benchmarks, engines=("sm",), **params)
+    return [replace(of, ends=one) for one in ends]
 
 
 def _on_one_path(*rules: Rule) -> tuple[Rule, ...]:
@@ -24,13 +38,22 @@ def _on_one_path(*rules: Rule) -> tuple[Rule, ...]:
 
 PUT_GET = _on_one_path(
     _rule(*_MESSAGES, benchmarks=_PUTS_AND_GETS, engines=("sm", "ce"), control=_MODES),
-    _rule(*_MESSAGES, benchmarks=_PUTS_AND_GETS, engines=("sm",)),
-    _rule(8, MIB, benchmarks=("put", *_ROUND_TRIPS), engines=("sm",), threads=EACH),
-    _rule(8, 64, 16 * KIB, benchmarks=_PUTS, engines=("sm",), word=("packed",)),
-    _rule(8, 64, benchmarks=_PUTS, engines=("sm",), threads=("32",), word=("packed",)),
+    *_by_blocks(_MESSAGES, _PUTS_AND_GETS, ends=_WITH_HOST),
+    _rule(8, MIB, benchmarks=("put", *_ROUND_TRIPS), engines=("sm",), memories=_OWN, threads=EACH),
+    # Beside copies by SMs and bare words, so that one run has both sides of each comparison.
+    _rule(*_LARGE, benchmarks=("put",), engines=("sm",), blocks=("1", "8", "32", "132")),
+    _rule(*_LARGE, benchmarks=("d2h",), engines=("sm",), memories=_OWN),
+    _rule(benchmarks=("ping_pong",), engines=("cpu",), memories=("pinned",)),
+    _rule(benchmarks=("ping_pong",), engines=("sm",), memories=("device",), word=EACH),
+    _rule(8, 64, 16 * KIB, benchmarks=_PUTS, engines=("sm",), memories=_OWN, word=("packed",)),
+    _rule(8, 64, benchmarks=_PUTS, engines=("sm",), memories=_OWN, threads=("32",), word=("packed",)),
     _rule(64, benchmarks=("put",), engines=("sm",), connections=_RINGS, threads=("32",), word=EACH),
     _rule(64, benchmarks=("put",), engines=("sm",), connections=_RINGS[1:], threads=("32",), launch=("each",)),
     _rule(64, benchmarks=("put",), engines=("ce",), connections=_RINGS, control=EACH),
+    *_by_blocks((64,), ("put",), connections=_ALL_BLOCKS, threads=("32",), word=EACH),
+    *_by_blocks((8, KIB, 64 * KIB), ("put_ping_pong",), word=EACH),
+    *_by_blocks((), ("ping_pong",), ends=(_WITHIN, _TWO_PROCESSES), way=EACH),
+    *_by_blocks((8,), ("put_ping_pong",), ends=(_TWO_PROCESSES,), word=EACH, way=EACH),
     _rule(8, 16 * KIB, MIB, benchmarks=_PUTS_AND_GETS, engines=("sm",), kernel=_RELAUNCHED),
     *(_rule(*_BETWEEN_HOSTS, benchmarks=_PUTS_AND_GETS, engines=("nic",), **by) for by in (_BY_GPU, _BY_HOST)),
     *(_rule(64, benchmarks=("put", "get"), engines=("nic",), connections=EACH, **by) for by in (_BY_GPU, _BY_HOST)),
@@ -44,6 +67,7 @@ PUT_GET_QUEUES = _on_one_path(
     _rule(benchmarks=("post",), descriptor=EACH),
     _rule(8, KIB, 16 * KIB, 256 * KIB, MIB, benchmarks=("queued_put_ping_pong",)),
     _rule(8, benchmarks=("queued_put_ping_pong",), engines=("sm",), descriptor=EACH, queue=EACH),
+    _rule(MIB, benchmarks=("queued_put_ping_pong",), engines=("sm",), queue=EACH),
     _rule(64, benchmarks=("queued_put",), connections=("1", "2", "4", "8")),
     _rule(64, benchmarks=("queued_put",), engines=("sm",), connections=("16", "32"), queue=("own",)),
     _rule(64, benchmarks=("queued_put",), engines=("sm",), connections=("4", "8"), queue=("own",), launch=("each",)),

@@ -71,6 +71,8 @@ class Rule:
             src, dst = (kind for kind, _ in self.ends)
             if (row.src, row.dst) != (src, src if dst in _RELATIVE_PLACES else dst):
                 return False
+            if row.relation == {"same": "different", "other": "same"}.get(dst):
+                return False
         if row.taken == "by_memory" and not (self.ends or self.memories):
             return False
         if self.benchmarks or self.engines:

@@ -165,7 +165,7 @@ def connections(run: Run) -> list[Connections]:
     points = [point for point in measured(run) if point.benchmark in STREAMS and "connections" in point.params]
     several = {_form(point) for point in points if point.params["connections"] != "1"}
     made = [
-        Connections(point, mode_of(point), int(point.params["connections"]), _per_s(point), _together(point))
+        Connections(point, mode_of(point), int(point.params["connections"]), per_s(point), _together(point))
         for point in points
         if _form(point) in several
     ]
@@ -250,7 +250,9 @@ def measured(run: Run) -> Iterable[Point]:
 
 def _messages(run: Run) -> Iterable[Point]:
     names = (*TRIPS, *STREAMS)
-    return (point for point in run.points if point.benchmark in names and point.median_s and point.flows)
+    # Within one GPU there is no host to compare with.
+    apart = (point for point in run.points if point.benchmark in names and point.src != point.dst)
+    return (point for point in apart if point.median_s and point.flows)
 
 
 def _is_relaunched(point: Point) -> bool:
@@ -298,7 +300,8 @@ def time_ratio(before: Point, after: Point) -> Interval | None:
     return ratio_interval(rounds[0], rounds[1], alike=None, level=_LEVEL)
 
 
-def _per_s(point: Point) -> float:
+def per_s(point: Point) -> float:
+    """Messages a second of all measured flows together."""
     return sum(1 / flow.median_s for flow in point.flows if flow.role == "measured" and flow.median_s)
 
 

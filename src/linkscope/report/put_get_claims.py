@@ -70,7 +70,10 @@ def claims(run: Run) -> list[Claim]:
         _crosses(trips),
         _falls(streams),
         _polls(run),
+        _polls_by_place(run, large=False),
+        _polls_by_place(run, large=True),
         _fewer(rates),
+        _alike(rates),
         _reaches(rates),
         _flat(rates),
         _small(run),
@@ -158,6 +161,27 @@ def _polls(run: Run) -> Claim:
     return Claim("KL-4", text, times > 1, evidence)
 
 
+def _polls_by_place(run: Run, *, large: bool) -> Claim:
+    """The time of polling over that of posting: higher for rings in host memory than in the GPU's own if messages are
+    small, and equal if they are large."""
+    small_text = "higher with queues in host than in GPU memory"
+    text = f"Polling over posting is {'equal for large messages, wherever the queue lies' if large else small_text}"
+    by_form: dict[tuple[str, str, int, int], dict[str, float]] = {}
+    for one in queued(run):
+        if one.posting and one.point.engine == "sm" and (one.point.bytes >= _LARGE) == large:
+            key = (one.point.src, one.point.dst, one.point.bytes, one.descriptor)
+            by_form.setdefault(key, {})[one.ring] = (1 - one.posting) / one.posting
+    both = {key: of for key, of in by_form.items() if {"host", "own"} <= of.keys()}
+    if not both:
+        return _lacking(
+            "KL-4", text, "puts through descriptors in both memories with their posts (suite putget-queues)"
+        )
+    key = min(both, key=lambda key: (key[2:], key[:2]))
+    host, own = both[key]["host"], both[key]["own"]
+    holds = own / _GROWS <= host <= own * _GROWS if large else host > own * _GROWS
+    return Claim("KL-4", text, holds, f"{format_bytes(key[2])}: {host:.3g} in host memory, {own:.3g} in the GPU's own")
+
+
 def _is_host_ring(one: Queued) -> bool:
     return one.ring == "host" and one.point.engine == "sm"
 
@@ -200,6 +224,25 @@ def _of_rates(rates: Sequence[Connections], text: str, holds: Callable[[float, f
         return found
     gpu, host = found
     return Claim("KL-10", text, holds(gpu.per_s, host.per_s), _rates_of(gpu, host))
+
+
+def _alike(rates: Sequence[Connections]) -> Claim:
+    """Blocks of one kernel send as many messages as kernels of one block each."""
+    text = "Blocks of one kernel and kernels of one block reach the same rate"
+    found: dict[tuple[str, ...], dict[str, Connections]] = {}
+    for one in sorted(rates, key=lambda one: one.count):
+        if one.mode in (DIRECT, NOTIFIED):
+            rest = (f"{name}={value}" for name, value in sorted(one.point.params.items()) if name != "launch")
+            found.setdefault((*one.path, *rest), {})[one.point.params.get("launch", "one")] = one
+    both = [of for of in found.values() if {"one", "each"} <= of.keys()]
+    if not both:
+        return _lacking("KL-10", text, "rates by kernels of one block each")
+    blocks, kernels = both[-1]["one"], both[-1]["each"]
+    if apart := [one for one in (blocks, kernels) if not one.counts]:
+        return Claim("KL-10", text, None, _apart(*apart))
+    alike = kernels.per_s / _GROWS <= blocks.per_s <= kernels.per_s * _GROWS
+    evidence = f"{blocks.per_s / 1e6:.3g} M/s by blocks, {kernels.per_s / 1e6:.3g} M/s by kernels, {_number(blocks)}"
+    return Claim("KL-10", text, alike, evidence)
 
 
 def _rates_of(*of: Connections) -> str:

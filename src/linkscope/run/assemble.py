@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from linkscope.plan import RULES, Inheritance, Plan, footprint, moved_bytes, precision_target, rounds_wanted, share_s
@@ -21,6 +21,7 @@ from linkscope.stats import (
     median,
     median_interval,
     rounds_interval,
+    student_interval,
     trend,
     variance_split,
 )
@@ -58,6 +59,7 @@ class Assembler:
         point.precision_target = precision_target(self._plan, point, _resolution(kept[0], point))
         intervals = _Intervals(self._plan.early, self._noise_of(PointId.parse(id)))
         _give_intervals(point, intervals)
+        _give_single_intervals(point, kept)
         _set_total(point, kept, intervals, by_other_rule=by_other_rule)
         if RULES[self._plan.rule].mean:
             _set_means(point)
@@ -260,15 +262,16 @@ def _flow(rounds: Sequence[Round], index: int) -> Flow:
         src=facts.src, dst=facts.dst, src_memory=facts.src_memory, dst_memory=facts.dst_memory, bytes=facts.bytes,
         role=facts.role, round_medians_s=medians, samples_s=samples, median_s=value, ci95_s=None,
         gbps=facts.bytes / value / 1e9 if facts.bytes and value > 0 else None,
-        p50_s=_median_known(round.flows[index].p50_s for round in rounds),
-        p99_s=_median_known(round.flows[index].p99_s for round in rounds),
+        p50_s=_median_of_all([round.flows[index].p50_s for round in rounds]),
+        p99_s=_median_of_all([round.flows[index].p99_s for round in rounds]),
         operations=facts.operations,
     )  # fmt: skip
 
 
-def _median_known(values: Iterable[float | None]) -> float | None:
+def _median_of_all(values: Sequence[float | None]) -> float | None:
+    """None if a round lacks its value: the others alone may be the fast ones, which had enough operations."""
     known = [value for value in values if value is not None]
-    return median(known) if known else None
+    return median(known) if len(known) == len(values) else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -296,6 +299,19 @@ def _give_intervals(point: Point, intervals: _Intervals) -> None:
         flow.ci95_s = (found[0].low, found[0].high) if found else None
         if found and flow is point.flows[0]:
             point.ci95_s, point.ci_level, point.ci_method = flow.ci95_s, found[0].level, found[1]
+
+
+def _give_single_intervals(point: Point, kept: Sequence[Round]) -> None:
+    """Gives the median and the p99 of single operations intervals by their own rounds: a family's noise is of means."""
+    for index, flow in enumerate(point.flows):
+        flow.p50_ci95_s = _interval_of_all([round.flows[index].p50_s for round in kept])
+        flow.p99_ci95_s = _interval_of_all([round.flows[index].p99_s for round in kept])
+
+
+def _interval_of_all(values: Sequence[float | None]) -> tuple[float, float] | None:
+    known = [value for value in values if value is not None]
+    found = median_interval(known) or student_interval(known)
+    return (found.low, found.high) if found and len(known) == len(values) else None
 
 
 def _set_total(point: Point, kept: Sequence[Round], intervals: _Intervals, *, by_other_rule: bool) -> None:
@@ -369,6 +385,9 @@ def _guards(kept: Sequence[Round], rounds: Sequence[Round]) -> dict[str, Any]:
     overlaps = [round.guards["joint_overlap"] for round in kept if "joint_overlap" in round.guards]
     if overlaps:
         guards["joint_overlap"] = float(f"{median(overlaps):.4g}")
+    costs = [round.guards["stamp_cost_s"] for round in kept if "stamp_cost_s" in round.guards]
+    if costs:
+        guards["stamp_cost_s"] = float(f"{median(costs):.4g}")
     spent = [round.guards["spent"] for round in rounds if "spent" in round.guards]
     if spent:
         guards["spent"] = {name: float(f"{sum(of[name] for of in spent):.3g}") for name in spent[0]}

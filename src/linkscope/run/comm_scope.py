@@ -14,6 +14,7 @@ from linkscope.run.answers import Prepared
 from linkscope.run.batches import Task
 from linkscope.run.round_parts import rounded
 from linkscope.run.sampler import PointRound, Sampler
+from linkscope.run.worker import Worker
 from linkscope.runfile import Round
 
 CUMULATED_S, REPETITIONS = 1.0, 5
@@ -26,9 +27,9 @@ class CommScopeSampler(Sampler):
     def _case(self, task: Task) -> dict[str, Any]:
         return super()._case(task) | ({"held": False} if task.point.bytes else {})
 
-    def _round_of(self, task: Task, prepared: Prepared) -> PointRound:
+    def _round_of(self, worker: Worker, task: Task, prepared: Prepared) -> PointRound:
         kind = _CommScopeRound if task.point.bytes else PointRound
-        return kind(self._worker, self._plan, task, prepared)
+        return kind(worker, self._plan, task, prepared)
 
 
 class _CommScopeRound(PointRound):

@@ -12,6 +12,7 @@ from linkscope.run.answers import Prepared
 from linkscope.run.batches import Task
 from linkscope.run.round_parts import rounded
 from linkscope.run.sampler import PointRound, Sampler
+from linkscope.run.worker import Worker
 from linkscope.runfile import Round
 from linkscope.stats import median
 
@@ -22,9 +23,9 @@ class NvbandwidthSampler(Sampler):
     """Measures points with bytes by that rule. Latencies (the tool times launches) and managed memory (one operation
     per sample) follow linkscope's rule."""
 
-    def _round_of(self, task: Task, prepared: Prepared) -> PointRound:
+    def _round_of(self, worker: Worker, task: Task, prepared: Prepared) -> PointRound:
         kind = _NvbandwidthRound if task.point.bytes and not prepared.most_iterations else PointRound
-        return kind(self._worker, self._plan, task, prepared)
+        return kind(worker, self._plan, task, prepared)
 
 
 class _NvbandwidthRound(PointRound):

@@ -17,6 +17,7 @@ from linkscope.run.beside import contended_round
 from linkscope.run.calibrate import ALONE_S, Calibration
 from linkscope.run.recipes import RANKS, recipe_of
 from linkscope.run.round_parts import WrongData, flow_of, rounded, timing_of
+from linkscope.run.stamped import add_single_times
 from linkscope.run.stopping import Stopping
 from linkscope.run.worker import REQUEST_LIMIT_S, RequestFailed, RunRequest, Worker, WorkerGone
 from linkscope.runfile import Round
@@ -41,21 +42,28 @@ class Sampler:
         """Measures the task. Raises Unsupported, WrongData, RequestFailed or errors of the worker."""
         if task.point.param("way") == "mps" and not self._machine.modelled:
             return self._under_mps(task)
+        return self._by(self._worker, task)
+
+    def _by(self, worker: Worker, task: Task) -> Round:
         case = self._case(task)
         limit = REQUEST_LIMIT_S + 20 * 4 * case["footprint_bytes"] / SLOWEST_RATE
         if task.point.engine == "nccl":
             limit += _NCCL_MEETS_S
-        prepared = self._worker.prepare(case, f"{task.point}#{task.round}", limit, self._opening(task))
+        prepared = worker.prepare(case, f"{task.point}#{task.round}", limit, self._opening(task))
         if not prepared.supported:
             raise Unsupported(prepared.reason)
         if lasts(task.point):
-            return self._lasting(task, prepared)
-        return self._round_of(task, prepared).measure()
+            record = self._lasting(worker, task, prepared)
+        else:
+            record = self._round_of(worker, task, prepared).measure()
+        if prepared.may_stamp and self._plan.rule == "linkscope":
+            add_single_times(worker, record, prepared)
+        return record
 
-    def _lasting(self, task: Task, prepared: Prepared) -> Round:
+    def _lasting(self, worker: Worker, task: Task, prepared: Prepared) -> Round:
         """Measures a point that runs for a duration. Its first sample shows whether its processes can."""
         try:
-            return contended_round(self._worker, task, prepared)
+            return contended_round(worker, task, prepared)
         except RequestFailed as problem:
             if problem.kind == "unsupported":
                 raise Unsupported(str(problem)) from None
@@ -67,10 +75,7 @@ class Sampler:
             with mps.daemon() as environment, contextlib.ExitStack() as at_end:
                 worker = self._worker.twin(environment)
                 at_end.callback(worker.kill)
-                prepared = worker.prepare(self._case(task), f"{task.point}#{task.round}")
-                if not prepared.supported:
-                    raise Unsupported(prepared.reason)
-                return contended_round(worker, task, prepared)
+                return self._by(worker, task)
         except mps.NoMps as problem:
             raise Unsupported(str(problem)) from None
         except WorkerGone as gone:
@@ -100,10 +105,11 @@ class Sampler:
             )
             for at, of in enumerate(flows)
         ]
-        return self._round_of(task, Prepared(supported=True, actors=actors, flows=facts)).opening()
+        prepared = Prepared(supported=True, actors=actors, flows=facts)
+        return self._round_of(self._worker, task, prepared).opening()
 
-    def _round_of(self, task: Task, prepared: Prepared) -> "PointRound":
-        return PointRound(self._worker, self._plan, task, prepared)
+    def _round_of(self, worker: Worker, task: Task, prepared: Prepared) -> "PointRound":
+        return PointRound(worker, self._plan, task, prepared)
 
 
 @dataclass

@@ -19,7 +19,7 @@ import msgspec
 
 from linkscope.errors import NOT_HERE, UserError
 from linkscope.plan import Benchmark
-from linkscope.run.answers import Prepared, Trace, merged
+from linkscope.run.answers import Latencies, Prepared, Trace, merged
 from linkscope.run.process import WORKER, Interrupted, Process, RequestFailed, WorkerGone
 
 __all__ = [
@@ -185,6 +185,18 @@ class Worker:
             self._first.send(request.line())
         self._sent_run = None
         return self._next_trace(limit_s)
+
+    def run_stamped(self, batch: list[int], limit_s: float) -> list[Latencies | None]:
+        """Runs the batch once with stamps of single iterations. Returns the times of each actor; None: it has none.
+
+        Raises RequestFailed of kind `usage` for a program whose iterations have no stamps.
+        """
+        self._drop_unread_run()
+        line = msgspec.json.encode({"op": "run", "samples": 1, "batches": [batch], "stamped": True}) + b"\n"
+        if self._together:
+            return self._run_together(line, limit_s).latencies
+        self._first.send(line)
+        return self._next_trace(limit_s).latencies
 
     def run_for(self, duration_s: float, interval_s: float, *, verify: bool, limit_s: float = REQUEST_LIMIT_S) -> Trace:
         """Runs all actors of the prepared program for a duration, once, and counts iterations in each interval.

@@ -106,7 +106,7 @@ class ToolShape(msgspec.Struct):
 class RoundFlow(msgspec.Struct, gc=False, omit_defaults=True):
     """The samples of one flow in one round.
 
-    `p50_s`, `p99_s`: of the durations of single operations, where each waits for the one before.
+    `p50_s`, `p99_s`: of the durations of single operations, where each waits for the one before or is stamped.
     """
 
     src: str
@@ -144,7 +144,8 @@ class Flow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
     """One transfer of a point; a point has several concurrent ones.
 
     `mean_s`, `stddev_s`: of the samples, under a rule that reports them. `operations`: arithmetic operations of one
-    iteration of a computation. `p50_s`, `p99_s`: medians of those of the rounds.
+    iteration of a computation. `p50_s`, `p99_s`: medians of those of the rounds. Their intervals are by order
+    statistics of six rounds or more, and by Student's t of the logarithms of fewer.
     """
 
     src: str
@@ -163,6 +164,8 @@ class Flow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
     operations: float | None = None
     p50_s: float | None = None
     p99_s: float | None = None
+    p50_ci95_s: tuple[float, float] | None = None
+    p99_ci95_s: tuple[float, float] | None = None
 
 
 AnyFlow = TypeVar("AnyFlow", RoundFlow, Flow)

@@ -166,30 +166,72 @@ struct BlockMemory : BlockWords {
   }
 };
 
-// `count` iterations from `first`. The table of the first block is a parameter, so that a block alone loads none; block
-// b has further[b - 1]. result[0] grows by the sum of what was loaded; result[1] becomes the op that waited in vain, if
-// any. Shared memory holds the table, because acquiring loads would evict it from the L1.
+// A table in shared memory, because acquiring loads would evict it from the L1. The table of the first block is a parameter,
+// so that a block alone loads none; block b has further[b - 1].
+struct OwnTable {
+  linkscope::ActorOp* ops;
+  unsigned count;
+  u64* result;
+
+  __device__ __forceinline__ void load(const linkscope::ActorOps& table, const linkscope::BlockTable* further) {
+    count = table.count;
+    if (blockIdx.x == 0) {
+      if (threadIdx.x == 0)
+        for (unsigned op = 0; op < count; ++op) ops[op] = table.ops[op];
+    } else {
+      const linkscope::BlockTable* own = further + (blockIdx.x - 1);
+      count = own->table.count;
+      result = own->result;
+      if (threadIdx.x == 0)
+        for (unsigned op = 0; op < count; ++op) ops[op] = own->table.ops[op];
+    }
+    join_block();
+  }
+
+  // result[0] grows by the sum of what was loaded; result[1] becomes the op that waited in vain, if any.
+  __device__ __forceinline__ void end(u64 sum, u64 in_vain) const {
+    if (sum) atomicAdd(result, sum);
+    if (in_vain && threadIdx.x == 0) result[1] = in_vain;
+  }
+};
+
+// `count` iterations from `first`.
 static __device__ __forceinline__ void perform_table(const linkscope::ActorOps& table, u64 first, u64 count,
                                                      u64* result, const linkscope::BlockTable* further,
                                                      BulkCopies* bulk) {
   __shared__ linkscope::ActorOp ops[linkscope::most_actor_ops];
   __shared__ linkscope::Operation taken[linkscope::most_descriptor_words];
-  unsigned ops_count = table.count;
-  if (blockIdx.x == 0) {
-    if (threadIdx.x == 0)
-      for (unsigned op = 0; op < ops_count; ++op) ops[op] = table.ops[op];
-  } else {
-    const linkscope::BlockTable* own = further + (blockIdx.x - 1);
-    ops_count = own->table.count;
-    result = own->result;
-    if (threadIdx.x == 0)
-      for (unsigned op = 0; op < ops_count; ++op) ops[op] = own->table.ops[op];
-  }
-  join_block();
+  OwnTable own{ops, 0, result};
+  own.load(table, further);
   BlockMemory memory{{}, 0, taken, bulk};
-  const u64 in_vain = linkscope::perform_all(ops, ops_count, first, count, memory);
-  if (memory.sum) atomicAdd(result, memory.sum);
-  if (in_vain && threadIdx.x == 0) result[1] = in_vain;
+  const u64 in_vain = linkscope::perform_all(ops, own.count, first, count, memory);
+  own.end(memory.sum, in_vain);
+}
+
+// The same with stamps of the first block's iterations. `clocks` holds them until the end: in shared memory no later
+// release has to wait for them.
+static __device__ __forceinline__ void perform_stamped(const linkscope::ActorOps& table, u64 first, u64 count,
+                                                       u64* result, const linkscope::BlockTable* further,
+                                                       BulkCopies* bulk, linkscope::BlockStamps* stamps,
+                                                       unsigned* clocks) {
+  __shared__ linkscope::ActorOp ops[linkscope::most_actor_ops];
+  __shared__ linkscope::Operation taken[linkscope::most_descriptor_words];
+  OwnTable own{ops, 0, result};
+  own.load(table, further);
+  BlockMemory memory{{}, 0, taken, bulk};
+  const bool notes = blockIdx.x == 0 && threadIdx.x == 0;
+  const u64 begun_ns = BlockMemory::now_ns(), begun_clock = clock64();
+  const u64 in_vain = linkscope::perform_each(ops, own.count, first, count, memory, [&](u64 iteration) {
+    if (notes && iteration < linkscope::most_stamps) clocks[iteration] = static_cast<unsigned>(clock64());
+  });
+  const u64 ended_ns = BlockMemory::now_ns(), ended_clock = clock64();
+  own.end(memory.sum, in_vain);
+  if (!notes) return;
+  stamps->begun_ns = begun_ns;
+  stamps->ended_ns = ended_ns;
+  stamps->begun_clock = begun_clock;
+  stamps->ended_clock = ended_clock;
+  for (u64 i = 0; i < count && i < linkscope::most_stamps; ++i) stamps->clocks[i] = clocks[i];
 }
 
 extern "C" __global__ void __launch_bounds__(1024)
@@ -198,7 +240,15 @@ extern "C" __global__ void __launch_bounds__(1024)
   perform_table(table, first, count, result, further, nullptr);
 }
 
-// The same with shared memory for copies by TMA: compute capability 9.0 and later, and never launched below.
+extern "C" __global__ void __launch_bounds__(1024)
+    linkscope_block_stamped(const linkscope::ActorOps table, u64 first, u64 count, u64* result,
+                            const linkscope::BlockTable* further, linkscope::BlockStamps* stamps) {
+  __shared__ unsigned clocks[linkscope::most_stamps];
+  perform_stamped(table, first, count, result, further, nullptr, stamps, clocks);
+}
+
+// The same with shared memory for copies by TMA: compute capability 9.0 and later, and never launched below. It leaves no
+// room for stamps, which lie in the GPU's memory.
 extern "C" __global__ void __launch_bounds__(1024)
     linkscope_block_tma(const linkscope::ActorOps table, u64 first, u64 count, u64* result,
                         const linkscope::BlockTable* further) {
@@ -207,5 +257,16 @@ extern "C" __global__ void __launch_bounds__(1024)
   BulkCopies copies{&buffer, 0};
   if (threadIdx.x == 0) copies.start();
   perform_table(table, first, count, result, further, &copies);
+#endif
+}
+
+extern "C" __global__ void __launch_bounds__(1024)
+    linkscope_block_tma_stamped(const linkscope::ActorOps table, u64 first, u64 count, u64* result,
+                                const linkscope::BlockTable* further, linkscope::BlockStamps* stamps) {
+#if __CUDA_ARCH__ >= 900
+  __shared__ BulkBuffer buffer;
+  BulkCopies copies{&buffer, 0};
+  if (threadIdx.x == 0) copies.start();
+  perform_stamped(table, first, count, result, further, &copies, stamps, stamps->clocks);
 #endif
 }

@@ -18,6 +18,17 @@ KLENK = Source(
             "ping_pong/sm/gpu.device->gpu.device?word=*",
         ),
         row(
+            "KL-1",
+            "words and messages between two kernels of one GPU, of one process or of two",
+            "ping_pong/sm/gpu.device->same.device",
+            "ping_pong/sm/gpu.ipc->same.ipc?way=*",
+            "put_ping_pong/sm/gpu.device->same.device?word=*",
+            "put_ping_pong/sm/gpu.ipc->same.ipc?way=*",
+            "put/sm/gpu.device->same.device?connections=*",
+            "put_ping_pong/sm/gpu.ipc->other.ipc?word=*",
+            note="each message is stamped, so that a row has its median and p99",
+        ),
+        row(
             "KL-1 KL-2",
             "ping-pong and streaming by control mode: direct, polling on the GPU, assisted, host-controlled",
             *(

@@ -19,6 +19,7 @@ from linkscope.report.put_get import (
     relaunched,
 )
 from linkscope.report.put_get_claims import Claim, claims
+from linkscope.report.put_get_singles import singles
 from linkscope.report.run_view import RunView
 from linkscope.report.section import (
     METHOD,
@@ -68,6 +69,12 @@ _OF_RELAUNCHES = (
     "memory, where the host polls."
 )
 _OF_BYSTANDERS = "Products of bf16 matrices beside blocks of one thread that post to host memory, or poll there."
+_OF_SINGLES = (
+    "Single messages, in a batch of their own. A block stamps the end of each by the clock of its SM, a CPU thread by "
+    "the host's clock. A stream's time is that between two messages. Brackets: 95 % intervals over the rounds. A "
+    "stamp: the mean of stamped messages less that of others, with the noise of both. Bare word: the median over that "
+    "of a word there and back on the same path."
+)
 _CLAIMS = "Conclusions of Klenk, Oden and Froning, on this machine:"
 _NAMES = {
     "put_ping_pong": "Round trip, written by the sender", "get_ping_pong": "Round trip, fetched by the receiver",
@@ -87,7 +94,7 @@ def section(view: RunView) -> Section | None:
     """The advice of each path, the times behind it, rates by connections and claims. None without such messages."""
     series = [one for one in all_series(view.run) if one.advice]
     through = queued(view.run)
-    others = _others(view)
+    others = [*_others(view), *_single_messages(view)]
     if not (series or through or others):
         return None
     if not series:
@@ -111,7 +118,7 @@ def section(view: RunView) -> Section | None:
     if rates := connections(view.run):
         blocks += folded(f"Rates by connections: {len(rates)}", Paragraph(_OF_CONNECTIONS), _rates(rates))
     if others:
-        blocks += folded("Kernels for each message, and bystanders of kernels that stay", *others)
+        blocks += folded("Kernels for each message, bystanders of kernels that stay, and single messages", *others)
     if through:
         blocks += folded(f"Puts through descriptors: {len(through)}", Paragraph(_OF_QUEUES), _queues(through))
     held = claims(view.run)
@@ -222,6 +229,28 @@ def _others(view: RunView) -> list[Block]:
         heads = ("Beside", "Blocks", "Alone", "Product", "Slowdown")
         blocks += [Paragraph(_OF_BYSTANDERS), _compared("Bystanders", heads, names, counts, beside)]
     return blocks
+
+
+def _single_messages(view: RunView) -> list[Block]:
+    found = singles(view.run)
+    if not found:
+        return []
+    names = ("Size", "p50", "p99", "A stamp", "Over bare word")
+    columns = [Column("Messages", strong=True), Column("Form", label="Form")]
+    columns += [Column(name, right=True, label=name) for name in names]
+    rows = [
+        (
+            f"{one.point.benchmark} {one.point.src} -> {one.point.dst}",
+            one.form,
+            format_bytes(one.point.bytes) if one.point.bytes else "a word",
+            format_seconds_interval(one.flow.p50_s or 0.0, *(one.flow.p50_ci95_s or (None, None))),
+            format_seconds_interval(one.flow.p99_s or 0.0, *(one.flow.p99_ci95_s or (None, None))),
+            f"{one.point.guards['stamp_cost_s'] * 1e9:.0f} ns",
+            f"{one.over_word:.3g}" if one.over_word else "-",
+        )
+        for one in found
+    ]
+    return [Paragraph(_OF_SINGLES), table("Single messages", columns, rows)]
 
 
 def _compared(
