@@ -78,7 +78,7 @@ class Connection {
       const Side& with_words = control_ == Control::own ? sides_[&side == sides_.data()] : side;
       const u64 all = u64{most_blocks()} * slots * stride();
       const u32 process = process_of(static_cast<u32>(&side - sides_.data()));
-      const auto add_region = [&](Place at, MemKind kind, u64 bytes, Content content) {
+      const auto add_region = [&](const Place& at, MemKind kind, u64 bytes, Content content) {
         return add({.at = at, .kind = kind, .bytes = bytes, .content = content, .process = process});
       };
       const auto own = is_shared(side.memory) ? MemKind::device : side.memory;  // the other process does not read it
