@@ -131,7 +131,9 @@ def start(here: Launched, own: Rank, stop_asked: Callable[[], bool] = lambda: Fa
             text, code = refuses.refusal
             why = f"rank {refuses.rank} on {refuses.host} {'refuses' if code else 'ends'} the run"
             raise UserError(f"rank {own.rank}: {why}" if own.rank else f"{why}: {text}", code)
-        _check_alike(world.ranks)
+        if unlike := _unlike(world.ranks):
+            world.leave()  # every rank finds it: a launcher would kill those that have not ended yet
+            raise UserError(unlike)
     except (WorkerGone, RequestFailed) as problem:
         raise UserError(f"rank {here.rank}: {problem}", SOMETHING_FAILED) from None
     here.stage = "met"
@@ -179,14 +181,16 @@ def clocks_that_differ(ranks: Sequence[Rank]) -> list[str]:
     return list(found.values())
 
 
-def _check_alike(ranks: Sequence[Rank]) -> None:
+def _unlike(ranks: Sequence[Rank]) -> str:
+    """Returns which rank has another version; '' if none has."""
     first = ranks[0]
     for other in ranks[1:]:
         if other.version != first.version:
-            raise UserError(
+            return (
                 f"rank {other.rank} on {other.host} has linkscope {other.version}, and rank 0 has {first.version}: "
                 "install one version everywhere"
             )
+    return ""
 
 
 def _met(here: Launched, stop_asked: Callable[[], bool]) -> World:
