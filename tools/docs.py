@@ -63,7 +63,7 @@ def commands_page() -> str:
         "# Commands\n",
         "<!-- Made by tools/docs.py from `linkscope VERB --help`: change the help instead. -->\n",
         "Exit codes of all commands: 0 fine; 1 ran, and something failed or is below what was expected; 2 wrong usage,",
-        "unreadable input or unwritable output; 3 something requested is not here; 4 stopped early.\n",
+        "unreadable input or unwritable output; 3 something requested is not here; 4 stopped early; 5 no verdict.\n",
     ]
     for verb in command_line.VERBS:
         parts.append(f"## {verb}\n\n```text\n{_help(verb)}\n```\n")

@@ -351,6 +351,9 @@ class _Parser:
         if is_place(_split_end(name.text)[0]):
             after = rest[0] if rest else (name.span[1], name.span[1] + 1)
             raise self._fail(after, f"the arrow is missing; write it like {_EXAMPLE}")
+        first, _, place = name.text.partition(":")
+        if _NAME.fullmatch(first) and is_place(place):
+            raise self._fail(name, f"work and its place are two words; write {first} {place}")
         if not _NAME.fullmatch(name.text) or kind_of(name.text).rstrip("0123456789") in MEMORIES:
             raise self._fail(name, _place_problem(name.text))
         if not rest:

@@ -342,6 +342,8 @@ def test_methods_without_single_copies_of_this_size_are_counted(tmp_path, capsys
     (["--src", "numa:0", "--dst", "gpu:0", "--bytes", "0"], 2, "this is not a size"),
     (["--src", "numa:0", "--dst", "gpu:0", "--bytes", "10TiB"], 2, "largest size is 1 TiB"),
     (["--src", "numa:0", "--dst", "gpu:7", "--bytes", "1MiB"], 3, "it has numa:0 -> gpu:0; measure it: linkscope run"),
+    (["--src", "disk:/data", "--dst", "gpu:0", "--bytes", "1MiB"], 3,
+     "; measure it: linkscope run file_copies --directory /data"),
     (["--src", "gpus", "--dst", "gpu:0", "--bytes", "1MiB"], 2, "--src gpus: this is not a place"),
     (["--src", "numa:0", "--dst", "gpu:0", "--bytes", "1MiB", "--memory", "wc"], 3,
      "with wc memory; it has pageable, pinned"),
@@ -352,6 +354,13 @@ def test_methods_without_single_copies_of_this_size_are_counted(tmp_path, capsys
 def test_a_question_without_an_answer_gets_the_reason(tmp_path, capsys, words, code, sentence):
     assert main(["advise", str(saved(tmp_path, transfer_points())), *words]) == code
     assert sentence in capsys.readouterr().err
+
+
+def test_a_run_without_any_transfer_says_so(tmp_path, capsys):
+    """A run of computations has points without bytes."""
+    path = str(saved(tmp_path, [point("compute_bf16/cublas/gpu:0.device->gpu:0.device/0?n=8192", 1e-3)]))
+    assert main(["advise", path, "--src", "numa:0", "--dst", "gpu:0", "--bytes", "1MiB"]) == 3
+    assert "it has no path; measure it" in capsys.readouterr().err
 
 
 def test_a_run_without_a_value_has_no_advice(tmp_path, capsys):
@@ -398,5 +407,5 @@ def test_a_run_that_was_stopped_after_two_rounds_can_be_read(tmp_path, capsys):
     path = saved(tmp_path, points)
     assert main(["advise", str(path)]) == 0
     assert "No recommendation gains 5 % or more in this run" in capsys.readouterr().out
-    assert main(["report", str(path), "--summary"]) == 0 and main(["compare", str(path), str(path)]) == 0
+    assert main(["report", str(path), "--summary"]) == 0 and main(["compare", str(path), str(path)]) == 5
     assert "no change seen" in capsys.readouterr().out

@@ -5,10 +5,11 @@ import pytest
 from invented import point
 from linkscope.advise import advice, transfer_methods, worthwhile
 from linkscope.advise.text import details, headline
+from linkscope.cli.main import main
 from linkscope.model.curves import curves
 from linkscope.model.dips import dips
 from linkscope.runfile import Point
-from test_advise import MIB, found, h2d
+from test_advise import MIB, found, h2d, saved
 from test_break_even import PAGEABLE, PINNED, REGISTERED, copy, life
 
 STEADY = (0.9995, 0.9998, 1.0, 1.0, 1.0002, 1.0005)
@@ -72,6 +73,30 @@ def test_the_largest_typical_gain_comes_first_and_no_gain_last() -> None:
     points = [h2d("pageable", MIB, 8e-5), h2d("pinned", MIB, 2e-5), single, *same]
     assert [one.recommendation.name for one in advice(points)] == ["queue", "pin", "peer"]
     assert [one.recommendation.name for one in worthwhile(points)] == ["queue", "pin"]
+
+
+def pinned_at(ratios: dict[int, float], size: int) -> list[Point]:
+    """Copies of one size on several GPUs; pinned memory gains this ratio on each."""
+    return [
+        steady(memory, size, 1e-5 * (ratio if memory == "pageable" else 1), gpu)
+        for gpu, ratio in ratios.items()
+        for memory in ("pageable", "pinned")
+    ]
+
+
+def test_a_gain_of_one_path_among_many_is_no_recommendation(tmp_path, capsys) -> None:
+    points = pinned_at({0: 2.0, 1: 0.9, 2: 0.9}, MIB)
+    one = found(points, "pin")
+    assert one.gains and not one.is_general and worthwhile(points) == []
+    assert main(["advise", str(saved(tmp_path, points))]) == 0
+    text = capsys.readouterr().out
+    assert "No recommendation gains" in text and "at best ×2 [" in text and "on numa:0 -> gpu:0 at 1 MiB" in text
+
+
+def test_the_headline_is_the_gain_at_the_sizes_that_gain_if_usual_sizes_do_not() -> None:
+    points = pinned_at({0: 3.0, 1: 4.0}, 4096) + pinned_at({0: 1.0, 1: 1.0}, MIB) + pinned_at({0: 0.9, 1: 0.9}, 4 * MIB)
+    one = found(points, "pin")
+    assert one.typical_gain < 1.05 and headline(one).endswith("×3.5 (median, 4 KiB, 2 paths)")
 
 
 # --- the sizes and paths that the advice names ---

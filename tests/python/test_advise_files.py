@@ -151,4 +151,4 @@ def test_a_bad_question_about_a_file_gets_the_reason(capsys, machine, words, cod
 def test_a_run_without_the_path_names_the_option_for_disks(tmp_path, capsys) -> None:
     path = str(saved(tmp_path, [of_file(1e-3, chunk="1MiB", slots="2")]))
     assert main(["advise", path, "--src", "gpu:0", "--dst", DISK, "--bytes", "64MiB"]) == 3
-    assert "linkscope run file_copies --directory DIR" in capsys.readouterr().err
+    assert "linkscope run file_copies --directory '/data/a b;->c'" in capsys.readouterr().err

@@ -42,6 +42,28 @@ def test_methods_share_a_rank_unless_their_intervals_show_which_is_faster(tmp_pa
     assert ranks == {"registered": 1, "pinned": 1, "mapped": 2, "pageable": 4}
 
 
+def test_a_method_with_a_longer_time_never_has_a_better_rank(tmp_path, capsys):
+    """Registered memory takes 25 us, but 10 to 60 us in its rounds: no method is certainly faster."""
+    times = {"pinned": 20, "mapped": 22, "pageable": 24, "registered": 25}
+    points = {memory: h2d(memory, MIB, time * US) for memory, time in times.items()}
+    points["registered"].ci95_s = points["registered"].flows[0].ci95_s = (10 * US, 60 * US)
+    found = answer(tmp_path, capsys, list(points.values()))["ways"]
+    assert [one["src_memory"] for one in found] == list(times)
+    assert [one["rank"] for one in found] == [1, 2, 3, 3]
+
+
+@pytest.mark.parametrize("plan, has_cure", [({"suite": "standard"}, True), ({"suite": "full"}, False)])
+def test_unknown_costs_name_the_suite_that_measures_them(tmp_path, capsys, plan, has_cure):
+    path = saved(tmp_path, [h2d("pageable", MIB, 90 * US), h2d("pinned", MIB, 20 * US)])
+    lines = path.read_text().splitlines()
+    head = json.loads(lines[0])
+    head["plan"].update(plan)
+    path.write_text("\n".join([json.dumps(head), *lines[1:]]) + "\n")
+    assert main(["advise", str(path), *TRANSFER, "1MiB"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "need costs that are not known" in text and ("run --suite full measures them" in text) == has_cure
+
+
 def test_times_without_an_interval_count_as_three_percent(tmp_path, capsys):
     def ranks(second: float) -> list[int]:
         points = [h2d("pinned", MIB, 20 * US), h2d("registered", MIB, second * US)]

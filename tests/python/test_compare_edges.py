@@ -2,6 +2,7 @@
 
 import math
 import random
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
@@ -12,7 +13,8 @@ from invented import point, run
 from linkscope.compare import changes, differences, same_machine
 from linkscope.compare import compare as compared
 from linkscope.compare.forest import forest
-from linkscope.compare.text import by_path, changes_text, headline, table
+from linkscope.compare.headline import headline
+from linkscope.compare.text import by_path, changes_text, left_out, table
 from linkscope.runfile import Header, Point, Run
 from linkscope.stats import median
 from linkscope.stats.pooling import RUNS
@@ -114,8 +116,104 @@ def test_points_that_cannot_be_judged_to_ten_percent_gate_only_on_request() -> N
     assert {pair.verdict for pair in found.pairs} == {"slower"} and not found.pairs[0].judged
     assert found.worse() == [] and len(found.worse(noisy=True)) == 8
     text = headline(found)
-    assert text.startswith("Nothing got worse.") and "Too noisy to judge" in text and "pinned (" in text
-    assert headline(found, noisy=True).startswith("8 paths got worse")
+    assert text.startswith("No verdict: none of 8 compared points can be judged.") and "got worse" not in text
+    assert "8 points (pinned) are slower, but not judged" in text and "Too noisy to judge" in text
+    assert headline(found, noisy=True).startswith("8 paths got slower")
+    assert found.undecided() and not found.undecided(noisy=True)
+
+
+def test_points_with_one_round_on_each_side_give_no_verdict() -> None:
+    one = run([timed(1e-3, 0, (1.0,))])
+    assert compared([one], [one]).undecided()
+
+
+STILL = tuple(1 + (factor - 1) / 20 for factor in SCATTER)
+
+
+def test_a_verdict_needs_half_of_the_points_of_the_smaller_run() -> None:
+    """A run of fewer points that all have a counterpart has a verdict, as does one of which half have."""
+    large = run([timed(1e-3, gpu, STILL) for gpu in range(12)])
+    for gpus, few in ((range(3), False), (range(10, 14), False), (range(10, 15), True), (range(11, 40), True)):
+        found = compared([large], [run([timed(1e-3, gpu, STILL) for gpu in gpus])])
+        assert found.few == found.undecided() == few and not found.worse()
+        assert headline(found).startswith("Nothing got worse." if not few else "Only ")
+    slow = compared([large], [run([timed(2e-3, gpu, STILL) for gpu in range(11, 40)])])
+    text = headline(slow)
+    assert text.startswith("Only 1 point could be compared, of 12 measured before and 29 after. 1 path got slower")
+    assert "no verdict" not in text
+
+
+def test_points_outside_of_the_pattern_count_as_no_missing_counterpart() -> None:
+    before, after = (run([timed(1e-3, gpu, STILL) for gpu in gpus]) for gpus in (range(10), range(9, 30)))
+    assert compared([before], [after]).few
+    assert not compared([before], [after], only=["*->gpu:9.*"]).few
+
+
+def test_a_failure_and_a_slower_point_are_counted_apart_and_a_second_pair_is_asked_for() -> None:
+    wild = tuple(1 + 8 * (factor - 1) for factor in SCATTER)
+    before = run([timed(1e-3, gpu, STILL) for gpu in range(8)] + [of_pageable(1e-3, wild)])
+    after = run([failed(0, "a hang"), *(timed(2e-3 if gpu == 1 else 1e-3, gpu, STILL) for gpu in range(1, 8))])
+    after.points.append(of_pageable(9e-3, wild))
+    text = headline(compared([before], [after]))
+    assert text.startswith("1 point failed that worked before: h2d by ce, pinned -> device on numa:0 -> gpu:0")
+    assert "1 path got slower, at 1 size. 1 point (pageable) is slower, but not judged" in text
+    assert "a second pair of runs" in text and "got worse" not in text
+    assert "second pair" not in headline(compared([before], [before]))
+
+
+def of_pageable(seconds: float, scatter: tuple[float, ...]) -> Point:
+    made = point(id_of(0).replace("pinned", "pageable"), seconds)
+    made.flows[0].round_medians_s = [seconds * factor for factor in scatter]
+    return made
+
+
+def test_unjudged_slower_points_are_part_of_the_verdict() -> None:
+    wild = tuple(1 + 8 * (factor - 1) for factor in SCATTER)
+    sides = [run([timed(1e-3, 0, STILL), timed(1e-3, 1, STILL), of_pageable(s, wild)]) for s in (1e-3, 9e-3)]
+    text = headline(compared(sides[:1], sides[1:]))
+    assert text.startswith("Nothing judged got worse. 1 point (pageable) is slower, but not judged")
+    found = changes([sides[0], sides[0], sides[1]])
+    assert [one.judged for one in found] == [False]
+    assert changes_text(found, sides + sides)[0].startswith("slower, not judged, time")
+
+
+def test_a_change_that_the_first_and_the_last_run_do_not_show_is_in_the_verdict() -> None:
+    runs = series(1e-3, 1e-3, 1.2e-3, 1.2e-3, 1e-3, 1e-3, scatter=STILL)
+    text = headline(compared(runs[:1], runs[-1:]), history=changes(runs))
+    assert text.startswith("Nothing got worse. This compares the first run with the last. 1 more point changed")
+
+
+def test_a_history_leaves_out_points_that_its_runs_measured_by_other_methods() -> None:
+    runs = series(1e-3, 1e-3, 1.2e-3, scatter=STILL)
+    assert [one.at for one in changes(runs)] == [2]
+    dated = [structs.replace(run.header, modelled=False, started=day) for run, day in zip(runs, DAYS, strict=True)]
+    runs = [
+        replace(made, header=head, points=[of_host(made.points[0])]) for made, head in zip(runs, dated, strict=True)
+    ]
+    assert compared(runs[:1], runs[-1:]).other_method == {"h2h": 1} and changes(runs) == []
+
+
+DAYS = ("2026-11-20T00:00:00+00:00", "2026-11-21T00:00:00+00:00", "2026-11-25T00:00:00+00:00")
+
+
+def of_host(of: Point) -> Point:
+    return structs.replace(of, id=of.id.replace("h2d/", "h2h/"), benchmark="h2h")
+
+
+def test_the_changes_that_would_have_been_seen_name_their_sizes() -> None:
+    small = [structs.replace(timed(1e-3, 0, STILL), id=id_of(0).replace("67108864", "8"), bytes=8)]
+    both = run(small), run([timed(1e-3, 0, STILL)])
+    assert "(pinned) below 64 KiB would have been seen" in headline(compared(both[:1], both[:1]))
+    assert "(pinned) from 1 MiB would have been seen" in headline(compared(both[1:], both[1:]))
+
+
+def test_points_without_a_value_are_counted_by_their_status() -> None:
+    before = run([timed(1e-3, 0), failed(1, "a hang"), point(id_of(2), status="skipped", reason="no time")])
+    after = run([timed(1e-3, 0), failed(1, "a hang"), timed(1e-3, 2)])
+    found = compared([before], [after])
+    assert found.unmeasured == {"failed": 1, "skipped": 1}
+    (text,) = left_out(found, [before, after])
+    assert text == "2 points that at least one of them did not measure (1 failed, 1 not measured)"
 
 
 def test_a_seen_change_within_the_margin_is_not_called_slower() -> None:

@@ -194,6 +194,7 @@ def test_the_text_shows_a_line_for_each_flow_the_total_and_the_skew(capsys: Capt
         ("gemm gpu:7", NOT_HERE, "gpu:7", "h200x4 has no gpu:7"),
         ("gemm gpu:0 int8", WRONG_USAGE, "int8", "gemm knows element: bf16, f32, f64"),
         ("gem gpu:0", WRONG_USAGE, "gem", "did you mean gemm"),
+        ("gemm:gpu:0", WRONG_USAGE, "gemm:gpu:0", "write gemm gpu:0"),
         ("gemm numa:0", WRONG_USAGE, "numa:0", "gemm runs on a GPU"),
         ("launch gpu:0 size=3", WRONG_USAGE, "size=3", "launch has no option size"),
         ("memory gpu:0 many", WRONG_USAGE, "many", "not a size"),
@@ -243,6 +244,7 @@ def test_a_preset_needs_its_gpus(capsys: Captured) -> None:
     [
         ((), "give the flows as one of"),
         (("numa:0 -> gpu:0", "--preset", "ring"), "give the flows as one of"),
+        (("numa:0 -> gpu:0", "numa:0 -> gpu:1"), "numa:0 -> gpu:1: write all flows in one text, separated by `;`"),
         (("--file", "/nonexistent/flows"), "cannot be read"),
         (("numa:0 -> gpu:0", "--bytes", "12"), "multiples of 8 B"),
     ],

@@ -12,7 +12,7 @@ from gate_proofs import parts, slowed
 from campaign import sample
 from invented import point, run
 from linkscope.check import gate
-from linkscope.check.gate import _disturbed
+from linkscope.check.gate import _cure_of_scatter, _disturbed
 from linkscope.check.notes import absent, busy
 from linkscope.check.parts import parts_at_fault
 from linkscope.check.physics import faults_by_physics
@@ -21,7 +21,7 @@ from linkscope.check.sensitivity import sensitivity_text, smallest_fault
 from linkscope.cli.main import main
 from linkscope.compare.verdict import Comparison, Pair
 from linkscope.machine import model as models
-from linkscope.run.target import modelled
+from linkscope.run.target import choose, modelled
 from linkscope.runfile import Run, read_run
 from linkscope.stats import Interval
 from test_sim_machines import pytestmark
@@ -316,8 +316,41 @@ def test_a_check_whose_points_mostly_scatter_is_inconclusive(folder: Path, monke
     assert main(["check", "--machine", "h200x4", "--save-baseline", baseline]) == 0
     capsys.readouterr()
     assert checked(capsys, "--machine", "h200x4", "--against", baseline)[0] == 0
-    for few, said in ((11, "only 11 of 42 points can be judged"), (0, "no point of the reference can be judged")):
+    for few, said in ((11, "only 11 of 42 points can be judged; "), (0, "no point of the reference can be judged; ")):
         calm = {of.id for of in read_run(Path(baseline)).points[:few]}
         monkeypatch.setattr("linkscope.compare.verdict.Pair.judged", property(lambda pair, of=calm: pair.id in of))
         status, answer = checked(capsys, "--machine", "h200x4", "--against", baseline)
         assert status == 5 and said in answer["summary"], answer
+        assert "Rounds of the reference differ by" in answer["summary"]
+
+
+def test_the_side_whose_rounds_scatter_decides_what_to_do() -> None:
+    calm, wild = (point(H2D.format(0), 1e-3) for _ in range(2))
+    wild.flows[0].round_medians_s = [1e-3, 2e-3, 3e-3]
+    for before, after, cure in (
+        (wild, calm, "save a new baseline"),
+        (calm, wild, "check again when nothing"),
+    ):
+        pair = Pair(before, after, "no change seen", 1.0, Interval(0.5, 2.0, 0.95), detectable=3.0)
+        assert cure in _cure_of_scatter(Comparison([pair], (0.02,) * 3))
+
+
+def test_a_node_without_a_gpu_says_what_the_bus_and_cuda_show(
+    monkeypatch, capsys, folder: Path, baseline: Path
+) -> None:
+    usual = choose("h200x1", 1)
+    facts = dataclasses.replace(usual.facts, places=("numa:0",), modelled=False)
+
+    def checked_on(machine: dict, *words: str) -> tuple[int, str]:
+        found = dataclasses.replace(usual, facts=facts, machine=machine)
+        monkeypatch.setattr("linkscope.run.target.choose", lambda name, seed: found)
+        return main(["check", *words]), capsys.readouterr().err
+
+    dead = {"pci_gpus": ["0000:1b:00.0", "0000:43:00.0"], "driver": {"cuda_why_not": "CUDA_ERROR_NO_DEVICE"}}
+    status, text = checked_on(dead)
+    assert status == 3 and "2 NVIDIA GPUs on the PCI bus; CUDA_ERROR_NO_DEVICE. If the node should" in text
+    assert "no NVIDIA GPU on the PCI bus" in checked_on({"driver": {"cuda_why_not": "there is no CUDA driver here"}})[1]
+    for missing in ("nowhere.jsonl", "nowhere.jsonl.gz", "nowhere.toml"):
+        status, text = checked_on(dead, "--against", missing)
+        assert status == 2 and missing in text
+    assert f"{baseline} is of a node with 4 GPUs" in checked_on(dead, "--against", str(baseline))[1]

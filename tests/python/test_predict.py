@@ -161,6 +161,13 @@ def test_the_wrong_word_of_a_flow_is_pointed_at(capsys, text: str, word: str, pr
     assert f"{line} "[pointer.index("^") : pointer.rindex("^") + 1] == word
 
 
+def test_a_second_transfer_gets_the_way_to_write_several(capsys) -> None:
+    assert main(["predict", "--machine", "h200x4", "numa:0 -> gpu:0", "numa:0 -> gpu:1", "--bytes", "1MiB"]) == 2
+    assert "numa:0 -> gpu:1: predict takes one transfer; write several as --flow" in capsys.readouterr().err
+    assert main(["predict", "--machine", "h200x4", "--flow", "numa:0 -> gpu:0", "numa:0 -> gpu:1"]) == 2
+    assert "in --flow, a semicolon separates transfers" in capsys.readouterr().err
+
+
 def test_peer_access_is_on_or_off_for_all_transfers(capsys) -> None:
     words = ["predict", "--machine", "h200x4", "--src", "gpu:0", "--dst", "gpu:1", "--with", "gpu:2 -> gpu:3 peer=off"]
     assert main(words) == 2

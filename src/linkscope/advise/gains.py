@@ -65,6 +65,32 @@ class Advice:
         return median(ratios)
 
     @property
+    def helpful_sizes(self) -> list[int]:
+        """The sizes with a worthwhile gain at which the median path gains 5 % or more."""
+        ratios: dict[int, list[float]] = {}
+        for gain in self.compared:
+            ratios.setdefault(gain.current.bytes, []).append(gain.ratio)
+        sizes = sorted({gain.current.bytes for gain in self.gains})
+        return [size for size in sizes if median(ratios[size]) >= 1 + LEAST_GAIN]
+
+    @property
+    def is_general(self) -> bool:
+        """Whether the median path gains at some size. A gain of a few paths only is no recommendation."""
+        return bool(self.helpful_sizes)
+
+    @property
+    def is_typically_worthwhile(self) -> bool:
+        """Whether the typical gain is worth a change; otherwise only some sizes gain."""
+        return self.typical_gain >= 1 + LEAST_GAIN
+
+    @property
+    def main_gain(self) -> float:
+        """The typical gain if it is worth a change; otherwise the median speed-up at the sizes that gain."""
+        if self.is_typically_worthwhile or not self.is_general:
+            return self.typical_gain
+        return median([gain.ratio for gain in self.compared if gain.current.bytes in self.helpful_sizes])
+
+    @property
     def sizes(self) -> tuple[int, int]:
         """The smallest and the largest size with a worthwhile gain; (0, 0) without one."""
         found = [gain.current.bytes for gain in self.gains] or [0]
@@ -84,7 +110,7 @@ class Advice:
 
 
 def advice(points: Iterable[Point]) -> list[Advice]:
-    """Every recommendation of which the run measured both practices: worthwhile ones first, by their typical gain."""
+    """Every recommendation of which the run measured both practices: general ones first, by their main gain."""
     everything = list(points)
     listed = [point for point in everything if rounds_of(point)]
     pairs = {one.name: _pairs(one, listed) for one in RECOMMENDATIONS}
@@ -97,12 +123,12 @@ def advice(points: Iterable[Point]) -> list[Advice]:
         if gains:
             best = _best_each(gains)
             found.append(Advice(one, tuple(best), _paid_after(one, best, everything)))
-    return sorted(found, key=lambda one: (not one.gains, -one.typical_gain))
+    return sorted(found, key=lambda one: (not one.is_general, -one.main_gain))
 
 
 def worthwhile(points: Iterable[Point]) -> list[Advice]:
-    """The recommendations with a worthwhile gain, the largest typical gain first."""
-    return [one for one in advice(points) if one.gains]
+    """The recommendations with a worthwhile gain on the median path, the largest main gain first."""
+    return [one for one in advice(points) if one.is_general]
 
 
 def untried(found: Sequence[Advice]) -> list[Recommendation]:

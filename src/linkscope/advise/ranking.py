@@ -1,6 +1,6 @@
 """Ranks the methods of one transfer, with the gain of each over the present method and its break-even."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from linkscope.advise.methods import PLAIN_FRESH, TransferMethod, reads_whole
@@ -48,9 +48,10 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Ranked:
-    """A candidate and its place. `rank`: one more than the number of methods that are certainly faster; None if a cost
-    is not known. `total`: seconds of all copies and of what is paid once; None if not asked for or not known. `gain`:
-    the present time over its time, with the ends of both intervals; None for the present method.
+    """A candidate and its place. `rank`: one more than the number of methods that are certainly faster than this one or
+    than one with a shorter time; None if a cost is not known. `total`: seconds of all copies and of what is paid once;
+    None if not asked for or not known. `gain`: the present time over its time, with the ends of both intervals; None
+    for the present method.
     """
 
     candidate: Candidate
@@ -85,23 +86,35 @@ def present(listed: Sequence[Candidate], memory: str) -> Candidate | None:
 
 
 def ranked(listed: Sequence[Candidate], now: Candidate | None, asked: Question, costs: OnceCosts) -> list[Ranked]:
-    """The candidates by rank, then by time; those without a known total last."""
+    """The candidates by time, and so by rank; those without a known total last."""
     once = {one.method: costs.of(one.method, one.path, asked.bytes, asked.pieces) for one in listed}
     totals = {one.method: _total(once[one.method], one.time, asked.reuse) for one in listed} if asked.reuse else {}
     basis = {one.method: totals[one.method] if asked.reuse else one.time for one in listed}
-    bounds = [_bounds(time) for time in basis.values() if time is not None]
+    ranks = _ranks({method: time for method, time in basis.items() if time is not None})
     found = []
     for one in listed:
         time = basis[one.method]
-        rank = None if time is None else 1 + sum(high < _bounds(time)[0] for _, high in bounds)
         is_present = now is not None and one.method == now.method
         gain = pays = None
         if now is not None and not is_present:
             before = basis[now.method]
             gain = _gain(before, time) if before is not None and time is not None else None
             pays = _pays(one, once[one.method], now, once[now.method])
-        found.append(Ranked(one, rank, once[one.method], totals.get(one.method), gain, pays, is_present))
-    return sorted(found, key=lambda one: (one.rank is None, one.rank or 0, (one.total or one.candidate.time).value))
+        found.append(
+            Ranked(one, ranks.get(one.method), once[one.method], totals.get(one.method), gain, pays, is_present)
+        )
+    return sorted(found, key=lambda one: (one.rank is None, (one.total or one.candidate.time).value))
+
+
+def _ranks(times: Mapping[Method, Estimate]) -> dict[Method, int]:
+    """The rank of each method. A method with a longer time never has a better rank: its wide interval shows nothing."""
+    bounds = [_bounds(time) for time in times.values()]
+    found: dict[Method, int] = {}
+    worst = 1
+    for method, time in sorted(times.items(), key=lambda pair: pair[1].value):
+        worst = max(worst, 1 + sum(high < _bounds(time)[0] for _, high in bounds))
+        found[method] = worst
+    return found
 
 
 def _key(one: TransferMethod) -> Method:

@@ -19,7 +19,7 @@ _MOST_LOSING = 3
 def headline(one: Advice) -> str:
     """'Pin host memory that is copied to or from a GPU: ×4.2 (median, 1 to 64 MiB, 2 paths)'."""
     title = one.recommendation.title
-    return f"{title[:1].upper()}{title[1:]}: ×{one.typical_gain:.3g} ({typical_text(one)})"
+    return f"{title[:1].upper()}{title[1:]}: ×{one.main_gain:.3g} ({typical_text(one)})"
 
 
 def how_text(one: Advice) -> str:
@@ -28,7 +28,11 @@ def how_text(one: Advice) -> str:
 
 
 def typical_text(one: Advice) -> str:
-    """'median, 1 to 64 MiB, 2 paths': the values whose median is the typical gain."""
+    """'median, 1 to 64 MiB, 2 paths': the values whose median is the main gain."""
+    if one.is_general and not one.is_typically_worthwhile:
+        ends = list(dict.fromkeys(map(format_bytes, (one.helpful_sizes[0], one.helpful_sizes[-1]))))
+        among = {gain.path for gain in one.compared if gain.current.bytes in one.helpful_sizes}
+        return f"median, {' to '.join(ends)}, {count_text(len(among), 'path')}"
     sizes = "1 to 64 MiB" if one.is_typical else "sizes outside 1 to 64 MiB" if one.sizes[1] else "all measured sizes"
     return f"median, {sizes}, {count_text(len({gain.path for gain in one.compared}), 'path')}"
 

@@ -22,7 +22,7 @@ from linkscope.check.links import faults_of_links
 from linkscope.check.notes import absent, busy, not_compared, unread
 from linkscope.check.parts import Part, parts_at_fault
 from linkscope.check.physics import faults_by_physics, unsupported_since
-from linkscope.check.references import SUITE, Reference
+from linkscope.check.references import SAVE, SUITE, Reference
 from linkscope.check.sensitivity import margin_of, sensitivity_text
 from linkscope.compare import Comparison, Pair, compare
 from linkscope.errors import FINE, INCONCLUSIVE, SOMETHING_FAILED
@@ -32,7 +32,7 @@ from linkscope.run import Controls, StopFlag, benchmark_table, measure
 from linkscope.run.target import Target
 from linkscope.runfile import Run, read_run
 from linkscope.stats import median
-from linkscope.units import format_seconds
+from linkscope.units import format_fraction, format_seconds
 
 _ENOUGH = 3  # a check is inconclusive if fewer than one point of this many can be judged
 SUSPECTS = 0.01  # probability that a check of an unchanged node has a suspect
@@ -172,14 +172,9 @@ def _no_fault(asked: Check, first: Run, compared: Comparison | None, notes: list
         text = "links at full width, rates near their peaks, paths of a class alike"
         return Verdict("pass", f"{count_text(measured, 'point')} against {name}: {text}", notes)
     judged = sum(pair.judged for pair in compared.pairs)
-    if not judged:
-        text = "no point of the reference can be judged; physics and the bundled summary show no fault"
-        return Verdict("inconclusive", text, notes, compared=compared)
-    if judged * _ENOUGH < len(compared.pairs):
-        text = (
-            f"only {judged} of {count_text(len(compared.pairs), 'point')} can be judged, because the rounds scatter as "
-            "under another load; physics and the bundled summary show no fault"
-        )
+    if judged * _ENOUGH < len(compared.pairs) or not judged:
+        few = f"only {judged} of {count_text(len(compared.pairs), 'point')}" if judged else "no point of the reference"
+        text = f"{few} can be judged; physics and the bundled summary show no fault. {_cure_of_scatter(compared)}"
         return Verdict("inconclusive", text, notes, compared=compared)
     text = f"{count_text(judged, 'point')} as in {name}. {sensitivity_text(compared, asked.reference.margins)}"
     return Verdict("pass", text, notes, compared=compared)
@@ -240,6 +235,21 @@ def _disturbed(slow: Sequence[Pair], count: int, disturbing: Sequence[str]) -> s
             "reference: another load uses the same link or memory"
         )
     return ""
+
+
+def _cure_of_scatter(compared: Comparison) -> str:
+    """Whether the rounds of the reference or those of the node scatter more, and what to do."""
+    wide = [pair for pair in compared.pairs if not pair.judged and pair.before.flows and pair.after.flows]
+    if not wide:
+        return f"Save a new baseline: {SAVE}"
+    there, here = (
+        median([_range(point.flows[0].round_medians_s) for point in side])
+        for side in ([pair.before for pair in wide], [pair.after for pair in wide])
+    )
+    by = f"Rounds of the reference differ by {format_fraction(there)}, those of this node by {format_fraction(here)}"
+    if there >= here:
+        return f"{by}: save a new baseline on an idle node, {SAVE}"
+    return f"{by}: check again when nothing else runs here; `linkscope doctor` names other load"
 
 
 def _range(medians: Sequence[float]) -> float:

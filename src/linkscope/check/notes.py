@@ -6,6 +6,7 @@ from typing import Any
 from linkscope.check.gpus import gpus_of
 from linkscope.check.links import active_nvlinks, pcie_under_load
 from linkscope.check.physics import LOSSES
+from linkscope.check.references import SAVE
 from linkscope.compare import Comparison
 from linkscope.model.text import count_text
 from linkscope.runfile import Run
@@ -64,7 +65,10 @@ def not_compared(reference: Run, run: Run, compared: Comparison) -> list[str]:
         notes.append(f"not in the reference: {', '.join(more)}; physics and the bundled summary judge their paths")
     if names := ", ".join(sorted(compared.other_method)):
         count = count_text(sum(compared.other_method.values()), "point")
-        notes.append(f"{count} not compared: the reference measured {names} by another version of the method")
+        notes.append(
+            f"{count} not compared: the reference measured {names} by another version of the method: "
+            f"save a new baseline, {SAVE}"
+        )
     return notes
 
 

@@ -18,6 +18,7 @@ from linkscope.run.target import modelled
 from linkscope.runfile import Point, PointId, Run, read_run
 
 SUITE = "check"
+SAVE = "`linkscope check --save-baseline good.jsonl`"  # makes a reference
 BUNDLED = "bundled"
 _ERRORS = 2.0  # margin over the p90 of a model's errors: one point in ten exceeds the p90 itself
 _LEAST = 0.05  # margin of a model
@@ -55,7 +56,10 @@ def earlier_run(run: Run, name: str, machine: Mapping[str, Any]) -> Reference:
     models_of = [sorted({gpu.name for gpu in gpus_of(of)}) for of in (run.header.machine, machine)]
     if models_of[0] != models_of[1]:
         theirs, ours = (", ".join(names) or "no GPU" for names in models_of)
-        why = f"{name} is of {theirs} and this node has {ours}, so times cannot be compared"
+        why = (
+            f"{name} is of {theirs} and this node has {ours}, so times cannot be compared; a baseline of this model is "
+        )
+        why += f"needed, {SAVE}"
         return Reference(name, unusable=why)
     drivers = [(of.get("driver") or {}).get("version") for of in (run.header.machine, machine)]
     notes: tuple[str, ...] = ()

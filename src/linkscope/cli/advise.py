@@ -24,9 +24,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from linkscope.cli import target
-from linkscope.cli.runs import identity, read, refuse_without_values, title
+from linkscope.cli.runs import identity, measures_all, read, refuse_without_values, title
 from linkscope.cli.screen import filled
 from linkscope.errors import FINE, UserError
+from linkscope.units import format_bytes
 
 if TYPE_CHECKING:
     from linkscope.advise import Advice, Gain
@@ -177,13 +178,14 @@ def _everything(arguments: argparse.Namespace, run: "Run") -> int:
                           "not_measured": [one.name for one in untried(found)]}))  # fmt: skip
         return FINE
     print(title(run, arguments.run))
-    _print_advice([one for one in found if one.gains])
-    none = [one for one in found if not one.gains]
+    _print_advice([one for one in found if one.is_general])
+    none = [one for one in found if not one.is_general]
     if none:
-        print("\nNo worthwhile gain (less than 5 %, or not certain):")
+        print("\nNo worthwhile gain on the median path (less than 5 %, or not certain):")
         for one in none:
             best = max(one.compared, key=lambda gain: gain.interval.low)
-            print(filled(f"{one.recommendation.title}: at best {ratio_text(best)}", "   ", "     "))
+            where = f" on {best.path}" + (f" at {format_bytes(best.current.bytes)}" if best.current.bytes else "")
+            print(filled(f"{one.recommendation.title}: at best {ratio_text(best)}{where}", "   ", "     "))
     _print_dips(irregular)
     _print_untried(untried(found), run)
     return FINE
@@ -225,9 +227,7 @@ def _print_dips(found: "Sequence[Dip]") -> None:
 
 def _print_untried(recommendations: "Sequence[Recommendation]", run: "Run") -> None:
     if recommendations:
-        plan = run.header.plan
-        whole = plan.get("suite") == "full" and not plan.get("only")
-        cure = "" if whole else "; suite full measures both where the machine supports them"
+        cure = "" if measures_all(run) else "; suite full measures both where the machine supports them"
         print("\n" + filled(f"Not compared, because this run measured only one of the two practices{cure}:"))
         print(filled("; ".join(one.title for one in recommendations), "   ", "   "))
 
@@ -235,7 +235,7 @@ def _print_untried(recommendations: "Sequence[Recommendation]", run: "Run") -> N
 def _advice_json(one: "Advice") -> dict[str, Any]:
     return {
         "habit": one.recommendation.name, "title": one.recommendation.title, "how": one.recommendation.how,
-        "typical_gain": one.typical_gain,
+        "typical_gain": one.typical_gain, "main_gain": one.main_gain, "listed": one.is_general,
         "paid_after": one.paid_after.first if one.paid_after else None,
         "gains": [_gain_json(gain) for gain in sorted(one.compared, key=lambda gain: -gain.interval.low)],
     }  # fmt: skip

@@ -1,5 +1,6 @@
 """What a run lacks for the answer on one transfer, and how to measure it."""
 
+import shlex
 from typing import TYPE_CHECKING, NoReturn
 
 from linkscope.errors import NOT_HERE, UserError
@@ -28,10 +29,11 @@ def refuse_with_run(asked: "Question", run: "Run", *, has_model: bool) -> NoRetu
         there = paths_text(sorted({Path(point.src, point.dst) for point in measured}))
         places = run.header.machine.get("places") or [src, dst]
         if missing := [place for place in (src, dst) if place not in places]:
-            raise UserError(f"{here}: its machine has no {missing[0]}, but {', '.join(places)}", NOT_HERE)
+            cure = f"; measure it: {_cure_of_disk(src, dst)}" if kind_of(missing[0]) == "disk" else ""
+            raise UserError(f"{here}: its machine has no {missing[0]}, but {', '.join(places)}{cure}", NOT_HERE)
         cure = f"linkscope run --suite full --only '*/{src}.*->{dst}.*'"
         if "disk" in (kind_of(src), kind_of(dst)):
-            cure = "linkscope run file_copies --directory DIR"
+            cure = _cure_of_disk(src, dst)
         raise UserError(f"{here}; it has {there}; measure it: {cure}", NOT_HERE)
     known = kinds(measured, src, dst)
     if memory and memory not in known:
@@ -45,6 +47,12 @@ def refuse_with_run(asked: "Question", run: "Run", *, has_model: bool) -> NoRetu
     if asked.piece:
         _refuse_pieces(asked, run)
     _refuse_size(asked, run)
+
+
+def _cure_of_disk(src: str, dst: str) -> str:
+    """The command that measures the directory of disk:/data; of disk:0 no directory is known."""
+    path = next(place.partition(":")[2] for place in (src, dst) if kind_of(place) == "disk")
+    return f"linkscope run file_copies --directory {shlex.quote(path) if '/' in path else 'DIR'}"
 
 
 def _refuse_together(asked: "Question", run: "Run", *, has_model: bool) -> NoReturn:

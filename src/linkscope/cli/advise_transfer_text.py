@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from linkscope.cli.runs import title
+from linkscope.cli.runs import measures_all, title
 from linkscope.cli.screen import filled
 from linkscope.units import format_bytes, format_rate, format_seconds, format_seconds_interval, with_interval
 
@@ -45,10 +45,7 @@ def print_answer(found: "Answer", written: str | None, *, everything: bool) -> N
 
 def _shown(found: "Answer") -> "list[Ranked]":
     """The methods with the shortest times, the present one, and the fastest for the memory that the present one copies
-    without other GPUs.
-
-    A rank alone does not tell the best ones: a method whose time is uncertain shares the first rank.
-    """
+    without other GPUs."""
     from linkscope.advise.methods import RELAYED
 
     now = found.now
@@ -58,8 +55,7 @@ def _shown(found: "Answer") -> "list[Ranked]":
         if now and not one.is_present and one.candidate.method.family.benchmark != RELAYED
         if one.candidate.host_kinds == now.host_kinds
     ]
-    by_time = sorted(found.methods, key=lambda one: (one.rank is None, (one.total or one.candidate.time).value))
-    chosen = [*by_time[:_BEST_METHODS], *others[:1]]
+    chosen = [*found.methods[:_BEST_METHODS], *others[:1]]
     return [one for one in found.methods if one.is_present or one in chosen]
 
 
@@ -183,7 +179,8 @@ def _print_legend(found: "Answer", shown: "Sequence[Ranked]", rows: Sequence[tup
         one.once.missing for one in shown if one.once.missing and (found.asked.reuse or not one.pays)
     )
     if missing:
-        lines.append(f"methods without a break-even need costs that are not known: {', '.join(missing)}")
+        cure = "; linkscope run --suite full measures them" if found.run and not measures_all(found.run) else ""
+        lines.append(f"methods without a break-even need costs that are not known: {', '.join(missing)}{cure}")
     signs = {_sign_between(one, found.asked.bytes).strip() for one in shown}
     if _BY_HOST in signs:
         lines.append(f"{_BY_HOST} the calls of the host take longer than the GPU's copies, and this is their time")

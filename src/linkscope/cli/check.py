@@ -21,7 +21,7 @@ from linkscope.cli import options
 from linkscope.cli.runs import read
 from linkscope.cli.screen import filled
 from linkscope.cli.target import add_force
-from linkscope.errors import UserError
+from linkscope.errors import NOT_HERE, UserError
 from linkscope.units import format_seconds, parse_duration
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def main(arguments: argparse.Namespace) -> int:
 
     target = choose(arguments.machine, seed)
     if not target.facts.of_kind("gpu"):
-        raise UserError(f"{target.facts.name} has no GPU to check", 3)
+        raise UserError(_without_gpu(target, arguments.against), NOT_HERE)
     if arguments.save_baseline:
         return _save(arguments, target, seed)
     from linkscope.check import Check, busy, check
@@ -81,6 +81,26 @@ def main(arguments: argparse.Namespace) -> int:
     else:
         _print(verdict, asked, explain=arguments.explain)
     return verdict.exit_code
+
+
+def _without_gpu(target: "Target", against: str | None) -> str:
+    """Why there is no GPU to check. A reference that cannot be read is reported first (UserError)."""
+    from linkscope.check import BUNDLED
+    from linkscope.machine import model
+    from linkscope.model.text import count_text
+
+    text = f"{target.facts.name} has no GPU to check"
+    if against and against.endswith(".toml"):
+        model.load(against)
+    elif against not in (None, BUNDLED):
+        gpus = len(read(against).header.machine.get("gpus") or [])
+        text += f", and {against} is of a node with {count_text(gpus, 'GPU')}" if gpus else ""
+    if target.modelled:
+        return text
+    on_bus = target.machine.get("pci_gpus") or []
+    cuda = (target.machine.get("driver") or {}).get("cuda_why_not") or "CUDA works, and shows none"
+    bus = f"{count_text(len(on_bus), 'NVIDIA GPU')} on the PCI bus" if on_bus else "no NVIDIA GPU on the PCI bus"
+    return f"{text}: {bus}; {cuda}. If the node should have GPUs, see `linkscope doctor` and nvidia-smi"
 
 
 def _save(arguments: argparse.Namespace, target: "Target", seed: int) -> int:

@@ -7,8 +7,9 @@ linkscope compare monday.jsonl tuesday.jsonl wednesday.jsonl      also the run s
 linkscope compare before.jsonl after.jsonl --fail-on inconclusive
 
 If nothing changed, at most one comparison in 100 shows a change of a judged point. A point is equivalent if the 95 %
-interval of its ratio lies inside the margin. Exit codes: 1 a path became slower or failed (or as --fail-on says); 5
-with `--fail-on inconclusive`: some points are neither changed nor equivalent.
+interval of its ratio lies inside the margin. Exit codes: 1 a path became slower or failed (or as --fail-on says); 5 no
+verdict, since most points have no counterpart or none can be judged; 5 with `--fail-on inconclusive`: some points are
+neither changed nor equivalent.
 """
 
 import argparse
@@ -105,7 +106,8 @@ def exit_code(compared: "Comparison", fail_on: str, *, noisy: bool) -> int:
     failing = compared.changed if fail_on == "changed" else compared.worse
     if failing(noisy=noisy):
         return SOMETHING_FAILED
-    return INCONCLUSIVE if fail_on == "inconclusive" and compared.inconclusive(noisy=noisy) else FINE
+    asked = fail_on == "inconclusive" and compared.inconclusive(noisy=noisy)
+    return INCONCLUSIVE if asked or compared.undecided(noisy=noisy) else FINE
 
 
 def _target(arguments: argparse.Namespace) -> Path | None:
@@ -143,12 +145,12 @@ class _Answer:
 
 
 def _print(answer: _Answer, arguments: argparse.Namespace) -> None:
+    from linkscope.compare.headline import headline
     from linkscope.compare.text import (
         by_path,
         changes_text,
         differences_text,
         groups_table,
-        headline,
         left_out,
         run_text,
         table,
@@ -165,7 +167,7 @@ def _print(answer: _Answer, arguments: argparse.Namespace) -> None:
         print("The first run is newer than the last one: before is after.")
     if not answer.same:
         print("The runs are of different machines: paths of the same name are compared.")
-    print("\n" + filled(headline(compared, noisy=arguments.noisy), "", ""))
+    print("\n" + filled(headline(compared, noisy=arguments.noisy, history=found), "", ""))
     print(f"\nPoints ({_margin_text(compared)}):")
     for line in groups_table(compared):
         print(f"  {line}")
@@ -191,28 +193,33 @@ def _margin_text(compared: "Comparison") -> str:
 
 
 def _as_json(answer: _Answer, *, noisy: bool) -> dict[str, Any]:
-    from linkscope.compare.text import headline
+    from linkscope.compare.headline import headline
 
     compared = answer.compared
     found: dict[str, Any] = {
-        "summary": headline(compared, noisy=noisy),
+        "summary": headline(compared, noisy=noisy, history=answer.found),
         "before": [_run_json(run) for run in answer.before],
         "after": [_run_json(run) for run in answer.after],
         "same_machine": answer.same,
         "differs": [{"what": one.what, "before": one.before, "after": one.after} for one in answer.differs],
         "margins": list(compared.margins),
         "worse": bool(compared.worse(noisy=noisy)),
+        "undecided": compared.undecided(noisy=noisy),
         "not_compared": {
-            "only_before": compared.only_before, "only_after": compared.only_after, "unmeasured": compared.unmeasured,
+            "only_before": compared.only_before, "only_after": compared.only_after,
+            "unmeasured": sum(compared.unmeasured.values()), "unmeasured_by_status": compared.unmeasured,
             "other_method": compared.other_method,
         },
         "paths": _paths_json(compared),
     }  # fmt: skip
     if answer.found is not None:
         found["changes"] = [
-            {"id": one.point.id, "kind": one.kind, "since": one.at, "ratio": one.ratio, "interval": _ends(one.interval)}
+            {
+                "id": one.point.id, "kind": one.kind, "since": one.at, "ratio": one.ratio,
+                "interval": _ends(one.interval), "judged": one.judged,
+            }
             for one in answer.found
-        ]
+        ]  # fmt: skip
     return found
 
 

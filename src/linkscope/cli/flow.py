@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from linkscope.run.target import Target
 
 SUMMARY = "run several transfers and work at once"
+TOO_MANY = "write all flows in one text, separated by `;`, as in 'numa:0 -> gpu:0; numa:0 -> gpu:1'"
 _MOST_ROUNDS = 100
 _MOST_SECONDS = 600.0
 _LEAST_SECONDS = 0.02  # two intervals

@@ -18,6 +18,7 @@ import linkscope
 from linkscope.errors import FINE, STOPPED_EARLY, WRONG_USAGE, UserError, suggestion
 
 # Verb: the module linkscope.cli.<verb> with SUMMARY, add_arguments(parser) and main(arguments) -> exit code.
+# TOO_MANY, where a module has it, is the cure for more words than the command takes.
 VERBS = (
     "run",
     "check",
@@ -41,9 +42,16 @@ ALIASES = {"topo": "machine"}
 
 
 class _Parser(argparse.ArgumentParser):
-    """Reports an error in one sentence, with a suggestion for a mistyped option, instead of the usage."""
+    """Reports an error in one sentence, with a suggestion for a mistyped option, instead of the usage.
+
+    `too_many`: what to do if the command gets more words than it takes.
+    """
+
+    too_many = ""
 
     def error(self, message: str) -> None:  # type: ignore[override]
+        if self.too_many and (more := re.search(r"unrecognized arguments: ([^-].*)", message)):
+            raise UserError(f"{more[1]}: {self.too_many}")
         wrong = re.search(r"unrecognized arguments: (-[\w-]+)", message)
         meant = suggestion(wrong[1], self._option_string_actions) if wrong else ""
         raise UserError(f"{message}{meant}; `{self.prog} --help` lists the options")
@@ -97,6 +105,7 @@ def _carry_out(words: list[str]) -> int:
     parser = _Parser(
         prog=f"linkscope {verb}", description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.too_many = getattr(module, "TOO_MANY", "")
     module.add_arguments(parser)
     status: int = module.main(parser.parse_args(_with_negatives(words[1:])))
     return status

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from linkscope.runfile import PointId
 
 SUMMARY = "predict the rate of transfers on a modelled machine"
+TOO_MANY = "predict takes one transfer; write several as --flow 'numa:0 -> gpu:0; numa:0 -> gpu:1'"
 _HOST_MEMORY = ("pinned", "pageable", "registered")
 _ENGINES = ("ce", "sm", "tma")
 _FILE_CHUNK = 1 << 20
@@ -150,7 +151,10 @@ def _print_flows(
 def _take_transfer(arguments: argparse.Namespace) -> None:
     """Takes the ends, and the size where it has one, from 'SRC -> DST 16MiB'."""
     if arguments.src or arguments.dst or arguments.flow:
-        raise UserError(f"{arguments.transfer!r}: name the transfer once, so leave out --src, --dst and --flow")
+        several = "; in --flow, a semicolon separates transfers" if arguments.flow else ""
+        raise UserError(
+            f"{arguments.transfer!r}: name the transfer once, so leave out --src, --dst and --flow{several}"
+        )
     one, *more = other_transfers(arguments.transfer, "the transfer")
     if more or replace(one, bytes=None) != Transfer(one.src, None, one.dst, None):
         raise UserError(f"{arguments.transfer!r}: name one transfer by its ends; options state the rest, --with more")

@@ -26,6 +26,11 @@ def refuse_without_values(run: "Run") -> None:
         raise UserError(f"{run.path} has no point with a value. Measure again")
 
 
+def measures_all(run: "Run") -> bool:
+    """Whether the run is one of the whole suite `full`, so that another run of it measures nothing more."""
+    return run.header.plan.get("suite") == "full" and not run.header.plan.get("only")
+
+
 def title(run: "Run", written: str | None) -> str:
     """The machine, and the run file as the user wrote it."""
     mark = "MODELLED " if run.modelled else ""

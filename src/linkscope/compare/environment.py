@@ -46,6 +46,25 @@ def same_machine(before: Header, after: Header) -> bool:
     return bool(before.machine.get("name") == after.machine.get("name"))
 
 
+def unlike(before: Header, after: Header) -> list[str]:
+    """Why two runs have few points in common: ['suite standard against lu', 'GPU NVIDIA H200 against NVIDIA L40']."""
+    found = []
+    for name, values in (
+        ("suite", [str(header.plan.get("suite")) for header in (before, after)]),
+        ("GPU", [_gpu_models(header) for header in (before, after)]),
+        ("number of GPUs", [str(len(header.machine.get("gpus") or [])) for header in (before, after)]),
+    ):
+        if values[0] != values[1]:
+            found.append(f"{name} {values[0]} against {values[1]}")
+    if (before.plan.get("only") or []) != (after.plan.get("only") or []):
+        found.append("other patterns of --only")
+    return found
+
+
+def _gpu_models(header: Header) -> str:
+    return ", ".join(dict.fromkeys(str(gpu.get("name")) for gpu in header.machine.get("gpus") or [])) or "none"
+
+
 def differences(before: Header, after: Header) -> list[Difference]:
     """Differing facts of machine, environment, plan and tool, in the order of the files."""
     facts = [dict(_facts(header)) for header in (before, after)]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from linkscope.compare.verdict import MARGINS, noise_of
+from linkscope.compare.verdict import JUDGED, MARGINS, noise_of, one_method
 from linkscope.model.rounds import rounds_of
 from linkscope.runfile import Point, Run, family_of, size_class
 from linkscope.stats import Interval, geometric_mean, trend_chance
@@ -24,7 +24,8 @@ LEVEL = 0.95  # that all intervals hold together
 class Change:
     """A change of a point: slower or faster from run `at` (0 is the first), or a drift, with `at` 0.
 
-    `ratio` is of times: after / before, or for a drift the last run over the first.
+    `ratio` is of times: after / before, or for a drift the last run over the first. `judged`: whether a change of 10 %
+    would have been seen.
     """
 
     point: Point
@@ -32,16 +33,21 @@ class Change:
     at: int
     ratio: float
     interval: Interval | None
+    judged: bool = True
 
 
 def changes(runs: Sequence[Run], margin: float | None = None) -> list[Change]:
-    """The changes of all points that every run measured, in the order of the first run; runs are in the order of time.
+    """The changes of all points that every run measured by one method, in the order of the first run; runs are in the
+    order of time.
 
     `margin` replaces the margins by size class (verdict.py).
     """
     by_id = [{point.id: point for point in run.points} for run in runs]
     series: list[tuple[Point, list[Sequence[float]]]] = []
+    alike = {name for name in {point.benchmark for point in runs[0].points} if one_method(runs, name)}
     for point in runs[0].points:
+        if point.benchmark not in alike:
+            continue
         of_all = [rounds_of(found[point.id]) if point.id in found else () for found in by_id]
         if all(of_all):
             series.append((point, of_all))
@@ -52,9 +58,9 @@ def changes(runs: Sequence[Run], margin: float | None = None) -> list[Change]:
         least = MARGINS[size_class(point.bytes)] if margin is None else margin
         search = _Search(noise[family_of(point)], 1 - chance / (len(runs) - 1), least)
         steps = search.steps(rounds, 0)
-        found += [Change(point, "change", at, value, interval) for at, value, interval in steps]
-        if not steps:
-            found += _drift(point, rounds, chance, least)
+        found += [Change(point, "change", *step) for step in steps]
+        if not steps and (drift := _drift_ratio(rounds, chance, least)):
+            found.append(Change(point, "drift", 0, drift, None, search.judges(rounds)))
     return found
 
 
@@ -66,8 +72,8 @@ class _Search:
     level: float
     margin: float
 
-    def steps(self, rounds: Sequence[Sequence[float]], start: int) -> list[tuple[int, float, Interval]]:
-        """The runs at which the point changed, each with the ratio and its interval."""
+    def steps(self, rounds: Sequence[Sequence[float]], start: int) -> list[tuple[int, float, Interval, bool]]:
+        """The runs at which the point changed, each with the ratio, its interval, and whether it is judged."""
         splits = []
         for at in range(1, len(rounds)):
             of = ratio(rounds[:at], rounds[at:], self.noise)
@@ -75,17 +81,23 @@ class _Search:
             if of and interval and (interval.low > 1 + self.margin or interval.high < 1 / (1 + self.margin)):
                 error = of.error(self.level)
                 certainty = abs(of.log_ratio) / error if error else math.inf
-                splits.append((certainty, at, of.value, interval))
+                splits.append((certainty, at, of.value, interval, of.detectable(self.level) <= JUDGED))
         if not splits:
             return []
-        _, at, value, interval = max(splits)
+        _, at, value, interval, judged = max(splits)
         earlier, later = self.steps(rounds[:at], start), self.steps(rounds[at:], start + at)
-        return [*earlier, (start + at, value, interval), *later]
+        return [*earlier, (start + at, value, interval, judged), *later]
+
+    def judges(self, rounds: Sequence[Sequence[float]]) -> bool:
+        """Whether a change of 10 % between the earlier and the later half of the runs would have been seen."""
+        of = ratio(rounds[: len(rounds) // 2], rounds[len(rounds) // 2 :], self.noise)
+        return of is not None and of.detectable(self.level) <= JUDGED
 
 
-def _drift(point: Point, rounds: Sequence[Sequence[float]], chance: float, margin: float) -> list[Change]:
+def _drift_ratio(rounds: Sequence[Sequence[float]], chance: float, margin: float) -> float | None:
+    """The last run over the first, if the runs drift; None otherwise."""
     means = [geometric_mean(one) for one in rounds]
     of_ends = means[-1] / means[0]
     if max(of_ends, 1 / of_ends) <= 1 + margin or trend_chance(means) > chance:
-        return []
-    return [Change(point, "drift", 0, of_ends, None)]
+        return None
+    return of_ends

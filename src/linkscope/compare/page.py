@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from linkscope.compare.environment import Difference
+from linkscope.compare.headline import headline
 from linkscope.compare.ratio_figure import ratio_figure, reach_text
-from linkscope.compare.text import PathVerdict, by_path, cells, difference_cells, headline, left_out
+from linkscope.compare.text import PathVerdict, by_path, cells, difference_cells, left_out
 from linkscope.compare.verdict import CHANGED, Comparison
 from linkscope.model.text import count_text
 from linkscope.report.heading import machine_title

@@ -8,9 +8,10 @@ from typing import Any, get_args
 from linkscope.compare.environment import Difference
 from linkscope.compare.groups import Group
 from linkscope.compare.history import Change
-from linkscope.compare.verdict import CHANGED, JUDGED, Comparison, Pair, Verdict
+from linkscope.compare.verdict import CHANGED, Comparison, Pair, Verdict
 from linkscope.model.curves import MODE, Method, Path, natural, time_of, total_of
 from linkscope.model.text import count_text, latency_text, method_text, point_text
+from linkscope.report.outcome import STATUS_WORDS
 from linkscope.runfile import Point, Run
 from linkscope.stats import median
 from linkscope.units import format_bytes, format_fraction, format_rate
@@ -59,39 +60,6 @@ def differences_text(found: Sequence[Difference], everything: bool) -> list[str]
     return lines
 
 
-def headline(comparison: Comparison, *, noisy: bool = False) -> str:
-    """'Nothing got worse. Changes of 0.7 % (pinned) and 1.5 % (peer) would have been seen.'"""
-    worse, changed = comparison.worse(noisy=noisy), comparison.changed(noisy=noisy)
-    if worse:
-        paths = {(pair.path, pair.method, pair.before.params.get(MODE, "")) for pair in worse}
-        said = f"{count_text(len(paths), 'path')} got worse, at {count_text(len(worse), 'size')}."
-    else:
-        said = "Nothing got worse." + (f" {count_text(len(changed), 'point')} got better." if changed else "")
-    seen, unseen = _seen_by_group(comparison, noisy)
-    if seen:
-        listed = _and([f"{format_fraction(change)} ({name})" for name, change in seen.items()])
-        said += f" Changes of {listed} would have been seen."
-    if unseen:
-        listed = _and([f"{name} ({format_fraction(change)})" for name, change in unseen.items()])
-        said += f" Too noisy to judge, with the change that would have been seen: {listed}."
-    return said
-
-
-def _seen_by_group(comparison: Comparison, noisy: bool) -> tuple[dict[str, float], dict[str, float]]:
-    """The median detectable change of the largest sizes of each group: of groups that are judged, and of others."""
-    largest: dict[str, Group] = {}
-    for pair in comparison.pairs:
-        largest[pair.group.name] = max(pair.group, largest.get(pair.group.name, pair.group))
-    seen: dict[str, float] = {}
-    unseen: dict[str, float] = {}
-    for name, group in largest.items():
-        known = [p.detectable for p in comparison.pairs if p.group == group and p.detectable is not None]
-        if known:
-            change = median(known)
-            (seen if noisy or change <= JUDGED else unseen)[name] = change
-    return seen, unseen
-
-
 def groups_table(comparison: Comparison) -> list[str]:
     """A line for each group of points: how many have each verdict, and the change that would have been seen."""
     groups: dict[Group, list[Pair]] = {}
@@ -128,10 +96,11 @@ def table(paths: Iterable[PathVerdict], everything: bool, width: int) -> list[st
 
 
 def changes_text(found: Sequence[Change], runs: Sequence[Run]) -> list[str]:
-    """A line for each change: the run since which, and the ratio."""
+    """A line for each change: the run since which, and the ratio; those that are judged come first."""
     lines = []
-    for one in sorted(found, key=lambda change: -max(change.ratio, 1 / change.ratio)):
+    for one in sorted(found, key=lambda change: (not change.judged, -max(change.ratio, 1 / change.ratio))):
         how = "slower" if one.ratio > 1 else "faster"
+        how += "" if one.judged else ", not judged"
         if one.kind == "drift":
             lines.append(f"drifts, {how}, time {_percent(one.ratio)} from first to last: {point_text(one.point)}")
             continue
@@ -158,10 +127,6 @@ def _below(line: str, path: str) -> tuple[str, str]:
 
 def _said(one: PathVerdict) -> str:
     return one.verdict if one.worst.judged or one.verdict not in CHANGED else f"{one.verdict}, not judged"
-
-
-def _and(parts: Sequence[str]) -> str:
-    return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
 
 
 def _badness(pair: Pair) -> tuple[int, float]:
@@ -225,7 +190,9 @@ def left_out(compared: Comparison, runs: Sequence[Run]) -> list[str]:
         if count
     ]
     if compared.unmeasured:
-        found.append(f"{count_text(compared.unmeasured, 'point')} that one of them did not measure (inherited)")
+        why = ", ".join(f"{count} {STATUS_WORDS[status]}" for status, count in compared.unmeasured.items())
+        count = count_text(sum(compared.unmeasured.values()), "point")
+        found.append(f"{count} that at least one of them did not measure ({why})")
     if compared.other_method:
         names = ", ".join(sorted(compared.other_method))
         count = count_text(sum(compared.other_method.values()), "point")

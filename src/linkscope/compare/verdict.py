@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal
 
+from linkscope.compare.environment import unlike
 from linkscope.compare.groups import Group, group_of
 from linkscope.model.curves import Method, Path, method_of, path_of
 from linkscope.model.rounds import rounds_of
@@ -30,6 +31,7 @@ FALSE_ALARMS = 0.01  # probability that a comparison of unchanged runs shows a j
 LEVEL = 0.95  # of the interval of each ratio
 NOISY_RUNS = 0.6  # the share of runs for pageable and managed memory (docs/notes/same-machine.md)
 JUDGED = 0.10  # points whose detectable change is larger gate nothing unless asked
+ENOUGH = 0.5  # the smallest share of the points of either run that gives a verdict: most have a counterpart
 
 Verdict = Literal["broken", "slower", "mended", "faster", "no change seen", "equivalent"]  # worst first
 WORSE: tuple[Verdict, ...] = ("broken", "slower")
@@ -73,8 +75,10 @@ class Pair:
 
     @property
     def judged(self) -> bool:
-        """Whether the point is known well enough to gate: a change of 10 % would have been seen."""
-        return self.detectable is None or self.detectable <= JUDGED
+        """Whether the point is known well enough to gate: a change of 10 % would have been seen, or a failure."""
+        if self.detectable is None:
+            return self.verdict in ("broken", "mended")
+        return self.detectable <= JUDGED
 
 
 @dataclass(frozen=True)
@@ -82,16 +86,28 @@ class Comparison:
     """All pairs, in the order of the first run.
 
     `margins`: the largest change that counts as none, by size class. Points that are not compared are counted:
-    `only_before` and `only_after` exist on one side, `unmeasured` were not measured on one of them, and `other_method`
-    (by benchmark) were measured by different methods (runfile/methods.py).
+    `only_before` and `only_after` exist on one side, `unmeasured` (by the status that says why) have no value on one of
+    them, and `other_method` (by benchmark) were measured by different methods (runfile/methods.py). `measured`: the
+    points with a value before and after. `unlike`: why the runs have few points in common.
     """
 
     pairs: list[Pair]
     margins: tuple[float, ...]
     only_before: int = 0
     only_after: int = 0
-    unmeasured: int = 0
+    unmeasured: dict[str, int] = field(default_factory=dict)
     other_method: dict[str, int] = field(default_factory=dict)
+    measured: tuple[int, int] = (0, 0)
+    unlike: list[str] = field(default_factory=list)
+
+    @property
+    def few(self) -> bool:
+        """Whether most points of both runs have no counterpart, so that the others say little of the machine."""
+        return len(self.pairs) < ENOUGH * min(self.measured)
+
+    def undecided(self, *, noisy: bool = False) -> bool:
+        """Whether the comparison has no verdict: too few points have a counterpart, or no point can be judged."""
+        return self.few or not any(pair.judged or (noisy and pair.ratio is not None) for pair in self.pairs)
 
     def worse(self, *, noisy: bool = False) -> list[Pair]:
         """The points that became slower or failed; those of noisy memory only if `noisy`."""
@@ -124,7 +140,7 @@ def compare(
     first, last = before[-1], after[-1]
     theirs = {point.id: point for point in last.points}
     found = [(p, theirs[p.id]) for p in first.points if p.id in theirs and _wanted(p.id, only)]
-    changed = {name for name in {p.benchmark for p, _ in found} if not _one_method([*before, *after], name)}
+    changed = {name for name in {p.benchmark for p, _ in found} if not one_method([*before, *after], name)}
     other_method = Counter(point.benchmark for point, _ in found if point.benchmark in changed)
     both = [pair for pair in found if pair[0].benchmark not in changed]
     sides = [_rounds_by_id(before), _rounds_by_id(after)]
@@ -145,7 +161,10 @@ def compare(
         [pairs[one.id] for one, _ in both if one.id in pairs], margins,
         only_before=sum(_wanted(id, only) and id not in theirs for id in ours),
         only_after=sum(_wanted(id, only) and id not in ours for id in theirs),
-        unmeasured=len(both) - len(pairs), other_method=dict(other_method),
+        unmeasured=dict(Counter(_why_unmeasured(*pair) for pair in both if pair[0].id not in pairs)),
+        other_method=dict(other_method),
+        measured=(_count_measured(first, only), _count_measured(last, only)),
+        unlike=unlike(first.header, last.header),
     )  # fmt: skip
 
 
@@ -204,7 +223,17 @@ def _rounds_by_id(runs: Iterable[Run]) -> Rounds:
     return found
 
 
-def _one_method(runs: Iterable[Run], benchmark: str) -> bool:
+def _why_unmeasured(before: Point, after: Point) -> str:
+    """The status of the side without a value."""
+    return before.status if not rounds_of(before) else after.status
+
+
+def _count_measured(run: Run, only: Sequence[str]) -> int:
+    return sum(bool(rounds_of(point)) and _wanted(point.id, only) for point in run.points)
+
+
+def one_method(runs: Iterable[Run], benchmark: str) -> bool:
+    """Whether all runs measured the benchmark by the same method (runfile/methods.py)."""
     return len({version(run.header, benchmark) for run in runs}) == 1
 
 

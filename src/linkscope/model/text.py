@@ -110,6 +110,8 @@ def places_text(places: Iterable[str]) -> str:
 
 def paths_text(paths: Sequence[Path]) -> str:
     """All paths, as short as possible: 'gpu:0-3 -> gpu:0-3' is each to each other."""
+    if not paths:
+        return "no path"
     if all(path.src == path.dst for path in paths):
         return f"within {places_text(path.src for path in paths)}"
     targets: dict[str, set[str]] = {}
