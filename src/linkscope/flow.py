@@ -351,9 +351,6 @@ class _Parser:
         if is_place(_split_end(name.text)[0]):
             after = rest[0] if rest else (name.span[1], name.span[1] + 1)
             raise self._fail(after, f"the arrow is missing; write it like {_EXAMPLE}")
-        first, _, place = name.text.partition(":")
-        if _NAME.fullmatch(first) and is_place(place):
-            raise self._fail(name, f"work and its place are two words; write {first} {place}")
         if not _NAME.fullmatch(name.text) or kind_of(name.text).rstrip("0123456789") in MEMORIES:
             raise self._fail(name, _place_problem(name.text))
         if not rest:
@@ -433,7 +430,8 @@ def _place_problem(text: str) -> str:
         return f"not a place; write {'disk:PATH' if kind == 'disk' else f'{kind}:{digits[0] if digits else 0}'}"
     if name in MEMORIES and name != "disk":
         return f"not a place (did you mean {name}:{digits[0] if digits else 0}?)"
-    return f"not a place{suggestion(name, MEMORIES)}; write numa:0 for host memory, gpu:0 for a GPU"
+    cure = f"write {kind} {number}" if is_place(number) else "write numa:0 for host memory, gpu:0 for a GPU"
+    return f"not a place{suggestion(name, MEMORIES)}; {cure}"
 
 
 def _unknown_option(text: str) -> str:

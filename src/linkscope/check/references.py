@@ -56,10 +56,8 @@ def earlier_run(run: Run, name: str, machine: Mapping[str, Any]) -> Reference:
     models_of = [sorted({gpu.name for gpu in gpus_of(of)}) for of in (run.header.machine, machine)]
     if models_of[0] != models_of[1]:
         theirs, ours = (", ".join(names) or "no GPU" for names in models_of)
-        why = (
-            f"{name} is of {theirs} and this node has {ours}, so times cannot be compared; a baseline of this model is "
-        )
-        why += f"needed, {SAVE}"
+        why = f"{name} is of {theirs} and this node has {ours}, so times cannot be compared; {SAVE} on a node of this"
+        why += " model makes a baseline"
         return Reference(name, unusable=why)
     drivers = [(of.get("driver") or {}).get("version") for of in (run.header.machine, machine)]
     notes: tuple[str, ...] = ()

@@ -277,6 +277,15 @@ def _notes(
         what += f" of {asked.stated_memory} memory" if asked.memory else ""
         what = "one read or write of the whole file" if "disk" in _kinds(asked) else what
         notes.append(f"no gains: {what}, the present method, is not among the methods")
+    if run is not None and now is not None and len(found) == 1:
+        cure = (
+            "linkscope run pieces strided --src {0} --dst {1}"
+            if asked.piece
+            else "linkscope run --suite full --only '*/{0}.*->{1}.*'"
+        )
+        notes.append(f"{run.path} has no other method; measure them: {cure.format(asked.src, asked.dst)}")
+    if now is not None and not asked.memory and "pinned" in now.host_kinds:
+        notes.append("present: a copy of pinned memory, since none of pageable memory is known here (--memory)")
     is_staged = any(one.candidate.method.family.benchmark in (STAGED, STAGED_FRESH) for one in found)
     in_pageable = not is_staged and now is not None and "pageable" in now.host_kinds and asked.piece is None
     if in_pageable and asked.bytes >= _LIBRARY_FROM and {"gpu", "numa"} == set(_kinds(asked)):

@@ -86,6 +86,7 @@ def main(arguments: argparse.Namespace) -> int:
 def _without_gpu(target: "Target", against: str | None) -> str:
     """Why there is no GPU to check. A reference that cannot be read is reported first (UserError)."""
     from linkscope.check import BUNDLED
+    from linkscope.check.gpus import gpus_of
     from linkscope.machine import model
     from linkscope.model.text import count_text
 
@@ -93,7 +94,7 @@ def _without_gpu(target: "Target", against: str | None) -> str:
     if against and against.endswith(".toml"):
         model.load(against)
     elif against not in (None, BUNDLED):
-        gpus = len(read(against).header.machine.get("gpus") or [])
+        gpus = len(gpus_of(read(against).header.machine))
         text += f", and {against} is of a node with {count_text(gpus, 'GPU')}" if gpus else ""
     if target.modelled:
         return text
