@@ -304,7 +304,7 @@ void Peers::meet(const char* what, Seconds patience) {
 void Peers::start_together() {
   if (far_.any()) return meet("the common start", meeting_patience);
   constexpr unsigned polls = 1 << 12;  // between two looks at the others
-  const Deadline deadline{Seconds{2.0}};
+  const Deadline deadline{meeting_patience};
   const std::atomic_ref<u64> arrivals{*reinterpret_cast<u64*>(page_.data())};
   const u64 before = arrivals.fetch_add(1), all = (before / processes() + 1) * processes();
   for (unsigned i = 1; arrivals.load(std::memory_order_acquire) < all; ++i) {

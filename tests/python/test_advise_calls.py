@@ -105,7 +105,8 @@ def test_a_short_batch_of_unknown_calls_is_not_ranked_and_a_long_one_is(tmp_path
     assert short["not_listed"][0]["ways"] == 1 and "host's calls" in short["not_listed"][0]["reason"]
     assert any("times are those of the GPU alone" in note for note in short["notes"])
     long = answer(tmp_path, capsys, [h2d("pinned", 1 << 20, 21 * US), batch(1 << 20, 19 * US)], size="1MiB")
-    assert by_engine(long)["batch"]["rank"] == 1 and long["not_listed"] == [] and long["notes"] == []
+    assert by_engine(long)["batch"]["rank"] == 1 and long["not_listed"] == []
+    assert not any("times are those of the GPU alone" in note for note in long["notes"])
 
 
 def test_a_run_with_nothing_but_a_batch_of_unknown_calls_is_refused_with_the_cure(tmp_path, capsys) -> None:

@@ -29,7 +29,11 @@ def test_only_the_full_suite_measures_all_operations_and_at_most_60_per_pair(mac
     pairs = len(machine.of_kind("gpu")) * (len(machine.of_kind("numa")) + len(machine.of_kind("gpu")))
     for name, suite in SUITES.items():
         found = [point for point in points_of(suite, machine, table) if point.benchmark in OPERATIONS]
-        some = {"putget-queues": {"ping_pong"}, "sanity": {"ping_pong", "launch", "atomic_latency"}}
+        some = {
+            "putget": {"ping_pong"},
+            "putget-queues": {"ping_pong"},
+            "sanity": {"ping_pong", "launch", "atomic_latency"},
+        }
         assert {point.benchmark for point in found} == (OPERATIONS if name == "full" else some.get(name, set()))
         assert len(found) <= 60 * pairs
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fake_driver import environment, needs_fake, needs_worker
+from fake_driver import environment, needs_fake, needs_worker, too_short
 from linkscope.run.launcher import libraries
 from linkscope.runfile import read_run
 from test_ranks import LINKSCOPE, MPIEXEC, mpiexec, needs_mpi, without_ranks
@@ -64,10 +64,14 @@ def test_ranks_of_different_versions_are_named(tmp_path):
 @needs_mpi
 def test_a_clock_that_is_an_hour_ahead_is_said_and_changes_no_time(tmp_path):
     path = tmp_path / "run.jsonl"
-    done = two_ranks("import time; now = time.time; time.time = lambda: now() + 3600", *QUICK, "-o", str(path))
+    for _ in range(3):  # on a busy machine a point can be too short for the clock
+        path.unlink(missing_ok=True)
+        done = two_ranks("import time; now = time.time; time.time = lambda: now() + 3600", *QUICK, "-o", str(path))
+        assert re.search(r"the clock of \S+ is 60 min ahead of that of", done.stderr), done.stderr
+        (point,) = read_run(path).points
+        if not too_short(point):
+            break
     assert done.returncode == 0, done.stderr
-    assert re.search(r"the clock of \S+ is 60 min ahead of that of", done.stderr), done.stderr
-    (point,) = read_run(path).points
     assert point.verified and (point.median_s is None or 0 < point.median_s < 60)
 
 

@@ -178,7 +178,7 @@ def test_a_rank_that_is_stopped_within_an_all_reduce_is_named_and_the_others_end
         wait_for_a_round(path, started)
         worker = worker_of(1, path)
         os.kill(worker, signal.SIGSTOP)
-        assert started.wait(60) != 0
+        assert started.wait(180) != 0
     finally:
         started.kill()
     run = ended(path)

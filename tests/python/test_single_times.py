@@ -72,7 +72,11 @@ def measured(path: Path, *only: str, rounds: int = 6, **fake: str | int) -> list
     if not fake:
         assert main([*suite, "--machine", "h200x1"]) == 0
     else:
-        done = linkscope(*suite, "--contexts", "any", environment=environment(**fake))
+        for _ in range(3):  # on a busy machine a point can be too short for the clock
+            path.unlink(missing_ok=True)
+            done = linkscope(*suite, "--contexts", "any", environment=environment(**fake))
+            if done.returncode == 0:
+                break
         assert done.returncode == 0, done.stderr
     return read_run(path).points
 

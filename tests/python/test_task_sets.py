@@ -83,7 +83,7 @@ def test_transfers_and_messages_on_a_model_of_keeneland(tmp_path: Path, capsys: 
     capsys.readouterr()
     assert main(["report", str(run.path), "--summary=full"]) == 0
     text = capsys.readouterr().out
-    assert "Transfer tasks beside message tasks" in text and "|bad - good| / good" in text
+    assert "Transfer tasks beside message tasks" in text and "(bad - good) / good" in text
 
 
 def test_sp_8_has_a_transfer_and_messages_between_ranks_by_turns_and_at_once(tmp_path: Path) -> None:

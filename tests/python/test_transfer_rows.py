@@ -245,7 +245,7 @@ def test_copies_of_files_are_ranked_with_what_each_needs(capsys, src: str, dst: 
     assert code[0] in ring["code"] and code[1] in direct["code"] and code[2] in whole["code"]
     assert any("libcufile" in need for need in direct["needs"]) and direct["gain"]["ratio"] > 1
     assert any("pinned slots" in need for need in ring["needs"]) and ring["gain"]["ratio"] > 1
-    assert whole["params"]["chunk"] == "whole" and ring["pays_off"]["from"] == 1
+    assert whole["params"]["chunk"] == "whole" and ring["pays_off"]["at_best"]["from"] == 1
 
 
 @pytest.mark.parametrize(("text", "why"), [

@@ -311,7 +311,10 @@ def _give_single_intervals(point: Point, kept: Sequence[Round]) -> None:
 def _interval_of_all(values: Sequence[float | None]) -> tuple[float, float] | None:
     known = [value for value in values if value is not None]
     found = median_interval(known) or student_interval(known)
-    return (found.low, found.high) if found and len(known) == len(values) else None
+    if found is None or len(known) < len(values):
+        return None
+    middle = median(known)  # which rounding of logarithms can leave outside, where the rounds are equal
+    return min(found.low, middle), max(found.high, middle)
 
 
 def _set_total(point: Point, kept: Sequence[Round], intervals: _Intervals, *, by_other_rule: bool) -> None:

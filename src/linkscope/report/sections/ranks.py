@@ -71,14 +71,16 @@ def section(view: RunView) -> Section | None:
     trips = _by_series(point for point in points if point.benchmark != "rank_rate")
     rates = _by_series(point for point in points if point.benchmark == "rank_rate")
     modelled = view.run.modelled
-    drawn: list[Figure] = []
+    drawn: list[Figure | Table] = []
     if trips:
         drawn.append(
             _figure("Latency", trips, _latency, _latency_text, lambda title, of: time_chart(title, of, modelled))
         )
     if rates:
         drawn.append(_figure("Rate", rates, _rate, _rate_text, lambda title, of: rate_chart(title, of, (), modelled)))
-    blocks.insert(1, Figures(tuple(drawn)))
+    if figures := tuple(one for one in drawn if isinstance(one, Figure)):
+        blocks.insert(1, Figures(figures))
+    blocks += [one for one in drawn if isinstance(one, Table)]
     if gpus := _of_gpus(points):
         made = table("Buffers of GPUs", _OF_GPUS, gpus)
         blocks.append(more(f"Staged and double-buffered copies: {len(gpus)} sizes and paths", made))
@@ -164,8 +166,8 @@ def _name(point: Point) -> str:
 def _figure(
     what: str, found: Mapping[str, Sequence[Point]], value: Callable[[Point], Estimate],
     text: Callable[[Point], str], chart: Callable[[str, Sequence[Series]], str],
-) -> Figure:  # fmt: skip
-    """The curves of one quantity; terminal and Markdown show the table."""
+) -> Figure | Table:  # fmt: skip
+    """The curves of one quantity, of which terminal and Markdown show the table; the table alone without a curve."""
     several = sorted((item for item in found.items() if len(item[1]) > 1), key=lambda item: -len(item[1]))
     long = dict(several[:SERIES_COLOURS])
     series = [
@@ -178,6 +180,8 @@ def _figure(
         for name, of in found.items()
     )
     shown = Table(f"{what} of messages", _OF_SIZES, groups)
+    if not any(one.points for one in series):
+        return shown
     title = f"{what.lower()} of messages between ranks"
     return Figure(
         f"ranks-{what.lower()}",
