@@ -273,8 +273,11 @@ def test_the_rows_of_a_machine_with_gpus_pass() -> None:
     # The row of its clock may fail because other programs run here.
     _, answer = on_the_fake_driver("--only", "here_event_clock", CUDA_GPUS=2)
     assert "steps of" in answer["rows"][0]["found"]
-    status, answer = on_the_fake_driver("--only", "here_peers", CUDA_GPUS=2)
-    assert status == 0 and answer["rows"][0]["found"] == "4 of 4 arrived"
+    for _ in range(3):  # on a busy machine a worker may not answer in time
+        status, answer = on_the_fake_driver("--only", "here_peers", CUDA_GPUS=2)
+        if status == 0:
+            break
+    assert status == 0 and answer["rows"][0]["found"] == "4 of 4 arrived", answer
 
 
 @needs_fake
