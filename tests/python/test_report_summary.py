@@ -211,6 +211,22 @@ def test_nvlink_errors_have_a_consequence_and_name_the_gpu_with_the_most(slow: f
     assert text.endswith(f"The links sent these packets again{said}")
 
 
+@pytest.mark.parametrize(("counter", "counts", "said"), [
+    ("nvlink_crc_data", (33, 520), "gpu:1 has 16 times the least (520 against 33). Suspect its links: run again"),
+    ("nvlink_crc_data", (0, 520), "gpu:1 has 520, and another GPU none. Suspect its links: run again"),
+    ("nvlink_crc_data", (0, 9), "gpu:1 has 9, and another GPU none: if it rises again, check its links first."),
+    ("ecc_corrected", (0, 520), "gpu:1 has 520, and another GPU none. Suspect its memory: run again"),
+])  # fmt: skip
+def test_a_gpu_with_far_more_errors_than_the_others_is_suspect_though_its_rates_are_good(counter, counts, said) -> None:
+    made = pairs({(0, 1): 395, (1, 0): 395})
+    made.header.machine["places"] = ["numa:0", "gpu:0", "gpu:1"]
+    gained = {f"gpu:{gpu}": {counter: count} for gpu, count in enumerate(counts) if count}
+    object.__setattr__(made, "end", End(wall_s=1.0, complete=True, counts={}, gained=gained))
+    ((text, _),) = warnings(made)
+    assert said in text
+    assert ("nothing to do now" in text) == (max(counts) < 50)
+
+
 def test_failed_points_open_the_verdict_only_if_they_are_many() -> None:
     bad = point(H2D.format("pinned", 0, 8), status="failed", reason="faster than the peak (" + 200 * "x" + ")")
     sizes = range(16, 16 + 8 * 120, 8)

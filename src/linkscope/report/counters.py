@@ -20,6 +20,12 @@ _NAMES = {
     "ecc_uncorrected": "uncorrected ECC errors",
     "ecc_corrected": "corrected ECC errors",
 }
+# By the first word of a counter: the part at fault if one GPU has most errors, and what to do.
+_CURES = {
+    "nvlink": ("links", "reseat or replace them (nvidia-smi nvlink -e)"),
+    "pcie": ("PCIe slot", "reseat the GPU"),
+    "ecc": ("memory", "have the GPU replaced"),
+}
 
 _LOST_PACKETS = 1e-3  # of the segments of a host
 
@@ -62,22 +68,27 @@ def _finding(name: str, counts: dict[str, int], gpus: int, pairs: str) -> Findin
     text = f"{_NAMES.get(name, name)} rose on {where} (by {numbers})."
     if name in _LOST:
         return Finding("errors", f"{text} Data or links were lost: check the GPUs before you use this run.", ())
-    times = high / max(low, 1)
-    suspect = len(counts) > 1 and times > _SUSPECT and high > _MANY
-    if len(counts) > 1:
-        most = max(counts, key=lambda gpu: counts[gpu])
-        if high <= _EVEN * low:
-            text += " The counts are even, so no link is suspect."
-        elif not suspect:
-            text += f" {most} has {times:.2g} times the least: if it rises again, check its links first."
-        else:
-            text += (
-                f" {most} has {times:.2g} times the least ({high} against {low}), so its links are suspect: run again, "
-                "and if its count is again the highest, reseat or replace them (nvidia-smi nvlink -e)."
-            )
+    least = low if len(counts) == gpus else 0  # a GPU whose count did not rise is not among them
+    suspect = gpus > 1 and high > _MANY and high > _SUSPECT * least
+    if gpus > 1:
+        text += f" {_uneven(name, counts, least, suspect)}"
     if name.startswith("nvlink") and not suspect:
         text += f" The links sent these packets again{pairs}"
     return Finding("repeats", text, ())
+
+
+def _uneven(name: str, counts: dict[str, int], least: int, suspect: bool) -> str:
+    """Whether one GPU has more errors than the others, and what to do then."""
+    most = max(counts, key=lambda gpu: counts[gpu])
+    high = counts[most]
+    part, cure = _CURES.get(name.partition("_")[0], ("hardware", "have the GPU checked"))
+    if high <= _EVEN * least:
+        return f"The counts are even, so no {'link' if part == 'links' else 'GPU'} is suspect."
+    more = f"{most} has {high / least:.2g} times the least" if least else f"{most} has {high}, and another GPU none"
+    if not suspect:
+        return f"{more}: if it rises again, check its {part} first."
+    numbers = f" ({high} against {least})" if least else ""
+    return f"{more}{numbers}. Suspect its {part}: run again, and if its count is again the highest, {cure}."
 
 
 def _pairs_text(run: Run) -> str:

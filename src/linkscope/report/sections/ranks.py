@@ -96,20 +96,14 @@ def _answers(points: Sequence[Point]) -> Iterator[str]:
     """
     sound = [point for point in points if not has_warning(point) and point.benchmark != "rank_empty"]
     trips, rates = ([point for point in sound if (point.benchmark == "rank_rate") == rate] for rate in (False, True))
-    smallest: dict[str, Point] = {}
-    for point in sorted(trips, key=lambda point: (point.bytes, point.median_s or 0.0)):
-        smallest.setdefault(_ends(point), point)
-    if smallest:
+    if smallest := _first_of_each(sorted(trips, key=lambda point: (point.bytes, point.median_s or 0.0))):
         listed = (
             f"{ends} {signed(format_seconds(_latency(point).value), [point])} ({format_bytes(point.bytes)})"
             for ends, point in smallest.items()
         )
         yield f"latency of the smallest message: {'; '.join(listed)}."
-    best: dict[str, Point] = {}
-    for point in sorted(rates, key=lambda point: -_rate(point).value):
-        if not point.bidirectional:
-            best.setdefault(_ends(point), point)
-    if best:
+    unidirectional = (point for point in rates if not point.bidirectional)
+    if best := _first_of_each(sorted(unidirectional, key=lambda point: -_rate(point).value)):
         listed = (
             f"{ends} {signed(format_rate(_rate(point).value), [point])} at {format_bytes(point.bytes)}"
             for ends, point in best.items()
@@ -119,6 +113,14 @@ def _answers(points: Sequence[Point]) -> Iterator[str]:
     if gains:
         low, high = (of(one.gain or 0.0 for one in gains) for of in (min, max))
         yield f"double-buffered messages of GPU buffers: ×{low:.3g} to ×{high:.3g} the rate of whole staging, by size."
+
+
+def _first_of_each(points: Iterable[Point]) -> dict[str, Point]:
+    """The first point of each pair of memories."""
+    found: dict[str, Point] = {}
+    for point in points:
+        found.setdefault(_ends(point), point)
+    return found
 
 
 def _ends(point: Point) -> str:
