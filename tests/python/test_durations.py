@@ -2,10 +2,13 @@
 
 import tomllib
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
 from fake_driver import ROOT, needs_fake, needs_worker
+from linkscope.cli.main import main
+from linkscope.runfile import read_run
 from test_driver_calls import call, flags
 from test_driver_matrix import FAMILIES, d2h, failure, h2d, opened, prepare, worker
 
@@ -89,3 +92,13 @@ def test_a_word_that_never_arrives_ends_a_duration_with_its_reason(worker):
     pipe, _ = opened(worker, CUDA_SKIP="20+")
     error = failure(run_for(pipe, flags("gpu:0", "gpu:1", "device")))
     assert error["kind"] == "timeout" and "does not arrive" in error["message"]
+
+
+def test_large_messages_of_many_modelled_connections_have_values(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    of = "get/sm/numa:0.*/16777216[?]connections="
+    globs = (f"{of}132&threads=1024", f"{of}1&threads=1")
+    words = [word for glob in globs for word in ("--only", glob)]
+    assert main(["run", "--machine", "h200x1", "--suite", "full", *words, "--rounds", "2", "-o", str(path), "-q"]) == 0
+    points = read_run(path).points
+    assert len(points) == 2 and all(point.verified and point.median_s for point in points)

@@ -12,8 +12,9 @@ from linkscope.run.worker import REQUEST_LIMIT_S, RequestFailed, Worker
 from linkscope.runfile import Round
 from linkscope.stats import median
 
-# Of the planned duration, for rounds in which an actor ended nothing: on a loaded host, threads wait for a core.
-_LONGER, _LONGEST_S = (1, 4, 16), 4.0
+# Of the planned duration, for rounds in which an actor ended nothing: on a loaded host, threads wait for a core, and
+# the messages of a model's short stream may be large.
+_LONGER, _LONGEST_S = (1, 4, 16, 64, 256, 1024), 4.0
 
 
 def contended_round(worker: Worker, task: Task, prepared: Prepared) -> Round:
