@@ -68,6 +68,7 @@ def _finding(name: str, counts: dict[str, int], gpus: int, pairs: str) -> Findin
     text = f"{_NAMES.get(name, name)} rose on {where} (by {numbers})."
     if name in _LOST:
         return Finding("errors", f"{text} Data or links were lost: check the GPUs before you use this run.", ())
+    gpus = max(gpus, len(counts))
     least = low if len(counts) == gpus else 0  # a GPU whose count did not rise is not among them
     suspect = gpus > 1 and high > _MANY and high > _SUSPECT * least
     if gpus > 1:
@@ -83,7 +84,7 @@ def _uneven(name: str, counts: dict[str, int], least: int, suspect: bool) -> str
     high = counts[most]
     part, cure = _CURES.get(name.partition("_")[0], ("hardware", "have the GPU checked"))
     if high <= _EVEN * least:
-        return f"The counts are even, so no {'link' if part == 'links' else 'GPU'} is suspect."
+        return f"The counts are even, so no {'GPU' if part == 'memory' else 'link'} is suspect."
     more = f"{most} has {high / least:.2g} times the least" if least else f"{most} has {high}, and another GPU none"
     if not suspect:
         return f"{more}: if it rises again, check its {part} first."
