@@ -97,7 +97,7 @@ def carried_out(name: str, folder: Path, unfinished: Path, left_s: float, log: T
         return logged([sys.executable, "-m", "pytest", str(ROOT / "tests" / "gpu"), "-q", "-rs"], left_s, log)
     options = list(ALL[name][1])
     if name == "findings":
-        points = [sys.executable, str(ROOT / "tools" / "findings.py"), "--points"]
+        points = [sys.executable, str(ROOT / "tools" / "findings.py"), "--points", "--gpus", str(len(gpus()))]
         options += subprocess.run(points, capture_output=True, text=True, check=True).stdout.split()
     written = unfinished / f"{machine()}-{name}.jsonl"
     options = ["--resume", str(written)] if written.exists() else [*options, "-o", str(written)]
@@ -125,11 +125,16 @@ def logged(words: list[str], seconds: float, log: TextIO) -> int:
 
 
 def machine() -> str:
-    """'h200x4' of four NVIDIA H200s, 'host' without a GPU."""
+    """'h100x4' of four 'NVIDIA H100 80GB HBM3', 'host' without a GPU."""
+    names = [re.sub(r"nvidia|\d+gb|hbm\w*|[^a-z0-9]", "", name.lower()) for name in gpus()]
+    return f"{'-'.join(sorted(set(names)))}x{len(names)}" if names else "host"
+
+
+def gpus() -> list[str]:
+    """The names of this machine's GPUs."""
     from linkscope.run.worker import driver_facts
 
-    names = [re.sub(r"nvidia|[^a-z0-9]", "", gpu["name"].lower()) for gpu in driver_facts()["gpus"]]
-    return f"{'-'.join(sorted(set(names)))}x{len(names)}" if names else "host"
+    return [gpu["name"] for gpu in driver_facts()["gpus"]]
 
 
 def memory() -> str:

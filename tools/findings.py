@@ -1,7 +1,7 @@
 """Tests which findings of Comm|Scope's paper (ICPE 2019, sections 5 and 6: CS-30 to CS-39) hold on a run's machine.
 
 Usage: python tools/findings.py RUN.jsonl[.gz]   prints the tables of docs/notes/findings.md
-       python tools/findings.py --points         prints the points that they need, as options of `linkscope run`
+       python tools/findings.py --points [--gpus 2]   prints the points that they need, as options of `linkscope run`
 
 A finding holds, or does not hold, when the compared intervals do not overlap; otherwise the run cannot test it. A
 finding about something that the machine lacks or hides, such as NUMA nodes, cannot be tested there either. A run of
@@ -10,6 +10,7 @@ suite `comm-scope` has its own form of each point: one copy at a time, of regist
 
 import argparse
 import contextlib
+import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -394,22 +395,24 @@ def tables(points: list[Point]) -> Iterator[str]:
             yield f"| {' | '.join(row)} |"
 
 
-def needed() -> list[str]:
-    """Ids of the points that the findings need on a machine with two GPUs and one NUMA node."""
+def needed(gpus: int) -> list[str]:
+    """Ids of the points that the findings need on a machine with this many GPUs and one NUMA node."""
     rates = AnyRate()
     for _, finding in FINDINGS.values():
         with contextlib.suppress(Missing):  # not testable on such a machine
             finding(rates)
-    return list(rates.requested)
+    there = {"numa:0", *(f"gpu:{gpu}" for gpu in range(gpus))}
+    return [id for id in rates.requested if there.issuperset(re.findall(r"(?:numa|gpu):\d+", id))]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", nargs="?")
     parser.add_argument("--points", action="store_true")
+    parser.add_argument("--gpus", type=int, default=2)
     arguments = parser.parse_args()
     if arguments.points or not arguments.run:
-        print("\n".join(f"--only {id}" for id in needed()))
+        print("\n".join(f"--only {id}" for id in needed(arguments.gpus)))
         return
     for line in tables(read_run(arguments.run, rounds=False).points):
         print(line)

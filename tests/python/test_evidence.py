@@ -35,6 +35,17 @@ def test_a_step_that_does_not_exist_is_named(tmp_path: Path) -> None:
     assert done.returncode == 2 and "there is not a step slow" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("gpus", "name"),
+    [(["NVIDIA H100 80GB HBM3"] * 4, "h100x4"), (["NVIDIA H200"], "h200x1"), ([], "host")],
+)
+def test_a_machine_has_the_name_of_its_gpus_without_their_memory(
+    monkeypatch: pytest.MonkeyPatch, gpus: list[str], name: str
+) -> None:
+    monkeypatch.setattr(tool, "gpus", lambda: gpus)
+    assert tool.machine() == name
+
+
 @needs_fake
 @needs_worker
 def test_a_run_is_packed_under_the_machines_name_with_its_log(tmp_path: Path) -> None:
@@ -120,6 +131,7 @@ def test_findings_measures_only_the_points_of_the_findings(tmp_path: Path, monke
     started: list[list[str]] = []
     monkeypatch.setattr(tool, "logged", lambda words, seconds, log: started.append(words) or 0)
     monkeypatch.setattr(tool, "machine", lambda: "testx2")
+    monkeypatch.setattr(tool, "gpus", lambda: ["test"] * 2)
     points = SimpleNamespace(stdout="--only d2h/* --only h2d/*\n")
     monkeypatch.setattr(tool.subprocess, "run", lambda words, **settings: points)
     assert tool.carried_out("findings", tmp_path, tmp_path, 120.0, io.StringIO()) == 0

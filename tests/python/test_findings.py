@@ -116,8 +116,14 @@ def test_the_finding_that_caches_exceed_the_memory_rate(tool: ModuleType) -> Non
 def test_missing_points_are_named_and_can_be_listed(tool: ModuleType) -> None:
     lines = list(tool.tables([]))
     assert sum("not testable" in line for line in lines) == len(tool.FINDINGS)
-    needed = tool.needed()
+    needed = tool.needed(gpus=2)
     assert len(needed) > 80 and all(id.count("/") == 3 for id in needed)
+
+
+def test_no_point_is_asked_of_a_gpu_or_a_numa_node_that_the_machine_lacks(tool: ModuleType) -> None:
+    one, two = tool.needed(gpus=1), tool.needed(gpus=2)
+    assert any("gpu:1" in id for id in two) and not any("gpu:1" in id or "numa:1" in id for id in one)
+    assert set(one) < set(two)
 
 
 def test_two_gpus_have_too_few_pairs_for_classes(tool: ModuleType) -> None:
@@ -147,7 +153,7 @@ def test_a_run_of_suite_comm_scope_has_the_points_of_every_finding(tool: ModuleT
     from linkscope.run.target import choose
 
     measured = {str(point) for point in points_of(SUITES["comm-scope"], choose("ac922", 1).facts, benchmark_table())}
-    assert {tool.of_suite(id) for id in tool.needed()} <= measured
+    assert {tool.of_suite(id) for id in tool.needed(gpus=2)} <= measured
 
 
 @needs_worker
