@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <random>
 #include <thread>
 #include <tuple>
 #include <vector>
@@ -222,9 +223,11 @@ FAKE_EXPORT const char* ncclGetErrorString(int status) {
 FAKE_EXPORT const char* ncclGetLastError(void*) { return "a test wants it"; }
 
 FAKE_EXPORT int ncclGetUniqueId(std::array<char, 128>* id) {
-  static std::atomic<int> count{0};
+  // Random: the numbers of processes come again, and memory of killed ranks stays. Ranks that found the counts of
+  // earlier ones there would not wait for each other.
+  std::random_device random;
   id->fill(0);
-  std::snprintf(id->data(), id->size(), "/fake-nccl-%d-%d", getpid(), count.fetch_add(1));
+  std::snprintf(id->data(), id->size(), "/fake-nccl-%08x%08x%08x%08x", random(), random(), random(), random());
   return success;
 }
 
@@ -241,7 +244,8 @@ FAKE_EXPORT int ncclCommInitRank(void** into, int ranks, std::array<char, 128> i
   comm->rank = static_cast<u32>(rank);
   comm->ranks = static_cast<u32>(ranks);
   comm->header = static_cast<Header*>(map);
-  comm->header->joined.fetch_add(1);
+  // The last one removes the name. The memory lives as long as a rank maps it.
+  if (comm->header->joined.fetch_add(1) + 1 == comm->ranks) shm_unlink(id.data());
   *into = comm;
   group.meeting.push_back(comm);
   if (group.depth > 0) return success;

@@ -124,6 +124,12 @@ def test_the_report_has_both_bandwidths_the_time_from_copies_and_names_the_strag
     assert section(RunView(invented.small_run())) is None
 
 
+def test_the_report_names_the_library_the_memory_and_the_processes_of_ranks() -> None:
+    by_mpi = collective("all_reduce/mpi/rank:0.pageable->rank:0.pageable/4096?mode=batched&ranks=2", 1e-5, 1e-5)
+    heads, _, _ = shown(invented.run([by_mpi]))
+    assert heads == ["all_reduce by MPI, pageable memory, 2 ranks from rank:0, a process each"]
+
+
 # --- where NCCL is ----------------------------------------------------------------------------------------------------
 
 
@@ -241,5 +247,3 @@ def test_two_ranks_with_a_gpu_each_run_collectives_of_nccl_and_of_mpi(tmp_path) 
     for point in (*run.points, *mpi.points):
         assert point.verified or too_short(point), (point.id, point.status, point.reason)
         assert [flow.src for flow in point.flows] == ["rank:0", "rank:1"]
-    heads, _, _ = shown(mpi)
-    assert "all_reduce by MPI, pageable memory, 2 ranks from rank:0, a process each" in heads

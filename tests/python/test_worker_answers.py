@@ -1,12 +1,15 @@
 """Each answer of the worker belongs to its own request, and each request has one deadline."""
 
 import sys
+import time
 
 import pytest
 
 from fakes import FAKE_WORKER, H2D, facts
 from linkscope.plan import case_of
+from linkscope.run import process
 from linkscope.run.answers import ActorSeries, Window
+from linkscope.run.cpu_waits import cpu_waits, longest_wait_s
 from linkscope.run.worker import RunRequest, Worker, WorkerGone
 from linkscope.runfile import PointId
 
@@ -102,3 +105,39 @@ def test_an_answer_that_arrives_byte_by_byte_still_misses_its_deadline(parts) ->
 def test_a_duration_counts_when_the_slowest_actor_has_ended_an_operation() -> None:
     fast, slow = ActorSeries(4, [1.0, 1.0, 1.0, 1.0]), ActorSeries(1, [0.4, 0.4, 0.2, 0.0])
     assert Window(0.0, 0.4, [fast, slow]).warm_up() == Window(0.0, 0.4, [slow, fast]).warm_up() == 3
+
+
+SLOW = "import sys, time; sys.stdin.readline(); time.sleep(1.2); print('{\"ok\": true}', flush=True); time.sleep(60)"
+
+
+@pytest.mark.parametrize("share", [0.0, 0.9])
+def test_time_in_which_a_worker_waits_for_a_cpu_does_not_count_as_a_hang(monkeypatch, share: float) -> None:
+    """The answer takes 1.2 s, and its deadline is 0.4 s. A thread waits for a CPU for this share of the time."""
+    monkeypatch.setattr(process, "cpu_waits", lambda pids: dict.fromkeys(pids, share * time.monotonic()))
+    worker = process.Process([sys.executable, "-c", SLOW], process.WORKER, lambda: False)
+    try:
+        worker.send(b"{}\n")
+        if share:
+            assert worker.answer(0.4)[0] == b'{"ok": true}'
+        else:
+            with pytest.raises(WorkerGone, match=r"no answer within 0\.4 s; the worker was killed"):
+                worker.answer(0.4)
+    finally:
+        worker.kill()
+
+
+def test_waits_for_a_cpu_are_those_of_the_thread_that_waited_longest(tmp_path) -> None:
+    def write(process: int, thread: int, text: str) -> None:
+        folder = tmp_path / str(process) / "task" / str(thread)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "schedstat").write_text(text)
+
+    write(7, 7, "5 1000000000 3\n")
+    write(7, 8, "5 250000000 3\n")
+    write(9, 9, "damaged\n")
+    before = cpu_waits([7, 9], tmp_path)
+    assert before == {7: 1.0, 8: 0.25}
+    write(7, 8, "5 2250000000 9\n")
+    write(9, 10, "5 1500000000 9\n")  # a new thread
+    assert longest_wait_s(before, cpu_waits([7, 9], tmp_path)) == 2.0
+    assert longest_wait_s({}, cpu_waits([1234], tmp_path)) == 0.0

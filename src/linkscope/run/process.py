@@ -16,6 +16,7 @@ from typing import TypeVar
 import msgspec
 
 from linkscope.errors import UserError
+from linkscope.run.cpu_waits import Waits, cpu_waits, longest_wait_s
 
 Answer = TypeVar("Answer")
 
@@ -57,6 +58,25 @@ class _Head(msgspec.Struct):
     error: _Error | None = None
 
 
+class _Deadline:
+    """When an answer is late. Time in which a thread of the processes waits for a CPU does not count."""
+
+    def __init__(self, at_s: float, processes: Sequence[int]) -> None:
+        self._at_s = at_s
+        self._processes = processes
+        self._before: Waits | None = None  # at the first poll without an answer: most answers come sooner
+
+    def left_s(self) -> float:
+        left_s = self._at_s - time.monotonic()
+        if left_s > 0 or self._before is None:
+            return left_s
+        return left_s + longest_wait_s(self._before, cpu_waits(self._processes))
+
+    def note_waits(self) -> None:
+        if self._before is None:
+            self._before = cpu_waits(self._processes)
+
+
 class Process:
     """A running worker process. Only the main thread may start one: it dies with the thread that started it.
 
@@ -95,6 +115,11 @@ class Process:
         return self._process.pid
 
     @property
+    def pids_here(self) -> tuple[int, ...]:
+        """The process id, if the process is of this host."""
+        return (self.pid,)
+
+    @property
     def output(self) -> int:
         """The descriptor from which answers are read."""
         return self._output
@@ -118,10 +143,12 @@ class Process:
     def answer(self, limit_s: float, until: float | None = None) -> tuple[bytes, bytes]:
         """Returns the line of the next answer and the bytes of its doubles.
 
-        The limit counts from now; `until`: an earlier deadline of the monotonic clock.
+        The limit counts from now, without time in which the process waits for a CPU, because a busy machine is no hang.
+        `until`: an earlier deadline of the monotonic clock.
         """
-        deadline = time.monotonic() + limit_s
-        deadline = deadline if until is None else min(deadline, until)
+        at_s = time.monotonic() + limit_s
+        processes = [pid for one in (self, *self._watched.values()) for pid in one.pids_here]
+        deadline = _Deadline(at_s if until is None else min(at_s, until), processes)
         line = self._take_line(deadline, limit_s)
         try:
             head = msgspec.json.decode(line, type=_Head)
@@ -173,7 +200,7 @@ class Process:
             if pipe is not None:
                 pipe.close()
 
-    def _take_line(self, deadline: float, limit_s: float) -> bytes:
+    def _take_line(self, deadline: _Deadline, limit_s: float) -> bytes:
         start = 0
         while (stop := self._buffer.find(b"\n", start)) < 0:
             start = len(self._buffer)
@@ -183,18 +210,19 @@ class Process:
         line, self._buffer = self._buffer[:stop], self._buffer[stop + 1 :]
         return line
 
-    def _take(self, count: int, deadline: float, limit_s: float) -> bytes:
+    def _take(self, count: int, deadline: _Deadline, limit_s: float) -> bytes:
         while len(self._buffer) < count:
             self._fill(deadline, limit_s)
         data, self._buffer = self._buffer[:count], self._buffer[count:]
         return data
 
-    def _fill(self, deadline: float, limit_s: float) -> None:
+    def _fill(self, deadline: _Deadline, limit_s: float) -> None:
         """Waits for more of the answer, and checks for a stop request at intervals."""
-        while not (found := self._poll.poll(1000 * min(_POLL_EVERY_S, max(0.0, deadline - time.monotonic())))):
+        while not (found := self._poll.poll(1000 * min(_POLL_EVERY_S, max(0.0, deadline.left_s())))):
             if self.stop_asked():
                 raise Interrupted
-            if time.monotonic() >= deadline:
+            deadline.note_waits()
+            if deadline.left_s() <= 0:
                 raise self._hung(limit_s)
         for output, _ in found:
             if output in self._watched:

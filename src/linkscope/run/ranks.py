@@ -119,6 +119,10 @@ class _Remote(Process):
     def pid(self) -> int:
         return self._rank.process
 
+    @property
+    def pids_here(self) -> tuple[int, ...]:
+        return ()
+
     def end(self) -> None:
         self._link.close()
 

@@ -1,4 +1,8 @@
 // Collectives of NCCL on the cuda platform, with the fake driver and the fake NCCL. Two GPUs.
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include <cerrno>
 #include <cstdlib>
 #include <optional>
 
@@ -140,6 +144,15 @@ TEST_CASE("an error of one rank's call ends the others, and is reported in NCCL'
   const Setting fail{"FAKE_NCCL_FAIL", "ncclAllReduce"};
   const auto text = error_of([&] { (void)with_nccl().run(*session, {1, {{1, 1}}, false}); });
   CHECK_MESSAGE(text.find("ncclAllReduce: unhandled system error (a test wants it)") != std::string::npos, text);
+}
+
+TEST_CASE("ranks that have met leave no shared memory in which later ranks would meet") {
+  const Nccl nccl{fake};
+  const NcclId id = nccl.new_id();
+  CHECK(id.bytes != nccl.new_id().bytes);
+  const NcclGroup group{nccl, id, 1, {{0, [] {}}}, Seconds{10}};
+  CHECK(shm_open(id.bytes.data(), O_RDWR, 0) < 0);
+  CHECK(errno == ENOENT);
 }
 
 TEST_CASE("ranks that do not meet are given up") {
