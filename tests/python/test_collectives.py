@@ -124,6 +124,13 @@ def test_the_report_has_both_bandwidths_the_time_from_copies_and_names_the_strag
     assert section(RunView(invented.small_run())) is None
 
 
+def test_one_rank_has_times_and_no_bandwidth() -> None:
+    """In place, the one rank moves nothing: bytes over time would be a thousand times the rate of the memory."""
+    _, ((_, batched, _, algorithm, bus, known),), texts = shown(invented.run([all_reduce(1 << 28, 2e-6)]))
+    assert batched.startswith("2.00 us") and (algorithm, bus, known) == ("-", "-", "-")
+    assert any("1 rank: there is no other rank" in one for one in texts)
+
+
 # --- where NCCL is ----------------------------------------------------------------------------------------------------
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from linkscope.model.curves import MODE, Estimate, measured_flows, rate_of, share_of, time_of, total_of
 from linkscope.report.outcome import STATUS_WORDS
 from linkscope.report.trust import WARNINGS, above_peak, between_medians, inherited, outliers_text, reason_text
-from linkscope.runfile import Point, Run
+from linkscope.runfile import Point, Run, shown_status
 
 # Times in seconds, sizes in bytes, rates in GB/s, shares and spreads as fractions; empty: no value.
 COLUMNS = (
@@ -45,7 +45,7 @@ def _row(point: Point, modelled: bool) -> list[str]:
         _number(point.limit_gbps), _number(share_of(point)), str(len(rounds) or ""),
         _number(point.spread.within_rounds if point.spread else None),
         _number(between_medians(point) if point.spread else None),
-        STATUS_WORDS[point.status], ("inherited" if inherited(point) else "measured") if valued else "",
+        STATUS_WORDS[shown_status(point)], ("inherited" if inherited(point) else "measured") if valued else "",
         _one_line(_note(point)), "true" if modelled else "false",
     ]  # fmt: skip
 

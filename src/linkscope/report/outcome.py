@@ -9,7 +9,7 @@ from typing import Any
 from linkscope.model.curves import Family, method_of
 from linkscope.model.text import count_text
 from linkscope.report.trust import flows_ran_apart, reason_text, widest
-from linkscope.runfile import Point, Run
+from linkscope.runfile import TOO_SHORT, Point, Run, is_too_short, shown_status
 from linkscope.stats import EARLY_ROUNDS
 from linkscope.units import format_against, format_seconds
 
@@ -20,8 +20,10 @@ STATUS_WORDS = {
     "unsupported": "not supported",
     "failed": "failed",
     "skipped": "not measured",
+    "too_short": TOO_SHORT,
 }
 APART = "flows that did not run together"
+TOO_SHORT_CURE = "measure again with more --rounds while the machine is idle"
 _LONGEST_ONLY = 60
 _ENOUGH_ROUNDS = 6  # for an interval by order statistics
 _WITHOUT_VALUE = ("failed", "unsupported", "skipped")
@@ -41,6 +43,11 @@ class Problem:
         """Whether wide intervals are the only problem."""
         return self.status == "missed_precision" and not self.fault
 
+    @property
+    def failed(self) -> bool:
+        """Whether the points failed. Those that were too short for the clock did not."""
+        return self.status == "failed" and not self.fault
+
     def text(self) -> str:
         """'failed, 3 points: wrong data: …'."""
         return f"{self.fault or STATUS_WORDS[self.status]}, {count_text(len(self.ids), 'point')}: {self.reason}"
@@ -52,16 +59,18 @@ def problems(points: Iterable[Point]) -> list[Problem]:
     found: dict[tuple[str, str], Problem] = {}
     for point in listed:
         if point.status in _WITHOUT_VALUE:
-            reason = reason_text(point.reason or "no reason was given")
+            reason, fault = reason_text(point.reason or "no reason was given"), ""
+            if is_too_short(point):
+                reason, fault = f"{reason.removeprefix(TOO_SHORT).lstrip(': ')}; {TOO_SHORT_CURE}", TOO_SHORT
             key = (point.status, re.sub(r"\d+(\.\d+)?(e-?\d+)?", "#", reason))
-            found.setdefault(key, Problem(point.status, reason, [])).ids.append(point.id)
+            found.setdefault(key, Problem(point.status, reason, [], fault)).ids.append(point.id)
     ordered = sorted(found.values(), key=lambda problem: (_WITHOUT_VALUE.index(problem.status), -len(problem.ids)))
     return ordered + _imprecise(listed)
 
 
 def counts_text(points: Iterable[Point]) -> str:
     """'12 points: 10 ok, 2 missed precision'."""
-    counts = Counter[str](point.status for point in points)
+    counts = Counter[str](map(shown_status, points))
     parts = ", ".join(f"{counts[status]} {words}" for status, words in STATUS_WORDS.items() if counts[status])
     return count_text(counts.total(), "point") + (f": {parts}" if parts else "")
 

@@ -30,7 +30,14 @@ from linkscope.report.section import (
 )
 from linkscope.report.sections.advice import GAIN, SIZES, by_use, gain_cells, is_first
 from linkscope.report.uniformity import between_gpus
-from linkscope.report.verdict import failed_text, verdict, warning_count, warnings
+from linkscope.report.verdict import (
+    failed_text,
+    other_warnings,
+    too_short_text,
+    verdict,
+    warning_count,
+    warnings,
+)
 
 _MOST_ACTIONS = 3
 _LONGEST = 90  # letters of a warning
@@ -53,12 +60,15 @@ def brief(view: RunView) -> Section:
 def _verdict(view: RunView) -> Paragraph:
     """The verdict; failed points and warnings are links to their place, and the first warning is named."""
     parts: list[str | Span] = [verdict(view.run, headline_rows(view.run))]
-    listed = warnings(view.run)
-    others = [warning for warning, failed in listed if not failed]  # the verdict counts the failed points
+    listed, others = warnings(view.run), other_warnings(view.run)
     first = (
         textwrap.shorten(others[0].partition(". ")[0], _LONGEST, placeholder=" …").removesuffix(".") if others else ""
     )
-    for count, named in ((failed_text(view.run.points), ""), (warning_count(view.run), f": {first}" if first else "")):
+    for count, named in (
+        (failed_text(view.run.points), ""),
+        (too_short_text(view.run.points), ""),
+        (warning_count(view.run), f": {first}" if first else ""),
+    ):
         before, found, after = str(parts[-1]).partition(count) if count and listed else ("", "", "")
         if found:
             parts[-1:] = [before, Span(count.removesuffix("."), link="#trust"), f"{named}.{after}"]
