@@ -2,20 +2,21 @@
 
 import re
 
-from linkscope.report.data_csv import data_csv
+from linkscope.report.data_csv import ON_PAGE, data_csv
 from linkscope.report.run_view import RunView
 from linkscope.report.section import Data, Paragraph, Section, prose
 from linkscope.runfile import Run
 
 _NOTE = (
     "Times are in seconds, sizes in bytes, rates in GB/s, shares and spreads in fractions. "
+    "Downloads also have a column for each part of an id. "
     "`linkscope export RUN.jsonl -o RUN.csv` writes all digits and every flow."
 )
 
 
 def section(view: RunView) -> Section:
     """The points, and downloads of them."""
-    block = Data(data_csv(view.run), len(view.run.points), file_name(view.run))
+    block = Data(data_csv(view.run, ON_PAGE), len(view.run.points), file_name(view.run))
     return Section("data", "Data", (Paragraph(prose(_NOTE), note=True), block))
 
 
