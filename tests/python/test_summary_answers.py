@@ -140,8 +140,8 @@ def test_points_that_were_too_short_for_the_clock_are_not_said_to_have_failed_an
     run = run_of("h200x2-putget")
     assert verdict(run, []) == "424 points measured. 5 points were too short for the clock. 1 warning."
     text = text_of(run)
-    assert "5 points have no value, too short for the clock: the batch took no longer than an empty one" in text
-    assert "measure again with more --rounds" in text and "failed" not in text
+    assert "5 points have no value, too short for the clock: measure again with more --rounds." in text
+    assert "failed" not in text
     shown = page(run)
     assert '<a href="#trust">5 points were too short for the clock</a>' in shown
     assert "5 too short for the clock" in shown and "5 failed" not in shown

@@ -10,6 +10,7 @@ from markupsafe import escape
 from linkscope.model.curves import measured_flows, method_of, path_of
 from linkscope.model.text import count_text, paths_text
 from linkscope.report.family_words import family_text
+from linkscope.report.outcome import has_older_interval
 from linkscope.report.trust import flows_ran_apart, widest
 from linkscope.runfile import TOO_SHORT, Flow, Point, half_width, shown_status
 from linkscope.stats import median
@@ -25,9 +26,10 @@ _STATUS = {
     "unsupported": "not supported", "inherited": "inherited",
 }  # fmt: skip
 _APART = "flows did not run together"
+_OLDER = "precision not known"
 _FAILED_ABOVE = "failed: above the peak"
 _FIRST = (_FAILED_ABOVE, "above the peak", "failed", TOO_SHORT, _APART)
-_ORDER = tuple(dict.fromkeys((*_FIRST, *_GUARDS.values(), *_STATUS.values())))
+_ORDER = tuple(dict.fromkeys((*_FIRST, *_GUARDS.values(), *_STATUS.values(), _OLDER)))
 _ROW, _LEFT, _RIGHT, _WIDTH, _TOP, _LETTERS = 38, 8, 74, 560, 4, 60
 _HALF = STRIPS // 2
 _TICKS = (1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 4.0, 10.0, 100.0)
@@ -73,6 +75,7 @@ def reason_of(point: Point) -> str | None:
     named = [words for guard, words in _GUARDS.items() if guard in point.guards]
     status = shown_status(point)
     named += [_STATUS[status]] if status in _STATUS else []
+    named += [_OLDER] if has_older_interval(point) else []
     return min(named, key=_ORDER.index, default=None)
 
 

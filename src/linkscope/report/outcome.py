@@ -23,7 +23,7 @@ STATUS_WORDS = {
     "too_short": TOO_SHORT,
 }
 APART = "flows that did not run together"
-TOO_SHORT_CURE = "measure again with more --rounds while the machine is idle"
+TOO_SHORT_CURE = "measure again with more --rounds"
 _LONGEST_ONLY = 60
 _ENOUGH_ROUNDS = 6  # for an interval by order statistics
 _WITHOUT_VALUE = ("failed", "unsupported", "skipped")
@@ -61,8 +61,8 @@ def problems(points: Iterable[Point]) -> list[Problem]:
         if point.status in _WITHOUT_VALUE:
             reason, fault = reason_text(point.reason or "no reason was given"), ""
             if is_too_short(point):
-                reason, fault = f"{reason.removeprefix(TOO_SHORT).lstrip(': ')}; {TOO_SHORT_CURE}", TOO_SHORT
-            key = (point.status, re.sub(r"\d+(\.\d+)?(e-?\d+)?", "#", reason))
+                reason, fault = f"{reason.partition(f'{TOO_SHORT}: ')[2]}; {TOO_SHORT_CURE}", TOO_SHORT
+            key = (fault or point.status, "" if fault else re.sub(r"\d+(\.\d+)?(e-?\d+)?", "#", reason))
             found.setdefault(key, Problem(point.status, reason, [], fault)).ids.append(point.id)
     ordered = sorted(found.values(), key=lambda problem: (_WITHOUT_VALUE.index(problem.status), -len(problem.ids)))
     return ordered + _imprecise(listed)
@@ -108,12 +108,19 @@ _INTERVAL_METHODS = {
 }
 
 
+def has_older_interval(point: Point) -> bool:
+    """Whether an older version of linkscope gave the point an interval as wide as its target, for too few rounds."""
+    return bool(point.ci95_s) and _interval_method(point) == "older"
+
+
 def older_text(points: Iterable[Point]) -> str:
-    """'302 intervals come from an older version of linkscope, …'; '' where none does. These were not measured."""
-    count = sum(bool(point.ci95_s) and _interval_method(point) == "older" for point in points)
-    named = "1 interval comes" if count == 1 else f"{count} intervals come"
-    text = f"{named} from an older version of linkscope: their values hold, their precision is "
-    return f"{text}not known." if count else ""
+    """What 'precision not known' means; '' where no point has such an interval."""
+    if not any(map(has_older_interval, points)):
+        return ""
+    return (
+        "Precision not known: an older version of linkscope wrote an interval as wide as the target for fewer than six "
+        "rounds. The values hold; measure again for their precision."
+    )
 
 
 def intervals_text(points: Iterable[Point]) -> str:

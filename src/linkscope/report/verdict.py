@@ -9,7 +9,7 @@ from linkscope.model.text import count_text
 from linkscope.report.counters import counter_findings
 from linkscope.report.headline import RateRow
 from linkscope.report.managed import managed_rates
-from linkscope.report.outcome import problems
+from linkscope.report.outcome import TOO_SHORT_CURE, problems
 from linkscope.report.uniformity import Comparison, comparisons
 from linkscope.runfile import TOO_SHORT, Point, Run, is_too_short, shown_status
 from linkscope.units import format_bytes, format_fraction
@@ -154,13 +154,10 @@ def _failures(points: Sequence[Point]) -> list[str]:
 
 
 def _too_short(points: Sequence[Point]) -> list[str]:
-    """One sentence for each reason: '5 points have no value, too short for the clock: …; measure again …'."""
-    return [
-        f"{count_text(len(found.ids), 'point')} {'has' if len(found.ids) == 1 else 'have'} no value, {TOO_SHORT}: "
-        f"{found.reason}."
-        for found in problems(points)
-        if found.fault == TOO_SHORT
-    ]
+    """'5 points have no value, too short for the clock: measure again with more --rounds.'"""
+    count = sum(map(is_too_short, points))
+    verb = "has" if count == 1 else "have"
+    return [f"{count_text(count, 'point')} {verb} no value, {TOO_SHORT}: {TOO_SHORT_CURE}."] if count else []
 
 
 def _short(reason: str) -> str:

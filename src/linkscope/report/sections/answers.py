@@ -5,12 +5,11 @@ import textwrap
 from linkscope.advise import Advice
 from linkscope.model.text import sizes_text
 from linkscope.report.directions import direction_bars, shown_points
-from linkscope.report.doubts_table import counts_text, sound_text
+from linkscope.report.doubts_table import counts_text, reason_of, sound_text
 from linkscope.report.head import tiles
 from linkscope.report.headline import headline_rows
 from linkscope.report.machine_map import legends, machine_svg
 from linkscope.report.managed import managed_rates
-from linkscope.report.outcome import older_text
 from linkscope.report.pair_rates import main_matrix
 from linkscope.report.pair_strip import strip_svg, strip_text
 from linkscope.report.run_view import RunView
@@ -103,9 +102,8 @@ def _trust(view: RunView) -> Paragraph:
     text = f" {sound_text(points)}" + (f" ({counts}). " if counts else ". ")
     if affected:
         text += f"Do not rely on: {'; '.join(affected)}. "
-    elif shown_points(view.single):
+    elif (shown := shown_points(view.single)) and all(reason_of(point) is None for _, point in shown):
         text += "Every rate above is one of them. "
-    text += f"{older} " if (older := older_text(points)) else ""
     made: Text = (Span("Trust", "strong"), text, Span("What not to trust, and why", link="#trust"))
     return Paragraph(made, on=Output.PAGE)
 

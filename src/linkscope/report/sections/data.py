@@ -9,7 +9,6 @@ from linkscope.runfile import Run
 
 _NOTE = (
     "Times are in seconds, sizes in bytes, rates in GB/s, shares and spreads in fractions. "
-    "Downloads also have a column for each part of an id. "
     "`linkscope export RUN.jsonl -o RUN.csv` writes all digits and every flow."
 )
 
