@@ -130,6 +130,13 @@ def test_the_report_names_the_library_the_memory_and_the_processes_of_ranks() ->
     assert heads == ["all_reduce by MPI, pageable memory, 2 ranks from rank:0, a process each"]
 
 
+def test_one_rank_has_times_and_no_bandwidth() -> None:
+    """In place, the one rank moves nothing: bytes over time would be a thousand times the rate of the memory."""
+    _, ((_, batched, _, algorithm, bus, known),), texts = shown(invented.run([all_reduce(1 << 28, 2e-6)]))
+    assert batched.startswith("2.00 us") and (algorithm, bus, known) == ("-", "-", "-")
+    assert any("1 rank: there is no other rank" in one for one in texts)
+
+
 # --- where NCCL is ----------------------------------------------------------------------------------------------------
 
 

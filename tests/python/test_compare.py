@@ -12,7 +12,7 @@ import pytest
 from invented import point, run
 from linkscope.cli.main import main
 from linkscope.compare import changes, compare, differences, same_machine
-from linkscope.compare.text import by_path, table
+from linkscope.compare.text import by_path, left_out, table
 from linkscope.compare.verdict import Comparison, Pair
 from linkscope.model.rounds import rounds_of
 from linkscope.runfile import read_run
@@ -120,6 +120,13 @@ def test_a_new_failure_is_worse_and_a_previous_failure_is_mended() -> None:
     assert [pair.verdict for pair in compared.pairs] == ["broken", "mended"]
     assert compared.worse() and not compare([after], [after]).worse()
     assert by_path(compared)[0].verdict == "broken"
+
+
+def test_a_point_that_was_too_short_for_the_clock_is_neither_broken_nor_worse() -> None:
+    short = run([point(ID, None, status="failed", reason="too short for the clock: the batch took no longer")])
+    compared = compare([run([point(ID, 1e-3)])], [short])
+    assert not compared.pairs and compared.unmeasured == {"too_short": 1} and not compared.worse()
+    assert any("1 too short for the clock" in text for text in left_out(compared, [short, short]))
 
 
 def test_inherited_and_unsupported_points_are_left_out() -> None:

@@ -252,6 +252,12 @@ def test_a_rate_far_below_the_peak_is_a_fault() -> None:
     assert faults_by_physics(run(made[1:]), one_class) == []
 
 
+def test_a_point_that_was_too_short_for_the_clock_is_no_fault_of_the_node() -> None:
+    short = point(H2D.format(0), None, status="failed", reason="too short for the clock: the batch took no longer")
+    wrong = point(H2D.format(1), None, status="failed", reason="wrong data: byte 3 of 16")
+    assert [fault.point for fault in faults_by_physics(run([short, wrong]), one_class)] == [wrong]
+
+
 def test_a_path_slower_than_its_class_is_a_fault_only_among_three_or_more() -> None:
     made = [point(D2D.format(0, n), 16777216 / 395e9, limit_gbps=478.0) for n in (1, 2, 3)]
     made[2] = point(D2D.format(0, 3), 16777216 / 350e9, limit_gbps=478.0)

@@ -46,7 +46,7 @@ def test_curve_half_rate_matrix_verdict_and_paths_are_of_the_copy_that_the_sourc
     (bar,) = direction_bars(made, [])
     assert (
         bar.parts[0].value == "394 GB/s"
-        and bar.notes[1] == "half of 394 GB/s between 4 KiB and 1 MiB"
+        and bar.notes[1] == "peer on: half of 394 GB/s between 4 KiB and 1 MiB"
         and half == 1 << 20
     )
     assert {row.half_rate_bytes for row in path_rows(made.points)} == {half}
@@ -181,12 +181,16 @@ def test_usual_paths_come_before_rare_kinds_of_memory() -> None:
 
 
 @pytest.mark.parametrize(("rounds", "said"), [(3, True), (6, False)])
-def test_intervals_of_an_older_rule_are_named_in_the_summary(rounds: int, said: bool) -> None:
+def test_a_point_with_an_interval_of_an_older_rule_does_not_count_as_precise(rounds: int, said: bool) -> None:
     made = point(D2D.format(0, 1, LARGE, "src"), 1e-3)
     made.flows[0].round_medians_s = made.flows[0].round_medians_s[:rounds]
     summary, trust = without_links(page(run([made]))).split('<section id="summary">')[1].split('<section id="trust">')
-    text = "1 interval comes from an older version of linkscope: their values hold, their precision is not known"
-    assert (text in summary.split("</section>")[0], text in trust) == (said, said)
+    first, text = (
+        summary.split("</section>")[0],
+        "an older version of linkscope wrote an interval as wide as the target",
+    )
+    assert (("(1 precision not known)" in first), ("no interval" in first), text in trust) == (said, said, said)
+    assert ("Every rate above is one of them." in first) is not said
 
 
 def test_a_term_is_explained_where_the_page_first_has_it() -> None:

@@ -32,7 +32,7 @@ def test_a_direction_has_its_rate_its_share_pageable_memory_and_the_half_rate() 
     assert (pageable.name, pageable.value, pageable.of_peak) == ("pageable", "9 GB/s", "14 % of 63")
     assert found["Host → GPU"].notes == (
         "2 paths at 64 MiB: 55.9, up to ±2 %",
-        "half of 55.9 GB/s between 4 KiB and 1 MiB",
+        "pinned: half of 55.9 GB/s between 4 KiB and 1 MiB",
     )
 
 
@@ -81,23 +81,22 @@ def test_a_rate_without_a_known_peak_has_no_bar() -> None:
     assert "peak unknown" in text and 'class="bar-of"' not in text
 
 
-def test_missed_precision_and_scatter_are_named() -> None:
+def test_a_rate_that_scatters_has_its_median_and_the_range_of_its_rounds() -> None:
     missed = h2d("pinned", 0, 50.0, status="missed_precision")
     assert bars([missed])["Host → GPU"].parts[0].value == "~50 GB/s"
     wild = h2d("pageable", 0, 10.0)
     wild.flows[0].round_medians_s = [LARGE / rate / 1e9 for rate in (6.0, 8.0, 10.0, 10.0, 12.0, 14.0)]
-    (part,) = bars([wild])["Host → GPU"].parts
-    assert part.name == "pageable" and part.value == "6 to 14 GB/s" and part.at == "at 64 MiB"
-    assert part.of_peak == "9.5 to 22 % of 63"
+    bar = bars([wild])["Host → GPU"]
+    (part,) = bar.parts
+    assert part.name == "pageable" and part.value == "10 GB/s" and part.at == "at 64 MiB"
+    assert part.of_peak == "16 % of 63" and bar.notes[-1] == "pageable: rounds from 6 to 14 GB/s"
 
 
-def test_half_of_an_unstable_rate_names_no_rate() -> None:
-    """The curve has one best rate, and the bar shows a range."""
+def test_half_of_a_rate_says_of_which_memory() -> None:
     curve = [h2d("pageable", 0, rate, size=size) for size, rate in ((1 << 16, 2.0), (1 << 20, 8.0), (LARGE, 10.0))]
     curve[-1].flows[0].round_medians_s = [LARGE / rate / 1e9 for rate in (6.0, 8.0, 10.0, 10.0, 12.0, 14.0)]
     notes = bars(curve)["Host → GPU"].notes
-    assert any(note.startswith("half of it ") for note in notes)
-    assert "pageable: range of all rounds" in notes
+    assert any(note.startswith("pageable: half of 10 GB/s ") for note in notes)
 
 
 def test_bars_of_one_direction_compare_as_their_rates() -> None:

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+from pathlib import Path
 
 import pytest
 from browser import CHROMIUM, Browser
@@ -15,7 +16,9 @@ from linkscope.report.html import page
 from linkscope.report.path_rows import path_rows
 from linkscope.report.run_view import RunView
 from linkscope.report.sections.paths import FEW, section
+from linkscope.runfile import PointId, read_run
 
+RESULTS = Path(__file__).parents[2] / "results"
 EVIL = '<script>document.title="taken"</script>,\n"quoted"'
 WATCH = """<script>
 const errors = [], saved = [];
@@ -265,16 +268,24 @@ def test_paths_are_sorted_filtered_and_opened_by_their_address(browser, tmp_path
 
 
 def test_names_with_markup_and_quotes_stay_text(browser, tmp_path) -> None:
-    id = "h2d/ce/numa:0.pinned->gpu:0.device/{}?mode=batched"
-    points = [
-        point(id.format(size), 1e-6 + size / 5e10, src=EVIL, params={"mode": "batched", EVIL: EVIL}) for size in SIZES
-    ]
-    opened(browser, tmp_path, run(points))
+    params = tuple(sorted([("mode", "batched"), (EVIL, EVIL)]))
+    ids = [PointId("h2d", "ce", EVIL, "pinned", "gpu:0", "device", size, params) for size in SIZES]
+    opened(browser, tmp_path, run([point(str(id), 1e-6 + id.bytes / 5e10) for id in ids]))
     key(browser, "Home")
     assert "8 B: " in browser.ask(SAY)
     browser.ask("document.querySelectorAll('.downloads button')[1].click()")
-    assert {one["src"] for one in json.loads(browser.ask("saved[0].blob.text()"))} == {EVIL}
+    found = json.loads(browser.ask("saved[0].blob.text()"))
+    assert {one["src"] for one in found} == {EVIL} and {one["params"] for one in found} == {f"{EVIL}={EVIL}"}
     assert browser.ask("document.title").startswith("MODELLED") and browser.ask("errors") == []
+
+
+def test_downloads_of_a_measured_run_have_the_columns_that_the_page_finds_in_ids_and_status(browser, tmp_path) -> None:
+    """The page leaves these columns out: they would be a third of its text."""
+    made = read_run(RESULTS / "h200x4-standard-i.jsonl.gz")
+    assert "inherited" in {point.status for point in made.points}
+    opened(browser, tmp_path, made)
+    browser.ask("document.querySelector('.downloads button').click()")
+    assert browser.ask("saved[0].blob.text()") == data_csv(made)
 
 
 def test_one_point_is_a_curve(browser, tmp_path) -> None:

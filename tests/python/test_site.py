@@ -330,4 +330,5 @@ def test_the_command_says_what_it_wrote(tmp_path: Path, capsys: pytest.CaptureFi
     (tmp_path / "b.jsonl").write_text("{}")
     assert command_line.main(["site", str(tmp_path), "-o", str(tmp_path / "out")]) == 0
     out = capsys.readouterr().out
-    assert "1 runs of 1 machines" in out and "1 not shown" in out and f"site: {tmp_path / 'out' / 'index.html'}" in out
+    assert "1 run of 1 machine; files" in out and "1 not shown" in out
+    assert f"site: {tmp_path / 'out' / 'index.html'}" in out

@@ -3,14 +3,18 @@
 import csv
 import gzip
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
 from linkscope.cli import main as command_line
-from linkscope.site import sources
+from linkscope.site import build as site_build
+from linkscope.site import downloads, sources
 from linkscope.site.build import build
 from linkscope.site.downloads import formats
+from linkscope.site.make import Made, make
 from site_runs import machine
 
 DAYS = ["2026-11-21", "2026-11-22", "2026-11-23", "2026-11-24"]
@@ -108,6 +112,55 @@ def test_tables_of_an_interrupted_build_are_made_anew(four: tuple[Path, Path]) -
     (site / ".linkscope-site.journal").write_text("points.csv.gz\n")
     build([runs], site, reports=2)
     assert rows(site) == expected and with_report(site) == DAYS[2:]
+
+
+def killed(*_: object) -> None:
+    """Ends its own process as the system does when memory runs out."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("function", "table"), [("_write_parquet", "points.parquet"), ("_write_duckdb", "points.duckdb")]
+)
+def test_a_table_whose_process_is_killed_is_named_in_one_line_and_all_other_files_are_written(
+    four: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str],
+    function: str, table: str,
+) -> None:  # fmt: skip
+    if table not in formats():
+        pytest.skip(f"the package for {table} is not here")
+    runs, site = four
+    (runs / "5.jsonl").write_bytes(machine(45.0, "2026-11-25T10:00:00+00:00"))
+    with monkeypatch.context() as patched:
+        patched.setattr(downloads, function, killed)
+        assert command_line.main(["site", str(runs), "-o", str(site)]) == 1
+    out, err = capfd.readouterr()
+    assert "5 runs of 1 machine; files" in out and f"site: {site / 'index.html'}" in out
+    [line] = err.splitlines()
+    assert f"{site / table} was not written" in line and "killed" in line and "Call `linkscope site` again" in line
+    assert len(pages(site)) == 5 and len(rows(site)) == 10
+    assert not (site / table).exists() and table not in (site / "downloads.html").read_text()
+    assert all((site / name).exists() for name in formats() if name != table)
+    assert command_line.main(["site", str(runs), "-o", str(site)]) == 0
+    assert (site / table).exists() and table in (site / "downloads.html").read_text()
+
+
+def killed_by_the_second(path: Path, name: str, content: str) -> Made:
+    if name == "2.jsonl":
+        killed()
+    return make(path, name, content)
+
+
+def test_a_run_file_whose_process_is_killed_is_named_and_all_others_have_their_pages(
+    four: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("with one CPU all pages are made in one process")
+    site = tmp_path / "killed"
+    monkeypatch.setattr(site_build, "make", killed_by_the_second)
+    assert command_line.main(["site", str(four[0]), "-o", str(site)]) == 0
+    assert "1 not shown" in capsys.readouterr().out and sorted(pages(site)) == [DAYS[0], *DAYS[2:]]
+    text = (site / "not-shown.html").read_text()
+    assert "2.jsonl" in text and "the system killed the process" in text
 
 
 def test_only_changed_files_are_read_again(four: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:

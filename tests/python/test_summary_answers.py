@@ -11,6 +11,7 @@ from linkscope.report.html import page
 from linkscope.report.section import Output, plain
 from linkscope.report.sections import sections
 from linkscope.report.summary import MOST_LINES, summary
+from linkscope.report.verdict import verdict
 from linkscope.runfile import Run, read_run
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -57,6 +58,12 @@ FOUND = {
         "pinned → pinned ~14.15 GB/s at 64 KiB",  # both directions together reach 14.45
         "double-buffered messages of GPU buffers: ×0.927 to ×1.46 the rate of whole staging, by size.",
     ],
+    "h200x2-ranks": [
+        "2 ranks, at 4 GiB: all_reduce 339.4 GB/s.",
+        "2 ranks, at 1 GiB: all_gather ~274.3 GB/s, broadcast 366.8 GB/s, send_receive 361.8 GB/s.",
+        "Single calls by NCCL, 2 ranks, at 8 B: reduce ~20.09 us, send_receive ~25.43 us.",
+    ],
+    "h100x1-collectives-all_reduce": ["1 rank: there is no other rank, so no data crosses a link"],
     "h100x2-collectives-all_reduce": ["Bus bandwidth by NCCL, 2 ranks, at 1 GiB: all_reduce ~340.4 GB/s."],
 }  # fmt: skip
 
@@ -127,3 +134,23 @@ def test_a_modelled_summary_names_the_operations_that_were_not_compared_with_har
 def test_the_note_explains_the_sign_where_only_an_answer_has_it() -> None:
     assert "~ marks a value that missed it" in text_of(run_of("h100x1-contention-a"))
     assert "~" not in text_of(run_of("h100x1-sp-10")).replace("~ marks", "")
+
+
+def test_points_that_were_too_short_for_the_clock_are_not_said_to_have_failed_and_the_cure_is_named() -> None:
+    run = run_of("h200x2-putget")
+    assert verdict(run, []) == "424 points measured. 5 points were too short for the clock. 1 warning."
+    text = text_of(run)
+    assert "5 points have no value, too short for the clock: measure again with more --rounds." in text
+    assert "failed" not in text
+    shown = page(run)
+    assert '<a href="#trust">5 points were too short for the clock</a>' in shown
+    assert "5 too short for the clock" in shown and "5 failed" not in shown
+
+
+def test_a_failed_point_beside_one_that_was_too_short_is_still_said_to_have_failed() -> None:
+    run = run_of("h200x2-putget")
+    listed = [*run.points]
+    place = next(index for index, point in enumerate(listed) if point.status == "failed")
+    listed[place] = msgspec.structs.replace(listed[place], reason="wrong data: byte 3 of 16")
+    text = verdict(dataclasses.replace(run, points=listed), [])
+    assert text == "424 points measured. 1 point failed. 4 points were too short for the clock. 1 warning."

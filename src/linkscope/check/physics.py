@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from linkscope.check.faults import Fault
 from linkscope.model.curves import path_of, rate_of
 from linkscope.model.rounds import rounds_of
-from linkscope.runfile import Point, Run, family_of
+from linkscope.runfile import Point, Run, family_of, shown_status
 from linkscope.stats import geometric_mean, median
 
 # Share of the peak below which a copy is at fault: half the width, or the next lower generation. Healthy H100 and H200
@@ -37,7 +37,7 @@ def unsupported_since(run: Run, reference: Run) -> list[Fault]:
             point, "", f"{point.src} → {point.dst}: {point.reason or 'not supported'}; the reference measured this path"
         )
         for point in run.points
-        if point.status == "unsupported" and point.id in before
+        if shown_status(point) == "unsupported" and point.id in before
     ]
 
 
@@ -53,7 +53,7 @@ def _lost(run: Run) -> Iterable[Fault]:
 
 def _failed(points: Iterable[Point]) -> Iterable[Fault]:
     for point in points:
-        if point.status == "failed":
+        if shown_status(point) == "failed":
             yield Fault(point, "", f"{point.src} → {point.dst}: {point.reason or 'failed'} ({point.id})")
 
 

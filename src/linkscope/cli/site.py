@@ -5,6 +5,7 @@ linkscope site --check run.jsonl      check a contribution
 """
 
 import argparse
+import sys
 from pathlib import Path
 
 from linkscope.errors import FINE, SOMETHING_FAILED, WRONG_USAGE, UserError
@@ -35,6 +36,7 @@ def main(arguments: argparse.Namespace) -> int:
         return _check(inputs, as_json=arguments.json)
     if arguments.json:
         raise UserError("--json needs --check; the site itself has index.json")
+    from linkscope.model.text import count_text
     from linkscope.site.build import build
 
     if arguments.reports < 1:
@@ -42,11 +44,14 @@ def main(arguments: argparse.Namespace) -> int:
     built = build(inputs, Path(arguments.output), arguments.url, arguments.reports)
     folder = built.folder
     files = f"{folder.written} written, {folder.unchanged} unchanged, {folder.removed} removed"
-    print(f"{built.runs} runs of {built.machines} machines; files: {files}")
+    print(f"{count_text(built.runs, 'run')} of {count_text(built.machines, 'machine')}; files: {files}")
     if built.refused:
         print(f"{len(built.refused)} not shown: {folder.root / 'not-shown.html'} has the reasons")
     print(f"site: {folder.root / 'index.html'}")
-    return FINE
+    for name, why in built.missing.items():
+        cure = "the other files are complete. Call `linkscope site` again to write it"
+        print(f"linkscope: {folder.root / name} was not written ({why}); {cure}", file=sys.stderr)
+    return SOMETHING_FAILED if built.missing else FINE
 
 
 def _check(inputs: list[Path], *, as_json: bool) -> int:

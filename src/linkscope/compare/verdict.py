@@ -20,7 +20,7 @@ from linkscope.compare.environment import unlike
 from linkscope.compare.groups import Group, group_of
 from linkscope.model.curves import Method, Path, method_of, path_of
 from linkscope.model.rounds import rounds_of
-from linkscope.runfile import Family, Point, Run, family_of, size_class
+from linkscope.runfile import Family, Point, Run, family_of, shown_status, size_class
 from linkscope.runfile.methods import version
 from linkscope.stats import Interval
 from linkscope.stats.equivalence import holm
@@ -152,9 +152,9 @@ def compare(
     margin_of = {one.id: margins_by_id.get(one.id, margins[size_class(one.bytes)]) for one, _ in compared}
     pairs = _timed_pairs(compared, sides, noise_of(known), margin_of, false_alarms)
     for one, other in both:
-        if rounds_of(one) and other.status == "failed":
+        if rounds_of(one) and shown_status(other) == "failed":
             pairs[one.id] = Pair(one, other, "broken")
-        elif one.status == "failed" and rounds_of(other):
+        elif shown_status(one) == "failed" and rounds_of(other):
             pairs[one.id] = Pair(one, other, "mended")
     ours = {point.id for point in first.points}
     return Comparison(
@@ -225,7 +225,7 @@ def _rounds_by_id(runs: Iterable[Run]) -> Rounds:
 
 def _why_unmeasured(before: Point, after: Point) -> str:
     """The status of the side without a value."""
-    return before.status if not rounds_of(before) else after.status
+    return shown_status(before if not rounds_of(before) else after)
 
 
 def _count_measured(run: Run, only: Sequence[str]) -> int:

@@ -3,12 +3,12 @@
 import csv
 import io
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from linkscope.model.curves import MODE, Estimate, measured_flows, rate_of, share_of, time_of, total_of
 from linkscope.report.outcome import STATUS_WORDS
 from linkscope.report.trust import WARNINGS, above_peak, between_medians, inherited, outliers_text, reason_text
-from linkscope.runfile import Point, Run
+from linkscope.runfile import Point, Run, shown_status
 
 # Times in seconds, sizes in bytes, rates in GB/s, shares and spreads as fractions; empty: no value.
 COLUMNS = (
@@ -16,15 +16,23 @@ COLUMNS = (
     "time_s", "time_low_s", "time_high_s", "gbps", "gbps_low", "gbps_high", "total_gbps", "total_low", "total_high",
     "peak_gbps", "of_peak", "rounds", "within", "between", "status", "origin", "note", "modelled",
 )  # fmt: skip
+# Columns that the page leaves out, and points.js finds in the others: they are a third of the text of a page.
+_FOUND_IN_OTHERS = frozenset({*COLUMNS[1:11], "origin"})
+ON_PAGE = tuple(name for name in COLUMNS if name not in _FOUND_IN_OTHERS)
 NOT_METHOD = frozenset({MODE, "bidirectional"})  # parameters with a column of their own
 
 
-def data_csv(run: Run) -> str:
-    """The points in the order of the run file, below the names of COLUMNS, with six digits."""
+def data_csv(run: Run, columns: Sequence[str] = COLUMNS) -> str:
+    """The points in the order of the run file, below the names of these columns.
+
+    Times and rates have six digits, shares of the peak four, and spreads three.
+    """
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows(_row(point, run.modelled) for point in run.points)
+    writer.writerow(columns)
+    places = [COLUMNS.index(name) for name in columns]
+    rows = (_row(point, run.modelled) for point in run.points)
+    writer.writerows([row[place] for place in places] for row in rows)
     return stream.getvalue()
 
 
@@ -42,10 +50,10 @@ def _row(point: Point, modelled: bool) -> list[str]:
         _one_line(point.dst_memory), str(point.bytes), _one_line(point.params.get(MODE, "")),
         "true" if point.bidirectional else "false", _one_line(params_key(point.params.items())),
         *_estimate(time_of(point)), *_estimate(rate_of(point)), *_estimate(total_of(point) if several else None),
-        _number(point.limit_gbps), _number(share_of(point)), str(len(rounds) or ""),
-        _number(point.spread.within_rounds if point.spread else None),
-        _number(between_medians(point) if point.spread else None),
-        STATUS_WORDS[point.status], ("inherited" if inherited(point) else "measured") if valued else "",
+        _number(point.limit_gbps), _number(share_of(point), 4), str(len(rounds) or ""),
+        _number(point.spread.within_rounds if point.spread else None, 3),
+        _number(between_medians(point) if point.spread else None, 3),
+        STATUS_WORDS[shown_status(point)], ("inherited" if inherited(point) else "measured") if valued else "",
         _one_line(_note(point)), "true" if modelled else "false",
     ]  # fmt: skip
 
@@ -63,8 +71,8 @@ def _estimate(of: Estimate | None) -> tuple[str, str, str]:
     return (_number(of.value), _number(of.low), _number(of.high)) if of else ("", "", "")
 
 
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.6g}"
+def _number(value: float | None, digits: int = 6) -> str:
+    return "" if value is None else f"{value:.{digits}g}"
 
 
 def _one_line(text: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from linkscope.model.curves import Curve, curves, has_gap, method_of, path_of
 from linkscope.model.text import count_text, sizes_text
 from linkscope.report.headline import COPIES, RateRow, Rates, headline_rows, is_headline
+from linkscope.report.outcome import has_older_interval
 from linkscope.report.section import Bar, BarPart
 from linkscope.report.trust import inherited, sign_of
 from linkscope.runfile import Point, Run, half_width
@@ -51,48 +52,32 @@ def _bar(label: str, link: str, rows: Sequence[RateRow], batched: Sequence[Curve
     highest = max((peak for row in shown for peak in _of(row).peaks if peak), default=0.0)
     parts = tuple(_part(row, highest) for row in shown)
     others = [row for row in more if not _is_second(row)]
-    notes = [_paths_text(first), _half_text(first, batched)]
-    unstable = [row.memory for row in rows if _is_second(row) and _of(row).unstable]
-    notes += [f"{memory}: range of all rounds" for memory in unstable]
+    notes = [_paths_text(first)]
+    if half := _half_text(first, batched):
+        notes.append(f"{first.memory}: {half}" if first.memory else half)
+    notes += [f"{row.memory}: rounds from {_range(ends)} GB/s" for row in shown if (ends := _of(row).unstable)]
     notes += [f"{count_text(len(others), 'other group')}: see the pairs"] if others else []
-    return Bar(label[:1].upper() + label[1:], parts, tuple(filter(None, notes)), link)
+    return Bar(label[:1].upper() + label[1:], parts, tuple(notes), link)
 
 
 def _part(row: RateRow, highest: float) -> BarPart:
     """`highest`: the peak at which a bar would be full, so that bars of one direction compare as their rates."""
     rates = _of(row)
-    shares = _shares(rates)
+    shares = rates.shares
     own = statistics.median(peaks) if (peaks := [one for one in rates.peaks if one]) else 0.0
-    share = None if shares is None else _share(rates, shares) * own / highest
+    share = None if shares is None else _share(rates) * own / highest
     peak = f" of {_range([one for one in rates.peaks if one])}" if shares else ""
     above = ", above its peak" if shares and shares[1] > 1 else ""
-    text = f"{_share_text(rates, shares)}{peak}{above}" if shares else "peak unknown"
+    text = f"{format_fraction(_share(rates))}{peak}{above}" if shares else "peak unknown"
     return BarPart(
         row.memory or "by copy engine", _rate_text(rates), share, text, not _measured(rates), _sizes_text(rates).strip()
     )
 
 
-def _shares(rates: Rates) -> tuple[float, float] | None:
-    """The lowest and the highest fraction of the peak of what the bar shows: of unstable rates, of the whole range."""
-    if rates.shares is None or rates.unstable is None:
-        return rates.shares
-    peaks = [one for one in rates.peaks if one]
-    return rates.unstable[0] / max(peaks), rates.unstable[1] / min(peaks)
-
-
-def _share(rates: Rates, shares: tuple[float, float]) -> float:
-    """The share of the peak that the number of the bar has, so that both agree; the middle of unstable rates."""
-    if rates.unstable is not None:
-        return sum(shares) / 2
+def _share(rates: Rates) -> float:
+    """The share of the peak that the number of the bar has, so that both agree."""
     values = [value for _, value in _measured(rates)] or list(rates.values)
     return float(digits3(statistics.median(values))) / statistics.median(peak for peak in rates.peaks if peak)
-
-
-def _share_text(rates: Rates, shares: tuple[float, float]) -> str:
-    """'95 %'; '9 to 25 %' of unstable rates, of which no middle is typical."""
-    if rates.unstable is None:
-        return format_fraction(_share(rates, shares))
-    return " to ".join(dict.fromkeys((format_fraction(shares[0]).removesuffix(" %"), format_fraction(shares[1]))))
 
 
 def _sizes_text(rates: Rates) -> str:
@@ -107,9 +92,7 @@ def _of(row: RateRow) -> Rates:
 
 
 def _rate_text(rates: Rates) -> str:
-    """'55.5 GB/s', '~8.64 GB/s', '6.1 to 9.8 GB/s, unstable': the median of the measured paths."""
-    if rates.unstable:
-        return f"{_range(rates.unstable)} GB/s"
+    """'55.5 GB/s', '~8.64 GB/s': the median of the measured paths. Of unstable rates a note has the range."""
     measured = _measured(rates) or list(zip(rates.points, rates.values, strict=True))
     values = [value for _, value in measured]
     return sign_of(point for point, _ in measured) + f"{digits3(statistics.median(values))} GB/s"
@@ -131,7 +114,8 @@ def _paths_text(row: RateRow) -> str:
         left = " (inherited)" if inherits else ""
         return f"{path_of(point).src} → {path_of(point).dst}{at}{left}: {_interval_text(point)}"
     widths = [width for point in points if (width := half_width(point)) is not None]
-    each = f", up to ±{format_fraction(max(widths))}" if len(widths) == len(points) else ""
+    known = len(widths) == len(points) and not any(map(has_older_interval, points))
+    each = f", up to ±{format_fraction(max(widths))}" if known else ""
     return f"{len(rates.points)} paths{at}{left}: {_range(rates.values)}{each}"
 
 
@@ -143,7 +127,7 @@ def _range(values: Iterable[float]) -> str:
 
 def _interval_text(point: Point) -> str:
     from_to = point.ci95_s
-    if from_to is None or not point.gbps or from_to[0] <= 0:
+    if from_to is None or not point.gbps or from_to[0] <= 0 or has_older_interval(point):
         return "no interval"
     low, high = (point.bytes / end / 1e9 for end in (from_to[1], from_to[0]))
     return format_rate_interval(point.gbps, low, high)
@@ -161,7 +145,7 @@ def _half_text(row: RateRow, batched: Iterable[Curve]) -> str:
     if curve is None or half is None:
         return ""
     below = curve.below_half()[0]
-    rate = "it" if _of(row).unstable else _rate_text(_of(row)).lstrip("~^")
+    rate = _rate_text(_of(row)).lstrip("~^")
     if below is not None and has_gap(below.bytes, half):
         return f"half of {rate} between{sizes_text((below.bytes, half)).removeprefix(' at').replace(' to ', ' and ')}"
     return f"half of {rate} from {format_bytes(half)}{'' if below else ' or less'}"

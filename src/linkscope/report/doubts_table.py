@@ -10,8 +10,9 @@ from markupsafe import escape
 from linkscope.model.curves import measured_flows, method_of, path_of
 from linkscope.model.text import count_text, paths_text
 from linkscope.report.family_words import family_text
+from linkscope.report.outcome import has_older_interval
 from linkscope.report.trust import flows_ran_apart, widest
-from linkscope.runfile import Flow, Point, half_width
+from linkscope.runfile import TOO_SHORT, Flow, Point, half_width, shown_status
 from linkscope.stats import median
 from linkscope.units import format_bytes, format_fraction
 
@@ -21,13 +22,14 @@ _GUARDS = {
     "nonlinear": "did not converge", "timings": "several timing methods",
 }  # fmt: skip
 _STATUS = {
-    "failed": "failed", "missed_precision": "missed precision", "skipped": "not measured",
+    "failed": "failed", "too_short": TOO_SHORT, "missed_precision": "missed precision", "skipped": "not measured",
     "unsupported": "not supported", "inherited": "inherited",
 }  # fmt: skip
 _APART = "flows did not run together"
+_OLDER = "precision not known"
 _FAILED_ABOVE = "failed: above the peak"
-_FIRST = (_FAILED_ABOVE, "above the peak", "failed", _APART)
-_ORDER = tuple(dict.fromkeys((*_FIRST, *_GUARDS.values(), *_STATUS.values())))
+_FIRST = (_FAILED_ABOVE, "above the peak", "failed", TOO_SHORT, _APART)
+_ORDER = tuple(dict.fromkeys((*_FIRST, *_GUARDS.values(), *_STATUS.values(), _OLDER)))
 _ROW, _LEFT, _RIGHT, _WIDTH, _TOP, _LETTERS = 38, 8, 74, 560, 4, 60
 _HALF = STRIPS // 2
 _TICKS = (1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 4.0, 10.0, 100.0)
@@ -71,7 +73,9 @@ def reason_of(point: Point) -> str | None:
     if point.status == "failed" and "above_limit" in point.guards:
         return _FAILED_ABOVE
     named = [words for guard, words in _GUARDS.items() if guard in point.guards]
-    named += [_STATUS[point.status]] if point.status in _STATUS else []
+    status = shown_status(point)
+    named += [_STATUS[status]] if status in _STATUS else []
+    named += [_OLDER] if has_older_interval(point) else []
     return min(named, key=_ORDER.index, default=None)
 
 

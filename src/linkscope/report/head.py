@@ -14,7 +14,7 @@ from linkscope.report.shared import without_concurrent
 from linkscope.report.trust import flows_ran_apart, inherited, signed
 from linkscope.report.trust import widest as widest_of
 from linkscope.report.uniformity import Comparison, between_gpus
-from linkscope.runfile import Point, Run, flows_by_path
+from linkscope.runfile import Point, Run, flows_by_path, shown_status
 from linkscope.units import format_bytes, format_fraction, format_rate, format_rate_interval
 
 GRAVE = {"errors", "repeats", "steal"}  # findings that concern the trust in the whole run
@@ -54,7 +54,7 @@ def doubts(run: Run) -> list[Doubt]:
     found = [Doubt("The run was stopped early. Points are missing")] if run.end and not run.end.complete else []
     found += [Doubt("The run has no end record. It was cut off, or it is still running")] if run.end is None else []
     found += [Doubt(finding.text, finding.ids) for finding in findings(run) if finding.kind in GRAVE]
-    found += [_of_status(run.points, "failed")] + [
+    found += [_of_status(run.points, "failed"), _of_status(run.points, "too_short")] + [
         Doubt(f"{count_text(len(ids), 'point')} {words}", ids) for guard, words in _NOTED if (ids := _with(run, guard))
     ]
     found += [_apart(run.points), _missed(run.points), _of_status(run.points, "skipped")]
@@ -166,11 +166,11 @@ def _points_to_check(run: Run, shown: Sequence[Tile]) -> Tile:
 
 def _numbers(points: Iterable[Point]) -> list[tuple[str, int]]:
     listed = list(points)
-    counts = Counter[str](point.status for point in listed)
+    counts = Counter[str](map(shown_status, listed))
     words = dict(STATUS_WORDS)
     if apart := sum(_missed_overlap(point) for point in listed):
         words["missed_precision"] += f", {apart} of them with {APART}"
-    names = ("failed", "missed_precision", "skipped", "unsupported")
+    names = ("failed", "too_short", "missed_precision", "skipped", "unsupported")
     return [(words[name], counts[name]) for name in names if counts[name]]
 
 
@@ -179,7 +179,7 @@ def _missed_overlap(point: Point) -> bool:
 
 
 def _of_status(points: Sequence[Point], status: str) -> Doubt:
-    ids = tuple(point.id for point in points if point.status == status)
+    ids = tuple(point.id for point in points if shown_status(point) == status)
     return Doubt(f"{count_text(len(ids), 'point')} {STATUS_WORDS[status]}" if ids else "", ids)
 
 

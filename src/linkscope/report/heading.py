@@ -8,7 +8,7 @@ from typing import Any
 from linkscope.report.counters import counter_findings
 from linkscope.report.outcome import run_text, took_text
 from linkscope.report.verdict import FEW, incomplete, warnings
-from linkscope.runfile import Run
+from linkscope.runfile import Run, shown_status
 
 
 def machine_title(run: Run) -> str:
@@ -51,7 +51,7 @@ def details(run: Run) -> list[str]:
 
 def serious(run: Run) -> list[str]:
     """Warnings that concern the whole run: it is incomplete, many points failed, or data were lost."""
-    failed = sum(point.status == "failed" for point in run.points)
+    failed = sum(shown_status(point) == "failed" for point in run.points)
     lost = [finding.text for finding in counter_findings(run) if finding.kind == "errors"]
     many = [text for text, bad in warnings(run) if bad and text not in lost and failed > FEW * len(run.points)]
     return [*incomplete(run), *lost, *many]

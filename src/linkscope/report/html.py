@@ -74,7 +74,7 @@ def _environment() -> Environment:
     """The environment of all pages: to compile the templates takes longer than to make a small page."""
     environment = template_environment("linkscope.report")
     environment.filters |= {
-        "svg": Markup, "explained": _explained, "json": _json, "arrows": _arrows, "kind": _kind,
+        "svg": Markup, "explained": _explained, "json": _json, "text": _text, "arrows": _arrows, "kind": _kind,
         "short": with_long_tables_as_text, "first": with_rests_folded,
         "table_class": _table_class, "cell_attributes": _cell_attributes,
     }  # fmt: skip
@@ -113,6 +113,11 @@ def _kind(block: Block) -> str:
 def _json(text: str) -> Markup:
     """JSON for a script element, which ends at the first '</'."""
     return Markup(text.replace("<", "\\u003c"))
+
+
+def _text(text: str) -> Markup:
+    """The text of an element, where quotation marks and > stand for themselves: every id has one."""
+    return Markup(text.replace("&", "&amp;").replace("<", "&lt;"))
 
 
 def _table_class(table: Table) -> Markup:

@@ -9,7 +9,7 @@ from typing import Any
 from linkscope.model.curves import Family, method_of
 from linkscope.model.text import count_text
 from linkscope.report.trust import flows_ran_apart, reason_text, widest
-from linkscope.runfile import Point, Run
+from linkscope.runfile import TOO_SHORT, Point, Run, is_too_short, shown_status
 from linkscope.stats import EARLY_ROUNDS
 from linkscope.units import format_against, format_seconds
 
@@ -20,8 +20,10 @@ STATUS_WORDS = {
     "unsupported": "not supported",
     "failed": "failed",
     "skipped": "not measured",
+    "too_short": TOO_SHORT,
 }
 APART = "flows that did not run together"
+TOO_SHORT_CURE = "measure again with more --rounds"
 _LONGEST_ONLY = 60
 _ENOUGH_ROUNDS = 6  # for an interval by order statistics
 _WITHOUT_VALUE = ("failed", "unsupported", "skipped")
@@ -41,6 +43,11 @@ class Problem:
         """Whether wide intervals are the only problem."""
         return self.status == "missed_precision" and not self.fault
 
+    @property
+    def failed(self) -> bool:
+        """Whether the points failed. Those that were too short for the clock did not."""
+        return self.status == "failed" and not self.fault
+
     def text(self) -> str:
         """'failed, 3 points: wrong data: …'."""
         return f"{self.fault or STATUS_WORDS[self.status]}, {count_text(len(self.ids), 'point')}: {self.reason}"
@@ -52,16 +59,18 @@ def problems(points: Iterable[Point]) -> list[Problem]:
     found: dict[tuple[str, str], Problem] = {}
     for point in listed:
         if point.status in _WITHOUT_VALUE:
-            reason = reason_text(point.reason or "no reason was given")
-            key = (point.status, re.sub(r"\d+(\.\d+)?(e-?\d+)?", "#", reason))
-            found.setdefault(key, Problem(point.status, reason, [])).ids.append(point.id)
+            reason, fault = reason_text(point.reason or "no reason was given"), ""
+            if is_too_short(point):
+                reason, fault = f"{reason.partition(f'{TOO_SHORT}: ')[2]}; {TOO_SHORT_CURE}", TOO_SHORT
+            key = (fault or point.status, "" if fault else re.sub(r"\d+(\.\d+)?(e-?\d+)?", "#", reason))
+            found.setdefault(key, Problem(point.status, reason, [], fault)).ids.append(point.id)
     ordered = sorted(found.values(), key=lambda problem: (_WITHOUT_VALUE.index(problem.status), -len(problem.ids)))
     return ordered + _imprecise(listed)
 
 
 def counts_text(points: Iterable[Point]) -> str:
     """'12 points: 10 ok, 2 missed precision'."""
-    counts = Counter[str](point.status for point in points)
+    counts = Counter[str](map(shown_status, points))
     parts = ", ".join(f"{counts[status]} {words}" for status, words in STATUS_WORDS.items() if counts[status])
     return count_text(counts.total(), "point") + (f": {parts}" if parts else "")
 
@@ -99,12 +108,19 @@ _INTERVAL_METHODS = {
 }
 
 
+def has_older_interval(point: Point) -> bool:
+    """Whether an older version of linkscope gave the point an interval as wide as its target, for too few rounds."""
+    return bool(point.ci95_s) and _interval_method(point) == "older"
+
+
 def older_text(points: Iterable[Point]) -> str:
-    """'302 intervals come from an older version of linkscope, …'; '' where none does. These were not measured."""
-    count = sum(bool(point.ci95_s) and _interval_method(point) == "older" for point in points)
-    named = "1 interval comes" if count == 1 else f"{count} intervals come"
-    text = f"{named} from an older version of linkscope: their values hold, their precision is "
-    return f"{text}not known." if count else ""
+    """What 'precision not known' means; '' where no point has such an interval."""
+    if not any(map(has_older_interval, points)):
+        return ""
+    return (
+        "Precision not known: an older version of linkscope wrote an interval as wide as the target for fewer than six "
+        "rounds. The values hold; measure again for their precision."
+    )
 
 
 def intervals_text(points: Iterable[Point]) -> str:

@@ -29,6 +29,7 @@ from linkscope.model.text import (
     usual,
     varying,
 )
+from linkscope.report.collectives import is_collective
 from linkscope.report.row_notes import limits_text, missing_total_text, parts_text, single_copy_text, values_text
 from linkscope.report.sweep import needed_text, sweeps, without_sweeps
 from linkscope.report.trust import INHERITED, SIGN, inherited, missed, sign_of
@@ -139,8 +140,10 @@ class _Best:
 
 
 def overview(points: Iterable[Point]) -> list[FamilyRows]:
-    """Each path with a value, in few rows. joint.py covers the copies to or from all GPUs at once."""
-    listed = [point for point in points if not path_of(point).joint]
+    """Each path with a value, in few rows. joint.py covers the copies to or from all GPUs at once, and
+    sections/collectives.py the collectives.
+    """
+    listed = [point for point in points if not path_of(point).joint and not is_collective(point)]
     swept = sweeps(listed)
     found = []
     for family, of_family in itertools.groupby(without_sweeps(curves(listed)), key=lambda curve: curve.method.family):

@@ -23,7 +23,7 @@ from linkscope.report.headline import COPIES, ENGINES, SAME, best_points, is_pla
 from linkscope.report.outcome import STATUS_WORDS
 from linkscope.report.trust import above_peak, has_warning, inherited
 from linkscope.report.usual import special
-from linkscope.runfile import Point
+from linkscope.runfile import Point, shown_status
 
 # By importance; device memory is at one end of most copies.
 _MEMORIES = {"device": 0, "pinned": 0, "pageable": 1, "registered": 2}
@@ -75,7 +75,7 @@ class PathRow:
             return "above its peak"
         if self.rate and has_warning(self.point):
             return "warning"
-        return STATUS_WORDS[self.point.status]
+        return STATUS_WORDS[shown_status(self.point)]
 
 
 def path_rows(points: Iterable[Point]) -> list[PathRow]:

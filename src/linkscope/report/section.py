@@ -328,7 +328,7 @@ class SortedTable(Block):
 
 @dataclass(frozen=True)
 class Data(Block):
-    """Every point as CSV of data_csv.py, with downloads. `file`: their base name."""
+    """Every point as CSV of data_csv.py with the columns ON_PAGE, and downloads with all. `file`: their base name."""
 
     csv: str
     count: int

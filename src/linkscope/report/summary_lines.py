@@ -16,7 +16,7 @@ from linkscope.report.outcome import STATUS_WORDS, problems, suite_text, took_te
 from linkscope.report.shared import group_text, shares
 from linkscope.report.terminal import HEAD, NOTABLE, Line, printable, wrap
 from linkscope.report.trust import SIGN, has_warning, missed, sign_of
-from linkscope.runfile import Point, Run
+from linkscope.runfile import Point, Run, shown_status
 from linkscope.units import format_bytes
 
 _LEAST_GAIN = 1.05
@@ -173,7 +173,7 @@ def notes(run: Run, *, signed: bool) -> Iterable[str]:
     if run.modelled and (text := _accuracy_text(run)):
         yield text
     verb = "modelled" if run.modelled else "measured"
-    counts = Counter[str](point.status for point in run.points)
+    counts = Counter[str](map(shown_status, run.points))
     measured = counts["ok"] + counts["missed_precision"]
     wide = [point for point in run.points if point.status == "missed_precision"]
     unsteady = sum(not _UNSTEADY_MEMORY.isdisjoint((point.src_memory, point.dst_memory)) for point in wide)
@@ -186,7 +186,7 @@ def notes(run: Run, *, signed: bool) -> Iterable[str]:
         parts.append(f"{count_text(measured, 'point')} {verb}, all within the target precision")
     parts += [f"{counts[s]} {STATUS_WORDS[s]}" for s in ("inherited", "unsupported", "skipped") if counts[s]]
     if not measured:  # without values the reasons matter most
-        yield from (problem.text() for problem in problems(run.points)[:_MOST_REASONS] if problem.status != "failed")
+        yield from (problem.text() for problem in problems(run.points)[:_MOST_REASONS] if not problem.failed)
     elif parts:
         yield "; ".join(parts) + (f"; {SIGN} marks a value that missed it" if signed else "")
 

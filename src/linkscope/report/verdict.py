@@ -9,9 +9,9 @@ from linkscope.model.text import count_text
 from linkscope.report.counters import counter_findings
 from linkscope.report.headline import RateRow
 from linkscope.report.managed import managed_rates
-from linkscope.report.outcome import problems
+from linkscope.report.outcome import TOO_SHORT_CURE, problems
 from linkscope.report.uniformity import Comparison, comparisons
-from linkscope.runfile import Point, Run
+from linkscope.runfile import TOO_SHORT, Point, Run, is_too_short, shown_status
 from linkscope.units import format_bytes, format_fraction
 
 FEW = 0.01  # of the points; fewer failed points do not decide on the run
@@ -24,14 +24,16 @@ def verdict(run: Run, rows: Sequence[RateRow]) -> str:
     if not any(point.median_s is not None for point in run.points):
         return "Nothing was measured: no point has a value."
     first, last = failed_text(run.points), ""
-    if sum(point.status == "failed" for point in run.points) <= FEW * len(run.points):
+    if sum(shown_status(point) == "failed" for point in run.points) <= FEW * len(run.points):
         first, last = last, first
-    return " ".join(filter(None, [first, *_path_sentences(run), last, warning_count(run), _unstable_text(run, rows)]))
+    counted = (last, too_short_text(run.points), warning_count(run))
+    return " ".join(filter(None, [first, *_path_sentences(run), *counted, _unstable_text(run, rows)]))
 
 
 def warnings(run: Run) -> list[tuple[str, bool]]:
     """Each warning as text, and whether something failed; the most serious first."""
     found = [(text, True) for text in _failures(run.points)]
+    found += [(text, False) for text in _too_short(run.points)]
     found += [(text, False) for text in incomplete(run)]
     found += [(finding.text, finding.kind == "errors") for finding in counter_findings(run)]
     for guards, text in (
@@ -54,8 +56,20 @@ def incomplete(run: Run) -> list[str]:
 
 def failed_text(points: Iterable[Point]) -> str:
     """'3 points failed.', as the verdict says it; '' where none did."""
-    failed = sum(point.status == "failed" for point in points)
+    failed = sum(shown_status(point) == "failed" for point in points)
     return f"{count_text(failed, 'point')} failed." if failed else ""
+
+
+def too_short_text(points: Iterable[Point]) -> str:
+    """'5 points were too short for the clock.', as the verdict says it; '' where none was."""
+    count = sum(map(is_too_short, points))
+    return f"{count_text(count, 'point')} {'was' if count == 1 else 'were'} {TOO_SHORT}." if count else ""
+
+
+def other_warnings(run: Run) -> list[str]:
+    """The warnings that the verdict only counts: it names failed points and points that were too short itself."""
+    named = (*_failures(run.points), *_too_short(run.points))
+    return [text for text, _ in warnings(run) if text not in named]
 
 
 def _path_sentences(run: Run) -> list[str]:
@@ -115,10 +129,9 @@ def _measured_text(run: Run) -> str:
 
 
 def warning_count(run: Run) -> str:
-    """'2 warnings.', as the verdict says it; it counts failed points by themselves."""
-    failures = _failures(run.points)
-    count = sum(text not in failures for text, _ in warnings(run))
-    return f"{count_text(count, 'warning')}." if count else "" if failures else "No warnings."
+    """'2 warnings.', as the verdict says it; failed points have their own sentence."""
+    count = len(other_warnings(run))
+    return f"{count_text(count, 'warning')}." if count else "" if warnings(run) else "No warnings."
 
 
 def _unstable_text(run: Run, rows: Sequence[RateRow]) -> str:
@@ -136,8 +149,15 @@ def _failures(points: Sequence[Point]) -> list[str]:
     return [
         f"{count_text(len(problem.ids), 'point')} failed: {_short(problem.reason)}"
         for problem in problems(points)
-        if problem.status == "failed"
+        if problem.failed
     ]
+
+
+def _too_short(points: Sequence[Point]) -> list[str]:
+    """'5 points have no value, too short for the clock: measure again with more --rounds.'"""
+    count = sum(map(is_too_short, points))
+    verb = "has" if count == 1 else "have"
+    return [f"{count_text(count, 'point')} {verb} no value, {TOO_SHORT}: {TOO_SHORT_CURE}."] if count else []
 
 
 def _short(reason: str) -> str:

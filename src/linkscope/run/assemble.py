@@ -11,7 +11,7 @@ from linkscope.plan.facts import MachineFacts
 from linkscope.run.batches import EVENT_TICK_S, HOST_TICK_S
 from linkscope.run.calibrate import NEARLY_TOGETHER
 from linkscope.run.states import INTERRUPTED
-from linkscope.runfile import Flow, Point, PointId, Round, Spread, flows_by_path, half_width
+from linkscope.runfile import TOO_SHORT, Flow, Point, PointId, Round, Spread, flows_by_path, half_width
 from linkscope.stats import (
     EARLY_ROUNDS,
     CiMethod,
@@ -126,7 +126,7 @@ class Assembler:
         elif not all(flow.median_s is not None and flow.median_s > 0 for flow in point.flows):
             # A call may cost almost nothing, but moving bytes takes time.
             point.status = "failed" if point.bytes else "unsupported"
-            point.reason = "too short for the clock: the batch took no longer than an empty one"
+            point.reason = f"{TOO_SHORT}: the batch took no longer than an empty one"
             if stopped:
                 point.guards["stopped"] = stopped
                 point.reason += f" in {rounds} of {self._plan.rounds} rounds; {stopped}"

@@ -4,6 +4,7 @@ from linkscope.runfile.families import SIZE_CLASSES, Family, family_of, size_cla
 from linkscope.runfile.ids import PointId
 from linkscope.runfile.reader import Predicted, Run, once, read_run
 from linkscope.runfile.schema import (
+    TOO_SHORT,
     ContextsTally,
     End,
     Flow,
@@ -15,11 +16,14 @@ from linkscope.runfile.schema import (
     Spread,
     flows_by_path,
     half_width,
+    is_too_short,
+    shown_status,
 )
 from linkscope.runfile.writer import RunWriter
 
 __all__ = [
     "SIZE_CLASSES",
+    "TOO_SHORT",
     "ContextsTally",
     "End",
     "Family",
@@ -37,7 +41,9 @@ __all__ = [
     "family_of",
     "flows_by_path",
     "half_width",
+    "is_too_short",
     "once",
     "read_run",
+    "shown_status",
     "size_class",
 ]

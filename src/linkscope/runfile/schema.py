@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 SCHEMA = 1
+TOO_SHORT = "too short for the clock"  # in the reason of such a point
 
 Status = Literal["ok", "inherited", "missed_precision", "unsupported", "failed", "skipped"]
 Timing = Literal["gate+slope", "events", "host", "kernel_clock", "virtual"]
@@ -177,6 +178,16 @@ def flows_by_path(flows: Iterable[AnyFlow]) -> dict[tuple[str, str], list[AnyFlo
     for flow in flows:
         found.setdefault((flow.src, flow.dst), []).append(flow)
     return found
+
+
+def is_too_short(point: "Point") -> bool:
+    """Returns whether a point has no value because its time was lost in the noise of the clock."""
+    return point.status in ("failed", "unsupported") and TOO_SHORT in (point.reason or "")
+
+
+def shown_status(point: "Point") -> str:
+    """Returns the status for people: `too_short` where the time of a point was lost in the noise of the clock."""
+    return "too_short" if is_too_short(point) else point.status
 
 
 def half_width(of: "Flow | Point") -> float | None:

@@ -1,5 +1,6 @@
 """Builds the site: makes the files of changed runs on all CPUs, then the pages over all runs."""
 
+import contextlib
 import datetime
 import hashlib
 import itertools
@@ -7,6 +8,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -18,11 +20,11 @@ import linkscope
 from linkscope.errors import UserError
 from linkscope.site import pages
 from linkscope.site.compare import Comparison, Machine, comparisons, machines_of
-from linkscope.site.downloads import ADDED_MEANINGS, Part, described, formats, write_tables
+from linkscope.site.downloads import ADDED_MEANINGS, Part, Tables, described, formats, write_tables
 from linkscope.site.entry import Entry, Summary
 from linkscope.site.feed import MOST, Change, feed
 from linkscope.site.folder import STATE, Folder
-from linkscope.site.make import machine_page, make, report
+from linkscope.site.make import KILLED, Made, machine_page, make, report
 from linkscope.site.sources import Sources
 
 REPORTS = 20  # newest runs of a machine that have a report
@@ -46,12 +48,13 @@ class State(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Built:
-    """What a build did."""
+    """What a build did. `refused`: files without pages; `missing`: tables that were not written; both with reasons."""
 
     folder: Folder
     runs: int
     machines: int
     refused: list[tuple[str, str]]
+    missing: dict[str, str]
 
 
 def build(inputs: Sequence[Path], output: Path, url: str = "", reports: int = REPORTS) -> Built:
@@ -85,12 +88,13 @@ def _build(sources: Sources, folder: Folder, before: State, reports: int, url: s
     refused.sort()
     changes = _changes(before, entries, sources.names)
     tables = _tables(folder, ordered, [] if doubtful else before.tables)
-    _write_pages(folder, machines, comparisons(machines), refused)
+    written = [name for name in formats() if name not in tables.missing]
+    _write_pages(folder, machines, comparisons(machines), refused, written)
     folder.put("changes.xml", feed(changes, url))
     names = {name: content for name, content in sources.names.items() if content in entries}
-    state = State(_SAVED, code, folder.files(), entries, names, sources.stamps, changes, formats(), tables)
+    state = State(_SAVED, code, folder.files(), entries, names, sources.stamps, changes, written, tables.parts)
     folder.finish(msgspec.json.encode(state))
-    return Built(folder, len(ordered), len(machines), refused)
+    return Built(folder, len(ordered), len(machines), refused, tables.missing)
 
 
 def _unchanged(before: State, sources: Sources, folder: Folder) -> dict[str, Entry]:
@@ -140,9 +144,14 @@ def _make_pages(
                 folder.put(address, data)
     having = {entry.content for entry in _newest(entries.values(), reports)}
     short = [(folder.root, entry) for content, entry in entries.items() if content not in having]
-    for (_, entry), text in _parallel(_short_page, [job for job in short if job[1].report is not False]):
-        folder.put(entry.page, text)
-        entries[entry.content] = msgspec.structs.replace(entry, report=False)
+    for (_, entry), made in _parallel(_short_page, [job for job in short if job[1].report is not False]):
+        if made.entry is None:
+            refused.append((sources.name_of(entry.content), made.refused))
+            for address in _names(entries.pop(entry.content)):
+                folder.drop(address)
+            continue
+        entries[entry.content] = made.entry
+        folder.put(entry.page, made.files[entry.page])
     for entry in entries.values():
         folder.keep(entry.page)
 
@@ -154,23 +163,28 @@ def _newest(entries: Iterable[Entry], count: int) -> list[Entry]:
     return [entry for _, group in groups for entry in itertools.islice(group, count)]
 
 
-def _short_page(root: Path, entry: Entry) -> str:
+def _short_page(root: Path, entry: Entry) -> Made:
     summary = msgspec.json.decode((root / entry.folder / "summary.json").read_bytes(), type=Summary)
-    return pages.run_page(entry, summary.cells)
+    files = {entry.page: pages.run_page(entry, summary.cells).encode("utf-8")}
+    return Made(msgspec.structs.replace(entry, report=False), files)
 
 
-def _tables(folder: Folder, entries: Sequence[Entry], before: list[Part]) -> list[Part]:
-    """The parts of the tables, which are written unless they are there and hold these runs."""
+def _tables(folder: Folder, entries: Sequence[Entry], before: list[Part]) -> Tables:
+    """The tables, which are written unless they are there and hold these runs."""
     same = {part.content for part in before} == {entry.content for entry in entries}
     if before and same and all(folder.has(name) for name in formats()):
         for name in formats():
             folder.keep(name)
-        return before
+        return Tables(before, {})
     return write_tables(folder, entries, before)
 
 
 def _write_pages(
-    folder: Folder, machines: Sequence[Machine], found: Sequence[Comparison], refused: list[tuple[str, str]]
+    folder: Folder,
+    machines: Sequence[Machine],
+    found: Sequence[Comparison],
+    refused: list[tuple[str, str]],
+    tables: Sequence[str],
 ) -> None:
     for address, text in pages.shared_files().items():
         folder.put(address, text)
@@ -185,7 +199,7 @@ def _write_pages(
     folder.put("table.html", pages.table(machines, found))
     folder.put("paths.html", pages.comparison_list(found))
     folder.put("not-shown.html", pages.not_shown(refused, machines))
-    folder.put("downloads.html", pages.downloads(machines, described(), ADDED_MEANINGS))
+    folder.put("downloads.html", pages.downloads(machines, described(tables), ADDED_MEANINGS))
     folder.put("index.json", _index(machines))
 
 
@@ -216,7 +230,7 @@ def _names(entry: Entry) -> list[str]:
     return [*(f"{entry.folder}/{name}" for name in names), entry.download]
 
 
-def _parallel(function: Callable[..., Any], jobs: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Any, Any]]:
+def _parallel(function: Callable[..., Made], jobs: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Any, Made]]:
     """Calls a function for each job, in order. At most two jobs a process are under way, so memory stays bounded."""
     count = min(len(os.sched_getaffinity(0)), 8)
     if len(jobs) <= _FEW or count < 2:
@@ -224,14 +238,32 @@ def _parallel(function: Callable[..., Any], jobs: Sequence[tuple[Any, ...]]) -> 
             yield job, function(*job)
         return
     with ProcessPoolExecutor(count) as pool:
-        waiting: deque[tuple[tuple[Any, ...], Future[Any]]] = deque()
+        waiting: deque[tuple[tuple[Any, ...], Future[Made] | None]] = deque()
         for job in jobs:
-            waiting.append((job, pool.submit(function, *job)))
+            waiting.append((job, _submitted(pool, function, job)))
             if len(waiting) >= 2 * count:
                 first, future = waiting.popleft()
-                yield first, future.result()
+                yield first, _result(function, first, future)
         for first, future in waiting:
-            yield first, future.result()
+            yield first, _result(function, first, future)
+
+
+def _submitted(pool: ProcessPoolExecutor, function: Callable[..., Made], job: tuple[Any, ...]) -> Future[Made] | None:
+    """The job under way; None where the pool has lost a process, after which it takes no jobs."""
+    try:
+        return pool.submit(function, *job)
+    except BrokenProcessPool:
+        return None
+
+
+def _result(function: Callable[..., Made], job: tuple[Any, ...], future: Future[Made] | None) -> Made:
+    """What the job made. A pool that lost a process does not say by which job: each is repeated in its own process."""
+    with contextlib.suppress(BrokenProcessPool):
+        if future is not None:
+            return future.result()
+    with ProcessPoolExecutor(1) as alone, contextlib.suppress(BrokenProcessPool):
+        return alone.submit(function, *job).result()
+    return Made(None, {}, f"{KILLED}. Other files have their pages")
 
 
 def _changes(before: State, entries: dict[str, Entry], names: dict[str, str]) -> list[Change]:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from linkscope.errors import UserError
 from linkscope.model.text import count_text
+from linkscope.report.outcome import TOO_SHORT_CURE
 from linkscope.report.wires import wires
-from linkscope.runfile import read_run
+from linkscope.runfile import read_run, shown_status
 from linkscope.runfile.anonymous import personal_data
 from linkscope.runfile.methods import current, version
 
@@ -42,10 +43,13 @@ def problems(path: Path) -> list[Problem]:
         found.append(Problem("no map: the file describes no links of the machine", cure))
     if not any(point.median_s is not None for point in run.points):
         found.append(Problem("no point has a value", "measure again; `linkscope doctor` finds what prevents it"))
-    failed = [point for point in run.points if point.status == "failed"]
-    if failed:
-        what = f"{count_text(len(failed), 'point')} failed, first {failed[0].id}: {failed[0].reason}"
-        found.append(Problem(what, "remove the cause and measure again"))
+    for status, verb, cure in (
+        ("failed", "failed", "remove the cause and measure again"),
+        ("too_short", "without a value", TOO_SHORT_CURE),
+    ):
+        if bad := [point for point in run.points if shown_status(point) == status]:
+            what = f"{count_text(len(bad), 'point')} {verb}, first {bad[0].id}: {bad[0].reason}"
+            found.append(Problem(what, cure))
     private = [f"{count_text(count, kind)} (first in {where})" for kind, count, where in personal_data(path).counts()]
     if private:
         cure = f"`linkscope export --anonymous {file} -o anonymous.jsonl`"

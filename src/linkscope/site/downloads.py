@@ -11,6 +11,8 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +21,7 @@ import msgspec
 from linkscope.report.export import COLUMNS
 from linkscope.site.entry import Entry
 from linkscope.site.folder import Folder
-from linkscope.site.make import ADDED
+from linkscope.site.make import ADDED, KILLED
 
 if TYPE_CHECKING:
     import duckdb
@@ -59,9 +61,9 @@ def formats() -> list[str]:
     return found
 
 
-def described() -> list[tuple[str, str]]:
-    """The tables with their meanings."""
-    return [(name, _MEANINGS[name]) for name in formats()]
+def described(names: Iterable[str]) -> list[tuple[str, str]]:
+    """Tables with their meanings."""
+    return [(name, _MEANINGS[name]) for name in names]
 
 
 class Part(msgspec.Struct, array_like=True):
@@ -72,11 +74,19 @@ class Part(msgspec.Struct, array_like=True):
     length: int
 
 
-def write_tables(folder: Folder, entries: Sequence[Entry], before: Sequence[Part]) -> list[Part]:
-    """Writes the tables from the points.csv of each run, and returns their parts.
+@dataclass(frozen=True)
+class Tables:
+    """The parts of the tables, and why a table is missing, by its name."""
+
+    parts: list[Part]
+    missing: dict[str, str]
+
+
+def write_tables(folder: Folder, entries: Sequence[Entry], before: Sequence[Part]) -> Tables:
+    """Writes the tables from the points.csv of each run.
 
     `before`: the parts of the present tables, if all are there. Rows of runs that stay are copied from them, which is
-    faster; rows of new runs stand after them.
+    faster; rows of new runs stand after them. A table whose library fails, or whose process is killed, is missing.
     """
     if not all(folder.has(name) for name in formats()):
         before = []
@@ -89,25 +99,36 @@ def write_tables(folder: Folder, entries: Sequence[Entry], before: Sequence[Part
     def paths(name: str) -> tuple[Path | None, Path]:
         return folder.root / name if before else None, folder.begin(name)
 
+    missing: dict[str, str] = {}
     if PARQUET in formats():
-        with _apart(_write_parquet, *paths(PARQUET), gone, tables):
+        with _apart(missing, PARQUET, _write_parquet, *paths(PARQUET), gone, tables):
             pass
-        folder.end(PARQUET)
-    with _apart(_write_duckdb, *paths(DUCKDB), gone, tables) if DUCKDB in formats() else contextlib.nullcontext():
+    with contextlib.ExitStack() as meanwhile:
+        if DUCKDB in formats():
+            meanwhile.enter_context(_apart(missing, DUCKDB, _write_duckdb, *paths(DUCKDB), gone, tables))
         parts = _write_csv(*paths(CSV), [(part, part.content in now) for part in before], added, tables)
-    for name in (CSV, DUCKDB):
-        if name in formats():
-            folder.end(name)
-    return parts
+    for name in formats():
+        (folder.cancel if name in missing else folder.end)(name)
+    return Tables(parts, missing)
 
 
 @contextlib.contextmanager
-def _apart(write: Callable[..., None], *words: Any) -> Iterator[None]:
-    """Calls a function in a process of its own meanwhile: the libraries keep their memory until their process ends."""
+def _apart(missing: dict[str, str], name: str, write: Callable[..., None], *words: Any) -> Iterator[None]:
+    """Calls a function in a process of its own meanwhile: the libraries keep their memory until their process ends.
+
+    `missing` gets the reason if the function fails. Errors of the disk are raised: other files would have them too.
+    """
     with ProcessPoolExecutor(1) as pool:
         future = pool.submit(write, *words)
         yield
-        future.result()
+        try:
+            future.result()
+        except OSError:
+            raise
+        except BrokenProcessPool:
+            missing[name] = KILLED
+        except Exception as error:  # pyarrow and duckdb have errors of their own
+            missing[name] = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
 
 
 def _write_csv(

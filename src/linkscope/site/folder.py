@@ -89,6 +89,11 @@ class Folder:
         self.written += name not in self._made
         self._made.add(name)
 
+    def cancel(self, name: str) -> None:
+        """Removes what was written of a file that `begin` named; `finish` then removes the file of an earlier run."""
+        target = self.root / name
+        target.with_name(target.name + ".part").unlink(missing_ok=True)
+
     def finish(self, state: bytes) -> None:
         """Removes files that this run did not make, and saves the state. `state` must list `files()`."""
         for name in sorted(self._old - self._made):

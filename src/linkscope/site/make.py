@@ -18,9 +18,10 @@ from linkscope.model.curves import rate_of, share_of, time_of
 from linkscope.report.export import COLUMNS, cell_text, rows
 from linkscope.report.html import page, template_text
 from linkscope.report.machine_map import machine_svg
+from linkscope.report.outcome import STATUS_WORDS
 from linkscope.report.trust import reason_text, sign_of
 from linkscope.report.wires import wires
-from linkscope.runfile import Point, Run, read_run
+from linkscope.runfile import Point, Run, is_too_short, read_run
 from linkscope.site.entry import Entry, Summary, anchor, entry_of
 from linkscope.site.kinds import cells_of
 from linkscope.site.pages import ASSETS, asset, render
@@ -28,6 +29,7 @@ from linkscope.site.sources import is_compressed
 from linkscope.units import format_fraction, format_rate_interval, format_seconds_interval
 
 ADDED = ("machine", "run", "started", "suite", "rule", "address")  # columns before those of `export`
+KILLED = "the system killed the process that wrote it, as it does when memory runs out"
 _BAR = re.compile(r"<!-- site -->.*?<!-- /site -->", re.DOTALL)
 
 
@@ -130,8 +132,14 @@ def _point_row(point: Point) -> dict[str, object]:
         "rate": sign + format_rate_interval(rate.value, rate.low, rate.high) if rate else "",
         "share": format_fraction(share) if share is not None else "",
         "rounds": len(point.flows[0].round_medians_s) if point.flows else 0,
-        "status": point.status.replace("_", " ") + (f": {reason_text(point.reason)}" if point.reason else ""),
+        "status": _status(point),
     }
+
+
+def _status(point: Point) -> str:
+    """'missed precision: after 6 rounds …'; a point that was too short has only its reason, which says so."""
+    reason = reason_text(point.reason) if point.reason else ""
+    return reason if is_too_short(point) else ": ".join(filter(None, (STATUS_WORDS[point.status], reason)))
 
 
 def _table(run: Run, entry: Entry) -> str:

@@ -160,10 +160,10 @@ inline bool is_long() {
 /// Whether the kernel says which pages this process may read and write.
 inline bool says_access() { return PageAccess{}.first_refused(nullptr, 1, Access::read) == 0; }
 
-/// Whether mincore says that no file is in the page cache (test_files.cpp).
+/// Whether mincore says that no file is in the page cache (file_faults.cpp).
 void pretend_nothing_cached(bool);
 /// Lets each request of io_uring claim that it moved at most `moved` bytes, or ended with an error unless that is 0
-/// (test_files.cpp).
+/// (file_faults.cpp).
 void pretend_uring_moved(std::int64_t moved, int error = 0);
 /// Ends that, and counts anew.
 void uring_tells_the_truth();

@@ -5,12 +5,11 @@ import textwrap
 from linkscope.advise import Advice
 from linkscope.model.text import sizes_text
 from linkscope.report.directions import direction_bars, shown_points
-from linkscope.report.doubts_table import counts_text, sound_text
+from linkscope.report.doubts_table import counts_text, reason_of, sound_text
 from linkscope.report.head import tiles
 from linkscope.report.headline import headline_rows
 from linkscope.report.machine_map import legends, machine_svg
 from linkscope.report.managed import managed_rates
-from linkscope.report.outcome import older_text
 from linkscope.report.pair_rates import main_matrix
 from linkscope.report.pair_strip import strip_svg, strip_text
 from linkscope.report.run_view import RunView
@@ -30,7 +29,14 @@ from linkscope.report.section import (
 )
 from linkscope.report.sections.advice import GAIN, SIZES, by_use, gain_cells, is_first
 from linkscope.report.uniformity import between_gpus
-from linkscope.report.verdict import failed_text, verdict, warning_count, warnings
+from linkscope.report.verdict import (
+    failed_text,
+    other_warnings,
+    too_short_text,
+    verdict,
+    warning_count,
+    warnings,
+)
 
 _MOST_ACTIONS = 3
 _LONGEST = 90  # letters of a warning
@@ -53,12 +59,15 @@ def brief(view: RunView) -> Section:
 def _verdict(view: RunView) -> Paragraph:
     """The verdict; failed points and warnings are links to their place, and the first warning is named."""
     parts: list[str | Span] = [verdict(view.run, headline_rows(view.run))]
-    listed = warnings(view.run)
-    others = [warning for warning, failed in listed if not failed]  # the verdict counts the failed points
+    listed, others = warnings(view.run), other_warnings(view.run)
     first = (
         textwrap.shorten(others[0].partition(". ")[0], _LONGEST, placeholder=" …").removesuffix(".") if others else ""
     )
-    for count, named in ((failed_text(view.run.points), ""), (warning_count(view.run), f": {first}" if first else "")):
+    for count, named in (
+        (failed_text(view.run.points), ""),
+        (too_short_text(view.run.points), ""),
+        (warning_count(view.run), f": {first}" if first else ""),
+    ):
         before, found, after = str(parts[-1]).partition(count) if count and listed else ("", "", "")
         if found:
             parts[-1:] = [before, Span(count.removesuffix("."), link="#trust"), f"{named}.{after}"]
@@ -93,9 +102,8 @@ def _trust(view: RunView) -> Paragraph:
     text = f" {sound_text(points)}" + (f" ({counts}). " if counts else ". ")
     if affected:
         text += f"Do not rely on: {'; '.join(affected)}. "
-    elif shown_points(view.single):
+    elif (shown := shown_points(view.single)) and all(reason_of(point) is None for _, point in shown):
         text += "Every rate above is one of them. "
-    text += f"{older} " if (older := older_text(points)) else ""
     made: Text = (Span("Trust", "strong"), text, Span("What not to trust, and why", link="#trust"))
     return Paragraph(made, on=Output.PAGE)
 

@@ -35,7 +35,7 @@ def section(view: RunView) -> Section:
 
 def _item(problem: Problem) -> Item:
     ids = Ids(tuple(problem.ids), "Which point" if len(problem.ids) == 1 else "Which points")
-    return Item((problem.text(), ids), problem.status == "failed")
+    return Item((problem.text(), ids), problem.failed)
 
 
 def _terminal(run: Run, found: list[Problem]) -> list[Block]:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from linkscope.model.text import count_text
 from linkscope.report.collectives import Copies, from_copies, is_collective, rates_of, stragglers
 from linkscope.report.run_view import RunView
 from linkscope.report.section import (
@@ -29,8 +30,10 @@ _NOTE = (
     "is the bytes that each rank must send over the same time, so that it compares with the rate of a link: algorithm "
     "bandwidth times 2(n-1)/n for all-reduce, (n-1)/n for all-gather, reduce-scatter and all-to-all, and 1 for the "
     "others. 'From copies' is the time of the same steps as copies between these GPUs in this run: blocks around a "
-    "ring, or all bytes directly, whichever is faster. Brackets are 95 % intervals of the slowest rank. "
+    "ring, or all bytes directly, whichever is faster. One rank has no bandwidth: its data stay within the GPU. "
+    "Brackets are 95 % intervals of the slowest rank. "
 )
+_ONE_RANK = "there is no other rank, so no data crosses a link, and there is no bandwidth."
 _COLUMNS = (
     Column("Size", strong=True), Column("Batched [interval]", right=True, label="Batched"),
     Column("Single call [interval]", right=True, label="Single call", drop=2),
@@ -57,7 +60,7 @@ def section(view: RunView) -> Section | None:
     groups: dict[_Key, dict[int, dict[str, Point]]] = {}
     for point in points:
         sizes = groups.setdefault(_key(point), {})
-        sizes.setdefault(point.bytes, {})[point.params.get("mode", "batched")] = point
+        sizes.setdefault(point.bytes, {})[_mode(point)] = point
     tables = tuple(
         Group(tuple(_row(size, modes, gpus, copies) for size, modes in sorted(sizes.items())), head=", ".join(key))
         for key, sizes in sorted(groups.items())
@@ -71,36 +74,56 @@ def section(view: RunView) -> Section | None:
 
 
 def _findings(points: Sequence[Point]) -> list[Text]:
-    """A sentence for each library: the bus bandwidths of the most ranks at their largest size.
-
-    Points with warnings do not count.
+    """For each library, of the most ranks: bus bandwidths at the largest size of each collective, and times of one call
+    at the smallest. Points with warnings do not count.
     """
     libraries: dict[str, list[Point]] = {}
     for point in points:
-        batched = point.params.get("mode", "batched") == "batched"
-        if batched and not has_warning(point) and rates_of(point).bus is not None:
-            libraries.setdefault("NCCL" if point.engine == "nccl" else "MPI", []).append(point)
+        if not has_warning(point):
+            libraries.setdefault(_library(point), []).append(point)
     texts: list[Text] = []
     for library, of in libraries.items():
         ranks = max(len(point.flows) for point in of)
-        largest = max(point.bytes for point in of if len(point.flows) == ranks)
-        usual: dict[str, Point] = {}  # of each collective the point with the fewest parameters
-        for point in sorted(of, key=lambda point: (point.benchmark, len(point.params))):
-            if len(point.flows) == ranks and point.bytes == largest:
-                usual.setdefault(point.benchmark, point)
-        rates = (f"{name} {signed(format_rate(rates_of(point).bus), [point])}" for name, point in usual.items())
-        head = f"Bus bandwidth by {library}, {ranks} ranks, at {format_bytes(largest)}: "
-        texts.append((Span(head, "strong"), f"{', '.join(rates)}."))
+        who = f"by {library}, {count_text(ranks, 'rank')}"
+        most = [point for point in of if len(point.flows) == ranks]
+        batched = [point for point in most if _mode(point) == "batched"]
+        single = [point for point in most if _mode(point) == "single"]
+        if ranks == 1:
+            texts.append((Span(f"Collectives {who}: ", "strong"), _ONE_RANK))
+        for size, found in _ends(batched, largest=True) if ranks > 1 else ():
+            rates = (f"{one.benchmark} {signed(format_rate(rates_of(one).bus), [one])}" for one in found)
+            texts.append((Span(f"Bus bandwidth {who}, at {format_bytes(size)}: ", "strong"), f"{', '.join(rates)}."))
+        for size, found in _ends(single, largest=False):
+            times = (f"{one.benchmark} {signed(format_seconds(rates_of(one).seconds), [one])}" for one in found)
+            texts.append((Span(f"Single calls {who}, at {format_bytes(size)}: ", "strong"), f"{', '.join(times)}."))
     return texts
 
 
+def _ends(points: Sequence[Point], *, largest: bool) -> list[tuple[int, list[Point]]]:
+    """The points of each collective at its largest or smallest size, with the fewest parameters; by size."""
+    usual: dict[str, Point] = {}
+    for point in sorted(points, key=lambda one: (one.benchmark, -one.bytes if largest else one.bytes, len(one.params))):
+        usual.setdefault(point.benchmark, point)
+    sizes: dict[int, list[Point]] = {}
+    for point in usual.values():
+        sizes.setdefault(point.bytes, []).append(point)
+    return sorted(sizes.items(), reverse=largest)
+
+
+def _library(point: Point) -> str:
+    return "NCCL" if point.engine == "nccl" else "MPI"
+
+
+def _mode(point: Point) -> str:
+    return point.params.get("mode", "batched")
+
+
 def _key(point: Point) -> _Key:
-    library = "NCCL" if point.engine == "nccl" else "MPI"
     place = " in place" if point.params.get("place") == "in" else ""
     element = f" of {point.params['element']}" if "element" in point.params else ""
     ranks = len(point.flows)
     return (
-        f"{point.benchmark} by {library}{place}{element}", f"{point.src_memory} memory",
+        f"{point.benchmark} by {_library(point)}{place}{element}", f"{point.src_memory} memory",
         f"{ranks} rank{'s' if ranks > 1 else ''} from {point.src}",
         "one process" if "gpu" in point.src else "a process each",
     )  # fmt: skip
@@ -111,7 +134,8 @@ def _row(size: int, modes: Mapping[str, Point], gpus: Mapping[str, str], copies:
     cells = [format_bytes(size), _time(batched), _time(single), "-", "-", "-"]
     if batched:
         rates = rates_of(batched)
-        cells[3], cells[4] = format_rate(rates.algorithm), format_rate(rates.bus)
+        if rates.bus is not None:
+            cells[3], cells[4] = format_rate(rates.algorithm), format_rate(rates.bus)
         known = from_copies(batched, [gpus.get(flow.src, flow.src) for flow in batched.flows], copies)
         if known and batched.engine == "nccl":
             seconds, way = known
@@ -128,7 +152,7 @@ def _time(point: Point | None) -> str:
 
 
 def _slow_ranks(point: Point) -> list[str]:
-    what = ", ".join([*_key(point), format_bytes(point.bytes), point.params.get("mode", "batched")])
+    what = ", ".join([*_key(point), format_bytes(point.bytes), _mode(point)])
     return [
         f"{what}: rank {of.rank} ({of.flow.src}) takes {format_seconds(of.flow.median_s or 0.0)}, "
         f"{format_fraction(of.excess)} more than the median of all ranks, {format_seconds(of.median_s)}"

@@ -2,7 +2,7 @@
 
 import re
 
-from linkscope.report.data_csv import data_csv
+from linkscope.report.data_csv import ON_PAGE, data_csv
 from linkscope.report.run_view import RunView
 from linkscope.report.section import Data, Paragraph, Section, prose
 from linkscope.runfile import Run
@@ -15,7 +15,7 @@ _NOTE = (
 
 def section(view: RunView) -> Section:
     """The points, and downloads of them."""
-    block = Data(data_csv(view.run), len(view.run.points), file_name(view.run))
+    block = Data(data_csv(view.run, ON_PAGE), len(view.run.points), file_name(view.run))
     return Section("data", "Data", (Paragraph(prose(_NOTE), note=True), block))
 
 

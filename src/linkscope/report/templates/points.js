@@ -14,13 +14,40 @@ const parse = (text) => {
   }
   return rows;
 };
-const text = () => document.getElementById("points").textContent;
+// The text lacks the columns that the id and the status hold.
+const ID = /^([^/]+)\/([^/]+)\/(.+)\.([a-z_]+)->(.+)\.([a-z_]+)\/(\d+)(?:\?(.*))?$/;
+const FROM_ID = ["kind", "engine", "src", "src_memory", "dst", "dst_memory", "bytes", "mode", "bidirectional", "params"];
+const plain = (word) => {
+  try { return decodeURIComponent(word).replaceAll("\r", " "); } catch { return word; }  // written by another program
+};
+const fromId = (id) => {
+  const found = ID.exec(id);
+  if (!found) return FROM_ID.map(() => "");
+  const [, kind, engine, src, srcMemory, dst, dstMemory, bytes, text] = found;
+  const params = (text ? text.split("&") : []).map((pair) => pair.split("=").map(plain));
+  const param = (name) => (params.find((pair) => pair[0] === name) || ["", ""])[1];
+  const others = params.filter(([name]) => name !== "mode" && name !== "bidirectional").map((pair) => pair.join("="));
+  return [kind, engine, plain(src), srcMemory, plain(dst), dstMemory, bytes, param("mode"), param("bidirectional") || "false", others.join(";")];
+};
+let whole = null;
+// Every column of every point as text, the names of the columns first.
+const table = () => {
+  if (whole) return whole;
+  const [names, ...rows] = parse(document.getElementById("points").textContent);
+  const time = names.indexOf("time_s"), status = names.indexOf("status");
+  const made = (row, derived, origin) => [row[0], ...derived, ...row.slice(1, status + 1), origin, ...row.slice(status + 1)];
+  const origin = (row) => (row[time] === "" ? "" : row[status] === "inherited" ? "inherited" : "measured");
+  whole = [made(names, FROM_ID, "origin"), ...rows.map((row) => made(row, fromId(row[0]), origin(row)))];
+  return whole;
+};
+const quoted = (field) => (/[",\n]/.test(field) ? `"${field.replaceAll('"', '""')}"` : field);
+const text = () => table().map((row) => `${row.map(quoted).join(",")}\n`).join("");
 const numeric = /^(bytes|rounds|within|between|of_peak|time.*|gbps.*|total.*|peak.*)$/;
 let read = null;
 // Every point as an object with the names of the columns; null where a field is empty.
 page.points = () => {
   if (read) return read;
-  const [columns, ...rows] = parse(text());
+  const [columns, ...rows] = table();
   const numbers = columns.map((name) => numeric.test(name));
   read = rows.map((row) => {
     const point = {};
