@@ -185,7 +185,7 @@ def test_a_run_whose_budget_left_points_out_names_one_that_is_enough(
     path, words = tmp_path / "run.jsonl", ["run", "--machine", "h200x1", "--suite", suite, "--force"]
     assert main([*words, "-o", str(path), "--budget", budget]) == FINE
     text = " ".join(capsys.readouterr().out.split())
-    named = re.search(rf"NOTE (\d+) not measured: the budget of .* left no time; `--budget (\w+)` is enough", text)
+    named = re.search(r"NOTE (\d+) not measured: the budget of .* left no time; `--budget (\w+)` is enough", text)
     left = sum(point.status == "skipped" for point in read_run(path).points)
     assert named and int(named[1]) == left > 0
     assert main([*words, "-o", str(path), "--budget", named[2]]) == FINE
