@@ -80,10 +80,8 @@ def _help(verb: str) -> str:
             command_line.main([verb, "--help"])
     finally:
         os.environ.pop("COLUMNS") if columns is None else os.environ.update(COLUMNS=columns)
-    usage, blank, rest = text.getvalue().rstrip().partition("\n\n")
-    usage = re.sub(r" \[-[^][]*(\[[^][]*\])?[^][]*\]", "", " ".join(usage.split()))
-    rest = re.sub(r"^  -h, --help .*\n?", "", rest, flags=re.MULTILINE)
-    return usage.replace(verb, f"{verb} [OPTION ...]", 1) + blank + rest.rstrip().removesuffix("options:").rstrip()
+    listed = re.sub(r"^  -h, --help .*\n?", "", text.getvalue(), flags=re.MULTILINE)
+    return listed.rstrip().removesuffix("options:").rstrip()
 
 
 def pages() -> list[pathlib.Path]:

@@ -109,6 +109,28 @@ def test_an_uncertain_slow_method_is_not_among_the_best_three(tmp_path, capsys):
     assert "split by ce" not in text and "and 1 more method;" in text
 
 
+def test_kernels_that_access_data_in_place_stand_apart_from_methods_that_copy(tmp_path, capsys):
+    in_place = point(f"read/sm/numa:0.pinned->gpu:0.device/{MIB}?blocks=sms", 10 * US)
+    points = [in_place, h2d("pinned", MIB, 20 * US), h2d("pageable", MIB, 90 * US)]
+    found = answer(tmp_path, capsys, points)
+    assert [(one["benchmark"], one["rank"], one["in_place"]) for one in found["ways"]] == [
+        ("h2d", 1, False), ("h2d", 2, False), ("read", None, True)]  # fmt: skip
+    assert found["fastest_call"].startswith("cudaMemcpyAsync")
+    assert main(["advise", str(saved(tmp_path, points)), *TRANSFER, "1MiB"]) == 0
+    text = capsys.readouterr().out
+    before, _, after = text.partition("no copy: ")
+    assert "read by sm" not in before and "h2d by ce, pageable" in before
+    assert "stay in host memory, and each access crosses the link" in " ".join(after.split())
+    assert "- read by sm, pinned -> device" in " ".join(after.split())
+
+
+def test_kernels_that_access_data_in_place_are_ranked_where_nothing_copies(tmp_path, capsys):
+    reads = [point(f"read/sm/numa:0.{memory}->gpu:0.device/{MIB}?blocks=sms", time * US)
+             for memory, time in (("pinned", 10), ("mapped", 20))]  # fmt: skip
+    found = answer(tmp_path, capsys, reads)
+    assert [(one["src_memory"], one["rank"]) for one in found["ways"]] == [("pinned", 1), ("mapped", 2)]
+
+
 @pytest.mark.parametrize("words", [["--all"], ["--all", "--placement"]])
 def test_all_methods_are_those_of_one_transfer(tmp_path, capsys, words):
     assert main(["advise", str(saved(tmp_path, [h2d("pinned", MIB, 20 * US)])), *words]) == 2

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 import machine_fakes as fakes
+from linkscope.cli.doctor import next_step
 from linkscope.machine.doctor import Finding, exit_code, findings, worst
 from linkscope.machine.environment import environment
 from linkscope.machine.nvml_facts import read_nvml
@@ -120,6 +121,17 @@ def test_the_worst_finding_comes_first_and_has_three_lines(examine):
     assert [finding.severity for finding in found] == ["bad", "warn", "warn", "warn", "warn", "info"]
     text = str(Finding("bad", "A is so", "B suffers", "do C")).splitlines()
     assert text == ["bad: A is so", "  why it matters: B suffers", "  what to do: do C"]
+
+
+def test_the_last_line_says_what_to_mend_first_and_what_to_run_then():
+    of = {severity: Finding(severity, "A is so", "B suffers", "do C") for severity in ("bad", "warn", "info")}
+    bad = next_step([of["bad"], of["warn"]], has_gpu=True)
+    assert "mend 1 bad setting" in bad and bad.endswith(
+        "`linkscope run --suite quick --report map.html` for a first map of this machine."
+    )
+    assert "mend 2 settings marked warn" in next_step([of["warn"], of["warn"], of["info"]], has_gpu=True)
+    assert "mend" not in next_step([of["info"]], has_gpu=True)
+    assert "--machine h200x4" in next_step([], has_gpu=False)
 
 
 def test_doctor_runs_on_this_machine():

@@ -332,3 +332,15 @@ def test_messages_and_memory_of_another_process_on_this_machine() -> None:
     assert 0 < message["p50_s"] <= message["p99_s"] and message["per_s"] > 0
     done = on_fake("gpu:0 -> gpu:1.ipc", "0.05")
     assert done.returncode == 0 and json.loads(done.stdout)["flows"][0]["gbps"] > 0, done.stderr
+
+
+def test_the_help_fits_one_screen_with_three_examples(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "84")
+    with pytest.raises(SystemExit):
+        main(["flow", "--help"])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 30 and max(map(len, lines)) <= 84
+    assert sum(line.startswith("linkscope flow ") for line in lines) == 3
+    assert lines[0] == "usage: linkscope flow [OPTION ...] [TEXT]"

@@ -1,6 +1,7 @@
 """Suite `sharing`: several clients of one GPU; MPS, its daemon and its absence."""
 
 import os
+import re
 import time
 from pathlib import Path
 
@@ -175,3 +176,25 @@ def test_doctor_says_whether_mps_and_green_contexts_are_there(control: Path) -> 
     assert (
         f"{line}MPS: {mps.CONTROL} is not installed; green contexts: the driver lacks cuGreenCtxCreate." in done.stdout
     )
+
+
+@pytest.mark.parametrize("suite, budget", [("sharing", "8s"), ("mpi", "25s")])
+def test_a_run_whose_budget_left_points_out_names_one_that_is_enough(
+    suite: str, budget: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, words = tmp_path / "run.jsonl", ["run", "--machine", "h200x1", "--suite", suite, "--force"]
+    assert main([*words, "-o", str(path), "--budget", budget]) == FINE
+    text = " ".join(capsys.readouterr().out.split())
+    named = re.search(r"NOTE (\d+) not measured: the budget of .* left no time; `--budget (\w+)` is enough", text)
+    left = sum(point.status == "skipped" for point in read_run(path).points)
+    assert named and int(named[1]) == left > 0
+    assert main([*words, "-o", str(path), "--budget", named[2]]) == FINE
+    assert "left no time" not in capsys.readouterr().out
+    assert all(point.status != "skipped" for point in read_run(path).points)
+
+
+@pytest.mark.parametrize("suite", ["sharing", "mpi"])
+def test_a_suite_without_a_given_budget_measures_all_its_points(suite: str, tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    assert main(["run", "--machine", "h200x1", "--suite", suite, "-o", str(path), "-q"]) == FINE
+    assert {point.status for point in read_run(path).points} <= {"ok", "missed_precision", "unsupported"}

@@ -11,7 +11,7 @@ from linkscope.machine import model as models
 from linkscope.plan.cases import case_of
 from linkscope.plan.enumerate import points_of
 from linkscope.plan.suites import SUITES
-from linkscope.report.task_sets import Compared, TaskSet, task_sets
+from linkscope.report.task_sets import Compared, TaskSet, task_sets, thread_costs
 from linkscope.run import benchmark_table
 from linkscope.run.simulate import simulation
 from linkscope.run.target import choose
@@ -67,6 +67,7 @@ def test_penalties_of_each_task_by_both_formulas() -> None:
     times = Compared("messages", False, [1e-6], [4e-6], [])
     assert times.over_good.mean == pytest.approx(3) and times.over_bad.mean == pytest.approx(0.75)
     assert times.drift is None
+    assert times.longer_s == pytest.approx(3e-6) and rates.longer_s is None
 
 
 def test_transfers_and_messages_on_a_model_of_keeneland(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -74,10 +75,10 @@ def test_transfers_and_messages_on_a_model_of_keeneland(tmp_path: Path, capsys: 
     found = {one.point.params["messages"]: by_name(one) for one in task_sets(run)}
     assert set(found) == {"each", "cores"}
     # Twelve CPUs: three drive GPUs, four pairs are left.
-    assert [len(found[key]["messages, median"].alone) for key in ("each", "cores")] == [3, 4]
+    assert [len(found[key]["messages, median"].good) for key in ("each", "cores")] == [3, 4]
     small = found["cores"]
-    assert len(small["transfers"].alone) == 3
-    assert small["messages, median"].alone[0] == pytest.approx(1.2e-6, rel=0.1)
+    assert len(small["transfers"].good) == 3
+    assert small["messages, median"].good[0] == pytest.approx(1.2e-6, rel=0.1)
     assert small["messages, median"].over_good.high < 0.1  # small messages suffer least
     assert abs(small["transfers"].drift or 1) < 0.01
     capsys.readouterr()
@@ -94,7 +95,7 @@ def test_sp_8_has_a_transfer_and_messages_between_ranks_by_turns_and_at_once(tmp
     found = {one.point.params["message"]: by_name(one) for one in task_sets(read_run(path))}
     assert set(found) == {"8B", "64KiB"}
     for compared in found.values():
-        assert [len(of.alone) for of in compared.values()] == [1, 1, 1]  # a transfer, and a pair of ranks
+        assert [len(of.good) for of in compared.values()] == [1, 1, 1]  # a transfer, and a pair of ranks
         assert all(of.drift is not None and of.over_good.mean < 0.2 for of in compared.values())
 
 
@@ -106,22 +107,44 @@ def test_sp_9_has_messages_between_ranks_of_a_model_with_both_penalties(tmp_path
     (one,) = [one for one in task_sets(read_run(path)) if one.point.src == "rank:0"]
     found = by_name(one)
     assert set(found) == {"transfers", "messages, median", "messages, p99"}
-    assert [len(of.alone) for of in found.values()] == [4, 2, 2]  # four GPUs, two pairs of ranks
+    assert [len(of.good) for of in found.values()] == [4, 2, 2]  # four GPUs, two pairs of ranks
     assert all(of.drift is not None for of in found.values())
     assert found["messages, median"].over_bad.high < found["messages, median"].over_good.high + 1e-9 < 1
 
 
-def test_one_thread_for_both_makes_messages_slower_and_copies_hardly(tmp_path: Path) -> None:
+def test_one_thread_for_both_makes_messages_slower_and_copies_hardly(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = measured(tmp_path / "run.jsonl", "sp-11", "message=64KiB*sets=1*", "message=8B&messages=each&sets=1")
     found = {
         one.point.params.get("threads", "two"): by_name(one)
         for one in task_sets(run)
         if one.point.params["message"] == "64KiB"
     }
-    median = {threads: of["messages, median"].at_once[0] for threads, of in found.items()}
+    median = {threads: of["messages, median"].bad[0] for threads, of in found.items()}
     assert 1e-6 < median["one"] - median["two"] < 10e-6  # the paper: about 5 us
-    rate = {threads: of["transfers"].at_once[0] for threads, of in found.items()}
+    rate = {threads: of["transfers"].bad[0] for threads, of in found.items()}
     assert rate["one"] == pytest.approx(rate["two"], rel=0.05)
+    (cost,) = thread_costs(run)  # the messages of 8 B were measured by two threads only
+    of = {compared.name: compared for compared in cost.compared}
+    assert of["messages, median"].longer_s == pytest.approx(median["one"] - median["two"])
+    assert of["messages, median"].over_good.mean == pytest.approx(median["one"] / median["two"] - 1)
+    assert of["messages, median"].over_bad.mean == pytest.approx(1 - median["two"] / median["one"])
+    assert set(cost.drift) == set(of) and all(abs(drift) < 0.05 for drift in cost.drift.values())
+    capsys.readouterr()
+    assert main(["report", str(run.path), "--summary=full"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "One thread Longer by Over good Over bad" in text and "with one thread for both" in text
+    assert main(["report", str(run.path), "--summary"]) == 0
+    assert "One thread for both instead of two, messages: 64KiB up to" in " ".join(capsys.readouterr().out.split())
+
+
+def test_one_thread_is_compared_with_two_of_the_same_sets_also_without_tasks_alone(tmp_path: Path) -> None:
+    run = measured(tmp_path / "run.jsonl", "sp-11", "at=both&message=8B&messages=each&sets=[12]*")
+    assert not task_sets(run)
+    found = thread_costs(run)
+    assert [one.one.params["sets"] for one in found] == ["1", "2"] == [one.two.params["sets"] for one in found]
+    assert all("threads" not in one.two.params and not one.drift for one in found)
 
 
 def test_a_prediction_of_a_model_has_a_flow_for_each_task() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from linkscope.advise.methods import TransferMethod, between
+from linkscope.advise.methods import IN_PLACE, TransferMethod, between
 from linkscope.flow import kind_of
 from linkscope.model.curves import BATCHED, MODE, Estimate, Method, Path, path_of, time_of
 from linkscope.runfile import Point
@@ -12,7 +12,6 @@ from linkscope.runfile import Point
 _IN_ONE_CALL = ("batch", "graph")
 _KERNELS = ("sm", "tma")
 _COPIES = ("h2d", "d2h", "d2d", "local")
-_ACCESSES = ("read", "write")
 # The driver copies this memory in the calling thread, or moves its pages, so the measured times contain the calls.
 _WITH_CALLS = ("pageable", "hugepage", "managed", "system")
 _APART = 64  # the largest ratio of two sizes between which a time is interpolated, as for pieces
@@ -56,7 +55,7 @@ class HostCalls:
         all paths. The launch of a graph takes a few ns a copy, so only the time of the same path counts.
         """
         family = method.family
-        if family.engine in _KERNELS and family.benchmark in (*_COPIES, *_ACCESSES):
+        if family.engine in _KERNELS and family.benchmark in (*_COPIES, *IN_PLACE):
             return self._launches.get(path.dst) or self._launches.get(path.src) or _longest(self._launches.values())
         if family.benchmark not in _COPIES or {family.src_memory, family.dst_memory} & set(_WITH_CALLS):
             return None
@@ -85,7 +84,7 @@ def with_calls(found: Sequence[TransferMethod], calls: HostCalls, size: int) -> 
 
 def without_calls(found: Iterable[TransferMethod], calls: HostCalls) -> bool:
     """Whether some methods are short enough for their calls to matter, and no point has the time of calls."""
-    of_gpu = (*_COPIES, *_ACCESSES)
+    of_gpu = (*_COPIES, *IN_PLACE)
     return not calls.known and any(
         one.time.value < _HIDDEN_S and one.curve.method.family.benchmark in of_gpu for one in found
     )

@@ -9,7 +9,8 @@ from linkscope.model.files import is_whole_file
 from linkscope.runfile import Point
 
 _MOVES = ("h2h", "h2d", "d2h", "d2d", "local", "split", "relayed", "read", "write", "demand", "prefetch")
-_QUEUED = ("read", "write")  # measured batched only
+# Kernels that access the data where they are: nothing is copied. They are measured batched only.
+IN_PLACE = ("read", "write")
 # Parameters of points that need special data or access patterns.
 _SPECIAL = ("stride", "order", "width", "cache", "discard", "ranges", "advice")
 STAGED = "staged"  # copies through pinned slots
@@ -73,7 +74,7 @@ def sizes(points: Iterable[Point], src: str, dst: str, *, alone: bool = False) -
 def _of_mode(points: Iterable[Point], src: str, dst: str, alone: bool) -> list[Curve]:
     listed = [point for point in points if _is_on_path(point, src, dst)]
     if alone:
-        return [of for of in curves(p for p in listed if p.benchmark not in _QUEUED) if of.mode != "batched"]
+        return [of for of in curves(p for p in listed if p.benchmark not in IN_PLACE) if of.mode != "batched"]
     return [of for of in curves(listed) if of.mode != "single"]
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from linkscope.advise.methods import PLAIN_FRESH, TransferMethod, reads_whole
+from linkscope.advise.methods import IN_PLACE, PLAIN_FRESH, TransferMethod, reads_whole
 from linkscope.advise.once import Once, OnceCosts
 from linkscope.advise.question import Question
 from linkscope.flow import kind_of
@@ -45,13 +45,19 @@ class Candidate:
         ends = ((self.path.src, family.src_memory), (self.path.dst, family.dst_memory))
         return [memory for place, memory in ends if kind_of(place) == "numa"]
 
+    @property
+    def in_place(self) -> bool:
+        """Whether a kernel accesses the data where they are, so that nothing is copied and each further access costs
+        the same again."""
+        return self.method.family.benchmark in IN_PLACE
+
 
 @dataclass(frozen=True)
 class Ranked:
     """A candidate and its place. `rank`: one more than the number of methods that are certainly faster than this one or
-    than one with a shorter time; None if a cost is not known. `total`: seconds of all copies and of what is paid once;
-    None if not asked for or not known. `gain`: the present time over its time, with the ends of both intervals; None
-    for the present method.
+    than one with a shorter time; None if a cost is not known, and for methods in place where others copy. `total`:
+    seconds of all copies and of what is paid once; None if not asked for or not known. `gain`: the present time over
+    its time, with the ends of both intervals; None for the present method.
     """
 
     candidate: Candidate
@@ -86,11 +92,13 @@ def present(listed: Sequence[Candidate], memory: str) -> Candidate | None:
 
 
 def ranked(listed: Sequence[Candidate], now: Candidate | None, asked: Question, costs: OnceCosts) -> list[Ranked]:
-    """The candidates by time, and so by rank; those without a known total last."""
+    """The candidates by time, and so by rank; those without a known total last. Methods in place follow those that
+    copy, because they do another thing."""
     once = {one.method: costs.of(one.method, one.path, asked.bytes, asked.pieces) for one in listed}
     totals = {one.method: _total(once[one.method], one.time, asked.reuse) for one in listed} if asked.reuse else {}
     basis = {one.method: totals[one.method] if asked.reuse else one.time for one in listed}
-    ranks = _ranks({method: time for method, time in basis.items() if time is not None})
+    copying = {one.method for one in listed if not one.in_place} or basis.keys()
+    ranks = _ranks({method: time for method, time in basis.items() if time is not None and method in copying})
     found = []
     for one in listed:
         time = basis[one.method]
@@ -103,7 +111,12 @@ def ranked(listed: Sequence[Candidate], now: Candidate | None, asked: Question, 
         found.append(
             Ranked(one, ranks.get(one.method), once[one.method], totals.get(one.method), gain, pays, is_present)
         )
-    return sorted(found, key=lambda one: (one.rank is None, (one.total or one.candidate.time).value))
+    return sorted(found, key=_order)
+
+
+def _order(one: Ranked) -> tuple[bool, bool, float]:
+    unknown = one.rank is None and not one.candidate.in_place
+    return one.candidate.in_place, unknown, (one.total or one.candidate.time).value
 
 
 def _ranks(times: Mapping[Method, Estimate]) -> dict[Method, int]:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 _MOST_COPIES = 10**9
 _MOST_MISSING = 3  # costs that a message names
-_QUEUED = ("read", "write")  # measured batched only
 _CALLS_UNKNOWN = (
     "the time of the host's calls is not known, and short batched copies take at least that; "
     "linkscope run --suite full measures them"
@@ -256,8 +255,10 @@ def _points_of_others(asked: "Question", model: "Model") -> "list[PointId]":
 
 
 def _has_mode(point: "PointId", *, alone: bool) -> bool:
+    from linkscope.advise.methods import IN_PLACE
+
     if alone:
-        return point.param("mode") != "batched" and point.benchmark not in _QUEUED
+        return point.param("mode") != "batched" and point.benchmark not in IN_PLACE
     return point.param("mode") != "single"
 
 

@@ -40,7 +40,7 @@ def _method(one: "Ranked", found: "Answer") -> dict[str, Any]:
     how = recipe(method, asked, several_nodes=found.several_nodes)
     paid = one.once.time
     return {
-        "rank": one.rank, "present": one.is_present,
+        "rank": one.rank, "present": one.is_present, "in_place": one.candidate.in_place,
         "benchmark": family.benchmark, "engine": family.engine, "src_memory": family.src_memory,
         "dst_memory": family.dst_memory, "params": dict(one.candidate.reading.curve.method.params),
         "seconds": time.value, "ci95_s": _ends(time) if measured else None, "gbps": asked.bytes / time.value / 1e9,

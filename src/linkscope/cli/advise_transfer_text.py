@@ -2,11 +2,13 @@
 
 import dataclasses
 import textwrap
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from linkscope.cli.runs import measures_all, title
 from linkscope.cli.screen import filled
+from linkscope.flow import kind_of
 from linkscope.units import format_bytes, format_rate, format_seconds, format_seconds_interval, with_interval
 
 if TYPE_CHECKING:
@@ -34,7 +36,10 @@ def print_answer(found: "Answer", written: str | None, *, everything: bool) -> N
     shown = found.methods if everything else _shown(found)
     rows = _columns(found, shown)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for rank, name, *others in rows:
+    first_in_place = _first_in_place(shown)
+    for at, (rank, name, *others) in enumerate(rows):
+        if first_in_place and at == first_in_place:
+            print(filled(_in_place_text(found), "  ", "  "))
         cells = [cell.rjust(width) for cell, width in zip(others, widths[2:], strict=True)]
         print("  " + "  ".join([rank.rjust(widths[0]), name.ljust(widths[1]), *cells]).rstrip())
     if len(found.methods) > len(shown):
@@ -44,8 +49,8 @@ def print_answer(found: "Answer", written: str | None, *, everything: bool) -> N
 
 
 def _shown(found: "Answer") -> "list[Ranked]":
-    """The methods with the shortest times, the present one, and the fastest for the memory that the present one copies
-    without other GPUs."""
+    """The methods with the shortest times, the present one, the fastest for the memory that the present one copies
+    without other GPUs, and the fastest that copies nothing."""
     from linkscope.advise.methods import RELAYED
 
     now = found.now
@@ -55,8 +60,24 @@ def _shown(found: "Answer") -> "list[Ranked]":
         if now and not one.is_present and one.candidate.method.family.benchmark != RELAYED
         if one.candidate.host_kinds == now.host_kinds
     ]
-    chosen = [*found.methods[:_BEST_METHODS], *others[:1]]
+    in_place = [one for one in found.methods if one.candidate.in_place]
+    chosen = [*found.methods[:_BEST_METHODS], *others[:1], *in_place[:1]]
     return [one for one in found.methods if one.is_present or one in chosen]
+
+
+def _first_in_place(shown: "Sequence[Ranked]") -> int | None:
+    """The row of the table, after its head, with the first method that copies nothing; None without any."""
+    return next((at for at, one in enumerate(shown, start=1) if one.candidate.in_place), None)
+
+
+def _in_place_text(found: "Answer") -> str:
+    """What the methods do that copy nothing, and what their time means."""
+    asked, ends = found.asked, {kind_of(found.asked.src), kind_of(found.asked.dst)}
+    where = "in host memory" if "numa" in ends else "where they are"
+    again = "" if asked.src == asked.dst else ", and each access crosses the link"
+    return (
+        f"no copy: a kernel accesses the data, which stay {where}{again}; the time is that of one access to all bytes"
+    )
 
 
 def _subject(found: "Answer") -> str:
@@ -164,9 +185,10 @@ def _print_legend(found: "Answer", shown: "Sequence[Ranked]", rows: Sequence[tup
     lines += found.notes
     if any(one.pays for one in shown):
         lines.append(
-            "pays off: from how many copies on the method is faster than the present one, with what both cost once"
+            "pays off: the number of copies from which the method is faster in all than the present one. It has then "
+            "earned back what it costs once, such as pinning"
         )
-    if len({one.rank for one in shown}) < len(shown):
+    if any(count > 1 for rank, count in Counter(one.rank for one in shown).items() if rank):
         lines.append("methods share a rank where no interval shows that one of them is faster")
     if any(None in (one.candidate.time.low, one.candidate.time.high) for one in shown):
         lines.append(f"times without an interval count as +-{format_fraction(ASSUMED_ERROR)} in the ranks")

@@ -8,9 +8,11 @@ Exit code 1: a setting is bad. Exit code 0: at most warnings.
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from linkscope.cli.screen import filled
 from linkscope.errors import FINE, NOT_HERE, UserError
 
 if TYPE_CHECKING:
@@ -55,7 +57,27 @@ def main(arguments: argparse.Namespace) -> int:
 
             print("\n".join(seat_lines(seating_of_machine(machine.to_json(), []))))
             print("  `linkscope doctor --placement [RUN.jsonl]` prints the lines that bind processes.")
+        print(filled(next_step(found, has_gpu=bool(machine.gpus)), "", "  "))
     return exit_code(found)
+
+
+def next_step(found: "Sequence[Finding]", *, has_gpu: bool) -> str:
+    """The last line of the text: what to do now, by the worst finding."""
+    from linkscope.model.text import count_text
+
+    run = "`linkscope run --suite quick --report map.html` for a first map of this machine"
+    if not has_gpu:
+        run = (
+            "`linkscope run --suite quick` for the host's memory, or `linkscope run --machine h200x4` for a simulation"
+        )
+    counts = Counter(finding.severity for finding in found)
+    if counts["bad"]:
+        return (
+            f"Next: mend {count_text(counts['bad'], 'bad setting')}: results would be wrong or far too low. Then {run}."
+        )
+    if counts["warn"]:
+        return f"Next: mend {count_text(counts['warn'], 'setting')} marked warn, which may spoil results. Then {run}."
+    return f"Next: no setting spoils results. Use {run}."
 
 
 def found_here(machine: "Machine", driver: Mapping[str, Any]) -> "list[Finding]":

@@ -1,17 +1,13 @@
 """Run several transfers and work at once, and show the rate of each.
 
-linkscope flow "numa:0 -> gpu:0 256MiB x2; gpu:0 -> numa:0; gemm gpu:0 bf16 8192"
+linkscope flow "numa:0 -> gpu:0 256MiB x2; gpu:0 -> numa:0; gemm gpu:0 bf16"
 linkscope flow --preset ring --seconds 2 --json
-linkscope flow "disk:/data -> numa:0 16MiB; numa:0 -> gpu:0"        reads a file in /data
-linkscope flow --machine h200x4 --file flows.txt                    on a model, MODELLED
-linkscope flow "numa:0 -> gpu:0 x2" --against fitted.toml           with a model's predictions
+linkscope flow --machine h200x4 --file flows.txt     on a model, MODELLED
 
-docs/reference/flows.md describes flows and work: gemm, memory, launch, ping_pong, read, message. A rate is the median
-of the rounds, with its 95 % interval. Jain's index is 1 if all transfers are equally fast.
-
-Presets: all-to-host and host-to-all copy between all GPUs and the first NUMA node, `both` in both directions, and
-own-thread with the node next to each GPU. ring, all-to-all and one-to-all copy between GPUs. same-path:N runs N copies
-to the first GPU.
+A flow is a transfer, SRC -> DST, or work: gemm, memory, triad, launch, ping_pong,
+read, message. docs/reference/flows.md has the options of each, and the results.
+Presets: all-to-host, host-to-all, both, own-thread, ring, all-to-all, one-to-all,
+same-path:N.
 """
 
 import argparse
@@ -44,12 +40,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("text", metavar="TEXT", nargs="?", help="the flows: 'numa:0 -> gpu:0 64MiB; gemm gpu:0'")
     add("--file", metavar="FILE", help="read the flows from a file")
     add("--preset", metavar="NAME", help="a named set of flows")
-    add("--machine", metavar="auto|NAME|FILE", default="auto", help="this machine (auto, the default), or a model")
+    add("--machine", metavar="auto|NAME|FILE", default="auto", help="this machine (the default), or a model")
     add("--bytes", metavar="SIZE", default="64MiB", help="size of transfers that state none (default 64MiB)")
     add("--seconds", metavar="TIME", default="1", help="time of each round (default 1)")
     add("--rounds", metavar="N", default="6", help="rounds (default 6); fewer than 6 give no interval")
     add("--seed", metavar="N", default="1", help="seed of the noise of a model (default 1)")
-    add("--against", metavar="NAME|FILE", help="the model that predicts each rate (default: the one of these GPUs)")
+    add("--against", metavar="NAME|FILE", help="a model that predicts each rate")
     add("--json", action="store_true", help="print JSON, with the rate in each interval of 10 ms")
 
 

@@ -107,8 +107,16 @@ def _carry_out(words: list[str]) -> int:
     )
     parser.too_many = getattr(module, "TOO_MANY", "")
     module.add_arguments(parser)
+    parser.usage = _short_usage(parser)
     status: int = module.main(parser.parse_args(_with_negatives(words[1:])))
     return status
+
+
+def _short_usage(parser: argparse.ArgumentParser) -> str:
+    """The usage with `[OPTION ...]` for all options, which the help lists one by one below it."""
+    usage = " ".join(parser.format_usage().removeprefix("usage:").split())
+    words = re.sub(r" \[-[^][]*(\[[^][]*\])?[^][]*\]", "", usage).removeprefix(parser.prog)
+    return f"%(prog)s [OPTION ...]{words}"
 
 
 def _refuse_empty(words: list[str]) -> None:

@@ -62,13 +62,16 @@ def _concurrent(plan: "Plan") -> list[str]:
 
 
 def _sums(plan: "Plan", costs: dict[str, float], roles: dict[str, str]) -> list[str]:
+    from linkscope.plan import rounded_up
+
     if not plan.classes:
         total, rounds = sum(costs.values()), count_text(plan.rounds, "round")
         if plan.early:
             rounds = f"{EARLY_ROUNDS} to {rounds}"
         lines = [f"{count_text(len(costs), 'point')} in {rounds}, expected to take {format_seconds(total)}"]
         if plan.budget_s is not None and plan.budget_s < total:
-            lines.append(f"the budget of {format_seconds(plan.budget_s)} leaves no time for some points")
+            enough = f"`--budget {rounded_up(total):g}s` is enough for all"
+            lines.append(f"the budget of {format_seconds(plan.budget_s)} leaves no time for some points; {enough}")
         return lines
     lines = [f"{len(costs)} points; seconds cover three rounds, and more rounds follow where intervals are too wide"]
     for role, means in _ROLES.items():

@@ -3,7 +3,7 @@
 from linkscope.plan.answers import patterns, presets, sizes_text, source_named
 from linkscope.plan.cases import case_of, estimated_seconds, footprint, most_memory, moved_bytes, once_only, pages_move
 from linkscope.plan.classes import ClassCurve, PathClass, class_curves
-from linkscope.plan.cost import budget_of_its_own, check_budget, expected_s
+from linkscope.plan.cost import budget_of_its_own, check_budget, expected_s, rounded_up
 from linkscope.plan.durations import DURATION_S, INTERVAL_S, computes, lasts, time_of
 from linkscope.plan.facts import MachineFacts
 from linkscope.plan.next import in_order, next_work, rounds_wanted
@@ -64,6 +64,7 @@ __all__ = [
     "precision_target",
     "presets",
     "representatives",
+    "rounded_up",
     "rounds_wanted",
     "share_s",
     "sizes_text",

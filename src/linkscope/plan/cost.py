@@ -41,16 +41,16 @@ def check_budget(plan: Plan, machine: MachineFacts) -> None:
     if plan.budget_s >= least * needed:
         return
     what = "one path of each class, and checks of the others," if plan.classes else "the cheapest point"
-    part = f" (or {format_seconds(_rounded_up(least * needed))} for a part of it)" if least < 1 else ""
+    part = f" (or {format_seconds(rounded_up(least * needed))} for a part of it)" if least < 1 else ""
     raise UserError(
         f"--budget {format_seconds(plan.budget_s)} is too small: {what} takes about "
-        f"{format_seconds(_rounded_up(needed))} on {machine.name}. Give that much time{part}, or select fewer points "
+        f"{format_seconds(rounded_up(needed))} on {machine.name}. Give that much time{part}, or select fewer points "
         "with --only"
     )
 
 
-def _rounded_up(seconds: float) -> float:
-    """Rounds up to two digits, so that the proposed budget is accepted."""
+def rounded_up(seconds: float) -> float:
+    """Rounds up to two digits, so that a proposed budget is enough."""
     step = 10.0 ** (math.floor(math.log10(seconds)) - 1)
     return float(f"{math.ceil(seconds / step) * step:.2g}")
 

@@ -34,6 +34,8 @@ PHASES = {
 }
 ENDS: dict[Side, str] = {"host": "Memory of the host", "gpu": "Memory of a GPU"}
 NOTE = (
+    "The break-even is the number of transfers after which a kind of memory has earned back what it costs once: "
+    "allocating, pinning and freeing it. From then on the buffer is cheaper in all than one of the other kind. "
     f"A row holds paths that agree within {100 * ALIKE:.0f} % or within their intervals, and shows the first. A "
     "transfer is one copy of a batch by a copy engine, of the size and on the path of the row. From 3 [2, 5]: cheaper "
     "from the third transfer of the buffer; the ends of the intervals give the second and the fifth. At once: cheaper "

@@ -184,11 +184,17 @@ def notes(run: Run, *, signed: bool) -> Iterable[str]:
         parts.append(f"{len(wide)} of {measured} {verb} {points} missed precision{of_them}")
     elif measured:
         parts.append(f"{count_text(measured, 'point')} {verb}, all within the target precision")
-    parts += [f"{counts[s]} {STATUS_WORDS[s]}" for s in ("inherited", "unsupported", "skipped") if counts[s]]
+    parts += [f"{counts[s]} {STATUS_WORDS[s]}" for s in ("inherited", "unsupported") if counts[s]]
     if not measured:  # without values the reasons matter most
         yield from (problem.text() for problem in problems(run.points)[:_MOST_REASONS] if not problem.failed)
-    elif parts:
+        return
+    if parts:
         yield "; ".join(parts) + (f"; {SIGN} marks a value that missed it" if signed else "")
+    yield from (
+        f"{len(problem.ids)} not measured: {problem.reason}"
+        for problem in problems(run.points)[:_MOST_REASONS]
+        if problem.status == "skipped"
+    )
 
 
 def _accuracy_text(run: Run) -> str:

@@ -1,4 +1,6 @@
-"""Transfer tasks and message tasks, one kind alone and both at once (suites `sp-8`, `sp-9` and `sp-11`)."""
+"""Transfer tasks and message tasks, one kind alone and both at once (suites `sp-8`, `sp-9` and `sp-11`), and both kinds
+by one thread and by two (suite `sp-11`).
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,15 +21,16 @@ class Range:
 
 @dataclass(frozen=True)
 class Compared:
-    """A quantity of tasks alone and at once: a value for each task, in the same order. `again`: alone once more.
+    """A quantity of tasks in two situations, such as alone and at once: a value for each task, in the same order.
+    `again`: the good situation once more.
 
     A quantity is a time in seconds, or with `rate` a rate in GB/s, of which more is better.
     """
 
     name: str
     rate: bool
-    alone: list[float]
-    at_once: list[float]
+    good: list[float]
+    bad: list[float]
     again: list[float]
 
     @property
@@ -42,11 +45,17 @@ class Compared:
 
     @property
     def drift(self) -> float | None:
-        """The change of the mean alone, from before the work at once to after it; None if it did not run again."""
-        return sum(self.again) / len(self.again) / (sum(self.alone) / len(self.alone)) - 1 if self.again else None
+        """The change of the mean in the good situation, from before the bad one to after it; None if it did not run
+        again."""
+        return _mean(self.again) / _mean(self.good) - 1 if self.again else None
+
+    @property
+    def longer_s(self) -> float | None:
+        """The mean over tasks of bad - good, in seconds; None for a rate."""
+        return None if self.rate else _mean(self.bad) - _mean(self.good)
 
     def _pairs(self) -> list[tuple[float, float]]:
-        return list(zip(self.alone, self.at_once, strict=True))
+        return list(zip(self.good, self.bad, strict=True))
 
     def _loss(self, good: float, bad: float) -> float:
         return good - bad if self.rate else bad - good
@@ -58,6 +67,18 @@ class TaskSet:
 
     point: Point
     compared: list[Compared]
+
+
+@dataclass(frozen=True)
+class ThreadCost:
+    """Both kinds of tasks by two threads, which is the good situation, and by one thread, which is the bad one
+    (Spafford et al. 5.3). `drift`: the drift of each quantity alone, in the same run, by its name; 0 if it is not
+    known."""
+
+    two: Point
+    one: Point
+    compared: list[Compared]
+    drift: dict[str, float]
 
 
 def task_sets(run: Run) -> list[TaskSet]:
@@ -76,13 +97,30 @@ def task_sets(run: Run) -> list[TaskSet]:
     return made
 
 
+def thread_costs(run: Run) -> list[ThreadCost]:
+    """All points of one thread for both kinds that also have a point of two threads, in the order of their ids."""
+    both = {_key(point): point for point in run.points if point.params.get("at") == "both" and point.flows}
+    alone = {one.point.id: one for one in task_sets(run)}
+    made = []
+    for _, one in sorted(both.items()):
+        two = both.get(_key(one, threads=""))
+        if one.params.get("threads") != "one" or two is None:
+            continue
+        found = [of for at in ("transfers", "messages") for of in _of_situations(at, two, one)]
+        drift = {of.name: of.drift or 0.0 for of in alone[two.id].compared} if two.id in alone else {}
+        if found:
+            made.append(ThreadCost(two, one, found, drift))
+    return made
+
+
 Key = tuple[str, str, str, str, tuple[str, ...]]  # source, destination, `at`, `again`, the rest
 
 
-def _key(point: Point, at: str = "", again: str | None = None) -> Key:
-    params = point.params
+def _key(point: Point, **changed: str) -> Key:
+    """The key of a point, with other values of some parameters."""
+    params = point.params | changed
     rest = tuple(params.get(name, "") for name in _SAME)
-    return point.src, point.dst, at or params["at"], params.get("again", "") if again is None else again, rest
+    return point.src, point.dst, params["at"], params.get("again", ""), rest
 
 
 def _alone(points: dict[Key, Point], both: Point, at: str, again: str) -> Point | None:
@@ -99,7 +137,12 @@ def _compared(points: dict[Key, Point], both: Point, key: Key, at: str) -> list[
     alone, again = _alone(points, both, at, ""), _alone(points, both, at, "true")
     if alone is None:
         return []
-    sides = [_of_kind(point, at) if point else [] for point in (alone, both, again)]
+    return _of_situations(at, alone, both, again)
+
+
+def _of_situations(at: str, good: Point, bad: Point, again: Point | None = None) -> list[Compared]:
+    """The quantities of one kind of tasks; none if the points have different numbers of tasks."""
+    sides = [_of_kind(point, at) if point else [] for point in (good, bad, again)]
     if len(sides[0]) != len(sides[1]):
         return []
     if at == "transfers":
@@ -117,4 +160,8 @@ def _of_kind(point: Point, at: str) -> list[Flow]:
 
 
 def _range(values: Sequence[float]) -> Range:
-    return Range(min(values), sum(values) / len(values), max(values))
+    return Range(min(values), _mean(values), max(values))
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)

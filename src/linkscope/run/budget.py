@@ -3,6 +3,7 @@
 import math
 import time
 
+from linkscope.plan import rounded_up
 from linkscope.units import format_seconds
 
 
@@ -35,3 +36,9 @@ class Budget:
     def reason(self) -> str:
         """Returns the reason for points that the budget left out, as text."""
         return f"the budget of {format_seconds(self.total_s or 0.0)} left no time"
+
+    def reason_and_cure(self, enough_s: float) -> str:
+        """Returns the reason with the budget that is enough for all points, as an option of `linkscope run`."""
+        return (
+            f"{self.reason()}; `--budget {rounded_up(max(enough_s, self.total_s or 0.0)):g}s` is enough for all points"
+        )

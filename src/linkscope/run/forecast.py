@@ -6,7 +6,7 @@ first rounds of a point show whether it will miss its precision, since the inter
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from linkscope.plan import Plan, precision_target, rounds_wanted
@@ -20,6 +20,7 @@ from linkscope.stats import EARLY_ROUNDS, median
 
 _FIRST = 1.75  # cost of a first round, which also calibrates, over that of a later round; seen on H200
 _FEW_ROUNDS = 20  # below this number of rounds, the start of the worker dominates
+_ENOUGH = 1.25  # estimates are rough, and some points get more than their base rounds
 # Share of points that need extra rounds, seen on H200. This prior has the weight of 20 points.
 _MISSED, _MISSED_WEIGHT = 0.3, 20.0
 # Expected range of n normal samples in standard deviations, for n of 2 and more.
@@ -75,6 +76,20 @@ class Forecast:
             left *= min(1.0, max(self._budget.left(), 0.0) / remaining.seconds)
         self._reported = max(self._reported, done / max(done + left, 1e-12))
         return WorkLeft(self._reported, self._left_s(done - self._before, left), remaining.points, self._stage(number))
+
+    def enough_s(self, unmeasured: Collection[str]) -> float:
+        """Returns a budget, in seconds, that would have been enough for the base rounds of these points and of those
+        that the budget stopped. Opening the machine costs once a pass, and the rest once a round."""
+        self._read_rounds()
+        stopped = (id for id, state in self._states.items() if state.stopped == self._budget.reason())
+        scale, spent = self._scale(), sum(seen.spent_s for seen in self._seen.values())
+        needed = sum(
+            self._cost(self._states[id], max(0, self._base - self._seen[id].rounds), scale)
+            for id in {*unmeasured, *stopped}
+        )
+        passes = max((seen.rounds for seen in self._seen.values()), default=0)
+        opening = max(0.0, self._budget.spent() - spent) * max(1.0, self._base / max(passes, 1))
+        return _ENOUGH * (spent + needed + opening)
 
     def _left_s(self, done: float, left: float) -> float | None:
         """Returns the remaining wall time. Pauses between measurements count in proportion."""

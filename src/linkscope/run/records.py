@@ -1,6 +1,6 @@
 """The records of a run: every round and every point is written at once, and each point gets a last record."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from linkscope.plan import Plan, inheritances, left_over, rounds_wanted
 from linkscope.plan.shares import late_rounds
@@ -123,17 +123,23 @@ class Records:
             if state.phase is not Phase.FINAL and state.rounds:
                 self.finish(self._assembler.point(id, state.rounds, why))
 
-    def finish_unmeasured(self) -> None:
+    def finish_unmeasured(self, enough_s: Callable[[Collection[str]], float]) -> None:
         """Finishes the points without a measurement: they inherit within their class, or get a record with the
-        reason."""
+        reason. `enough_s`: the seconds that are enough for points that the budget left out."""
         final = self._ledger.final()
         for inheritance in inheritances(self._plan, final):
             self.finish(self._assembler.inherited(inheritance, final[inheritance.source]))
-        for id, reason in left_over(self._plan, self._ledger.final()).items():
-            status = "unsupported" if reason else "skipped"
-            self.finish(self._assembler.without_value(id, status, reason or self._budget.reason()))
+        left = left_over(self._plan, self._ledger.final())
+        for id, reason in left.items():
+            if reason:
+                self.finish(self._assembler.without_value(id, "unsupported", reason))
         for point in self._ledger.open().values():
-            self.finish(point)
+            if point.status != "skipped":
+                self.finish(point)
+        out = [*self._ledger.open(), *(id for id, reason in left.items() if not reason)]
+        why = self._budget.reason_and_cure(enough_s(out)) if out else ""
+        for id in out:
+            self.finish(self._assembler.without_value(id, "skipped", why))
 
     def give_up(self, problem: str) -> None:
         """Ends a run whose workers no longer start: points with their base rounds keep their value, the others fail."""

@@ -81,7 +81,7 @@ class Supervisor:
         try:
             self._measure_all()
             self._records.finish_measured(self._budget.reason())
-            self._records.finish_unmeasured()
+            self._records.finish_unmeasured(self._forecast.enough_s)
         except Interrupted:
             complete = False
             self._conclude_done(self._ledger.unfinished())

@@ -1,12 +1,13 @@
-"""Section: transfer tasks beside message tasks (Spafford et al. 5.1 and 5.3)."""
+"""Section: transfer tasks beside message tasks, and both by one thread or by two (Spafford et al. 5.1 and 5.3)."""
 
 from collections.abc import Sequence
 
 from linkscope.model.text import count_text
 from linkscope.report.run_view import RunView
 from linkscope.report.section import Column, Group, Items, Output, Paragraph, Row, Section, Table
-from linkscope.report.task_sets import Compared, Range, TaskSet, task_sets
+from linkscope.report.task_sets import Compared, Range, TaskSet, ThreadCost, task_sets, thread_costs
 from linkscope.report.trust import signed
+from linkscope.runfile import Point
 from linkscope.units import format_change, format_fraction, format_rate, format_seconds
 
 _TITLE = "Transfer tasks beside message tasks"
@@ -22,21 +23,78 @@ _COLUMNS = (
     Column("At once", right=True, label="At once"), Column("Over good", right=True, label="Over good"),
     Column("Over bad", right=True, label="Over bad"), Column("Drift", right=True, label="Drift"),
 )  # fmt: skip
+_MEDIAN = "messages, median"
+_THREADS_TITLE = "One thread for transfers and messages, against two"
+_THREADS_NOTE = (
+    "Both kinds run at once. Good is the value with two bound threads, one for transfers and one for messages; bad is "
+    "the value with one thread for both. The penalties have the formulas of the table above, task by task. Drift is "
+    "that of the same kind alone; smaller penalties mean nothing."
+)
+_THREADS_COLUMNS = (
+    Column("Tasks", strong=True), Column("Value", label="Value"),
+    Column("Two threads", right=True, label="Two threads"), Column("One thread", right=True, label="One thread"),
+    Column("Longer by", right=True, label="Longer by"),
+    Column("Over good", right=True, label="Over good"), Column("Over bad", right=True, label="Over bad"),
+    Column("Drift", right=True, label="Drift"),
+)  # fmt: skip
 
 
 def section(view: RunView) -> Section | None:
-    """A row for each quantity of each set of tasks. None for a run without such tasks."""
-    found = task_sets(view.run)
-    if not found:
+    """A row for each quantity of each set of tasks, then one thread against two. None for a run without such tasks."""
+    found, threads = task_sets(view.run), thread_costs(view.run)
+    if not found and not threads:
         return None
     groups = tuple(Group(tuple(_row(one, compared) for compared in one.compared)) for one in found)
-    answers = _answers(found)
+    of_threads = tuple(Group(tuple(_thread_row(one, compared) for compared in one.compared)) for one in threads)
+    answers = (*_thread_answers(threads), *_answers(found))
     blocks = (
         Items.of(answers, on=Output.PAGE),
         Paragraph(_NOTE, note=True),
-        Table(_TITLE, _COLUMNS, groups, stacks=True),
+        *((Table(_TITLE, _COLUMNS, groups, stacks=True),) if found else ()),
+        *(
+            (Paragraph(_THREADS_NOTE, note=True), Table(_THREADS_TITLE, _THREADS_COLUMNS, of_threads, stacks=True))
+            if threads
+            else ()
+        ),
     )
     return Section("task-sets", _TITLE, blocks, label="Tasks", answers=answers)
+
+
+def _thread_answers(found: Sequence[ThreadCost]) -> tuple[str, ...]:
+    """What one thread for both kinds costs against two, over all numbers of sets: for each size of messages the largest
+    mean penalty of the median, and the largest of the rate of transfers. Penalties are over the good value."""
+    sizes = dict.fromkeys(one.one.params["message"] for one in found)
+    of_size = [_largest([one for one in found if one.one.params["message"] == size], _MEDIAN) for size in sizes]
+    texts = [f"{size} {text}" for size, text in zip(sizes, of_size, strict=True) if text]
+    answers = [f"One thread for both instead of two, messages: {', '.join(texts)}."] if texts else []
+    if rate := _largest(found, "transfers"):
+        answers.append(f"One thread for both instead of two, transfers: {rate}.")
+    return tuple(answers)
+
+
+def _largest(found: Sequence[ThreadCost], name: str) -> str:
+    """'up to ~4.277 us longer (17 %, numa:0, 1 set)'; the drift where no penalty exceeds it; '' for
+    a quantity that was not measured."""
+    pairs = [(one, compared) for one in found for compared in one.compared if compared.name == name]
+    above = [(one, of) for one, of in pairs if of.over_good.mean > abs(one.drift.get(name, 0.0))]
+    if not above:
+        return "no more than the drift" if pairs else ""
+    one, worst = max(above, key=lambda pair: pair[1].over_good.mean)
+    points, percent = [one.two, one.one], format_fraction(worst.over_good.mean)
+    where = f"{one.one.src}, {count_text(int(one.one.params['sets']), 'set')}"
+    if worst.longer_s is None:
+        return f"up to {signed(percent, points)} of the rate is lost ({where})"
+    return f"up to {signed(format_seconds(worst.longer_s), points)} longer ({percent}, {where})"
+
+
+def _thread_row(one: ThreadCost, compared: Compared) -> Row:
+    longer, drift = compared.longer_s, one.drift.get(compared.name)
+    return Row((
+        _name(one.two), compared.name, signed(_values(compared, compared.good), [one.two]),
+        signed(_values(compared, compared.bad), [one.one]),
+        "-" if longer is None else format_seconds(longer), _percent(compared.over_good), _percent(compared.over_bad),
+        _drift(drift),
+    ))  # fmt: skip
 
 
 def _answers(found: Sequence[TaskSet]) -> tuple[str, ...]:
@@ -51,7 +109,7 @@ def _answers(found: Sequence[TaskSet]) -> tuple[str, ...]:
         if mean > abs(drift):
             most = signed(format_fraction(mean), [one.point])
             change = f"lose up to {most} of their rate" if worst.rate else f"take up to {most} longer"
-            about = "; ".join(filter(None, (value, _name(one), f"drift {format_change(drift)}")))
+            about = "; ".join(filter(None, (value, _name(one.point), f"drift {format_change(drift)}")))
             texts.append(f"{head} {change} ({about}).")
         else:
             texts.append(f"{head}: the {value or 'rate'} changes by no more than the drift.")
@@ -59,21 +117,23 @@ def _answers(found: Sequence[TaskSet]) -> tuple[str, ...]:
 
 
 def _row(one: TaskSet, compared: Compared) -> Row:
-    drift = compared.drift
     return Row((
-        _name(one), compared.name, _values(compared, compared.alone),
-        signed(_values(compared, compared.at_once), [one.point]),
-        _percent(compared.over_good), _percent(compared.over_bad),
-        "-" if drift is None else f"{100 * drift:+.1f} %",
+        _name(one.point), compared.name, _values(compared, compared.good),
+        signed(_values(compared, compared.bad), [one.point]),
+        _percent(compared.over_good), _percent(compared.over_bad), _drift(compared.drift),
     ))  # fmt: skip
 
 
-def _name(one: TaskSet) -> str:
-    params, flows = one.point.params, one.point.flows
+def _drift(change: float | None) -> str:
+    return "-" if change is None else f"{100 * change:+.1f} %"
+
+
+def _name(point: Point) -> str:
+    params, flows = point.params, point.flows
     transfers = sum("gpu:" in flow.dst for flow in flows)
     threads = ", one thread for both" if params.get("threads") == "one" else ""
     messages = f"{count_text(len(flows) - transfers, 'message')} of {params['message']}"
-    return f"{one.point.src}: {count_text(transfers, 'transfer')} + {messages}{threads}"
+    return f"{point.src}: {count_text(transfers, 'transfer')} + {messages}{threads}"
 
 
 def _values(compared: Compared, values: list[float]) -> str:
