@@ -1,318 +1,18 @@
-// Messages of MPI and UCX between ranks, and of UCX between two processes that need no launcher: round trips, and rates of
-// messages in windows (SP-3, SP-8). The ends are host memory, or a GPU's memory that the library takes itself or that is
-// staged here through pinned slots, whole or chunk by chunk (JO-3, JO-4).
+// Messages of MPI, UCX and NIXL between ranks, and of UCX between two processes that need no launcher: round trips, and
+// rates of messages in windows (SP-3, SP-8). The ends are host memory, or a GPU's memory that the library takes itself or
+// that is staged here through pinned slots, whole or chunk by chunk (JO-3, JO-4).
 #include <algorithm>
-#include <array>
-#include <map>
+#include <iterator>
+#include <string_view>
 
-#include "base/error.hpp"
 #include "benchmarks/chunks.hpp"
 #include "benchmarks/copies.hpp"
-#include "benchmarks/messages.hpp"
+#include "benchmarks/rank_programs.hpp"
 
 namespace linkscope {
 namespace {
 
 using namespace literals;
-
-constexpr u64 word = sizeof(u64), line = 256;  // each word has cache lines of its own
-
-/// One end of the messages: a rank, and its memory for them.
-struct End {
-  u32 rank;
-  RankPlaces at;
-  MemKind memory;
-  bool staged;
-
-  [[nodiscard]] Place place() const { return memory == MemKind::device ? *at.gpu : at.numa; }
-};
-
-/// `process`: of a place that is no rank.
-End end_of(const Case& c, const Place& rank, MemKind memory, u32 process) {
-  if (rank.kind == PlaceKind::numa) return {process, {rank}, memory, false};
-  if (rank.index >= c.ranks.size())
-    throw Error{ErrorKind::usage, c.benchmark + ": there is no " + to_string(rank) + "; there are " +
-                                      std::to_string(c.ranks.size()) + " ranks"};
-  const End end{rank.index, c.ranks[rank.index], memory,
-                memory == MemKind::device && c.param("way", "staged") != "aware"};
-  if (memory == MemKind::device && !end.at.gpu) throw Error{ErrorKind::unsupported, to_string(rank) + " has no GPU"};
-  return end;
-}
-
-End first_of(const Case& c) { return end_of(c, c.src, c.src_memory, 0); }
-End second_of(const Case& c) { return end_of(c, c.dst, c.dst_memory, 1); }
-
-/// The bytes that a message has.
-u64 message_chunk(const Case& c) { return c.param("way", "staged") == "double" ? chunk_bytes(c) : c.bytes; }
-
-class Builder {
- public:
-  explicit Builder(const Case& c) : case_{c}, chunk_{message_chunk(c)} {
-    program.held_by = HeldBy::nothing;
-    program.passes = static_cast<u32>(c.bytes ? c.bytes / chunk_ : 1);
-    slots_ = c.param("way", "staged") == "double" ? static_cast<u32>(std::stoul(c.param("slots", "2"))) : 1;
-    ahead_ = c.param("sends", "ahead") == "ahead" ? slots_ - 1 : 0;
-  }
-
-  /// The memory of a message, which a rank sends or receives.
-  Span add_memory(const End& end, Content content) {
-    const u64 stride = slice_stride(chunk_);
-    return add(end.rank, end.place(), end.memory, program.passes * stride, content,
-               {0, 0, chunk_, stride, program.passes});
-  }
-  /// The pinned slots of a staged end.
-  Span add_slots(const End& end) {
-    const u64 stride = slice_stride(chunk_);
-    return add(end.rank, end.at.numa, MemKind::pinned, slots_ * stride, Content::poison,
-               {0, 0, chunk_, stride, slots_});
-  }
-  /// Words by which the host thread of a stream and the thread with the messages wait for each other.
-  std::pair<Span, Span> add_words(const End& end) {
-    const Span first = add(end.rank, end.at.numa, MemKind::pinned, 2 * line, Content::zero, {0, 0, word});
-    return {first, {first.region, line, word}};
-  }
-
-  u32 add_thread(const End& end, std::vector<Step> loop) {
-    Actor actor;
-    actor.place = end.at.numa;
-    actor.kind = ActorKind::cpu_thread;
-    return add(end.rank, std::move(actor), std::move(loop));
-  }
-  u32 add_stream(const End& end, std::vector<Step> loop) {
-    Actor actor;
-    actor.place = *end.at.gpu;
-    actor.cpu = end.at.numa;
-    return add(end.rank, std::move(actor), std::move(loop));
-  }
-  using Bytes = std::optional<Span>;
-  [[nodiscard]] RankMessage send(u32 peer, const Bytes& from, const Bytes& to, u32 window = 0) const {
-    return {true, peer, from, to, window, case_.engine};
-  }
-  [[nodiscard]] RankMessage receive(u32 peer, const Bytes& to, const Bytes& from, u32 window = 0) const {
-    return {false, peer, to, from, window, case_.engine};
-  }
-  /// A send of a slot, while those of the other slots may be under way.
-  [[nodiscard]] RankMessage send_slot(u32 peer, const Span& from, const Span& to) const {
-    auto message = send(peer, from, to);
-    message.ahead = ahead_;
-    return message;
-  }
-  /// After send_slot(): the slots whose messages have come.
-  [[nodiscard]] Set empties(const Span& emptied) const { return {emptied, 1 - u64{ahead_}, 1}; }
-  [[nodiscard]] Wait wait(const Span& which, u64 value) const {
-    return {which, value, 1, chunk_timeout(chunk_, Seconds{5.0})};
-  }
-  /// The first messages of a ring wait for no slot.
-  [[nodiscard]] Wait wait_for_slot(const Span& emptied) const { return wait(emptied, 1 - u64{slots_}); }
-
-  void add_flow(u32 actor, const Place& src, const Place& dst) {
-    const bool measured = program.flows.empty();
-    program.flows.push_back(
-        {actor, src, dst, case_.src_memory, case_.dst_memory, measured ? case_.bytes : 0, measured});
-  }
-
-  /// The program; actors that only serve others get background flows without bytes.
-  Program finished() {
-    // MPI's messages find their bytes in the sender's cache, as in other tools. Copy engines know no cache.
-    const bool copies = std::any_of(program.actors.begin(), program.actors.end(),
-                                    [](const Actor& actor) { return actor.kind == ActorKind::stream; });
-    program.cache = copies ? CacheState::cold : CacheState::hot;
-    for (u32 actor = 0; actor < program.actors.size(); ++actor)
-      if (std::none_of(program.flows.begin(), program.flows.end(), [&](const Flow& f) { return f.actor == actor; }))
-        add_flow(actor, case_.src, case_.dst);
-    return std::move(program);
-  }
-
-  Program program;
-
- private:
-  Span add(u32 rank, const Place& at, MemKind kind, u64 bytes, Content content, Span span) {
-    Region region{at, kind, bytes, content};
-    region.process = rank;
-    span.region = static_cast<u32>(program.regions.size());
-    program.regions.push_back(std::move(region));
-    return span;
-  }
-  u32 add(u32 rank, Actor actor, std::vector<Step> loop) {
-    actor.process = rank;
-    actor.clock = Clock::host;  // events of one process do not order the work of another
-    actor.loop = std::move(loop);
-    program.actors.push_back(std::move(actor));
-    return static_cast<u32>(program.actors.size()) - 1;
-  }
-
-  const Case& case_;
-  u64 chunk_;
-  u32 slots_, ahead_;  // pinned slots of a staged end, and messages under way while the next one starts
-};
-
-/// A rank's side of round trips: its own message, and room for that of the other.
-struct Side {
-  End end;
-  std::optional<Span> out{}, in{};         // as MPI has them
-  std::optional<Span> source{}, target{};  // of a staged end: the memory of the GPU
-};
-
-Side add_side(Builder& builder, const Case& c, const End& end) {
-  Side side{end};
-  if (c.bytes == 0) return side;
-  auto& out = side.end.staged ? side.source : side.out;
-  auto& in = side.end.staged ? side.target : side.in;
-  out = builder.add_memory(side.end, Content::pattern);
-  in = builder.add_memory(side.end, Content::poison);
-  if (!side.end.staged) return side;
-  side.out = builder.add_slots(side.end);
-  side.in = builder.add_slots(side.end);
-  return side;
-}
-
-/// The actors of a side. With staging, a stream's host thread and the thread with the messages take turns. Returns the
-/// actor whose time is that of the round trips.
-u32 add_actors(Builder& builder, const Side& side, const Side& other, bool begins) {
-  const auto send = builder.send(other.end.rank, side.out, other.in),
-             receive = builder.receive(other.end.rank, side.in, other.out);
-  if (!side.end.staged)
-    return builder.add_thread(side.end, begins ? std::vector<Step>{send, receive} : std::vector<Step>{receive, send});
-  const auto [filled, arrived] = builder.add_words(side.end);
-  const Move down{*side.source, *side.out, Engine::ce}, up{*side.in, *side.target, Engine::ce};
-  const Wait has_arrived = builder.wait(arrived, 1), has_filled = builder.wait(filled, 1);
-  const Set fills{filled, 1, 1}, arrives{arrived, 1, 1};
-  if (begins) {
-    const u32 stream = builder.add_stream(side.end, {down, fills, has_arrived, up});
-    builder.add_thread(side.end, {has_filled, send, receive, arrives});
-    return stream;
-  }
-  const u32 stream = builder.add_stream(side.end, {has_arrived, up, down, fills});
-  builder.add_thread(side.end, {receive, arrives, has_filled, send});
-  return stream;
-}
-
-Program build_ping_pong(const Case& c) {
-  Builder builder{c};
-  const Side here = add_side(builder, c, first_of(c)), there = add_side(builder, c, second_of(c));
-  builder.add_flow(add_actors(builder, here, there, true), c.src, c.dst);
-  builder.add_flow(add_actors(builder, there, here, false), c.dst, c.src);
-  return builder.finished();
-}
-
-/// A stream of messages in one direction.
-Program build_rate(const Case& c) {
-  Builder builder{c};
-  const End from = first_of(c), to = second_of(c);
-  const bool staged = from.staged || to.staged;
-  const u32 window = staged ? 0 : static_cast<u32>(std::stoul(c.param("window", "64")));
-  const Span source = builder.add_memory(from, Content::pattern), target = builder.add_memory(to, Content::poison);
-  const Span out = from.staged ? builder.add_slots(from) : source, in = to.staged ? builder.add_slots(to) : target;
-  const auto send = builder.send(to.rank, out, in, window), receive = builder.receive(from.rank, in, out, window);
-  u32 last = 0;
-  if (from.staged) {
-    const auto [filled, emptied] = builder.add_words(from);
-    builder.add_stream(from, {builder.wait_for_slot(emptied), Move{source, out, Engine::ce}, Set{filled, 1, 1}});
-    builder.add_thread(from, {builder.wait(filled, 1), builder.send_slot(to.rank, out, in), builder.empties(emptied)});
-  } else {
-    builder.add_thread(from, {staged ? builder.send_slot(to.rank, out, in) : send});
-  }
-  if (to.staged) {
-    const auto [filled, emptied] = builder.add_words(to);
-    builder.add_thread(to, {builder.wait_for_slot(emptied), receive, Set{filled, 1, 1}});
-    last = builder.add_stream(to, {builder.wait(filled, 1), Move{in, target, Engine::ce}, Set{emptied, 1, 1}});
-  } else {
-    last = builder.add_thread(to, {receive});
-  }
-  builder.add_flow(last, c.src, c.dst);
-  return builder.finished();
-}
-
-/// The thread of a rank that sends a message while it receives one. A staged end fills and empties its slots by two streams.
-u32 add_exchange(Builder& builder, const Side& side, const Side& other, u32 window) {
-  const auto receive = builder.receive(other.end.rank, side.in, other.out, window),
-             send = builder.send(other.end.rank, side.out, other.in, window);
-  if (!side.end.staged) return builder.add_thread(side.end, {receive, send});
-  const auto [filled, emptied] = builder.add_words(side.end);
-  const auto [arrived, taken] = builder.add_words(side.end);
-  builder.add_stream(side.end,
-                     {builder.wait_for_slot(emptied), Move{*side.source, *side.out, Engine::ce}, Set{filled, 1, 1}});
-  builder.add_thread(side.end, {builder.wait(filled, 1), builder.wait_for_slot(taken), send, receive,
-                                Set{emptied, 1, 1}, Set{arrived, 1, 1}});
-  return builder.add_stream(side.end,
-                            {builder.wait(arrived, 1), Move{*side.in, *side.target, Engine::ce}, Set{taken, 1, 1}});
-}
-
-/// Messages in both directions: each rank sends one while it receives one.
-Program build_both(const Case& c) {
-  if (c.param("bidirectional", "false") != "true") return build_rate(c);
-  Builder builder{c};
-  const Side here = add_side(builder, c, first_of(c)), there = add_side(builder, c, second_of(c));
-  const bool staged = here.end.staged || there.end.staged;
-  const u32 window = staged ? 1 : static_cast<u32>(std::stoul(c.param("window", "64")));
-  const u32 first = add_exchange(builder, here, there, window), second = add_exchange(builder, there, here, window);
-  builder.program.flows = {{second, c.src, c.dst, c.src_memory, c.dst_memory, c.bytes},
-                           {first, c.dst, c.src, c.dst_memory, c.src_memory, c.bytes}};
-  return builder.finished();
-}
-
-using Pair = std::pair<Place, Place>;
-
-[[noreturn]] void misfit(const Case& c, const std::string& what) {
-  throw Error{ErrorKind::usage, c.benchmark + ": " + what};
-}
-
-/// The pair of the case, then those of `with`.
-std::vector<Pair> pairs_of(const Case& c) {
-  std::vector<Pair> found{{c.src, c.dst}};
-  const auto with = c.param("with", "none");
-  if (with == "none") return found;
-  for (const auto& pair : parse_paths(with)) {
-    const auto text = to_string(pair.first) + "->" + to_string(pair.second);
-    if (pair.first.kind != PlaceKind::rank || pair.second.kind != PlaceKind::rank || pair.first == pair.second)
-      misfit(c, "with=" + text + " is no pair of ranks; name two, as in with=rank:2->rank:3");
-    if (std::find(found.begin(), found.end(), pair) != found.end())
-      misfit(c, "the pair " + text + " is named twice; name each pair once");
-    found.push_back(pair);
-  }
-  return found;
-}
-
-/// Messages of several pairs at once. A rank has one thread, because only one may call MPI.
-Program build_rates_of_pairs(const Case& c) {
-  Builder builder{c};
-  const u32 window = static_cast<u32>(std::stoul(c.param("window", "16")));
-  const auto pairs = pairs_of(c);
-  std::map<u32, std::pair<End, std::vector<Step>>> ranks;
-  const auto loop_of = [&](const End& end) -> std::vector<Step>& {
-    return ranks.try_emplace(end.rank, end, std::vector<Step>{}).first->second.second;
-  };
-  for (const auto& [src, dst] : pairs) {
-    const End from = end_of(c, src, c.src_memory, 0), to = end_of(c, dst, c.dst_memory, 1);
-    const Span source = builder.add_memory(from, Content::pattern), target = builder.add_memory(to, Content::poison);
-    loop_of(to).emplace_back(builder.receive(from.rank, target, source, window));
-    loop_of(from).emplace_back(builder.send(to.rank, source, target, window));
-  }
-  std::map<u32, u32> actors;
-  for (auto& [rank, of] : ranks) actors[rank] = builder.add_thread(of.first, std::move(of.second));
-  for (const auto& [src, dst] : pairs)
-    builder.program.flows.push_back({actors.at(dst.index), src, dst, c.src_memory, c.dst_memory, c.bytes});
-  return builder.finished();
-}
-
-/// Round trips of several pairs at once.
-Program build_trips_of_pairs(const Case& c) {
-  Builder builder{c};
-  std::vector<u32> taken;
-  for (const auto& [src, dst] : pairs_of(c)) {
-    for (const auto* rank : {&src, &dst}) {
-      if (std::find(taken.begin(), taken.end(), rank->index) != taken.end())
-        misfit(c, to_string(*rank) + " is in two pairs; round trips wait for each other, so name each rank once");
-      taken.push_back(rank->index);
-    }
-    const Side here = add_side(builder, c, end_of(c, src, c.src_memory, 0)),
-               there = add_side(builder, c, end_of(c, dst, c.dst_memory, 1));
-    const u32 begins = add_actors(builder, here, there, true);
-    add_actors(builder, there, here, false);
-    builder.program.flows.push_back({begins, src, dst, c.src_memory, c.dst_memory, c.bytes});
-  }
-  return builder.finished();
-}
 
 Param chunk_param() {
   Param param{"chunk", {}, "bytes of a message with way=double"};
@@ -322,77 +22,118 @@ Param chunk_param() {
   return param;
 }
 
-}  // namespace
+using Memories = std::vector<std::pair<MemKind, MemKind>>;
+constexpr const char *spafford = "Spafford 3.2", *jorda = "Jorda et al.";
 
-Program rank_trips(const Case& c, const Place& from, const Place& to, u64 bytes) {
-  Case between = c;
-  between.src = from;
-  between.dst = to;
-  between.src_memory = between.dst_memory = MemKind::pageable;
-  between.bytes = bytes;
-  between.params.clear();
-  return build_ping_pong(between);
+Memories host_memories() {
+  using enum MemKind;
+  return {{pageable, pageable}, {pinned, pinned}, {managed, managed}};
+}
+Memories gpu_memories() {
+  using enum MemKind;
+  return {{device, device}, {pinned, device}, {device, pinned}};
 }
 
-std::vector<Benchmark> ranks() {
-  using enum MemKind;
-  using Memories = std::vector<std::pair<MemKind, MemKind>>;
-  const Memories host{{pageable, pageable}, {pinned, pinned}, {managed, managed}},
-      gpu{{device, device}, {pinned, device}, {device, pinned}};
-  const Param window{"window", {"64", "1", "4", "16", "256"}, "messages under way before the receiver answers"};
+Param window_param() {
+  return {"window", {"64", "1", "4", "16", "256"}, "messages under way before the receiver answers"};
+}
+
+Param hidden_default(Param param) {
+  param.default_in_id = false;
+  return param;
+}
+
+Benchmark row(Engine engine, const char* name, const char* summary, const char* source, Memories memories,
+              std::vector<Param> params, Program (*build)(const Case&)) {
+  const bool sized = std::string_view{name} != "rank_empty";
+  return {name,
+          summary,
+          source,
+          engine,
+          PlaceKind::rank,
+          PlaceKind::rank,
+          Relation::different,
+          std::move(memories),
+          std::move(params),
+          build,
+          sized};
+}
+
+/// MPI or UCX: the receiver says where a message goes.
+std::vector<Benchmark> two_sided_rows(Engine engine) {
+  const auto host = host_memories(), gpu = gpu_memories();
+  const Param window = window_param(), either = hidden_default(bidirectional_param());
   const Param way{"way",
                   {"staged", "double", "aware"},
                   "staged: each message goes through one pinned slot; double: in chunks through several; aware: "
                   "the library takes the GPU's memory itself"};
-  const Param trip_way{"way", {"staged", "aware"}, way.help};
-  Param slots{"slots", {"2", "3", "4", "8"}, "pinned slots with way=double"};
-  slots.default_in_id = false;
-  Param sends{"sends",
-              {"ahead", "one"},
-              "ahead: with way=double, messages of all slots but one may be under way while the next one starts; one: "
-              "each has come before the next one starts"};
-  sends.default_in_id = false;
-  Param either = bidirectional_param();
-  either.default_in_id = false;
+  const Param slots = hidden_default({"slots", {"2", "3", "4", "8"}, "pinned slots with way=double"});
+  const Param sends = hidden_default(
+      {"sends",
+       {"ahead", "one"},
+       "ahead: with way=double, messages of all slots but one may be under way while the next one starts; one: "
+       "each has come before the next one starts"});
   constexpr bool hidden = false, paths = true;
   const Param with{"with", {"none"}, "the other pairs, as in rank:2->rank:3,rank:4->rank:5", hidden, paths};
-  Param short_window = window;
+  Param short_window = hidden_default(window);
   short_window.values = {"16", "1", "4", "64"};
-  short_window.default_in_id = hidden;
-  const char* spafford = "Spafford 3.2";
-  const char* jorda = "Jorda et al.";
-  std::vector<Benchmark> rows;
-  const auto add = [&](Engine engine, const char* name, const char* summary, const char* source,
-                       const Memories& memories, std::vector<Param> params, Program (*build)(const Case&)) {
-    const bool sized = std::string_view{name} != "rank_empty";
-    rows.push_back({name, summary, source, engine, PlaceKind::rank, PlaceKind::rank, Relation::different, memories,
-                    std::move(params), build, sized});
-  };
-  for (const Engine engine : {Engine::mpi, Engine::ucx}) {
-    add(engine, "rank_empty", "round trips of an empty message between two ranks", spafford, {{pageable, pageable}}, {},
-        build_ping_pong);
-    add(engine, "rank_ping_pong", "round trips of a message between two ranks; bytes count in one direction", spafford,
-        host, {}, build_ping_pong);
-    add(engine, "rank_rate", "messages from one rank to another, many under way", spafford, host,
-        {window, bidirectional_param()}, build_both);
-    add(engine, "rank_ping_pong", "round trips of a message between ranks whose ends are in memory of GPUs", jorda, gpu,
-        {trip_way}, build_ping_pong);
-    add(engine, "rank_rate", "messages between ranks whose ends are in memory of GPUs", jorda, gpu,
-        {way, window, either, chunk_param(), slots, sends}, build_both);
-    add(engine, "node_ping_pong", "round trips of pairs of ranks at once; bytes count in one direction", spafford, host,
-        {with}, build_trips_of_pairs);
-    add(engine, "node_rate", "messages of pairs of ranks at once, many under way", spafford, host, {with, short_window},
-        build_rates_of_pairs);
+  return {row(engine, "rank_empty", "round trips of an empty message between two ranks", spafford, {host.front()}, {},
+              build_ping_pong),
+          row(engine, "rank_ping_pong", "round trips of a message between two ranks; bytes count in one direction",
+              spafford, host, {}, build_ping_pong),
+          row(engine, "rank_rate", "messages from one rank to another, many under way", spafford, host,
+              {window, bidirectional_param()}, build_both),
+          row(engine, "rank_ping_pong", "round trips of a message between ranks whose ends are in memory of GPUs",
+              jorda, gpu, {way, chunk_param(), slots, sends}, build_ping_pong),
+          row(engine, "rank_rate", "messages between ranks whose ends are in memory of GPUs", jorda, gpu,
+              {way, window, either, chunk_param(), slots, sends}, build_both),
+          row(engine, "node_ping_pong", "round trips of pairs of ranks at once; bytes count in one direction", spafford,
+              host, {with}, build_trips_of_pairs),
+          row(engine, "node_rate", "messages of pairs of ranks at once, many under way", spafford, host,
+              {with, short_window}, build_rates_of_pairs)};
+}
+
+/// NIXL: the sender writes, and a notification tells the receiver.
+std::vector<Benchmark> one_sided_rows() {
+  const auto host = host_memories(), gpu = gpu_memories();
+  const Param way{"way", {"aware"}, "aware: the library takes the GPU's memory itself"}, window = window_param();
+  return {row(Engine::nixl, "rank_empty", "round trips of a notification without bytes between two ranks", spafford,
+              {host.front()}, {}, build_ping_pong),
+          row(Engine::nixl, "rank_ping_pong",
+              "round trips of a write with a notification between two ranks; bytes count in one direction", spafford,
+              host, {}, build_ping_pong),
+          row(Engine::nixl, "rank_rate", "writes from one rank to another, a window and then a notification", spafford,
+              host, {window, bidirectional_param()}, build_both),
+          row(Engine::nixl, "rank_ping_pong",
+              "round trips of a write with a notification between ranks whose ends are in memory of GPUs", jorda, gpu,
+              {way}, build_ping_pong),
+          row(Engine::nixl, "rank_rate", "writes between ranks whose ends are in memory of GPUs", jorda, gpu,
+              {way, window, hidden_default(bidirectional_param())}, build_both)};
+}
+
+/// Without ranks: two processes that linkscope starts itself.
+std::vector<Benchmark> rows_of_processes() {
+  auto trips = row(Engine::ucx, "process_ping_pong",
+                   "round trips of a message between two processes; bytes count in one direction", spafford,
+                   host_memories(), {}, build_ping_pong);
+  auto rate = row(Engine::ucx, "process_rate", "messages from one process to another, many under way", spafford,
+                  host_memories(), {window_param(), bidirectional_param()}, build_both);
+  for (auto* of : {&trips, &rate}) {
+    of->src = of->dst = PlaceKind::numa;
+    of->relation = Relation::any;
   }
-  const auto add_of_processes = [&](const char* name, const char* summary, std::vector<Param> params,
-                                    Program (*build)(const Case&)) {
-    rows.push_back({name, summary, spafford, Engine::ucx, PlaceKind::numa, PlaceKind::numa, Relation::any, host,
-                    std::move(params), build});
-  };
-  add_of_processes("process_ping_pong", "round trips of a message between two processes; bytes count in one direction",
-                   {}, build_ping_pong);
-  add_of_processes("process_rate", "messages from one process to another, many under way",
-                   {window, bidirectional_param()}, build_both);
+  return {std::move(trips), std::move(rate)};
+}
+
+}  // namespace
+
+std::vector<Benchmark> ranks() {
+  std::vector<Benchmark> rows;
+  const auto add = [&](std::vector<Benchmark> some) { std::ranges::move(some, std::back_inserter(rows)); };
+  add(two_sided_rows(Engine::mpi));
+  add(two_sided_rows(Engine::ucx));
+  add(one_sided_rows());
+  add(rows_of_processes());
   return of_role(Role::message, std::move(rows));
 }
 

@@ -17,12 +17,17 @@ namespace {
               "the MPI library " + library + " cannot be used: " + why + "; LINKSCOPE_MPI names another"};
 }
 
+/// A symbol that only Open MPI has.
+constexpr const char* of_open_mpi = "ompi_mpi_comm_world";
+
 class Library {
  public:
   explicit Library(const std::string& name) : name_{name} {
-    // Open MPI's components look for its symbols in the global scope. It is never unloaded.
-    handle_ = dlopen(name.c_str(), RTLD_NOW | RTLD_GLOBAL);
+    // Never unloaded. In the global scope, MPICH's own UCX would take the calls of NIXL's plugin, which brings another one.
+    handle_ = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!handle_) unusable(name, dlerror());
+    // Open MPI's components look for its symbols in the global scope.
+    if (find(of_open_mpi)) (void)dlopen(name.c_str(), RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);
   }
   [[nodiscard]] std::string path() const {
     const link_map* map = nullptr;
@@ -83,7 +88,7 @@ using AnyBinding = std::variant<ByNumber, ByAddress>;
 ByAddress open_mpi(const Library& library) {
   ByAddress mpi;
   load_calls(library, mpi);
-  mpi.world = library.find("ompi_mpi_comm_world");
+  mpi.world = library.find(of_open_mpi);
   mpi.byte = library.find("ompi_mpi_byte");
   mpi.errors_return = library.find("ompi_mpi_errors_return");
   mpi.sum = library.find("ompi_mpi_op_sum");
@@ -133,7 +138,7 @@ ByNumber mpich(const Library& library) {
 }
 
 AnyBinding binding_of(const Library& library, const std::string& version) {
-  if (library.find("ompi_mpi_comm_world")) return open_mpi(library);
+  if (library.find(of_open_mpi)) return open_mpi(library);
   if (std::filesystem::path{library.path()}.filename().string().starts_with("libmpi_abi."))
     return standard_abi(library);
   for (const char* kin : {"MPICH", "Intel(R) MPI", "MVAPICH", "CRAY MPI"})

@@ -131,7 +131,7 @@ bool talks_to_ranks(const Actor& actor) {
 }
 
 bool makes_round_trips(const Actor& actor) {
-  if (actor.loop.size() != 2) return false;
+  if (actor.loop.size() != 2 || actor.first_steps) return false;
   const auto *first = std::get_if<RankMessage>(&actor.loop[0]), *second = std::get_if<RankMessage>(&actor.loop[1]);
   return first && second && first->peer == second->peer && first->sends != second->sends && first->window == 0 &&
          second->window == 0;
@@ -179,16 +179,21 @@ std::string why_no_rank_messages(const Actor& actor) {
   if (!talks_to_ranks(actor)) return "";
   if (actor.kind != ActorKind::cpu_thread) return "only CPU threads send messages to other processes and receive them";
   if (actor.tenths < all_tenths) return "another process waits for its messages, so it cannot rest";
+  constexpr const char* ready_unknown = "the receiver of a write of NIXL does not say when its memory is free again";
   u32 window = 0;
   std::vector<std::pair<u32, bool>> ends;
-  bool others = false;
+  bool others = false, one_sided = false;
   for (const auto& step : actor.loop) {
     const auto* message = std::get_if<RankMessage>(&step);
     if (!message) {
       others = true;
       continue;
     }
-    if (message->by != Engine::mpi && message->by != Engine::ucx) return "messages are of MPI or UCX";
+    if (message->by != Engine::mpi && message->by != Engine::ucx && message->by != Engine::nixl)
+      return "messages are of MPI, UCX or NIXL";
+    one_sided |= message->by == Engine::nixl;
+    if (one_sided && message->ahead) return ready_unknown;
+    if (one_sided && message->span && message->span->slices > 1) return "a write of NIXL has one place";
     if (message->peer == actor.process) return "a process sends no messages to itself";
     window = std::max(window, message->window);
     const std::pair end{message->peer, message->sends};
@@ -197,9 +202,17 @@ std::string why_no_rank_messages(const Actor& actor) {
     ends.push_back(end);
   }
   const auto sends = std::count_if(ends.begin(), ends.end(), [](const auto& end) { return end.second; });
+  if (one_sided && (others || (window == 0 && ends.size() != 2))) return ready_unknown;
   if (window == 0 && (sends > 1 || ends.size() > 1 + static_cast<std::size_t>(sends)))
     return "a loop without a window sends one message and receives one";
   return window > 1 && others ? "messages in windows of more than one are the whole loop" : "";
+}
+
+std::string why_no_parts(const Actor& actor) {
+  if (actor.first_steps == 0) return "";
+  if (actor.first_steps >= actor.loop.size()) return "the second part of its loop has no steps";
+  const bool able = actor.kind == ActorKind::stream ? exchanges_words(actor) : talks_to_ranks(actor);
+  return able ? "" : "only loops with messages, and streams that exchange words with them, have two parts";
 }
 
 const Message* message_of(const Actor& actor) {

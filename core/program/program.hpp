@@ -16,9 +16,9 @@
 namespace linkscope {
 
 /// `prefetch` and `fault` are the two migrations of managed memory: in bulk, or page by page on first touch.
-/// `nic`: network cards, from memory of one host to memory of another. `mpi` and `ucx` carry messages between
+/// `nic`: network cards, from memory of one host to memory of another. `mpi`, `ucx` and `nixl` carry messages between
 /// processes, `nccl` collectives between GPUs.
-enum class Engine : u8 { ce, sm, tma, batch, graph, cpu, prefetch, fault, file, nic, mpi, nccl, ucx };
+enum class Engine : u8 { ce, sm, tma, batch, graph, cpu, prefetch, fault, file, nic, mpi, nccl, ucx, nixl };
 /// `gpu_block`: the threads of one block, which run the whole loop as one launch. Blocks, and CPU threads that set or
 /// wait for words, perform ops (base/actor_ops.hpp).
 /// `nic`: a network card, which takes descriptors from a ring and carries out what they ask for: it copies to another host and
@@ -282,8 +282,9 @@ struct Message {
   std::optional<u32> cpu{}, other_cpu{};
 };
 
-/// A message of MPI or UCX that a CPU thread sends to another process of the program, or receives from it. Iteration i of
-/// one side meets iteration i of the other. `span`: the bytes here; `theirs`: those of the other process. Both are absent in a
+/// A message of MPI, UCX or NIXL that a CPU thread sends to another process of the program, or receives from it. Iteration
+/// i of one side meets iteration i of the other. A message of NIXL is one-sided: the sender writes to `theirs`, and a
+/// notification tells the receiver. `span`: the bytes here; `theirs`: those of the other process. Both are absent in a
 /// message without bytes. `window`: the messages that are under way before both sides wait for all of them; with messages
 /// in one direction the receiver then answers. 0: each message is one blocking call. `ahead`, of sends: a message
 /// may start while that many before it are under way, so after the step of iteration i those up to i - ahead have come.
@@ -351,6 +352,9 @@ struct Actor {
   bool urgent = false;  // a stream of the highest priority: its kernels' blocks start before waiting ones of others
   // Blocks of one GPU with the same number are blocks of one kernel. None: a kernel and a stream of its own.
   std::optional<u32> grid{};
+  // Steps of the loop that all passes of an iteration make before any pass makes the other steps: a message in chunks has
+  // come as a whole before the answer begins. 0: each pass makes all steps.
+  u32 first_steps = 0;
 };
 
 /// Whether two actors are blocks of one kernel. They have the same stamps and the same iterations in a batch.
@@ -362,12 +366,14 @@ struct Actor {
 /// The message of an actor that exchanges messages; null for other actors.
 [[nodiscard]] const Message* message_of(const Actor&);
 
-/// Whether an actor's loop has messages of MPI.
+/// Whether an actor's loop has messages of MPI, UCX or NIXL.
 [[nodiscard]] bool talks_to_ranks(const Actor&);
 /// Whether an actor's loop is a round trip with one other process, by blocking calls.
 [[nodiscard]] bool makes_round_trips(const Actor&);
 /// Why an actor cannot have them in its loop; "" if it can, or has none.
 [[nodiscard]] std::string why_no_rank_messages(const Actor&);
+/// Why an actor's loop cannot have two parts (Actor::first_steps); "" if it can, or has one.
+[[nodiscard]] std::string why_no_parts(const Actor&);
 
 struct Program;
 /// The number of the first actor of an actor's grid, whose launch is that of all; of the actor itself without a grid.

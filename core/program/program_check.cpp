@@ -180,6 +180,7 @@ void validate(const Program& program) {
       wrong_program(where, "others wait for its words, so it cannot rest");
     if (const auto why = why_no_messages(program, program.actors[i]); !why.empty()) wrong_program(where, why);
     if (const auto why = why_no_rank_messages(program.actors[i]); !why.empty()) wrong_program(where, why);
+    if (const auto why = why_no_parts(program.actors[i]); !why.empty()) wrong_program(where, why);
     if (const auto why = why_no_collective(program, program.actors[i]); !why.empty()) wrong_program(where, why);
     if (const auto why = why_no_grid(program, program.actors[i]); !why.empty()) wrong_program(where, why);
     if (const u32 threads = program.actors[i].threads; threads == 0 || threads > most_block_threads)

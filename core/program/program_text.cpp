@@ -9,7 +9,7 @@ namespace linkscope {
 namespace {
 
 constexpr std::array engine_names{"ce",    "sm",   "tma", "batch", "graph", "cpu", "prefetch",
-                                  "fault", "file", "nic", "mpi",   "nccl",  "ucx"};
+                                  "fault", "file", "nic", "mpi",   "nccl",  "ucx", "nixl"};
 constexpr std::array actor_names{"stream", "cpu_thread", "gpu_block", "nic"};
 constexpr std::array clock_names{"event", "host", "kernel"};
 constexpr std::array held_by_names{"a kernel", "a wait", "nothing"};
@@ -192,7 +192,8 @@ std::string to_text(const Program& program) {
     if (a.tenths < all_tenths) out << " working " << a.tenths << " tenths of the time";
     out << "\n";
     for (const auto& step : a.once) out << "  once " << step_text(step) << "\n";
-    for (const auto& step : a.loop) out << "  loop " << step_text(step) << "\n";
+    for (std::size_t s = 0; s < a.loop.size(); ++s)
+      out << (a.first_steps && s >= a.first_steps ? "  then " : "  loop ") << step_text(a.loop[s]) << "\n";
   }
   for (const auto& f : program.flows)
     out << "flow a" << f.actor << " " << to_string(f.src) << "." << to_string(f.src_memory) << " -> "

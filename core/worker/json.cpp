@@ -140,6 +140,7 @@ std::vector<Source> sources_of(const Json& json, const char* library) {
 
 std::vector<NcclSource> parse_nccl(const Json& json) { return sources_of<NcclSource>(json, "nccl"); }
 std::vector<UcxSource> parse_ucx(const Json& json) { return sources_of<UcxSource>(json, "ucx"); }
+std::vector<NixlSource> parse_nixl(const Json& json) { return sources_of<NixlSource>(json, "nixl"); }
 
 Floors parse_floors(const Json& json) {
   Floors floors;

@@ -16,6 +16,7 @@ using Json = nlohmann::json;
 [[nodiscard]] std::vector<Wanted> parse_wanted(const Json&);
 [[nodiscard]] std::vector<NcclSource> parse_nccl(const Json&);  // of a request
 [[nodiscard]] std::vector<UcxSource> parse_ucx(const Json&);    // likewise
+[[nodiscard]] std::vector<NixlSource> parse_nixl(const Json&);  // likewise
 [[nodiscard]] Floors parse_floors(const Json&);
 [[nodiscard]] Json to_json(const Benchmark&);
 [[nodiscard]] Json to_json(const Program&);  // actors, flows, slices and the program's text

@@ -89,7 +89,8 @@ class Worker {
       return {};
     }
     if (name == "cuda") {
-      auto cuda = make_cuda(parse_wanted(request), mpi_.get(), parse_nccl(request), parse_ucx(request));
+      auto cuda =
+          make_cuda(parse_wanted(request), mpi_.get(), parse_nccl(request), parse_ucx(request), parse_nixl(request));
       Answer answer{{{"driver", to_json(cuda->facts())}}, {}};
       if (request.contains("contexts")) {
         const auto& asked = request.at("contexts");

@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote
 from linkscope.errors import WRONG_USAGE, TextError, suggestion
 from linkscope.units import MOST_BYTES, exact_bytes, parse_bytes, parse_whole, size_problem
 
-ENGINES = ("ce", "sm", "tma", "batch", "graph", "cpu", "prefetch", "fault", "file", "nic", "mpi", "nccl", "ucx")
+ENGINES = ("ce", "sm", "tma", "batch", "graph", "cpu", "prefetch", "fault", "file", "nic", "mpi", "nccl", "ucx", "nixl")
 # The memory kinds that a place of each kind can have. The default comes first.
 MEMORIES: Mapping[str, tuple[str, ...]] = {
     "numa": (

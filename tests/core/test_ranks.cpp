@@ -15,6 +15,7 @@ using namespace linkscope::testing;
 namespace {
 
 constexpr double set_up_us = 0.5, copied_gbps = 2.5;  // two copies of 5 GB/s, one after the other
+constexpr double bus_gbps = 10;                       // 80 % of 12.5 GB/s
 
 nlohmann::json machine() {
   auto with_messages = toy();
@@ -84,6 +85,51 @@ TEST_CASE("a double buffer starts messages ahead, and then costs what the receiv
         }).find("only sends") != std::string::npos);
 }
 
+TEST_CASE(
+    "one message alone in chunks costs its chunks and the copies of one chunk, and the answer waits for all of it") {
+  const double message_us = set_up_us + 1048576 / copied_gbps * 1e-3, copy_us = 1048576 / bus_gbps * 1e-3;
+  for (const char* slots : {"2", "4", "8"}) {
+    const auto c = rank_case("rank_ping_pong", "device", 16_MiB, {{"way", "double"}, {"slots", slots}});
+    CHECK(cost_us(c) == about(2 * (16 * message_us + 2 * copy_us)).epsilon(0.01));
+  }
+  const double whole = cost_us(rank_case("rank_ping_pong", "device", 16_MiB));
+  CHECK(whole == about(2 * 16 * (message_us + 2 * copy_us)).epsilon(0.01));
+}
+
+TEST_CASE("an end in pinned memory sends and receives the chunks itself") {
+  auto c = rank_case("rank_ping_pong", "pinned", 16_MiB, {{"way", "double"}, {"chunk", "4MiB"}});
+  c.dst_memory = MemKind::device;
+  const double message_us = set_up_us + 4194304 / copied_gbps * 1e-3, copy_us = 4194304 / bus_gbps * 1e-3;
+  const auto program = build_program(c);
+  CHECK(program.passes == 4);
+  CHECK(program.actors[0].first_steps == 1);
+  CHECK(to_text(program).find("  then receive") != std::string::npos);
+  CHECK(cost_us(c) == about(2 * (4 * message_us + copy_us)).epsilon(0.01));
+}
+
+TEST_CASE("loops in two parts have steps in both, and messages in them") {
+  const auto good = build_program(rank_case("rank_ping_pong", "device", 2_MiB, {{"way", "double"}}));
+  CHECK(refusal(good, [](Program&) {}) == "");
+  CHECK(refusal(good, [](Program& p) { p.actors[0].first_steps = 6; }).find("has no steps") != std::string::npos);
+  CHECK(refusal(good, [](Program& p) {
+          std::erase_if(p.actors[1].loop, [](const Step& s) { return std::holds_alternative<RankMessage>(s); });
+          p.actors[1].first_steps = 1;
+        }).find("only loops with messages") != std::string::npos);
+}
+
+TEST_CASE("writes of NIXL need a receiver whose memory is free again when they come") {
+  auto c = rank_case("rank_rate", "pageable", 4096, {{"window", "16"}});
+  c.engine = Engine::nixl;
+  const auto good = build_program(c);
+  CHECK(refusal(good, [](Program&) {}) == "");
+  CHECK(to_text(good).find(" by nixl") != std::string::npos);
+  CHECK(refusal(good, [](Program& p) { message_of_first(p).window = 0; }).find("memory is free") != std::string::npos);
+  CHECK(refusal(good, [](Program& p) { message_of_first(p).span->slices = 2; }).find("one place") != std::string::npos);
+  c.src_memory = c.dst_memory = MemKind::device;
+  c.params = {{"way", "staged"}};
+  CHECK_THROWS_AS((void)build_program(c), Error);
+}
+
 TEST_CASE("staged messages of GPUs in both directions overlap on the model") {
   const double one = cost_us(rank_case("rank_rate", "device", 16_MiB)),
                both = cost_us(rank_case("rank_rate", "device", 16_MiB, {{"bidirectional", "true"}}));
@@ -121,6 +167,10 @@ TEST_CASE("every way of messages between ranks delivers the sender's bytes on th
   cases.push_back(rank_case("rank_rate", "device", 2_MiB, {{"bidirectional", "true"}}));
   cases.push_back(rank_case("rank_rate", "device", 2_MiB, {{"way", "double"}, {"bidirectional", "true"}}));
   cases.push_back(rank_case("rank_rate", "device", 1_MiB, {{"way", "double"}, {"bidirectional", "true"}}));
+  for (const char* slots : {"2", "3", "8"})
+    cases.push_back(
+        rank_case("rank_ping_pong", "device", 2_MiB, {{"way", "double"}, {"chunk", "256KiB"}, {"slots", slots}}));
+  cases.push_back(rank_case("rank_ping_pong", "device", 4104, {{"way", "double"}}));
   cases.push_back(copy_case("process_rate", "numa:0", "pageable", "numa:0", "pageable", 4096));
   cases.back().engine = Engine::ucx;
   for (const auto& c : cases) {
@@ -172,7 +222,7 @@ TEST_CASE("messages between ranks that cannot be exchanged are refused") {
           message_of_first(p).window = 4;
           p.actors[0].loop.emplace_back(Fence{});
         }).find("are the whole loop") != std::string::npos);
-  CHECK(refusal(good, [](Program& p) { message_of_first(p).by = Engine::cpu; }).find("of MPI or UCX") !=
+  CHECK(refusal(good, [](Program& p) { message_of_first(p).by = Engine::cpu; }).find("of MPI, UCX or NIXL") !=
         std::string::npos);
   CHECK(refusal(good, [](Program& p) { p.actors[0].tenths = 5; }).find("cannot rest") != std::string::npos);
 }

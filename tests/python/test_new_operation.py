@@ -13,7 +13,7 @@ from test_cli import linkscope
 ROOT = Path(__file__).parents[2]
 CORE = ROOT / "core"
 BUILDS = [ROOT / "build" / name for name in ("dev", "run")]
-ROOMS = ("base", "program", "host", "gpu", "mpi", "nccl", "ucx", "platform_cuda", "platform_sim", "benchmarks")
+ROOMS = ("base", "program", "host", "gpu", "mpi", "nccl", "ucx", "nixl", "platform_cuda", "platform_sim", "benchmarks")
 BACK_AND_FORTH = """
 // Copies from host memory to a GPU and back, one after the other.
 #include "benchmarks/copies.hpp"

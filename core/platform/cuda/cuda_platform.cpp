@@ -35,17 +35,20 @@ std::vector<int> cpus_of_thread(const Program& whole, const Actor& actor, u32 no
 class CudaPlatformImpl final : public CudaPlatform {
  public:
   CudaPlatformImpl(const std::vector<Wanted>& most, const MpiWorld* mpi, const std::vector<NcclSource>& nccl,
-                   const std::vector<UcxSource>& ucx)
+                   const std::vector<UcxSource>& ucx, const std::vector<NixlSource>& nixl)
       : mpi_{mpi},
         offer_{
             driver_,
             facts_,
-            [this](const Program& program, const Actor& actor) { return why_no_ranks(mpi_, ucx_, program, actor); },
+            [this](const Program& program, const Actor& actor) {
+              return why_no_ranks(mpi_, ucx_, nixl_, program, actor);
+            },
             [this](const Program& program, const Actor& actor) { return collectives_.why_not(mpi_, program, actor); },
             [this](u32 gpu) { return device(gpu).free_bytes(); },
             [this](const Program& program) { return why_not_shared(program); }},
         collectives_{nccl},
         ucx_{ucx},
+        nixl_{nixl},
         buffers_{driver_, most} {
     facts_.present = driver_.usable();
     facts_.version = driver_.version();
@@ -81,6 +84,7 @@ class CudaPlatformImpl final : public CudaPlatform {
   Sampling sampling_{driver_};
   Collectives collectives_;
   UcxOfProcess ucx_;
+  NixlOfProcess nixl_;
   std::unique_ptr<Peers> peers_;                   // the other processes; null before join()
   std::map<std::string, std::string> not_shared_;  // by openings: the reason why they failed
   Buffers buffers_;                                // declared after the devices, so that the buffers are freed first
@@ -121,6 +125,7 @@ void CudaPlatformImpl::join(u32 process, u32 processes, const std::string& meeti
   peers_.reset();
   collectives_.drop_groups_of_processes();
   ucx_.forget_others();
+  nixl_.forget_others();
   peers_ = std::make_unique<Peers>(process, processes, meeting, std::move(far));
 }
 
@@ -238,7 +243,8 @@ std::unique_ptr<Session> CudaPlatformImpl::prepare(const Program& program, const
     prepare_part(*session);
   } catch (const Error& error) {
     if (!alone) peers_->fail(error);
-    if (!alone && error.kind() == ErrorKind::unsupported) not_shared_[openings_text(program)] = error.what();
+    if (error.kind() == ErrorKind::unsupported && !openings(program).empty())
+      not_shared_[openings_text(program)] = error.what();
     throw;
   }
   return session;
@@ -256,6 +262,7 @@ void CudaPlatformImpl::prepare_part(CudaSession& session) {
     make_actors(session);
     collectives_.prepare(session, devices_);
     ucx_.prepare(session);
+    nixl_.prepare(session);
   }
   if (!session.actors.empty()) place_thread(session.actors.front());
   sampling_.choose_timing(session);
@@ -281,8 +288,9 @@ Trace CudaPlatformImpl::run(Session& base, const Order& order) {
 }  // namespace
 
 std::unique_ptr<CudaPlatform> make_cuda(const std::vector<Wanted>& most, const MpiWorld* mpi,
-                                        const std::vector<NcclSource>& nccl, const std::vector<UcxSource>& ucx) {
-  return std::make_unique<CudaPlatformImpl>(most, mpi, nccl, ucx);
+                                        const std::vector<NcclSource>& nccl, const std::vector<UcxSource>& ucx,
+                                        const std::vector<NixlSource>& nixl) {
+  return std::make_unique<CudaPlatformImpl>(most, mpi, nccl, ucx, nixl);
 }
 
 }  // namespace linkscope

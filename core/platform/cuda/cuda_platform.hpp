@@ -8,6 +8,7 @@
 #include "host/far_sockets.hpp"
 #include "mpi/world.hpp"
 #include "nccl/library.hpp"
+#include "nixl/library.hpp"
 #include "platform/cuda/contexts.hpp"
 #include "program/platform.hpp"
 #include "ucx/library.hpp"
@@ -49,10 +50,11 @@ struct Wanted {
 };
 
 /// `most`: the largest demands of later programs, so that shared memory is allocated once. `mpi` outlives the platform;
-/// null: programs with messages of MPI are unsupported. `nccl`, `ucx`: libraries to try, if a program needs one.
+/// null: programs with messages of MPI are unsupported. `nccl`, `ucx`, `nixl`: libraries to try, if a program needs one.
 [[nodiscard]] std::unique_ptr<CudaPlatform> make_cuda(const std::vector<Wanted>& most = {},
                                                       const MpiWorld* mpi = nullptr,
                                                       const std::vector<NcclSource>& nccl = {},
-                                                      const std::vector<UcxSource>& ucx = {});
+                                                      const std::vector<UcxSource>& ucx = {},
+                                                      const std::vector<NixlSource>& nixl = {});
 
 }  // namespace linkscope

@@ -11,6 +11,7 @@
 #include "platform/cuda/flags.hpp"
 #include "platform/cuda/stamps.hpp"
 #include "platform/cuda/verification.hpp"
+#include "program/turns.hpp"
 
 namespace linkscope {
 namespace {
@@ -190,14 +191,16 @@ std::unique_ptr<StepRunner> word_runner(const Actor& actor, const Step& step) {
 }
 
 void drive(CudaSession& session, ActorState& state, u64 passes) {
+  const u64 first = state.iteration;
+  const auto run = [&](const Turn& turn) {
+    state.iteration = turn.pass;
+    for (auto step = turn.first_step; step < turn.end_step; ++step) state.steps[step]->run(session, state, 1);
+  };
   try {
-    const auto once = [&](u64) {
-      for (const auto& step : state.steps) step->run(session, state, 1);
-      ++state.iteration;
-    };
-    if (state.latencies) stamp_on_host(*state.latencies, passes, once);
-    else
-      for (u64 pass = 0; pass < passes; ++pass) once(pass);
+    if (state.latencies)
+      stamp_on_host(*state.latencies, passes, [&](u64 i) { run({first + i, 0, state.steps.size()}); });
+    else for_each_turn(*state.actor, session.program.passes, first, passes, run);
+    state.iteration = first + passes;
     state.due->set_all();
   } catch (...) {
     state.due->drop();  // queued copies may still write

@@ -10,6 +10,7 @@
 #include "platform/cuda/flags.hpp"
 #include "platform/cuda/verification.hpp"
 #include "program/origin.hpp"
+#include "program/turns.hpp"
 
 namespace linkscope {
 namespace {
@@ -32,32 +33,33 @@ u32 window_of(const Actor& actor) {
   return message ? message->window : 0;
 }
 
-bool is_by_ucx(const Actor& actor) {
-  return std::any_of(actor.loop.begin(), actor.loop.end(), [](const Step& step) {
-    const auto* message = std::get_if<RankMessage>(&step);
-    return message && message->by == Engine::ucx;
-  });
-}
-
 void exchange(const CudaSession& session, const ActorState& state, std::span<const RankPost> posts, u32 window,
               u64 count) {
-  if (is_by_ucx(*state.actor)) session.ucx->exchange(posts, window, state.iteration, count);
+  const auto carrier = carrier_of(*state.actor);
+  if (carrier == Engine::nixl) session.nixl->exchange(posts, window, count);
+  else if (carrier == Engine::ucx) session.ucx->exchange(posts, window, state.iteration, count);
   else session.mpi->exchange(posts, window, state.iteration, count);
 }
 
 void send_ahead(const CudaSession& session, const ActorState& state, const RankPost& post, u32 ahead) {
-  if (is_by_ucx(*state.actor)) session.ucx->send_ahead(post, state.iteration, ahead);
+  if (carrier_of(*state.actor) == Engine::ucx) session.ucx->send_ahead(post, state.iteration, ahead);
   else session.mpi->send_ahead(post, state.iteration, ahead);
 }
 
 void finish_sends(const CudaSession& session, const ActorState& state) {
-  if (is_by_ucx(*state.actor)) session.ucx->finish_sends(0);
+  if (carrier_of(*state.actor) == Engine::ucx) session.ucx->finish_sends(0);
   else session.mpi->finish_sends(0);
 }
 
 bool starts_ahead(const Actor& actor) {
   const auto* message = std::get_if<RankMessage>(&actor.loop.front());
   return message && message->ahead > 0;
+}
+
+/// The messages among the first steps of a loop.
+std::ptrdiff_t messages_before(const std::vector<Step>& loop, std::size_t steps) {
+  return std::count_if(loop.begin(), loop.begin() + static_cast<std::ptrdiff_t>(steps),
+                       [](const Step& step) { return std::holds_alternative<RankMessage>(step); });
 }
 
 /// Each step in its order, of words too. Messages in a window are under way together.
@@ -67,28 +69,42 @@ void exchange_in_order(CudaSession& session, ActorState& state, u64 passes) {
     const auto* message = std::get_if<RankMessage>(&step);
     return message && message->window > 0;
   });
-  for (const u64 end = state.iteration + passes; state.iteration < end; ++state.iteration) {
-    auto post = state.posts.begin();
-    const ActorOp* op = state.ops.data();
-    for (const auto& step : state.actor->loop) {
-      if (const auto* message = std::get_if<RankMessage>(&step)) {
+  const auto& loop = state.actor->loop;
+  const u64 first = state.iteration;
+  for_each_turn(*state.actor, session.program.passes, first, passes, [&](const Turn& turn) {
+    state.iteration = turn.pass;
+    const auto messages = messages_before(loop, turn.first_step);
+    auto post = state.posts.begin() + messages;
+    const ActorOp* op = state.ops.data() + (static_cast<std::ptrdiff_t>(turn.first_step) - messages);
+    for (auto at = turn.first_step; at < turn.end_step; ++at) {
+      if (const auto* message = std::get_if<RankMessage>(&loop[at])) {
         if (message->ahead) send_ahead(session, state, *post, message->ahead);
         else if (!together) exchange(session, state, {&*post, 1}, 0, 1);
         else if (post == state.posts.begin()) exchange(session, state, state.posts, 1, 1);
         ++post;
       } else if (!perform(*op++, state.iteration, memory)) {
-        const auto& wait = std::get<Wait>(step);
+        const auto& wait = std::get<Wait>(loop[at]);
         throw_in_vain(session, *state.actor, wait, wait.value + state.iteration * wait.step);
       }
     }
-  }
+  });
+  state.iteration = first + passes;
   if (!state.posts.empty()) finish_sends(session, state);
 }
 
 }  // namespace
 
-std::string why_no_ranks(const MpiWorld* mpi, UcxOfProcess& ucx, const Program& program, const Actor& actor) {
-  if (is_by_ucx(actor)) return ucx.why_not(program, actor);
+std::optional<Engine> carrier_of(const Actor& actor) {
+  for (const auto& step : actor.loop)
+    if (const auto* message = std::get_if<RankMessage>(&step)) return message->by;
+  return {};
+}
+
+std::string why_no_ranks(const MpiWorld* mpi, UcxOfProcess& ucx, NixlOfProcess& nixl, const Program& program,
+                         const Actor& actor) {
+  const auto carrier = carrier_of(actor);
+  if (carrier == Engine::nixl) return nixl.why_not();
+  if (carrier == Engine::ucx) return ucx.why_not(program, actor);
   if (!mpi) return "messages of MPI need ranks that mpiexec started, or srun with a PMI that the MPI library knows";
   for (const auto& step : actor.loop) {
     const auto* message = std::get_if<RankMessage>(&step);
@@ -123,11 +139,21 @@ void prepare_rank_messages(const CudaSession& session, ActorState& state) {
   }
 }
 
+namespace {
+
+/// Whether this program itself polls for an actor's messages, on a CPU that it chooses.
+bool polls_here(const Actor& actor) {
+  const auto carrier = carrier_of(actor);
+  return carrier == Engine::ucx || carrier == Engine::nixl;
+}
+
+}  // namespace
+
 std::vector<int> cpus_of_messages(const Program& whole, const Actor& actor) {
   std::set<u32> processes;
   for (const auto& other : whole.actors)
-    if (is_by_ucx(other) && other.place == actor.place) processes.insert(other.process);
-  if (!is_by_ucx(actor) || processes.size() < 2) return {};
+    if (polls_here(other) && other.place == actor.place) processes.insert(other.process);
+  if (!polls_here(actor) || processes.size() < 2) return {};
   const auto number = std::distance(processes.begin(), processes.find(actor.process));
   return dealt_cpus(actor.place.index, static_cast<u32>(number), static_cast<u32>(processes.size()));
 }
@@ -146,13 +172,20 @@ void warm_up_messages(CudaSession& session) {
 void exchange_messages(CudaSession& session, ActorState& state, u32 count) {
   const u64 passes = u64{count} * session.program.passes;
   if (state.device_of_posts) state.device_of_posts->use();  // the library copies in the calling thread's context
-  if (performs_ops(*state.actor) || starts_ahead(*state.actor)) return exchange_in_order(session, state, passes);
+  if (performs_ops(*state.actor) || starts_ahead(*state.actor) || state.actor->first_steps)
+    return exchange_in_order(session, state, passes);
   exchange(session, state, state.posts, window_of(*state.actor), passes);
   state.iteration += passes;
 }
 
 u32 agree_on_trips(CudaSession& session, ActorState& state, u32 wanted) {
   u64 number = wanted;
+  if (carrier_of(*state.actor) == Engine::nixl) {  // which writes to registered memory only
+    const auto& first = state.posts.front();
+    if (first.sends) session.peers->give(first.peer, number);
+    else number = session.peers->take<u64>(first.peer, "its number of round trips", session.patience());
+    return static_cast<u32>(number);
+  }
   RankPost post;
   post.sends = state.posts.front().sends;
   post.peer = state.posts.front().peer;

@@ -1,13 +1,17 @@
-// Messages of MPI or UCX between the processes of a program, by the library that the worker has loaded.
+// Messages of MPI, UCX or NIXL between the processes of a program, by the library that the worker has loaded.
 #pragma once
+#include "platform/cuda/nixl.hpp"
 #include "platform/cuda/session.hpp"
 #include "platform/cuda/ucx.hpp"
 
 namespace linkscope {
 
+/// What carries the messages of an actor to other processes; none: it has none.
+[[nodiscard]] std::optional<Engine> carrier_of(const Actor&);
 /// Why an actor's messages to other processes cannot be exchanged here; "" if they can. `mpi`: null without MPI.
-[[nodiscard]] std::string why_no_ranks(const MpiWorld* mpi, UcxOfProcess&, const Program&, const Actor&);
-/// The CPUs for the thread of an actor that exchanges messages of UCX with other processes of its node; none: all of the
+[[nodiscard]] std::string why_no_ranks(const MpiWorld* mpi, UcxOfProcess&, NixlOfProcess&, const Program&,
+                                       const Actor&);
+/// The CPUs for the thread of an actor that exchanges messages of UCX or NIXL with other processes of its node; none: all of the
 /// node. Ranks of MPI have the CPUs that their launcher gave them.
 [[nodiscard]] std::vector<int> cpus_of_messages(const Program& whole, const Actor&);
 /// Exchanges messages of the session before any sample. At first use, libraries and the kernel make the memory that

@@ -22,6 +22,7 @@
 #include "host/uring.hpp"
 #include "host/words.hpp"
 #include "mpi/world.hpp"
+#include "nixl/messages.hpp"
 #include "platform/cuda/buffers.hpp"
 #include "platform/cuda/step_runner.hpp"
 #include "program/platform.hpp"
@@ -136,12 +137,13 @@ struct CudaSession final : Session {
   const Driver& driver;
   Peers* peers;
   const MpiWorld* mpi;
-  std::shared_ptr<UcxMessages> ucx;  // null without messages of UCX
-  u32 process;                       // the number of this one
-  Program whole;                     // with the actors of all processes
-  Program program;                   // with the actors of this one
-  bool lockstep;                     // whether the processes meet before and after each sample
-  std::vector<Buffer*> buffers;      // one per region; null: `called` has its memory, or another process uses it alone
+  std::shared_ptr<UcxMessages> ucx;    // null without messages of UCX
+  std::shared_ptr<NixlMessages> nixl;  // null without messages of NIXL
+  u32 process;                         // the number of this one
+  Program whole;                       // with the actors of all processes
+  Program program;                     // with the actors of this one
+  bool lockstep;                       // whether the processes meet before and after each sample
+  std::vector<Buffer*> buffers;  // one per region; null: `called` has its memory, or another process uses it alone
   std::map<std::pair<u32, const Device*>, std::unique_ptr<IpcOpened>>
       opened;                                            // by region and GPU, for memory that a GPU opens for itself
   std::vector<std::unique_ptr<Buffer>> managed, shared;  // those that end with the session

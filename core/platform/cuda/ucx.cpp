@@ -1,9 +1,9 @@
 #include "platform/cuda/ucx.hpp"
 
-#include <array>
 #include <set>
 
 #include "base/error.hpp"
+#include "host/peer_texts.hpp"
 
 namespace linkscope {
 namespace {
@@ -20,31 +20,6 @@ std::set<u32> peers_of(const CudaSession& session) {
     for (const auto& step : actor.loop)
       if (is_by_ucx(step)) found.insert(std::get<RankMessage>(step).peer);
   return found;
-}
-
-/// A part of an address: processes give each other short messages.
-struct Piece {
-  u32 left = 0;  // bytes of the address in this piece and the next ones
-  std::array<char, 1024> bytes{};
-};
-
-void give(Peers& peers, u32 to, const std::string& address) {
-  for (std::size_t at = 0; at < address.size(); at += sizeof Piece::bytes) {
-    Piece piece;
-    piece.left = static_cast<u32>(address.size() - at);
-    address.copy(piece.bytes.data(), piece.bytes.size(), at);
-    peers.give(to, piece);
-  }
-}
-
-std::string take(Peers& peers, u32 from, Seconds patience) {
-  std::string address;
-  for (bool more = true; more;) {
-    const auto piece = peers.take<Piece>(from, "its address of UCX", patience);
-    more = piece.left > piece.bytes.size();
-    address.append(piece.bytes.data(), more ? piece.bytes.size() : piece.left);
-  }
-  return address;
 }
 
 }  // namespace
@@ -82,8 +57,9 @@ void UcxOfProcess::prepare(CudaSession& session) {
   for (const u32 peer : others)
     if (!own.reaches(peer)) missing.insert(peer);
   const auto address = own.address();
-  for (const u32 peer : missing) give(*session.peers, peer, address);
-  for (const u32 peer : missing) own.connect(peer, take(*session.peers, peer, session.patience()));
+  for (const u32 peer : missing) give_text(*session.peers, peer, address);
+  for (const u32 peer : missing)
+    own.connect(peer, take_text(*session.peers, peer, "its address of UCX", session.patience()));
   session.ucx = messages_;
 }
 

@@ -180,7 +180,10 @@ Lanes Compiler::compile(const Program& program) const {
     lane.process = actor.process;
     lane.leader = leader_of(program, static_cast<u32>(all.lanes.size()));
     lane.once = ops(program, actor, actor.once, all);
-    lane.loop = ops(program, actor, actor.loop, all);
+    const auto split = actor.loop.begin() + actor.first_steps;
+    lane.loop = ops(program, actor, {actor.loop.begin(), split}, all);
+    lane.first_ops = static_cast<u32>(lane.loop.size());
+    std::ranges::move(ops(program, actor, {split, actor.loop.end()}, all), std::back_inserter(lane.loop));
     time(program, actor, lane);
     lane.rest = rest_after(actor, 1);
     // Calls overlap with the copy before only if nothing of another kind stands between them, and no rest.

@@ -146,6 +146,7 @@ struct Lane {
   double closing = 0;         // from the end of the last copy to its stamp
   double rest = 0;            // s after each iteration of a sample of a duration, per s of it
   std::string route;          // in words
+  u32 first_ops = 0;          // of the loop's first part (Actor::first_steps); 0: it has one part
 };
 
 struct Lanes {

@@ -333,6 +333,20 @@ void Simulation::go_on(u32 lane, u32 stage_index) {
   feed(lane, stage_index);
 }
 
+/// At the end of a part of a loop in two parts: goes to the next pass of that part, or from the last pass of the first
+/// part to the first pass of the second. False: no part ends, or the iteration does.
+bool Simulation::next_of_part(Running& running, u32 first_ops) const {
+  const bool ends_first = running.op == first_ops, last_pass = (running.iteration + 1) % passes_ == 0;
+  if (!ends_first && (running.op != running.ops->size() || last_pass)) return false;
+  if (ends_first && last_pass) {
+    running.iteration -= passes_ - 1;
+    return true;
+  }
+  ++running.iteration;
+  running.op = ends_first ? 0 : first_ops;
+  return true;
+}
+
 void Simulation::op_done(u32 lane) {
   auto& running = running_[lane];
   const auto& op = (*running.ops)[running.op];
@@ -341,7 +355,10 @@ void Simulation::op_done(u32 lane) {
   if (op.launches > 0) running.busy = std::max(now_ + op.launches * slow, running.busy + op.each * slow);
   const auto done = overlapped ? static_cast<u32>(running.chunks / op.chunks) : 1;
   running.queued += queueing(op, done);
-  if (++running.op == running.ops->size()) {
+  ++running.op;
+  const u32 first_ops = running.ops == &lanes_[lane].loop ? lanes_[lane].first_ops : 0;
+  const bool within = first_ops && next_of_part(running, first_ops);
+  if (!within && running.op == running.ops->size()) {
     running.op = 0;
     running.iteration += done;
     if (!goes_on(lane)) {

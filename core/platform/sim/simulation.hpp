@@ -126,6 +126,7 @@ class Simulation {
   void chunk_done(u32 runner);
   void go_on(u32 lane, u32 stage);
   void op_done(u32 lane);
+  [[nodiscard]] bool next_of_part(Running&, u32 first_ops) const;
   [[nodiscard]] bool take(u32 server, u32 runner);
   void release(u32 server, u32 first = nobody);
   [[nodiscard]] Shared* shared(const Stage&);

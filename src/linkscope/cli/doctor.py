@@ -38,6 +38,7 @@ def main(arguments: argparse.Namespace) -> int:
     from linkscope.machine.doctor import exit_code
     from linkscope.machine.probe import probe
     from linkscope.run.mps import why_no_mps
+    from linkscope.run.nixl import in_run_file
     from linkscope.run.worker import driver_facts
 
     driver = driver_facts()
@@ -52,6 +53,8 @@ def main(arguments: argparse.Namespace) -> int:
             print(finding)
         if driver.get("gpus"):
             print(f"Clients that share a GPU: {why_no_mps() or 'MPS can be started'}; {_green_contexts(driver)}.")
+        if "path" in (nixl := in_run_file()):
+            print(f"NIXL: {nixl['path']}: {nixl['found']}.")
         if machine.gpus:
             from linkscope.cli.seats import seat_lines, seating_of_machine
 

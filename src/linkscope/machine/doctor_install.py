@@ -12,6 +12,7 @@ _LIBRARIES = {
     "NCCL": ("collectives of GPUs", "pip install nvidia-nccl-cu13 (or -cu12), or LINKSCOPE_NCCL=/path/to/libnccl.so.2"),
     "MPI": ("messages between ranks", "pip install mpich, or the distribution's openmpi-bin and libopenmpi3"),
     "UCX": ("messages by UCX", "pip install libucx-cu13 (or -cu12), or LINKSCOPE_UCX=/path/to/libucp.so.0"),
+    "NIXL": ("one-sided messages", "pip install nixl-cu13 (or -cu12), or LINKSCOPE_NIXL=/path/to/libnixl_capi.so"),
     "cuBLAS": ("products of matrices", "pip install nvidia-cublas, and its folder in LD_LIBRARY_PATH"),
     "cuDNN": ("primitives of neural networks", "pip install nvidia-cudnn-cu13, and its folder in LD_LIBRARY_PATH"),
 }

@@ -17,7 +17,7 @@ _CPU = "/sys/devices/system/cpu"
 # Larger values of a cgroup (v1) or a limit mean "none".
 _NO_LIMIT = 1 << 60
 _VARIABLES = re.compile(
-    r"(CUDA|NCCL|NVSHMEM|UCX|NVIDIA)_|(OMP_NUM_THREADS|GOMP_CPU_AFFINITY|MALLOC_ARENA_MAX|LD_PRELOAD)$"
+    r"(CUDA|NCCL|NVSHMEM|UCX|NIXL|NVIDIA)_|(OMP_NUM_THREADS|GOMP_CPU_AFFINITY|MALLOC_ARENA_MAX|LD_PRELOAD)$"
 )
 # Only variables that change times: a command line may hold private data.
 _KERNEL_OPTIONS = re.compile(

@@ -13,11 +13,19 @@ def _on_one_path(*rules: Rule) -> tuple[Rule, ...]:
 
 
 _RANK_SIZES = (8, 512, 4 * KIB, 64 * KIB, MIB, 16 * MIB, 128 * MIB)
+_LONG_SIZES = (MIB, 16 * MIB, 128 * MIB, 256 * MIB)
 _FEW_SIZES = (8, 4 * KIB, 64 * KIB, MIB, 16 * MIB)
+_OTHERS = ("ucx", "nixl")
 _HOST, _WAYS = ("pageable", "pinned"), ("staged", "double", "aware")
 BETWEEN_RANKS = _on_one_path(
     _rule(benchmarks=("rank_empty",)),
-    _rule(*_RANK_SIZES, benchmarks=("rank_ping_pong",), engines=("mpi",), way=EACH, memories=(*_HOST, "device")),
+    _rule(*_RANK_SIZES, benchmarks=("rank_ping_pong",), engines=("mpi",), memories=_HOST),
+    _rule(
+        *_RANK_SIZES, benchmarks=("rank_ping_pong",), engines=("mpi",), way=("staged", "aware"), memories=("device",),
+    ),
+    _rule(256 * MIB, benchmarks=("rank_ping_pong",), engines=("mpi",), way=("staged",), memories=("device",)),
+    _rule(*_LONG_SIZES, benchmarks=("rank_ping_pong",), engines=("mpi",), way=("double",), memories=("device",),
+          chunk=("256KiB", "1MiB")),
     _rule(*_RANK_SIZES, GIB, benchmarks=("rank_rate",), engines=("mpi",), memories=_HOST),
     _rule(*_RANK_SIZES, benchmarks=("rank_rate",), engines=("mpi",), memories=_HOST, bidirectional=("true",)),
     _rule(8, benchmarks=("rank_rate",), engines=("mpi",), memories=("pageable",), window=EACH),
@@ -30,9 +38,9 @@ BETWEEN_RANKS = _on_one_path(
     _rule(16 * MIB, 128 * MIB, benchmarks=("rank_rate",), engines=("mpi",), memories=("device",), way=("double",),
           chunk=EACH),
     _rule(128 * MIB, benchmarks=("rank_rate",), engines=("mpi",), memories=("device",), way=("double",), slots=EACH),
-    _rule(*_FEW_SIZES, benchmarks=("rank_ping_pong", "rank_rate"), engines=("ucx",), memories=("pageable",)),
-    _rule(*_FEW_SIZES, benchmarks=("rank_rate",), engines=("ucx",), memories=("pageable",), bidirectional=("true",)),
-    _rule(*_FEW_SIZES[2:], benchmarks=("rank_rate",), engines=("ucx",), memories=("device",), way=("aware",)),
+    _rule(*_FEW_SIZES, benchmarks=("rank_ping_pong", "rank_rate"), engines=_OTHERS, memories=("pageable",)),
+    _rule(*_FEW_SIZES, benchmarks=("rank_rate",), engines=_OTHERS, memories=("pageable",), bidirectional=("true",)),
+    _rule(*_FEW_SIZES[2:], benchmarks=("rank_rate",), engines=_OTHERS, memories=("device",), way=("aware",)),
 )  # fmt: skip
 BY_UCX = (
     _rule(*_RANK_SIZES, benchmarks=("process_ping_pong", "process_rate"), memories=_HOST, bidirectional=EACH),

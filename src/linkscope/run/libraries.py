@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 
-from linkscope.run import launcher, nccl, ucx
+from linkscope.run import launcher, nccl, nixl, ucx
 
 _BY_LOADER = {
     "cuBLAS": ("libcublas.so.13", "libcublas.so.12"),
@@ -33,6 +33,7 @@ def why_not(driver_version: int = 0) -> dict[str, str]:
         "NCCL": [library["name"] for library in nccl.libraries(driver_version)],
         "MPI": [library.name for library in launcher.libraries()],
         "UCX": [library["name"] for library in ucx.libraries()],
+        "NIXL": [library["name"] for library in nixl.libraries()],
         **_BY_LOADER,
     }
     try:

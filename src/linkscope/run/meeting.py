@@ -16,6 +16,7 @@ import msgspec
 
 import linkscope
 from linkscope.errors import FINE, NOT_HERE, SOMETHING_FAILED, UserError
+from linkscope.run import nixl
 from linkscope.run.launcher import CHOICE, Launched, Library, inherited_descriptors, libraries
 from linkscope.run.links import own_addresses, own_network
 from linkscope.run.process import Process, RequestFailed, WorkerGone
@@ -240,8 +241,9 @@ def in_run_file(world: World, here: Launched) -> dict[str, Any]:
     mpi, library = world.mpi, world.library
     ranks = [{k: v for k, v in msgspec.to_builtins(one).items() if k not in _PRIVATE} for one in world.ranks]
     if mpi is None or library is None:
-        return {"launcher": here.launcher, "why_no_mpi": f"srun set up no PMI for MPI; {CURE}", "ranks": ranks}
+        why = f"srun set up no PMI for MPI; {CURE}"
+        return {"launcher": here.launcher, "why_no_mpi": why, "nixl": nixl.in_run_file(), "ranks": ranks}
     return {
         "launcher": here.launcher, "library": mpi.library, "standard": mpi.standard, "path": mpi.path,
-        "found": library.found, "why_not_gpu": mpi.why_not_gpu, "ranks": ranks,
+        "found": library.found, "why_not_gpu": mpi.why_not_gpu, "nixl": nixl.in_run_file(), "ranks": ranks,
     }  # fmt: skip

@@ -12,7 +12,7 @@ from linkscope.runfile import PointId
 
 LEAST_BATCH_S, JOINT_BATCH_S = 50e-6, 1e-3
 MOST_LONGER = 8  # ratio of the longer batch of a sample to the shorter one
-RANKS = ("mpi", "nccl", "ucx")  # engines whose actors are ranks: those without a measured flow only take part
+RANKS = ("mpi", "nccl", "ucx", "nixl")  # engines whose actors are ranks: those without a measured flow only take part
 LONG_S = 10e-3  # operations or idle gaps of at least this length are not batched
 _MIB = 1 << 20
 
@@ -65,6 +65,7 @@ _ENGINES = {
     "cpu": EngineLimits(8192, MOST_LONGER * 8192, by_host=True),
     "mpi": EngineLimits(8192, MOST_LONGER * 8192, by_host=True),
     "ucx": EngineLimits(8192, MOST_LONGER * 8192, by_host=True),
+    "nixl": EngineLimits(8192, MOST_LONGER * 8192, by_host=True),
     # All copies of a single call are cheap to queue. Longer batches have more copies if these stay behind the gate.
     "batch": EngineLimits(1024, 16384),
 }

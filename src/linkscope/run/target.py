@@ -157,7 +157,7 @@ def this_machine() -> Target:
     from linkscope.machine.limits import limit as limit_of
     from linkscope.machine.path_classes import classes_probed
     from linkscope.machine.probe import probe
-    from linkscope.run import nccl, ucx
+    from linkscope.run import nccl, nixl, ucx
     from linkscope.run.worker import open_driver
 
     driver, keeper = open_driver()
@@ -180,7 +180,8 @@ def this_machine() -> Target:
     facts = MachineFacts(machine.name, False, places, caches, kinds, machine.sms, cpus)
     near = {f"gpu:{gpu.index}": f"numa:{gpu.numa}" for gpu in machine.gpus if gpu.numa is not None}
     version = int((driver or {}).get("version") or 0)
-    opened = {"platform": "cuda", "nccl": nccl.libraries(version), "ucx": ucx.libraries()}
+    found = {"nccl": nccl.libraries(version), "ucx": ucx.libraries(), "nixl": nixl.libraries()}
+    opened = {"platform": "cuda", **found}
     return Target(facts, opened, limit, machine.to_json(), environment(), near, cpus)
 
 

@@ -1,4 +1,4 @@
-"""Section: messages between ranks of MPI."""
+"""Section: messages between ranks, by MPI, UCX and NIXL."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -7,6 +7,7 @@ from typing import Any
 from linkscope.model.curves import Estimate
 from linkscope.model.text import count_text
 from linkscope.report.family_words import memory_text
+from linkscope.report.put_get import time_ratio
 from linkscope.report.run_view import RunView
 from linkscope.report.section import (
     METHOD,
@@ -35,8 +36,9 @@ _TITLE = "Ranks"
 _NOTE = (
     "Latency is half of a round trip. A rate is that of many messages under way (window), or of one message after the "
     "other if a GPU's end is staged through pinned memory: whole, or double-buffered in chunks, of which the fastest "
-    "chunk counts. Brackets are 95 % intervals over rounds. All rounds are in the same processes, so the intervals "
-    "leave out how launches differ. "
+    "chunk counts. The rate of one message alone is its bytes in half of a round trip. A message of NIXL is a write "
+    "with a notification to the receiver. Brackets are 95 % intervals over rounds. All rounds are in the same "
+    "processes, so the intervals leave out how launches differ. "
 )
 _SHORT = "Latency is half of a round trip. A rate is that of many messages under way, or of staged ones."
 _RANKS = (
@@ -48,7 +50,7 @@ _OF_SIZES = (Column("Size", strong=True), Column("Median [interval]", right=True
 _OF_GPUS = (
     Column("Path and size", strong=True), Column("Staged", right=True, label="Staged"),
     Column("Double-buffered", right=True, label="Double-buffered"), Column("Chunk", right=True, label="Chunk"),
-    Column("Speed-up", right=True, label="Speed-up"), Column("GPU-aware MPI", right=True, label="GPU-aware MPI"),
+    Column("Speed-up [interval]", right=True, label="Speed-up"), Column("GPU-aware", right=True, label="GPU-aware"),
 )  # fmt: skip
 _ONE_CPU = "has one CPU, which its threads share: staged rates are lower than with several (mpiexec's --bind-to none)"
 
@@ -82,8 +84,9 @@ def section(view: RunView) -> Section | None:
         blocks.insert(1, Figures(figures))
     blocks += [one for one in drawn if isinstance(one, Table)]
     if gpus := _of_gpus(points):
-        made = table("Buffers of GPUs", _OF_GPUS, gpus)
-        blocks.append(more(f"Staged and double-buffered copies: {len(gpus)} sizes and paths", made))
+        made = Table("Buffers of GPUs", _OF_GPUS, gpus)
+        listed = sum(len(group.rows) for group in gpus)
+        blocks.append(more(f"Staged and double-buffered copies: {listed} sizes and paths", made))
         blocks.append(replace(made, on=Output.TERMINAL | Output.MARKDOWN))
     answers = tuple(_answers(points))
     blocks.insert(0, Items.of(answers, on=Output.PAGE))
@@ -98,20 +101,22 @@ def _answers(points: Sequence[Point]) -> Iterator[str]:
     trips, rates = ([point for point in sound if (point.benchmark == "rank_rate") == rate] for rate in (False, True))
     if smallest := _first_of_each(sorted(trips, key=lambda point: (point.bytes, point.median_s or 0.0))):
         listed = (
-            f"{ends} {signed(format_seconds(_latency(point).value), [point])} ({format_bytes(point.bytes)})"
+            f"{ends} {signed(format_seconds(_latency(point).value), [point])} ({format_bytes(point.bytes)}{_by(point)})"
             for ends, point in smallest.items()
         )
         yield f"latency of the smallest message: {'; '.join(listed)}."
     unidirectional = (point for point in rates if not point.bidirectional)
     if best := _first_of_each(sorted(unidirectional, key=lambda point: -_rate(point).value)):
         listed = (
-            f"{ends} {signed(format_rate(_rate(point).value), [point])} at {format_bytes(point.bytes)}"
+            f"{ends} {signed(format_rate(_rate(point).value), [point])} at {format_bytes(point.bytes)}{_by(point)}"
             for ends, point in best.items()
         )
         yield f"best rates: {'; '.join(listed)}."
-    gains = [one for one in _staged(sound).values() if one.gain]
-    if gains:
-        low, high = (of(one.gain or 0.0 for one in gains) for of in (min, max))
+    if gains := [one.gain for one in _staged(trips).values() if one.gain]:
+        ends = f"×{min(gains):.3g} to ×{max(gains):.3g}" if len(gains) > 1 else f"×{gains[0]:.3g}"
+        yield f"one double-buffered message of GPU buffers alone: {ends} the rate of whole staging, by size."
+    if gains := [one.gain for one in _staged(rates).values() if one.gain]:
+        low, high = min(gains), max(gains)
         yield f"double-buffered messages of GPU buffers: ×{low:.3g} to ×{high:.3g} the rate of whole staging, by size."
 
 
@@ -127,6 +132,11 @@ def _ends(point: Point) -> str:
     return f"{memory_text(point.src_memory)} → {memory_text(point.dst_memory)}"
 
 
+def _by(point: Point) -> str:
+    """What carried a message, unless it was MPI."""
+    return "" if point.engine == "mpi" else f", by {point.engine.upper()}"
+
+
 def _launch(about: Mapping[str, Any], ranks: Sequence[Mapping[str, Any]]) -> list[Block]:
     """The MPI library and the places of the ranks, which the page folds."""
     found: list[Block] = []
@@ -134,6 +144,9 @@ def _launch(about: Mapping[str, Any], ranks: Sequence[Mapping[str, Any]]) -> lis
         found.append(Paragraph(f"{about['library']}, {about['path']}: {about['found']}."))
     elif "why_no_mpi" in about:
         found.append(Paragraph(f"Without MPI: {about['why_no_mpi']}."))
+    if nixl := about.get("nixl"):
+        there = f"{nixl['path']}: {nixl['found']}" if "path" in nixl else nixl.get("why_not")
+        found.append(Paragraph(f"NIXL: {there}."))
     found.append(table("Ranks", _RANKS, [_rank(one) for one in ranks]))
     brief = Output.TERMINAL | Output.MARKDOWN
     return [
@@ -162,7 +175,7 @@ def _name(point: Point) -> str:
         params.pop("window", None)
     words = ["bidirectional" if key == "bidirectional" else f"{key} {value}" for key, value in sorted(params.items())]
     ends = f"{point.src}.{point.src_memory} -> {point.dst}.{point.dst_memory}"
-    return ", ".join([ends + (", empty" if point.benchmark == "rank_empty" else ""), *words])
+    return ", ".join([ends + (", empty" if point.benchmark == "rank_empty" else "") + _by(point), *words])
 
 
 def _figure(
@@ -234,19 +247,33 @@ class _Ways:
     aware: Point | None
 
     @property
+    def several(self) -> bool:
+        """Whether whole staging has another way beside it."""
+        return self.double is not None or self.aware is not None
+
+    @property
     def gain(self) -> float | None:
         """The rate of double-buffered messages over that of whole staging."""
         rates = [point.gbps if point else None for point in (self.double, self.whole)]
         return rates[0] / rates[1] if rates[0] and rates[1] else None
+
+    @property
+    def gain_text(self) -> str:
+        """The gain with its interval."""
+        if self.gain is None or self.double is None or self.whole is None:
+            return "-"
+        rounds = [point.flows[0].round_medians_s if point.flows else [] for point in (self.double, self.whole)]
+        ends = time_ratio(self.double, self.whole) if all(rounds) else None
+        return f"{self.gain:.3g}" + (f" [{ends.low:.3g}, {ends.high:.3g}]" if ends else "")
 
 
 def _staged(points: Sequence[Point]) -> dict[tuple[str, int], _Ways]:
     """The ways of each path and size with staged messages, in order."""
     found: dict[tuple[str, int], dict[str, Point]] = {}
     for point in points:
-        if point.benchmark != "rank_rate" or "way" not in point.params:
+        if "way" not in point.params:
             continue
-        ends = f"{point.src}.{point.src_memory} -> {point.dst}.{point.dst_memory}"
+        ends = f"{point.src}.{point.src_memory} -> {point.dst}.{point.dst_memory}{_by(point)}"
         of = found.setdefault((ends, point.bytes), {})
         best = of.get(point.params["way"])
         if best is None or (point.gbps or 0) > (best.gbps or 0):
@@ -254,16 +281,24 @@ def _staged(points: Sequence[Point]) -> dict[tuple[str, int], _Ways]:
     return {key: _Ways(*(of.get(way) for way in ("staged", "double", "aware"))) for key, of in sorted(found.items())}
 
 
-def _of_gpus(points: Sequence[Point]) -> list[tuple[str, ...]]:
-    """A row for each path and size with staged messages: the ways beside each other."""
-    rows: list[tuple[str, ...]] = []
-    for (ends, size), one in _staged(points).items():
-        chunk = one.double.params.get("chunk", "1MiB") if one.double else "-"
-        gain = f"{one.gain:.3g}" if one.gain else "-"
-        rates = (_rate_of(one.whole), _rate_of(one.double), chunk, gain, _rate_of(one.aware))
-        rows.append((f"{ends}, {format_bytes(size)}", *rates))
-    return rows
+def _of_gpus(points: Sequence[Point]) -> tuple[Group, ...]:
+    """The ways beside each other, a row for each path and size: of one message alone, and of many."""
+    kinds = (("One message alone", "rank_ping_pong"), ("One message after the other", "rank_rate"))
+    found = {head: _staged([point for point in points if point.benchmark == name]) for head, name in kinds}
+    return tuple(
+        Group(tuple(rows), head=head)
+        for head, of in found.items()
+        if (rows := [_of_ways(f"{ends}, {format_bytes(size)}", one) for (ends, size), one in of.items() if one.several])
+    )
+
+
+def _of_ways(what: str, ways: _Ways) -> Row:
+    chunk = ways.double.params.get("chunk", "1MiB") if ways.double else "-"
+    return Row((what, _rate_of(ways.whole), _rate_of(ways.double), chunk, ways.gain_text, _rate_of(ways.aware)))
 
 
 def _rate_of(point: Point | None) -> str:
-    return format_rate(point.gbps) if point and point.gbps else "-"
+    """The bytes of a message in the time of one: half of a round trip, in which the run file counts them once."""
+    if not point or not point.gbps:
+        return "-"
+    return format_rate(point.gbps * (2 if point.benchmark == "rank_ping_pong" else 1))
