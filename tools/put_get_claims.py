@@ -4,6 +4,7 @@ Usage: .venv/bin/python tools/put_get_claims.py RUN.jsonl…     (runs of one ma
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,12 +29,14 @@ def target_table(of: Sequence[Target]) -> str:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Prints both tables. 1: a run file cannot be read."""
+    """Prints both tables. 1: a run file cannot be read. A reader that has seen enough, as `head`, is no error."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("runs", metavar="RUN.jsonl", type=Path, nargs="+")
     try:
         runs = [read_run(path) for path in parser.parse_args(words).runs]
-        print(f"{table(best_claims(runs))}\n\n{target_table(best_targets(runs))}")
+        print(f"{table(best_claims(runs))}\n\n{target_table(best_targets(runs))}", flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left is flushed at the end
     except UserError as problem:
         print(f"put_get_claims.py: {problem}", file=sys.stderr)
         return 1

@@ -368,28 +368,42 @@ std::vector<Benchmark> puts_and_gets() {
   add("get_ping_pong", "a message from host memory, fetched by a GPU, and a word back", numa, gpu,
       round_trip<add_get_round_trip>, false);
   const auto add_kernels = [&](std::string_view name, std::string_view summary, Relation relation, MemKind memory,
-                               std::vector<Param> params) {
-    const bool is_stream = name == "put";
-    params.insert(params.end(), {threads, word});
+                               Program (*build)(const Case&), std::vector<Param> params, Engine engine = Engine::sm) {
+    const bool is_stream = name == "put" || name == "get";
+    if (engine == Engine::sm) params.push_back(threads);
+    if (engine == Engine::sm && name.starts_with("put")) params.push_back(word);
     if (is_stream) params.push_back(connections);
     rows.push_back({name,
                     summary,
                     is_stream ? "Klenk 4 (KL-1, KL-3)" : "Klenk 4 (KL-1)",
-                    Engine::sm,
+                    engine,
                     gpu,
                     gpu,
                     relation,
                     {{memory, memory}},
                     std::move(params),
-                    is_stream ? messages<0> : round_trip<add_put_round_trip>});
+                    build});
   };
-  add_kernels("put", "messages between two kernels of one GPU", Relation::same, device, {});
-  add_kernels("put_ping_pong", "a message there and one back between two kernels of one GPU", Relation::same, device,
-              {});
+  const Param within{"control",
+                     {"direct", "notified"},
+                     "where the words lie that end a message: in the memory of the GPU, or of the host",
+                     not_in_id};
+  for (const auto engine : {Engine::sm, Engine::ce}) {
+    const std::vector<Param> params = engine == Engine::ce ? std::vector{by_host} : std::vector{within, launch_param()};
+    const auto add_within = [&](std::string_view name, std::string_view summary, Program (*build)(const Case&)) {
+      add_kernels(name, summary, Relation::same, device, build, params, engine);
+    };
+    add_within("put", "messages between two kernels of one GPU", messages<0>);
+    add_within("get", "messages between two kernels of one GPU, fetched by the receiver", messages<1>);
+    add_within("put_ping_pong", "a message there and one back between two kernels of one GPU",
+               round_trip<add_put_round_trip>);
+    add_within("get_ping_pong", "a message there and one back between two kernels of one GPU, fetched by the receiver",
+               round_trip<add_get_round_trip>);
+  }
   add_kernels("put_ping_pong", "a message there and one back between kernels of two processes on one GPU",
-              Relation::same, ipc, {two_processes_param()});
+              Relation::same, ipc, round_trip<add_put_round_trip>, {two_processes_param()});
   add_kernels("put_ping_pong", "a message there and one back between GPUs of two processes", Relation::different, ipc,
-              {});
+              round_trip<add_put_round_trip>, {});
   return rows;
 }
 

@@ -1,5 +1,6 @@
 // Messages that one side puts or gets: where their words lie, and who moves the payload.
 #include <algorithm>
+#include <tuple>
 
 #include "base/error.hpp"
 #include "benchmarks/case.hpp"
@@ -109,6 +110,23 @@ TEST_CASE("a message by the host needs no kernel, and one that a GPU requests ha
   CHECK(count(assisted, ActorKind::stream) == 2);
   CHECK(count(assisted, ActorKind::gpu_block) == 2);
   for (const auto& actor : assisted.actors) CHECK((move_of(actor) != nullptr) == (actor.kind == ActorKind::stream));
+}
+
+TEST_CASE("within one GPU a message has the actors of its control mode, and words in the memory of that mode") {
+  const auto gpu = parse_place("gpu:0"), host = parse_place("numa:0");
+  for (const char* benchmark : {"put", "get", "put_ping_pong", "get_ping_pong"})
+    for (const auto& [engine, control, blocks, words] :
+         {std::tuple{Engine::sm, "direct", 2u, gpu}, std::tuple{Engine::sm, "notified", 2u, host},
+          std::tuple{Engine::ce, "host", 0u, host}, std::tuple{Engine::ce, "assisted", 2u, host}}) {
+      CAPTURE(benchmark);
+      CAPTURE(control);
+      const auto program = build_program(message_case(benchmark, engine, "gpu:0", "gpu:0", {{"control", control}}));
+      validate(program);
+      CHECK(count(program, ActorKind::gpu_block) == blocks);
+      CHECK(count(program, ActorKind::stream) == program.actors.size() - blocks);
+      for (u32 actor = 0; actor < program.actors.size(); ++actor)
+        for (const auto& at : polled(program, actor)) CHECK(at == words);
+    }
 }
 
 TEST_CASE("each connection has memory, words and actors of its own") {

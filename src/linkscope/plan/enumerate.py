@@ -1,7 +1,7 @@
 """Lists all points of a suite on a machine, from the rows of the table; no benchmark is named here."""
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from linkscope.plan.facts import MachineFacts, all_gpus, host_of, kind_of
 from linkscope.plan.suite_rules import Rule, Suite
@@ -10,17 +10,29 @@ from linkscope.runfile import PointId
 
 
 def points_of(suite: Suite, machine: MachineFacts, table: Iterable[Benchmark]) -> list[PointId]:
-    """Returns the points of a suite in canonical order: by row, places, memories, parameters, size."""
-    found: dict[PointId, None] = {}
+    """Returns the points of a suite, the first ones before the others. Both are in canonical order: by row, places,
+    memories, parameters, size."""
     rows = list(table)
-    for row in rows:
-        pairs = _pairs(row, machine)
-        for rule in suite.rules_for(row, rows):
-            if rule.takes(row):
-                found.update(dict.fromkeys(_of_row(row, rule, machine, pairs)))
+    found = dict.fromkeys(first_points_of(suite, machine, rows))
+    found.update(dict.fromkeys(_by_rules(rows, machine, lambda row: suite.rules_for(row, rows))))
     if suite.more:
         found.update(dict.fromkeys(suite.more(machine)))
     return list(found)
+
+
+def first_points_of(suite: Suite, machine: MachineFacts, table: Iterable[Benchmark]) -> list[PointId]:
+    """Returns the points that each round measures before the others."""
+    return list(dict.fromkeys(_by_rules(table, machine, lambda row: suite.first)))
+
+
+def _by_rules(
+    rows: Iterable[Benchmark], machine: MachineFacts, rules: Callable[[Benchmark], Iterable[Rule]]
+) -> Iterator[PointId]:
+    for row in rows:
+        pairs = _pairs(row, machine)
+        for rule in rules(row):
+            if rule.takes(row) and not (rule.one_gpu and len(machine.of_kind("gpu")) > 1):
+                yield from _of_row(row, rule, machine, pairs)
 
 
 def _of_row(row: Benchmark, rule: Rule, machine: MachineFacts, of_row: list[tuple[str, str]]) -> Iterator[PointId]:

@@ -81,14 +81,21 @@ def rounds_after(plan: Plan, have: int) -> int:
 def in_order(plan: Plan, ids: Iterable[str], round_number: int, last: Container[str] = ()) -> list[str]:
     """Returns the points in a random order for one round. Points of one `peer` setting stay together, because changing
     it is slow. Work alone comes before work at once, which comes before what runs alone again, so that a drift of the
-    machine shows.
+    machine shows. The first points of the plan come before all others.
 
     `last`: points that come after the others of their setting.
     """
-    blocks: dict[str, list[str]] = {}
+    chance, leading = random.Random(f"{plan.order_seed}:{round_number}"), set(plan.points[: plan.first])
+    parts: tuple[list[str], list[str]] = ([], [])
     for id in sorted(ids):
+        parts[id not in leading].append(id)
+    return [id for part in parts for id in _shuffled(part, chance, last)]
+
+
+def _shuffled(ids: Iterable[str], chance: random.Random, last: Container[str]) -> list[str]:
+    blocks: dict[str, list[str]] = {}
+    for id in ids:
         blocks.setdefault(PointId.parse(id).param("peer"), []).append(id)
-    chance = random.Random(f"{plan.order_seed}:{round_number}")
     names = sorted(blocks)
     chance.shuffle(names)
     for name in names:

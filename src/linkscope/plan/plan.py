@@ -11,7 +11,7 @@ import msgspec
 
 from linkscope.errors import NOT_HERE, UserError, suggestion
 from linkscope.plan.classes import PathClass, classes_of, only_the_representatives
-from linkscope.plan.enumerate import points_of
+from linkscope.plan.enumerate import first_points_of, points_of
 from linkscope.plan.facts import MachineFacts, all_gpus, host_of, kind_of
 from linkscope.plan.interference import Together, together
 from linkscope.plan.rules import RuleName
@@ -33,6 +33,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The settings and points of a run. `precision`: half-width of the interval as a fraction of the value; None: it
     depends on the size.
 
+    `first`: number of the points that each round measures before the others; they lead `points`.
     `rule`: the measurement rule, of linkscope or of another tool (rules.py). `early`: points get no more
     rounds if their first three reach the precision. `more_rounds`: points that miss their precision get more.
     `classes`: classes of paths, of which not all members are measured at all sizes (stages.py); empty: all paths are.
@@ -48,6 +49,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     order_seed: int
     points: list[str]
+    first: int = 0
     rule: RuleName = "linkscope"
     early: bool = False
     more_rounds: bool = True
@@ -96,6 +98,8 @@ def make_plan(machine: MachineFacts, table: Sequence[Benchmark], **given: Unpack
     if chosen.budget_s and budget_s is not None and not only and rounds >= LEAST_ROUNDS and rule == "linkscope":
         classes = classes_of(selected, machine, order_seed)
         selected = only_the_representatives(selected, classes, MOST_OF_MEMBERS)
+    leading = set(first_points_of(chosen, machine, table))
+    selected.sort(key=lambda point: point not in leading)
     points = [str(point) for point in selected]
     if not points:
         why = "no benchmark uses its places"
@@ -106,7 +110,8 @@ def make_plan(machine: MachineFacts, table: Sequence[Benchmark], **given: Unpack
     alike_contexts = chosen.alike_contexts if wishes["alike_contexts"] is None else wishes["alike_contexts"]
     return Plan(
         suite=suite, only=only, precision=wishes["precision"], budget_s=budget_s, rounds=rounds, seed=wishes["seed"],
-        order_seed=order_seed, points=points, rule=rule, more_rounds=chosen.more_rounds, classes=classes,
+        order_seed=order_seed, points=points, first=sum(point in leading for point in selected), rule=rule,
+        more_rounds=chosen.more_rounds, classes=classes,
         early=bool(classes) or (chosen.early and rounds >= LEAST_ROUNDS), together=concurrent,
         # models have no contexts, and other tools use any
         alike_contexts=alike_contexts and not machine.modelled and rule == "linkscope",

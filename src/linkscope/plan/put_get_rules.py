@@ -14,14 +14,27 @@ _PUTS_AND_GETS = ("put", "get", "put_ping_pong", "get_ping_pong")
 _PUTS = ("put", "put_ping_pong")
 _ROUND_TRIPS = ("put_ping_pong", "get_ping_pong")
 _RINGS = ("1", "4", "16")
+# A CPU thread serves each end of a connection: a machine of 16 CPUs has enough of them for 8 connections with a GPU.
+_RINGS_OF_CPUS = ("1", "4", "8", "16")
+_DECISIVE = (8, KIB, 64 * KIB, MIB, 64 * MIB)  # sizes from which the paper's conclusions are judged
 _ALL_BLOCKS = ("1", "2", "4", "8", "16", "32", "64", "132")
 _WITHIN, _TWO_PROCESSES = (("gpu", "device"), ("same", "device")), (("gpu", "ipc"), ("same", "ipc"))
+_BETWEEN = (("gpu", "device"), ("other", "device"))
 _WITH_HOST = ((("gpu", "device"), ("numa", "pinned")), (("numa", "pinned"), ("gpu", "device")))
+_PEERS = (_BETWEEN, _WITHIN)
 _OWN = ("device", "pinned")  # memory that no other process uses
 _RELAUNCHED = ("relaunched",)
 _BY_GPU = {"control": ("direct", "notified"), "queue": EACH}
 _BY_HOST = {"control": ("host", "assisted"), "queue": ("card", "host")}
 _BETWEEN_HOSTS = (8, *(size * KIB for size in (1, 2, 4, 16, 64, 256)), MIB, 4 * MIB, 64 * MIB)
+
+_QUEUED_RATES = (
+    _rule(64, benchmarks=("queued_put",), connections=("1", "2", "4", "8")),
+    _rule(64, benchmarks=("queued_put",), engines=("ce", "cpu"), connections=("8", "64"), proxies=("1", "2", "4", "8")),
+)
+_KERNELS_OF_A_BLOCK = _rule(
+    64, benchmarks=("put",), engines=("sm",), connections=_RINGS[1:], threads=("32",), launch=("each",)
+)
 
 
 def _by_blocks(
@@ -32,12 +45,31 @@ def _by_blocks(
     return [replace(of, ends=one) for one in ends]
 
 
+def _on(ends: Ends, of: Rule) -> list[Rule]:
+    """The rule between each of these ends. Points of all modes within one GPU are left to machines without another."""
+    return [replace(of, ends=one, one_gpu=one == _WITHIN) for one in ends]
+
+
+def _by_modes(sizes: tuple[int, ...], benchmarks: tuple[str, ...]) -> Rule:
+    return _rule(*sizes, benchmarks=benchmarks, engines=("sm", "ce"), control=_MODES)
+
+
 def _on_one_path(*rules: Rule) -> tuple[Rule, ...]:
     return tuple(replace(rule, one_path=True) for rule in rules)
 
 
+# What the paper's conclusions need, between two GPUs or else within one.
+PUT_GET_FIRST = _on_one_path(
+    *_on(_PEERS, _by_modes(_DECISIVE, (*_ROUND_TRIPS, "put"))),
+    *_on(_PEERS, _rule(8, benchmarks=("put_ping_pong",), engines=("sm",), word=EACH)),
+    *_on(_PEERS, _rule(8, MIB, benchmarks=_ROUND_TRIPS, engines=("sm",), threads=("1", "1024"))),
+    *_on(_PEERS, _rule(64, benchmarks=("put",), engines=("sm",), control=_MODES, connections=_RINGS, threads=("32",))),
+    *_on(_PEERS, _rule(64, benchmarks=("put",), engines=("ce",), control=_MODES, connections=_RINGS_OF_CPUS)),
+    *_on(_PEERS, _KERNELS_OF_A_BLOCK),
+)
+
 PUT_GET = _on_one_path(
-    _rule(*_MESSAGES, benchmarks=_PUTS_AND_GETS, engines=("sm", "ce"), control=_MODES),
+    *_on((*_PEERS, *_WITH_HOST), _by_modes(_MESSAGES, _PUTS_AND_GETS)),
     *_by_blocks(_MESSAGES, _PUTS_AND_GETS, ends=_WITH_HOST),
     _rule(8, MIB, benchmarks=("put", *_ROUND_TRIPS), engines=("sm",), memories=_OWN, threads=EACH),
     # Beside copies by SMs and bare words, so that one run has both sides of each comparison.
@@ -48,8 +80,8 @@ PUT_GET = _on_one_path(
     _rule(8, 64, 16 * KIB, benchmarks=_PUTS, engines=("sm",), memories=_OWN, word=("packed",)),
     _rule(8, 64, benchmarks=_PUTS, engines=("sm",), memories=_OWN, threads=("32",), word=("packed",)),
     _rule(64, benchmarks=("put",), engines=("sm",), connections=_RINGS, threads=("32",), word=EACH),
-    _rule(64, benchmarks=("put",), engines=("sm",), connections=_RINGS[1:], threads=("32",), launch=("each",)),
-    _rule(64, benchmarks=("put",), engines=("ce",), connections=_RINGS, control=EACH),
+    _KERNELS_OF_A_BLOCK,
+    *_on(_WITH_HOST, _rule(64, benchmarks=("put",), engines=("ce",), connections=_RINGS_OF_CPUS, control=EACH)),
     *_by_blocks((64,), ("put",), connections=_ALL_BLOCKS, threads=("32",), word=EACH),
     *_by_blocks((8, KIB, 64 * KIB), ("put_ping_pong",), word=EACH),
     *_by_blocks((), ("ping_pong",), ends=(_WITHIN, _TWO_PROCESSES), way=EACH),
@@ -63,15 +95,19 @@ PUT_GET = _on_one_path(
     _rule(benchmarks=("bystander",), beside=("post", "poll"), blocks=EACH),
 )
 
+PUT_GET_QUEUES_FIRST = _on_one_path(
+    _rule(benchmarks=("post",), engines=("sm",)),
+    _rule(8, MIB, benchmarks=("queued_put_ping_pong",), engines=("sm",), queue=("host", "own")),
+    *_QUEUED_RATES,
+)
+
 PUT_GET_QUEUES = _on_one_path(
     _rule(benchmarks=("post",), descriptor=EACH),
     _rule(8, KIB, 16 * KIB, 256 * KIB, MIB, benchmarks=("queued_put_ping_pong",)),
     _rule(8, benchmarks=("queued_put_ping_pong",), engines=("sm",), descriptor=EACH, queue=EACH),
     _rule(MIB, benchmarks=("queued_put_ping_pong",), engines=("sm",), queue=EACH),
-    _rule(64, benchmarks=("queued_put",), connections=("1", "2", "4", "8")),
     _rule(64, benchmarks=("queued_put",), engines=("sm",), connections=("16", "32"), queue=("own",)),
     _rule(64, benchmarks=("queued_put",), engines=("sm",), connections=("4", "8"), queue=("own",), launch=("each",)),
-    _rule(64, benchmarks=("queued_put",), engines=("ce", "cpu"), connections=("8", "64"), proxies=("1", "2", "4", "8")),
     _rule(8, benchmarks=_ROUND_TRIPS, engines=("sm",), control=("own",)),
     _rule(4 * MIB, 64 * MIB, benchmarks=("put",), engines=_KERNELS, blocks=EACH),
     _rule(MIB, benchmarks=("put_ping_pong",), engines=_KERNELS, blocks=("8", "32")),

@@ -44,6 +44,7 @@ class Rule:
     ends: tuple[tuple[str, str], tuple[str, str]] | None = None
     fixed: tuple[str, ...] = ()  # parameters that `everything` leaves at their default
     one_path: bool = False  # whether only one path of each class is measured
+    one_gpu: bool = False  # whether only machines with a single GPU have the points
 
     @property
     def apart(self) -> bool:
@@ -98,8 +99,10 @@ class Suite:
     """A named set of points, with a sentence for `linkscope list`.
 
     `rest`: rule for benchmarks that no other rule selects. `theirs`: extra rules that only the measurement rule of the
-    suite's name needs (`--rule`). `early`, `more_rounds`: as in a plan. `budget_s`: budget without `--budget`; a suite
-    with a budget is measured by classes of paths. `together_at`: size of the concurrent flows; None: none.
+    suite's name needs (`--rule`). `first`: rules of the points that each round measures before the others, so that a
+    small budget has them; `rules` need not repeat them. `early`, `more_rounds`: as in a plan. `budget_s`: budget
+    without `--budget`; a suite with a budget is measured by classes of paths. `together_at`: size of the concurrent
+    flows; None: none.
     `alike_contexts`: as in a plan; in a run of a few seconds it would cost too much. `more`: further points, which
     depend on the whole machine, and `needs`: what it must have for them.
     """
@@ -108,6 +111,7 @@ class Suite:
     summary: str
     rules: tuple[Rule, ...]
     theirs: tuple[Rule, ...] = ()
+    first: tuple[Rule, ...] = ()
     rest: Rule | None = None
     early: bool = False
     more_rounds: bool = True

@@ -5,7 +5,7 @@ from dataclasses import replace
 from linkscope.plan.contention_rules import AGAIN, CONTENTION, LOADED, LU_OVER_GPUS, SP_8, SP_9, SP_11
 from linkscope.plan.nodes import OF_NODES
 from linkscope.plan.papers import COMM_SCOPE
-from linkscope.plan.put_get_rules import PUT_GET, PUT_GET_QUEUES
+from linkscope.plan.put_get_rules import PUT_GET, PUT_GET_FIRST, PUT_GET_QUEUES, PUT_GET_QUEUES_FIRST
 from linkscope.plan.rank_rules import BETWEEN_RANKS, BY_MPI, BY_NCCL, BY_UCX
 from linkscope.plan.suite_rules import ALL_SIZES, EACH, GIB, KIB, MIB, MOST_MANAGED, Rule, Suite, of_preset
 from linkscope.plan.suite_rules import rule as _rule
@@ -346,11 +346,13 @@ SUITES: dict[str, Suite] = {
             "Klenk: messages that GPUs put or get, driven by the GPU or by the host: round trips, rates, blocks, and "
             "what they cost others",
             PUT_GET,
+            first=PUT_GET_FIRST,
         ),
         Suite(
             "putget-queues",
             "Klenk: puts through rings of descriptors, by kernels and CPU threads, and puts by several blocks together",
             PUT_GET_QUEUES,
+            first=PUT_GET_QUEUES_FIRST,
         ),
         Suite(
             "sp-13",

@@ -18,6 +18,7 @@ BY_CARD = "nic"  # the engine of messages between hosts
 _IN_REGISTERS, _IN_MEMORY = 24, 64  # bytes of a card's descriptor, by its place
 PACKED = "packed"  # words that have a part of the payload and its number
 TOGETHER = 0.85  # share of the time that flows ran together; below, a joint rate shows nothing
+OF_PROCESSES = ("ipc", "posix_fd")  # memory kinds that two processes share
 TRIPS, STREAMS = ("put_ping_pong", "get_ping_pong"), ("put", "get")
 _LEVEL = 0.95
 
@@ -142,8 +143,10 @@ class Compared:
 
 
 def mode_of(point: Point) -> str:
-    """The control mode. Messages of a GPU to host memory have one: its words lie where the host polls."""
-    return point.params.get("control", NOTIFIED if point.engine == "sm" else HOST)
+    """The control mode. Messages of a GPU to host memory have one: its words lie where the host polls. Those within a
+    GPU are direct without a mode in their id."""
+    by_gpu = DIRECT if point.src == point.dst else NOTIFIED
+    return point.params.get("control", by_gpu if point.engine == "sm" else HOST)
 
 
 def all_series(run: Run) -> list[Series]:
@@ -250,9 +253,9 @@ def measured(run: Run) -> Iterable[Point]:
 
 def _messages(run: Run) -> Iterable[Point]:
     names = (*TRIPS, *STREAMS)
-    # Within one GPU there is no host to compare with.
-    apart = (point for point in run.points if point.benchmark in names and point.src != point.dst)
-    return (point for point in apart if point.median_s and point.flows)
+    # The kernels of two processes on one GPU have the same ends as those of one process, and other times.
+    alone = (point for point in run.points if point.benchmark in names and point.src_memory not in OF_PROCESSES)
+    return (point for point in alone if point.median_s and point.flows)
 
 
 def _is_relaunched(point: Point) -> bool:

@@ -1,9 +1,14 @@
-"""The conclusions of Klenk, Oden and Froning, and their three claims on interfaces, on a measured machine."""
+"""The conclusions of Klenk, Oden and Froning, and their three claims on interfaces, on a measured machine.
+
+Each is judged on one path: between two GPUs or hosts, else between two kernels of one GPU, else with host memory. The
+evidence names the path unless it is the first of these.
+"""
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from linkscope.flow import kind_of
 from linkscope.report.put_get import (
     ASSISTED,
     BY_CARD,
@@ -33,6 +38,7 @@ _CROSSING = 2 << 10  # where the paper's GPU and host change places
 _LEAST_SIZES = 2  # to see a change
 _FLAT = 4  # connections from which the paper's host serves no more messages
 _SMALL = 256  # bytes of a message whose packed words are a few lines
+_LEAST_POST = 1e-6  # share of a round trip; a shorter post is lost in the resolution of the clock
 _GROWS = 1.1  # a rate that counts as higher
 
 
@@ -93,9 +99,19 @@ def _lacking(item: str, text: str, what: str) -> Claim:
 
 
 def _between_gpus(series: Sequence[Series], benchmark: str) -> tuple[Message, ...]:
-    """The messages of the first path whose modes lie in GPU memory and in host memory."""
-    found = (one.messages for one in series if one.benchmark == benchmark and DIRECT in one.messages[0].modes)
-    return next(found, ())
+    """The messages of the first path between GPUs, or else within one, whose words may lie in GPU memory."""
+    found = [one for one in series if one.benchmark == benchmark and DIRECT in one.messages[0].modes]
+    return min(found, key=lambda one: _rank(one.src, one.dst)).messages if found else ()
+
+
+def _rank(src: str, dst: str) -> int:
+    """The place of a path in the order in which claims are judged."""
+    return 1 if src == dst else 0 if kind_of(src) == kind_of(dst) else 2
+
+
+def _on(src: str, dst: str) -> str:
+    """The path as the end of an evidence."""
+    return ("", f", between two kernels of {src}", f", between {src} and {dst}")[_rank(src, dst)]
 
 
 def _slower(item: str, text: str, modes: Mapping[str, Point], slow: str, fast: str) -> Claim:
@@ -108,6 +124,7 @@ def _slower(item: str, text: str, modes: Mapping[str, Point], slow: str, fast: s
 def _longer(item: str, text: str, slow: tuple[str, Point], fast: tuple[str, Point]) -> Claim:
     ends = time_ratio(fast[1], slow[1])
     shown = "" if ends is None else f" [{ends.low:.3g}, {ends.high:.3g}]"
+    shown += _on(slow[1].src, slow[1].dst)
     evidence = (
         f"{format_bytes(slow[1].bytes)}: {slow[0]} {format_seconds(seconds_of(slow[1]))}, {fast[0]} "
         f"{format_seconds(seconds_of(fast[1]))}; ratio {seconds_of(slow[1]) / seconds_of(fast[1]):.3g}{shown}"
@@ -126,7 +143,8 @@ def _crosses(messages: Sequence[Message]) -> Claim:
     near = any(few.bytes <= 2 * _CROSSING and many.bytes >= _CROSSING // 2 for few, many in pairs)
     drivers = itertools.groupby(judged, lambda message: message.driver)
     parts = [f"{driver} from {format_bytes(next(of).bytes)}" for driver, of in drivers]
-    return Claim("KL-10", text, near, f"round trips: {', '.join(parts)}")
+    some = next(iter(judged[0].modes.values()))
+    return Claim("KL-10", text, near, f"round trips: {', '.join(parts)}{_on(some.src, some.dst)}")
 
 
 def _falls(messages: Sequence[Message]) -> Claim:
@@ -144,6 +162,7 @@ def _falls(messages: Sequence[Message]) -> Claim:
     fall = gbps(last) / gbps(best) - 1
     evidence = (
         f"{gbps(best):.4g} GB/s at {format_bytes(best.bytes)}, {gbps(last):.4g} GB/s at {format_bytes(last.bytes)}"
+        f"{_on(last.src, last.dst)}"
     )
     return Claim("KL-10", text, fall < 1 / _GROWS - 1, evidence)
 
@@ -155,10 +174,10 @@ def _polls(run: Run) -> Claim:
     of = [one for one in queued(run) if one.posting and (_is_host_ring(one) or _is_notified(one))]
     if not of:
         return _lacking("KL-4", text, "puts through descriptors in host memory with their posts (suite putget-queues)")
-    least = min(of, key=lambda one: (one.point.bytes, one.descriptor))
+    least = min(of, key=lambda one: (_rank(one.point.src, one.point.dst), one.point.bytes, one.descriptor))
     times = (1 - (least.posting or 0.0)) / (least.posting or 1.0)
     evidence = f"{format_bytes(least.point.bytes)}: time of polling over that of posting: {times:.3g}"
-    return Claim("KL-4", text, times > 1, evidence)
+    return Claim("KL-4", text, times > 1, evidence + _on(least.point.src, least.point.dst))
 
 
 def _polls_by_place(run: Run, *, large: bool) -> Claim:
@@ -176,10 +195,13 @@ def _polls_by_place(run: Run, *, large: bool) -> Claim:
         return _lacking(
             "KL-4", text, "puts through descriptors in both memories with their posts (suite putget-queues)"
         )
-    key = min(both, key=lambda key: (key[2:], key[:2]))
+    key = min(both, key=lambda key: (_rank(*key[:2]), key[2:], key[:2]))
     host, own = both[key]["host"], both[key]["own"]
+    if max(host, own) > 1 / _LEAST_POST:
+        return Claim("KL-4", text, None, f"{format_bytes(key[2])}: a post takes no time that shows{_on(*key[:2])}")
     holds = own / _GROWS <= host <= own * _GROWS if large else host > own * _GROWS
-    return Claim("KL-4", text, holds, f"{format_bytes(key[2])}: {host:.3g} in host memory, {own:.3g} in the GPU's own")
+    evidence = f"{format_bytes(key[2])}: {host:.3g} in host memory, {own:.3g} in the GPU's own{_on(*key[:2])}"
+    return Claim("KL-4", text, holds, evidence)
 
 
 def _is_host_ring(one: Queued) -> bool:
@@ -192,14 +214,14 @@ def _is_notified(one: Queued) -> bool:
 
 def _gpu_and_host(rates: Sequence[Connections], item: str, text: str, most: bool) -> tuple[Connections, ...] | Claim:
     """The fastest GPU and host modes between GPUs, on the smallest or largest number of connections that both have."""
-    both: dict[int, dict[bool, Connections]] = {}
+    both: dict[tuple[int, int], dict[bool, Connections]] = {}
     for one in sorted(rates, key=lambda one: one.per_s):
         if one.mode in (DIRECT, NOTIFIED, HOST) and "gpu:" in one.path[1]:
-            both.setdefault(one.count, {})[one.mode == HOST] = one
-    counts = [count for count, of in both.items() if len(of) == len((True, False))]
-    if not counts:
+            both.setdefault((_rank(*one.path), -one.count if most else one.count), {})[one.mode == HOST] = one
+    known = [key for key, of in both.items() if len(of) == len((True, False))]
+    if not known:
         return _lacking(item, text, "rates by connections of the GPU and of the host")
-    of = both[max(counts) if most else min(counts)]
+    of = both[min(known)]
     if apart := [one for one in of.values() if not one.counts]:
         return Claim(item, text, None, _apart(*apart))
     return of[False], of[True]
@@ -237,16 +259,18 @@ def _alike(rates: Sequence[Connections]) -> Claim:
     both = [of for of in found.values() if {"one", "each"} <= of.keys()]
     if not both:
         return _lacking("KL-10", text, "rates by kernels of one block each")
-    blocks, kernels = both[-1]["one"], both[-1]["each"]
+    most = min(reversed(both), key=lambda of: _rank(*of["one"].path))
+    blocks, kernels = most["one"], most["each"]
     if apart := [one for one in (blocks, kernels) if not one.counts]:
         return Claim("KL-10", text, None, _apart(*apart))
     alike = kernels.per_s / _GROWS <= blocks.per_s <= kernels.per_s * _GROWS
     evidence = f"{blocks.per_s / 1e6:.3g} M/s by blocks, {kernels.per_s / 1e6:.3g} M/s by kernels, {_number(blocks)}"
-    return Claim("KL-10", text, alike, evidence)
+    return Claim("KL-10", text, alike, evidence + _on(*blocks.path))
 
 
 def _rates_of(*of: Connections) -> str:
-    return ", ".join(f"{one.mode} {one.per_s / 1e6:.3g} M/s by {_number(one)}" for one in of)
+    rates = ", ".join(f"{one.mode} {one.per_s / 1e6:.3g} M/s by {_number(one)}" for one in of)
+    return rates + _on(*of[0].path)
 
 
 def _number(one: Connections) -> str:
@@ -261,7 +285,7 @@ def _apart(*of: Connections) -> str:
 def _flat(rates: Sequence[Connections]) -> Claim:
     """More than four connections bring the host that helps no higher rate."""
     text = f"The rate with the host's help is flat beyond {_FLAT} connections"
-    of = [one for one in rates if one.mode == ASSISTED]
+    of = sorted((one for one in rates if one.mode == ASSISTED), key=lambda one: _rank(*one.path))
     few = next((one for one in of if one.count == _FLAT), None)
     more = [one for one in of if few and one.path == few.path and one.count > _FLAT]
     if few is None or not more:
@@ -275,14 +299,15 @@ def _flat(rates: Sequence[Connections]) -> Claim:
 def _small(run: Run) -> Claim:
     """A payload and its number in one word of 16 bytes beat a payload with a word of its own behind a fence."""
     text = "A small footprint saves time: payload and number in one word"
-    found: dict[tuple[str, int], dict[str, Point]] = {}
+    found: dict[tuple[int, int, str], dict[str, Point]] = {}
     for point in sorted(measured(run), key=seconds_of, reverse=True):
         if point.benchmark == "put_ping_pong" and point.engine == "sm" and point.bytes <= _SMALL:
-            found.setdefault((f"{point.src} {point.dst} {mode_of(point)}", point.bytes), {})[word_of(point)] = point
+            form = f"{point.src} {point.dst} {mode_of(point)}"
+            found.setdefault((_rank(point.src, point.dst), point.bytes, form), {})[word_of(point)] = point
     both = {key: of for key, of in found.items() if len(of) > 1}
     if not both:
         return _lacking("KL-12", text, "small messages of packed words")
-    of = both[min(both, key=lambda key: (key[1], key[0]))]
+    of = both[min(both)]
     return _longer("KL-12", text, *((f"{name} words", of[name]) for name in ("separate", PACKED)))
 
 
@@ -296,12 +321,13 @@ def _collaborates(run: Run) -> Claim:
             sizes = forms.setdefault((point.benchmark, point.src, point.dst, *rest), {})
             sizes.setdefault(point.bytes, {})[int(point.params["threads"])] = point
     able = {key: [of for _, of in sorted(sizes.items()) if 1 in of and len(of) > 1] for key, sizes in forms.items()}
-    by_size = max((able[key] for key in sorted(able)), key=len, default=[])
+    by_size = max((able[key] for key in sorted(able, key=lambda key: (_rank(*key[1:3]), key))), key=len, default=[])
     if not by_size:
         return _lacking("KL-12", text, "numbers of threads")
     large, small = (
         _longer("KL-12", text, ("1 thread", of[1]), (f"{max(of)} threads", of[max(of)]))
         for of in (by_size[-1], by_size[0])
     )
-    evidence = f"{large.evidence}; {small.evidence}" if len(by_size) > 1 else large.evidence
+    of_large = large.evidence.removesuffix(_on(by_size[0][1].src, by_size[0][1].dst))
+    evidence = f"{of_large}; {small.evidence}" if len(by_size) > 1 else large.evidence
     return Claim("KL-12", text, large.holds, evidence)

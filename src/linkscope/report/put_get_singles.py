@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from linkscope.report.put_get import TRIPS
+from linkscope.report.put_get import OF_PROCESSES, TRIPS
 from linkscope.runfile import Flow, Point, Run
 
 WORD = "ping_pong"
@@ -68,4 +68,4 @@ def _word(point: Point, words: Mapping[tuple[str, ...], float]) -> float | None:
 
 def _path(point: Point) -> tuple[str, ...]:
     """The two ends in one order: a word goes there and back."""
-    return (*sorted((point.src, point.dst)), "two processes" if point.src_memory in ("ipc", "posix_fd") else "")
+    return (*sorted((point.src, point.dst)), "two processes" if point.src_memory in OF_PROCESSES else "")

@@ -39,6 +39,12 @@ KLENK = Source(
             note="`run --suite putget`; over mapped and peer memory, without network cards and their queues",
         ),
         row(
+            "KL-1 KL-2",
+            "the same between two kernels of one GPU",
+            *(f"{name}/{engine}/gpu.device->same.device?control=*" for name in _MESSAGES for engine in ("sm", "ce")),
+            note="`run --suite putget`, on a machine with one GPU",
+        ),
+        row(
             "KL-1 KL-2 KL-3 KL-4",
             "the same between hosts by network cards, puts and gets, on models",
             instead="docs/notes/put-get-on-models.md; `run --machine klenk-ib --suite putget`",
