@@ -173,7 +173,7 @@ __global__ void count_wrong(const Word* words, size_t count, Word seed, unsigned
     if (words[i] != pattern(seed, i)) atomicAdd(wrong, 1ull);
 }
 
-/// Signal words `stride` apart that differ from what is expected.
+/// Signal words that differ from what is expected.
 __global__ void count_wrong_signals(const Word* signals, unsigned count, Word expected, unsigned long long* wrong) {
   for (unsigned i = threadIdx.x; i < count; i += blockDim.x)
     if (signals[i * line_words] != expected) atomicAdd(wrong, 1ull);
@@ -331,10 +331,8 @@ Result stream(Memory& m, size_t bytes, unsigned operations, unsigned signal_word
     check(cudaMemset(m.signals, 0, size_t{most_warps} * line_words * sizeof(Word)), "cudaMemset");
     clear_notes(m);
     barrier();
-    if (m.me == 0) {
-      launch();
-      check(cudaGetLastError(), "launch");
-    }
+    if (m.me == 0) launch();
+    check(cudaGetLastError(), "launch");
     barrier();
     auto* wrong = reinterpret_cast<unsigned long long*>(m.wrong);
     if (m.me == 1) count_wrong<<<blocks, threads>>>(reinterpret_cast<Word*>(m.to), words, seed, wrong);
@@ -352,10 +350,8 @@ void puts(Memory& m, size_t bytes, unsigned blocks, bool signals) {
   const unsigned count = std::clamp<size_t>(total / bytes, 16, 4096);
   const size_t part = ((bytes + blocks - 1) / blocks + line - 1) / line * line;
   const Stream s{m.to, m.from, m.signals, bytes, slots, count};
-  const auto launch = [&] {
-    if (signals) put_parts<true><<<blocks, threads>>>(s, m.notes);
-    else put_parts<false><<<blocks, threads>>>(s, m.notes);
-  };
+  const auto kernel = signals ? put_parts<true> : put_parts<false>;
+  const auto launch = [&] { kernel<<<blocks, threads>>>(s, m.notes); };
   const Word adds = (bytes + part - 1) / part * count;
   print(m, "put", signals ? "signal" : "plain", bytes, blocks, threads,
         stream(m, slots * bytes, count, signals ? 1 : 0, adds, launch));
@@ -365,10 +361,8 @@ void messages(Memory& m, unsigned blocks, unsigned warps, bool signals) {
   constexpr unsigned count = 4096;
   const unsigned all = blocks * warps, threads = warps * warp_threads;
   const Stream s{m.to, m.from, m.signals, message_bytes, message_slots, count};
-  const auto launch = [&] {
-    if (signals) put_messages<true><<<blocks, threads>>>(s, m.notes);
-    else put_messages<false><<<blocks, threads>>>(s, m.notes);
-  };
+  const auto kernel = signals ? put_messages<true> : put_messages<false>;
+  const auto launch = [&] { kernel<<<blocks, threads>>>(s, m.notes); };
   const size_t bytes = size_t{all} * message_slots * message_bytes;
   print(m, "messages", signals ? "signal" : "plain", message_bytes, blocks, threads,
         stream(m, bytes, all * count, signals ? all : 0, count, launch));
