@@ -38,11 +38,10 @@ ENDS = "gpu:0.device->gpu:1.device"
 KIB, MIB = 1 << 10, 1 << 20
 SIZES = (64 * KIB, 256 * KIB, MIB, 4 * MIB, 64 * MIB)
 # Points by suite putget, as globs of ids.
-_TRIPS = f"put_ping_pong/sm/{ENDS}/8?control=direct&*word=*"
+_TRIPS = f"put_ping_pong/sm/{ENDS}/8?control=direct&threads=*&word=*"
 _WORDS = f"ping_pong/sm/{ENDS}/0?word=waiter"
 _PUTS = f"put/sm/{ENDS}/{{}}?*connections=1&control=direct&threads=1024&word=separate"
-_MESSAGES = f"put/sm/{ENDS}/64?*connections=*&control=direct&*threads=32&word=*"
-_LEFT_OUT = ("relaunched", "launch=each")
+_MESSAGES = f"put/sm/{ENDS}/64?connections=*&control=direct&threads=32&word=*"
 _PROGRAM_LIMIT_S, _COMPILER_LIMIT_S = 110.0, 180.0
 
 
@@ -186,8 +185,20 @@ def linkscope(path: Path, machine: str, budget: str) -> list[Point]:
     """The points of suite putget that are compared. Raises SystemExit with what linkscope said if it left no file."""
     globs = [_TRIPS, _WORDS, _MESSAGES, *(_PUTS.format(size) for size in SIZES)]
     only = [word for glob in globs for word in ("--only", glob)]
-    words = ["run", "--machine", machine, "--suite", "putget", *only, "--budget", budget, "-o", str(path), "-q"]
-    words.append("--force")
+    words = [
+        "run",
+        "--machine",
+        machine,
+        "--suite",
+        "putget",
+        *only,
+        "--budget",
+        budget,
+        "-o",
+        str(path),
+        "-q",
+        "--force",
+    ]
     done = subprocess.run([sys.executable, "-m", "linkscope", *words], capture_output=True, text=True, check=False)
     if not path.exists():
         raise SystemExit(done.stderr)
@@ -195,7 +206,7 @@ def linkscope(path: Path, machine: str, budget: str) -> list[Point]:
 
 
 def _points(points: Iterable[Point], glob: str) -> list[Point]:
-    return [one for one in points if fnmatchcase(one.id, glob) and not any(word in one.id for word in _LEFT_OUT)]
+    return [one for one in points if fnmatchcase(one.id, glob)]
 
 
 def _single_s(point: Point) -> float:
