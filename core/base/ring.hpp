@@ -46,7 +46,7 @@ struct OneThread {
 };
 
 /// A ring as one side sees it. `slots`: the address of `count` slots of `words` pairs each, zero at first. `credits`: the
-/// address of the word that says how many slots the other side has given back, zero at first.
+/// address of the pair whose first word says how many slots the other side has given back, zero at first.
 struct Ring {
   RingWord slots, credits;
   unsigned count, words;
@@ -117,12 +117,12 @@ struct MessageReceiver {
   }
 
  private:
-  // Half a ring at once, because a release costs a GPU a fence. The words were read before the slots are given back.
+  // Half a ring at once. No fence orders the loads before: all threads found the message's tag in the words that they
+  // loaded, so the loads took place before the sender writes these words again.
   template <class Memory, class Group>
   LINKSCOPE_ANYWHERE void give_back(Memory& memory, Group group) {
     if (received % ((ring.count + 1) / 2) != 0) return;
-    group.sync();
-    if (group.lane() == 0) memory.release(ring.credits, received);
+    if (group.lane() == 0) memory.store_pair(ring.credits, Pair{received, 0});
   }
 };
 
