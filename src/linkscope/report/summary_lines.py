@@ -179,7 +179,8 @@ def notes(run: Run, *, signed: bool) -> Iterable[str]:
     unsteady = sum(not _UNSTEADY_MEMORY.isdisjoint((point.src_memory, point.dst_memory)) for point in wide)
     parts = []
     if wide:
-        of_them = f", {unsteady} of them pageable or managed" if unsteady else ""
+        named = "all" if unsteady == len(wide) > 1 else unsteady
+        of_them = f", {named} of them pageable or managed" if unsteady else ""
         points = "point" if measured == 1 else "points"
         parts.append(f"{len(wide)} of {measured} {verb} {points} missed precision{of_them}")
     elif measured:
