@@ -220,6 +220,8 @@ def pointers(run: Run) -> list[str]:
     anomalies = f"{count} anomalies and " if count > 1 else "1 anomaly and " if count else ""
     found = [f"{anomalies}all tables: add `--summary=full`; a page: `linkscope report RUN`"]
     plan = run.header.plan
+    if not run.modelled and run.header.machine.get("gpus") == []:
+        found.append("no GPU here: `linkscope doctor` says why; `linkscope run --machine h200x4` simulates four GPUs")
     if plan.get("suite") == "nvbandwidth":
         found.append("`linkscope report RUN --nvbandwidth` prints nvbandwidth's tables")
     if plan.get("rule") == "comm-scope":
