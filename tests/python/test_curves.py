@@ -120,6 +120,7 @@ def test_names_of_sets_of_places_and_paths() -> None:
     all_but = [path for path in everyone if path != Path("gpu:2", "gpu:3")]
     assert paths_text(all_but) == "gpu:0-3 -> gpu:0-3 but gpu:2 -> gpu:3"
     assert paths_text([Path("gpu:0", "gpu:1"), Path("gpu:1", "gpu:0")]) == "gpu:0,1 -> gpu:0,1"
+    assert paths_text([Path("gpu:0", "numa:0"), Path("numa:0", "gpu:0")]) == "numa:0 -> gpu:0 and back"
     assert paths_text([path for path in everyone if path.src < path.dst]) == "every pair of gpu:0-3"
     assert paths_text([Path(gpu, gpu) for gpu in gpus]) == "within gpu:0-3"
     assert paths_text([Path("numa:0", gpu) for gpu in gpus]) == "numa:0 -> gpu:0-3"

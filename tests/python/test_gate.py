@@ -207,7 +207,7 @@ def test_the_stated_smallest_fault_exceeds_the_margin_and_the_noise() -> None:
     compared = Comparison([pair], (0.05, 0.05, 0.02))
     assert sensitivity_text(compared, {}) == "Times longer by 3 % (pinned) are found with 95 % probability."
     noisy = Comparison([dataclasses.replace(pair, detectable=0.2)], compared.margins)
-    assert sensitivity_text(noisy, {}).strip().endswith("with the change that would be found: pinned (20 %).")
+    assert sensitivity_text(noisy, {}).strip().endswith("(in brackets the change that would be found): pinned (20 %).")
 
 
 # --- parts ---

@@ -185,7 +185,7 @@ WRONG = [
     (["--machine", "jorda-a", "--src", "numa:0", "--dst", "disk:0"], 3, "benchmarks copy files from and to GPUs only"),
     (["--machine", "jorda-a", "--src", "numa:0", "--dst", "disk:1"], 3, "jorda-a has no disk:1"),
     (["--machine", "h200x4", "--src", "gpu:all", "--dst", "numa:0"], 2, "gpu:all stands for several places"),
-    (["--machine", "klenk-ib", "--src", "numa:0", "--dst", "gpu:0"], 3, "but host:0/numa:0, "),
+    (["--machine", "klenk-ib", "--src", "numa:0", "--dst", "gpu:0"], 3, "it has host:0/numa:0, "),
     (["--machine", "h200x4", "--src", "a/gpu:0", "--dst", "gpu:0"], 2, "h200x4 has numa:0, gpu:0, "),
     (["--machine", "h200x4", "--src", "numa:0", "--dst", "gpu:0", "--peer", "off"], 2, "applies only to copies"),
     (["--machine", "h200x4", "--src", "numa:0", "--dst", "numa:0", "--engine", "sm"], 2, "CPU threads copy"),

@@ -227,6 +227,13 @@ def test_a_gpu_with_far_more_errors_than_the_others_is_suspect_though_its_rates_
     assert ("nothing to do now" in text) == (max(counts) < 50)
 
 
+def test_a_run_without_a_gpu_names_the_next_step() -> None:
+    copied = point("h2h/cpu/numa:0.pageable->numa:0.pinned/67108864?mode=batched", 1e-2)
+    text = " ".join(text_of(run([copied], modelled=False, gpus=[])).split())
+    assert "no GPU here: `linkscope doctor` says why; `linkscope run --machine h200x4` simulates four GPUs" in text
+    assert "no GPU here" not in text_of(small_run())
+
+
 def test_failed_points_open_the_verdict_only_if_they_are_many() -> None:
     bad = point(H2D.format("pinned", 0, 8), status="failed", reason="faster than the peak (" + 200 * "x" + ")")
     sizes = range(16, 16 + 8 * 120, 8)

@@ -18,7 +18,7 @@ def sensitivity_text(compared: Comparison, margins: Mapping[str, float]) -> str:
     found = " or ".join(f"{format_fraction(change)} ({name})" for name, change in judged.items())
     left = ", ".join(f"{name} ({format_fraction(change)})" for name, change in noisy.items())
     text = f"Times longer by {found} are found with 95 % probability." if found else ""
-    return text + (f" Too noisy to judge, with the change that would be found: {left}." if left else "")
+    return text + (f" Too noisy to judge (in brackets the change that would be found): {left}." if left else "")
 
 
 def _by_group(compared: Comparison, margins: Mapping[str, float], *, judged: bool) -> dict[str, float]:

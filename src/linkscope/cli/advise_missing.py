@@ -30,7 +30,7 @@ def refuse_with_run(asked: "Question", run: "Run", *, has_model: bool) -> NoRetu
         places = run.header.machine.get("places") or [src, dst]
         if missing := [place for place in (src, dst) if place not in places]:
             cure = f"; measure it: {_cure_of_disk(src, dst)}" if kind_of(missing[0]) == "disk" else ""
-            raise UserError(f"{here}: its machine has no {missing[0]}, but {', '.join(places)}{cure}", NOT_HERE)
+            raise UserError(f"{here}: its machine has no {missing[0]}; it has {', '.join(places)}{cure}", NOT_HERE)
         cure = f"linkscope run --suite full --only '*/{src}.*->{dst}.*'"
         if "disk" in (kind_of(src), kind_of(dst)):
             cure = _cure_of_disk(src, dst)

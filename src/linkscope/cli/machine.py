@@ -12,6 +12,7 @@ from pathlib import Path
 from linkscope.cli.target import add_force, check_writable, name_output, write
 from linkscope.errors import FINE, UserError
 
+TOO_MANY = "name a model or a saved machine with --machine, as in `linkscope machine --machine h200x4`"
 SUMMARY = "show the parts of a machine and the peaks of its paths"
 
 

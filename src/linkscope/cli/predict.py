@@ -211,7 +211,7 @@ def refuse_unknown(model: "Model", ends: list[tuple[str, str]]) -> None:
                 raise UserError(
                     f"{place}: this is not a place of a transfer. {name} has {', '.join(known)}; host memory is numa:0"
                 )
-            raise UserError(f"{src} -> {dst}: {name} has no {place}, but {', '.join(known)}", NOT_HERE)
+            raise UserError(f"{src} -> {dst}: {name} has no {place}; it has {', '.join(known)}", NOT_HERE)
         if "disk" in (kinds := (kind_of(src), kind_of(dst))) and "gpu" not in kinds:
             raise UserError(f"{src} -> {dst}: benchmarks copy files from and to GPUs only", NOT_HERE)
 

@@ -34,7 +34,7 @@ def measures_all(run: "Run") -> bool:
 def title(run: "Run", written: str | None) -> str:
     """The machine, and the run file as the user wrote it."""
     mark = "MODELLED " if run.modelled else ""
-    source = f", measured {run.header.started} ({written})" if written else ""
+    source = f", {'made' if run.modelled else 'measured'} {run.header.started} ({written})" if written else ""
     return f"{mark}{run.header.machine.get('name', '')}{source}"
 
 

@@ -85,9 +85,8 @@ def _reach(comparison: Comparison, noisy: bool) -> list[str]:
     if seen:
         said.append(f"Changes of {_listed(seen)} would have been seen.")
     if unseen:
-        said.append(
-            f"Too noisy to judge, with the change that would have been seen: {_listed(unseen, name_first=True)}."
-        )
+        listed = _listed(unseen, name_first=True)
+        said.append(f"Too noisy to judge (in brackets the change that would have been seen): {listed}.")
     return said
 
 

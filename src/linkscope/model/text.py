@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from linkscope.flow import kind_of
 from linkscope.model.curves import MODE, Curve, Estimate, Family, Method, Path, natural
 from linkscope.model.dips import Dip, total
 from linkscope.runfile import Point
@@ -117,6 +118,10 @@ def paths_text(paths: Sequence[Path]) -> str:
     targets: dict[str, set[str]] = {}
     for path in paths:
         targets.setdefault(path.src, set()).add(path.dst)
+    if len(targets) == 2 and len({kind_of(place) for place in targets}) == 2:
+        first, second = sorted(targets, key=natural, reverse=True)  # from the host first
+        if (targets[first], targets[second]) == ({second}, {first}):
+            return f"{first} -> {second} and back"
     missing = _missing(targets)
     if missing is not None:
         but = f" but {'; '.join(map(str, missing))}" if missing else ""

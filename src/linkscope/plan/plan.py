@@ -104,7 +104,7 @@ def make_plan(machine: MachineFacts, table: Sequence[Benchmark], **given: Unpack
     if not points:
         why = "no benchmark uses its places"
         if machine.places and not machine.of_kind("gpu"):
-            why = "the suite needs a GPU"
+            why = "the suite needs a GPU; `--machine h200x4` runs it on a model"
         why = chosen.needs or why
         raise UserError(f"suite {suite} has no point on {machine.name}: {why}", NOT_HERE)
     alike_contexts = chosen.alike_contexts if wishes["alike_contexts"] is None else wishes["alike_contexts"]

@@ -62,8 +62,10 @@ def select(
         missing -= {point.benchmark for point in found}
     if missing or not found:
         what = ", ".join(sorted(missing)) or selection.text()
-        raise UserError(f"{what}: {machine.name} has no such point. `linkscope list` names benchmarks, "
-                        "`linkscope machine` names places", NOT_HERE)  # fmt: skip
+        cure = "`linkscope list` names benchmarks, `linkscope machine` names places"
+        if machine.places and not machine.of_kind("gpu"):
+            cure += "; most benchmarks need a GPU, and `--machine h200x4` runs them on a model"
+        raise UserError(f"{what}: {machine.name} has no such point. {cure}", NOT_HERE)
     if not selection.sizes:
         return list(dict.fromkeys(found))
     sized = [replace(point, bytes=size) for point in found if point.bytes for size in selection.sizes]

@@ -179,7 +179,8 @@ def notes(run: Run, *, signed: bool) -> Iterable[str]:
     unsteady = sum(not _UNSTEADY_MEMORY.isdisjoint((point.src_memory, point.dst_memory)) for point in wide)
     parts = []
     if wide:
-        of_them = f", {unsteady} of them pageable or managed" if unsteady else ""
+        named = "all" if unsteady == len(wide) > 1 else unsteady
+        of_them = f", {named} of them pageable or managed" if unsteady else ""
         points = "point" if measured == 1 else "points"
         parts.append(f"{len(wide)} of {measured} {verb} {points} missed precision{of_them}")
     elif measured:
@@ -225,6 +226,8 @@ def pointers(run: Run) -> list[str]:
     anomalies = f"{count} anomalies and " if count > 1 else "1 anomaly and " if count else ""
     found = [f"{anomalies}all tables: add `--summary=full`; a page: `linkscope report RUN`"]
     plan = run.header.plan
+    if not run.modelled and run.header.machine.get("gpus") == []:
+        found.append("no GPU here: `linkscope doctor` says why; `linkscope run --machine h200x4` simulates four GPUs")
     if plan.get("suite") == "nvbandwidth":
         found.append("`linkscope report RUN --nvbandwidth` prints nvbandwidth's tables")
     if plan.get("rule") == "comm-scope":
