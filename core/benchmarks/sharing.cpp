@@ -88,7 +88,7 @@ std::vector<Benchmark> shared_gpus() {
       {"threads", "processes", "mps", "green"},
       "the clients are threads of one process, processes that take turns, processes under MPS, or green contexts with "
       "equal parts of the SMs"};
-  const Param clients{"clients", {"1", "2", "4"}, "clients that do the work at once"};
+  const Param clients{"clients", {"1", "2", "3", "4", "8"}, "clients that do the work at once"};
   std::vector<Benchmark> rows;
   for (const auto& work : works) {
     constexpr bool sized = false;

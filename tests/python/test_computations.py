@@ -14,6 +14,7 @@ from linkscope.report.computations import placements
 from linkscope.run import benchmark_table
 from linkscope.run.target import choose
 from linkscope.runfile import Run, read_run
+from linkscope.units import format_fraction
 from test_cli import linkscope
 
 pytestmark = [needs_worker]
@@ -92,9 +93,15 @@ def test_the_report_shows_the_table(run: Run, capsys: pytest.CaptureFixture[str]
     assert main(["report", str(run.path), "--summary=full"]) == 0
     text = capsys.readouterr().out
     assert "Computations with their transfers" in text and "Over bad" in text and "Gop/s" in text
+    penalties = {placed.name: placed.over_good or 0.0 for placed in placements(run) if placed.memory == "pinned"}
+    assert main(["report", str(run.path), "--summary"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert f"The far NUMA node costs up to {format_fraction(penalties['fft'])} of the rate (fft, pinned)" in text
 
 
-def test_copies_to_the_same_gpu_slow_a_computations_transfers(tmp_path: Path) -> None:
+def test_copies_to_the_same_gpu_slow_a_computations_transfers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "run.jsonl"
     words = ["run", "--machine", "sl390", "--suite", "sp-6", "--only", "compute_md/*", "-o", str(path), "-q"]
     assert main(words) == 0
@@ -103,6 +110,12 @@ def test_copies_to_the_same_gpu_slow_a_computations_transfers(tmp_path: Path) ->
         assert found[memory, "same"] > 1.2 * found[memory, "none"]
         assert found[memory, "other"] == pytest.approx(found[memory, "none"], rel=0.1)
     assert found["pageable", "none"] > found["pinned", "none"]
+    ratios = {memory: found[memory, "same"] / found[memory, "none"] for memory in ("pinned", "pageable")}
+    capsys.readouterr()
+    assert main(["report", str(path), "--summary"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    ends = " to ".join(f"×{ratio:.3g} (md, {memory})" for memory, ratio in sorted(ratios.items(), key=lambda of: of[1]))
+    assert f"Beside copies to the same GPU, iterations take {ends} as long as undisturbed." in text
 
 
 def test_stand_ins_for_applications_lose_less_than_the_computation_that_they_repeat(tmp_path: Path) -> None:

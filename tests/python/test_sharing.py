@@ -92,6 +92,17 @@ def test_clients_share_the_link_by_any_way_on_a_model(tmp_path: Path, capsys: py
     assert "Sharing one GPU" in text and "4 processes under MPS" in text and "p99 over alone" in text
 
 
+@pytest.mark.parametrize("way", ["threads", "mps"])
+@pytest.mark.parametrize("count", [3, 8])
+def test_other_numbers_of_clients_are_measured_by_their_ids(way: str, count: int, tmp_path: Path) -> None:
+    """The suite has 1, 2 and 4 clients. A whole id names a point outside the suite."""
+    of = "shared_h2d/ce/numa:0.pinned->gpu:0.device/0?clients={}&way={}"
+    found = clients(measured(tmp_path / "run.jsonl", of.format(1, way), of.format(count, way)))
+    alone, rates = found[way, 1].flows[0].gbps or 0, [flow.gbps or 0 for flow in found[way, count].flows]
+    assert len(rates) == count and sum(rates) == pytest.approx(alone, rel=0.05)
+    assert max(rates) == pytest.approx(min(rates), rel=0.05)
+
+
 def test_processes_in_turn_get_their_part_of_the_time_and_those_under_mps_all_of_it(tmp_path: Path) -> None:
     """A process keeps the GPU for its slice of 2 ms, so that three of four times nothing of a client runs."""
     found = clients(measured(tmp_path / "run.jsonl", "shared_launch/*"))
@@ -126,11 +137,11 @@ def test_threads_processes_and_green_contexts_on_the_fake_driver(tmp_path: Path)
 @needs_fake
 def test_processes_under_mps_are_clients_of_a_daemon_that_ends(tmp_path: Path, control: Path) -> None:
     path = tmp_path / "run.jsonl"
-    words = ("--suite", "sharing", "--only", "shared_h2d/*clients=2&way=mps", "--rounds", "2", "--contexts", "any")
+    words = ("--suite", "sharing", "--only", "shared_h2d/*clients=4&way=mps", "--rounds", "2", "--contexts", "any")
     done = linkscope("run", *words, "-o", str(path), "-q", environment=environment(CUDA_GPUS=1))
     assert done.returncode == 0, done.stderr
     (point,) = read_run(path).points
-    assert point.verified and len(point.flows) == 2
+    assert point.verified and len(point.flows) == 4
     daemons = started(control)
     assert len(daemons) == 2  # one a round
     for pid, pipe, log in daemons:

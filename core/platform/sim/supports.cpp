@@ -183,7 +183,8 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Ste
                        to_string(machine_.is_gpu(by) ? machine_.gpu(by).place : actor.place) + " is neither of " +
                        pair);
   if (machine_.is_gpu(from) && machine_.is_gpu(to) && from != to && program.peer && !machine_.peer(from, to))
-    return Support::no("there is no peer access between " + pair + " on this machine");
+    return Support::no("there is no peer access between " + pair +
+                       " on this machine; with peer=off, copies go through the host");
   return {};
 }
 

@@ -31,6 +31,11 @@ class Placed:
     extra: float | None
 
     @property
+    def is_undisturbed(self) -> bool:
+        """Whether nothing runs beside it."""
+        return self.beside in ("", ALONE)
+
+    @property
     def over_good(self) -> float | None:
         """The penalty of the rate over the good value: (good - bad) / good."""
         return None if self.far is None else 1 - self.near / self.far

@@ -1,9 +1,10 @@
 """Section: computations with their transfers, from near and far NUMA nodes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from linkscope.report.computations import ALONE, Placed, placements
+from linkscope.model.text import count_text
+from linkscope.report.computations import Placed, placements
 from linkscope.report.run_view import RunView
 from linkscope.report.section import Column, Group, Output, Paragraph, Row, Section, Table, folded
 from linkscope.report.trust import has_warning
@@ -25,6 +26,7 @@ _COLUMNS = (
     Column("Far", right=True, label="Far"), Column("Over good", right=True, label="Over good"),
     Column("Over bad", right=True, label="Over bad"), Column("Predicted", right=True, label="Predicted"),
 )  # fmt: skip
+_BESIDE = {"same": "copies to the same GPU", "other": "copies to another GPU"}
 
 
 def section(view: RunView) -> Section | None:
@@ -37,23 +39,53 @@ def section(view: RunView) -> Section | None:
     text = _NOTE + (_FAR if any(one.far is not None for one in found) else "")
     blocks = folded(f"All {len(found)} computations as a table", Paragraph(text, note=True), table)
     sound = replace(view.run, points=[point for point in view.run.points if not has_warning(point)])
-    answers = tuple(filter(None, (_finding(placements(sound)),)))
+    of_sound = placements(sound)
+    answers = tuple(filter(None, (_by_transfers(of_sound), _by_far_node(of_sound), *_by_neighbours(of_sound))))
     blocks[:0] = [Paragraph(answer, on=Output.PAGE) for answer in answers]
     return Section("computations", _TITLE, tuple(blocks), label="Compute", answers=answers)
 
 
-def _finding(found: Sequence[Placed]) -> str:
+def _by_transfers(found: Sequence[Placed]) -> str:
     """The computations that near transfers lengthen least and most; '' if no computation was measured alone."""
-    undisturbed = [one for one in found if one.alone and one.beside in ("", ALONE)]  # copies beside cost time, too
-    by_cost = sorted((one.near / one.alone, f"{one.name}, {one.memory}") for one in undisturbed if one.alone)
+    by_cost = [(one.near / one.alone, one) for one in found if one.alone and one.is_undisturbed]
     if not by_cost:
         return ""
-    (least, first), (most, last) = by_cost[0], by_cost[-1]
-    if first == last:
-        return f"Transfers lengthen an iteration of {last} by ×{most:.3g}, against the computation alone."
+    if len(by_cost) == 1:
+        return f"Transfers lengthen an iteration of {_range(by_cost)}, against the computation alone."
+    return f"Transfers lengthen iterations by {_range(by_cost)}, against computations alone."
+
+
+def _by_far_node(found: Sequence[Placed]) -> str:
+    """The penalty of the far node over the good value: the largest and the mean; '' without far nodes."""
+    penalties = [(one.over_good, one) for one in found if one.over_good is not None and one.is_undisturbed]
+    if not penalties:
+        return ""
+    most, worst = max(penalties, key=lambda pair: pair[0])
+    mean = sum(penalty for penalty, _ in penalties) / len(penalties)
     return (
-        f"Transfers lengthen iterations by ×{least:.3g} ({first}) to ×{most:.3g} ({last}), against computations alone."
+        f"The far NUMA node costs up to {format_fraction(most)} of the rate ({_named(worst)}), {format_fraction(mean)} "
+        f"as the mean of {count_text(len(penalties), 'computation')}; penalties over the good value."
     )
+
+
+def _by_neighbours(found: Sequence[Placed]) -> Iterable[str]:
+    """For each kind of neighbour how much longer iterations from the near node take beside it."""
+    quiet = {(one.name, one.memory, one.size): one.near for one in found if one.is_undisturbed}
+    for beside, what in _BESIDE.items():
+        slowed = [(one.near / quiet[key], one) for one in found
+                  if one.beside == beside and (key := (one.name, one.memory, one.size)) in quiet]  # fmt: skip
+        if slowed:
+            yield f"Beside {what}, iterations take {_range(slowed)} as long as undisturbed."
+
+
+def _range(found: Sequence[tuple[float, Placed]]) -> str:
+    """'×1.03 (stencil, pinned) to ×35.9 (scan, pageable)'."""
+    ends = dict.fromkeys(end(found, key=lambda pair: pair[0]) for end in (min, max))
+    return " to ".join(f"×{ratio:.3g} ({_named(one)})" for ratio, one in ends)
+
+
+def _named(one: Placed) -> str:
+    return f"{one.name}, {one.memory}"
 
 
 def _cells(found: Placed) -> tuple[str, ...]:
