@@ -19,6 +19,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -42,7 +43,7 @@ _TRIPS = f"put_ping_pong/sm/{ENDS}/8?control=direct&threads=*&word=*"
 _WORDS = f"ping_pong/sm/{ENDS}/0?word=waiter"
 _PUTS = f"put/sm/{ENDS}/{{}}?*connections=1&control=direct&threads=1024&word=separate"
 _MESSAGES = f"put/sm/{ENDS}/64?connections=*&control=direct&threads=32&word=*"
-_PROGRAM_LIMIT_S, _COMPILER_LIMIT_S = 110.0, 180.0
+_PROGRAM_LIMIT_S, _COMPILER_LIMIT_S, _LOOK_S = 110.0, 180.0, 0.05
 
 
 class Failed(Exception):
@@ -94,7 +95,7 @@ def compiled(nvcc: str, nvshmem: Path, target: Path) -> Path:
     words += [f"-I{nvshmem / 'include'}", str(SOURCE), "-o", str(target), *links]
     done = subprocess.run(words, capture_output=True, text=True, timeout=_COMPILER_LIMIT_S, check=False)
     if done.returncode:
-        raise Failed(f"nvcc cannot compile {SOURCE.name}: {_last_line(done.stderr + done.stdout)}")
+        raise Failed(f"nvcc cannot compile {SOURCE.name}: {_last_lines(done.stderr + done.stdout)}")
     return target
 
 
@@ -114,7 +115,7 @@ def measured(program: Path, nvshmem: Path | None, folder: Path) -> list[dict[str
     lines = [line for line in outputs[0].read_text(errors="replace").splitlines() if line.startswith("{")]
     found = [json.loads(line) for line in lines]
     ended_first = max((0, 1), key=lambda pe: codes[pe])  # killed ones have negative codes
-    said = _last_line(errors[ended_first].read_text(errors="replace"))
+    said = _last_lines(errors[ended_first].read_text(errors="replace"))
     if codes != [0, 0] and not any("test" in line for line in found):
         raise Failed(f"NVSHMEM's program ended with {' and '.join(map(str, codes))}: {said}")
     if codes != [0, 0]:
@@ -124,22 +125,21 @@ def measured(program: Path, nvshmem: Path | None, folder: Path) -> list[dict[str
 
 def _codes(processes: Sequence["subprocess.Popen[bytes]"]) -> list[int]:
     """Exit codes. If a process fails or takes too long, the other is killed, because it waits for it."""
-    try:
-        for process in processes:
-            process.wait(_PROGRAM_LIMIT_S)
-            if process.returncode:
-                break
-    except subprocess.TimeoutExpired:
-        pass
+    deadline = time.monotonic() + _PROGRAM_LIMIT_S
+    while time.monotonic() < deadline:
+        codes = [process.poll() for process in processes]
+        if any(codes) or None not in codes:
+            break
+        time.sleep(_LOOK_S)
     for process in processes:
         if process.poll() is None:
             process.kill()
     return [process.wait() for process in processes]
 
 
-def _last_line(text: str) -> str:
+def _last_lines(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][-200:] if lines else "it printed nothing"
+    return "; ".join(lines[-3:])[-400:] if lines else "it printed nothing"
 
 
 def _of(lines: Iterable[Mapping[str, Any]], test: str, way: str, size: int) -> Iterator[Mapping[str, Any]]:
