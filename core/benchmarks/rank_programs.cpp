@@ -31,7 +31,7 @@ End end_of(const Case& c, const Place& rank, MemKind memory, u32 process) {
     throw Error{ErrorKind::usage, c.benchmark + ": there is no " + to_string(rank) + "; there are " +
                                       std::to_string(c.ranks.size()) + " ranks"};
   const End end{rank.index, c.ranks[rank.index], memory,
-                memory == MemKind::device && c.param("way", "staged") != "aware"};
+                memory == MemKind::device && c.engine != Engine::nixl && c.param("way", "staged") != "aware"};
   if (memory == MemKind::device && !end.at.gpu) throw Error{ErrorKind::unsupported, to_string(rank) + " has no GPU"};
   return end;
 }

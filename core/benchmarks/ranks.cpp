@@ -93,10 +93,10 @@ std::vector<Benchmark> two_sided_rows(Engine engine) {
               {with, short_window}, build_rates_of_pairs)};
 }
 
-/// NIXL: the sender writes, and a notification tells the receiver.
+/// NIXL: the sender writes, and a notification tells the receiver. It takes memory of GPUs itself.
 std::vector<Benchmark> one_sided_rows() {
   const auto host = host_memories(), gpu = gpu_memories();
-  const Param way{"way", {"aware"}, "aware: the library takes the GPU's memory itself"}, window = window_param();
+  const Param window = window_param();
   return {row(Engine::nixl, "rank_empty", "round trips of a notification without bytes between two ranks", spafford,
               {host.front()}, {}, build_ping_pong),
           row(Engine::nixl, "rank_ping_pong",
@@ -106,9 +106,9 @@ std::vector<Benchmark> one_sided_rows() {
               host, {window, bidirectional_param()}, build_both),
           row(Engine::nixl, "rank_ping_pong",
               "round trips of a write with a notification between ranks whose ends are in memory of GPUs", jorda, gpu,
-              {way}, build_ping_pong),
+              {}, build_ping_pong),
           row(Engine::nixl, "rank_rate", "writes between ranks whose ends are in memory of GPUs", jorda, gpu,
-              {way, window, hidden_default(bidirectional_param())}, build_both)};
+              {window, hidden_default(bidirectional_param())}, build_both)};
 }
 
 /// Without ranks: two processes that linkscope starts itself.

@@ -82,7 +82,9 @@ void NixlAgent::forget_notifications() {
 bool NixlAgent::take_notification(const std::string& peer) {
   u64& count = came_[peer];
   if (count == 0) take_all();
-  return count > 0 && count-- > 0;
+  if (count == 0) return false;
+  --count;
+  return true;
 }
 
 void NixlAgent::notify(const std::string& peer) const {

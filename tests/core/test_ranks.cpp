@@ -124,7 +124,11 @@ TEST_CASE("writes of NIXL need a receiver whose memory is free again when they c
   CHECK(refusal(good, [](Program&) {}) == "");
   CHECK(to_text(good).find(" by nixl") != std::string::npos);
   CHECK(refusal(good, [](Program& p) { message_of_first(p).window = 0; }).find("memory is free") != std::string::npos);
-  CHECK(refusal(good, [](Program& p) { message_of_first(p).span->slices = 2; }).find("one place") != std::string::npos);
+  CHECK(refusal(good, [](Program& p) {
+          auto& message = message_of_first(p);
+          *message.span = {message.span->region, 0, 8, 8, 2};
+          message.theirs->bytes = 8;
+        }).find("one place") != std::string::npos);
   c.src_memory = c.dst_memory = MemKind::device;
   c.params = {{"way", "staged"}};
   CHECK_THROWS_AS((void)build_program(c), Error);

@@ -237,7 +237,7 @@ EXPORT int nixl_capi_create_xfer_req(void* agent, int operation, void* from, voi
   *request = new Request{of<List>(from), of<List>(to), peer, options && of<Options>(options).notifies, false};
   return good;
 }
-/// The bytes go when somebody asks for the end of the request. FAKE_NIXL_LOSES=1: they do not, and nobody is told.
+/// The bytes go when somebody asks for the end of the request. FAKE_NIXL_LOSES=1: they do not, without an error.
 EXPORT int nixl_capi_post_xfer_req(void*, void* request, void*) {
   if (std::exchange(of<Request>(request).active, true)) return wrong_state;
   return in_progress;

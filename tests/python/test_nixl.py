@@ -26,9 +26,9 @@ ONE, BOTH = (
 )
 LONGER = "rank_rate/nixl/rank:0.pinned->rank:1.pinned/4096?bidirectional=false&window=256"
 OF_GPUS = (
-    "rank_ping_pong/nixl/rank:0.device->rank:1.device/65536?way=aware",
-    "rank_rate/nixl/rank:0.pinned->rank:1.device/4096?way=aware&window=4",
-    "rank_rate/nixl/rank:0.device->rank:1.device/65536?bidirectional=true&way=aware&window=4",
+    "rank_ping_pong/nixl/rank:0.device->rank:1.device/65536",
+    "rank_rate/nixl/rank:0.pinned->rank:1.device/4096?window=4",
+    "rank_rate/nixl/rank:0.device->rank:1.device/65536?bidirectional=true&window=4",
 )
 
 

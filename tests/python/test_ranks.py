@@ -51,7 +51,7 @@ def run_of(count: int, path: Path, only: list[str], *words: str) -> Run:
 @needs_fake
 def test_two_ranks_measure_round_trips_and_rates_of_host_memory_and_of_gpus(tmp_path):
     only = [
-        "rank_empty/*", "rank_ping_pong/mpi/rank:0.pageable*/8", "rank_ping_pong/*device*->*device*/65536?*",
+        "rank_empty/mpi/*", "rank_ping_pong/mpi/rank:0.pageable*/8", "rank_ping_pong/*device*->*device*/65536?*",
         "rank_rate/mpi/rank:0.pinned*pinned/4096?bidirectional=false*", "rank_rate/*pinned*pinned/1048576?*true*",
         "rank_rate/mpi/rank:0.device->rank:1.device/1048576?*",
     ]  # fmt: skip

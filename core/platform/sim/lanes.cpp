@@ -180,10 +180,12 @@ Lanes Compiler::compile(const Program& program) const {
     lane.process = actor.process;
     lane.leader = leader_of(program, static_cast<u32>(all.lanes.size()));
     lane.once = ops(program, actor, actor.once, all);
-    const auto split = actor.loop.begin() + actor.first_steps;
-    lane.loop = ops(program, actor, {actor.loop.begin(), split}, all);
-    lane.first_ops = static_cast<u32>(lane.loop.size());
-    std::ranges::move(ops(program, actor, {split, actor.loop.end()}, all), std::back_inserter(lane.loop));
+    lane.loop = ops(program, actor, actor.loop, all);
+    if (actor.first_steps) {
+      Lanes uncounted;
+      const auto begin = actor.loop.begin();
+      lane.first_ops = static_cast<u32>(ops(program, actor, {begin, begin + actor.first_steps}, uncounted).size());
+    }
     time(program, actor, lane);
     lane.rest = rest_after(actor, 1);
     // Calls overlap with the copy before only if nothing of another kind stands between them, and no rest.

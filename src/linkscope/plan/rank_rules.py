@@ -40,7 +40,8 @@ BETWEEN_RANKS = _on_one_path(
     _rule(128 * MIB, benchmarks=("rank_rate",), engines=("mpi",), memories=("device",), way=("double",), slots=EACH),
     _rule(*_FEW_SIZES, benchmarks=("rank_ping_pong", "rank_rate"), engines=_OTHERS, memories=("pageable",)),
     _rule(*_FEW_SIZES, benchmarks=("rank_rate",), engines=_OTHERS, memories=("pageable",), bidirectional=("true",)),
-    _rule(*_FEW_SIZES[2:], benchmarks=("rank_rate",), engines=_OTHERS, memories=("device",), way=("aware",)),
+    _rule(*_FEW_SIZES[2:], benchmarks=("rank_rate",), engines=("ucx",), memories=("device",), way=("aware",)),
+    _rule(*_FEW_SIZES[2:], benchmarks=("rank_rate",), engines=("nixl",), memories=("device",)),
 )  # fmt: skip
 BY_UCX = (
     _rule(*_RANK_SIZES, benchmarks=("process_ping_pong", "process_rate"), memories=_HOST, bidirectional=EACH),
