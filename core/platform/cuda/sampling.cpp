@@ -5,7 +5,6 @@
 #include <numeric>
 
 #include "base/error.hpp"
-#include "host/cpu_wait.hpp"
 #include "platform/cuda/batches.hpp"
 #include "platform/cuda/durations.hpp"
 #include "platform/cuda/ranks.hpp"
@@ -57,17 +56,17 @@ void Sampling::warm_up(CudaSession& session) {
 
 /// Whether this batch can be queued behind a closed gate without blocking the host.
 bool Sampling::rehearse(CudaSession& session, const std::vector<u32>& batch, Stamp* stamps) {
-  // One block may be a hiccup of the host or the allocation of staging memory; a permanent one repeats. A host that waited
-  // for a CPU gets more time.
+  // One block may be a hiccup of the host or the allocation of staging memory; a permanent one repeats. The gate waits
+  // longer for a host that waited for a CPU.
   constexpr Seconds most{1.0};
   Seconds patience = rehearsal;
   bool through = false;
   for (u32 blocks = 0; !through && blocks < 2;) {
-    const Seconds before = waited_for_cpu();
-    through = sample_gated(session, *gate_, batch, patience, stamps);
-    const bool waited = waited_for_cpu() - before > rehearsal / 4;
-    if (waited && patience < most) patience *= 4;
-    else ++blocks;
+    Seconds queueing{0};
+    through = sample_gated(session, *gate_, batch, patience, stamps, &queueing) &&
+              (patience == rehearsal || queueing <= rehearsal);
+    if (queueing > rehearsal || patience > most) ++blocks;
+    else patience *= 4;
   }
   (through ? session.rehearsed : session.blocking).push_back(batch);
   return through;
