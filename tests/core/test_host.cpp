@@ -1,6 +1,7 @@
 #include <doctest.h>
 
 #include <linux/mman.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -11,10 +12,13 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <stop_token>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/error.hpp"
+#include "host/cpu_wait.hpp"
 #include "host/dirty.hpp"
 #include "host/flush.hpp"
 #include "host/pages.hpp"
@@ -95,6 +99,23 @@ TEST_CASE("a cache flush leaves the data unchanged") {
   flush_cpu_caches(bytes.data() + 5, 1_MiB);
   CHECK(std::count(bytes.begin(), bytes.end(), std::byte{7}) == static_cast<std::ptrdiff_t>(bytes.size()));
   CHECK(std::strlen(cache_flush_instruction()) > 0);
+}
+
+TEST_CASE("a thread that shares its CPU with a busy one has waited for it") {
+  if (!std::ifstream{"/proc/thread-self/schedstat"}) return;  // this kernel does not count
+  Seconds waited{0};
+  std::jthread{[&waited] {
+    const int cpu = sched_getcpu();
+    bind_thread_to_cpus({cpu});
+    const std::jthread busy{[cpu](const std::stop_token& stop) {
+      bind_thread_to_cpus({cpu});
+      while (!stop.stop_requested()) continue;
+    }};
+    const auto before = waited_for_cpu();
+    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes{1};
+    while (waited < Seconds{0.01} && std::chrono::steady_clock::now() < end) waited = waited_for_cpu() - before;
+  }}.join();
+  CHECK(waited >= Seconds{0.01});
 }
 
 TEST_CASE("writing lines back leaves the data unchanged, or the CPU is refused with the reason") {

@@ -161,7 +161,7 @@ TEST_CASE("actors of several processes run for a duration and have one common ti
     const auto cuda = make_cuda();
     cuda->join(process, 2, meeting, {});
     const auto session = cuda->prepare(program, "lasting#0");
-    const auto trace = cuda->run(*session, {1, {}, true, Duration{Seconds{0.1}, Seconds{0.01}}});
+    const auto trace = cuda->run(*session, {1, {}, true, Duration{Seconds{1.0}, Seconds{0.01}}});
     windows[process] = trace.windows[0];
     const auto &own = trace.series[process], &other = trace.series[1 - process];
     return trace.verdict->ok && trace.series.size() == 2 && own.latencies.count() == own.marks.back().iterations &&

@@ -5,6 +5,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+from campaign import LONG
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 
@@ -15,6 +18,15 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 # Some containers forbid it, and then each of the hundreds of commands that tests start compiles all modules again.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# Properties have the same examples in every run, and other ones in a long run. On a busy machine each may take long.
+settings.register_profile(
+    "linkscope",
+    derandomize=not LONG,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("linkscope")
 
 # The files that take longest, longest first. They start first, so that all workers end together.
 LONGEST = [

@@ -1,5 +1,9 @@
 """The real worker on the fake driver: every copy of a run is verified, and caches are emptied before it."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from fake_driver import needs_fake, needs_worker
@@ -150,6 +154,24 @@ def test_the_time_of_queueing_behind_the_gate_is_not_in_the_stamps(worker, after
     # Less than the 10 ms of ten calls. Other programs on this machine delay some of the calls.
     answers = [pipe.ask("run", samples=1, batches=[[10]], verify=False) for _ in range(5)]
     assert {answer["timing"] for answer in answers} == {"gate"} and min(map(lasted, answers)) < 5e-3
+
+
+def test_a_host_that_waits_for_a_cpu_is_not_taken_for_one_that_the_gate_blocks(worker):
+    """The calls take 16 ms, and longer than the 20 ms of a rehearsal if the worker shares a CPU with busy programs."""
+    cpus = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cpus)})  # of the programs that start here, too
+    try:
+        pipe, _ = opened(worker, CUDA_SLOW="cuMemcpyHtoDAsync:1000")
+        busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(8)]
+    finally:
+        os.sched_setaffinity(0, cpus)
+    try:
+        assert prepare(pipe, h2d(size=8))["supported"]
+        assert pipe.ask("run", samples=1, batches=[[16]], verify=False)["timing"] == "gate"
+    finally:
+        for one in busy:
+            one.kill()
+            one.wait()
 
 
 METHODS = {"gate": h2d(size=8), "pageable": d2h("pageable", size=8), "staged": d2d(peer="off")}

@@ -56,9 +56,18 @@ void Sampling::warm_up(CudaSession& session) {
 
 /// Whether this batch can be queued behind a closed gate without blocking the host.
 bool Sampling::rehearse(CudaSession& session, const std::vector<u32>& batch, Stamp* stamps) {
-  // One block may be a hiccup of the host or the allocation of staging memory; a permanent one repeats.
-  const bool through = sample_gated(session, *gate_, batch, rehearsal, stamps) ||
-                       sample_gated(session, *gate_, batch, rehearsal, stamps);
+  // One block may be a hiccup of the host or the allocation of staging memory; a permanent one repeats. The gate waits
+  // longer for a host that waited for a CPU.
+  constexpr Seconds most{1.0};
+  Seconds patience = rehearsal;
+  bool through = false;
+  for (u32 blocks = 0; !through && blocks < 2;) {
+    Seconds queueing{0};
+    through = sample_gated(session, *gate_, batch, patience, stamps, &queueing) &&
+              (patience == rehearsal || queueing <= rehearsal);
+    if (queueing > rehearsal || patience > most) ++blocks;
+    else patience *= 4;
+  }
   (through ? session.rehearsed : session.blocking).push_back(batch);
   return through;
 }

@@ -9,10 +9,12 @@
 #include <chrono>
 #include <cstring>
 #include <exception>
+#include <optional>
 #include <thread>
 
 #include "base/error.hpp"
 #include "gpu/device_work.hpp"
+#include "host/cpu_wait.hpp"
 #include "host/dirty.hpp"
 #include "host/flush.hpp"
 #include "host/parallel.hpp"
@@ -319,12 +321,14 @@ Seconds gate_timeout(const CudaSession& session, const std::vector<u32>& batch) 
 }
 
 bool sample_gated(CudaSession& session, const Gate& gate, const std::vector<u32>& batch, Seconds patience,
-                  Stamp* stamps) {
+                  Stamp* stamps, Seconds* queueing) {
   make_ready(session, batch);
   {
     const Drained drained{session};
     const GateKeeper keeper{gate, session.program.held_by, patience};
+    const auto clock = queueing ? std::optional<OwnClock>{std::in_place} : std::nullopt;
     queue_behind(session, gate, batch, patience);
+    if (queueing) *queueing = clock->elapsed();
   }
   drain(session);
   if (gate.timed_out()) return false;

@@ -176,9 +176,10 @@ struct CudaSession final : Session {
 };
 
 /// Queues all work behind a closed gate and opens it: stamps by events, without the cost of queueing. False if the host
-/// was blocked for longer than `patience` while it queued: nothing was measured.
+/// was blocked for longer than `patience` while it queued: nothing was measured. `queueing`: how long it queued, without
+/// its waits for a CPU.
 [[nodiscard]] bool sample_gated(CudaSession&, const Gate&, const std::vector<u32>& batch, Seconds patience,
-                                Stamp* stamps);
+                                Stamp* stamps, Seconds* queueing = nullptr);
 /// Binds the calling thread as the host thread of an actor.
 void place_thread(const ActorState&);
 /// Time limit for queueing a batch that is known to pass.
