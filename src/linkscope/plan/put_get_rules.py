@@ -18,7 +18,6 @@ _RINGS = ("1", "4", "16")
 _RINGS_OF_CPUS = ("1", "4", "8", "16")
 _DECISIVE = (8, KIB, 64 * KIB, MIB, 64 * MIB)  # sizes from which the paper's conclusions are judged
 _ALL_BLOCKS = ("1", "2", "4", "8", "16", "32", "64", "132")
-_BETWEEN: Ends = ((("gpu", "device"), ("other", "device")),)
 _WITHIN, _TWO_PROCESSES = (("gpu", "device"), ("same", "device")), (("gpu", "ipc"), ("same", "ipc"))
 _BETWEEN = (("gpu", "device"), ("other", "device"))
 _WITH_HOST = ((("gpu", "device"), ("numa", "pinned")), (("numa", "pinned"), ("gpu", "device")))
@@ -80,9 +79,9 @@ PUT_GET = _on_one_path(
     _rule(benchmarks=("ping_pong",), engines=("sm",), memories=("device",), word=EACH),
     _rule(8, 64, 16 * KIB, benchmarks=_PUTS, engines=("sm",), memories=_OWN, word=("packed",)),
     _rule(8, 64, benchmarks=_PUTS, engines=("sm",), memories=_OWN, threads=("32",), word=("packed",)),
-    *_by_blocks((8,), ("put_ping_pong",), ends=_BETWEEN, threads=("1",), word=("packed",)),
-    *_by_blocks((64 * KIB, 256 * KIB), ("put",), ends=_BETWEEN, blocks=("8", "32", "132")),
-    *_by_blocks((64,), ("put",), ends=_BETWEEN, connections=("64", "132"), threads=("32",), word=EACH),
+    *_by_blocks((8,), ("put_ping_pong",), ends=(_BETWEEN,), threads=("1",), word=("packed",)),
+    *_by_blocks((64 * KIB, 256 * KIB), ("put",), ends=(_BETWEEN,), blocks=("8", "32", "132")),
+    *_by_blocks((64,), ("put",), ends=(_BETWEEN,), connections=("64", "132"), threads=("32",), word=EACH),
     _rule(64, benchmarks=("put",), engines=("sm",), connections=_RINGS, threads=("32",), word=EACH),
     _KERNELS_OF_A_BLOCK,
     *_on(_WITH_HOST, _rule(64, benchmarks=("put",), engines=("ce",), connections=_RINGS_OF_CPUS, control=EACH)),
