@@ -35,12 +35,13 @@ constexpr u32 most_links = 64;
 }  // namespace
 
 Options::Options() : registered_bytes{host_memory_bytes() / 2} {
-  // Probes on H100 and H200 with 16 cores: 8 threads and chunks of 4 MiB fill the link to the GPU; from the GPU,
-  // 16 threads do.
-  const u32 cpus = usable_cpus(), few = std::min(cpus, 8u), many = std::min(cpus, 16u);
+  // Runs on H100s with 16 cores: of the settings that take at most 0.2 core-seconds a GB, 10 threads and chunks of 2 MiB
+  // move 1 GiB to the GPU fastest. Shorter chunks cost more calls, and longer ones leave the caches. From the GPU, 16
+  // threads fill the link.
+  const u32 cpus = usable_cpus(), few = std::min(cpus, 10u), many = std::min(cpus, 16u);
   // memcpy bypasses the caches from about 1 MiB. Smaller pieces keep the ring in the last-level cache, from which the
   // GPU reads faster than from memory.
-  set_all(MethodId::ring_to_gpu, {false, few, 4_MiB, 2, 8, 256_KiB}, 1_MiB);
+  set_all(MethodId::ring_to_gpu, {false, few, 2_MiB, 2, 8, 256_KiB}, 1_MiB);
   set_all(MethodId::ring_to_host, {false, many, 4_MiB, 2, 8, 0}, 1_MiB);
   set_all(MethodId::ring_to_fresh, {false, many, 4_MiB, 2, 8, 0}, 4_MiB);
   set_all(MethodId::host, {false, many, 4_MiB, 1, 8, 0}, 4_MiB);
@@ -53,15 +54,12 @@ Options::Options() : registered_bytes{host_memory_bytes() / 2} {
     set_all(id, {true, 1, 16_KiB, 1, 1, 0, 128, 4_KiB}, ~u64{0});
   for (const auto id : {MethodId::ring_to_gpu, MethodId::ring_to_host, MethodId::ring_to_fresh})
     for (const u64 start : {256_MiB, 768_MiB}) of(id, start).links = most_links;
-  // Probes on H100: a call of the driver takes 8 us here, so a kernel moves the short chunks of copies up to 768 MiB faster
-  // to the GPU, and below 256 MiB from it. Chunks to the GPU lie in caches of the CPUs that wrote them, from which a few
-  // SMs read too slowly.
+  // Probes on H100: a call of the driver takes 8 us here, so a kernel moves the short chunks of copies below 256 MiB
+  // faster. Chunks to the GPU lie in caches of the CPUs that wrote them, from which a few SMs read too slowly.
   for (const u64 start : size_classes) {
-    if (start >= 1_MiB && start < 768_MiB) {
+    if (start >= 1_MiB && start < 256_MiB) {
       of(MethodId::ring_to_gpu, start).sm_blocks = start >= 16_MiB ? 64 : 32;
       of(MethodId::ring_to_gpu, start).sm_chunk = 64_KiB;
-    }
-    if (start >= 1_MiB && start < 256_MiB) {
       of(MethodId::ring_to_host, start).sm_blocks = 16;
       of(MethodId::ring_to_host, start).sm_chunk = 128_KiB;
     }
@@ -83,11 +81,12 @@ void Options::set_staged_defaults(u32 cpus) {
     of(StagedWork::packed_to_host, mean) = {false, threads, 4_MiB, 2, 2, 0, of(Towards::host, mean).sm_blocks,
                                             4_KiB, 1};
   }
-  // A read of the page cache is slower than a copy of memory: 8 threads read with 38 GB/s, 12 with 52. A disk array needs
-  // some 64 MiB in flight to be busy.
+  // A read of the page cache is slower than a copy of memory: 12 threads with chunks of 4 MiB read with 30 GB/s on one
+  // host and with 52 on another, 16 with chunks of 2 MiB with 43 on the first. A disk array needs some 64 MiB in flight
+  // to be busy.
   const u32 few = std::min(cpus, 8u), many = std::min(cpus, 16u);
   for (const u64 start : file_classes) {
-    of(StagedWork::read_cached, start) = {false, threads, 4_MiB, 2, 1, 0};
+    of(StagedWork::read_cached, start) = {false, many, 2_MiB, 2, 1, 0};
     of(StagedWork::read_cold, start) = {false, few, 4_MiB, 2, 1, 0};
     of(StagedWork::read_cold, start).uring = 16;
     of(StagedWork::write_file, start) = {false, start < 256_MiB ? threads : many, 4_MiB, 2, 1, 0};

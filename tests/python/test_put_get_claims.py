@@ -53,6 +53,12 @@ def test_a_conclusion_turns_with_the_times() -> None:
     assert claim(only(lambda one: True, together), "The rate with").holds is False  # 0.49 and 1.8 M/s
 
 
+def test_modes_are_compared_on_the_smallest_messages_that_the_run_has_in_both() -> None:
+    no_help_at_8 = only(lambda one: one.bytes != 8 or one.params.get("control") != "assisted")
+    assert claim(no_help_at_8, "The host's help").evidence.startswith("64 B: assisted ")
+    assert claim(no_help_at_8, "Polling in host memory").evidence.startswith("8 B: notified ")
+
+
 def test_a_run_without_points_of_a_conclusion_says_so() -> None:
     few = only(
         lambda one: one.bytes == 8 and one.params.get("control") != "assisted" and "connections" not in one.params
