@@ -50,11 +50,13 @@ def test_one_rank_of_each_node_measures_and_no_node_is_in_two_pairs_of_a_round()
         assert PointId.parse(str(one)) == one
 
 
-@pytest.mark.parametrize("suite", ["nodes", "nodes-shared", "mpi"])
-def test_ranks_that_met_without_mpi_send_by_ucx(suite):
+@pytest.mark.parametrize(
+    ("suite", "engines"), [("nodes", {"ucx"}), ("nodes-shared", {"ucx"}), ("mpi", {"ucx", "nixl"})]
+)
+def test_ranks_that_met_without_mpi_send_by_ucx_and_nixl(suite, engines):
     machine = replace(nodes_of(2), places=("rank:0", "rank:1", "rank:2", "rank:3"), has_mpi=False)
     plan = make_plan(machine, list(benchmark_table()), suite=suite)
-    assert {PointId.parse(id).engine for id in plan.points} == {"ucx"}
+    assert {PointId.parse(id).engine for id in plan.points} == engines
 
 
 def test_the_preset_of_shared_links_measures_every_pair_alone_and_at_once():

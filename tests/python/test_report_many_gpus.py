@@ -111,7 +111,8 @@ def test_computations_name_what_their_transfers_lengthen_least_and_most() -> Non
     points += of_computation("gemm", 1e-6, 8e-5, "&beside=same")[1:] + of_computation("gemm", 1e-6, 4e-6)
     section = computations.section(RunView(run(points)))
     assert open_on_page(section) == (
-        "Transfers lengthen iterations by ×1.5 (md, pinned) to ×20 (sort, pinned), against computations alone."
+        "Transfers lengthen iterations by ×1.5 (md, pinned) to ×20 (sort, pinned), against computations alone.\n"
+        "Beside copies to the same GPU, iterations take ×20 (gemm, pinned) as long as undisturbed."
     )
     assert section is not None
     (fold,) = (block for block in section.only(Output.PAGE) if isinstance(block, Fold))
