@@ -51,6 +51,10 @@ FOUND = {
         "through the host instead of panels by peer copies."
     ],
     "h100x1-nn": ["product, cuBLAS, best rates, and % of the peak at the highest clock: bf16 825.9 TFLOP/s (77 %)"],
+    "h100x2-puts": [
+        "Messages round trips written, gpu:0 → gpu:1: 8 B ~2.053 us (direct).",
+        "streams written, gpu:0 → gpu:1: 64 MiB ~369.9 GB/s (direct).",
+    ],
     "h200x2-putget": ["Drive by GPU up to 256 KiB, host from 1 MiB: gpu:0 → gpu:1"],
     "h100x1-mpi": [
         "latency of the smallest message: pinned → device 4.504 us (8 B); device → device 131.6 us (8 B); pinned → "

@@ -15,8 +15,10 @@ from linkscope.report.put_get import (
     blocks_of,
     bystanders,
     connections,
+    mode_of,
     queued,
     relaunched,
+    seconds_of,
 )
 from linkscope.report.put_get_claims import Claim, claims
 from linkscope.report.put_get_singles import singles
@@ -38,9 +40,10 @@ from linkscope.report.section import (
     more,
     table,
 )
+from linkscope.report.trust import signed
 from linkscope.runfile import Point
 from linkscope.stats import Interval
-from linkscope.units import format_bytes, format_fraction, format_seconds_interval
+from linkscope.units import format_bytes, format_fraction, format_rate, format_seconds, format_seconds_interval
 
 _TITLE = "Put and get: who should drive"
 _TITLES = {Output.PAGE: "Put/get: who should drive"}
@@ -92,7 +95,8 @@ _COLUMNS = (
 
 def section(view: RunView) -> Section | None:
     """The advice of each path, the times behind it, rates by connections and claims. None without such messages."""
-    series = [one for one in all_series(view.run) if one.advice]
+    every = all_series(view.run)
+    series = [one for one in every if one.advice]
     through = queued(view.run)
     others = [*_others(view), *_single_messages(view)]
     if not (series or through or others):
@@ -101,7 +105,10 @@ def section(view: RunView) -> Section | None:
         polls = [_claim(one) for one in claims(view.run) if one.tested]
         held_here = (Paragraph(_CLAIMS), Items.of(polls)) if polls else ()
         by_queues = (Paragraph(_OF_QUEUES), _queues(through)) if through else ()
-        return Section("put-get", _TITLE, (*others, *by_queues, *held_here), _TITLES)
+        times = tuple(map(_fastest, every))
+        listed = (Items.of(times),) if times else ()
+        parts = (*listed, *others, *by_queues, *held_here)
+        return Section("put-get", _TITLE, parts, _TITLES, label="Messages", answers=times)
     advice = [(Span(f"{_name(one)}: ", "strong"), f"{one.advice}.") for one in series]
     answers = tuple(_by_advice(series))
     blocks: list[Block] = [
@@ -125,6 +132,19 @@ def section(view: RunView) -> Section | None:
     of_claims = Items.of([_claim(one) for one in held])
     blocks += folded(f"{len(held)} conclusions of a paper, on this machine", Paragraph(_CLAIMS), of_claims)
     return Section("put-get", _TITLE, tuple(blocks), _TITLES, label="Drive by", answers=answers)
+
+
+def _fastest(series: Series) -> Text:
+    """The time of the smallest message, or the best rate of a stream, by the fastest mode that was measured."""
+    points = [min(message.modes.values(), key=seconds_of) for message in series.messages if message.modes]
+    if series.is_stream:
+        best = max(points, key=lambda point: point.bytes / seconds_of(point))
+        value = signed(format_rate(best.bytes / seconds_of(best) / 1e9), [best])
+    else:
+        best = points[0]
+        value = signed(format_seconds(seconds_of(best)), [best])
+    named = f"{_SHORT_NAMES[series.benchmark]}, {_path(series)}"
+    return f"{named}: {format_bytes(best.bytes)} {value} ({mode_of(best)})."
 
 
 def _by_advice(series: Sequence[Series]) -> list[Text]:
