@@ -13,8 +13,9 @@ import re
 import statistics
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from linkscope.runfile import Point, Run
 from linkscope.units import format_bytes, format_seconds
@@ -107,22 +108,46 @@ def point_of(name: str) -> str:
         return ""
 
 
-def measurements(output: Path) -> list[Measured]:
-    """The benchmarks of an output in Google Benchmark's JSON, in their order. Exits for other files."""
-    data = output.read_bytes()
-    try:
-        rows = json.loads(gzip.decompress(data) if output.suffix == ".gz" else data)["benchmarks"]
-    except (ValueError, KeyError, TypeError):
-        sys.exit(f"{output} is not Google Benchmark's JSON: give Comm|Scope --benchmark_out_format=json")
+def measurements(*outputs: Path) -> list[Measured]:
+    """The benchmarks of outputs in Google Benchmark's JSON, in their order. Exits for other files.
+
+    An interrupted program leaves a file that ends anywhere. All entries before that place count, except those of a
+    benchmark with fewer repetitions than asked, which has no seconds.
+    """
     found: dict[str, Measured] = {}
-    for row in rows:
+    asked: dict[str, int] = {}
+    for row in (row for output in outputs for row in _entries(output)):
         if row.get("run_type", "iteration") != "iteration":  # means and deviations follow the repetitions
             continue
         name = row.get("run_name") or row["name"]
         one = found.setdefault(name, Measured(name, point_of(name), [], row.get("error_message", "")))
+        asked[name] = row.get("repetitions", 1)
         if not row.get("error_occurred"):
             one.seconds.append(row["real_time"] * _UNITS[row.get("time_unit", "ns")])
-    return list(found.values())
+    return [_whole(one, asked[name]) for name, one in found.items()]
+
+
+def _entries(output: Path) -> Iterator[dict[str, Any]]:
+    """The complete entries of list `benchmarks`: `JSONDecoder.raw_decode` reads one by one, until one is cut off."""
+    data = output.read_bytes()
+    text = (gzip.decompress(data) if output.suffix == ".gz" else data).decode(errors="replace")
+    begin = re.search(r'"benchmarks"\s*:\s*\[', text)
+    if not begin:
+        sys.exit(f"{output} is not Google Benchmark's JSON: give Comm|Scope --benchmark_out_format=json")
+    decoder, at = json.JSONDecoder(), begin.end()
+    while entry := re.compile(r"[\s,]*(?={)").match(text, at):
+        try:
+            row, at = decoder.raw_decode(text, entry.end())
+        except json.JSONDecodeError:
+            return
+        yield row
+
+
+def _whole(one: Measured, asked: int) -> Measured:
+    """A benchmark as it is; without its seconds if repetitions are missing that were asked for."""
+    if one.why_not or len(one.seconds) >= asked:
+        return one
+    return replace(one, seconds=[], why_not=f"interrupted after {len(one.seconds)} of {asked} repetitions")
 
 
 def agreement(run: Run, tool: list[Measured]) -> Iterator[str]:

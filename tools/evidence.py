@@ -6,9 +6,10 @@ Usage: python tools/evidence.py FOLDER [--steps quick,standard,standard-again,te
        python tools/evidence.py FOLDER --steps beside --tool COMM_SCOPE [--exponents 24,26]
 
 Steps run in the order given. A step for which too little time is left is not started. `full` and `comm-scope` take the
-remaining time, and their unfinished run stays in UNFINISHED for the next call. `beside` runs Comm|Scope's own program,
-then the same points by `linkscope run --suite comm-scope --rule comm-scope`, and prints the table of agreement. Each
-benchmark takes five seconds on both sides. That program changes governor and turbo of the CPU where it may.
+remaining time, and their unfinished run stays in UNFINISHED for the next call. `beside` runs Comm|Scope's own program
+for half of its time, then the points that it measured by `linkscope run --suite comm-scope --rule comm-scope`, which
+takes at least five seconds for each, and prints the table of agreement. The program runs in groups of benchmarks, with
+repetitions as long as the time allows. It changes governor and turbo of the CPU where it may.
 
 Each run is written to FOLDER/MACHINE-STEP.jsonl.gz (such as h200x4-full.jsonl.gz), and everything that is printed to
 FOLDER/log.txt, with the free memory of the host and the used memory of every GPU between the steps.
@@ -31,6 +32,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
 import comm_scope_names  # noqa: E402
+import comm_scope_program  # noqa: E402
 
 from linkscope.runfile import read_run  # noqa: E402
 
@@ -68,19 +70,24 @@ class Beside:
 
 
 def beside(of: Beside, folder: Path, seconds: float, log: TextIO) -> int:
-    """Runs Comm|Scope's program and the same points by its rule, and prints their agreement. Returns an exit code."""
-    end, name = time.monotonic() + seconds, of.model or machine()
-    output, run, table = (folder / f"{name}-beside.{ending}" for ending in ("json", "jsonl", "md"))
-    names = "|".join(sorted(comm_scope_names.POINTS))
-    wanted = rf"^Comm_({names})(_flush)?/.*log2\(N\):({of.exponents.replace(',', '|')})(/|$)"
-    words = [f"--benchmark_filter={wanted}", "--benchmark_repetitions=5", "--benchmark_min_time=1"]
-    words += [f"--benchmark_out={output}", "--benchmark_out_format=json"]
-    status = logged([str(of.tool), *words], seconds / 2, log)
-    if not output.exists() or not output.stat().st_size:
-        print(f"beside: {of.tool} wrote no results (exit code {status}); its output is in the log")
-        return status or 1
-    tool = comm_scope_names.measurements(output)
-    only = [word for one in tool if one.id for word in ("--only", one.id)]
+    """Runs Comm|Scope's program for half of the time, then the points that it measured by its rule, and prints their
+    agreement. Returns an exit code.
+    """
+    assert of.tool is not None
+    end, name = time.monotonic() + seconds, f"{of.model or machine()}-beside"
+    names = comm_scope_program.listed(of.tool, of.exponents, log)
+    if not names:
+        print(f"beside: {of.tool} lists no benchmarks of 2^N bytes for N = {of.exponents}; its output is in the log")
+        return 1
+    half_s = end - time.monotonic() - seconds / 2
+    tool = comm_scope_program.measured(of.tool, names, folder / name, half_s, lambda *call: logged(*call, log))
+    if missing := [f"{one.name} ({one.why_not})" for one in tool if not one.seconds]:
+        print(f"beside: {len(missing)} of {len(tool)} benchmarks have no result: {', '.join(missing)}")
+    only = [word for one in tool if one.id and one.seconds for word in ("--only", one.id)]
+    if not only:
+        print(f"beside: {of.tool} wrote no results; its output is in the log")
+        return 1
+    run, table = (folder / f"{name}.{ending}" for ending in ("jsonl", "md"))
     options = [*NAMED["beside"][1], *(["--machine", of.model] if of.model else []), *only, "--force", "-o", str(run)]
     left_s = end - time.monotonic()
     status = logged([sys.executable, "-m", "linkscope", "run", *options], left_s, log)

@@ -1,7 +1,7 @@
 """Compares the output of another tool with linkscope's run on one machine.
 
 Usage: python tools/side_by_side.py RUN.jsonl[.gz] NVBANDWIDTH.txt[.gz] [NVBANDWIDTH.txt[.gz]]
-       python tools/side_by_side.py RUN.jsonl[.gz] COMM_SCOPE.json[.gz]    Google Benchmark's form; a run by its rule
+       python tools/side_by_side.py RUN.jsonl[.gz] COMM_SCOPE.json[.gz] ...    of Google Benchmark; a run by its rule
 
 nvbandwidth, table by table (docs/notes/nvbandwidth.md): each row is the median of the cells of a table. `allowed` is
 1 % for single pairs by copy engine and 3 % for the rest, or the difference of two runs of nvbandwidth if that is
@@ -62,11 +62,13 @@ def _counts(each: Round) -> list[int]:
 
 
 def main() -> None:
-    if len(sys.argv) not in (3, 4):
+    outputs = [Path(name) for name in sys.argv[2:]]
+    of_comm_scope = bool(outputs) and all(".json" in output.suffixes for output in outputs)
+    if not of_comm_scope and len(outputs) not in (1, 2):
         sys.exit(__doc__)
     run = read_run(sys.argv[1])
-    if ".json" in Path(sys.argv[2]).suffixes:
-        return print("\n".join(agreement(run, measurements(Path(sys.argv[2])))))
+    if of_comm_scope:
+        return print("\n".join(agreement(run, measurements(*outputs))))
     ours = {
         table.key: median([value for row in table.cells for value in row if value is not None]) for table in tables(run)
     }

@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from fake_driver import needs_fake, needs_worker, too_short
 from linkscope.cli.main import main
 from linkscope.runfile import Run, read_run
@@ -67,5 +69,19 @@ def test_a_message_in_chunks_is_faster_than_a_whole_one_on_a_model_and_the_repor
     for form in ("short", "full"):
         assert main(["report", str(path), f"--summary={form}"]) == 0
         told.append(" ".join(capsys.readouterr().out.split()))
-    assert "one double-buffered message of GPU buffers alone: ×1." in told[0]
+    gain = r"one double-buffered message of GPU buffers alone: ×1\.\d+ the rate of whole staging\. "
+    assert re.search(gain, told[0]), told[0]  # one size: one number
     assert "Speed-up [interval]" in told[1] and re.search(r"One message alone .* 1\.\d+ \[1\.\d+, 1\.\d+\]", told[1])
+
+
+@needs_worker
+@pytest.mark.parametrize(("sizes", "gain"), [("1048576", "×[0-9.]+"), ("*", "×([0-9.]+) to ×(?!\\1 )[0-9.]+")])
+def test_the_gain_of_streams_is_one_number_for_one_size_and_a_range_for_several(tmp_path, capsys, sizes, gain):
+    path = tmp_path / "run.jsonl"
+    only = f"rank_rate/mpi/rank:0.device->rank:1.device/{sizes}[?]*"
+    words = ["--machine", "h200x2", "--suite", "mpi", "--only", only, "--rounds", "2", "-q", "-o", str(path)]
+    assert main(["run", *words]) == 0
+    capsys.readouterr()
+    assert main(["report", str(path), "--summary"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert re.search(f"double-buffered messages of GPU buffers: {gain} the rate of whole staging", told), told

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from linkscope.plan.enumerate import points_of
 from linkscope.plan.suites import SUITES
 from linkscope.run import benchmark_table
 from linkscope.run.target import choose
+from linkscope.runfile import read_run
 
 
 def evidence(*words: str, **settings: int) -> subprocess.CompletedProcess[str]:
@@ -142,57 +144,97 @@ def test_findings_measures_only_the_points_of_the_findings(tmp_path: Path, monke
 # --- beside Comm|Scope's program ---
 
 FAKE = """#!{python}
-# Prints what Comm|Scope 0.12 does, for the benchmarks that its filter selects.
+# Lists and prints what Comm|Scope 0.12 does, for the benchmarks that its filter selects; the last {cut} letters of each
+# file are missing, as after an interruption.
 import json, re, sys
 given = dict(word.split("=", 1) for word in sys.argv[1:])
 times = {{"Comm_cudaMemcpyAsync_PinnedToGPU/0/0/log2(N):24/manual_time": 306e3,
          "Comm_cudaMemcpyAsync_PinnedToGPU/0/0/log2(N):25/manual_time": 600e3,
+         "Comm_ZeroCopy_GPUToHost/0/0/log2(N):24/manual_time": None,
          "Comm_ZeroCopy_HostToGPU/0/0/log2(N):24/manual_time": 336e3,
-         "Comm_Prefetch_Duplex_HostGPU/0/0/log2(N):26/manual_time": 4000e3,
          "Comm_UM_Prefetch_HostToGPU/0/0/log2(N):24/manual_time": 1.0,
+         "Comm_Prefetch_Duplex_HostGPU/0/0/log2(N):26/manual_time": 4000e3,
          "Comm_3d_kernel3D_pull/0/0/log2(N):24/manual_time": 5.0}}
-rows = []
-for name, ns in times.items():
-    if not re.search(given["--benchmark_filter"], name):
-        continue
-    one = {{"name": name, "run_name": name, "run_type": "iteration", "time_unit": "ns"}}
-    rows += [one | {{"real_time": ns * factor}} for factor in (0.999, 1, 1, 1, 1.001)]
-    rows.append(one | {{"run_type": "aggregate", "aggregate_name": "mean", "real_time": 7 * ns}})
-broken = "Comm_ZeroCopy_GPUToHost/0/0/log2(N):24/manual_time"
-rows.append({{"name": broken, "run_name": broken, "run_type": "iteration", "error_occurred": True,
-             "error_message": "failed to allocate host memory", "real_time": 0.0, "time_unit": "ns"}})
+names = [name for name in times if re.search(given["--benchmark_filter"], name)]
+print("Comm|Scope 0.12.0 master")
+if given.get("--benchmark_list_tests") == "true":
+    sys.exit(print("\\n".join(names)))
+assert 1 <= len(names) <= 4 and 0.05 <= float(given["--benchmark_min_time"]) <= 1
 assert given["--benchmark_repetitions"] == "5" and given["--benchmark_out_format"] == "json"
+rows = []
+for name in names:
+    one = {{"name": name, "run_name": name, "run_type": "iteration", "repetitions": 5, "time_unit": "ns"}}
+    if times[name] is None:
+        error = {{"error_occurred": True, "error_message": "failed to allocate host memory", "real_time": 0.0}}
+        rows.append(one | error)
+        continue
+    rows += [one | {{"real_time": times[name] * factor}} for factor in (0.999, 1, 1, 1, 1.001)]
+    rows.append(one | {{"run_type": "aggregate", "aggregate_name": "mean", "real_time": 7 * times[name]}})
+text = json.dumps({{"context": {{}}, "benchmarks": rows}})
 with open(given["--benchmark_out"], "w") as file:
-    json.dump({{"context": {{}}, "benchmarks": rows}}, file)
+    file.write(text[: len(text) - {cut}])
 """
+
+
+def fake_comm_scope(folder: Path, cut: int) -> str:
+    fake = folder / "comm_scope"
+    fake.write_text(FAKE.format(python=sys.executable, cut=cut))
+    fake.chmod(0o755)
+    return str(fake)
+
+
+def rows_of(printed: str) -> dict[str, str]:
+    return {line.split(" | ")[0][7:-4]: line for line in printed.splitlines() if line.startswith("| Comm_")}
 
 
 @needs_worker
 def test_comm_scope_and_the_same_points_by_its_rule_give_a_table_of_agreement(tmp_path: Path) -> None:
-    fake = tmp_path / "comm_scope"
-    fake.write_text(FAKE.format(python=sys.executable))
-    fake.chmod(0o755)
-    done = evidence(str(tmp_path / "out"), "--steps", "beside", "--tool", str(fake), "--machine", "h200x1")
+    words = ["--steps", "beside", "--tool", fake_comm_scope(tmp_path, 0), "--machine", "h200x1"]
+    done = evidence(str(tmp_path / "out"), *words)
     assert done.returncode == 0, done.stdout + done.stderr
-    rows = {line.split(" | ")[0][2:]: line for line in done.stdout.splitlines() if line.startswith("| Comm_")}
+    rows = rows_of(done.stdout)
     assert list(rows) == [
-        f"Comm_{name}/0/0" for name in ("cudaMemcpyAsync_PinnedToGPU", "ZeroCopy_HostToGPU", "Prefetch_Duplex_HostGPU",
-                                        "UM_Prefetch_HostToGPU", "ZeroCopy_GPUToHost")
+        "cudaMemcpyAsync_PinnedToGPU", "ZeroCopy_GPUToHost", "ZeroCopy_HostToGPU", "UM_Prefetch_HostToGPU",
+        "Prefetch_Duplex_HostGPU",
     ]  # fmt: skip
-    assert "| 306 us | unsupported: in the model, CPU caches" in rows["Comm_cudaMemcpyAsync_PinnedToGPU/0/0"]
-    assert "| 16 MiB | 336 us | 331.6 us | -1.3% | 5.0% |  |" in rows["Comm_ZeroCopy_HostToGPU/0/0"]
-    assert rows["Comm_Prefetch_Duplex_HostGPU/0/0"].endswith("| 5.0% |  |"), "from the first start to the last end"
-    assert rows["Comm_UM_Prefetch_HostToGPU/0/0"].endswith("| beyond |")
-    assert "failed to allocate host memory" in rows["Comm_ZeroCopy_GPUToHost/0/0"]
+    assert "| 306 us | unsupported: in the model, CPU caches" in rows["cudaMemcpyAsync_PinnedToGPU"]
+    assert "| 16 MiB | 336 us | 331.6 us | -1.3% | 5.0% |  |" in rows["ZeroCopy_HostToGPU"]
+    assert rows["Prefetch_Duplex_HostGPU"].endswith("| 5.0% |  |"), "from the first start to the last end"
+    assert rows["UM_Prefetch_HostToGPU"].endswith("| beyond |")
+    assert "failed to allocate host memory" in rows["ZeroCopy_GPUToHost"]
     assert "2 of 3 compared benchmarks agree; 2 could not be compared." in done.stdout
-    assert (tmp_path / "out" / "h200x1-beside.md").read_text().startswith("| benchmark of Comm")
+    expected = (
+        r"beside: (\d) benchmarks? of Comm\|Scope, 5 repetitions of at least [01]\.\d+ s: about \d+ s expected, .*"
+    )
+    assert re.findall(f"{expected}; group (\\d) of 2", done.stdout) == [("5", "1"), ("1", "2")]
+    table = (tmp_path / "out" / "h200x1-beside.md").read_text()
+    files = [str(tmp_path / "out" / f"h200x1-beside{ending}") for ending in (".jsonl", "-1.json", "-2.json")]
+    again = [sys.executable, str(ROOT / "tools" / "side_by_side.py"), *files]
+    assert subprocess.run(again, capture_output=True, text=True, timeout=60).stdout == table
+
+
+@needs_worker
+def test_an_interrupted_comm_scope_is_compared_in_the_benchmarks_that_it_finished(tmp_path: Path) -> None:
+    words = ["--steps", "beside", "--tool", fake_comm_scope(tmp_path, 300), "--machine", "h200x1"]
+    done = evidence(str(tmp_path / "out"), *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = rows_of(done.stdout)
+    cut = {"UM_Prefetch_HostToGPU", "Prefetch_Duplex_HostGPU"}  # the last of the first group and of the second
+    assert all(("interrupted after 4 of 5 repetitions" in row) == (name in cut) for name, row in rows.items())
+    assert "3 of 5 benchmarks have no result: Comm_" in done.stdout  # with the one that could not allocate
+    assert "| 331.6 us | -1.3% |" in rows["ZeroCopy_HostToGPU"]
+    assert {point.benchmark for point in read_run(tmp_path / "out" / "h200x1-beside.jsonl").points} == {"h2d", "read"}
 
 
 def test_step_beside_needs_the_tool_and_says_where_it_wrote_nothing(tmp_path: Path) -> None:
     done = evidence(str(tmp_path), "--steps", "beside")
     assert done.returncode == 2 and "step beside needs --tool" in done.stderr
     done = evidence(str(tmp_path), "--steps", "beside", "--tool", "/bin/true", "--machine", "h200x1")
-    assert done.returncode == 1 and "wrote no results (exit code 0)" in done.stdout
+    assert done.returncode == 1 and "/bin/true lists no benchmarks of 2^N bytes for N = 24,26" in done.stdout
+    words = ["--steps", "beside", "--tool", fake_comm_scope(tmp_path, 10_000), "--machine", "h200x1"]
+    done = evidence(str(tmp_path), *words)
+    assert done.returncode == 1 and "comm_scope wrote no results" in done.stdout
+    assert "(not run: the program ended before, or no time was left)" in done.stdout
 
 
 def test_every_benchmark_of_comm_scope_names_a_point_of_its_suite() -> None:

@@ -4,13 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from fake_driver import environment, needs_fake, needs_worker
+from fake_driver import ROOT, environment, needs_fake, needs_worker
 from linkscope.cli.main import main
 from linkscope.errors import FINE, NOT_HERE
 from linkscope.machine import model as models
 from linkscope.plan.cases import case_of
 from linkscope.plan.enumerate import points_of
 from linkscope.plan.suites import SUITES
+from linkscope.report.section import Output, Table
+from linkscope.report.sections import sections
+from linkscope.report.summary import summary
 from linkscope.report.task_sets import Compared, TaskSet, task_sets, thread_costs
 from linkscope.run import benchmark_table
 from linkscope.run.simulate import simulation
@@ -97,6 +100,17 @@ def test_sp_8_has_a_transfer_and_messages_between_ranks_by_turns_and_at_once(tmp
     for compared in found.values():
         assert [len(of.good) for of in compared.values()] == [1, 1, 1]  # a transfer, and a pair of ranks
         assert all(of.drift is not None and of.over_good.mean < 0.2 for of in compared.values())
+
+
+@pytest.mark.parametrize("suite", ["sp-8", "sp-9", "sp-11"])
+def test_the_report_does_not_take_message_tasks_between_ranks_for_round_trips(suite: str) -> None:
+    run = read_run(ROOT / "results" / f"h100x1-{suite}-mpi.jsonl.gz")
+    assert {point.benchmark for point in run.points} == {"rank_tasks"}
+    (ranks,) = [one for one in sections(run, Output.TERMINAL) if one.anchor == "ranks"]
+    labels = [block.label for block in ranks.only(Output.TERMINAL) if isinstance(block, Table)]
+    assert (ranks.answers, labels) == ((), ["Ranks"])  # the places of the ranks, without latencies
+    text = summary(run, width=96, colour=False)
+    assert "Messages beside transfers" in text and "latency of the smallest message" not in text
 
 
 def test_sp_9_has_messages_between_ranks_of_a_model_with_both_penalties(tmp_path: Path) -> None:

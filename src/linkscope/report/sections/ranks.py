@@ -56,17 +56,23 @@ _ONE_CPU = "has one CPU, which its threads share: staged rates are lower than wi
 
 
 def section(view: RunView) -> Section | None:
-    """The ranks, latencies and rates by size, and the ways of GPU buffers. None for a run without messages of ranks."""
-    points = [point for point in view.run.points if point.benchmark.startswith("rank_") and point.median_s]
+    """The ranks, latencies and rates by size, and the ways of GPU buffers. None for a run without ranks.
+
+    Message tasks (`rank_tasks`) have a section of their own. Of a run with them alone, this one has the ranks only.
+    """
+    measured = [point for point in view.run.points if point.benchmark.startswith("rank_") and point.median_s]
+    points = [point for point in measured if point.benchmark != "rank_tasks"]
     about = view.run.header.machine.get("mpi", {})
-    if not points:
+    ranks = about.get("ranks", [])
+    if not measured:
         return None
+    if not points:
+        return Section("ranks", _TITLE, tuple(_launch(about, ranks)))
     blocks: list[Block] = [
         Paragraph(_SHORT, on=Output.PAGE),
         more("What latency, rate and intervals mean here", Paragraph((_NOTE, METHOD), note=True)),
         Paragraph(_NOTE.strip(), on=Output.TERMINAL | Output.MARKDOWN),
     ]
-    ranks = about.get("ranks", [])
     blocks += _launch(about, ranks)
     if narrow := [f"rank:{one['rank']} {_ONE_CPU}" for one in ranks if len(one.get("cpus", "..")) == 1]:
         blocks.append(Items.of(narrow))
@@ -112,12 +118,18 @@ def _answers(points: Sequence[Point]) -> Iterator[str]:
             for ends, point in best.items()
         )
         yield f"best rates: {'; '.join(listed)}."
-    if gains := [one.gain for one in _staged(trips).values() if one.gain]:
-        ends = f"×{min(gains):.3g} to ×{max(gains):.3g}" if len(gains) > 1 else f"×{gains[0]:.3g}"
-        yield f"one double-buffered message of GPU buffers alone: {ends} the rate of whole staging, by size."
-    if gains := [one.gain for one in _staged(rates).values() if one.gain]:
-        low, high = min(gains), max(gains)
-        yield f"double-buffered messages of GPU buffers: ×{low:.3g} to ×{high:.3g} the rate of whole staging, by size."
+    for what, of in (
+        ("one double-buffered message of GPU buffers alone", trips),
+        ("double-buffered messages of GPU buffers", rates),
+    ):
+        if gains := [one.gain for one in _staged(of).values() if one.gain]:
+            yield f"{what}: {_gains_text(gains)}."
+
+
+def _gains_text(gains: Sequence[float]) -> str:
+    """The lowest and the highest gain; one number if both look the same."""
+    low, high = (f"×{end(gains):.3g}" for end in (min, max))
+    return f"{low} the rate of whole staging" if low == high else f"{low} to {high} the rate of whole staging, by size"
 
 
 def _first_of_each(points: Iterable[Point]) -> dict[str, Point]:

@@ -1,0 +1,98 @@
+"""tools/comm_scope_program.py: all benchmarks of Comm|Scope fit into a time, and an interruption loses few of them."""
+
+import json
+import re
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import comm_scope_names as names
+import comm_scope_program as tool
+import pytest
+
+TOOL = Path("comm_scope")
+
+
+def rows(name: str, repetitions: int) -> list[dict[str, Any]]:
+    one = {"name": name, "run_name": name, "run_type": "iteration", "repetitions": repetitions, "time_unit": "us"}
+    mean = one | {"name": f"{name}_mean", "run_type": "aggregate", "real_time": 9.0, "note": "] } [ {"}
+    return [one | {"real_time": 5.0 + number} for number in range(repetitions)] + [mean]
+
+
+def printed(found: list[dict[str, Any]]) -> str:
+    return json.dumps({"context": {"load_avg": [1.0, 2.0]}, "benchmarks": found}, indent=2)
+
+
+def test_a_file_that_ends_anywhere_has_the_benchmarks_before_that_place(tmp_path: Path) -> None:
+    text, output = printed([row for name in "abc" for row in rows(name, 3)]), tmp_path / "cut.json"
+    whole = []
+    for end in range(text.index("benchmarks") + 20, len(text) + 1, 11):
+        output.write_text(text[:end])
+        found = {one.name: one for one in names.measurements(output)}
+        measured = {name: one for name, one in found.items() if one.seconds}
+        assert all(one.seconds == pytest.approx([5e-6, 6e-6, 7e-6]) for one in measured.values())
+        assert len(found) - len(measured) <= 1  # at most one benchmark is cut off
+        for one in found.values():
+            assert bool(one.seconds) != bool(re.fullmatch("interrupted after [12] of 3 repetitions", one.why_not))
+        whole.append(len(measured))
+    assert whole == sorted(whole) and set(whole) == {0, 1, 2, 3}
+
+
+def test_a_file_of_something_else_is_named(tmp_path: Path) -> None:
+    output = tmp_path / "other.json"
+    output.write_text('{"results": [1, 2]}')
+    with pytest.raises(SystemExit, match=r"other\.json is not Google Benchmark's JSON"):
+        names.measurements(output)
+
+
+@pytest.mark.parametrize(
+    ("count", "seconds", "repetitions", "least_s"),
+    [(10, 2000.0, 5, 1.0), (30, 300.0, 5, 0.09), (30, 120.0, 3, 0.06), (30, 1.0, 3, 0.05)],
+)
+def test_repetitions_are_as_long_as_the_time_allows_and_fewer_where_the_shortest_do_not_fit(
+    count: int, seconds: float, repetitions: int, least_s: float
+) -> None:
+    found = tool.share(count, seconds)
+    assert (found.repetitions, found.least_s) == (repetitions, pytest.approx(least_s))
+    assert found.expected_s == pytest.approx(count * repetitions * least_s * tool.PACE)
+    assert found.expected_s < seconds or found.least_s == tool.SHORTEST_S
+
+
+class Slow:
+    """A program on a clock of its own, each benchmark of which takes `pace` seconds for a second of its times."""
+
+    def __init__(self, benchmarks: list[str], pace: float) -> None:
+        self.benchmarks, self.pace, self.now = benchmarks, pace, 0.0
+        self.counted_s: list[float] = []  # of a benchmark in each group
+
+    def run(self, words: list[str], seconds: float) -> int:
+        given = dict(word.split("=", 1) for word in words[1:])
+        repetitions, least_s = int(given["--benchmark_repetitions"]), float(given["--benchmark_min_time"])
+        self.counted_s.append(repetitions * least_s)
+        end, found = self.now + seconds, []
+        for name in (name for name in self.benchmarks if re.search(given["--benchmark_filter"], name)):
+            self.now += self.pace * repetitions * least_s
+            if self.now > end:
+                self.now = end
+                break
+            found += rows(name, repetitions)
+        Path(given["--benchmark_out"]).write_text(printed(found).removesuffix("]\n}"))
+        return 1
+
+
+@pytest.mark.parametrize(("pace", "least", "most"), [(3.0, 30, 30), (40.0, 30, 30), (200.0, 1, 5)])
+def test_groups_after_a_slow_one_are_shorter_and_benchmarks_that_do_not_fit_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pace: float, least: int, most: int
+) -> None:
+    benchmarks = [f"Comm_ZeroCopy_HostToGPU/0/{gpu}/log2(N):24/manual_time" for gpu in range(30)]
+    slow = Slow(benchmarks, pace)
+    monkeypatch.setattr(tool, "time", SimpleNamespace(monotonic=lambda: slow.now))
+    (tmp_path / "h100-9.json").write_text("of an earlier call")
+    found = tool.measured(TOOL, benchmarks, tmp_path / "h100", 250.0, slow.run)
+    assert sorted(one.name for one in found) == sorted(benchmarks) and slow.now <= 250.0
+    measured = [one for one in found if one.seconds]
+    assert least <= len(measured) <= most
+    assert all(one.why_not == tool.NOT_RUN and one.id for one in found if not one.seconds)
+    assert all((second > first) == (pace < tool.PACE) for first, second in pairwise(slow.counted_s[:2]))
+    assert not (tmp_path / "h100-9.json").exists()
