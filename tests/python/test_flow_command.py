@@ -62,11 +62,15 @@ def test_reads_of_a_disk_are_flows(capsys: Captured) -> None:
 
 @needs_fake
 def test_a_file_in_a_directory_is_read_beside_copies(tmp_path: Path) -> None:
-    words = ["flow", f"disk:{tmp_path} -> numa:0 1MiB; numa:0 -> gpu:0 1MiB", "--seconds", "0.05", "--rounds", "1"]
-    done = linkscope(*words, "--json", environment=environment(CUDA_GPUS=1))
+    words = ["flow", f"disk:{tmp_path} -> numa:0 1MiB; numa:0 -> gpu:0 1MiB", "--rounds", "1", "--json"]
+    for seconds in ("0.05", "0.3", "1"):  # on a busy machine, flows may not meet within a short time
+        done = linkscope(*words, "--seconds", seconds, environment=environment(CUDA_GPUS=1))
+        if done.returncode in (0, NOT_HERE):
+            break
     if done.returncode == NOT_HERE:  # a directory in memory
         assert "page cache" in done.stderr
     else:
+        assert done.returncode == 0, done.stderr
         read, copied = json.loads(done.stdout)["flows"]
         assert read["gbps"] > 0 and copied["gbps"] > 0 and read["engine"] == "file"
     assert not list(tmp_path.iterdir())

@@ -32,7 +32,26 @@ _ONLY_OF_QUEUES = ("post/*", "queued_put_ping_pong/sm/*queue=host*", "queued_put
 
 def modelled(path: Path, suite: str, *only: str) -> Run:
     words = [word for pattern in only for word in ("--only", pattern)]
-    assert main(["run", "--machine", "h200x1", "--suite", suite, "--seed", "3", *words, "-o", str(path), "-q"]) == 0
+    assert (
+        main(
+            [
+                "run",
+                "--machine",
+                "h200x1",
+                "--suite",
+                suite,
+                "--seed",
+                "3",
+                "--rounds",
+                "4",
+                *words,
+                "-o",
+                str(path),
+                "-q",
+            ]
+        )
+        == 0
+    )
     return read_run(path)
 
 
