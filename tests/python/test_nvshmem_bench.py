@@ -119,6 +119,12 @@ def test_a_program_that_fails_is_named_with_its_last_words(tmp_path) -> None:
         tool.measured(failing, None, tmp_path)
 
 
+def test_a_program_that_a_signal_ends_is_named_with_its_last_words(tmp_path) -> None:
+    crashing = program(tmp_path, "[ $1 = 0 ] && exec sleep 60\necho 'a bad address' >&2; kill -SEGV $$")
+    with pytest.raises(tool.Failed, match="ended with -9 and -11: a bad address"):
+        tool.measured(crashing, None, tmp_path)
+
+
 def test_lines_before_a_failure_count_and_the_failure_is_kept(tmp_path) -> None:
     failing = program(tmp_path, prints(LINES[:2]) + "\necho 'the heap is full' >&2; exit 3")
     *lines, last = tool.measured(failing, None, tmp_path)
