@@ -9,7 +9,9 @@
 #include <memory>
 #include <string>
 
+#include "host/topology.hpp"
 #include "nixl/messages.hpp"
+#include "platform/cuda/ranks.hpp"
 
 using namespace linkscope;
 
@@ -79,4 +81,22 @@ TEST_CASE("the last window of a batch has only the messages that are left") {
   const auto one = sent(1), two_messages = sent(2);
   CHECK(two_messages > one);
   CHECK(sent(4) - one == 3 * (two_messages - one));
+}
+
+TEST_CASE("processes that poll for messages of UCX and NIXL get different CPUs of their NUMA node") {
+  for (const auto by : {Engine::ucx, Engine::nixl, Engine::mpi}) {
+    Program program;
+    for (u32 process = 0; process < 2; ++process) {
+      Actor actor;
+      actor.place = parse_place("numa:0");
+      actor.kind = ActorKind::cpu_thread;
+      actor.process = process;
+      actor.loop = {RankMessage{process == 0, 1 - process, {}, {}, 1, by}};
+      program.actors.push_back(actor);
+    }
+    CAPTURE(static_cast<int>(by));
+    for (const auto& actor : program.actors)
+      CHECK(cpus_of_messages(program, actor) ==
+            (by == Engine::mpi ? std::vector<int>{} : dealt_cpus(0, actor.process, 2)));
+  }
 }
