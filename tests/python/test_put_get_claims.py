@@ -146,6 +146,7 @@ def queues(nbytes: int, host: float, own: float) -> Run:
         (8, "Polling over posting is higher", 11, 3.5, "holds"),
         (8, "Polling over posting is higher", 3.5, 11, "does not hold"),
         (1 << 20, "Polling over posting is higher", 11, 3.5, "cannot be tested"),
+        (8, "Polling over posting is higher", 2e6, 3.5, "not known"),  # one post takes no time that shows
         (1 << 20, "Polling over posting is equal", 101, 99, "holds"),
         (1 << 20, "Polling over posting is equal", 121, 99, "does not hold"),
     ],
@@ -153,7 +154,10 @@ def queues(nbytes: int, host: float, own: float) -> Run:
 def test_polling_over_posting_is_compared_between_the_places_of_queues_kl_4(nbytes, start, host, own, answer) -> None:
     found = claim(queues(nbytes, host, own), start)
     assert found.answer == answer
-    assert (answer == "cannot be tested") or f"{host - 1:.3g} in host memory, {own - 1:.3g} in" in found.evidence
+    assert (
+        answer in ("cannot be tested", "not known")
+        or f"{host - 1:.3g} in host memory, {own - 1:.3g} in" in found.evidence
+    )
 
 
 @pytest.mark.parametrize("factor, answer", [(1.05, "holds"), (1.3, "does not hold")])

@@ -1,6 +1,7 @@
 """`linkscope site` with many runs of a machine: which have a report, and what a later call reads and writes again."""
 
 import csv
+import errno
 import gzip
 import json
 import os
@@ -142,6 +143,23 @@ def test_a_table_whose_process_is_killed_is_named_in_one_line_and_all_other_file
     assert all((site / name).exists() for name in formats() if name != table)
     assert command_line.main(["site", str(runs), "-o", str(site)]) == 0
     assert (site / table).exists() and table in (site / "downloads.html").read_text()
+
+
+def disk_is_full(*_: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_full_disk_ends_the_command_because_other_files_would_be_missing_too(
+    four: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs, site = four
+    table = next((name for name in ("points.parquet", "points.duckdb") if name in formats()), "")
+    if not table:
+        pytest.skip("no package for a table is here")
+    (runs / "5.jsonl").write_bytes(machine(45.0, "2026-11-25T10:00:00+00:00"))
+    monkeypatch.setattr(downloads, {"points.parquet": "_write_parquet"}.get(table, "_write_duckdb"), disk_is_full)
+    with pytest.raises(OSError, match="No space left"):
+        site_build.build([runs], site, "", 10)
 
 
 def killed_by_the_second(path: Path, name: str, content: str) -> Made:
