@@ -111,10 +111,9 @@ def measured(program: Path, nvshmem: Path | None, folder: Path) -> list[dict[str
         with outputs[pe].open("wb") as output, errors[pe].open("wb") as error:
             words = [str(program), str(pe), str(folder / "id")]
             processes.append(subprocess.Popen(words, stdout=output, stderr=error, env=environment))
-    codes = _codes(processes)
+    codes, ended_first = _codes(processes)
     lines = [line for line in outputs[0].read_text(errors="replace").splitlines() if line.startswith("{")]
     found = [json.loads(line) for line in lines]
-    ended_first = max((0, 1), key=lambda pe: codes[pe])  # killed ones have negative codes
     said = _last_lines(errors[ended_first].read_text(errors="replace"))
     if codes != [0, 0] and not any("test" in line for line in found):
         raise Failed(f"NVSHMEM's program ended with {' and '.join(map(str, codes))}: {said}")
@@ -123,9 +122,10 @@ def measured(program: Path, nvshmem: Path | None, folder: Path) -> list[dict[str
     return found
 
 
-def _codes(processes: Sequence["subprocess.Popen[bytes]"]) -> list[int]:
-    """Exit codes. If a process fails or takes too long, the other is killed, because it waits for it."""
-    deadline = time.monotonic() + _PROGRAM_LIMIT_S
+def _codes(processes: Sequence["subprocess.Popen[bytes]"]) -> tuple[list[int], int]:
+    """Exit codes, and the number of the first process that failed. If a process fails or takes too long, the other is
+    killed, because it waits for it."""
+    deadline, codes = time.monotonic() + _PROGRAM_LIMIT_S, list[int | None]()
     while time.monotonic() < deadline:
         codes = [process.poll() for process in processes]
         if any(codes) or None not in codes:
@@ -134,7 +134,8 @@ def _codes(processes: Sequence["subprocess.Popen[bytes]"]) -> list[int]:
     for process in processes:
         if process.poll() is None:
             process.kill()
-    return [process.wait() for process in processes]
+    failed = next((pe for pe, code in enumerate(codes) if code), 0)
+    return [process.wait() for process in processes], failed
 
 
 def _last_lines(text: str) -> str:

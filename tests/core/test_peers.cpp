@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "host/peer_texts.hpp"
 #include "host/peers.hpp"
 
 using namespace linkscope;
@@ -85,6 +86,21 @@ TEST_CASE("each of three processes gets the values that the others gave it, in o
           throw Error{ErrorKind::failed, "another value"};
   });
   CHECK(errors == std::vector<std::string>(3));
+}
+
+TEST_CASE("texts of any length arrive whole, one after the other") {
+  const std::vector<std::size_t> lengths{0, 1, 1023, 1024, 1025, 2048, 5000};
+  const auto text = [](std::size_t length) { return std::string(length, static_cast<char>('a' + length % 26)); };
+  const auto errors =
+      together({[&](Peers& peers) {
+                  for (const auto length : lengths) give_text(peers, 1, text(length));
+                },
+                [&](Peers& peers) {
+                  for (const auto length : lengths)
+                    if (take_text(peers, 0, "a text", patience) != text(length))
+                      throw Error{ErrorKind::failed, "another text of " + std::to_string(length) + " bytes"};
+                }});
+  CHECK(errors == std::vector<std::string>(2));
 }
 
 TEST_CASE("a descriptor goes with a value, and both processes then see the same memory") {

@@ -2,10 +2,13 @@
 #include <doctest.h>
 
 #include <algorithm>
+#include <array>
+#include <vector>
 
 #include "base/error.hpp"
 #include "program/origin.hpp"
 #include "program/processes.hpp"
+#include "program/turns.hpp"
 #include "sim_testing.hpp"
 
 using namespace linkscope;
@@ -107,6 +110,22 @@ TEST_CASE("an end in pinned memory sends and receives the chunks itself") {
   CHECK(cost_us(c) == about(2 * (4 * message_us + copy_us)).epsilon(0.01));
 }
 
+TEST_CASE("all passes of an iteration make the first part of a loop before any pass makes the second") {
+  Actor actor;
+  actor.loop.resize(3);
+  using Turns = std::vector<std::array<u64, 3>>;  // pass, first step, end of the steps
+  const auto turns = [&](u32 passes, u64 first, u64 count) {
+    Turns found;
+    for_each_turn(actor, passes, first, count,
+                  [&](const Turn& turn) { found.push_back({turn.pass, turn.first_step, turn.end_step}); });
+    return found;
+  };
+  CHECK(turns(2, 4, 2) == Turns{{4, 0, 3}, {5, 0, 3}});
+  actor.first_steps = 1;
+  CHECK(turns(2, 4, 4) ==
+        Turns{{4, 0, 1}, {5, 0, 1}, {4, 1, 3}, {5, 1, 3}, {6, 0, 1}, {7, 0, 1}, {6, 1, 3}, {7, 1, 3}});
+}
+
 TEST_CASE("loops in two parts have steps in both, and messages in them") {
   const auto good = build_program(rank_case("rank_ping_pong", "device", 2_MiB, {{"way", "double"}}));
   CHECK(refusal(good, [](Program&) {}) == "");
@@ -132,6 +151,14 @@ TEST_CASE("writes of NIXL need a receiver whose memory is free again when they c
   c.src_memory = c.dst_memory = MemKind::device;
   c.params = {{"way", "staged"}};
   CHECK_THROWS_AS((void)build_program(c), Error);
+}
+
+TEST_CASE("a write of NIXL cannot start ahead of the answer to the one before it") {
+  auto c = rank_case("rank_ping_pong", "pageable", 4096);
+  c.engine = Engine::nixl;
+  const auto good = build_program(c);
+  CHECK(refusal(good, [](Program&) {}) == "");
+  CHECK(refusal(good, [](Program& p) { message_of_first(p).ahead = 1; }).find("memory is free") != std::string::npos);
 }
 
 TEST_CASE("staged messages of GPUs in both directions overlap on the model") {

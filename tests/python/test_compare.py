@@ -122,11 +122,13 @@ def test_a_new_failure_is_worse_and_a_previous_failure_is_mended() -> None:
     assert by_path(compared)[0].verdict == "broken"
 
 
-def test_a_point_that_was_too_short_for_the_clock_is_neither_broken_nor_worse() -> None:
+def test_a_point_that_was_too_short_for_the_clock_is_neither_broken_nor_worse_nor_mended() -> None:
     short = run([point(ID, None, status="failed", reason="too short for the clock: the batch took no longer")])
     compared = compare([run([point(ID, 1e-3)])], [short])
     assert not compared.pairs and compared.unmeasured == {"too_short": 1} and not compared.worse()
     assert any("1 too short for the clock" in text for text in left_out(compared, [short, short]))
+    compared = compare([short], [run([point(ID, 1e-3)])])
+    assert not compared.pairs and compared.unmeasured == {"too_short": 1}
 
 
 def test_inherited_and_unsupported_points_are_left_out() -> None:

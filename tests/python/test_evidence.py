@@ -129,13 +129,15 @@ def test_a_step_out_of_time_is_interrupted_and_then_killed(monkeypatch: pytest.M
     assert events == [500.0, signal.SIGINT, tool.ENDING_S, *(["kill", None] if deaf else [])]
 
 
-def test_findings_measures_only_the_points_of_the_findings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_findings_measures_only_the_points_that_the_findings_need_on_these_gpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     started: list[list[str]] = []
     monkeypatch.setattr(tool, "logged", lambda words, seconds, log: started.append(words) or 0)
     monkeypatch.setattr(tool, "machine", lambda: "testx2")
     monkeypatch.setattr(tool, "gpus", lambda: ["test"] * 2)
-    points = SimpleNamespace(stdout="--only d2h/* --only h2d/*\n")
-    monkeypatch.setattr(tool.subprocess, "run", lambda words, **settings: points)
+    points = {"2": SimpleNamespace(stdout="--only d2h/* --only h2d/*\n")}  # by the number of GPUs
+    monkeypatch.setattr(tool.subprocess, "run", lambda words, **settings: points[words[words.index("--gpus") + 1]])
     assert tool.carried_out("findings", tmp_path, tmp_path, 120.0, io.StringIO()) == 0
     suite = ["--suite", "full", "--budget", "90s", "--only", "d2h/*", "--only", "h2d/*"]
     assert started[0][started[0].index("run") + 1 :] == [*suite, "-o", str(tmp_path / "testx2-findings.jsonl")]

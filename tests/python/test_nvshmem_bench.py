@@ -65,6 +65,12 @@ def test_each_test_shows_the_fastest_way_of_nvshmem() -> None:
     assert cells(shown, "messages of 64 B, NVSHMEM with signals")[1:] == ["not measured", "not measured", "-"]
 
 
+def test_a_rate_of_nvshmem_has_the_slowest_and_the_fastest_round_in_this_order() -> None:
+    rounds = [line("messages", "plain", 64, [1e-9, 4e-9, 2e-9], blocks=132, threads=32)]
+    shown = "\n".join(tool.printed(tool.rows(rounds, [])))
+    assert cells(shown, "messages of 64 B")[1] == "500 M/s [250, 1000] (132 blocks of 32)"
+
+
 @pytest.mark.parametrize("ours_s, answer", [(3.9e-6, "yes"), (4.1e-6, "no")])
 def test_half_of_the_round_trip_of_nvshmem_is_the_limit(ours_s: float, answer: str) -> None:
     test = "8 B there and back, p50"
@@ -117,6 +123,12 @@ def test_a_program_that_fails_is_named_with_its_last_words(tmp_path) -> None:
     failing = program(tmp_path, "[ $1 = 0 ] && exec sleep 60\necho 'no direct access' >&2; exit 1")
     with pytest.raises(tool.Failed, match="ended with -9 and 1: no direct access"):
         tool.measured(failing, None, tmp_path)
+
+
+def test_a_program_that_a_signal_ends_is_named_with_its_last_words(tmp_path) -> None:
+    crashing = program(tmp_path, "[ $1 = 0 ] && exec sleep 60\necho 'a bad address' >&2; kill -SEGV $$")
+    with pytest.raises(tool.Failed, match="ended with -9 and -11: a bad address"):
+        tool.measured(crashing, None, tmp_path)
 
 
 def test_lines_before_a_failure_count_and_the_failure_is_kept(tmp_path) -> None:

@@ -89,6 +89,18 @@ def test_messages_of_mode_direct_within_a_gpu_keep_the_ids_that_older_runs_have(
     assert f"put_ping_pong/sm/{WITHIN}/8?threads=1024&word=separate" in points
 
 
+@pytest.mark.parametrize("benchmark", ["put", "get"])
+def test_messages_within_a_gpu_have_as_many_connections_as_those_between_gpus(benchmark: str) -> None:
+    for engine in ("sm", "ce"):
+        rows = [
+            one
+            for one in benchmark_table()
+            if (one.name, one.engine, one.src, one.dst) == (benchmark, engine, "gpu", "gpu")
+        ]
+        numbers = {one.relation: [param.values for param in one.params if param.name == "connections"] for one in rows}
+        assert len(numbers) == 2 and numbers["same"] == numbers["different"] != []
+
+
 @pytest.mark.parametrize("suite", ["putget", "putget-queues"])
 def test_each_round_begins_with_the_points_that_decide_the_conclusions_in_random_order(suite: str) -> None:
     made = plan(gpus=1, suite=suite)

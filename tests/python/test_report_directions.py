@@ -41,6 +41,14 @@ def test_one_path_has_its_interval() -> None:
     assert note == "numa:0 → gpu:1 at 64 MiB: 50.0 GB/s [49.0, 51.0]"
 
 
+def test_paths_of_which_one_has_an_interval_of_unknown_precision_share_no_interval() -> None:
+    known, older = h2d("pinned", 0, 50.0), h2d("pinned", 1, 50.0)
+    older.flows[0].round_medians_s, older.ci_method = older.flows[0].round_medians_s[:3], None
+    assert bars([known, older])["Host → GPU"].notes == ("2 paths at 64 MiB: 50",)
+    older.ci_method = "pooled"
+    assert bars([known, older])["Host → GPU"].notes == ("2 paths at 64 MiB: 50, up to ±2 %",)
+
+
 @pytest.mark.parametrize(
     ("more", "fields"),
     [

@@ -14,6 +14,7 @@ from invented import point, run, small_run
 from linkscope.report.headline import headline_rows, is_headline
 from linkscope.report.html import page
 from linkscope.report.summary import MOST_LINES, summary
+from linkscope.report.summary_lines import notes
 from linkscope.report.uniformity import comparisons
 from linkscope.report.verdict import verdict, warnings
 from linkscope.runfile import End, Run, read_run
@@ -267,3 +268,20 @@ def test_ascii_output_uses_ascii_characters() -> None:
         env={**os.environ, "PYTHONIOENCODING": "ascii"},
     )  # fmt: skip
     assert b"host -> GPU" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("memories", "said"),
+    [
+        (("pageable", "pageable", "pinned"), "3 of 3 modelled points missed precision, 2 of them pageable or managed"),
+        (("pageable", "managed"), "2 of 2 modelled points missed precision, all of them pageable or managed"),
+    ],
+)
+def test_the_note_says_how_many_imprecise_points_have_memory_that_scatters(
+    memories: tuple[str, ...], said: str
+) -> None:
+    points = [
+        point(f"h2d/ce/numa:0.{memory}->gpu:{gpu}.device/8", 1e-6, status="missed_precision")
+        for gpu, memory in enumerate(memories)
+    ]
+    assert any(said in text for text in notes(run(points), signed=False))

@@ -312,3 +312,10 @@ def test_inherited_values_of_older_files_are_not_said_to_come_from_few_rounds() 
     inherited = point(SINGLE.format(1, 0, "wait"), 2e-6, status="inherited")
     inherited.flows[0].round_medians_s = []
     assert intervals_text([measured, inherited]) == intervals_text([measured]) != ""
+
+
+def test_shares_of_the_peak_in_the_data_have_four_digits_and_spreads_three() -> None:
+    one = point("h2d/ce/numa:0.pinned->gpu:0.device/67108864", 64 * 2**20 / 12.345678e9, limit_gbps=100.0)
+    one.spread.within_rounds = 0.00123456
+    (row,) = csv.DictReader(io.StringIO(data_csv(run([one]))))
+    assert (row["gbps"], row["of_peak"], row["within"]) == ("12.3457", "0.1235", "0.00123")

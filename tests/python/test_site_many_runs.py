@@ -1,6 +1,7 @@
 """`linkscope site` with many runs of a machine: which have a report, and what a later call reads and writes again."""
 
 import csv
+import errno
 import gzip
 import json
 import os
@@ -14,6 +15,7 @@ from linkscope.site import build as site_build
 from linkscope.site import downloads, sources
 from linkscope.site.build import build
 from linkscope.site.downloads import formats
+from linkscope.site.entry import Entry
 from linkscope.site.make import Made, make
 from site_runs import machine
 
@@ -144,6 +146,23 @@ def test_a_table_whose_process_is_killed_is_named_in_one_line_and_all_other_file
     assert (site / table).exists() and table in (site / "downloads.html").read_text()
 
 
+def disk_is_full(*_: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_full_disk_ends_the_command_because_other_files_would_be_missing_too(
+    four: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs, site = four
+    table = next((name for name in ("points.parquet", "points.duckdb") if name in formats()), "")
+    if not table:
+        pytest.skip("no package for a table is here")
+    (runs / "5.jsonl").write_bytes(machine(45.0, "2026-11-25T10:00:00+00:00"))
+    monkeypatch.setattr(downloads, {"points.parquet": "_write_parquet"}.get(table, "_write_duckdb"), disk_is_full)
+    with pytest.raises(OSError, match="No space left"):
+        site_build.build([runs], site, "", 10)
+
+
 def killed_by_the_second(path: Path, name: str, content: str) -> Made:
     if name == "2.jsonl":
         killed()
@@ -161,6 +180,28 @@ def test_a_run_file_whose_process_is_killed_is_named_and_all_others_have_their_p
     assert "1 not shown" in capsys.readouterr().out and sorted(pages(site)) == [DAYS[0], *DAYS[2:]]
     text = (site / "not-shown.html").read_text()
     assert "2.jsonl" in text and "the system killed the process" in text
+
+
+short_page = site_build._short_page
+
+
+def killed_on_the_second_day(root: Path, entry: Entry) -> Made:
+    if entry.started.startswith(DAYS[1]):
+        killed()
+    return short_page(root, entry)
+
+
+def test_a_run_whose_short_page_cannot_be_made_leaves_no_files(
+    four: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("with one CPU all pages are made in one process")
+    runs, site = four[0], tmp_path / "killed"
+    (runs / "5.jsonl").write_bytes(machine(45.0, "2026-11-25T10:00:00+00:00"))
+    monkeypatch.setattr(site_build, "_short_page", killed_on_the_second_day)
+    assert command_line.main(["site", str(runs), "-o", str(site), "--reports", "1"]) == 0
+    assert "1 not shown" in capsys.readouterr().out and sorted(pages(site)) == [DAYS[0], *DAYS[2:], "2026-11-25"]
+    assert [file for file in site.rglob("*") if DAYS[1].replace("-", "") in str(file).replace("-", "")] == []
 
 
 def test_only_changed_files_are_read_again(four: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,6 +78,36 @@ def test_no_worker_is_opened_if_no_round_fits_into_the_budget(tmp_path, monkeypa
     assert len(found.flows[0].samples_s) == len(opens) == 1 and "the budget" in found.guards["stopped"]
 
 
+def enough_s(*, stopped: bool, rounds: int, opening_s: float) -> float:
+    """Two points of 1 s a round: one with this many of its six rounds, which the budget stopped or which is still under
+    way, and one that was never measured."""
+    first, second = (h2d(size=MIB << n) for n in range(2))
+    budget = Budget(10.0, modelled=True)
+    states = {id: State(PointId.parse(id), 1.0, cost_s=1.0) for id in (first, second)}
+    states[first].rounds = [structs.replace(round_with_rates(first, n, 50.0), device_s=1.0) for n in range(rounds)]
+    states[first].stopped = budget.reason() if stopped else None
+    budget.add(rounds + opening_s)
+    forecast = Forecast(plan(first, second), states, budget, RunNoise(states), modelled=True)
+    return forecast.enough_s([second])
+
+
+def test_a_budget_that_is_enough_has_the_missing_rounds_of_points_that_the_budget_stopped_or_left_out() -> None:
+    """A quarter is added, because estimates are rough."""
+    assert enough_s(stopped=True, rounds=2, opening_s=0) == pytest.approx(1.25 * (2 + 4 + 6))
+    assert enough_s(stopped=False, rounds=2, opening_s=0) == pytest.approx(1.25 * (2 + 6))
+
+
+def test_a_budget_that_is_enough_opens_the_machine_in_each_pass() -> None:
+    """Two of six passes took 1 s beside their rounds."""
+    assert enough_s(stopped=True, rounds=2, opening_s=1) == pytest.approx(1.25 * (2 + 4 + 6 + 3))
+
+
+def test_the_reason_names_a_budget_that_is_enough_and_never_less_than_the_one_that_was_too_small() -> None:
+    budget = Budget(10.0, modelled=True)
+    assert budget.reason_and_cure(12.34).endswith("left no time; `--budget 13s` is enough for all points")
+    assert "`--budget 10s` is enough" in budget.reason_and_cure(3.0)
+
+
 # --- the remaining work ---
 
 
