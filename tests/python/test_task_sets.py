@@ -99,6 +99,17 @@ def test_sp_8_has_a_transfer_and_messages_between_ranks_by_turns_and_at_once(tmp
         assert all(of.drift is not None and of.over_good.mean < 0.2 for of in compared.values())
 
 
+def test_tasks_of_ranks_are_no_messages_of_section_ranks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "run.jsonl"
+    words = ["run", "--machine", "h200x2", "--suite", "sp-8", "--only", "rank_tasks/*message=8B*"]
+    assert main([*words, "--rounds", "2", "-o", str(path), "-q"]) in (FINE, NOT_HERE)
+    assert main(["report", str(path), "--summary"]) == 0
+    assert "smallest message" not in capsys.readouterr().out
+    markdown = tmp_path / "run.md"
+    assert main(["report", str(path), "--markdown", str(markdown)]) == 0
+    assert "rank:0.pinned -> rank:1.device, at" not in markdown.read_text()
+
+
 def test_sp_9_has_messages_between_ranks_of_a_model_with_both_penalties(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     only = ("--only", "rank_tasks/mpi/rank:0.*message=64KiB&messages=all&*", "--only", "rank_tasks/*at=transfers*")

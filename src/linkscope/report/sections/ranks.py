@@ -33,6 +33,7 @@ from linkscope.runfile import Point
 from linkscope.units import format_bytes, format_rate, format_seconds, format_seconds_interval
 
 _TITLE = "Ranks"
+_TASKS = "rank_tasks"  # their bytes are those of transfers; "Transfer tasks beside message tasks" has them
 _NOTE = (
     "Latency is half of a round trip. A rate is that of many messages under way (window), or of one message after the "
     "other if a GPU's end is staged through pinned memory: whole, or double-buffered in chunks, of which the fastest "
@@ -70,7 +71,7 @@ def section(view: RunView) -> Section | None:
     blocks += _launch(about, ranks)
     if narrow := [f"rank:{one['rank']} {_ONE_CPU}" for one in ranks if len(one.get("cpus", "..")) == 1]:
         blocks.append(Items.of(narrow))
-    trips = _by_series(point for point in points if point.benchmark != "rank_rate")
+    trips = _by_series(point for point in points if point.benchmark not in ("rank_rate", _TASKS))
     rates = _by_series(point for point in points if point.benchmark == "rank_rate")
     modelled = view.run.modelled
     drawn: list[Figure | Table] = []
@@ -97,7 +98,7 @@ def _answers(points: Sequence[Point]) -> Iterator[str]:
     """The latency of the smallest message and the best rate in one direction of each pair of memories, and what
     double-buffering gains; without warnings.
     """
-    sound = [point for point in points if not has_warning(point) and point.benchmark != "rank_empty"]
+    sound = [point for point in points if not has_warning(point) and point.benchmark not in ("rank_empty", _TASKS)]
     trips, rates = ([point for point in sound if (point.benchmark == "rank_rate") == rate] for rate in (False, True))
     if smallest := _first_of_each(sorted(trips, key=lambda point: (point.bytes, point.median_s or 0.0))):
         listed = (
