@@ -123,6 +123,11 @@ def test_rows_have_the_order_of_the_plan_and_a_p99(run: Run) -> None:
     assert row.alone_p99 == samples[-2]  # of 114 to 120 samples
 
 
+def test_the_p99_of_copies_in_both_directions_counts_both_as_their_time_does(run: Run) -> None:
+    both = rows(run)["both"]
+    assert both.alone_p99 == pytest.approx(both.alone_s, rel=0.05)
+
+
 def test_a_row_without_its_value_alone_is_left_out(tmp_path: Path) -> None:
     assert not matrix(measured(tmp_path / "run.jsonl", "contended_h2d/*beside=h2d"))
 

@@ -79,6 +79,17 @@ def test_the_report_draws_a_chart_for_each_background(
     assert "Latency under load" in out and "At half load" in out and "Who slows whom" not in out
 
 
+@pytest.mark.parametrize("left", ["load=0", "load=1*"])
+def test_a_run_without_time_alone_or_without_full_load_has_no_ratio(
+    left: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "run.jsonl"
+    words = ["run", "--machine", "h200x1", "--suite", "loaded-latency", "--only", f"loaded_h2d/*beside=both&{left}"]
+    assert main([*words, "-o", str(path)]) == 0
+    assert "their time alone" not in capsys.readouterr().out
+    assert main(["report", str(path), "--summary=full"]) == 0
+
+
 @needs_fake
 def test_small_copies_beside_a_resting_background_on_a_gpu(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"

@@ -95,6 +95,7 @@ def run_of_a_suite(folder: Path, machine: Path, draw: random.Random) -> None:
     assert (status == NOT_HERE) == all(point.status == "unsupported" for point in run.points)
     assert {point.id for point in run.points} == set(run.header.plan["points"]) == {str(point) for point in chosen}
     assert all(point.median_s or point.reason for point in run.points)
+    assert main(["report", str(path), "--summary=full"]) == FINE
 
 
 @pytest.mark.usefixtures("impatient", "no_hang")

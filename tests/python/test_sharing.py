@@ -204,6 +204,15 @@ def test_a_run_whose_budget_left_points_out_names_one_that_is_enough(
     assert all(point.status != "skipped" for point in read_run(path).points)
 
 
+def test_points_that_a_budget_left_out_are_named_also_beside_many_unsupported_ones(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "run.jsonl"
+    assert main(["run", "--machine", "sl390", "--suite", "contention", "--budget", "8s", "-o", str(path)]) == FINE
+    left = sum(point.status == "skipped" for point in read_run(path).points)
+    assert left and f"NOTE {left} not measured: the budget" in " ".join(capsys.readouterr().out.split())
+
+
 @pytest.mark.parametrize("suite", ["sharing", "mpi"])
 def test_a_suite_without_a_given_budget_measures_all_its_points(suite: str, tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"

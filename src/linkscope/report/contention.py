@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from linkscope.report.trust import sign_of
-from linkscope.runfile import Point, Run
+from linkscope.runfile import Flow, Point, Run
 from linkscope.stats import Interval, geometric_mean, ratio_interval
 
 ALONE, AGAIN = "none", "again"
@@ -149,8 +149,16 @@ def _rounds(point: Point) -> list[float]:
 
 
 def _p99(point: Point) -> float | None:
-    """Of single operations where each has its own time, otherwise of the mean time in an interval."""
-    if point.flows[0].p99_s is not None:
-        return point.flows[0].p99_s
-    samples = sorted(sample for of_round in point.flows[0].samples_s for sample in of_round)
+    """Of single operations where each has its own time, otherwise of the mean time in an interval. Several measured
+    flows count together, as in `_rounds`.
+    """
+    found = [_p99_of(flow) for flow in point.flows if flow.role == "measured"]
+    known = [one for one in found if one is not None]
+    return 1 / sum(1 / one for one in known) if known and len(known) == len(found) else None
+
+
+def _p99_of(flow: Flow) -> float | None:
+    if flow.p99_s is not None:
+        return flow.p99_s
+    samples = sorted(sample for of_round in flow.samples_s for sample in of_round)
     return samples[-(len(samples) // 100) - 1] if len(samples) >= _LEAST_FOR_P99 else None

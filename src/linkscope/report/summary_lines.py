@@ -191,11 +191,8 @@ def notes(run: Run, *, signed: bool) -> Iterable[str]:
         return
     if parts:
         yield "; ".join(parts) + (f"; {SIGN} marks a value that missed it" if signed else "")
-    yield from (
-        f"{len(problem.ids)} not measured: {problem.reason}"
-        for problem in problems(run.points)[:_MOST_REASONS]
-        if problem.status == "skipped"
-    )
+    skipped = [problem for problem in problems(run.points) if problem.status == "skipped"]
+    yield from (f"{len(problem.ids)} not measured: {problem.reason}" for problem in skipped[:_MOST_REASONS])
 
 
 def _accuracy_text(run: Run) -> str:

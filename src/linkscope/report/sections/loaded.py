@@ -49,7 +49,7 @@ def section(view: RunView) -> Section | None:
         return None
     blocks: list[Block] = [Paragraph((_NOTE, METHOD), note=True, on=Output.PAGE)]
     blocks.append(Paragraph(_NOTE.strip(), on=Output.TERMINAL | Output.MARKDOWN))
-    answers = tuple(_answer(found, load, when) for load, when in _STATED if any(one.at(load) for one in found))
+    answers = tuple(answer for load, when in _STATED if (answer := _answer(found, load, when)))
     blocks.append(Items.of(answers, on=Output.PAGE))
     rows = tuple(Row(_short(one)) for one in found)
     blocks.append(Table(_TITLE, _SUMMARY, (Group(rows),), stacks=True, on=Output.TERMINAL))
@@ -59,9 +59,11 @@ def section(view: RunView) -> Section | None:
 
 
 def _answer(found: Sequence[Loaded], load: int, when: str) -> str:
-    """How much longer the operations take at a load, and which of them takes longest."""
+    """How much longer the operations take at a load, and which of them takes longest; '' if none has both times."""
     ratios = [(at.half.value / alone.half.value, at, alone, one) for one in found
               if (at := one.at(load)) and (alone := one.at(0))]  # fmt: skip
+    if not ratios:
+        return ""
     worst, at, alone, one = max(ratios, key=lambda of: of[0])
     least = min(ratio for ratio, *_ in ratios)
     return (

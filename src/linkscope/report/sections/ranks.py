@@ -33,6 +33,7 @@ from linkscope.runfile import Point
 from linkscope.units import format_bytes, format_rate, format_seconds, format_seconds_interval
 
 _TITLE = "Ranks"
+_TASKS = "rank_tasks"  # their bytes are those of transfers
 _NOTE = (
     "Latency is half of a round trip. A rate is that of many messages under way (window), or of one message after the "
     "other if a GPU's end is staged through pinned memory: whole, or double-buffered in chunks, of which the fastest "
@@ -58,10 +59,10 @@ _ONE_CPU = "has one CPU, which its threads share: staged rates are lower than wi
 def section(view: RunView) -> Section | None:
     """The ranks, latencies and rates by size, and the ways of GPU buffers. None for a run without ranks.
 
-    Message tasks (`rank_tasks`) have a section of their own. Of a run with them alone, this one has the ranks only.
+    Message tasks have a section of their own. Of a run with them alone, this one has the ranks only.
     """
     measured = [point for point in view.run.points if point.benchmark.startswith("rank_") and point.median_s]
-    points = [point for point in measured if point.benchmark != "rank_tasks"]
+    points = [point for point in measured if point.benchmark != _TASKS]
     about = view.run.header.machine.get("mpi", {})
     ranks = about.get("ranks", [])
     if not measured:
