@@ -1,47 +1,38 @@
 #include "nccl/library.hpp"
 
 #include <dlfcn.h>
-#include <link.h>
 
 #include <cstdlib>
 
 #include "base/error.hpp"
+#include "base/symbols.hpp"
 
 namespace linkscope {
 namespace {
 
 constexpr const char* nvls = "NCCL_NVLS_ENABLE";
 
-std::string path_of(void* library, const std::string& name) {
-  const link_map* map = nullptr;
-  return dlinfo(library, RTLD_DI_LINKMAP, static_cast<void*>(&map)) == 0 && map ? map->l_name : name;
-}
-
 /// The name of the first function that is missing; "" if none is.
 std::string load(void* library, NcclCalls& calls) {
-  std::string missing;
-  const auto get = [&]<class Function>(Function& into, const char* symbol, bool needed = true) {
-    into = reinterpret_cast<Function>(dlsym(library, symbol));
-    if (!into && needed && missing.empty()) missing = symbol;
-  };
-  get(calls.version, "ncclGetVersion");
-  get(calls.unique_id, "ncclGetUniqueId");
-  get(calls.init_rank, "ncclCommInitRank");
-  get(calls.destroy, "ncclCommDestroy");
-  get(calls.abort, "ncclCommAbort");
-  get(calls.async_error, "ncclCommGetAsyncError");
-  get(calls.error_text, "ncclGetErrorString");
-  get(calls.last_error, "ncclGetLastError", false);
-  get(calls.group_start, "ncclGroupStart");
-  get(calls.group_end, "ncclGroupEnd");
-  get(calls.all_reduce, "ncclAllReduce");
-  get(calls.reduce_scatter, "ncclReduceScatter");
-  get(calls.all_gather, "ncclAllGather");
-  get(calls.broadcast, "ncclBroadcast");
-  get(calls.reduce, "ncclReduce");
-  get(calls.send, "ncclSend");
-  get(calls.receive, "ncclRecv");
-  return missing;
+  Symbols from{library};
+  from.get(calls.version, "ncclGetVersion");
+  from.get(calls.unique_id, "ncclGetUniqueId");
+  from.get(calls.init_rank, "ncclCommInitRank");
+  from.get(calls.destroy, "ncclCommDestroy");
+  from.get(calls.abort, "ncclCommAbort");
+  from.get(calls.async_error, "ncclCommGetAsyncError");
+  from.get(calls.error_text, "ncclGetErrorString");
+  from.get(calls.last_error, "ncclGetLastError", false);
+  from.get(calls.group_start, "ncclGroupStart");
+  from.get(calls.group_end, "ncclGroupEnd");
+  from.get(calls.all_reduce, "ncclAllReduce");
+  from.get(calls.reduce_scatter, "ncclReduceScatter");
+  from.get(calls.all_gather, "ncclAllGather");
+  from.get(calls.broadcast, "ncclBroadcast");
+  from.get(calls.reduce, "ncclReduce");
+  from.get(calls.send, "ncclSend");
+  from.get(calls.receive, "ncclRecv");
+  return from.missing;
 }
 
 }  // namespace

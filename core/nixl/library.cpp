@@ -1,30 +1,12 @@
 #include "nixl/library.hpp"
 
 #include <dlfcn.h>
-#include <link.h>
 
 #include "base/error.hpp"
+#include "base/symbols.hpp"
 
 namespace linkscope {
 namespace {
-
-std::string path_of(void* library, const std::string& name) {
-  const link_map* map = nullptr;
-  return dlinfo(library, RTLD_DI_LINKMAP, static_cast<void*>(&map)) == 0 && map ? map->l_name : name;
-}
-
-/// Looks up functions, and remembers the first one that is missing.
-struct Symbols {
-  void* library;
-  std::string missing{};
-
-  template <class Function>
-  void get(Function& into, const char* name) {
-    const auto symbol = std::string{"nixl_capi_"} + name;
-    into = reinterpret_cast<Function>(dlsym(library, symbol.c_str()));
-    if (!into && missing.empty()) missing = symbol;
-  }
-};
 
 void load_memory(Symbols& from, NixlCalls& calls) {
   from.get(calls.make_agent, "create_configured_agent");
@@ -74,7 +56,7 @@ std::string Nixl::why_not(const NixlSource& source) {
   void* library = dlopen(source.name.c_str(), RTLD_NOW | RTLD_LOCAL);  // never unloaded: its threads may still run
   if (!library) return dlerror();
   const auto path = path_of(library, source.name);
-  Symbols symbols{library};
+  Symbols symbols{library, "nixl_capi_"};
   NixlCalls calls;
   load_memory(symbols, calls);
   load_transfers(symbols, calls);

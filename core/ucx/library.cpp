@@ -1,48 +1,39 @@
 #include "ucx/library.hpp"
 
 #include <dlfcn.h>
-#include <link.h>
 
 #include <cstdlib>
 #include <filesystem>
 
 #include "base/error.hpp"
+#include "base/symbols.hpp"
 
 namespace linkscope {
 namespace {
 
 constexpr const char* usual_name = "libucp.so.0";
 
-std::string path_of(void* library, const std::string& name) {
-  const link_map* map = nullptr;
-  return dlinfo(library, RTLD_DI_LINKMAP, static_cast<void*>(&map)) == 0 && map ? map->l_name : name;
-}
-
 /// The name of the first function that is missing; "" if none is.
 std::string load(void* library, UcxCalls& calls) {
-  std::string missing;
-  const auto get = [&]<class Function>(Function& into, const char* symbol) {
-    into = reinterpret_cast<Function>(dlsym(library, symbol));
-    if (!into && missing.empty()) missing = symbol;
-  };
-  get(calls.version, "ucp_get_version");
-  get(calls.read_config, "ucp_config_read");
-  get(calls.release_config, "ucp_config_release");
-  get(calls.init, "ucp_init_version");
-  get(calls.clean_up, "ucp_cleanup");
-  get(calls.query, "ucp_context_query");
-  get(calls.make_worker, "ucp_worker_create");
-  get(calls.end_worker, "ucp_worker_destroy");
-  get(calls.address, "ucp_worker_get_address");
-  get(calls.release_address, "ucp_worker_release_address");
-  get(calls.make_endpoint, "ucp_ep_create");
-  get(calls.send, "ucp_tag_send_nbx");
-  get(calls.receive, "ucp_tag_recv_nbx");
-  get(calls.progress, "ucp_worker_progress");
-  get(calls.state, "ucp_request_check_status");
-  get(calls.release, "ucp_request_free");
-  get(calls.error_text, "ucs_status_string");
-  return missing;
+  Symbols from{library};
+  from.get(calls.version, "ucp_get_version");
+  from.get(calls.read_config, "ucp_config_read");
+  from.get(calls.release_config, "ucp_config_release");
+  from.get(calls.init, "ucp_init_version");
+  from.get(calls.clean_up, "ucp_cleanup");
+  from.get(calls.query, "ucp_context_query");
+  from.get(calls.make_worker, "ucp_worker_create");
+  from.get(calls.end_worker, "ucp_worker_destroy");
+  from.get(calls.address, "ucp_worker_get_address");
+  from.get(calls.release_address, "ucp_worker_release_address");
+  from.get(calls.make_endpoint, "ucp_ep_create");
+  from.get(calls.send, "ucp_tag_send_nbx");
+  from.get(calls.receive, "ucp_tag_recv_nbx");
+  from.get(calls.progress, "ucp_worker_progress");
+  from.get(calls.state, "ucp_request_check_status");
+  from.get(calls.release, "ucp_request_free");
+  from.get(calls.error_text, "ucs_status_string");
+  return from.missing;
 }
 
 }  // namespace

@@ -146,7 +146,7 @@ def test_the_chosen_library_is_the_only_one_and_the_loader_is_asked_last() -> No
 
 
 def test_libraries_of_packages_come_first_and_those_of_cuda_13_need_its_driver(monkeypatch, tmp_path) -> None:
-    from linkscope.run import nccl
+    from linkscope.run import library_files
 
     class Installed:
         name = "libnccl.so.2"
@@ -157,7 +157,7 @@ def test_libraries_of_packages_come_first_and_those_of_cuda_13_need_its_driver(m
         def locate(self) -> Path:
             return tmp_path / self.package / "libnccl.so.2"
 
-    monkeypatch.setattr(nccl.metadata, "files", lambda package: [Installed(package)])
+    monkeypatch.setattr(library_files.metadata, "files", lambda package: [Installed(package)])
     assert "nvidia-nccl-cu13 has it" in libraries(13000, {})[0]["found"]
     first = libraries(12080, {})[0]
     assert "nvidia-nccl-cu12 has it" in first["found"] and first["name"].endswith("nvidia-nccl-cu12/libnccl.so.2")

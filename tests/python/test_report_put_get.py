@@ -191,3 +191,11 @@ def test_the_page_says_each_advice_once_with_its_paths() -> None:
     heads = [text.split(": ")[0] for text in texts]
     assert len(set(heads)) == len(heads) == len({one.advice for one in all_series(measured()) if one.advice})
     assert any("gpu:0 → gpu:1 (" in text for text in texts) and all(text.endswith(").") for text in texts)
+
+
+def test_rates_of_one_kernel_and_of_a_kernel_for_each_block_stand_in_rows_of_their_own() -> None:
+    run = read_run(RUN.with_name("h100x1-putget-within.jsonl.gz"))
+    rates = {(one.form, one.count): one.per_s for one in connections(run) if one.mode == "direct"}
+    assert rates["direct", 16] > 6e6 and rates["direct, a kernel each", 16] < 2e6
+    keys = [(*one.path, one.point.benchmark, one.point.bytes, one.form, one.count) for one in connections(run)]
+    assert len(keys) == len(set(keys))  # a table of these keys shows each rate

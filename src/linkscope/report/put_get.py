@@ -86,8 +86,9 @@ class Connections:
 
     @property
     def form(self) -> str:
-        """The mode, and the kind of word where a run may have two."""
-        return f"{self.mode}, packed" if word_of(self.point) == PACKED else self.mode
+        """The mode, the kind of word where a run may have two, and whether each block is a kernel of its own."""
+        words = ", packed" if word_of(self.point) == PACKED else ""
+        return self.mode + words + (", a kernel each" if self.point.params.get("launch") == "each" else "")
 
     @property
     def path(self) -> tuple[str, str]:

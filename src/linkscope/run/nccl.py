@@ -1,12 +1,12 @@
 """Where NCCL may be: the libraries that the worker tries, in order, and how each was found."""
 
-import contextlib
 import importlib.util
 import os
 from collections.abc import Iterator, Mapping
-from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+from linkscope.run.library_files import candidates
 
 CHOICE = "LINKSCOPE_NCCL"
 _FILE = "libnccl.so.2"
@@ -19,24 +19,16 @@ def libraries(driver_version: int = 0, environment: Mapping[str, str] = os.envir
 
     `driver_version` as CUDA counts it, 13000 for 13.0; 0: unknown.
     """
-    if chosen := environment.get(CHOICE):
-        return [{"name": chosen, "found": f"{CHOICE} names it"}]
-    return [{"name": name, "found": found} for name, found in _found(driver_version)]
-
-
-def _found(driver_version: int) -> Iterator[tuple[str, str]]:
     packages = ("nvidia-nccl-cu13", "nvidia-nccl-cu12")
-    for package in packages if driver_version >= _CUDA_13 else packages[1:]:
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            files = metadata.files(package) or []
-            yield from (
-                (str(file.locate()), f"the Python package {package} has it") for file in files if file.name == _FILE
-            )
+    usable = packages if driver_version >= _CUDA_13 else packages[1:]
+    return candidates((_FILE, "libnccl.so"), CHOICE, usable, environment, _of_torch())
+
+
+def _of_torch() -> Iterator[tuple[str, str]]:
     torch = importlib.util.find_spec("torch")
     for folder in (torch.submodule_search_locations or ()) if torch else ():
         if (path := Path(folder) / "lib" / _FILE).is_file():
             yield str(path), "the Python package torch has it"
-    yield from ((name, "the loader knows its name") for name in (_FILE, "libnccl.so"))
 
 
 def described(answer: Mapping[str, Any]) -> str:

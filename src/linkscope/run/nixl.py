@@ -1,9 +1,9 @@
 """Where NIXL may be: the libraries that the worker tries, in order, and how each was found."""
 
-import contextlib
 import os
-from collections.abc import Iterator, Mapping
-from importlib import metadata
+from collections.abc import Mapping
+
+from linkscope.run.library_files import candidates
 
 CHOICE = "LINKSCOPE_NIXL"
 _FILE = "libnixl_capi.so"
@@ -13,9 +13,7 @@ _PACKAGES = ("nixl-cu13", "nixl-cu12")
 def libraries(environment: Mapping[str, str] = os.environ) -> list[dict[str, str]]:
     """Returns the field `nixl` of an open request (docs/reference/worker.md): the library that the user names, or those
     of NVIDIA's packages and of the system."""
-    if chosen := environment.get(CHOICE):
-        return [{"name": chosen, "found": f"{CHOICE} names it"}]
-    return [*_of_packages(), {"name": _FILE, "found": "the loader knows its name"}]
+    return candidates((_FILE,), CHOICE, _PACKAGES, environment)
 
 
 def in_run_file(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -25,11 +23,3 @@ def in_run_file(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
         return {"path": file["name"], "found": file["found"]}
     packages = " or ".join(_PACKAGES)
     return {"why_not": f"no Python package {packages} has {_FILE}, and {CHOICE} names no file"}
-
-
-def _of_packages() -> Iterator[dict[str, str]]:
-    for package in _PACKAGES:
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            for file in metadata.files(package) or []:
-                if file.name == _FILE:
-                    yield {"name": str(file.locate()), "found": f"the Python package {package} has it"}
