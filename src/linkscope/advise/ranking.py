@@ -92,8 +92,8 @@ def present(listed: Sequence[Candidate], memory: str) -> Candidate | None:
 
 
 def ranked(listed: Sequence[Candidate], now: Candidate | None, asked: Question, costs: OnceCosts) -> list[Ranked]:
-    """The candidates by time, and so by rank; those without a known total last. Methods in place follow those that
-    copy, because they do another thing."""
+    """The candidates by time, and so by rank; those without a known total last. Methods in place come after those that
+    copy: they leave the data where they are."""
     once = {one.method: costs.of(one.method, one.path, asked.bytes, asked.pieces) for one in listed}
     totals = {one.method: _total(once[one.method], one.time, asked.reuse) for one in listed} if asked.reuse else {}
     basis = {one.method: totals[one.method] if asked.reuse else one.time for one in listed}

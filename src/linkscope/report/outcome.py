@@ -109,7 +109,7 @@ _INTERVAL_METHODS = {
 
 
 def has_older_interval(point: Point) -> bool:
-    """Whether an older version of linkscope gave the point an interval as wide as its target, for too few rounds."""
+    """Whether the interval is the target itself, which older versions of linkscope wrote after too few rounds."""
     return bool(point.ci95_s) and _interval_method(point) == "older"
 
 
