@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--machine", metavar="NAME|FILE", required=True, help="a bundled model or a machine file")
     add("transfer", metavar="'SRC -> DST'", nargs="?", help="the transfer, instead of --src and --dst")
-    add("--flow", metavar="TEXT", help="transfers and work at once, as for `linkscope flow`")
+    add("--flow", metavar="TEXT", help="predict these concurrent flows, written as for `linkscope flow`")
     add("--computation", metavar="NAME", help="a computation of suite sp-5, from each node")
     add("--src", metavar="PLACE", help="source: numa:0, gpu:1")
     add("--dst", metavar="PLACE", help="destination")

@@ -7,8 +7,12 @@
   linkscope run --only 'd2d/*gpu:0*' -o d2d.jsonl  points whose id matches
   linkscope run --resume d2d.jsonl                 continue an interrupted run
 
-Ctrl-C saves what was measured. Exit codes: 0 fine; 1 a point failed, or was too short for the clock; 2 wrong usage or
-an unusable file; 3 something requested is not on this machine; 4 stopped early (--resume continues).
+`linkscope list` names benchmarks, `linkscope list suites` suites. Ctrl-C saves what was measured. Exit codes:
+  0  fine, also with points that missed their precision or are not supported
+  1  a point failed, or was too short for the clock
+  2  wrong usage, or an unusable file
+  3  something requested is not on this machine
+  4  stopped early; --resume continues
 """
 
 import argparse
@@ -43,30 +47,13 @@ _SANITY = "sanity"  # the suite whose runs end with the findings of the doctor
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `run`."""
+    _add_points(parser)
     add = parser.add_argument
-    add("benchmarks", metavar="BENCHMARK", nargs="*", help="only these operations, such as h2d d2h (`linkscope list`)")
-    add("--src", metavar="PLACE", help="only from this place, such as numa:0")
-    add("--dst", metavar="PLACE", help="only to this place, such as gpu:1; h2d d2h name both directions of the path")
-    add("--memory", metavar="KIND", help="only with this kind of memory at either end, such as pinned; several: a,b")
-    add("--sizes", metavar="SIZES", help="these sizes: 4KiB:1GiB (powers of two), 777KiB, 64MB; several: a,b")
-    add("--machine", metavar="auto|NAME|FILE", help="this machine (auto, the default), a bundled model, a machine file")
     add(
-        "--directory",
-        metavar="DIR",
-        help="also measure files in this directory (file_copies, file_direct, read_file, contention); no file is left "
-        "there",
+        "--precision",
+        metavar="PERCENT",
+        help="target half-width of the 95 %% interval (default: 1%% from 1 MiB, else 5%%)",
     )
-    add("--suite", metavar="NAME", help="quick, standard (the default), full, …: `linkscope list suites`")
-    add("--local", metavar="NAME", help="with ranks: first measure each node by this suite, into RUN-HOST.jsonl")
-    add("--node", metavar="HOST", help=argparse.SUPPRESS)
-    add(
-        "--only",
-        metavar="GLOB",
-        action="append",
-        help="only points whose id matches; globs may leave out default parameters; repeatable",
-    )
-    add("--trace", metavar="FILE", help="only the transfers of a trace (docs/reference/trace.md)")
-    add("--precision", metavar="PERCENT", help="half-width of the 95 %% interval (default: 1%% from 1 MiB, 5%% below)")
     add(
         "--budget",
         metavar="TIME",
@@ -83,13 +70,48 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--seed", metavar="N", help="seed of the order, and of the noise of a model (default 1)")
     add("--plan-only", action="store_true", help="print the plan and measure nothing")
     add("-o", "--output", metavar="RUN.jsonl", help="run file, or - (default: linkscope-MACHINE-TIME.jsonl)")
-    add("--report", metavar="RUN.html", help="also write the report")
+    add("--report", metavar="RUN.html", help="also write the report to this file")
     add("--resume", metavar="RUN.jsonl", help="continue this run with its own plan")
     add("--force", action="store_true", help="replace the run file and the report if they exist")
     add("--json", action="store_true", help="print the plan or the outcome as JSON")
     level = parser.add_mutually_exclusive_group()
     level.add_argument("-v", "--verbose", action="store_true", help="print a line for each point as it completes")
     level.add_argument("-q", "--quiet", action="store_true", help="print no progress and no summary")
+
+
+def _add_points(parser: argparse.ArgumentParser) -> None:
+    """The options that say which points of which machine a run measures."""
+    add = parser.add_argument
+    add("benchmarks", metavar="BENCHMARK", nargs="*", help="measure only these operations, such as h2d d2h")
+    add("--src", metavar="PLACE", help="measure only paths from this place, such as numa:0")
+    add(
+        "--dst",
+        metavar="PLACE",
+        help="measure only paths to this place, such as gpu:1; h2d d2h name both directions of a path",
+    )
+    add("--memory", metavar="KIND", help="measure only points with this memory at either end; several: pinned,pageable")
+    add("--sizes", metavar="SIZES", help="measure these sizes: 4KiB:1GiB (powers of two), 777KiB, 64MB; several: a,b")
+    add(
+        "--machine",
+        metavar="auto|NAME|FILE",
+        help="measure this machine (auto, the default); or simulate a bundled model or a machine file",
+    )
+    add(
+        "--directory",
+        metavar="DIR",
+        help="also measure files in this directory (file_copies, file_direct, read_file, contention); no file is left "
+        "there",
+    )
+    add("--suite", metavar="NAME", help="measure this suite: quick, standard (the default), full, …")
+    add("--local", metavar="NAME", help="with ranks: first measure each node by this suite, into RUN-HOST.jsonl")
+    add("--node", metavar="HOST", help=argparse.SUPPRESS)
+    add(
+        "--only",
+        metavar="GLOB",
+        action="append",
+        help="measure only points whose id matches; a glob may leave out default parameters; repeatable",
+    )
+    add("--trace", metavar="FILE", help="measure only the transfers of a trace (docs/reference/trace.md)")
 
 
 def main(arguments: argparse.Namespace) -> int:
