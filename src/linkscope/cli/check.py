@@ -65,7 +65,7 @@ def main(arguments: argparse.Namespace) -> int:
     """`linkscope check`."""
     budget_s = parse_duration(arguments.budget)
     if budget_s is None or budget_s <= 0:
-        raise UserError(f"--budget {arguments.budget}: a time is more than zero, like 60s")
+        raise UserError(f"--budget {arguments.budget}: write a time above zero, such as 60s")
     if arguments.save_baseline and arguments.against:
         raise UserError("--save-baseline measures a reference and judges nothing: leave out --against")
     seed = options.whole("--seed", arguments.seed or "1", least=0, most=2**63 - 1)

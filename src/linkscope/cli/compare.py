@@ -65,7 +65,7 @@ def main(arguments: argparse.Namespace) -> int:
     """`linkscope compare`."""
     margin = None if arguments.margin is None else parse_percent(arguments.margin)
     if arguments.margin is not None and (margin is None or not 0 < margin < 1):
-        raise UserError(f"--margin {arguments.margin}: a margin is more than 0 % and less than 100 %, like 2%")
+        raise UserError(f"--margin {arguments.margin}: write a percentage between 0 % and 100 %, such as 2%")
     if len(arguments.runs) + len(arguments.after) < 2:
         raise UserError(f"a comparison needs two runs or more, and {arguments.runs[0]} is one; name a second")
     target = _target(arguments)

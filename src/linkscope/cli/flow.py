@@ -53,7 +53,7 @@ def main(arguments: argparse.Namespace) -> int:
     """`linkscope flow`."""
     size = options.size("--bytes", arguments.bytes)
     if size % 8:
-        raise UserError(f"--bytes {arguments.bytes}: sizes are multiples of 8 B")
+        raise UserError(f"--bytes {arguments.bytes}: write a multiple of 8 B")
     rounds = options.whole("--rounds", arguments.rounds, least=1, most=_MOST_ROUNDS)
     seconds = _seconds(arguments.seconds)
     seed = options.whole("--seed", arguments.seed, least=0, most=2**63 - 1)

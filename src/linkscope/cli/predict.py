@@ -339,9 +339,7 @@ def _file_point(arguments: argparse.Namespace, model: "Model", flow: Transfer, s
     _stated(flow, "src_memory", flow.src_memory, (memories[0],))
     _stated(flow, "dst_memory", flow.dst_memory, (memories[1],))
     if size >= _FILE_CHUNK and size % _FILE_CHUNK:
-        raise UserError(
-            f"{flow.src} -> {flow.dst}: files are copied in chunks of 1 MiB; {size} B are no multiple of it"
-        )
+        raise UserError(f"{flow.src} -> {flow.dst}: files are copied in chunks of 1 MiB; {size} B is not a multiple")
     ring = places(model).gpu_numa[flow.dst if flow.kinds[0] == "disk" else flow.src]
     params = (("bidirectional", "false"), ("chunk", "1MiB"), ("mode", "batched"), ("ring", ring), ("slots", "2"))
     return PointId("file_copies", "file", flow.src, memories[0], flow.dst, memories[1], size, params)

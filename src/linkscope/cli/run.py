@@ -127,7 +127,7 @@ def main(arguments: argparse.Namespace) -> int:
 
         if (arguments.governor or arguments.turbo) and arguments.machine not in (None, "auto"):
             raise UserError(
-                f"--governor and --turbo are of CPUs, and {arguments.machine} is not this machine: leave them out"
+                f"--governor and --turbo set the CPUs of this machine, not of {arguments.machine}: leave them out"
             )
         with cpu_clock(arguments.governor, arguments.turbo):
             return _run(arguments, budget_s, seat)
@@ -178,7 +178,7 @@ def _resume(arguments: argparse.Namespace, budget_s: float | None, seat: run_ran
     for name in fixed:
         if getattr(arguments, name):
             extra = "the names of benchmarks" if name == "benchmarks" else f"--{name.replace('_', '-')}"
-            raise UserError(f"--resume {arguments.resume} goes on by the plan in that file: leave out {extra}")
+            raise UserError(f"--resume {arguments.resume} continues with the plan in that file: leave out {extra}")
     from linkscope.run import Controls, Outcome, StopFlag, go_on, plan_of
     from linkscope.run.target import target_of
 
@@ -274,7 +274,7 @@ def _selection(arguments: argparse.Namespace) -> "Selection":
     if sizes is None:
         raise UserError(f"--sizes {arguments.sizes}: write sizes and ranges, smaller end first: 4KiB:1GiB,777KiB")
     if sizes and max(sizes) > MOST_BYTES:
-        raise UserError(f"--sizes {arguments.sizes}: the largest size is 1 TiB")
+        raise UserError(f"--sizes {arguments.sizes}: write sizes of at most 1 TiB")
     memory = tuple(arguments.memory.split(",")) if arguments.memory else ()
     if "" in memory:
         raise UserError(f"--memory {arguments.memory}: a name is empty; write kinds with one comma between them")
@@ -404,7 +404,7 @@ def _precision(text: str | None) -> float | None:
         return None
     value = parse_percent(text)
     if value is None or not 0 < value < 1:
-        raise UserError(f"--precision {text}: a precision is more than 0 % and less than 100 %, written like 0.5%")
+        raise UserError(f"--precision {text}: write a percentage between 0 % and 100 %, such as 0.5%")
     return value
 
 
@@ -421,7 +421,7 @@ def _budget(text: str | None) -> float | None:
         return None
     value = parse_duration(text)
     if value is None or not 0 < value < math.inf:
-        raise UserError(f"--budget {text}: a budget is a time, like 120s, 2min or 1h")
+        raise UserError(f"--budget {text}: write a time, such as 120s, 2min or 1h")
     return value
 
 

@@ -76,7 +76,7 @@ def main(arguments: argparse.Namespace) -> int:
     """`linkscope tune`."""
     budget_s = parse_duration(arguments.budget)
     if budget_s is None or budget_s <= 0:
-        raise UserError(f"--budget {arguments.budget}: a time is more than zero, like 120s")
+        raise UserError(f"--budget {arguments.budget}: write a time above zero, such as 120s")
     gpu = options.whole("--gpu", arguments.gpu, least=0, most=_MOST_GPUS)
     largest = options.size("--largest", arguments.largest)
     if largest < _SMALLEST:
