@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--reuse", metavar="N", help="number of copies of the same memory, which share what is paid once")
     add("--pieces", metavar="SIZE", help="size of the scattered pieces in which the bytes lie, such as 4KiB")
     add("--with", metavar="'SRC -> DST'", dest="others", action="append", default=[],
-        help="other concurrent transfers, such as 'numa:0 -> gpu:1 64MiB x2'; repeatable")  # fmt: skip
+        help="concurrent transfers beside this one, such as 'numa:0 -> gpu:1 64MiB x2'; repeatable")  # fmt: skip
     add("--all", action="store_true", help="print all methods, not only the best and the present one (--json has all)")
     add(
         "--placement",

@@ -8,10 +8,10 @@ linkscope predict --machine h200x4 --flow "numa:0 -> gpu:0 x2; gemm gpu:0 bf16 8
 linkscope predict --machine sl390 --computation md:full
 linkscope predict --machine jorda-a "host:0/gpu:0 -> host:1/gpu:0" --bytes 16MiB
 
---with and --flow take lists of flows (docs/reference/flows.md). --bytes, --memory, --engine, --peer and --threads hold
-for transfers that do not state their own. --helpers is for a single transfer. For a transfer between hosts, the methods
-are ranked. Rates are those while all transfers run. Predictions are MODELLED; a file from `linkscope model` states its
-accuracy.
+--with and --flow take lists of flows (docs/reference/flows.md). --bytes, --memory, --engine, --peer and --threads apply
+to transfers that do not state their own. --helpers applies to a single transfer. A transfer between hosts has a rank
+for each method. Rates are those while all transfers run. Predictions are MODELLED; a file from `linkscope model` states
+its accuracy.
 """
 
 import argparse
@@ -63,14 +63,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"GPUs whose links carry parts of a pinned copy: {_words(_HELPERS)} (default none)",
     )
-    add("--bidirectional", action="store_true", help="also the opposite transfer, concurrently")
+    add("--bidirectional", action="store_true", help="also run the opposite transfer concurrently")
     add(
         "--with",
         metavar="'SRC -> DST'",
         dest="others",
         action="append",
         default=[],
-        help="other concurrent transfers, such as 'numa:0 -> gpu:1 64MiB x2'; repeatable",
+        help="run these transfers concurrently, such as 'numa:0 -> gpu:1 64MiB x2'; repeatable",
     )
     add("--json", action="store_true", help="print JSON")
 
