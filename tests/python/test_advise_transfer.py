@@ -474,8 +474,8 @@ def test_a_model_of_four_gpus_ranks_pinned_copies_over_the_links_of_helpers_firs
 
 
 @pytest.mark.parametrize(("words", "code", "sentence"), [
-    (["--reuse", "0"], 2, "--reuse 0: it is a whole number from 1"),
-    (["--reuse", "many"], 2, "--reuse many: it is a whole number from 1"),
+    (["--reuse", "0"], 2, "--reuse 0: write a whole number from 1"),
+    (["--reuse", "many"], 2, "--reuse many: write a whole number from 1"),
     (["--reuse", "2"], 3, "lacks the cost of pinned memory. Measure it"),
     (["--pieces", "2MiB"], 2, "--pieces 2MiB is larger than --bytes 1MiB"),
     (["--pieces", "1MiB"], 2, "--pieces 1MiB: one piece is an ordinary copy"),
@@ -489,7 +489,7 @@ def test_a_model_of_four_gpus_ranks_pinned_copies_over_the_links_of_helpers_firs
     (["--with", "gemm gpu:0 bf16"], 2, "this is not a transfer"),
     (["--with", "numa:0 -> gpu:1 single"], 2, "predictions are of batched copies only"),
     (["--with", "numa:0 -> gpu:7"], 3, "              ^^^^^ the machine of the run has numa:0, gpu:0, gpu:1"),
-    (["--memory", "pinnde"], 2, "--memory pinnde: this is no host memory (did you mean pinned?)"),
+    (["--memory", "pinnde"], 2, "--memory pinnde: this is not host memory (did you mean pinned?)"),
     (["--memory", "wc"], 3, "with wc memory; it has pinned"),
     (["--talk", "matrix.txt"], 2, "leave out the options of one transfer"),
 ])  # fmt: skip

@@ -106,8 +106,8 @@ def test_an_interrupted_run_of_files_is_resumed_with_its_plan(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["file_copies", "--directory", "/nonexistent"], 3, "no directory in which files can be made"),
-        (["file_copies", "--directory", __file__], 3, "no directory in which files can be made"),
+        (["file_copies", "--directory", "/nonexistent"], 3, "this is not a directory in which files can be made"),
+        (["file_copies", "--directory", __file__], 3, "this is not a directory in which files can be made"),
         (["h2d", "--machine", "jorda-a", "--directory", "/tmp"], 2, "a model, whose disks have no directories"),
     ],
 )

@@ -122,7 +122,7 @@ def test_one_line_for_a_log_and_every_point_on_request(baseline: Path, capsys: p
         (["--machine", "h200x4", "--budget", "never"], 2, "--budget never"),
         (["--machine", "h200x4", "--against", "nowhere.jsonl"], 2, "nowhere.jsonl"),
         (["--machine", "h200x9"], 2, "h200x9"),
-        (["--machine", "klenk-ib", "--budget", "0s"], 2, "more than zero"),
+        (["--machine", "klenk-ib", "--budget", "0s"], 2, "above zero"),
         (["--machine", "h200x4", "--against", "x.jsonl", "--save-baseline", "y.jsonl"], 2, "leave out --against"),
     ],
 )

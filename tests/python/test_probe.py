@@ -359,8 +359,8 @@ def saved(tmp_path, **changes):
     ("content", "words"),
     [
         ("", "not JSON"), ("{", "not JSON"), ("\x00\xff", "not JSON"),
-        ("[]", "no saved probe"), ("{}", "no saved probe"),
-        ('{"record":"run","schema":1}', "no saved probe"),
+        ("[]", "not a saved probe"), ("{}", "not a saved probe"),
+        ('{"record":"run","schema":1}', "not a saved probe"),
     ],
 )  # fmt: skip
 def test_a_file_that_is_no_saved_probe_gets_one_sentence(content, words, tmp_path):

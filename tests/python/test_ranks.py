@@ -195,7 +195,7 @@ def test_a_rank_that_is_stopped_within_an_all_reduce_is_named_and_the_others_end
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        (["--precision", "300%"], 2, "more than 0 % and less than 100 %"),  # before the ranks meet
+        (["--precision", "300%"], 2, "between 0 % and 100 %"),  # before the ranks meet
         (["--only", "rank_ping_pong/mpi/x*"], 3, "matches no point"),  # when they have met
         (["--plan-only"], 0, ""),
     ],

@@ -189,7 +189,7 @@ def test_tasks_find_each_other_by_a_file_and_share_texts_in_order_of_rank(step):
 
 
 def test_a_task_that_does_not_come_is_named(step):
-    with pytest.raises(UserError, match=r"rank 1 does not come within 1 s\. srun --mpi=pmi2"):
+    with pytest.raises(UserError, match=r"rank 1 does not join within 1 s\. srun --mpi=pmi2"):
         Table(of_srun(0), 1.0, lambda: False)
     assert not list(step.iterdir())
 

@@ -479,9 +479,9 @@ def test_the_plan_lists_the_classes_and_measures_nothing(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("words", "settings", "code", "message"),
     [
-        (["--budget", "0s"], {}, 2, "a time is more than zero"),
-        (["--budget", "soon"], {}, 2, "a time is more than zero"),
-        (["--gpu", "x"], {}, 2, "--gpu x: it is a whole number"),
+        (["--budget", "0s"], {}, 2, "write a time above zero"),
+        (["--budget", "soon"], {}, 2, "write a time above zero"),
+        (["--gpu", "x"], {}, 2, "--gpu x: write a whole number"),
         (["--gpu", "9"], {}, 3, "gpu:9 is not here"),
         (["--largest", "1KiB"], {}, 2, "always plain"),
         ([], {"FAKE_CUDA_MEMORY": "1000000"}, 1, "choose a smaller --largest"),
@@ -493,7 +493,7 @@ def test_the_plan_lists_the_classes_and_measures_nothing(tmp_path) -> None:
         (["--other-gpu", "7", "--largest", "1MiB"], {}, 3, "gpu:7 is not here"),
         (["--directory", "/nowhere", "--largest", "1MiB"], {}, 2, "--directory /nowhere: /nowhere cannot be used"),
         (["--helpers", "gpu:0"], {}, 2, "gpu:0 is measured itself"),
-        (["--helpers", "one"], {}, 2, "--helpers one: it is a whole number"),
+        (["--helpers", "one"], {}, 2, "--helpers one: write a whole number"),
         (["--helpers", "gpu:7"], {}, 3, "helper gpu:7 is not here; this process sees 2 GPUs"),
         ([], {"LINKSCOPE_TRANSFER": "plain"}, 2, "unset it to tune"),
         ([], {"LINKSCOPE_TRANSFER": "slow"}, 2, "'plain' or 'auto'"),

@@ -70,7 +70,7 @@ def _question(arguments: argparse.Namespace) -> "Question":
     known = (*MEMORIES["numa"], UNTOUCHED)
     if arguments.memory and arguments.memory not in known:
         meant = suggestion(arguments.memory, known)
-        raise UserError(f"--memory {arguments.memory}: this is no host memory{meant}. Write {', '.join(known)}")
+        raise UserError(f"--memory {arguments.memory}: this is not host memory{meant}. Write {', '.join(known)}")
     if piece and piece > size:
         raise UserError(f"--pieces {arguments.pieces} is larger than --bytes {arguments.bytes}: name a smaller piece")
     if piece and size % piece:

@@ -29,9 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         default="benchmarks",
         metavar="benchmarks|suites|machines|NAME",
-        help="what to list, or the NAME of a benchmark (default: benchmarks)",
+        help="list these, or the benchmark NAME with its parameters (default: benchmarks)",
     )
-    parser.add_argument("--source", metavar="NAME", help="operations of a paper or tool, with their points")
+    parser.add_argument("--source", metavar="NAME", help="list the operations of a paper or tool, with their points")
     parser.add_argument("--json", action="store_true", help="print objects with at least name, summary and source")
 
 

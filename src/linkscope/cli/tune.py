@@ -4,15 +4,23 @@ linkscope tune                      all paths of the first GPU, at most two minu
 linkscope tune --paths to-gpu,to-warm --budget 30s
 linkscope tune --plan-only          what would be measured
 
-For each path and size class, likely settings race against each other and against plain copies; a class in which plain
-copies are not slower keeps plain copies. Paths: to-gpu (pageable memory to the GPU), to-warm (the GPU to pageable
-memory), to-fresh (the GPU to memory that nobody has touched), within-gpu (its SMs and TMA against its copy engine),
-blocks-to-gpu and blocks-from-gpu (many scattered blocks, pinned memory), packed-to-gpu and packed-from-gpu (the same,
-pageable memory), cached-file (a file in the page cache to the GPU). --directory adds cold-file and saved-file (from and
-to that disk, also by cuFile), --other-gpu adds gpu-to-gpu (without peer access) and peer-to-gpu (with it), and
---helpers adds pinned-to-gpu and pinned-from-gpu, and the links of these GPUs for the others. The result is a text file
-in $XDG_CACHE_HOME/linkscope or ~/.cache/linkscope, which the library loads on a machine with the same GPUs, driver and
-CPUs. LINKSCOPE_TRANSFER_TUNING=FILE|none chooses another file or none.
+For each path and size class, likely settings race against each other and against plain copies. A class keeps plain
+copies unless a setting is faster.
+
+Paths of every run:
+  to-gpu                             pageable memory to the GPU
+  to-warm, to-fresh                  the GPU to pageable memory, and to memory that nobody has touched
+  within-gpu                         the GPU's SMs and TMA against its copy engine
+  blocks-to-gpu, blocks-from-gpu     many scattered blocks of pinned memory
+  packed-to-gpu, packed-from-gpu     many scattered blocks of pageable memory
+  cached-file                        a file in the page cache to the GPU
+With an option:
+  --directory: cold-file, saved-file          from and to that disk, also by cuFile
+  --other-gpu: gpu-to-gpu, peer-to-gpu        without peer access, and with it
+  --helpers: pinned-to-gpu, pinned-from-gpu   and the links of these GPUs for the other paths
+
+The result is a text file in $XDG_CACHE_HOME/linkscope or ~/.cache/linkscope. The library loads it on a machine with the
+same GPUs, driver and CPUs. LINKSCOPE_TRANSFER_TUNING=FILE|none chooses another file or none.
 
 Exit codes: 0 the file is written; 1 copies fail; 3 no GPU; 4 stopped early, with the classes so far in the file.
 """
@@ -68,7 +76,7 @@ def main(arguments: argparse.Namespace) -> int:
     """`linkscope tune`."""
     budget_s = parse_duration(arguments.budget)
     if budget_s is None or budget_s <= 0:
-        raise UserError(f"--budget {arguments.budget}: a time is more than zero, like 120s")
+        raise UserError(f"--budget {arguments.budget}: write a time above zero, such as 120s")
     gpu = options.whole("--gpu", arguments.gpu, least=0, most=_MOST_GPUS)
     largest = options.size("--largest", arguments.largest)
     if largest < _SMALLEST:

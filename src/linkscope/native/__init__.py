@@ -211,7 +211,7 @@ def knobs(method: str, nbytes: int) -> Knobs:
 
 
 def set_knobs(method: str, nbytes: int, **changed: int) -> None:
-    """Changes some knobs of the size class that has `nbytes`. No copy is under way."""
+    """Changes some knobs of the size class that has `nbytes`. Call it while no copy is in progress."""
     wanted = knobs(method, nbytes)
     for name, value in changed.items():
         setattr(wanted, name, value)
@@ -219,7 +219,7 @@ def set_knobs(method: str, nbytes: int, **changed: int) -> None:
 
 
 def set_helpers(gpus: Sequence[int]) -> None:
-    """Chooses the GPUs, in PCI bus order, whose links copies from and to other GPUs may use. No copy is under way."""
+    """Lets copies from and to other GPUs use the links of these GPUs (PCI bus order), while no copy is in progress."""
     _check(library().ls_set_helpers((c_uint32 * len(gpus))(*gpus), len(gpus)))
 
 
@@ -438,7 +438,7 @@ class Trial(_Handle):
 
 
 def close() -> None:
-    """Frees all handles and the library's memory. No copy is under way. The next call starts anew."""
+    """Frees all handles and the memory of the library, while no copy is in progress. The next call allocates it."""
     for handle in list(_Handle._live):
         with contextlib.suppress(ValueError, TransferError):  # of memory that was freed
             handle.close()

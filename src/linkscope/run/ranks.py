@@ -191,7 +191,7 @@ class RankWorker(Worker):
             if stop_asked():
                 raise UserError(f"stopped before rank {missing.rank} on {missing.host} came", STOPPED_EARLY) from None
             raise UserError(
-                f"rank {missing.rank} on {missing.host} does not come within {START_LIMIT_S:.0f} s", SOMETHING_FAILED
+                f"rank {missing.rank} on {missing.host} does not join within {START_LIMIT_S:.0f} s", SOMETHING_FAILED
             ) from None
         return [_Remote(ranks[number], links[number], stop_asked) for number in sorted(links)]
 
