@@ -4,6 +4,7 @@ Usage: python tools/evidence.py FOLDER [--steps quick,standard,standard-again,te
        [--seconds 540] [--limits quick=30,few=60] [--unfinished UNFINISHED]
        python tools/evidence.py FOLDER --steps comm-scope --unfinished UNFINISHED     the whole suite, in several calls
        python tools/evidence.py FOLDER --steps beside --tool COMM_SCOPE [--exponents 24,26]
+       python tools/evidence.py FOLDER --steps one-gpu        what the notes still lack from one GPU
 
 Steps run in the order given, each within its limit. A step for which too little time is left is not started. A later
 call with the same steps and the same UNFINISHED (by default FOLDER/unfinished) goes on: it leaves out the steps that
@@ -22,17 +23,22 @@ import argparse
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
+import evidence_one_gpu
 import evidence_runs
 from evidence_step import ENDING_S, STOPPED, Call, Step, memory
 
-# A table of steps for other machines or issues is one more dict here.
+# A name for all steps of a table, in their order.
+GROUPS: dict[str, dict[str, Step]] = {"one-gpu": evidence_one_gpu.STEPS}
 ALL: dict[str, Step] = evidence_runs.STEPS | evidence_runs.NAMED
-_ENDED = "ended.txt"  # in UNFINISHED: the steps that ended with exit code 0 or 1, one in a line
+for _steps in GROUPS.values():
+    ALL |= _steps
+_ENDED = "ended.txt"  # in UNFINISHED: MACHINE-STEP of each step that ended with exit code 0 or 1
 
 
 def limits(text: str) -> dict[str, float]:
@@ -61,9 +67,9 @@ def parsed() -> tuple[argparse.Namespace, list[str]]:
     )
     parser.add_argument("--small", action="store_true", help="small sizes, to try the steps")
     arguments = parser.parse_args()
-    names = arguments.steps.split(",")
+    names = [name for word in arguments.steps.split(",") for name in GROUPS.get(word, [word])]
     if unknown := [name for name in names if name not in ALL]:
-        parser.error(f"there is not a step {unknown[0]}; there are {', '.join(ALL)}")
+        parser.error(f"there is not a step {unknown[0]}; there are {', '.join([*ALL, *GROUPS])}")
     for name in names:
         option = ALL[name].needs
         if option and not (getattr(arguments, option) and getattr(arguments, option).exists()):
@@ -84,7 +90,8 @@ def carried_out(arguments: argparse.Namespace, names: list[str], log: TextIO) ->
     say(f"before: {memory()}")
     for name in names:
         step, began = ALL[name], time.monotonic()
-        if name in before:
+        call = Call(name, step.seconds, arguments.folder, arguments.unfinished, log, arguments)
+        if call.base in before:
             say(f"{name}: ended in a call before")
             continue
         seconds = arguments.limits.get(name, step.seconds)
@@ -93,11 +100,11 @@ def carried_out(arguments: argparse.Namespace, names: list[str], log: TextIO) ->
             continue
         if step.takes_rest:
             seconds = end - began - ENDING_S
-        status = step.action(Call(name, seconds, arguments.folder, arguments.unfinished, log, arguments))
+        status = step.action(replace(call, seconds=seconds))
         say(f"{name}: exit code {status} after {time.monotonic() - began:.1f} s; {memory()}")
         if status in (0, 1):
             with ended.open("a") as lines:
-                print(name, file=lines)
+                print(call.base, file=lines)
         worst = max(worst, status if status >= 0 else 128 - status)  # -9: killed, which is not a success
     return worst
 

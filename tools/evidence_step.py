@@ -19,6 +19,7 @@ from typing import TextIO
 
 ROOT = Path(__file__).parents[1]
 ENDING_S = 20  # an interrupted run saves its points within this time
+START_S = 10  # of a program with PyTorch, until it measures
 STOPPED = 4  # exit code of an interrupted run that --resume can continue
 
 
@@ -40,6 +41,11 @@ class Call:
     def base(self) -> str:
         """Of the names of its results, such as 'h100x1-quick'."""
         return f"{self.given.machine or machine()}-{self.name}"
+
+    @property
+    def budget(self) -> str:
+        """The seconds for what ends by itself, as a number: a start and an end are outside of it."""
+        return f"{max(self.seconds - START_S, 1):.0f}"
 
     @property
     def result(self) -> Path:
@@ -64,26 +70,40 @@ class Step:
     needs: str = ""
 
 
-def linkscope_run(*options: str, launcher: Sequence[str] = (), goes_on: bool = False) -> Action:
-    """The action of a run, whose file becomes RESULT.jsonl.gz. `launcher`: words before the command, such as mpirun's.
+def linkscope_run(
+    *options: str,
+    launcher: Callable[[], Sequence[str]] = tuple,
+    settings: Mapping[str, str] | None = None,
+    goes_on: bool = False,
+) -> Action:
+    """The action of a run, whose file becomes RESULT.jsonl.gz. `options` may have {budget}: seconds in which it ends by
+    itself. `launcher` returns words before the command, such as mpirun's. `settings`: environment variables.
 
     With `goes_on`, the next call continues a run that was interrupted.
     """
 
     def action(call: Call) -> int:
-        return one_run(call, options, launcher, goes_on=goes_on)
+        words = [word.replace("{budget}", call.budget) for word in options]
+        return one_run(call, words, launcher(), settings, goes_on=goes_on)
 
     return action
 
 
-def one_run(call: Call, options: Sequence[str], launcher: Sequence[str] = (), *, goes_on: bool) -> int:
+def one_run(
+    call: Call,
+    options: Sequence[str],
+    launcher: Sequence[str] = (),
+    settings: Mapping[str, str] | None = None,
+    *,
+    goes_on: bool,
+) -> int:
     """Runs `linkscope run` with these options, or continues its file if the run was interrupted and goes on."""
     written = call.unfinished / f"{call.base}.jsonl"
     chosen = ["--machine", call.given.machine] if call.given.machine else []
     words = ["--resume", str(written)] if written.exists() else [*options, *chosen, "-o", str(written)]
     status = STOPPED
     try:
-        status = logged([*launcher, sys.executable, "-m", "linkscope", "run", *words], call.seconds, call.log)
+        status = logged([*launcher, sys.executable, "-m", "linkscope", "run", *words], call.seconds, call.log, settings)
     finally:
         if written.exists():
             with written.open("rb") as plain, gzip.open(f"{call.result}.jsonl.gz", "wb") as packed:
@@ -93,14 +113,22 @@ def one_run(call: Call, options: Sequence[str], launcher: Sequence[str] = (), *,
     return status
 
 
-def tool(name: str, *words: str, small: Sequence[str] = (), settings: Mapping[str, str] | None = None) -> Action:
-    """The action of one of the tools. `words` may have {seconds} and {result}; `small` are added with --small."""
+def tool(name: str, *words: str, small: Sequence[str] = ()) -> Action:
+    """The action of one of the tools. Words may have {budget}, {result} and {kept}: seconds in which it ends by itself,
+    the start of its files' paths, and a folder that a later call has too. `small` are added with --small.
+    """
 
     def action(call: Call) -> int:
-        chosen = [*words, *(small if call.given.small else ())]
-        known = {"seconds": f"{call.seconds:.0f}", "result": str(call.result), "folder": str(call.folder)}
-        command = [sys.executable, str(ROOT / "tools" / name), *(word.format_map(known) for word in chosen)]
-        return logged(command, call.seconds, call.log, settings)
+        kept = call.unfinished / call.base
+        known = {"budget": call.budget, "result": str(call.result), "kept": str(kept)}
+        chosen = [word.format_map(known) for word in (*words, *(small if call.given.small else ()))]
+        status = STOPPED
+        try:
+            status = logged([sys.executable, str(ROOT / "tools" / name), *chosen], call.seconds, call.log)
+        finally:
+            if kept.exists():
+                shutil.copytree(kept, call.result, dirs_exist_ok=True)
+        return status
 
     return action
 
@@ -116,14 +144,26 @@ def tests(*words: str, settings: Mapping[str, str] | None = None) -> Action:
     return action
 
 
-def logged(words: Sequence[str], seconds: float, log: TextIO, settings: Mapping[str, str] | None = None) -> int:
+def logged(
+    words: Sequence[str],
+    seconds: float,
+    log: TextIO,
+    settings: Mapping[str, str] | None = None,
+    output: TextIO | None = None,
+) -> int:
     """Runs a command; interrupts it, as by Ctrl-C, when its time is over or this program is interrupted.
 
     Returns its exit code; STOPPED for another one than 0 after an interruption. `settings`: environment variables.
+    `output`: of the command, if not to the log; its errors go to the log all the same.
     """
-    variables = os.environ | settings if settings else None
     process = subprocess.Popen(
-        words, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd=ROOT, env=variables, process_group=0
+        words,
+        stdin=subprocess.DEVNULL,
+        stdout=output or log,
+        stderr=log,
+        cwd=ROOT,
+        env=os.environ | settings if settings else None,
+        process_group=0,
     )
     try:
         return process.wait(seconds)

@@ -408,6 +408,8 @@ def main() -> int:
     parser.add_argument("-o", "--output", type=Path)
     parser.add_argument("--budget", type=float, default=math.inf, help="seconds of the call (default: no limit)")
     args = parser.parse_args()
+    if not find_spec("torch"):
+        parser.error("PyTorch is not installed")
     nbytes, rows, ends = int(args.gib * (1 << 30)), list[dict[str, Any]](), time.monotonic() + args.budget
     output = args.output or (Path("loaders.json") if args.everything else None)
     here = [tempfile.gettempdir()]

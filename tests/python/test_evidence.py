@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import json
 import os
 import re
 import signal
@@ -14,6 +15,7 @@ from types import SimpleNamespace
 
 import comm_scope_names as names
 import evidence as tool
+import evidence_one_gpu as one_gpu
 import evidence_runs as runs
 import evidence_step as steps
 import pytest
@@ -73,7 +75,7 @@ def call(folder: Path, name: str, seconds: float = 500.0) -> steps.Call:
 def test_a_stopped_run_is_resumed_by_the_next_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     kept, packed, started, status = tmp_path / "kept", tmp_path / "packed", [], 4
 
-    def run(words: list[str], seconds: float, log: object) -> int:
+    def run(words: list[str], *_: object) -> int:
         options = words[words.index("run") + 1 :]
         started.append(options[:-1])
         with Path(options[-1]).open("a") as lines:
@@ -146,7 +148,7 @@ import signal, sys
 sys.path[:0] = [{str(ROOT / "tools")!r}, {str(ROOT / "src")!r}]
 import evidence, evidence_step
 evidence_step.machine = lambda: "testx1"
-def run(words, seconds, log):
+def run(words, seconds, log, settings):
     open(words[-1], "a").write(" ".join(words[3:6]) + chr(10))
     return logged([sys.executable, "-c", {step!r}], seconds, log)
 logged, evidence_step.logged = evidence_step.logged, run
@@ -194,7 +196,7 @@ def test_findings_measures_only_the_points_that_the_findings_need_on_these_gpus(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[list[str]] = []
-    monkeypatch.setattr(steps, "logged", lambda words, seconds, log: started.append(words) or 0)
+    monkeypatch.setattr(steps, "logged", lambda words, *_: started.append(words) or 0)
     monkeypatch.setattr(steps, "machine", lambda: "testx2")
     monkeypatch.setattr(runs, "gpus", lambda: ["test"] * 2)
     points = {"2": SimpleNamespace(stdout="--only d2h/* --only h2d/*\n")}  # by the number of GPUs
@@ -202,6 +204,69 @@ def test_findings_measures_only_the_points_that_the_findings_need_on_these_gpus(
     assert tool.ALL["findings"].action(call(tmp_path, "findings", 120.0)) == 0
     suite = ["--suite", "full", "--budget", "90s", "--only", "d2h/*", "--only", "h2d/*"]
     assert started[0][started[0].index("run") + 1 :] == [*suite, "-o", str(tmp_path / "kept" / "testx2-findings.jsonl")]
+
+
+# --- one GPU ---
+
+
+@needs_worker
+def test_runs_and_flows_of_one_gpu_are_kept_and_a_second_call_measures_what_is_missing(tmp_path: Path) -> None:
+    words = ["--machine", "h200x1", "--small", "--steps"]
+    done = evidence(str(tmp_path), *words, "mps,md,flows")
+    assert done.returncode == 0, done.stdout + (tmp_path / "log.txt").read_text()
+    for name, count in {"mps": 12, "md": 3}.items():
+        points = read_run(tmp_path / f"h200x1-{name}.jsonl.gz").points
+        assert len(points) == count and all(point.median_s or point.status == "unsupported" for point in points), name
+    answers = sorted((tmp_path / "h200x1-flows").iterdir())
+    assert [path.stem for path in answers] == [
+        f"{name}-{turn}" for name in ("both", "own-thread") for turn in (1, 2, 3)
+    ]
+    assert all(json.loads(path.read_text())["total_gbps"] > 50 for path in answers)
+    (tmp_path / "unfinished" / "ended.txt").write_text("h200x1-mps\nh200x1-md\n")
+    (tmp_path / "unfinished" / "h200x1-flows" / "both-2.json").unlink()
+    kept = (tmp_path / "unfinished" / "h200x1-flows" / "both-1.json").stat().st_mtime_ns
+    done = evidence(str(tmp_path), *words, "md,flows")
+    assert done.stdout.count("ended in a call before") == 1 and "flows: exit code 0" in done.stdout
+    assert (tmp_path / "unfinished" / "h200x1-flows" / "both-2.json").exists()
+    assert (tmp_path / "unfinished" / "h200x1-flows" / "both-1.json").stat().st_mtime_ns == kept
+
+
+@needs_fake
+@needs_worker
+def test_tools_of_one_gpu_keep_what_they_have_when_their_time_is_over(tmp_path: Path) -> None:
+    limits = "issue=22,files=25,matrix=20"
+    words = ["--small", "--steps", "issue,files,matrix", "--limits", limits]
+    done = evidence(str(tmp_path), *words, CUDA_GPUS=1, NVML_GPUS=1)
+    text = done.stdout + (tmp_path / "log.txt").read_text()
+    assert done.stdout.count("exit code 0") == 3, text
+    rows = json.loads(next(tmp_path.glob("*-issue.json")).read_text())
+    assert {"to gpu", "to warm"} <= {row["section"] for row in rows["rows"]} and "small" in rows["left_out"]
+    assert "| transfer | measured | target | met |" in text
+    assert "why_no_cufile" in json.loads(next(tmp_path.glob("*-files.json")).read_text())
+    assert "Not measured" in next(tmp_path.glob("*-matrix/contention.md")).read_text()
+
+
+@needs_worker
+def test_the_plans_of_ranks_and_of_packed_words_have_each_point_that_they_name() -> None:
+    for options, count in (
+        (one_gpu.only(*one_gpu.RANKS), len(one_gpu.RANKS)), (["--suite", "putget", *one_gpu.only(one_gpu.PACKED)], 33),
+    ):  # fmt: skip
+        words = [sys.executable, "-m", "linkscope", "run", "--machine", "h200x1", *options, "--plan-only", "--json"]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0 and len(json.loads(done.stdout)["points"]) == count, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("said, flags", [("mpirun (Open MPI) 4.1.6", True), ("HYDRA build details", False)])
+def test_ranks_start_by_either_mpi_and_open_mpi_loads_no_ucx_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, said: str, flags: bool
+) -> None:
+    monkeypatch.setattr(one_gpu.subprocess, "run", lambda *words, **settings: SimpleNamespace(stdout=said))
+    words = one_gpu.two_ranks()
+    assert (
+        list(words[-2:]) == ["-n", "2"]
+        and ("^ucx" in words) == flags
+        and ("--allow-run-as-root" in words) == (flags and os.getuid() == 0)
+    )
 
 
 # --- beside Comm|Scope's program ---
