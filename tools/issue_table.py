@@ -1,4 +1,4 @@
-"""The targets of the transfer library as a table, from the rows that tools/transfer_bench.py measured.
+"""The targets of the transfer library as a table, from the rows of tools/transfer_bench.py and tools/loader_bench.py.
 
 Usage: python tools/issue_table.py FILE.json...
 """
@@ -30,7 +30,7 @@ class Verdict:
 
 
 def verdicts(rows: list[Row]) -> list[Verdict]:
-    """A verdict for each target that the rows can answer."""
+    """A verdict for each target that the rows can answer; rows may be missing, as after an interruption."""
     found: list[Verdict] = []
     for part in (_whole, _fresh, _tensors, _blocks, _thousand, _loaders, _cold, _small, _gemm):
         found += part(rows)
@@ -62,11 +62,14 @@ def _whole(rows: list[Row]) -> Iterator[Verdict]:
     for section, (times, share) in _WHOLE.items():
         for nbytes in _sizes(rows, section):
             of, name = _of(rows, section=section, bytes=nbytes), f"pageable {section}, {_size(nbytes)}"
+            if _OURS not in of:
+                continue
             if nbytes < _LARGE:
                 yield Verdict(name, f"{of[_OURS]['gbps']:.3g} GB/s", "stated", None)
                 continue
-            yield _at_least(name, of[_OURS]["gbps"] / of["driver, pageable"]["gbps"], times, "times the driver")
-            yield _at_least(name, of[_OURS]["gbps"] / of["driver, pinned"]["gbps"], share, "of pinned")
+            for other, least, what in (("pageable", times, "times the driver"), ("pinned", share, "of pinned")):
+                if f"driver, {other}" in of:
+                    yield _at_least(name, of[_OURS]["gbps"] / of[f"driver, {other}"]["gbps"], least, what)
             if section == "to gpu":
                 yield _at_most(name, of[_OURS]["core_s_per_gb"], 0.2, "core-seconds a GB")
 
@@ -74,16 +77,17 @@ def _whole(rows: list[Row]) -> Iterator[Verdict]:
 def _fresh(rows: list[Row]) -> Iterator[Verdict]:
     for nbytes in _sizes(rows, "to fresh"):
         of = _of(rows, section="to fresh", bytes=nbytes)
-        if nbytes >= _LARGE:
+        if nbytes >= _LARGE and _OURS in of:
             yield _at_least(f"to fresh memory, {_size(nbytes)}", of[_OURS]["gbps"], 22, "GB/s")
 
 
 def _tensors(rows: list[Row]) -> Iterator[Verdict]:
     for nbytes in _sizes(rows, "torch"):
         of, size = _of(rows, section="torch", bytes=nbytes), _size(nbytes)
-        back = of["linkscope.to_cpu"]["gbps"] / of[".cpu()"]["gbps"]
-        yield _at_least(f"tensor to new memory, {size}", back, 12, "times .cpu()")
-        if nbytes == _GIB:
+        if {"linkscope.to_cpu", ".cpu()"} <= of.keys():
+            back = of["linkscope.to_cpu"]["gbps"] / of[".cpu()"]["gbps"]
+            yield _at_least(f"tensor to new memory, {size}", back, 12, "times .cpu()")
+        if nbytes == _GIB and {"linkscope.copy", ".to('cuda')"} <= of.keys():
             there = of["linkscope.copy"]["gbps"] / of[".to('cuda')"]["gbps"]
             yield _at_least(f"tensor to the GPU, {size}", there, 5.5, "times .to('cuda')")
 
@@ -93,6 +97,8 @@ def _blocks(rows: list[Row]) -> Iterator[Verdict]:
         block = int(section.split(" x ")[1].split()[0]) * _KIB
         of = _of(rows, section=section)
         for end in ("gpu", "host"):
+            if not {f"{way}, to {end}" for way in ("auto", "one copy", "batch", "kernel 12")} <= of.keys():
+                continue
             auto, name = of[f"auto, to {end}"], f"{section}, to {end}"
             better = max(of[f"{other}, to {end}"]["gbps"] for other in ("batch", "kernel 12"))
             yield _at_least(name, auto["gbps"] / of[f"one copy, to {end}"]["gbps"], 0.9, "of one copy")
@@ -123,8 +129,8 @@ def _loaders(rows: list[Row]) -> Iterator[Verdict]:
 
 def _cold(rows: list[Row]) -> Iterator[Verdict]:
     of = _of(rows, section="cold file")
-    if _OURS in of:
-        disk = max(row["gbps"] for name, row in of.items() if name.startswith("disk alone"))
+    disk = max((row["gbps"] for name, row in of.items() if name.startswith("disk alone")), default=None)
+    if _OURS in of and disk is not None:
         yield _at_least("cold file to the GPU", of[_OURS]["gbps"] / disk, 0.95, "of the disk alone")
 
 

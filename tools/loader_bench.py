@@ -1,13 +1,17 @@
 """Loads one safetensors file to the first GPU with linkscope and with every other loader that is installed.
 
 Usage: python tools/loader_bench.py [--gib 8] [--repeats 3] [--directory DIR]... [--loaders NAME...] [-o FILE]
+       [--budget SECONDS]
        python tools/loader_bench.py --everything     (tmpfs, page cache, allocations; writes loaders.json)
 
 Known are safetensors, fastsafetensors, Run:ai's model streamer and InstantTensor. The file is in the page cache, or in
 memory if the directory is a tmpfs like /dev/shm. Each loader ends with all tensors in memory of their own. They are
 compared once with the file. "pinned copy" is the ceiling: the same bytes, which are in pinned memory before, go to the
 GPU by one call of PyTorch. Needs PyTorch. Prints a table, and compares linkscope with the best other loader and with
-the ceiling.
+the ceiling. FILE is written after each call of a loader.
+
+With a budget, each part (a directory with buffers new, or kept) has an equal share of the time that is left, and a
+loader repeats while its slowest call so far still fits into that share. "from N calls" says how often it was timed.
 
 "buffers new": loaders take turns, each with an empty cache of PyTorch and a new object of its package. "buffers kept":
 what one loader allocated in a call before, which is not timed, serves the next calls, as far as its interface allows:
@@ -20,13 +24,14 @@ to 64 parts, on an idle GPU and beside copies of pinned memory, and how long the
 import argparse
 import itertools
 import json
+import math
 import statistics
 import struct
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -173,69 +178,77 @@ def write_model(path: Path, nbytes: int) -> None:
         at = end
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
+    counts = [(one["data_offsets"][1] - one["data_offsets"][0]) // _ELEMENT_BYTES for one in header.values()]
     random = np.random.default_rng(1).integers(0, 1 << 14, 32 << 20, np.uint16)
+    values = np.resize(random, max(counts) + len(counts))
     with path.open("wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
-        for number, one in enumerate(header.values()):
-            start, end = one["data_offsets"]
-            np.resize(np.roll(random, number), (end - start) // _ELEMENT_BYTES).tofile(file)
+        for number, count in enumerate(counts):
+            values[number : number + count].tofile(file)
 
 
 def is_right(tensors: Tensors, path: Path) -> bool:
     """Whether all tensors are there with the values of the file."""
     import torch
 
-    with path.open("rb") as file:
-        for name, (start, end) in _ranges(path).items():
-            file.seek(start)
-            wanted = torch.frombuffer(bytearray(file.read(end - start)), dtype=torch.float16)
-            # On the GPU: a copy to new memory of the host is ten times slower than one to the GPU.
-            if name not in tensors or not torch.equal(tensors[name].flatten(), wanted.to(tensors[name].device)):
-                return False
+    memory = _pinned(str(path))  # pinned, and compared on the GPU
+    for name, (start, end) in _ranges(path).items():
+        wanted = memory[start:end].view(torch.float16)
+        if name not in tensors or not torch.equal(tensors[name].flatten(), wanted.to(tensors[name].device)):
+            return False
     return set(tensors) == set(_ranges(path))
 
 
 class Bench:
-    """Times loaders of one file. A loader that raises an error takes no further part."""
+    """Times loaders of one file until `ends`, in `monotonic` time. One that raises an error takes no further part."""
 
-    def __init__(self, path: Path, repeats: int, loaders: list[str]) -> None:
-        self._path, self._repeats, self._loaders = path, repeats, loaders
+    def __init__(self, path: Path, repeats: int, loaders: list[str], ends: float = math.inf) -> None:
+        self._path, self._repeats, self._loaders, self._ends = path, repeats, loaders, ends
         self._failed = set[str]()
+        self._slowest = dict[str, float]()  # seconds of a call by loader, also of calls that are not timed
 
     def compare(self) -> Iterator[dict[str, Any]]:
-        """The rows of all loaders, each as soon as it is known."""
-        yield from self._new()
+        """The row of a loader after each of its calls; the latest has all of them."""
+        _pinned(str(self._path))
+        yield from self._new(_share(self._ends, 2))
         yield from self._kept()
         _pinned.cache_clear()
 
-    def _new(self) -> Iterator[dict[str, Any]]:
+    def _new(self, ends: float) -> Iterator[dict[str, Any]]:
         import torch
 
+        rows = dict[str, dict[str, Any]]()
         seconds: dict[str, list[float]] = {name: [] for name in self._loaders}
         for turn in range(self._repeats + 1):  # the first is not timed: the tensors are compared
             for name, times in seconds.items():
                 torch.cuda.empty_cache()
-                self._call(name, LOADERS[name][1](False), times, is_first=turn == 0)
+                if self._call(name, LOADERS[name][1](False), times, ends, is_first=turn == 0) and times:
+                    rows[name] = self._row(name, "new", times)
+                    yield rows[name]
         torch.cuda.empty_cache()
-        yield from (self._row(name, "new", times) for name, times in seconds.items() if name not in self._failed)
+        self._print(rows, "new")
 
     def _kept(self) -> Iterator[dict[str, Any]]:
         import torch
 
-        for name in self._loaders:
+        rows = dict[str, dict[str, Any]]()
+        for number, name in enumerate(self._loaders):
             load, times = LOADERS[name][1](True), list[float]()
+            ends = _share(self._ends, len(self._loaders) - number)
             for turn in range(self._repeats + 1):
-                self._call(name, load, times, is_first=turn == 0)
-            if name not in self._failed:
-                yield self._row(name, "kept", times)
+                if self._call(name, load, times, ends, is_first=turn == 0) and times:
+                    rows[name] = self._row(name, "kept", times)
+                    yield rows[name]
             del load
             torch.cuda.empty_cache()
+        self._print(rows, "kept")
 
-    def _call(self, name: str, load: Load, times: list[float], *, is_first: bool) -> None:
+    def _call(self, name: str, load: Load, times: list[float], ends: float, *, is_first: bool) -> bool:
+        """Whether the loader was called: it has not failed, and its slowest call would end in time."""
         import torch
 
-        if name in self._failed:
-            return
+        if name in self._failed or time.monotonic() + self._slowest.get(name, 0.0) > ends:
+            return False
         torch.cuda.synchronize()
         start = time.perf_counter()
         try:
@@ -244,32 +257,69 @@ class Bench:
         except Exception as error:  # whatever another package raises, the others go on
             print(f"{name}: {type(error).__name__}: {str(error)[:200]}")
             self._failed.add(name)
-            return
+            return False
+        taken = time.perf_counter() - start
+        self._slowest[name] = max(taken, self._slowest.get(name, 0.0))
         if not is_first:
-            times.append(time.perf_counter() - start)
+            times.append(taken)
         elif not is_right(tensors, self._path):
             print(f"{name}: WRONG DATA")
+        return True
 
     def _row(self, name: str, buffers: str, times: list[float]) -> dict[str, Any]:
-        nbytes, middle = self._path.stat().st_size, statistics.median(times)
-        directory, rate = str(self._path.parent.parent), nbytes / middle / 1e9
-        print(
-            f"{directory:12} {name:24} buffers {buffers:4} {nbytes / 2**30:6.2f} GiB {middle:8.3f} s {rate:7.2f} GB/s"
-        )
-        facts = {"directory": directory, "loader": name, "buffers": buffers, "bytes": nbytes}
-        return {**facts, "seconds": times, "gbps": rate}
+        nbytes = self._path.stat().st_size
+        facts = {"directory": str(self._path.parent.parent), "loader": name, "buffers": buffers, "bytes": nbytes}
+        return {**facts, "seconds": list(times), "gbps": nbytes / statistics.median(times) / 1e9}
+
+    def _print(self, rows: dict[str, dict[str, Any]], buffers: str) -> None:
+        for name in self._loaders:
+            text = f"{self._path.parent.parent!s:12} {name:24} buffers {buffers:4}"
+            if name in rows:
+                of = rows[name]
+                middle = f"{statistics.median(of['seconds']):8.3f} s {of['gbps']:7.2f} GB/s"
+                print(f"{text} {of['bytes'] / 2**30:6.2f} GiB {middle} from {len(of['seconds'])} calls", flush=True)
+            elif name not in self._failed:
+                print(f"{text} no time was left for a call that is timed", flush=True)
+
+
+def _share(ends: float, parts: int) -> float:
+    """When the first of these equal parts of the remaining time ends."""
+    now = time.monotonic()
+    return now + (ends - now) / parts
 
 
 def _installed() -> list[str]:
     return [name for name, (module, _) in LOADERS.items() if find_spec(module)]
 
 
-def rows_of(directory: str, nbytes: int, repeats: int, loaders: list[str] | None = None) -> Iterator[dict[str, Any]]:
-    """The rows of loaders (default: all that are installed) for a file that is made in a directory."""
+def rows_of(
+    directory: str, nbytes: int, repeats: int, loaders: list[str] | None = None, ends: float = math.inf
+) -> Iterator[dict[str, Any]]:
+    """The row after each call of the loaders (default: all that are installed) for a file that is made in a directory.
+
+    No call begins that would pass `ends`, in `monotonic` time.
+    """
     with tempfile.TemporaryDirectory(dir=directory) as folder:
         path = Path(folder) / "model.safetensors"
         write_model(path, max(nbytes, 1))
-        yield from Bench(path, max(repeats, 1), _installed() if loaders is None else loaders).compare()
+        yield from Bench(path, max(repeats, 1), _installed() if loaders is None else loaders, ends).compare()
+
+
+def in_directories(
+    directories: list[str], nbytes: int, repeats: int, loaders: list[str] | None = None, ends: float = math.inf
+) -> Iterator[dict[str, Any]]:
+    """The rows of all directories, each of which has an equal part of the time that is left."""
+    for number, directory in enumerate(directories):
+        yield from rows_of(directory, nbytes, repeats, loaders, _share(ends, len(directories) - number))
+
+
+def latest(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of rows with the same directory, loader and buffers, the last; others as they are."""
+    found = dict[object, dict[str, Any]]()
+    for row in rows:
+        is_loader = "loader" in row
+        found[(row["directory"], row["loader"], row["buffers"]) if is_loader else id(row)] = row
+    return list(found.values())
 
 
 def summary(rows: list[dict[str, Any]]) -> Iterator[str]:
@@ -298,8 +348,11 @@ _PARTS = (1, 8, 64)
 _COPIED = 1 << 30  # bytes of pinned memory that are copied again and again
 
 
-def allocations(nbytes: int, repeats: int) -> Iterator[dict[str, Any]]:
-    """Rows of what PyTorch's allocation of `nbytes` on the GPU takes, and what it costs copies that run meanwhile."""
+def allocations(nbytes: int, repeats: int, ends: float = math.inf) -> Iterator[dict[str, Any]]:
+    """Rows of what PyTorch's allocation of `nbytes` on the GPU takes, and what it costs copies that run meanwhile.
+
+    After `ends`, in `monotonic` time, each has one repeat.
+    """
     import torch
 
     pinned = torch.empty(min(_COPIED, nbytes), dtype=torch.uint8, pin_memory=True)
@@ -316,7 +369,9 @@ def allocations(nbytes: int, repeats: int) -> Iterator[dict[str, Any]]:
     copy()
     for parts in _PARTS:
         found: dict[str, list[float]] = {"idle": [], "beside_copies": [], "copies_before": [], "copies_beside": []}
-        for _ in range(repeats):
+        for repeat in range(repeats):
+            if repeat and time.monotonic() > ends:
+                break
             found["idle"].append(_allocated(nbytes, parts))
             found["copies_before"].append(copy())
             thread = threading.Thread(target=lambda to=found["copies_beside"]: to.append(copy()))
@@ -351,18 +406,21 @@ def main() -> int:
     parser.add_argument("--loaders", nargs="+", choices=list(LOADERS), metavar="NAME", default=_installed())
     parser.add_argument("--everything", action="store_true", help="/dev/shm and temporary files, and allocations")
     parser.add_argument("-o", "--output", type=Path)
+    parser.add_argument("--budget", type=float, default=math.inf, help="seconds of the call (default: no limit)")
     args = parser.parse_args()
-    nbytes, rows = int(args.gib * (1 << 30)), list[dict[str, Any]]()
+    if not find_spec("torch"):
+        parser.error("PyTorch is not installed")
+    nbytes, rows, ends = int(args.gib * (1 << 30)), list[dict[str, Any]](), time.monotonic() + args.budget
     output = args.output or (Path("loaders.json") if args.everything else None)
     here = [tempfile.gettempdir()]
     directories = args.directory or (["/dev/shm", *here] if args.everything else here)
-    parts = [rows_of(directory, nbytes, args.repeats, args.loaders) for directory in directories]
+    parts = [in_directories(directories, nbytes, args.repeats, args.loaders, ends)]
     if args.everything:
-        parts.insert(0, allocations(nbytes, args.repeats))
+        parts.insert(0, allocations(nbytes, args.repeats, _share(ends, 6)))
     for row in itertools.chain(*parts):
-        rows.append(row)
+        rows = latest([*rows, row])
         if output:  # after each row, so that an interrupted call leaves those that it has
-            output.write_text(json.dumps(rows))
+            output.write_text(json.dumps({"rows": rows}))
     print(*summary(rows), sep="\n")
     return 0
 

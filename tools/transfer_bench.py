@@ -1,16 +1,18 @@
 """Measures liblinkscope.so against the driver's own copies on the first GPU, side by side.
 
-Prints a table and writes JSON (-o FILE) after each section. Every method's data is compared once. Needs `make build`
+Prints a table and writes JSON (-o FILE). Every method's data is compared once. Needs `make build`
 and a GPU; PyTorch adds its own copies as rows. `linkscope tune` searches for good knobs.
 
-`--issue` measures what has a target, in at most `--budget` seconds, and prints measured value and target of each. A
-section for which the time that is left does not suffice is left out, and named in the file.
+`--issue` measures what has a target, in at most `--budget` seconds, and prints measured value and target of each. Each
+section has its part of the time that is left. Repeats end with that part, and what was not measured then is left out;
+the file names such sections. FILE is written after each row, and `tools/issue_table.py` prints the targets of its rows.
 """
 
 import argparse
 import ctypes
 import importlib.util
 import json
+import math
 import mmap
 import os
 import resource
@@ -31,6 +33,7 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests" / "python")]
 
 import loader_bench  # noqa: E402
+from bench_sections import OutOfTime  # noqa: E402
 from blocks_bench import scattered_blocks  # noqa: E402
 from cpp_bench import blocks_from_c, small_copies  # noqa: E402
 from device_bench import copies_within_a_gpu, registered_copies  # noqa: E402
@@ -58,15 +61,18 @@ SECTIONS = [
     "loaders",
 ]
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
-# What has a target, with the seconds that a section may take on one H100 with 16 cores: an estimate from the sizes of
-# its data and the rates of earlier runs. Short ones come first.
-ISSUE = {"small": 20, "c": 25, "blocks": 45, "gemm": 25, "torch": 40, "copies": 90, "cold": 60, "loaders": 300}
+# What has a target, with the seconds that a section takes on one H100 with 16 cores. First come those whose defaults
+# changed after their latest run.
+ISSUE = {"copies": 70, "torch": 40, "small": 20, "c": 25, "blocks": 45, "gemm": 25, "cold": 150, "loaders": 180}
+UNDIVIDED = ("small", "c", "gemm")  # these start only if their time is left
 
 
 class Bench:
-    """The GPU, and the rows that were measured."""
+    """The GPU, and the rows that were measured. `ends`: of the section, in `monotonic` time."""
 
-    def __init__(self, repeats: int) -> None:
+    def __init__(self, repeats: int, output: Path) -> None:
+        self.output, self.ends = output, math.inf
+        self.left_out: list[str] = []
         self.driver = Driver()
         code = ROOT / "build" / "run" / "device_code"
         count = ctypes.c_int()
@@ -88,7 +94,12 @@ class Bench:
             sys.exit(f"WRONG DATA: {what}")
 
     def seconds(self, call: Callable[[], None], before: Callable[[], None] | None = None) -> list[float]:
-        """Times of a call and the end of its copy; those of the first 5 ms, at least one, are not counted."""
+        """Times of a call and the end of its copy; those of the first 5 ms, at least one, are not counted.
+
+        Raises OutOfTime if the section's time is over.
+        """
+        if time.monotonic() > self.ends:
+            raise OutOfTime
 
         def timed() -> float:
             if before:
@@ -102,8 +113,10 @@ class Bench:
         while warm_s < 5e-3:
             warm_s += timed()
         used = cpu_seconds()
-        times = [timed() for _ in range(self.repeats)]
-        self.cpu_s = (cpu_seconds() - used) / self.repeats  # of one call
+        times = [timed()]
+        while len(times) < self.repeats and time.monotonic() < self.ends:
+            times.append(timed())
+        self.cpu_s = (cpu_seconds() - used) / len(times)  # of one call
         return times
 
     def cost(self, nbytes: int) -> float:
@@ -114,11 +127,18 @@ class Bench:
         middle = statistics.median(times)
         row = {"section": section, "method": name, "bytes": nbytes, "seconds": times, "gbps": nbytes / middle / 1e9}
         self.rows.append(row | facts)
+        self.write()
         extra = " ".join(f"{key}={value}" for key, value in facts.items())
         print(
             f"{section:14} {name:28} {size(nbytes):>9} {middle * 1e6:12.1f} us {row['gbps']:7.2f} GB/s  {extra}",
             flush=True,
         )
+
+    def write(self) -> None:
+        """Writes the rows that there are."""
+        facts = {"cpus": len(os.sched_getaffinity(0)), "driver": self.driver.version.value}
+        facts |= {"version": native.version(), "left_out": self.left_out, "rows": self.rows}
+        self.output.write_text(json.dumps(facts))
 
 
 def size(nbytes: int) -> str:
@@ -248,8 +268,11 @@ def loaded_models(bench: Bench, folders: list[str], nbytes: int) -> None:
     if importlib.util.find_spec("torch") is None:
         print("loaders        PyTorch is not installed, so its rows are missing")
         return
-    for folder in folders:
-        bench.rows += [{"section": "loaders", **row} for row in loader_bench.rows_of(folder, nbytes, bench.repeats)]
+    before, found = bench.rows, list[dict[str, Any]]()
+    for row in loader_bench.in_directories(folders, nbytes, bench.repeats, ends=bench.ends):
+        found = loader_bench.latest([*found, row])
+        bench.rows = before + [{"section": "loaders", **one} for one in found]
+        bench.write()
 
 
 def main() -> int:
@@ -266,7 +289,7 @@ def main() -> int:
     parser.add_argument("--issue", action="store_true", help="what has a target, and a table of the targets")
     parser.add_argument("--budget", type=float, default=540, help="seconds of --issue")
     args = parser.parse_args()
-    bench = Bench(args.repeats)
+    bench = Bench(args.repeats, args.output)
     sizes = [mib * MIB for mib in (1, 4, 16, 64, 256, 1024, 4096) if mib <= args.largest]
     if args.issue:
         sizes = [one for one in sizes if one >= 16 * MIB]
@@ -288,24 +311,32 @@ def main() -> int:
         "save": partial(saved_files, bench, args.folder, args.file_mib * MIB),
         "loaders": partial(loaded_models, bench, ["/dev/shm", args.folder], args.model_mib * MIB),
     }
-    begin, left_out = time.monotonic(), list[str]()
-    for name in args.sections or (ISSUE if args.issue else SECTIONS):
-        if args.issue and time.monotonic() - begin + ISSUE.get(name, 0) > args.budget:
-            left_out.append(name)
-            print(f"{name:14} left out: {args.budget - time.monotonic() + begin:.0f} s are left")
-            continue
-        sections[name]()
-        write(bench, args.output, left_out)
+    measure(bench, sections, args.sections or list(ISSUE if args.issue else SECTIONS), args.issue, args.budget)
+    bench.write()
     if args.issue:
-        write(bench, args.output, left_out)
         print(*table(bench.rows), sep="\n")
     print(f"arena {native.arena_bytes() / MIB:g} MiB; wrote {args.output}")
     return 0
 
 
-def write(bench: Bench, output: Path, left_out: list[str]) -> None:
-    facts = {"cpus": len(os.sched_getaffinity(0)), "driver": bench.driver.version.value, "version": native.version()}
-    output.write_text(json.dumps(facts | {"left_out": left_out, "rows": bench.rows}))
+def measure(
+    bench: Bench, sections: dict[str, Callable[[], None]], names: list[str], limited: bool, budget_s: float
+) -> None:
+    """Measures these sections, within a budget if they are limited."""
+    deadline = time.monotonic() + (budget_s if limited else math.inf)
+    for at, name in enumerate(names):
+        now, needs = time.monotonic(), float(ISSUE.get(name, 30))
+        if limited:
+            bench.ends = now + (deadline - now) * needs / sum(ISSUE.get(later, 30) for later in names[at:])
+        if now >= deadline or (name in UNDIVIDED and now + needs > deadline):
+            bench.left_out.append(name)
+            print(f"{name:14} left out: {max(deadline - now, 0.0):.0f} s are left")
+            continue
+        try:
+            sections[name]()
+        except OutOfTime:
+            bench.left_out.append(name)
+            print(f"{name:14} cut: its part of the time is over")
 
 
 if __name__ == "__main__":

@@ -2,15 +2,22 @@
 
 import gzip
 import io
+import json
+import os
 import re
 import signal
 import subprocess
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import comm_scope_names as names
 import evidence as tool
+import evidence_one_gpu as one_gpu
+import evidence_runs as runs
+import evidence_step as steps
 import pytest
 
 from fake_driver import ROOT, environment, needs_fake, needs_worker
@@ -29,7 +36,7 @@ def evidence(*words: str, **settings: int) -> subprocess.CompletedProcess[str]:
 def test_a_step_without_enough_time_is_not_started_and_is_named(tmp_path: Path) -> None:
     done = evidence(str(tmp_path), "--seconds", "45")
     assert done.returncode == 0 and done.stdout.count("not started") == 8 and "MemAvailable" in done.stdout
-    assert [path.name for path in tmp_path.iterdir()] == ["log.txt"]
+    assert {path.name for path in tmp_path.iterdir()} == {"log.txt", "unfinished"}
 
 
 def test_a_step_that_does_not_exist_is_named(tmp_path: Path) -> None:
@@ -44,8 +51,8 @@ def test_a_step_that_does_not_exist_is_named(tmp_path: Path) -> None:
 def test_a_machine_has_the_name_of_its_gpus_without_their_memory(
     monkeypatch: pytest.MonkeyPatch, gpus: list[str], name: str
 ) -> None:
-    monkeypatch.setattr(tool, "gpus", lambda: gpus)
-    assert tool.machine() == name
+    monkeypatch.setattr(steps, "gpus", lambda: gpus)
+    assert steps.machine() == name
 
 
 @needs_fake
@@ -59,31 +66,55 @@ def test_a_run_is_packed_under_the_machines_name_with_its_log(tmp_path: Path) ->
     assert "run file:" in (tmp_path / "log.txt").read_text()
 
 
+def call(folder: Path, name: str, seconds: float = 500.0) -> steps.Call:
+    given = SimpleNamespace(machine="", small=False)
+    return steps.Call(name, seconds, folder / "packed", folder / "kept", io.StringIO(), given)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("name", ["full", "comm-scope"])
 def test_a_stopped_run_is_resumed_by_the_next_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     kept, packed, started, status = tmp_path / "kept", tmp_path / "packed", [], 4
 
-    def run(words: list[str], seconds: float, log: object) -> int:
+    def run(words: list[str], *_: object) -> int:
         options = words[words.index("run") + 1 :]
         started.append(options[:-1])
         with Path(options[-1]).open("a") as lines:
             lines.write("a line\n")
         return status
 
-    monkeypatch.setattr(tool, "logged", run)
-    monkeypatch.setattr(tool, "machine", lambda: "testx2")
+    monkeypatch.setattr(steps, "logged", run)
+    monkeypatch.setattr(steps, "machine", lambda: "testx2")
     for folder in (kept, packed):
         folder.mkdir()
     for status, parts in ((4, 1), (-9, 2), (0, 3), (1, 1), (4, 1), (2, 2), (0, 1)):  # 2: refused
-        tool.carried_out(name, packed, kept, 500.0, io.StringIO())
+        tool.ALL[name].action(call(tmp_path, name))
         assert list(kept.iterdir()) == ([kept / f"testx2-{name}.jsonl"] if status in (4, -9) else [])
         with gzip.open(packed / f"testx2-{name}.jsonl.gz", "rt") as lines:
             assert len(list(lines)) == parts
     new, again = ["--suite", name, "-o"], ["--resume"]
     assert started == [new, again, again, new, new, again, new]
     status = 4
-    tool.carried_out("standard", packed, kept, 500.0, io.StringIO())
+    tool.ALL["standard"].action(call(tmp_path, "standard"))
     assert list(kept.iterdir()) == []  # a run cut in half cannot show how long this step takes
+
+
+def main_with(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, words: str, statuses: dict[str, int]
+) -> tuple[int, list[tuple[str, float]]]:
+    """The exit code of a call whose steps return these statuses at once, and the steps with their seconds."""
+    started: list[tuple[str, float]] = []
+
+    def action(one: steps.Call) -> int:
+        started.append((one.name, one.seconds))
+        assert one.unfinished == folder / "kept"
+        return statuses[one.name]
+
+    for name in statuses:
+        monkeypatch.setitem(tool.ALL, name, replace(tool.ALL[name], action=action))
+    arguments = [str(folder), "--unfinished", str(folder / "kept"), *words.split()]
+    monkeypatch.setattr(sys, "argv", ["evidence.py", *arguments])
+    monkeypatch.setattr(tool, "time", SimpleNamespace(monotonic=lambda: 1e3))
+    return tool.main(), started
 
 
 @pytest.mark.parametrize("name", ["full", "comm-scope"])
@@ -91,56 +122,151 @@ def test_a_stopped_run_is_resumed_by_the_next_call(tmp_path: Path, monkeypatch: 
 def test_long_steps_get_the_remaining_time_and_the_worst_exit_code_is_returned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, returned: int, name: str
 ) -> None:
-    done: list[tuple[str, Path, float]] = []
-
-    def carried_out(name: str, folder: Path, unfinished: Path, left_s: float, log: object) -> int:
-        done.append((name, unfinished, left_s))
-        return 0 if name == "quick" else status
-
-    words = [str(tmp_path), "--seconds", "400", "--steps", f"{name},quick", "--unfinished", str(tmp_path / "kept")]
-    monkeypatch.setattr(sys, "argv", ["evidence.py", *words])
-    monkeypatch.setattr(tool, "carried_out", carried_out)
-    monkeypatch.setattr(tool, "time", SimpleNamespace(monotonic=lambda: 1e3))
-    assert tool.main() == returned
-    assert done == [(name, tmp_path / "kept", 400.0 - tool.ENDING_S), ("quick", tmp_path / "kept", 40)]
+    words = f"--seconds 400 --steps {name},quick,few --limits few=30"
+    done = main_with(tmp_path, monkeypatch, words, {name: status, "quick": 0, "few": 0})
+    assert done == (returned, [(name, 400.0 - steps.ENDING_S), ("quick", 40), ("few", 30)])
 
 
-@pytest.mark.parametrize("deaf", [False, True])
-def test_a_step_out_of_time_is_interrupted_and_then_killed(monkeypatch: pytest.MonkeyPatch, deaf: bool) -> None:
-    events: list[object] = []
+def test_a_second_call_repeats_only_the_steps_that_did_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = "--steps quick,standard,tests,few,full"
+    statuses = {"quick": 0, "standard": 1, "tests": 2, "few": 4, "full": -9}  # 2: refused, 4: interrupted
+    assert [name for name, _ in main_with(tmp_path, monkeypatch, words, statuses)[1]] == list(statuses)
+    again = main_with(tmp_path, monkeypatch, words, dict.fromkeys(statuses, 0))
+    assert (again[0], [name for name, _ in again[1]]) == (0, ["tests", "few", "full"])
+    assert main_with(tmp_path, monkeypatch, words, dict.fromkeys(statuses, 0)) == (0, [])
 
-    class Long:
-        def __init__(self, words: list[str], **settings: object) -> None: ...
 
-        def wait(self, seconds: float | None = None) -> int:
-            events.append(seconds)
-            if seconds == 500.0 or (deaf and seconds is not None):
-                raise subprocess.TimeoutExpired("linkscope", seconds)
-            return -9 if deaf else 4
+def test_a_limit_of_a_step_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    done = evidence(str(tmp_path), "--limits", "slow=30")
+    assert done.returncode == 2 and "invalid limits value: 'slow=30'" in done.stderr
 
-        def send_signal(self, number: int) -> None:
-            events.append(number)
 
-        def kill(self) -> None:
-            events.append("kill")
+def test_a_terminated_call_saves_the_run_under_way_and_the_next_one_continues_it(tmp_path: Path) -> None:
+    step = "import sys, time; print('begun', flush=True)\ntry: time.sleep(60)\nexcept KeyboardInterrupt: sys.exit(4)"
+    program = f"""
+import signal, sys
+sys.path[:0] = [{str(ROOT / "tools")!r}, {str(ROOT / "src")!r}]
+import evidence, evidence_step
+evidence_step.machine = lambda: "testx1"
+def run(words, seconds, log, settings):
+    open(words[-1], "a").write(" ".join(words[3:6]) + chr(10))
+    return logged([sys.executable, "-c", {step!r}], seconds, log)
+logged, evidence_step.logged = evidence_step.logged, run
+sys.exit(evidence.main())
+"""
+    for resumed in range(2):
+        words = [sys.executable, "-c", program, str(tmp_path), "--steps", "full"]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+            log = tmp_path / "log.txt"
+            while not (log.exists() and log.read_text().count("begun") > resumed) and process.poll() is None:
+                time.sleep(0.02)
+            process.terminate()
+            output = process.communicate(timeout=60)[0]
+        assert process.returncode == 4 and "interrupted" in output, output
+    with gzip.open(tmp_path / "testx1-full.jsonl.gz", "rt") as lines:
+        first, second = lines.read().splitlines()
+    assert first.startswith("run --suite") and second.startswith("run --resume")
 
-    monkeypatch.setattr(tool.subprocess, "Popen", Long)
-    assert tool.logged(["linkscope"], 500.0, io.StringIO()) == (-9 if deaf else 4)
-    assert events == [500.0, signal.SIGINT, tool.ENDING_S, *(["kill", None] if deaf else [])]
+
+@pytest.mark.parametrize(
+    "code, status",
+    [
+        ("sys.exit(2)", 2),
+        ("time.sleep(60)", steps.STOPPED),
+        ("signal.signal(signal.SIGINT, signal.SIG_IGN); time.sleep(60)", -signal.SIGKILL),
+    ],
+)
+def test_a_command_out_of_time_is_interrupted_and_then_killed_with_its_children(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, status: int
+) -> None:
+    monkeypatch.setattr(steps, "ENDING_S", 0.5)
+    child = "child = subprocess.Popen(['sleep', '61']); print(child.pid, flush=True)"
+    program = f"import signal, subprocess, sys, time\n{child}\n{code}"
+    with (tmp_path / "log").open("w") as log:
+        assert steps.logged([sys.executable, "-c", program], 1.0, log) == status
+    number = int((tmp_path / "log").read_text().split()[0])
+    if status == -signal.SIGKILL:
+        while Path(f"/proc/{number}/stat").exists() and ") Z " not in Path(f"/proc/{number}/stat").read_text():
+            time.sleep(0.02)
+    else:
+        os.kill(number, signal.SIGKILL)
 
 
 def test_findings_measures_only_the_points_that_the_findings_need_on_these_gpus(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[list[str]] = []
-    monkeypatch.setattr(tool, "logged", lambda words, seconds, log: started.append(words) or 0)
-    monkeypatch.setattr(tool, "machine", lambda: "testx2")
-    monkeypatch.setattr(tool, "gpus", lambda: ["test"] * 2)
+    monkeypatch.setattr(steps, "logged", lambda words, *_: started.append(words) or 0)
+    monkeypatch.setattr(steps, "machine", lambda: "testx2")
+    monkeypatch.setattr(runs, "gpus", lambda: ["test"] * 2)
     points = {"2": SimpleNamespace(stdout="--only d2h/* --only h2d/*\n")}  # by the number of GPUs
-    monkeypatch.setattr(tool.subprocess, "run", lambda words, **settings: points[words[words.index("--gpus") + 1]])
-    assert tool.carried_out("findings", tmp_path, tmp_path, 120.0, io.StringIO()) == 0
+    monkeypatch.setattr(runs.subprocess, "run", lambda words, **settings: points[words[words.index("--gpus") + 1]])
+    assert tool.ALL["findings"].action(call(tmp_path, "findings", 120.0)) == 0
     suite = ["--suite", "full", "--budget", "90s", "--only", "d2h/*", "--only", "h2d/*"]
-    assert started[0][started[0].index("run") + 1 :] == [*suite, "-o", str(tmp_path / "testx2-findings.jsonl")]
+    assert started[0][started[0].index("run") + 1 :] == [*suite, "-o", str(tmp_path / "kept" / "testx2-findings.jsonl")]
+
+
+# --- one GPU ---
+
+
+@needs_worker
+def test_runs_and_flows_of_one_gpu_are_kept_and_a_second_call_measures_what_is_missing(tmp_path: Path) -> None:
+    words = ["--machine", "h200x1", "--small", "--steps"]
+    done = evidence(str(tmp_path), *words, "mps,md,flows")
+    assert done.returncode == 0, done.stdout + (tmp_path / "log.txt").read_text()
+    for name, count in {"mps": 12, "md": 3}.items():
+        points = read_run(tmp_path / f"h200x1-{name}.jsonl.gz").points
+        assert len(points) == count and all(point.median_s or point.status == "unsupported" for point in points), name
+    answers = sorted((tmp_path / "h200x1-flows").iterdir())
+    assert [path.stem for path in answers] == [
+        f"{name}-{turn}" for name in ("both", "own-thread") for turn in (1, 2, 3)
+    ]
+    assert all(json.loads(path.read_text())["total_gbps"] > 50 for path in answers)
+    (tmp_path / "unfinished" / "ended.txt").write_text("h200x1-mps\nh200x1-md\n")
+    (tmp_path / "unfinished" / "h200x1-flows" / "both-2.json").unlink()
+    kept = (tmp_path / "unfinished" / "h200x1-flows" / "both-1.json").stat().st_mtime_ns
+    done = evidence(str(tmp_path), *words, "md,flows")
+    assert done.stdout.count("ended in a call before") == 1 and "flows: exit code 0" in done.stdout
+    assert (tmp_path / "unfinished" / "h200x1-flows" / "both-2.json").exists()
+    assert (tmp_path / "unfinished" / "h200x1-flows" / "both-1.json").stat().st_mtime_ns == kept
+
+
+@needs_fake
+@needs_worker
+def test_tools_of_one_gpu_keep_what_they_have_when_their_time_is_over(tmp_path: Path) -> None:
+    limits = "issue=22,files=25,matrix=20"
+    words = ["--small", "--steps", "issue,files,matrix", "--limits", limits]
+    done = evidence(str(tmp_path), *words, CUDA_GPUS=1, NVML_GPUS=1)
+    text = done.stdout + (tmp_path / "log.txt").read_text()
+    assert done.stdout.count("exit code 0") == 3, text
+    rows = json.loads(next(tmp_path.glob("*-issue.json")).read_text())
+    assert {"to gpu", "to warm"} <= {row["section"] for row in rows["rows"]} and "small" in rows["left_out"]
+    assert "| transfer | measured | target | met |" in text
+    assert "why_no_cufile" in json.loads(next(tmp_path.glob("*-files.json")).read_text())
+    assert "Not measured" in next(tmp_path.glob("*-matrix/contention.md")).read_text()
+
+
+@needs_worker
+def test_the_plans_of_ranks_and_of_packed_words_have_each_point_that_they_name() -> None:
+    for options, count in (
+        (one_gpu.only(*one_gpu.RANKS), len(one_gpu.RANKS)), (["--suite", "putget", *one_gpu.only(*one_gpu.PACKED)], 93),
+    ):  # fmt: skip
+        words = [sys.executable, "-m", "linkscope", "run", "--machine", "h200x1", *options, "--plan-only", "--json"]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0 and len(json.loads(done.stdout)["points"]) == count, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("said, flags", [("mpirun (Open MPI) 4.1.6", True), ("HYDRA build details", False)])
+def test_ranks_start_by_either_mpi_and_open_mpi_loads_no_ucx_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, said: str, flags: bool
+) -> None:
+    monkeypatch.setattr(one_gpu.subprocess, "run", lambda *words, **settings: SimpleNamespace(stdout=said))
+    words = one_gpu.two_ranks()
+    assert (
+        list(words[-2:]) == ["-n", "2"]
+        and ("^ucx" in words) == flags
+        and ("--allow-run-as-root" in words) == (flags and os.getuid() == 0)
+    )
 
 
 # --- beside Comm|Scope's program ---
@@ -230,11 +356,11 @@ def test_an_interrupted_comm_scope_is_compared_in_the_benchmarks_that_it_finishe
 
 def test_step_beside_needs_the_tool_and_says_where_it_wrote_nothing(tmp_path: Path) -> None:
     done = evidence(str(tmp_path), "--steps", "beside")
-    assert done.returncode == 2 and "step beside needs --tool" in done.stderr
+    assert done.returncode == 2 and "step beside needs --tool, a path that exists" in done.stderr
     done = evidence(str(tmp_path), "--steps", "beside", "--tool", "/bin/true", "--machine", "h200x1")
     assert done.returncode == 1 and "/bin/true lists no benchmarks of 2^N bytes for N = 24,26" in done.stdout
     words = ["--steps", "beside", "--tool", fake_comm_scope(tmp_path, 10_000), "--machine", "h200x1"]
-    done = evidence(str(tmp_path), *words)
+    done = evidence(str(tmp_path / "new"), *words)
     assert done.returncode == 1 and "comm_scope wrote no results" in done.stdout
     assert "(not run: the program ended before, or no time was left)" in done.stdout
 

@@ -3,9 +3,12 @@
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import transfer_bench
 from issue_table import table, verdicts
 
 from fake_driver import ROOT, environment
@@ -105,6 +108,55 @@ def test_one_call_has_the_blocks_from_python_and_from_c_and_their_targets(tmp_pa
 
 @needs_library
 def test_what_the_budget_has_no_time_for_is_left_out_and_named(tmp_path) -> None:
-    found, said = bench(tmp_path, "--budget", "1")
-    assert found["rows"] == [] and {"copies", "c", "loaders"} <= set(found["left_out"])
+    found, said = bench(tmp_path, "--budget", "0")
+    assert found["rows"] == [] and found["left_out"] == list(transfer_bench.ISSUE)
     assert "loaders        left out" in said
+
+
+def test_each_section_has_its_part_of_the_time_and_one_that_is_cut_leaves_the_rest_to_the_others(monkeypatch) -> None:
+    clock, ends = [0.0], dict[str, float]()
+    monkeypatch.setattr(transfer_bench, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(transfer_bench, "ISSUE", {"torch": 40.0, "copies": 80.0, "c": 40.0})
+    one = SimpleNamespace(left_out=[], ends=0.0)
+
+    def section(name: str, seconds: float, out: bool = False) -> None:
+        ends[name] = one.ends
+        clock[0] += seconds
+        if out:
+            raise transfer_bench.OutOfTime
+
+    sections = {"torch": partial(section, "torch", 10.0), "copies": partial(section, "copies", 50.0, True)}
+    sections["c"] = partial(section, "c", 1.0)
+    transfer_bench.measure(one, sections, list(sections), True, 80.0)
+    assert ends == {"torch": 20.0, "copies": 10 + 70 * 80 / 120}
+    assert one.left_out == ["copies", "c"], "20 s are left, and c needs 40"
+    clock[0] = 0.0
+    transfer_bench.measure(one, sections, ["c"], True, 40.0)
+    assert ends["c"] == 40.0 and one.left_out == ["copies", "c"]
+
+
+def test_repeats_end_with_the_time_of_the_section_and_nothing_starts_after_it(monkeypatch) -> None:
+    clock = [0.0]
+    one = transfer_bench.Bench.__new__(transfer_bench.Bench)
+    one.repeats, one.ends, one.sync = 5, 10.0, lambda: None
+    monkeypatch.setattr(
+        transfer_bench, "time", SimpleNamespace(monotonic=lambda: clock[0], perf_counter=lambda: clock[0])
+    )
+
+    def call() -> None:
+        clock[0] += 4.0
+
+    assert one.seconds(call) == [4.0, 4.0]  # after one that is not counted
+    with pytest.raises(transfer_bench.OutOfTime):
+        one.seconds(call)
+
+
+def test_rows_of_a_section_that_was_cut_give_the_targets_that_they_can() -> None:
+    full = [*blocks("4096 x 16 KiB", 8, 45.0), row("torch", ".cpu()", 2.0), row("cold file", "linkscope", 2.3)]
+    full += [row("to gpu", "driver, pageable", 8.0), row("to gpu", "linkscope", 45.0, core_s_per_gb=0.2)]
+    for end in range(len(full)):
+        list(verdicts(full[:end]))
+    assert met(*full[-2:]) == {
+        ("pageable to gpu, 64 MiB", "5.5 times the driver"): True,
+        ("pageable to gpu, 64 MiB", "0.2 core-seconds a GB"): True,
+    }

@@ -4,6 +4,7 @@ import os
 import re
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,8 +13,9 @@ from linkscope.cli.main import main
 from linkscope.errors import FINE, NOT_HERE
 from linkscope.plan.enumerate import points_of
 from linkscope.plan.suites import SUITES
-from linkscope.run import benchmark_table, mps
+from linkscope.run import benchmark_table, gpu_memory, mps
 from linkscope.run.target import choose
+from linkscope.run.worker import Worker, worker_command
 from linkscope.runfile import Point, Run, read_run
 from test_cli import linkscope
 
@@ -152,14 +154,71 @@ def test_an_mps_daemon_that_does_not_end_is_killed(control: Path, monkeypatch: p
     monkeypatch.setenv("FAKE_MPS_STAYS", "1")
     monkeypatch.setattr(mps, "_END_S", 0.2)
     with mps.daemon() as variables:
-        assert set(variables) == {"CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"}
-        assert all(Path(folder).is_dir() for folder in variables.values())
+        folders = [variables[f"CUDA_MPS_{name}_DIRECTORY"] for name in ("PIPE", "LOG")]
+        assert all(Path(folder).is_dir() for folder in folders)
     ((pid, *_),) = started(control)
     for _ in range(100):
         if has_ended(int(pid)):
             return
         time.sleep(0.02)
     pytest.fail("the daemon is left running")
+
+
+@pytest.mark.parametrize("chosen, queues", [(None, 8), ("5", 5)])
+def test_clients_of_mps_ask_for_as_many_queues_as_the_driver_gives_by_default_or_the_user_chose(
+    control: Path, monkeypatch: pytest.MonkeyPatch, chosen: str | None, queues: int
+) -> None:
+    """Clients share the GPU's queues, and a worker alone asks for all 32."""
+    monkeypatch.delenv("CUDA_DEVICE_MAX_CONNECTIONS", raising=False)
+    if chosen:
+        monkeypatch.setenv("CUDA_DEVICE_MAX_CONNECTIONS", chosen)
+    with mps.daemon() as variables:
+        worker = Worker(["env", *(f"{name}={value}" for name, value in variables.items()), *worker_command()])
+    assert worker.hello()["hardware_queues"] == queues
+    worker.kill()
+
+
+@needs_fake
+def test_a_client_of_mps_without_memory_for_its_context_says_what_was_free_and_who_held_it(
+    tmp_path: Path, control: Path
+) -> None:
+    path = tmp_path / "run.jsonl"
+    words = ("--suite", "sharing", "--only", "shared_h2d/*clients=4&way=mps", "--rounds", "1", "--contexts", "any")
+    # 2: out of memory. With any context, the run itself makes none before its first point.
+    without = environment(CUDA_GPUS=1, NVML_GPUS=1, CUDA_REFUSE="cuDevicePrimaryCtxRetain:2")
+    done = linkscope("run", *words, "-o", str(path), "-q", environment=without)
+    assert done.returncode in (1, 3), done.stderr
+    (point,) = read_run(path).points
+    reason = point.reason or ""
+    assert "cuDevicePrimaryCtxRetain: CUDA_ERROR_OUT_OF_MEMORY" in reason
+    assert reason.startswith("under MPS with 8 hardware queues a client: ")
+    assert "; gpu:0 has 139.9 GiB free of 140.4 GiB; processes on it: none that NVML shows" in reason
+
+
+def test_processes_that_hold_memory_of_a_gpu_are_named_with_their_bytes_the_largest_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def process(pid: int, nbytes: int | None) -> SimpleNamespace:
+        return SimpleNamespace(pid=pid, usedGpuMemory=nbytes)
+
+    own = os.getpid()
+    gpus = [("00000000:02:00.0", 72 << 30, [process(1 << 30, 1024)]), ("00000000:01:00.0", 0, [process(own, None)])]
+    clients = [process(own, None), process((1 << 30) + 1, 79 << 30)]
+    nvml = SimpleNamespace(
+        NVMLError=OSError,
+        nvmlDeviceGetCount=lambda: 2,
+        nvmlDeviceGetHandleByIndex=lambda index: index,
+        nvmlDeviceGetPciInfo=lambda index: SimpleNamespace(busId=gpus[index][0]),
+        nvmlDeviceGetMemoryInfo=lambda index: SimpleNamespace(free=gpus[index][1], total=80 << 30),
+        nvmlDeviceGetComputeRunningProcesses=lambda index: gpus[index][2],
+        nvmlDeviceGetMPSComputeRunningProcesses=lambda index: clients if index else [],
+    )
+    monkeypatch.setattr(gpu_memory, "within_patience", lambda read: read(nvml))
+    name = Path("/proc/self/comm").read_text().strip()
+    assert gpu_memory.memory_text() == (
+        f"gpu:0 has 0 B free of 80 GiB; processes on it: {(1 << 30) + 1} of another container (79 GiB), {own} {name}; "
+        f"gpu:1 has 72 GiB free of 80 GiB; processes on it: {1 << 30} of another container (1 KiB)"
+    )
 
 
 def test_an_mps_daemon_that_does_not_start_says_why(control: Path, monkeypatch: pytest.MonkeyPatch) -> None:

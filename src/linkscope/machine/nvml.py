@@ -36,6 +36,8 @@ class Ask:
             self.errors[fact] = f"this nvidia-ml-py does not know it ({error})"
         except self.nvml.NVMLError as error:
             self._note(fact, error)
+        except getattr(self.nvml, "NVMLLibraryMismatchError", ()) as error:
+            self.errors[fact] = f"this driver does not know it ({error})"
         return None
 
     def text(self, fact: str, function: str, *arguments: Any) -> str | None:

@@ -12,10 +12,14 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 CONTROL = "nvidia-cuda-mps-control"
+QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS"
+# Hardware queues of a client, the driver's default. Clients share those of the GPU: with 32 each, which a worker asks
+# for otherwise, an H100 had no memory for the context of a third or fourth client.
+_CLIENT_QUEUES = "8"
 _ANSWER_S = 20.0  # of the daemon to its control program
 _END_S = 10.0
 _POLL_S = 0.05
@@ -39,7 +43,8 @@ def why_no_mps(processes: Path = Path("/proc")) -> str:
 
 @contextlib.contextmanager
 def daemon() -> Iterator[dict[str, str]]:
-    """Starts an MPS daemon and yields the environment of its clients. The daemon ends with the block.
+    """Starts an MPS daemon and yields the environment of its clients, with their number of hardware queues unless the
+    user has chosen one. The daemon ends with the block.
 
     Raises NoMps if there is none or it does not start.
     """
@@ -51,9 +56,14 @@ def daemon() -> Iterator[dict[str, str]]:
             Path(path).mkdir()
         try:
             _control(environment, "-d")
-            yield environment
+            yield environment | {QUEUES: os.environ.get(QUEUES) or _CLIENT_QUEUES}
         finally:
             _end(environment)
+
+
+def queues_text(environment: Mapping[str, str]) -> str:
+    """'8 hardware queues a client', of the environment of clients."""
+    return f"{environment[QUEUES]} hardware queues a client"
 
 
 def _control(environment: dict[str, str], *words: str, command: str = "") -> None:

@@ -17,6 +17,7 @@ import msgspec
 
 from linkscope.errors import UserError
 from linkscope.run.cpu_waits import Waits, cpu_waits, longest_wait_s
+from linkscope.run.gpu_memory import has_no_context, memory_text
 
 Answer = TypeVar("Answer")
 
@@ -156,7 +157,8 @@ class Process:
             raise self.malformed(line) from None
         if head.error is not None or not head.ok:
             error = head.error or _Error("failed", "no reason given")
-            raise RequestFailed(error.kind, error.message)
+            holders = f"; {memory_text()}" if has_no_context(error.message) else ""
+            raise RequestFailed(error.kind, f"{error.message}{holders}")
         return line, self._take(8 * head.doubles, deadline, limit_s)
 
     def decode(self, line: bytes, type: type[Answer]) -> Answer:

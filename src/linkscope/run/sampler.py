@@ -79,7 +79,9 @@ class Sampler:
         except mps.NoMps as problem:
             raise Unsupported(str(problem)) from None
         except WorkerGone as gone:
-            raise RequestFailed("failed", f"under MPS: {gone}") from None
+            raise RequestFailed("failed", f"under MPS with {mps.queues_text(environment)}: {gone}") from None
+        except RequestFailed as problem:
+            raise RequestFailed(problem.kind, f"under MPS with {mps.queues_text(environment)}: {problem}") from None
 
     def _case(self, task: Task) -> dict[str, Any]:
         return case_of(task.point, self._machine)

@@ -1,0 +1,118 @@
+"""Steps of tools/evidence.py for one GPU: what put and get, ranks, contention and transfers still lack in docs/notes.
+
+In the order of a call with `--steps one-gpu`: the shortest answers to the oldest questions come first.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from evidence_step import STOPPED, Call, Step, linkscope_run, logged, tests, tool
+
+_PAIR = "rank:0.device->rank:1.device/16777216"
+# Copies of two ranks that share the GPU: by the host, whole and in chunks, and by the libraries' own support of GPUs.
+RANKS = (
+    f"rank_rate/ucx/{_PAIR}?way=aware&window=64",
+    f"rank_rate/nixl/{_PAIR}?window=64",
+    f"rank_ping_pong/ucx/{_PAIR}?way=aware",
+    f"rank_ping_pong/nixl/{_PAIR}",
+    f"rank_rate/mpi/{_PAIR}?way=staged&window=64",
+    f"rank_rate/ucx/{_PAIR}?way=staged&window=64",
+    f"rank_rate/mpi/{_PAIR}?chunk=4MiB&way=double&window=64",
+    f"rank_rate/mpi/{_PAIR}?chunk=4MiB&sends=one&way=double&window=64",
+    f"rank_rate/mpi/{_PAIR}?slots=4&way=double&window=64",
+    f"rank_ping_pong/mpi/{_PAIR}?way=staged",
+    f"rank_ping_pong/mpi/{_PAIR}?way=double",
+    f"rank_ping_pong/mpi/{_PAIR}?chunk=4MiB&slots=3&way=double",
+)
+PACKED = ("*word=packed*", "*/4?*")  # what suite `putget` has not measured: packed words, and messages of 4 B
+_FLOW_TURNS = 3
+_SMALL_BYTES, _BYTES = "1MiB", "256MiB"
+
+
+def only(*globs: str) -> list[str]:
+    """Options of `linkscope run` for the points of these globs."""
+    return [word for one in globs for word in ("--only", one)]
+
+
+def two_ranks() -> Sequence[str]:
+    """The launcher of two ranks. Open MPI must not load a UCX of its own beside the one that is measured."""
+    launcher = shutil.which("mpirun") or str(Path(sys.executable).with_name("mpirun"))
+    said = subprocess.run([launcher, "--version"], capture_output=True, text=True).stdout
+    if "Open MPI" not in said:
+        return [launcher, "-n", "2"]
+    as_root = [] if os.getuid() else ["--allow-run-as-root"]
+    return [launcher, *as_root, "--mca", "pml", "ob1", "--mca", "osc", "^ucx", "--bind-to", "none", "-n", "2"]
+
+
+def flows(call: Call) -> int:
+    """Copies in both directions by one thread and by a thread a direction, in turn. An answer that is there stays."""
+    kept = call.unfinished / call.base
+    kept.mkdir(exist_ok=True)
+    end, worst = time.monotonic() + call.seconds, 0
+    for turn in range(1, _FLOW_TURNS + 1):
+        for preset in ("both", "own-thread"):
+            answer = kept / f"{preset}-{turn}.json"
+            if answer.exists():
+                continue
+            words = ["--preset", preset, "--bytes", _SMALL_BYTES if call.given.small else _BYTES, "--seconds", "0.3"]
+            chosen = ["--machine", call.given.machine] if call.given.machine else []
+            status = _answer(call, ["flow", *words, *chosen, "--json"], answer, max(end - time.monotonic(), 0.0))
+            worst = max(worst, status if status >= 0 else STOPPED)
+    shutil.copytree(kept, call.result, dirs_exist_ok=True)
+    return worst
+
+
+def files(call: Call) -> int:
+    """Searches settings for cold and saved files, also by cuFile of PyTorch's packages; the answer says why not."""
+    found = find_spec("nvidia")
+    places = [Path(place, "cu13", "lib") for place in (found.submodule_search_locations or [] if found else [])]
+    known = [str(place) for place in places if place.is_dir()]
+    settings = {"LD_LIBRARY_PATH": ":".join(filter(None, [*known, os.environ.get("LD_LIBRARY_PATH")]))}
+    words = ["tune", "--directory", "/tmp", "--paths", "cold-file,saved-file", "--budget", f"{call.budget}s"]
+    words += ["--largest", "16MiB"] if call.given.small else []
+    words += ["-o", f"{call.result}.tuning", "--json"]
+    return _answer(call, words, Path(f"{call.result}.json"), call.seconds, settings)
+
+
+def _answer(call: Call, words: list[str], path: Path, seconds: float, settings: dict[str, str] | None = None) -> int:
+    """Runs a command of linkscope and keeps what it prints, if it succeeds."""
+    new = path.with_suffix(".new")
+    with new.open("w") as output:
+        status = logged([sys.executable, "-m", "linkscope", *words], seconds, call.log, settings, output)
+    if status in (0, STOPPED) and new.stat().st_size:
+        new.rename(path)
+    else:
+        new.unlink()
+    return status
+
+
+_ISSUE = ("--issue", "--budget", "{budget}", "-o", "{result}.json", "--sections")
+_LU = ("{kept}", "--sections", "lu", "--limit", "{budget}")
+_LOADERS = ("--everything", "--repeats", "5", "--budget", "{budget}", "-o", "{result}.json")
+_LONG = {"LINKSCOPE_TESTS": "long"}
+
+STEPS = {
+    "put-get": Step(75, tests("test_put_get.py")),
+    "leaks": Step(60, tests("-n0", "test_leaks.py", "-k", "repeated", settings=_LONG)),
+    "ranks": Step(150, linkscope_run("--budget", "{budget}s", *only(*RANKS), launcher=two_ranks)),
+    "mps": Step(80, linkscope_run("--suite", "sharing", *only("shared_*way=mps*"), goes_on=True)),
+    "mps-queues": Step(45, linkscope_run("--suite", "sharing", "--rounds", "1", *only("shared_*clients=4&way=mps"),
+                                         settings={"CUDA_DEVICE_MAX_CONNECTIONS": "32"})),
+    "md": Step(60, linkscope_run("--suite", "sp-5", *only("compute_md_double/*size=shoc"), goes_on=True)),
+    "flows": Step(80, flows),
+    "issue": Step(200, tool("transfer_bench.py", *_ISSUE, "copies", "torch", "small", "c", "blocks",
+                            small=("--largest", "16", "--repeats", "1"))),
+    "loaders": Step(160, tool("loader_bench.py", *_LOADERS, small=("--gib", "0.01"))),
+    "files": Step(75, files),
+    "lu": Step(190, tool("contention_bench.py", *_LU)),
+    "packed": Step(90, linkscope_run("--suite", "putget", "--budget", "{budget}s", *only(*PACKED))),
+    "sharing": Step(200, linkscope_run("--suite", "sharing", *only("shared_*"), goes_on=True)),
+    "matrix": Step(310, tool("contention_bench.py", "{kept}", "--sections", "matrix", "--limit", "{budget}",
+                             "--against", "h200x1")),
+}  # fmt: skip
