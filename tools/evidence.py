@@ -4,6 +4,7 @@ Usage: python tools/evidence.py FOLDER [--steps quick,standard,standard-again,te
        [--seconds 540] [--limits quick=30,few=60] [--unfinished UNFINISHED]
        python tools/evidence.py FOLDER --steps comm-scope --unfinished UNFINISHED     the whole suite, in several calls
        python tools/evidence.py FOLDER --steps beside --tool COMM_SCOPE [--exponents 24,26]
+       python tools/evidence.py FOLDER --steps gpus --seconds 590 [...]    several GPUs, as evidence_gpus.py says
 
 Steps run in the order given, each within its limit. A step for which too little time is left is not started. A later
 call with the same steps and the same UNFINISHED (by default FOLDER/unfinished) goes on: it leaves out the steps that
@@ -27,11 +28,13 @@ from typing import TextIO
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
+import evidence_gpus
 import evidence_runs
 from evidence_step import ENDING_S, STOPPED, Call, Step, memory
 
 # A table of steps for other machines or issues is one more dict here.
-ALL: dict[str, Step] = evidence_runs.STEPS | evidence_runs.NAMED
+ALL: dict[str, Step] = evidence_runs.STEPS | evidence_runs.NAMED | evidence_gpus.STEPS
+_TABLES = {"gpus": evidence_gpus.STEPS}  # names of all steps of a table, in --steps
 _ENDED = "ended.txt"  # in UNFINISHED: the steps that ended with exit code 0 or 1, one in a line
 
 
@@ -60,8 +63,9 @@ def parsed() -> tuple[argparse.Namespace, list[str]]:
         "--machine", default="", help="a model in place of this machine, to try steps that run linkscope"
     )
     parser.add_argument("--small", action="store_true", help="small sizes, to try the steps")
+    evidence_gpus.add_arguments(parser)
     arguments = parser.parse_args()
-    names = arguments.steps.split(",")
+    names = [name for word in arguments.steps.split(",") for name in _TABLES.get(word, [word])]
     if unknown := [name for name in names if name not in ALL]:
         parser.error(f"there is not a step {unknown[0]}; there are {', '.join(ALL)}")
     for name in names:
@@ -88,11 +92,11 @@ def carried_out(arguments: argparse.Namespace, names: list[str], log: TextIO) ->
             say(f"{name}: ended in a call before")
             continue
         seconds = arguments.limits.get(name, step.seconds)
-        if end - began < seconds + ENDING_S:
-            say(f"{name}: not started: {end - began:.0f} s are left and the step may take {seconds:.0f}")
+        left, least = end - began - ENDING_S, min(step.least or seconds, seconds)
+        if left < least:
+            say(f"{name}: not started: {end - began:.0f} s are left and the step may take {least:.0f}")
             continue
-        if step.takes_rest:
-            seconds = end - began - ENDING_S
+        seconds = left if step.takes_rest else min(seconds, left)
         status = step.action(Call(name, seconds, arguments.folder, arguments.unfinished, log, arguments))
         say(f"{name}: exit code {status} after {time.monotonic() - began:.1f} s; {memory()}")
         if status in (0, 1):
