@@ -31,7 +31,7 @@ def script(code: str, **settings: int) -> str:
 
 ON_TWO_GPUS = """
 from ctypes import byref, c_int, c_size_t, c_uint64, c_void_p
-from driver_by_ctypes import Driver
+from driver_by_ctypes import Driver, ordinals
 driver = Driver()
 
 def on_gpu(number, count):

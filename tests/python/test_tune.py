@@ -472,6 +472,11 @@ def test_the_plan_lists_the_classes_and_measures_nothing(tmp_path) -> None:
     assert done.returncode == 0 and "16 classes in at most 2 min" in done.stdout and not list(tmp_path.iterdir())
     listed = json.loads(linkscope_tune("--plan-only", "--json", "--paths", "to-fresh").stdout)
     assert [one["from_bytes"] for one in listed["classes"]][:2] == [64 * KIB, 256 * KIB]
+    large = ("--paths", "to-fresh", "--smallest", "256MiB")
+    listed = json.loads(linkscope_tune("--plan-only", "--json", *large).stdout)
+    assert [one["bytes"] for one in listed["classes"]] == [512 * MIB, 1 << 30]
+    done = linkscope_tune("--plan-only", *large, "--largest", "128MiB")
+    assert done.returncode == 2 and "--smallest 256MiB: no size class is left" in done.stderr
 
 
 @needs_fake

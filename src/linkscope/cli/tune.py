@@ -2,6 +2,7 @@
 
 linkscope tune                      all paths of the first GPU, at most two minutes
 linkscope tune --paths to-gpu,to-warm --budget 30s
+linkscope tune --helpers gpu:1,gpu:2,gpu:3 --smallest 256MiB --budget 60s   large copies over the links of four GPUs
 linkscope tune --plan-only          what would be measured
 
 For each path and size class, likely settings race against each other and against plain copies. A class keeps plain
@@ -64,6 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=_LARGEST,
         help=f"largest copy, and memory of each kind that the measurement uses (default {_LARGEST})",
     )
+    add("--smallest", metavar="SIZE", default="64KiB", help="leave out size classes of smaller copies (default 64KiB)")
     add("--helpers", metavar="GPUS", help="GPUs whose links copies may use, for example gpu:1,gpu:3 (default: none)")
     add("--other-gpu", metavar="N", help="another GPU, from which copies are measured (default: none)")
     add("--directory", metavar="DIR", help="where files of at most 256 MiB are measured (default: none)")
@@ -83,15 +85,13 @@ def main(arguments: argparse.Namespace) -> int:
         raise UserError(f"--largest {arguments.largest}: smaller copies than 64 KiB are always plain")
 
     from linkscope import native
-    from linkscope.tune import Classes, make_jobs
 
     given = _Given(gpu, _helpers(arguments.helpers, gpu), _other(arguments.other_gpu, gpu), arguments.directory or "")
     paths = _paths(arguments.paths, given)
     _use_defaults()
     if reason := native.why_no_gpu():
         raise UserError(f"no GPU to tune: {reason}", NOT_HERE)
-    classes = Classes(native.size_classes(), native.block_classes(), native.packed_classes(), native.file_classes())
-    jobs = make_jobs(paths, classes, largest)
+    jobs = _jobs(arguments, paths, largest)
     if arguments.plan_only:
         _print_plan(jobs, budget_s, as_json=arguments.json)
         return FINE
@@ -145,6 +145,19 @@ def _paths(text: str | None, given: _Given) -> list[str]:
         if name in NEEDS and not given.has(NEEDS[name]):
             raise UserError(f"--paths {name}: this path also needs {NEEDS[name]}")
     return list(dict.fromkeys(chosen))
+
+
+def _jobs(arguments: argparse.Namespace, paths: list[str], largest: int) -> "list[Job]":
+    """What is measured of these paths. Raises UserError if nothing is left."""
+    from linkscope import native
+    from linkscope.tune import Classes, make_jobs
+
+    classes = Classes(native.size_classes(), native.block_classes(), native.packed_classes(), native.file_classes())
+    smallest = options.size("--smallest", arguments.smallest)
+    jobs = [job for job in make_jobs(paths, classes, largest) if job.total_bytes >= smallest]
+    if not jobs:
+        raise UserError(f"--smallest {arguments.smallest}: no size class is left; --largest is {arguments.largest}")
+    return jobs
 
 
 def _use_defaults() -> None:
