@@ -169,7 +169,7 @@ def test_libraries_of_packages_come_first_and_those_of_cuda_13_need_its_driver(m
 def run_of(path: Path, only: list[str], *words: str, launch: tuple[str, ...] = (), **settings: str) -> Run:
     globs = [word for glob in only for word in ("--only", glob.replace("?", "[?]"))]
     command = [*launch, *LINKSCOPE, "run", *words, *globs, "--rounds", "2", "--precision", "99%", "-o", str(path)]
-    done = subprocess.run(command, env=without_ranks() | settings, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, env=without_ranks() | settings, capture_output=True, text=True, timeout=300)
     assert path.exists(), done.stderr
     run = read_run(path)
     assert run.end and run.end.complete, done.stderr
