@@ -114,9 +114,8 @@ def test_comm_scopes_rule_times_one_second_of_copies_by_events_five_times(tmp_pa
         (samples,) = flow.samples_s
         assert len(samples) == 5 and flow.mean_s == pytest.approx(sum(samples) / 5)
     together_s = point.guards["together_s"]
-    assert (
-        point.batch[0] * together_s > 0.5
-    )  # the first repetition fills a second, the others have the same number of copies
+    # The first repetition fills a second, the others have the same number of copies. Other programs delay some copies.
+    assert point.batch[0] * max(max(samples) for flow in point.flows for samples in flow.samples_s) > 0.5
     assert point.total_gbps == pytest.approx(2 * 16777216 / together_s / 1e9)
     assert together_s >= 0.99 * max(flow.mean_s for flow in point.flows)
 

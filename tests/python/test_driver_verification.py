@@ -157,11 +157,11 @@ def test_the_time_of_queueing_behind_the_gate_is_not_in_the_stamps(worker, after
 
 
 def test_a_host_that_waits_for_a_cpu_is_not_taken_for_one_that_the_gate_blocks(worker):
-    """The calls take 16 ms, and longer than the 20 ms of a rehearsal if the worker shares a CPU with busy programs."""
+    """The calls take 8 ms, and longer than the 20 ms of a rehearsal if the worker shares a CPU with busy programs."""
     cpus = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(cpus)})  # of the programs that start here, too
     try:
-        pipe, _ = opened(worker, CUDA_SLOW="cuMemcpyHtoDAsync:1000")
+        pipe, _ = opened(worker, CUDA_SLOW="cuMemcpyHtoDAsync:500")
         busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(8)]
     finally:
         os.sched_setaffinity(0, cpus)
