@@ -156,7 +156,7 @@ def test_the_time_of_queueing_behind_the_gate_is_not_in_the_stamps(worker, after
     assert {answer["timing"] for answer in answers} == {"gate"} and min(map(lasted, answers)) < 5e-3
 
 
-def test_a_host_that_waits_for_a_cpu_is_not_taken_for_one_that_the_gate_blocks(worker):
+def test_a_host_that_waits_for_a_cpu_is_not_taken_for_one_that_the_gate_blocks(impatient, worker):
     """The calls take 8 ms, and longer than the 20 ms of a rehearsal if the worker shares a CPU with busy programs."""
     cpus = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(cpus)})  # of the programs that start here, too
@@ -214,14 +214,14 @@ def test_a_host_that_queues_for_too_long_gives_a_time_out(impatient, worker, tmp
 
 @pytest.mark.parametrize("after", ["kernel", "wait"])
 @pytest.mark.parametrize("batches", [[[0]], [[0], [1]], [[2], [4]]])
-def test_a_host_that_always_queues_slowly_is_timed_by_its_own_clock(worker, after, batches):
+def test_a_host_that_always_queues_slowly_is_timed_by_its_own_clock(impatient, worker, after, batches):
     pipe, _ = opened(worker, CUDA_SLOW="cuEventRecord:60000")
     assert prepare(pipe, h2d(size=8, after=after))["supported"]
     answer = pipe.ask("run", samples=2, batches=batches, verify=True)
     assert answer["timing"] == "host" and answer["verdict"]["ok"]
 
 
-def test_a_gate_that_begins_after_a_slow_host_has_queued_all_is_no_proof_that_the_host_is_fast(worker):
+def test_a_gate_that_begins_after_a_slow_host_has_queued_all_is_no_proof_that_the_host_is_fast(impatient, worker):
     """The host needs 60 ms to queue a batch. The stream begins 200 ms after the first call: its gate is open then."""
     pipe, _ = opened(worker, CUDA_SLOW="cuEventRecord:30000", CUDA_LATE_US=200000)
     assert prepare(pipe, h2d(size=8))["supported"]
