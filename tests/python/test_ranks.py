@@ -152,9 +152,10 @@ def test_the_others_end_and_keep_what_was_measured_when_a_rank_is_killed(tmp_pat
     assert any("rank 1 (process" in (point.reason or "") for point in run.points), [one.reason for one in run.points]
 
 
-# Rank 0 waits a minute for an answer, and here for ten seconds.
+# Rank 0 waits a minute for an answer, and here for five seconds in which its worker has a CPU.
 IMPATIENT = (
-    "import sys; from linkscope.run import ranks; ranks._BUSY_LIMIT_S = 10.0; from linkscope.cli.main import main; "
+    "import sys; from linkscope.run import ranks; ranks._BUSY_LIMIT_S, ranks._STATE_LIMIT_S = 5.0, 60.0; "
+    "from linkscope.cli.main import main; "
 )
 
 

@@ -204,7 +204,7 @@ class Process:
         assert self._process.stdin is not None
         self._process.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(limit_s)
+            self._process.wait(patient_s(limit_s))
         self.kill()
 
     def _close_pipes(self) -> None:
