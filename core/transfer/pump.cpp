@@ -11,6 +11,7 @@
 #include "base/actor_ops.hpp"
 #include "base/error.hpp"
 #include "gpu/context.hpp"
+#include "host/patience.hpp"
 #include "host/words.hpp"
 #include "transfer/capture.hpp"
 #include "transfer/pump_task.hpp"
@@ -22,7 +23,7 @@ using namespace literals;
 using namespace std::chrono_literals;
 
 constexpr u64 cache_line = 64, line = 16;  // the kernel moves vectors of 16 bytes
-constexpr u64 timeout_ns = 2'000'000'000;
+constexpr Seconds timeout{2.0};            // of the kernel, for a chunk
 constexpr unsigned threads_of_block = 1024;
 // The other side takes some microseconds for a chunk. If earlier work of the stream takes longer, the thread sleeps.
 constexpr std::chrono::nanoseconds attentive = 200us, between_questions = 50ms;
@@ -44,7 +45,7 @@ linkscope_pump_task task_in(std::byte* memory, u64 memory_bytes, const PumpedCop
           words + cache_line,
           2 * cache_line,
           start,
-          timeout_ns};
+          static_cast<u64>(patient(timeout).count() * 1e9)};
 }
 
 /// What the threads of one copy share.

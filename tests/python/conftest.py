@@ -15,6 +15,9 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
     filter(None, [str(Path(__file__).parents[2] / "src"), os.environ.get("PYTHONPATH", "")])
 )
 
+# Another program may stop any process of a test for many seconds. Tests of time-outs use the fixture `impatient`.
+os.environ["LINKSCOPE_PATIENCE"] = "20"
+
 # Some containers forbid it, and then each of the hundreds of commands that tests start compiles all modules again.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -76,6 +79,12 @@ LONGEST = [
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     place = {f"test_{name}.py": at for at, name in enumerate(LONGEST)}
     items.sort(key=lambda item: place.get(item.path.name, len(place)))
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limits of waits as a user has them."""
+    monkeypatch.delenv("LINKSCOPE_PATIENCE")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -154,7 +154,7 @@ def python(code: str, library: str = "driver", **settings: str | int) -> str:
         env=environment(library, **settings) | path | ours,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -323,7 +323,7 @@ def command(*words: str) -> list[str]:
 
 def linkscope_tune(*words: str, library: str = "driver", **settings: str) -> subprocess.CompletedProcess[str]:
     env = environment(library) | {"PYTHONPATH": str(ROOT / "src")} | settings
-    return subprocess.run(command(*words), env=env, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command(*words), env=env, capture_output=True, text=True, timeout=300)
 
 
 @needs_fake
@@ -340,7 +340,7 @@ def test_the_command_tunes_every_path_and_the_library_loads_the_file(tmp_path) -
     assert found["classes"] and os.path.dirname(found["file"]) == str(tmp_path / "linkscope")
     code = "from linkscope import native; print(*native.tuning(), native.fingerprint(), sep='\\n')"
     env = environment() | {"PYTHONPATH": str(ROOT / "src")} | home
-    read = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
+    read = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=300)
     file, note, fingerprint = read.stdout.splitlines()
     assert file == found["file"] and "by linkscope" in note and fingerprint == found["fingerprint"]
 
@@ -399,7 +399,7 @@ for name, nbytes in (("packed_to_gpu", 0), ("read_cached", 0), ("between_gpus", 
     print(native.knobs(name, nbytes).plain)
 """
     env = environment() | {"PYTHONPATH": str(ROOT / "src"), "LINKSCOPE_TRANSFER_TUNING": str(file)}
-    read = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
+    read = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=300)
     text, found = file.read_text(), read.stdout.split()
     for name, start, plain in zip(("packed_to_gpu", "read_cached", "between_gpus"), (0, 0, 262144), found, strict=True):
         assert f"copies {name} from {start} {'plain' if plain == '1' else 'ring'} " in text
@@ -443,7 +443,7 @@ print(counts.cufile, native.latest_fallback(), sep="|")
 """
     paths = os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests" / "python")])
     env = environment() | {"PYTHONPATH": paths} | settings
-    read = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
+    read = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=300)
     moved, why = read.stdout.strip().split("|")
     if has_cufile:
         assert (moved, why) == (str(1 << 20), "") or "refuses O_DIRECT" in why
@@ -460,7 +460,7 @@ def test_ctrl_c_keeps_the_classes_so_far(tmp_path) -> None:
     running = subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert running.stderr is not None and running.stderr.readline().startswith("1 of ")
     running.send_signal(signal.SIGINT)
-    out, err = running.communicate(timeout=100)
+    out, err = running.communicate(timeout=300)
     assert running.returncode == 4, err
     assert "were not reached" in out and file.read_text().endswith("end\n")
 

@@ -18,6 +18,7 @@
 #include "host/dirty.hpp"
 #include "host/flush.hpp"
 #include "host/parallel.hpp"
+#include "host/patience.hpp"
 #include "host/topology.hpp"
 #include "platform/cuda/caller.hpp"
 #include "platform/cuda/collectives.hpp"
@@ -92,13 +93,27 @@ GateKeeper::~GateKeeper() { gate_.open(); }
 
 // --- session ------------------------------------------------------------------------------------------------------
 
+namespace {
+
+Program with_patience(Program program) {
+  for (auto& actor : program.actors)
+    for (auto* steps : {&actor.once, &actor.loop})
+      for (auto& step : *steps) {
+        if (auto* wait = std::get_if<Wait>(&step)) wait->timeout = patient(wait->timeout);
+        if (auto* collective = std::get_if<Collective>(&step)) collective->timeout = patient(collective->timeout);
+      }
+  return program;
+}
+
+}  // namespace
+
 CudaSession::CudaSession(const Driver& d, Peers* p, const MpiWorld* m, const Program& all)
     : driver{d},
       peers{p},
       mpi{m},
       process{p ? p->process() : 0},
       whole{all},
-      program{part_of(all, process)},
+      program{with_patience(part_of(all, process))},
       lockstep{p && in_lockstep(all)} {
   acts = linkscope::acts(all, process);
 }
@@ -112,7 +127,7 @@ Seconds CudaSession::patience() const {
   constexpr double slowest_rate = 0.2e9;
   u64 bytes = 0;
   for (const auto& region : whole.regions) bytes += region.bytes;
-  return Seconds{6.0} + Seconds{static_cast<double>(bytes) / slowest_rate};  // a driver that starts takes 3 s
+  return patient(Seconds{6.0}) + Seconds{static_cast<double>(bytes) / slowest_rate};  // a driver that starts takes 3 s
 }
 
 void CudaSession::reset_destinations() const {
@@ -317,7 +332,7 @@ void place_thread(const ActorState& state) {
 }
 
 Seconds gate_timeout(const CudaSession& session, const std::vector<u32>& batch) {
-  return Seconds{2.0} + 5.0 * session.expected_loop * *std::max_element(batch.begin(), batch.end());
+  return patient(Seconds{2.0}) + 5.0 * session.expected_loop * *std::max_element(batch.begin(), batch.end());
 }
 
 bool sample_gated(CudaSession& session, const Gate& gate, const std::vector<u32>& batch, Seconds patience,
