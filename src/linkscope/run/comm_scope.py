@@ -3,8 +3,8 @@
 The rule (ICPE 2019, sections 2.1 and 3.1) times one operation between two events, or between two readings of the host's
 clock if the operation blocks the host. No gate holds the stream, so the time includes the cost of queueing. A
 repetition runs operations until they took 1 s in all, and its value is their mean. On a model, a repetition ends after
-1000 operations at the latest. Five repetitions in one process give mean and standard deviation. Bidirectional transfers last from the first start to the last end. docs/notes/comm-scope.md
-lists the differences.
+1000 operations at the latest. Five repetitions in one process give mean and standard deviation. Bidirectional transfers
+last from the first start to the last end. docs/notes/comm-scope.md lists the differences.
 """
 
 import math
