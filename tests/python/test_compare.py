@@ -183,6 +183,23 @@ def test_both_values_of_a_change_are_in_one_unit() -> None:
     assert "2000 ns -> 4000 ns at 8 B" in table(by_path(compared_of(of)), False, 200)[0]
 
 
+def test_the_times_beside_a_change_are_those_of_all_flows() -> None:
+    """The first flow keeps its time, the second takes twice as long: the bytes of both take 4/3 of the time."""
+    before, after = point(BOTH, 1e-3), point(BOTH, 1e-3)
+    after.flows[1].round_medians_s = [2 * seconds for seconds in after.flows[1].round_medians_s]
+    before.total_gbps = after.total_gbps = None
+    line = table(by_path(compared_of([Pair(before, after, "slower", 4 / 3, Interval(1.3, 1.4, 0.99))])), False, 200)[0]
+    assert "+33 % of time" in line and "1 ms -> 1.333 ms at" in line
+
+
+def test_a_change_has_at_most_two_decimals_and_a_long_reason_fits_the_terminal() -> None:
+    tiny = Pair(point(ID, 1e-3), point(ID, 1e-3), "slower", 1.0000004, Interval(0.99999, 1.00123, 0.99))
+    assert "+0.00 % of time [-0.00 %, +0.12 %]" in table(by_path(compared_of([tiny])), False, 200)[0]
+    failed = point(ID, None, status="failed", reason="the driver said no, " * 20)
+    lines = table(by_path(compared_of([Pair(point(ID, 1e-3), failed, "broken")])), False, 100)
+    assert max(map(len, lines)) <= 100 and "".join(lines).count("driver") == 20
+
+
 def test_comparing_a_run_with_itself_or_in_the_wrong_order_gives_a_note(capsys) -> None:
     first, second = (str(RESULTS / f"h200x1-standard-{name}.jsonl.gz") for name in "ef")
     for words, note in (
