@@ -7,8 +7,8 @@
   linkscope run --only 'd2d/*gpu:0*' -o d2d.jsonl  points whose id matches
   linkscope run --resume d2d.jsonl                 continue an interrupted run
 
-Ctrl-C saves what was measured. Exit codes: 0 fine; 1 a point failed, or was too short for the clock; 2 wrong usage or
-an unusable file; 3 something requested is not on this machine; 4 stopped early (--resume continues).
+Ctrl-C saves what was measured. Exit codes: 0 fine; 1 a point failed, or every point was too short for the clock; 2
+wrong usage or an unusable file; 3 something requested is not on this machine; 4 stopped early (--resume continues).
 """
 
 import argparse
