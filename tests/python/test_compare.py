@@ -148,7 +148,7 @@ def test_points_that_one_run_inherited_are_counted_and_reported(tmp_path, capsys
     two = [str(RESULTS / f"h200x4-standard-{name}.jsonl.gz") for name in ("a", "i")]
     main(["compare", *two])
     output = " ".join(capsys.readouterr().out.split())
-    count = int(re.search(r"(\d+) points that at least one of them did not measure", output)[1])
+    count = int(re.search(r"(\d+) points without a value in one of the runs", output)[1])
     main(["compare", *two, "--json"])
     answer = json.loads(capsys.readouterr().out)
     points = [sum(1 for _ in read_run(name).points) for name in two]
@@ -319,11 +319,11 @@ def test_paths_are_printed_below_their_numbers_on_a_narrow_terminal(first, slowe
     assert lines[number + 1].startswith("      d2d by ce")
 
 
-def test_the_answer_comes_first_and_states_the_change_that_would_have_been_seen(first, second, slowed, capsys) -> None:
+def test_the_answer_comes_first_and_states_the_smallest_detectable_change(first, second, slowed, capsys) -> None:
     main(["compare", str(first), str(second)])
     answer = capsys.readouterr().out.split("\n\n")[1]
     assert re.fullmatch(
-        r"Nothing got worse\. Changes of [\d.]+ % \(.*\) from\s+1\s+MiB\s+would\s+have\s+been\s+seen\.\n?",
+        r"Nothing got worse\. The smallest detectable change is [\d.]+ % \(.*\) from\s+1\s+MiB\.\n?",
         answer,
         re.DOTALL,
     )

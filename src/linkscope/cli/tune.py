@@ -81,7 +81,7 @@ def main(arguments: argparse.Namespace) -> int:
     paths = _paths(arguments.paths, given)
     _use_defaults()
     if reason := native.why_no_gpu():
-        raise UserError(f"no GPU to tune: {reason}", NOT_HERE)
+        raise UserError(f"no GPU to tune: {reason}. Copies here need no tuning; tune on a node with GPUs", NOT_HERE)
     classes = Classes(native.size_classes(), native.block_classes(), native.packed_classes(), native.file_classes())
     jobs = make_jobs(paths, classes, largest)
     if arguments.plan_only:

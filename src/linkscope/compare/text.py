@@ -63,12 +63,12 @@ def differences_text(found: Sequence[Difference], everything: bool) -> list[str]
 
 
 def groups_table(comparison: Comparison) -> list[str]:
-    """A line for each group of points: how many have each verdict, and the change that would have been seen."""
+    """A line for each group of points: how many have each verdict, and the smallest detectable change."""
     groups: dict[Group, list[Pair]] = {}
     for pair in comparison.pairs:
         groups.setdefault(pair.group, []).append(pair)
     found = {pair.verdict for pair in comparison.pairs}
-    heads = ["points", *(verdict for verdict in _ORDER if verdict in found), "seen from"]
+    heads = ["points", *(verdict for verdict in _ORDER if verdict in found), "detectable"]
     rows = [("", heads)]
     for group, pairs in sorted(groups.items(), key=lambda item: (item[0].name, -item[0].size_class)):
         counts = Counter[str](pair.verdict for pair in pairs)
@@ -200,7 +200,7 @@ def left_out(compared: Comparison, runs: Sequence[Run]) -> list[str]:
     if compared.unmeasured:
         why = ", ".join(f"{count} {STATUS_WORDS[status]}" for status, count in compared.unmeasured.items())
         count = count_text(sum(compared.unmeasured.values()), "point")
-        found.append(f"{count} that at least one of them did not measure ({why})")
+        found.append(f"{count} without a value in one of the runs ({why})")
     if compared.other_method:
         names = ", ".join(sorted(compared.other_method))
         count = count_text(sum(compared.other_method.values()), "point")
