@@ -76,7 +76,8 @@ def test_times_without_an_interval_count_as_three_percent(tmp_path, capsys):
     assert ranks(21.2) == [1, 1] and ranks(21.3) == [1, 2]  # 20 * 1.03 is 20.6; 21.2 / 1.03 is 20.58
 
 
-def test_the_table_shows_the_best_three_and_the_present_method_and_all_on_request(tmp_path, capsys):
+def test_the_table_shows_the_best_three_and_the_present_method_and_all_on_request(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("linkscope.cli.advise_transfer_text.columns", lambda: 200)
     many = [h2d("pinned", MIB, 20 * US, params=f"{BATCHED}&lane={lane}") for lane in range(14)]
     path = saved(tmp_path, [*many, h2d("pageable", MIB, 90 * US)])
 
@@ -251,7 +252,8 @@ def test_the_cost_of_memory_may_be_that_of_another_gpu_and_says_so(tmp_path, cap
     assert pinned["total_s"] == pytest.approx(760 * US)
 
 
-def test_the_table_of_reuse_has_the_total_and_the_time_per_copy(tmp_path, capsys):
+def test_the_table_of_reuse_has_the_total_and_the_time_per_copy(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("linkscope.cli.advise_transfer_text.columns", lambda: 200)
     assert main(["advise", str(saved(tmp_path, at_1_mib())), *TRANSFER, "1MiB", "--reuse", "20"]) == 0
     lines = capsys.readouterr().out.splitlines()
     heads = next(line for line in lines if "rank  method" in line)

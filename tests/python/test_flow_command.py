@@ -186,7 +186,9 @@ def test_the_text_shows_a_line_for_each_flow_the_total_and_the_skew(capsys: Capt
     assert main(["flow", text, "--machine", "h200x4", "--seconds", "50ms"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("MODELLED: ") and "TFLOP/s" in lines[3] and "of peak" in lines[1]
-    assert re.fullmatch(r"total  [\d.]+ GB/s \[[\d.]+, [\d.]+\], Jain's index [01]\.\d+", lines[4])
+    assert re.fullmatch(
+        r"total  [\d.]+ GB/s \[[\d.]+, [\d.]+\], fairness [01]\.\d+ \(Jain's index; 1: equal shares\)", lines[4]
+    )
     assert "starts differed by at most" in lines[5]
 
 

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from fakes import FAKE_WORKER, H2D, measured, plan, target
+from invented import point
 from linkscope.errors import UserError
-from linkscope.run import go_on
+from linkscope.run import Outcome, go_on
 from linkscope.run.process import Process
 from linkscope.run.worker import RequestFailed, Worker
 from linkscope.runfile import read_run
@@ -108,6 +109,13 @@ def test_an_unsupported_point_is_a_result_and_is_tried_once(tmp_path) -> None:
     assert outcome.exit_code == 0
     assert results(path)[ONE].status == "unsupported" and "because" in results(path)[ONE].reason
     assert results(path)[OTHER].status == "ok"
+
+
+@pytest.mark.parametrize("others, code", [(["ok"], 0), (["failed"], 1), (["unsupported"], 1), ([], 1)])
+def test_a_point_that_is_too_short_for_the_clock_fails_a_run_only_if_no_point_has_a_value(others, code: int) -> None:
+    short = point(ONE, None, status="failed", reason="too short for the clock: the batch took no longer")
+    found = [short, *(point(OTHER, 1e-3 if status == "ok" else None, status=status) for status in others)]
+    assert Outcome({each.id: each for each in found}, complete=True, wall_s=1.0).exit_code == code
 
 
 def test_wrong_data_fails_only_its_point(tmp_path) -> None:

@@ -1,4 +1,4 @@
-"""Compare runs: which paths became slower or faster, and which changes would have been seen.
+"""Compare runs: which paths became slower or faster, and how small a change is detectable.
 
 linkscope compare before.jsonl after.jsonl
 linkscope compare before.jsonl after.jsonl --only 'd2d/*' --margin 1% -o changes.html
@@ -52,9 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fail-on", choices=_FAIL_ON, default="worse", help="which result ends with exit code 1 or 5 (default: worse)"
     )
-    parser.add_argument(
-        "--noisy", action="store_true", help="also judge points of which a change of 10%% would not have been seen"
-    )
+    parser.add_argument("--noisy", action="store_true", help="also judge points whose noise hides a change of 10%%")
     parser.add_argument("--all", action="store_true", help="also list paths that did not change")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("-o", "--output", metavar="FILE", help="also write a page (.html) or a drawing (.svg)")
@@ -173,7 +171,7 @@ def _print(answer: _Answer, arguments: argparse.Namespace) -> None:
     if not answer.same:
         print("The runs are of different machines: paths of the same name are compared.")
     print("\n" + filled(headline(compared, noisy=arguments.noisy, history=found), "", ""))
-    print(f"\nPoints ({_margin_text(compared)}):")
+    print("\n" + filled(f"Points ({_margin_text(compared)}):", "", "  "))
     for line in groups_table(compared):
         print(f"  {line}")
     if lines := table(by_path(compared), arguments.all, columns() - 2):
@@ -194,7 +192,7 @@ def _print(answer: _Answer, arguments: argparse.Namespace) -> None:
 def _margin_text(compared: "Comparison") -> str:
     small, large = format_fraction(compared.margins[0]), format_fraction(compared.margins[-1])
     margin = large if small == large else f"{large} from 1 MiB, {small} below"
-    return f"equivalent: within {margin}; seen from: the change that would have been seen, median"
+    return f"equivalent: within {margin}; detectable: the smallest change that shows, median"
 
 
 def _as_json(answer: _Answer, *, noisy: bool) -> dict[str, Any]:

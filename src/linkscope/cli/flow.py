@@ -161,7 +161,7 @@ def _lines(measured: "Measured", target: "Target", predicted: _Prediction | None
 
         ends = median_interval(totals)
         value, width = with_interval(median(totals), ends.low if ends else None, ends.high if ends else None)
-        jain = "" if measured.jain is None else f", Jain's index {measured.jain:.4f}"
+        jain = "" if measured.jain is None else f", fairness {measured.jain:.4f} (Jain's index; 1: equal shares)"
         lines.append(f"total  {value} GB/s {width}".rstrip() + jain)
     rounds = len(measured.common_s)
     lines.append(
@@ -199,7 +199,7 @@ def _cells(flow: "FlowRates") -> list[str]:
     value, width = with_interval(rate, ends.low / each if ends else None, ends.high / each if ends else None)
     spread = [per_s / each for of_round in flow.interval_per_s for per_s in of_round]
     peak = f"{format_fraction(rate / flow.limit_gbps)} of peak" if flow.limit_gbps and flow.bytes else ""
-    parts = f"{min(spread):.4g} to {max(spread):.4g} in 10 ms"
+    parts = f"{min(spread):.4g} to {max(spread):.4g} over 10 ms"
     each_time = f"{format_seconds(flow.seconds)} each"
     if flow.p50_s is not None and flow.p99_s is not None:
         each_time = f"median {format_seconds(flow.p50_s)}, p99 {format_seconds(flow.p99_s)}"

@@ -9,7 +9,7 @@
 
 `linkscope list` names benchmarks, `linkscope list suites` suites. Ctrl-C saves what was measured. Exit codes:
   0  fine, also with points that missed their precision or are not supported
-  1  a point failed, or was too short for the clock
+  1  a point failed, or all points were too short for the clock
   2  wrong usage, or an unusable file
   3  something requested is not on this machine
   4  stopped early; --resume continues

@@ -90,7 +90,7 @@ def main(arguments: argparse.Namespace) -> int:
     paths = _paths(arguments.paths, given)
     _use_defaults()
     if reason := native.why_no_gpu():
-        raise UserError(f"no GPU to tune: {reason}", NOT_HERE)
+        raise UserError(f"no GPU to tune: {reason}. Copies here need no tuning; tune on a node with GPUs", NOT_HERE)
     jobs = _jobs(arguments, paths, largest)
     if arguments.plan_only:
         _print_plan(jobs, budget_s, as_json=arguments.json)
