@@ -151,7 +151,7 @@ def start_copy(dst: Any, src: Any, stream: Any = None) -> Transfer:
     to, source = _pair(dst, src)
     number = _stream_number(stream, to, source)
     with _both_waiting(_streams_of_both(stream, to, source)):
-        return Transfer(to.address, source.address, source.nbytes, number, owners=(dst, src))
+        return Transfer(to.address, source.address, source.nbytes, number, owners=(to, source))
 
 
 def prepare(dst: Any, src: Any, stream: Any = None) -> Prepared:
@@ -159,8 +159,8 @@ def prepare(dst: Any, src: Any, stream: Any = None) -> Prepared:
     to, source = _pair(dst, src)
     number, both = _stream_number(stream, to, source), _streams_of_both(stream, to, source)
     if both is None:
-        return Prepared(to.address, source.address, source.nbytes, number, owners=(dst, src))
-    between = _PreparedBetween(to.address, source.address, source.nbytes, number, owners=(dst, src))
+        return Prepared(to.address, source.address, source.nbytes, number, owners=(to, source))
+    between = _PreparedBetween(to.address, source.address, source.nbytes, number, owners=(to, source))
     between.streams = both
     return between
 
@@ -183,7 +183,7 @@ def register(array: Any) -> Registration:
     is not the host's or is read-only; MemoryError beyond half of the host's memory, or LINKSCOPE_TRANSFER_REGISTERED.
     """
     of = range_of(array, "the array")
-    return Registration(of.address, of.nbytes, owners=array)
+    return Registration(of.address, of.nbytes, owners=of)
 
 
 def read_file(path: str | os.PathLike[str], dst: Any, offset: int = 0, stream: Any = None) -> ReadCounts:
