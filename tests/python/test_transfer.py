@@ -111,6 +111,20 @@ def test_a_stream_of_an_unknown_kind_is_refused() -> None:
         linkscope.copy(np.zeros(1), np.zeros(1), stream="fast")
 
 
+@pytest.mark.parametrize("make", [linkscope.copy, linkscope.prepare, linkscope.start_copy])
+def test_arrays_whose_work_is_on_two_streams_need_a_stream_to_be_named(make) -> None:
+    destination, source = (Interface(some(), stream=number) for number in (4096, 8192))
+    with pytest.raises(ValueError, match="on stream 4096 and the source's on stream 8192; let one stream wait"):
+        make(destination, source)
+
+
+def test_arrays_that_name_a_default_stream_or_none_are_copied() -> None:
+    for first, second in ((None, 1), (1, 1), (None, None)):
+        destination = np.zeros(1000, "float32")
+        linkscope.copy(Interface(destination, stream=first), Interface(some(), stream=second))
+        assert np.array_equal(destination, some())
+
+
 def test_a_copy_in_the_background_reports_its_progress() -> None:
     source, destination = some(5_000_000), np.zeros(5_000_000, "float32")
     under_way = linkscope.start_copy(destination, source)
