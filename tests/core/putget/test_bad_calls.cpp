@@ -244,8 +244,8 @@ TEST_CASE("a server of TCP goes on when the process had too many files, and forg
   at.sin_family = AF_INET;
   at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   at.sin_port = htons(static_cast<in_port_t>(std::stoul(remote.tcp_address().substr(remote.tcp_address().find(' ')))));
-  CHECK(connect(one.get(), reinterpret_cast<sockaddr*>(&at), sizeof at) == 0);  // the server cannot accept it
-  std::this_thread::sleep_for(std::chrono::milliseconds{20});
+  CHECK(connect(one.get(), reinterpret_cast<sockaddr*>(&at), sizeof at) == 0);  // the server cannot accept the next one
+  std::this_thread::sleep_for(std::chrono::milliseconds{200});
   all_files.clear();
   REQUIRE(setrlimit(RLIMIT_NOFILE, &files) == 0);
   put(std::byte{3});
