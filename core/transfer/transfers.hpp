@@ -109,8 +109,11 @@ class Transfers {
   [[nodiscard]] Device& gpu(u32 index) { return gpus_.at(index); }
   /// Whether this process is a child of fork(), in which the parent's threads and GPUs do not exist.
   [[nodiscard]] static bool is_in_child_of_fork();
-  /// Where a copy's work runs, as Gpus::lane_of.
-  [[nodiscard]] std::optional<CopyLane> lane_of(const CopyRequest& request) { return look_up(request).lane; }
+  /// The facts of a copy. Throws Error{usage} for one that cannot be.
+  [[nodiscard]] PlannedCopy look_up(const CopyRequest&);
+  /// If a copy between two GPUs is on a default stream, `stream`, of its lane's context, waits for the default stream of the
+  /// other GPU. The copy has a lane.
+  void follow_other_gpu(PlannedCopy, CUstream stream);
 
  private:
   [[nodiscard]] bool copy_small(const CopyRequest& request) const {
@@ -123,7 +126,6 @@ class Transfers {
     const auto dst = reinterpret_cast<u64>(request.dst), src = reinterpret_cast<u64>(request.src);
     return (dst > src ? dst - src : src - dst) < request.bytes;
   }
-  [[nodiscard]] PlannedCopy look_up(const CopyRequest&);
   [[nodiscard]] Location find(const void* start, u64 bytes) const;
   [[nodiscard]] bool captured(const CopyLane&) const;
   [[nodiscard]] const CopyMethod& choose(const PlannedCopy&);

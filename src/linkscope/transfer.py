@@ -63,7 +63,8 @@ def copy(dst: Any, src: Any, stream: Any = None) -> None:
 
     After the call a pageable source may be changed, and a pageable destination holds the data. Pinned memory must stay
     allocated until the stream has made the copy. The default stream is PyTorch's current stream for a tensor, the
-    stream of `__cuda_array_interface__`, or else the legacy default stream of the GPU that has the memory.
+    stream of `__cuda_array_interface__`, or else the legacy default stream of the GPU that has the memory. Raises
+    ValueError if the two objects name different streams, unless both are tensors.
     """
     to, source = _pair(dst, src)
     number = _stream_number(stream, to, source)
@@ -153,7 +154,7 @@ def start_copy(dst: Any, src: Any, stream: Any = None) -> Transfer:
     to, source = _pair(dst, src)
     number = _stream_number(stream, to, source)
     with _both_waiting(_streams_of_both(stream, to, source)):
-        return Transfer(to.address, source.address, source.nbytes, number, owners=(dst, src))
+        return Transfer(to.address, source.address, source.nbytes, number, owners=(to, source))
 
 
 def prepare(dst: Any, src: Any, stream: Any = None) -> Prepared:
@@ -161,8 +162,8 @@ def prepare(dst: Any, src: Any, stream: Any = None) -> Prepared:
     to, source = _pair(dst, src)
     number, both = _stream_number(stream, to, source), _streams_of_both(stream, to, source)
     if both is None:
-        return Prepared(to.address, source.address, source.nbytes, number, owners=(dst, src))
-    between = _PreparedBetween(to.address, source.address, source.nbytes, number, owners=(dst, src))
+        return Prepared(to.address, source.address, source.nbytes, number, owners=(to, source))
+    between = _PreparedBetween(to.address, source.address, source.nbytes, number, owners=(to, source))
     between.streams = both
     return between
 
@@ -186,7 +187,7 @@ def register(array: Any) -> Registration:
     memory, or LINKSCOPE_TRANSFER_REGISTERED bytes.
     """
     of = range_of(array, "the array")
-    return Registration(of.address, of.nbytes, owners=array)
+    return Registration(of.address, of.nbytes, owners=of)
 
 
 def read_file(path: str | os.PathLike[str], dst: Any, offset: int = 0, stream: Any = None) -> ReadCounts:
@@ -377,9 +378,14 @@ def _dlpack_range(thing: Any, role: str) -> Range:
 def _stream_number(stream: Any, *ranges: Range) -> int:
     """The CUstream that the caller named, or that of an owner; without one, the default stream of the memory's GPU."""
     if stream is None:
-        named = next((one.stream for one in ranges if one.stream is not None), 0)
+        named = [_LEGACY_STREAM if one.stream == 0 else one.stream for one in ranges if one.stream is not None]
+        if len(set(named)) > 1 and not all(_torch_of(one.owner) for one in ranges):
+            raise ValueError(
+                f"the destination's work is on stream {named[0]} and the source's on stream {named[1]}; let one stream "
+                "wait for the other, and pass it as stream"
+            )
         # The current context may be that of another GPU: PyTorch changes it only while its own functions run.
-        return native.STREAM_OF_MEMORY if named in (0, _LEGACY_STREAM) else named
+        return named[0] if named and named[0] != _LEGACY_STREAM else native.STREAM_OF_MEMORY
     if isinstance(stream, int):
         return _number(stream, "the stream")
     for name in ("cuda_stream", "ptr", "handle"):  # PyTorch, CuPy, Numba and cuda.core

@@ -102,6 +102,9 @@ CUresult pump(CUcontext context, linkscope_pump_task task, unsigned to_gpu) {
       !reachable(context, reinterpret_cast<void*>(task.ring), task.slots * task.stride) ||
       !reachable(context, reinterpret_cast<void*>(task.filled), task.slots * task.word_gap))
     return CUDA_ERROR_ILLEGAL_ADDRESS;
+  constexpr u64 line = 16;  // the kernel moves vectors, which have one place within 16 bytes at both ends
+  if ((task.ring ^ task.device) % line != 0 || task.stride % line != 0 || task.chunk % line != 0)
+    return CUDA_ERROR_MISALIGNED_ADDRESS;
   const auto word = [](u64 address) { return std::atomic_ref{*reinterpret_cast<u64*>(address)}; };
   const auto waits = [&](u64 address, u64 value) {
     const auto start = std::chrono::steady_clock::now();
