@@ -194,7 +194,7 @@ struct Set {
 };
 
 /// Waits until a word has reached value + i * step, a sequence number: a ring of n slots waits for 1 - n + i, so that its
-/// first n iterations wait for nobody. A time-out fails the sample.
+/// first n iterations wait for nobody. A time-out fails the sample. A span of several words: until all of them have.
 /// With a payload it waits for a message of packed words (Set), and stores their bytes there. With a job it takes a
 /// descriptor. A copy to the job's `to` and a set of its word that follow are done as the descriptor says.
 /// With a pointer the word is a notification in the queue of a network card: the step takes it from the queue, frees its

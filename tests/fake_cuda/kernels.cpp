@@ -348,7 +348,12 @@ struct BlockMemory {
   void set(u64 word, u64 value) const {
     if (delivers != Delivers::nothing) std::atomic_ref{word_at(word)} = value;
   }
-  static bool wait(u64 word, u64 value, u64 timeout_ns) {
+  static bool wait(u64 first, u64 count, u64 value, u64 timeout_ns) {
+    for (u64 i = 0; i < count; ++i)
+      if (!wait_for(first + i * sizeof(u64), value, timeout_ns)) return false;
+    return true;
+  }
+  static bool wait_for(u64 word, u64 value, u64 timeout_ns) {
     const u64 start = now_ns();
     const Patience patience;
     for (unsigned polls = 1; !linkscope::has_come(std::atomic_ref{word_at(word)}, value) && lost() == CUDA_SUCCESS;

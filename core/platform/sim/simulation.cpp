@@ -243,29 +243,30 @@ void Simulation::perform_flag(u32 runner) {
   (void)synchronize((*running.ops)[running.op].flag->op, running.iteration, memory);
 }
 
-bool Simulation::Memory::wait(u64 word, u64 value, u64) {
+bool Simulation::Memory::wait(u64 first, u64 count, u64 value, u64) {
   const auto& running = simulation.running_[lane_of(runner)];
   const auto& op = (*running.ops)[running.op];
   const double pace =
       (op.stages[0].by == Stage::By::thread ? running.factors.host : running.factors.compute) * running.factors.slow;
-  const Words::Waiting who{runner, simulation.now_, pace, &*op.flag, value};
-  const auto seen = simulation.words_.wait(word, who);
-  if (seen) simulation.see(who, *seen);
-  return seen.has_value();
+  return simulation.look({runner, simulation.now_, pace, &*op.flag, value, first, first + count * sizeof(Word)});
 }
 
 void Simulation::Memory::set(u64 word, u64 value) {
   const auto& running = simulation.running_[lane_of(runner)];
   const double way = (*running.ops)[running.op].flag->way * running.factors.slow;
   const Words::Value set{value, simulation.now_ + way, running.runners[stage_of(runner)].flows_from + way};
-  for (const auto& who : simulation.words_.set(word, set)) simulation.see(who, Words::seen(who, set));
+  for (const auto& who : simulation.words_.set(word, set)) (void)simulation.look(who);
 }
 
-void Simulation::see(const Words::Waiting& who, double at) {
-  if (at - who.since > static_cast<double>(who.flag->op.timeout_ns) * 1e-9)
+/// Whether a lane sees what it waits for without a further value. Then it goes on when it has.
+bool Simulation::look(const Words::Waiting& who) {
+  const auto at = words_.wait(who);
+  if (!at) return false;
+  if (*at - who.since > static_cast<double>(who.flag->op.timeout_ns) * 1e-9)
     throw Error{ErrorKind::timeout,
                 who.flag->what + " to become " + std::to_string(who.value) + ": the value came too late"};
-  wake(who.runner, at + who.flag->take * who.pace);
+  wake(who.runner, *at + who.flag->take * who.pace);
+  return true;
 }
 
 void Simulation::start_flow(u32 runner) {
