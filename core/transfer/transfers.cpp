@@ -50,7 +50,7 @@ Transfers::Transfers(const Options& options)
     : options_{options},
       gpus_{driver_},
       arena_{driver_, options.arena_bytes, options.slot_bytes},
-      hops_{driver_, gpus_, options.slot_bytes},
+      hops_{driver_, gpus_, 2 * options.slot_bytes},
       registrations_{driver_, gpus_, options.registered_bytes} {
   watch_forks();
   if (driver_.usable()) tuning_ = load_tuning(options_, fingerprint());
