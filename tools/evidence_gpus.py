@@ -26,7 +26,7 @@ also when it is cut off: to the files and folders FOLDER/MACHINE-STEP…. Most s
 import argparse
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +35,7 @@ from evidence_step import ROOT, Action, Call, Step, gpus, logged, machine
 TOOLS = ROOT / "tools"
 NOT_HERE = 3  # exit code of a step for which something is missing
 _ENDING_S = 10.0  # of a tool, after the time that it is given
+_WITHOUT_MULTICAST = {"NCCL_NVLS_ENABLE": "0", "NVSHMEM_DISABLE_NVLS": "1"}
 _LARGEST, _SMALL = 1024, 16  # MiB of a copy, and with --small
 
 
@@ -76,10 +77,10 @@ Words = Callable[[Work], list[str]]
 
 
 def several(
-    words: Words, needs: str = "", settings: Callable[[Work], Mapping[str, str]] | None = None, after: str = ""
+    words: Words, needs: str = "", settings: Callable[[Work], dict[str, str]] | None = None, after: str = ""
 ) -> Action:
     """The action of a step on two GPUs or more. `words`: its command after the interpreter. `needs`: an option with a
-    path. `after`: the step whose tuning it uses. `settings`: environment variables.
+    path. `after`: the step whose tuning it uses. `settings`: environment variables. NVLink multicast stays off.
     """
 
     def action(call: Call) -> int:
@@ -88,8 +89,9 @@ def several(
             print(f"{call.name}: left out: {reason}")
             return NOT_HERE
         of.folder.mkdir(parents=True, exist_ok=True)
+        variables = _WITHOUT_MULTICAST | (settings(of) if settings else {})
         try:
-            return logged([sys.executable, *words(of)], call.seconds, call.log, settings(of) if settings else None)
+            return logged([sys.executable, *words(of)], call.seconds, call.log, variables)
         finally:
             shutil.copytree(of.folder, call.folder / of.folder.name, dirs_exist_ok=True)
 

@@ -89,13 +89,19 @@ def test_a_call_that_is_ended_by_sigterm_keeps_what_a_step_has_and_the_next_call
 def made(name: str, tmp_path: Path, **given: object) -> tuple[list[str], evidence_step.Step]:
     """The command that a step starts on four GPUs with 100 s."""
     started: list[list[str]] = []
+
+    def made_with(words: list[str], settings: dict[str, str]) -> int:
+        assert settings["NCCL_NVLS_ENABLE"] == "0", "NVLink multicast stays off"
+        started.append(list(words))
+        return 0
+
     monkey = pytest.MonkeyPatch()
     paths = dict.fromkeys(("nccl_tests", "nvbandwidth", "nvshmem_program", "nvshmem", "ucx"), tmp_path)
     arguments = Namespace(small=False, against="h200x4", **(paths | given))
     with monkey.context() as patch:
         patch.setattr(tool, "gpus", lambda: ["H200"] * 4)
         patch.setattr(tool, "machine", lambda: "h200x4")
-        patch.setattr(tool, "logged", lambda words, *_: started.append(list(words)) or 0)
+        patch.setattr(tool, "logged", lambda words, seconds, log, settings: made_with(words, settings))
         tuning = tmp_path / "h200x4-tune-links" / "links.tuning"
         tuning.parent.mkdir(exist_ok=True)
         tuning.touch()
