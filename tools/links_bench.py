@@ -81,6 +81,30 @@ def over_links(bench: Bench, nbytes: int, helpers: list[int]) -> None:
     bench.driver.ok("cuMemFreeHost", pinned)
 
 
+def on_halves(bench: Bench, nbytes: int, helpers: list[int]) -> None:
+    """Pageable memory to the first GPU over all links, with the threads on either half of the CPUs, one of which wrote
+    the memory. A difference shows NUMA nodes that the system hides.
+    """
+    bench.gpu.use()
+    device, cpus = bench.gpu.memory(nbytes), sorted(os.sched_getaffinity(0))
+    try:
+        for half, chosen in (("first", cpus[: len(cpus) // 2]), ("second", cpus[len(cpus) // 2 :])):
+            native.close()
+            os.sched_setaffinity(0, chosen)  # of this thread, and of those that the library starts
+            transfer.use_helpers(helpers)
+            memory = np.random.default_rng(11).integers(0, 1 << 62, nbytes // 8)
+            copy = partial(native.copy, device.value, memory.ctypes.data, nbytes, bench.stream.value)
+            name = f"pageable to gpu by the {half} half of the CPUs"
+            bench.add(SECTION, name, nbytes, bench.seconds(copy), helpers=len(helpers), cpus=len(chosen))
+            back = np.zeros_like(memory)
+            bench.driver.ok("cuMemcpyDtoH", c_void_p(back.ctypes.data), device, c_size_t(nbytes))
+            bench.expect(bool(np.array_equal(memory, back)), name)
+    finally:
+        native.close()
+        os.sched_setaffinity(0, cpus)
+        bench.free(device)
+
+
 def at_once(bench: Bench, gpus: Sequence[Gpu], nbytes: int) -> None:
     """Pinned memory to and from all GPUs at once by the driver: what their links carry together."""
     made = []
@@ -206,6 +230,8 @@ def parts(bench: Bench, gpus: Sequence[Gpu], largest: int) -> list[Part]:
     found = [part for nbytes in large for part in linked(nbytes, (0, len(helpers)))]
     found.append(Part("all GPUs at once", partial(at_once, bench, gpus, large[0])))
     found.append(Part("processes", partial(from_processes, bench, len(gpus), large[-1])))
+    if len(os.sched_getaffinity(0)) > 1:
+        found.append(Part("halves of the CPUs", partial(on_halves, bench, large[-1], helpers)))
     found += [without_peers(nbytes) for nbytes in large]
     found.append(Part("a helper's loss", partial(of_a_helper, bench, gpus[1], helpers, large[0])))
     found.append(Part("short copies", partial(short_copies, bench, helpers)))
