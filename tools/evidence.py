@@ -23,6 +23,7 @@ import argparse
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
@@ -32,10 +33,12 @@ import evidence_gpus
 import evidence_runs
 from evidence_step import ENDING_S, STOPPED, Call, Step, memory
 
-# A table of steps for other machines or issues is one more dict here.
-ALL: dict[str, Step] = evidence_runs.STEPS | evidence_runs.NAMED | evidence_gpus.STEPS
-_TABLES = {"gpus": evidence_gpus.STEPS}  # names of all steps of a table, in --steps
-_ENDED = "ended.txt"  # in UNFINISHED: the steps that ended with exit code 0 or 1, one in a line
+# A name for all steps of a table, in their order.
+GROUPS: dict[str, dict[str, Step]] = {"gpus": evidence_gpus.STEPS}
+ALL: dict[str, Step] = evidence_runs.STEPS | evidence_runs.NAMED
+for _steps in GROUPS.values():
+    ALL |= _steps
+_ENDED = "ended.txt"  # in UNFINISHED: MACHINE-STEP of each step that ended with exit code 0 or 1
 
 
 def limits(text: str) -> dict[str, float]:
@@ -65,9 +68,9 @@ def parsed() -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--small", action="store_true", help="small sizes, to try the steps")
     evidence_gpus.add_arguments(parser)
     arguments = parser.parse_args()
-    names = [name for word in arguments.steps.split(",") for name in _TABLES.get(word, [word])]
+    names = [name for word in arguments.steps.split(",") for name in GROUPS.get(word, [word])]
     if unknown := [name for name in names if name not in ALL]:
-        parser.error(f"there is not a step {unknown[0]}; there are {', '.join(ALL)}")
+        parser.error(f"there is not a step {unknown[0]}; there are {', '.join([*ALL, *GROUPS])}")
     for name in names:
         option = ALL[name].needs
         if option and not (getattr(arguments, option) and getattr(arguments, option).exists()):
@@ -88,7 +91,8 @@ def carried_out(arguments: argparse.Namespace, names: list[str], log: TextIO) ->
     say(f"before: {memory()}")
     for name in names:
         step, began = ALL[name], time.monotonic()
-        if name in before:
+        call = Call(name, step.seconds, arguments.folder, arguments.unfinished, log, arguments)
+        if call.base in before:
             say(f"{name}: ended in a call before")
             continue
         seconds = arguments.limits.get(name, step.seconds)
@@ -97,11 +101,11 @@ def carried_out(arguments: argparse.Namespace, names: list[str], log: TextIO) ->
             say(f"{name}: not started: {end - began:.0f} s are left and the step may take {least:.0f}")
             continue
         seconds = left if step.takes_rest else min(seconds, left)
-        status = step.action(Call(name, seconds, arguments.folder, arguments.unfinished, log, arguments))
+        status = step.action(replace(call, seconds=seconds))
         say(f"{name}: exit code {status} after {time.monotonic() - began:.1f} s; {memory()}")
         if status in (0, 1):
             with ended.open("a") as lines:
-                print(name, file=lines)
+                print(call.base, file=lines)
         worst = max(worst, status if status >= 0 else 128 - status)  # -9: killed, which is not a success
     return worst
 
