@@ -169,7 +169,7 @@ typedef struct ls_knobs {
                          * `threads` read or write */
 } ls_knobs;
 /* The GPUs, by their number in PCI bus order, whose links to the host copies from and to other GPUs may use; none until
- * this is called, but for LINKSCOPE_TRANSFER_HELPERS. A copy between host memory and a GPU then also goes through 12 MiB
+ * this is called, but for LINKSCOPE_TRANSFER_HELPERS. A copy between host memory and a GPU then also goes through 24 MiB
  * of memory of each helper that the GPU reaches by peer access, which slows down the helper's own copies. Peer access
  * between contexts is not changed. Without a helper that it reaches, copies are as before. No copy is under way. */
 LS_EXPORT ls_status ls_set_helpers(const uint32_t* gpus, size_t count);
