@@ -227,7 +227,7 @@ def stream_of(one: Range) -> int:
 def use_helpers(gpus: Iterable[int]) -> None:
     """Lets large copies from and to a GPU also use the links of these GPUs, numbered in PCI bus order. [] ends it.
 
-    Each helper gives 12 MiB of memory for each direction and GPU, and its own copies are slower meanwhile. A helper
+    Each helper gives 24 MiB of memory for each direction and GPU, and its own copies are slower meanwhile. A helper
     that a GPU does not reach by peer access takes no part. Call it while no copy is in progress.
     """
     native.set_helpers([_number(gpu, "the number of a GPU", 1 << 32) for gpu in gpus])

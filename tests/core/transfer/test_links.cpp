@@ -53,6 +53,18 @@ TEST_CASE("every link carries chunks of a copy") {
   CHECK(copies <= chunks + chunks * 80 / 100);
 }
 
+TEST_CASE("chunks of pinned memory may be twice as large as a slot of the arena") {
+  const Application with;
+  Options options = with_helpers();
+  options.set_all(MethodId::relay_to_gpu, {false, 2, 512_KiB, 1, 1, 0, 0, 1, 8}, 64_KiB);
+  Transfers transfers{options};
+  const auto source = pinned_copy(random_bytes(6_MiB, 121));
+  const Gate gate{with};
+  fake().fail(nullptr, 0, 0, 0);
+  transfers.copy({with.on_gpu(), source.data(), 6_MiB, with.stream->get()});
+  CHECK(fake().calls("cuMemcpyAsync") <= 2 * 12);  // at most two for each of 12 chunks
+}
+
 TEST_CASE("pageable copies that a kernel would move alone go over all links if helpers may take part") {
   const Application with;
   const auto source = random_bytes(1_MiB, 102);
