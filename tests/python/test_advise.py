@@ -353,7 +353,7 @@ def test_methods_without_single_copies_of_this_size_are_counted(tmp_path, capsys
     (["--alone"], 2, "add --src, --dst"),
     (["--src", "numa:0", "--dst", "gpu:0", "--bytes", "much"], 2, "--bytes much: this is not a size"),
     (["--src", "numa:0", "--dst", "gpu:0", "--bytes", "0"], 2, "this is not a size"),
-    (["--src", "numa:0", "--dst", "gpu:0", "--bytes", "10TiB"], 2, "largest size is 1 TiB"),
+    (["--src", "numa:0", "--dst", "gpu:0", "--bytes", "10TiB"], 2, "at most 1 TiB"),
     (["--src", "numa:0", "--dst", "gpu:7", "--bytes", "1MiB"], 3, "it has numa:0 -> gpu:0; measure it: linkscope run"),
     (["--src", "disk:/data", "--dst", "gpu:0", "--bytes", "1MiB"], 3,
      "; measure it: linkscope run file_copies --directory /data"),
