@@ -319,12 +319,12 @@ std::string Region::handle() const {
                 "no other process can map this region: share memory that the library allocated, or "
                 "memory of a GPU of this process"};
   const CurrentContext current{all_.driver(), all_.gpus().at(all_.index_of(location_.device)).context()};
-  const auto memory = ipc_handle(all_.driver(), start_);
   CUdeviceptr base = 0;
   const auto attribute = CU_POINTER_ATTRIBUTE_RANGE_START_ADDR;
   std::array asked{attribute};
   std::array<void*, 1> answers{&base};
   LINKSCOPE_CU(all_.driver(), cuPointerGetAttributes, 1, asked.data(), answers.data(), start_);
+  const auto memory = ipc_handle(all_.driver(), base);  // a handle is of a whole allocation
   text << gpu_kind << ' ' << getpid() << ' ' << bytes_ << ' ' << start_ - base << ' ';
   for (const char byte : memory.reserved) {
     std::array<char, 3> digits{};

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <sstream>
 #include <thread>
 
 #include "doctest.h"
@@ -238,17 +239,41 @@ TEST_CASE("a server of TCP goes on when the process had too many files, and forg
   const rlimit few{static_cast<rlim_t>(before + 10), files.rlim_max};
   REQUIRE(setrlimit(RLIMIT_NOFILE, &few) == 0);
   const auto client = [&] { return Descriptor{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)}; };
-  auto one = client();
+  // The server has a descriptor for the first client already, and one of a client that has ended for the second.
+  const Descriptor clients[] = {client(), client(), client()};
   while (all_files.empty() || all_files.back()) all_files.push_back(client());
   sockaddr_in at{};
   at.sin_family = AF_INET;
   at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   at.sin_port = htons(static_cast<in_port_t>(std::stoul(remote.tcp_address().substr(remote.tcp_address().find(' ')))));
-  CHECK(connect(one.get(), reinterpret_cast<sockaddr*>(&at), sizeof at) == 0);  // the server cannot accept the next one
+  for (const auto& one : clients) CHECK(connect(one.get(), reinterpret_cast<sockaddr*>(&at), sizeof at) == 0);
   std::this_thread::sleep_for(std::chrono::milliseconds{200});
   all_files.clear();
   REQUIRE(setrlimit(RLIMIT_NOFILE, &files) == 0);
   put(std::byte{3});
+}
+
+TEST_CASE(
+    "a server of TCP closes the connection of a client that asks for more than its region, and keeps its memory") {
+  Memory served{8_KiB};
+  Region region{all(), served.data(), 4_KiB};
+  std::istringstream handle{region.serve_tcp("127.0.0.1", 0)};
+  std::string kind, address;
+  in_port_t port = 0;
+  handle >> kind >> address >> port;
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  at.sin_port = htons(port);
+  for (const u64 offset : {4_KiB - 7, 4_KiB, ~u64{0} - 7}) {
+    const Descriptor client{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    REQUIRE(connect(client.get(), reinterpret_cast<sockaddr*>(&at), sizeof at) == 0);
+    const u64 request[] = {static_cast<u64>(Verb::put), offset, 8, 0, ~u64{0}};  // the last word is the data
+    REQUIRE(send(client.get(), request, sizeof request, MSG_NOSIGNAL) == sizeof request);
+    char answer = 0;
+    CHECK(recv(client.get(), &answer, 1, 0) <= 0);
+  }
+  CHECK(std::all_of(served.data(), served.data() + 8_KiB, [](std::byte one) { return one == std::byte{}; }));
 }
 
 TEST_CASE("an address where nobody serves a region, and one that is none, are refused") {

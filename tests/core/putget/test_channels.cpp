@@ -1,4 +1,5 @@
 // Channels between memory of this process: CPU threads and kernels of GPUs post, through each transport.
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <thread>
@@ -96,6 +97,17 @@ TEST_CASE("blocks of a GPU post together, by loads and stores and by TMA, throug
       CHECK(std::memcmp(came + 17, sent.data() + 1, 9999) == 0);
       CHECK(*reinterpret_cast<const u64*>(came + word_at) == 4);
     }
+}
+
+TEST_CASE("pinned memory that a channel had is zero for the next one") {
+  auto block = all().take_pinned(4_KiB);
+  std::memset(block.memory.data(), 0xFF, block.bytes);
+  const auto* start = block.memory.data();
+  all().give_back(std::move(block));
+  auto again = all().take_pinned(4_KiB);
+  while (again.memory.data() != start) again = all().take_pinned(4_KiB);
+  CHECK(std::all_of(start, start + again.bytes, [](std::byte one) { return one == std::byte{}; }));
+  all().give_back(std::move(again));
 }
 
 TEST_CASE("a channel that is closed waits for the steps that a GPU still has to perform") {
