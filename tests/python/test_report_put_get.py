@@ -108,6 +108,8 @@ def test_a_mode_of_which_only_one_thread_was_measured_is_not_judged() -> None:
 def test_one_driver_at_all_sizes_is_said_as_such() -> None:
     slow = only(lambda one: True, lambda one: timed(one, 1000) if one.engine == "ce" and one.flows else one)
     assert series(slow, "put_ping_pong").advice == "GPU at all sizes, 8 B to 64 MiB"
+    small = only(lambda one: one.bytes == 8, lambda one: timed(one, 1000) if one.engine == "ce" and one.flows else one)
+    assert series(small, "put_ping_pong").advice == "GPU at 8 B, the only size"
 
 
 def test_modes_of_one_driver_alone_give_no_advice() -> None:

@@ -67,8 +67,9 @@ class Series:
         runs = [(name, [size for _, size in of]) for name, of in itertools.groupby(sizes, lambda one: one[0])]
         if len(runs) == 1:
             name, of = runs[0]
-            several = f"all sizes, {format_bytes(of[0])} to {format_bytes(of[-1])}"
-            return f"{name} at {several if len(of) > 1 else f'{format_bytes(of[0])}, the only size'}"
+            if len(of) == 1:
+                return f"{name} at {format_bytes(of[0])}, the only size"
+            return f"{name} at all sizes, {format_bytes(of[0])} to {format_bytes(of[-1])}"
         return ", ".join(f"{name} {_range(of, at == 0, at == len(runs) - 1)}" for at, (name, of) in enumerate(runs))
 
 
