@@ -7,9 +7,11 @@
 #include "base/cpu_pairs.hpp"
 #include "base/descriptor_ops.hpp"
 #include "base/error.hpp"
+#include "host/topology.hpp"
 #include "host/words.hpp"
 #include "platform/cuda/files.hpp"
 #include "platform/cuda/stamps.hpp"
+#include "platform/cuda/verification.hpp"
 
 namespace linkscope {
 namespace {

@@ -16,10 +16,10 @@ from linkscope.flow import MEMORIES
 from linkscope.units import format_bytes
 
 if TYPE_CHECKING:
-    from linkscope.advise.answer import Answer
     from linkscope.advise.methods import TransferMethod
     from linkscope.advise.question import Question
     from linkscope.advise.ranking import Candidate, Ranked
+    from linkscope.cli.advise_answer import Answer
     from linkscope.machine.model import Model
     from linkscope.runfile import Point, PointId, Run
 
@@ -115,11 +115,11 @@ def _model_in(run: "Run") -> "Model | None":
 
 
 def _answer(asked: "Question", run: "Run | None", model: "Model | None") -> "Answer":
-    from linkscope.advise.answer import Answer
     from linkscope.advise.host_calls import HostCalls, without_calls
     from linkscope.advise.once import OnceCosts
     from linkscope.advise.ranking import candidates, present, ranked
     from linkscope.advise.transfer_text import unlisted
+    from linkscope.cli.advise_answer import Answer
 
     raw = _methods(run.points, asked, beside=True) if run is not None else []
     measured, without = _counted(raw, run.points if run is not None else [], asked)

@@ -12,10 +12,10 @@ from linkscope.flow import kind_of
 from linkscope.units import format_bytes, format_rate, format_seconds, format_seconds_interval, with_interval
 
 if TYPE_CHECKING:
-    from linkscope.advise.answer import Answer
     from linkscope.advise.methods import TransferMethod
     from linkscope.advise.ranking import Ranked
     from linkscope.advise.recipes import Recipe
+    from linkscope.cli.advise_answer import Answer
     from linkscope.model.curves import Estimate
 
 _BEST_METHODS = 3  # that are shown without --all
