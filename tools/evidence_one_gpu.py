@@ -1,6 +1,6 @@
 """Steps of tools/evidence.py for one GPU: what put and get, ranks, contention and transfers still lack in docs/notes.
 
-In the order of a call with `--steps one-gpu`: the shortest answers to the oldest questions come first.
+In the order of a call with `--steps one-gpu`: the first eight take two calls of ten minutes at most.
 """
 
 import os
@@ -99,17 +99,17 @@ _LONG = {"LINKSCOPE_TESTS": "long"}
 
 STEPS = {
     "put-get": Step(75, tests("test_put_get.py")),
-    "leaks": Step(60, tests("-n0", "test_leaks.py", "-k", "repeated", settings=_LONG)),
     "ranks": Step(150, linkscope_run("--budget", "{budget}s", *only(*RANKS), launcher=two_ranks)),
     "mps": Step(80, linkscope_run("--suite", "sharing", *only("shared_*way=mps*"), goes_on=True)),
-    "mps-queues": Step(45, linkscope_run("--suite", "sharing", "--rounds", "1", *only("shared_*clients=4&way=mps"),
-                                         settings={"CUDA_DEVICE_MAX_CONNECTIONS": "32"})),
     "md": Step(60, linkscope_run("--suite", "sp-5", *only("compute_md_double/*size=shoc"), goes_on=True)),
     "flows": Step(80, flows),
     "issue": Step(200, tool("transfer_bench.py", *_ISSUE, "copies", "torch", "small", "c", "blocks",
                             small=("--largest", "16", "--repeats", "1"))),
     "loaders": Step(160, tool("loader_bench.py", *_LOADERS, small=("--gib", "0.01"))),
     "files": Step(75, files),
+    "mps-queues": Step(45, linkscope_run("--suite", "sharing", "--rounds", "1", *only("shared_*clients=4&way=mps"),
+                                         settings={"CUDA_DEVICE_MAX_CONNECTIONS": "32"})),
+    "leaks": Step(60, tests("-n0", "test_leaks.py", "-k", "repeated", settings=_LONG)),
     "lu": Step(190, tool("contention_bench.py", *_LU)),
     "packed": Step(90, linkscope_run("--suite", "putget", "--budget", "{budget}s", *only(*PACKED))),
     "sharing": Step(200, linkscope_run("--suite", "sharing", *only("shared_*"), goes_on=True)),
