@@ -95,11 +95,11 @@ def carried_out(arguments: argparse.Namespace, names: list[str], log: TextIO) ->
             say(f"{name}: ended in a call before")
             continue
         seconds = arguments.limits.get(name, step.seconds)
-        if end - began < seconds + ENDING_S:
-            say(f"{name}: not started: {end - began:.0f} s are left and the step may take {seconds:.0f}")
+        left, least = end - began - ENDING_S, min(step.least or seconds, seconds)
+        if left < least:
+            say(f"{name}: not started: {end - began:.0f} s are left and the step may take {least:.0f}")
             continue
-        if step.takes_rest:
-            seconds = end - began - ENDING_S
+        seconds = left if step.takes_rest else min(seconds, left)
         status = step.action(replace(call, seconds=seconds))
         say(f"{name}: exit code {status} after {time.monotonic() - began:.1f} s; {memory()}")
         if status in (0, 1):

@@ -61,13 +61,15 @@ class Step:
     """A part of the evidence.
 
     `seconds`: its time limit. With `takes_rest`, the step gets all remaining time, and `seconds` is the least useful
-    time. `needs`: an option with a path that must be given.
+    time. `least`: the least useful time of a step that can do with less than its limit. `needs`: an option with a path
+    that must be given.
     """
 
     seconds: float
     action: Action
     takes_rest: bool = False
     needs: str = ""
+    least: float = 0.0
 
 
 def linkscope_run(
