@@ -109,7 +109,7 @@ STEPS = {
     "files": Step(75, files),
     "mps-queues": Step(45, linkscope_run("--suite", "sharing", "--rounds", "1", *only("shared_*clients=4&way=mps"),
                                          settings={"CUDA_DEVICE_MAX_CONNECTIONS": "32"})),
-    "leaks": Step(60, tests("-n0", "test_leaks.py", "-k", "repeated", settings=_LONG)),
+    "leaks": Step(90, tests("-n0", "test_leaks.py", "-k", "repeated", settings=_LONG), least=60),
     "lu": Step(190, tool("contention_bench.py", *_LU), least=90),
     "packed": Step(90, linkscope_run("--suite", "putget", "--budget", "{budget}s", *only(*PACKED)), least=40),
     "sharing": Step(200, linkscope_run("--suite", "sharing", *only("shared_*"), goes_on=True), least=60),
