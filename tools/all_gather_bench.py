@@ -1,9 +1,10 @@
 """An NCCL all-gather by PyTorch beside copies from each GPU to pinned host memory: what each loses.
 
-Usage: python tools/all_gather_bench.py --gpus N [--bytes 67108864] [--seconds 1]
+Usage: python tools/all_gather_bench.py --gpus N [--bytes 67108864,8388608,536870912] [--seconds 1]
 
 A process for each GPU. Each measures the all-gather, the copies, and both at once, each for that time, and
-the first process prints the slowest GPU of each as Markdown. The environment decides how NCCL moves data.
+the first process prints the slowest GPU of each as Markdown, for each of the sizes. The environment decides how NCCL
+moves data.
 """
 
 import argparse
@@ -110,14 +111,15 @@ def as_rank(rank: int, count: int, given: argparse.Namespace) -> int:
     torch.cuda.set_device(rank)
     distributed.init_process_group("nccl", init_method=f"file://{given.meet}", rank=rank, world_size=count)
     try:
-        found, arrived = measure(Rank(torch, distributed, count, given.bytes), given.seconds)
+        for part_bytes in given.bytes:
+            found, arrived = measure(Rank(torch, distributed, count, part_bytes), given.seconds)
+            if not arrived:
+                print(f"rank {rank}: the gathered data is wrong", file=sys.stderr)
+                return 1
+            if rank == 0:
+                print(f"{table(found, count, part_bytes)}\n", flush=True)
     finally:
         distributed.destroy_process_group()
-    if not arrived:
-        print(f"rank {rank}: the gathered data is wrong", file=sys.stderr)
-        return 1
-    if rank == 0:
-        print(table(found, count, given.bytes))
     return 0
 
 
@@ -137,7 +139,8 @@ def start_ranks(count: int, words: Sequence[str], wait: Callable[[subprocess.Pop
 def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gpus", type=int, required=True)
-    parser.add_argument("--bytes", type=int, default=64 << 20)
+    sizes = "67108864,8388608,536870912"
+    parser.add_argument("--bytes", type=lambda text: [int(one) for one in text.split(",")], default=sizes)
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--meet", help=argparse.SUPPRESS)

@@ -9,6 +9,9 @@ from typing import Any, Protocol
 from linkscope.errors import UserError
 from linkscope.run.target import Target
 
+LATE = "ended before all was measured"  # in notes on what is missing
+STOPPED = 4  # exit code of a tool that a further call can continue
+
 
 class OutOfTime(Exception):
     """The section's part of the budget is over."""
@@ -47,12 +50,17 @@ def all_lines(
         try:
             yield from section(bench)
         except OutOfTime:
-            bench.missing.append(f"{name}: its part of the {budget_s:.0f} s ended before all was measured")
+            bench.missing.append(f"{name}: its part of the {budget_s:.0f} s {LATE}")
         except (UserError, OSError) as problem:
             bench.missing.append(f"{name}: {problem}")
     if bench.missing:
         yield "\n## Not measured\n"
         yield from (f"- {one}" for one in bench.missing)
+
+
+def exit_code(bench: Sectioned) -> int:
+    """0, or STOPPED if a section had too little time."""
+    return STOPPED if any(LATE in note for note in bench.missing) else 0
 
 
 def write_and_print(lines: Iterator[str], path: Path) -> None:

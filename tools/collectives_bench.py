@@ -2,6 +2,7 @@
 
 Usage: python tools/collectives_bench.py FOLDER [--nccl-tests FOLDER] [--budget 540] [--machine auto|NAME]
        [--sections process,ranks,mpi,beside,buffers] [--mpiexec PATH] [--gpus N]
+       [--collectives all_reduce,send_receive]
 
 One H100:         python tools/collectives_bench.py out --nccl-tests nccl-tests/build --sections beside,process --gpus 1
 Two or four GPUs: python tools/collectives_bench.py out --nccl-tests nccl-tests/build
@@ -11,7 +12,7 @@ collectives.md with all tables, which are also printed. On a model the times are
 `beside` need hardware.
 
 beside   nccl-tests (its folder has all_reduce_perf, ...), linkscope, and nccl-tests again, out of place, on all GPUs
-         of one process with a thread for each. Both have one library, and multicast is off
+         of one process with a thread for each. Both have one library, and multicast is off. --collectives: of these
 buffers  sums out of place with buffers of two kinds: nccl-tests has memory of ncclMemAlloc, and of cudaMalloc with
          NCCL_CUMEM_ENABLE=0; linkscope has memory of cuMemAlloc, and of virtual memory management
 process  suite collectives, in one process
@@ -32,7 +33,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
-from bench_sections import OutOfTime, all_lines, write_and_print
+from bench_sections import OutOfTime, all_lines, exit_code, write_and_print
 
 from linkscope.errors import UserError
 from linkscope.report.collectives import Rates, rates_of
@@ -64,6 +65,7 @@ class Bench:
     nccl_tests: Path | None
     mpiexec: str | None
     gpus: int
+    collectives: Sequence[str]  # of section beside
     ends: float = 0.0
     missing: list[str] = field(default_factory=list)
 
@@ -146,11 +148,12 @@ def beside(bench: Bench) -> Table:
     yield "|---|---|---|---|---|---|"
     near: dict[bool, list[bool]] = {True: [], False: []}
     library = _library(bench)
-    for at, (name, program) in enumerate(_PROGRAMS.items()):
+    for at, name in enumerate(bench.collectives):
+        program = _PROGRAMS[name]
         if not (bench.nccl_tests / program).is_file():
             yield f"| {name} | {program} is not in {bench.nccl_tests} | | | | |"
             continue
-        part_s, begin = bench.left_s / (len(_PROGRAMS) - at), time.monotonic()
+        part_s, begin = bench.left_s / (len(bench.collectives) - at), time.monotonic()
         before = _nccl_tests(bench, name, library)
         budget_s = max(part_s - 2 * (time.monotonic() - begin), _SHORTEST_RUN_S)
         path = bench.run_file(f"beside-{name}", "--suite", "collectives", *_only(name, bench.gpus), budget_s=budget_s)
@@ -263,20 +266,22 @@ def main(arguments: Sequence[str]) -> int:
         "--mpiexec", default=shutil.which("mpiexec", path=f"{Path(sys.executable).parent}:{os.defpath}")
     )
     parser.add_argument("--gpus", type=int)
+    parser.add_argument("--collectives", default=",".join(_PROGRAMS))
     given = parser.parse_args(arguments)
-    names = given.sections.split(",")
-    if unknown := [name for name in names if name not in SECTIONS]:
-        parser.error(f"there is no section {', '.join(unknown)}; sections are {', '.join(SECTIONS)}")
+    names, collectives = given.sections.split(","), given.collectives.split(",")
+    for word, chosen, known in (("section", names, SECTIONS), ("collective", collectives, _PROGRAMS)):
+        if unknown := [name for name in chosen if name not in known]:
+            parser.error(f"there is no {word} {', '.join(unknown)}; {word}s are {', '.join(known)}")
     try:
         target = choose(given.machine, 1)
     except UserError as problem:
         parser.error(str(problem))
     given.folder.mkdir(parents=True, exist_ok=True)
     gpus = given.gpus or len(target.facts.of_kind("gpu"))
-    bench = Bench(target, given.machine, given.folder, given.nccl_tests, given.mpiexec, gpus)
+    bench = Bench(target, given.machine, given.folder, given.nccl_tests, given.mpiexec, gpus, collectives)
     lines = all_lines("Collectives", SECTIONS, bench, names, given.budget)
     write_and_print(lines, given.folder / "collectives.md")
-    return 0
+    return exit_code(bench)
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
 import contention_one_gpu
-from bench_sections import all_lines, write_and_print
+from bench_sections import all_lines, exit_code, write_and_print
 from contention_parts import ROOT, Bench, Table, own_folder
 
 from linkscope.errors import UserError
@@ -265,7 +265,7 @@ def main(arguments: Sequence[str]) -> int:
     )  # fmt: skip
     lines = all_lines("Contention", SECTIONS, bench, names, given.limit, _NEEDS_S)
     write_and_print(lines, given.folder / "contention.md")
-    return 0
+    return exit_code(bench)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench_sections import OutOfTime
+from bench_sections import LATE, OutOfTime
 
 from linkscope.errors import UserError
 from linkscope.report.markdown import section_markdown
@@ -101,7 +101,7 @@ class Bench:
                 if done.returncode not in (0, 1):
                     self.fails(name, done)
             except OutOfTime:
-                self.missing.append(f"{name}: its part of the time ended before all was measured")
+                self.missing.append(f"{name}: its part of the time {LATE}")
         if not path.exists():
             return None
         points = read_run(path).points

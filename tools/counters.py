@@ -1,5 +1,5 @@
-"""Compares the traffic that kernels state with the GPU's counters, as a Markdown table. docs/notes/counters.md
-shows one.
+"""Compares the traffic that kernels state with the GPU's counters, as a Markdown table.
+docs/notes/counters.md sums one up.
 
 Usage: python tools/counters.py [POINT_ID...]     (needs a GPU, for kernels between GPUs two, and Nsight Compute's `ncu`
 allowed to read counters)

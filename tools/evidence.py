@@ -5,6 +5,7 @@ Usage: python tools/evidence.py FOLDER [--steps quick,standard,standard-again,te
        python tools/evidence.py FOLDER --steps comm-scope --unfinished UNFINISHED     the whole suite, in several calls
        python tools/evidence.py FOLDER --steps beside --tool COMM_SCOPE [--exponents 24,26]
        python tools/evidence.py FOLDER --steps one-gpu        what the notes still lack from one GPU
+       python tools/evidence.py FOLDER --steps gpus --seconds 590 [...]    several GPUs, as evidence_gpus.py says
 
 Steps run in the order given, each within its limit. A step for which too little time is left is not started. A later
 call with the same steps and the same UNFINISHED (by default FOLDER/unfinished) goes on: it leaves out the steps that
@@ -29,12 +30,13 @@ from typing import TextIO
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
+import evidence_gpus
 import evidence_one_gpu
 import evidence_runs
 from evidence_step import ENDING_S, STOPPED, Call, Step, memory
 
 # A name for all steps of a table, in their order.
-GROUPS: dict[str, dict[str, Step]] = {"one-gpu": evidence_one_gpu.STEPS}
+GROUPS: dict[str, dict[str, Step]] = {"one-gpu": evidence_one_gpu.STEPS, "gpus": evidence_gpus.STEPS}
 ALL: dict[str, Step] = evidence_runs.STEPS | evidence_runs.NAMED
 for _steps in GROUPS.values():
     ALL |= _steps
@@ -66,6 +68,7 @@ def parsed() -> tuple[argparse.Namespace, list[str]]:
         "--machine", default="", help="a model in place of this machine, to try steps that run linkscope"
     )
     parser.add_argument("--small", action="store_true", help="small sizes, to try the steps")
+    evidence_gpus.add_arguments(parser)
     arguments = parser.parse_args()
     names = [name for word in arguments.steps.split(",") for name in GROUPS.get(word, [word])]
     if unknown := [name for name in names if name not in ALL]:

@@ -150,9 +150,14 @@ def _gemm(rows: list[Row]) -> Iterator[Verdict]:
 
 def table(rows: list[Row]) -> Iterator[str]:
     """Lines of Markdown."""
+    yield from lines_of(verdicts(rows))
+
+
+def lines_of(found: Iterable[Verdict]) -> Iterator[str]:
+    """A line of Markdown for each verdict."""
     yield "| transfer | measured | target | met |"
     yield "|---|---|---|---|"
-    for one in verdicts(rows):
+    for one in found:
         met = {True: "yes", False: "no", None: ""}[one.met]
         yield f"| {one.transfer} | {one.measured} | {one.target} | {met} |"
 

@@ -368,7 +368,7 @@ def page() -> str:
         "machines/sl390.toml without noise.\n",
         "An effect holds where it exceeds the drift of its run, or where the intervals of the compared rates do not "
         "overlap. Penalties are over the good value. `each`: one message task for each transfer; `cores`: message "
-        "tasks on all other cores. SP-6 (sizes), SP-8 (the method) and SP-14 (the machines) are no findings. The run "
+        "tasks on all other cores. SP-6 (sizes), SP-8 (the method) and SP-14 (the machines) are not findings. The run "
         "of SP-10 has one GPU; the paper copied to three. The model is fitted "
         "to the 13 % of SP-2, so only its other answers are predictions.\n",
         "| item | the paper found | today | run | on the model of Keeneland, MODELLED |\n|---|---|---|---|---|",

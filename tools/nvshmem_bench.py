@@ -28,7 +28,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
-from linkscope.report.put_get import TOGETHER, per_s
+from linkscope.report.put_get import TOGETHER, at_once, per_s, seconds_of
 from linkscope.run.target import choose
 from linkscope.runfile import Point, read_run
 from linkscope.stats import median
@@ -42,7 +42,8 @@ SIZES = (64 * KIB, 256 * KIB, MIB, 4 * MIB, 64 * MIB)
 _TRIPS = f"put_ping_pong/sm/{ENDS}/8?control=direct&threads=*&word=*"
 _WORDS = f"ping_pong/sm/{ENDS}/0?word=waiter"
 _PUTS = f"put/sm/{ENDS}/{{}}?*connections=1&control=direct&threads=1024&word=separate"
-_MESSAGES = f"put/sm/{ENDS}/64?connections=*&control=direct&threads=32&word=*"
+_MESSAGES = f"put/sm/{ENDS}/64?*connections=*&control=direct&threads=*&word=*"
+_AT_ONCE = "several at once"  # in the ways of NVSHMEM's program
 _PROGRAM_LIMIT_S, _COMPILER_LIMIT_S, _LOOK_S = 110.0, 180.0, 0.05
 
 
@@ -144,8 +145,11 @@ def _last_lines(text: str) -> str:
 
 
 def _of(lines: Iterable[Mapping[str, Any]], test: str, way: str, size: int) -> Iterator[Mapping[str, Any]]:
+    together = _AT_ONCE in way
     for line in lines:
-        if line.get("test") == test and way in line["way"] and line["bytes"] == size and "seconds" in line:
+        if line.get("test") != test or line["bytes"] != size or "seconds" not in line:
+            continue
+        if way in line["way"] and together == (_AT_ONCE in line["way"]):
             yield line
 
 
@@ -169,7 +173,8 @@ def _their_rate(lines: Iterable[Mapping[str, Any]], in_bytes: bool) -> Side | No
 
 
 def _who(line: Mapping[str, Any]) -> str:
-    return f"{line['blocks']} blocks of {line['threads']}" if line["blocks"] > 1 else f"1 block of {line['threads']}"
+    blocks = f"{line['blocks']} blocks of {line['threads']}" if line["blocks"] > 1 else f"1 block of {line['threads']}"
+    return blocks + (f", {_AT_ONCE}" if _AT_ONCE in line["way"] else "")
 
 
 def _rate_text(middle: float, low: float | None, high: float | None, in_bytes: bool) -> str:
@@ -230,11 +235,17 @@ def _ours(points: Sequence[Point], tail: bool = False) -> Side | None:
 def _our_put_rate(points: Sequence[Point], size: int) -> Side | None:
     sides = []
     for point in points:
-        middle = size / (point.median_s or 1.0)
-        low, high = (size / point.ci95_s[1], size / point.ci95_s[0]) if point.ci95_s else (None, None)
-        blocks = point.params.get("blocks", "1")
-        sides.append(Side(middle, f"{_rate_text(middle, low, high, True)} ({blocks} block{'s' * (blocks != '1')})"))
+        middle, moved = size / seconds_of(point), size * at_once(point)
+        low, high = (moved / point.ci95_s[1], moved / point.ci95_s[0]) if point.ci95_s else (None, None)
+        sides.append(Side(middle, f"{_rate_text(middle, low, high, True)} ({_blocks(point)})"))
     return max(sides, key=lambda side: side.value, default=None)
+
+
+def _blocks(point: Point) -> str:
+    """The blocks of a put, and how many puts the connection has under way at once."""
+    blocks = point.params.get("blocks", "1")
+    together = f", {at_once(point)} puts at once" if at_once(point) > 1 else ""
+    return f"{blocks} block{'s' * (blocks != '1')}{together}"
 
 
 def _our_message_rate(points: Sequence[Point]) -> Side | None:
@@ -242,7 +253,7 @@ def _our_message_rate(points: Sequence[Point]) -> Side | None:
     best = max(together, key=per_s, default=None)
     if best is None:
         return None
-    way = f"{best.params['connections']} connections, word={best.params['word']}"
+    way = f"{best.params['connections']} connections, word={best.params['word']}, at_once={at_once(best)}"
     return Side(per_s(best), f"{_rate_text(per_s(best), None, None, False)} ({way})")
 
 
@@ -263,6 +274,10 @@ def rows(lines: Sequence[Mapping[str, Any]], points: Sequence[Point]) -> list[Ro
             theirs = _their_rate(_of(lines, "put", way, size), in_bytes=True)
             ours = _our_put_rate(_points(points, _PUTS.format(size)), size)
             found.append(Row(name.format(format_bytes(size)), True, theirs, ours))
+    for size in SIZES[:-1]:
+        theirs = _their_rate(_of(lines, "put", f"signal, {_AT_ONCE}", size), in_bytes=True)
+        ours = _our_put_rate([one for one in _points(points, _PUTS.format(size)) if at_once(one) > 1], size)
+        found.append(Row(f"put of {format_bytes(size)}, {_AT_ONCE}, with signals", True, theirs, ours))
     for way, name in (("plain", "messages of 64 B"), ("signal", "messages of 64 B, NVSHMEM with signals")):
         theirs = _their_rate(_of(lines, "messages", way, 64), in_bytes=False)
         found.append(Row(name, True, theirs, _our_message_rate(messages)))

@@ -118,6 +118,7 @@ struct Stream {
   Word* signals;
   size_t bytes;
   unsigned slots, count;
+  unsigned at_once = 1;  // puts under way by blocks of their own
 };
 
 __device__ void note_begin(Notes* notes) {
@@ -130,18 +131,21 @@ __device__ void note_end(Notes* notes) {
   if (threadIdx.x == 0) atomicMax(reinterpret_cast<unsigned long long*>(&notes->ended_ns), now_ns());
 }
 
-/// Puts to PE 1. Each block puts its part; with signals it then adds one to the first signal word.
+/// Puts to PE 1, which groups of blocks make in turn. Each block puts its part; with signals it then adds one to its group's
+/// signal word.
 template <bool signals>
 __global__ void __launch_bounds__(1024) put_parts(Stream s, Notes* notes) {
   constexpr size_t line = 128;
   note_begin(notes);
-  const size_t part = ((s.bytes + gridDim.x - 1) / gridDim.x + line - 1) / line * line, offset = blockIdx.x * part;
+  const unsigned blocks = gridDim.x / s.at_once, group = blockIdx.x / blocks;
+  const size_t part = ((s.bytes + blocks - 1) / blocks + line - 1) / line * line, offset = blockIdx.x % blocks * part;
   if (offset < s.bytes) {
     const size_t mine = min(part, s.bytes - offset);
-    for (unsigned i = 0; i < s.count; ++i) {
+    for (unsigned i = group; i < s.count; i += s.at_once) {
       const size_t at = i % s.slots * s.bytes + offset;
       if constexpr (signals)
-        nvshmemx_putmem_signal_nbi_block(s.to + at, s.from + at, mine, s.signals, 1, NVSHMEM_SIGNAL_ADD, 1);
+        nvshmemx_putmem_signal_nbi_block(s.to + at, s.from + at, mine, s.signals + group * line_words, 1,
+                                         NVSHMEM_SIGNAL_ADD, 1);
       else nvshmemx_putmem_nbi_block(s.to + at, s.from + at, mine, 1);
     }
   }
@@ -344,17 +348,19 @@ Result stream(Memory& m, size_t bytes, unsigned operations, unsigned signal_word
   return result;
 }
 
-void puts(Memory& m, size_t bytes, unsigned blocks, bool signals) {
+/// `blocks` of each put. The counts are multiples of `at_once`.
+void puts(Memory& m, size_t bytes, unsigned blocks, unsigned at_once, bool signals) {
   constexpr size_t line = 128, total = size_t{512} << 20;
   const unsigned threads = 1024, slots = std::min<size_t>(16, region_bytes / bytes);
   const unsigned count = std::clamp<size_t>(total / bytes, 16, 4096);
   const size_t part = ((bytes + blocks - 1) / blocks + line - 1) / line * line;
-  const Stream s{m.to, m.from, m.signals, bytes, slots, count};
+  const Stream s{m.to, m.from, m.signals, bytes, slots, count, at_once};
   const auto kernel = signals ? put_parts<true> : put_parts<false>;
-  const auto launch = [&] { kernel<<<blocks, threads>>>(s, m.notes); };
-  const Word adds = (bytes + part - 1) / part * count;
-  print(m, "put", signals ? "signal" : "plain", bytes, blocks, threads,
-        stream(m, slots * bytes, count, signals ? 1 : 0, adds, launch));
+  const auto launch = [&] { kernel<<<blocks * at_once, threads>>>(s, m.notes); };
+  const Word adds = (bytes + part - 1) / part * (count / at_once);
+  const std::string way = std::string{signals ? "signal" : "plain"} + (at_once > 1 ? ", several at once" : "");
+  print(m, "put", way.c_str(), bytes, blocks * at_once, threads,
+        stream(m, slots * bytes, count, signals ? at_once : 0, adds, launch));
 }
 
 void messages(Memory& m, unsigned blocks, unsigned warps, bool signals) {
@@ -439,7 +445,13 @@ int main(int count, char** words) {
   ping_pong<Way::word>(m, "word", 1);
   for (const bool signals : {false, true})
     for (const size_t bytes : {size_t{64} << 10, size_t{256} << 10, size_t{1} << 20, size_t{4} << 20, size_t{64} << 20})
-      for (const unsigned blocks : {1u, 8u, 32u, 132u}) puts(m, bytes, blocks, signals);
+      for (const unsigned blocks : {1u, 8u, 32u, 132u}) puts(m, bytes, blocks, 1, signals);
+  // The ways of linkscope's streams with several puts at once.
+  for (const size_t bytes : {size_t{64} << 10, size_t{256} << 10})
+    for (const unsigned blocks : {4u, 8u})
+      for (const unsigned at_once : {4u, 16u}) puts(m, bytes, blocks, at_once, true);
+  for (const size_t bytes : {size_t{1} << 20, size_t{4} << 20})
+    for (const unsigned blocks : {8u, 32u}) puts(m, bytes, blocks, 4, true);
   for (const bool signals : {false, true})
     for (const unsigned warps : {1u, 32u}) messages(m, 132, warps, signals);
   barrier();

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from linkscope.report.put_get import TOGETHER, per_s, seconds_of
+from linkscope.report.put_get import TOGETHER, at_once, per_s, seconds_of
 from linkscope.runfile import Point, Run
 from linkscope.units import format_bytes, format_seconds
 
@@ -141,5 +141,6 @@ def _rate(text: str, points: Sequence[Point], least: float) -> Target:
     if best is None:
         return _judged(text, False, False, "", "connections that ran together")
     connections = best.params.get("connections", "1")
-    shown = f"{per_s(best) / 1e6:.4g} M/s by {connections} connection{'s' * (connections != '1')}"
+    each = f", {at_once(best)} at once" if at_once(best) > 1 else ""
+    shown = f"{per_s(best) / 1e6:.4g} M/s by {connections} connection{'s' * (connections != '1')}{each}"
     return _judged(text, True, per_s(best) >= least, shown, "") if least else Target(text, "stated", shown)

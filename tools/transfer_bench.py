@@ -9,7 +9,6 @@ the file names such sections. FILE is written after each row, and `tools/issue_t
 """
 
 import argparse
-import ctypes
 import importlib.util
 import json
 import math
@@ -40,9 +39,8 @@ from device_bench import copies_within_a_gpu, registered_copies  # noqa: E402
 from file_bench import cold_files, saved_files  # noqa: E402
 from gemm_bench import gemm_beside_blocks  # noqa: E402
 from issue_table import table  # noqa: E402
-from links_bench import copies_over_links  # noqa: E402
 
-from driver_by_ctypes import Driver, Gpu  # noqa: E402
+from driver_by_ctypes import Driver, Gpu, ordinals  # noqa: E402
 from linkscope import native  # noqa: E402
 
 SECTIONS = [
@@ -54,7 +52,6 @@ SECTIONS = [
     "gemm",
     "local",
     "registered",
-    "links",
     "file",
     "cold",
     "save",
@@ -75,10 +72,7 @@ class Bench:
         self.left_out: list[str] = []
         self.driver = Driver()
         code = ROOT / "build" / "run" / "device_code"
-        count = ctypes.c_int()
-        self.driver.ok("cuDeviceGetCount", ctypes.byref(count))
-        self.others = [Gpu(self.driver, code, number) for number in range(1, count.value)]
-        self.gpu = Gpu(self.driver, code)
+        self.gpu = Gpu(self.driver, code, ordinals(self.driver)[0])
         self.stream = self.gpu.stream()
         self.repeats, self.rows, self.cpu_s = repeats, [], 0.0
 
@@ -305,7 +299,6 @@ def main() -> int:
         "gemm": partial(gemm_beside_blocks, bench),
         "local": partial(copies_within_a_gpu, bench, args.largest * MIB),
         "registered": partial(registered_copies, bench, args.largest * MIB),
-        "links": partial(copies_over_links, bench, bench.others),
         "file": partial(files, bench, args.file_mib * MIB),
         "cold": partial(cold_files, bench, args.folder, args.file_mib * MIB),
         "save": partial(saved_files, bench, args.folder, args.file_mib * MIB),

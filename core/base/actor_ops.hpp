@@ -17,7 +17,7 @@ struct OpSpan {
   }
 };
 
-/// `set`, `wait`: a word of 8 bytes. `copy`: `bytes` from `from` to `to`. `load`: sums up the words of `from`. `store`:
+/// `set`: a word of 8 bytes. `wait`: `bytes` of such words, until all have come. `copy`: `bytes` from `from` to `to`. `load`: sums up the words of `from`. `store`:
 /// writes the pattern of a region to `to`. `fence`: earlier stores are visible to everybody before later ones. `send`: like
 /// `set`, with `bytes` of `from` in words of 16 bytes, each of which has 8 bytes of them and the value, so that nothing has
 /// to be ordered. `receive`: waits until all of these words of `from` have come, and stores their bytes to `to`. `add`: adds
@@ -78,7 +78,7 @@ struct BlockTable {
 template <class Memory>
 constexpr bool synchronize(const ActorOp& op, Word iteration, Memory& memory) {
   const Word value = op.value + iteration * op.step;
-  if (op.kind == OpKind::wait) return memory.wait(op.from.at(iteration), value, op.timeout_ns);
+  if (op.kind == OpKind::wait) return memory.wait(op.from.at(iteration), op.bytes / sizeof(Word), value, op.timeout_ns);
   if (op.kind == OpKind::set) memory.set(op.to.at(iteration), value);
   else if (op.kind == OpKind::add) memory.add(op.to.at(iteration), op.value);
   else memory.fence();

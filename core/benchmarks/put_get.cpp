@@ -20,6 +20,7 @@ using namespace literals;
 // Each word has cache lines of its own.
 constexpr u64 word_bytes = sizeof(u64), line = 256;
 constexpr u32 ring_slots = 16;  // messages under way of a stream of messages
+constexpr u32 least_slots = 4;  // of each group of blocks: a put does not wait for the answer to the one before
 constexpr bool measured = true;
 constexpr u32 one_warp = 32;  // of a block that copies by TMA
 
@@ -54,20 +55,21 @@ struct Side {
 using Movers = std::array<bool, 2>;  // whether each side moves a payload
 
 /// The memory of two sides, and the actors that exchange messages through it. A mover may have several blocks, each of which
-/// moves a part of the payload and adds to the word behind it.
+/// moves a part of the payload and sets a word of its own behind it. A block may be ahead of the others, so a word that all of
+/// them add to would say of a message that it is there when parts of it are not.
+///
+/// Several messages may be sent at once: each by blocks of its own, or in packed words by the threads of one block. An
+/// iteration is that many messages, and the receiver waits for all of their words.
 class Connection {
  public:
-  Connection(Program& program, const Case& c, u32 slots, Movers movers) : program_{program}, case_{c}, slots_{slots} {
+  Connection(Program& program, const Case& c, u32 slots, Movers movers) : program_{program}, case_{c} {
     const u32 blocks = number_of(c, "blocks", "1");
-    if (is_packed_ && blocks > 1)
-      throw Error{ErrorKind::usage, "packed words come from one block: use blocks=1 or word=separate"};
-    if (relaunched_ && (is_packed_ || control_ == Control::own))
-      throw Error{ErrorKind::usage,
-                  "the host thread of relaunched kernels exchanges words in its own memory: use word=separate, and "
-                  "control=direct or control=notified"};
+    check(blocks);
+    slots_ = slots == 1 || at_once_ == 1 ? slots : std::max(slots / at_once_, least_slots);
     part_ = part_of_block(c.bytes, relaunched_ ? 1 : blocks);  // a relaunched kernel has all blocks
+    parts_ = static_cast<u32>((c.bytes + part_ - 1) / part_);
     for (const u32 side : {0u, 1u})
-      if (movers[side]) blocks_[side] = static_cast<u32>((c.bytes + part_ - 1) / part_);
+      if (movers[side]) blocks_[side] = is_packed_ ? 1 : at_once_ * parts_;
     const Place node = c.src.kind == PlaceKind::numa   ? c.src
                        : c.dst.kind == PlaceKind::numa ? c.dst
                                                        : Place{PlaceKind::numa, 0, c.src.host, {}};
@@ -76,7 +78,7 @@ class Connection {
     for (auto& side : sides_) {
       const bool on_gpu = between_gpus && !relaunched_ && (control_ == Control::direct || control_ == Control::own);
       const Side& with_words = control_ == Control::own ? sides_[&side == sides_.data()] : side;
-      const u64 all = u64{most_blocks()} * slots * stride();
+      const u64 all = slots_ * (is_packed_ ? slice_stride(packed_bytes()) : most_blocks() * stride());
       const u32 process = process_of(static_cast<u32>(&side - sides_.data()));
       const auto add_region = [&](const Place& at, MemKind kind, u64 bytes, Content content) {
         return add({.at = at, .kind = kind, .bytes = bytes, .content = content, .process = process});
@@ -84,23 +86,21 @@ class Connection {
       const auto own = is_shared(side.memory) ? MemKind::device : side.memory;  // the other process does not read it
       side.given = add_region(side.at, own, all, Content::pattern);
       side.received = add_region(side.at, side.memory, all, Content::poison);
-      side.words = add_region(on_gpu ? with_words.at : node, on_gpu ? side.memory : MemKind::pinned, numbers * line,
-                              Content::zero);
+      side.words = add_region(on_gpu ? with_words.at : node, on_gpu ? side.memory : MemKind::pinned,
+                              numbers * words_gap(), Content::zero);
       if (is_packed_)
         side.packed = add_region(on_gpu ? side.at : node, on_gpu ? side.memory : MemKind::pinned,
-                                 slots * slice_stride(2 * c.bytes), Content::zero);
+                                 slots_ * slice_stride(2 * packed_bytes()), Content::zero);
     }
   }
 
-  [[nodiscard]] Set tell(u32 side, Number number) const {
-    Set set{word(side, number), 1, 1};
-    set.adds = blocks_[1 - side] > 1;
-    return set;
-  }
+  /// By the first block; the others have words behind it.
+  [[nodiscard]] Set tell(u32 side, Number number) const { return {word(side, number), 1, 1}; }
   /// Until each block of the other side has told.
   [[nodiscard]] Wait await(u32 side, Number number, u32 ahead = 0) const {
-    const u64 blocks = blocks_[1 - side];
-    return {word(side, number), (u64{1} - ahead) * blocks, blocks};
+    Wait wait{word(side, number), u64{1} - ahead, 1};
+    wait.word.bytes *= blocks_[1 - side];
+    return wait;
   }
   /// The end of a message to a side, or that it has ended: the word of its own, or the words that have the payload, too. A
   /// side that gives nothing sends 8 bytes.
@@ -128,24 +128,42 @@ class Connection {
     return control_ == Control::assisted && sides_[side].at.kind == PlaceKind::gpu;
   }
   [[nodiscard]] bool is_gpu(u32 side) const { return sides_[side].at.kind == PlaceKind::gpu; }
+  /// Iterations of which messages may be under way.
+  [[nodiscard]] u32 slots() const { return slots_; }
 
  private:
+  void check(u32 blocks) const {
+    if (is_packed_ && blocks > 1)
+      throw Error{ErrorKind::usage, "packed words come from one block: use blocks=1 or word=separate"};
+    if (relaunched_ && (is_packed_ || control_ == Control::own || at_once_ > 1))
+      throw Error{
+          ErrorKind::usage,
+          "the host thread of relaunched kernels exchanges words in its own memory, for a message at a time: use "
+          "word=separate, at_once=1, and control=direct or control=notified"};
+  }
   /// Memory that two processes share means that each has a side.
   [[nodiscard]] u32 process_of(u32 side) const { return is_shared(case_.src_memory) ? side : 0; }
   [[nodiscard]] u32 actors() const { return static_cast<u32>(program_.actors.size()); }
-  [[nodiscard]] Span word(u32 side, Number number) const { return {sides_[side].words, number * line, word_bytes}; }
+  [[nodiscard]] Span word(u32 side, Number number) const {
+    return {sides_[side].words, number * words_gap(), word_bytes};
+  }
+  /// Bytes of one kind of words: those of the blocks lie behind each other, because one warp polls 32 of them at once.
+  [[nodiscard]] u64 words_gap() const { return (most_blocks() * word_bytes + line - 1) / line * line; }
+  /// Of all messages that one block sends at once.
+  [[nodiscard]] u64 packed_bytes() const { return at_once_ * case_.bytes; }
   /// The payload of a message to a side, which lies in one of its slots if there are several.
   [[nodiscard]] Span part_of(u32 region, u32 side) const {
     const bool gives = is_giver(1 - side);
-    return {region, 0, gives ? case_.bytes : word_bytes, slice_stride(case_.bytes), gives ? slots_ : 1};
+    return {region, 0, gives ? packed_bytes() : word_bytes, slice_stride(packed_bytes()), gives ? slots_ : 1};
   }
   [[nodiscard]] Span packed(u32 side) const {
     const auto part = part_of(0, side);
-    return {sides_[side].packed, 0, 2 * part.bytes, slice_stride(2 * case_.bytes), part.slices};
+    return {sides_[side].packed, 0, 2 * part.bytes, slice_stride(2 * packed_bytes()), part.slices};
   }
   /// Whether a side's messages have the payload of the case. A stream of messages has one giver.
   [[nodiscard]] bool is_giver(u32 side) const { return is_gpu(side) && (side == 0 || slots_ == 1); }
-  [[nodiscard]] u64 bytes_of(u32 block) const { return std::min(part_, case_.bytes - block * part_); }
+  /// Of the part of a block. As many blocks move a message, and then come those of the next.
+  [[nodiscard]] u64 bytes_of(u32 block) const { return std::min(part_, case_.bytes - block % parts_ * part_); }
   [[nodiscard]] u32 most_blocks() const { return std::max(blocks_[0], blocks_[1]); }
   /// Of the slots of a block, which lie behind each other.
   [[nodiscard]] u64 stride() const { return slice_stride(bytes_of(0)); }
@@ -171,11 +189,13 @@ class Connection {
     if (payload_of && control_ != Control::assisted) {
       if (!is_packed_) loop.emplace_back(payload(*payload_of, block));
       const bool first = block == 0;  // the blocks keep in step, so the time of the first is that of the message
-      add_flow(*payload_of, first ? case_.bytes : 0, first);
+      add_flow(*payload_of, first ? at_once_ * case_.bytes : 0, first);
     } else {
       add_flow(side, 0, !measured);
     }
     loop.insert(loop.end(), behind.begin(), behind.end());
+    for (auto& step : loop)
+      if (auto* set = std::get_if<Set>(&step)) set->word.offset += block * word_bytes;
     const bool on_host = sides_[side].at.kind == PlaceKind::numa;
     add_actor(side,
               on_host                                    ? ActorKind::cpu_thread
@@ -210,13 +230,14 @@ class Connection {
 
   Program& program_;
   const Case& case_;
-  u32 slots_;
   Control control_ = control_of(case_);
   bool relaunched_ = is_relaunched(case_);
   bool is_packed_ = case_.param("word", "separate") == "packed";
   std::array<Side, 2> sides_;
   std::array<u32, 2> blocks_{1, 1};
-  u64 part_ = 0;  // bytes of a block's part
+  u32 at_once_ = number_of(case_, "at_once", "1"), slots_ = 1;
+  u64 part_ = 0;   // bytes of a block's part
+  u32 parts_ = 1;  // blocks that move a message
 };
 
 /// Side 0 speaks first. Each side with a GPU puts its payload into the other's memory before it tells the other.
@@ -249,9 +270,9 @@ void add_get_round_trip(Connection& made) {
   }
 }
 
-/// Messages from side 0 to side 1, at most `ring_slots` under way. The side that moves them says so to the other.
+/// Messages from side 0 to side 1, at most as many under way as the ring has slots. The side that moves them says so to the other.
 void add_messages(Connection& made, u32 mover) {
-  const Wait room = made.receive(0, ring_slots), there = made.receive(1);
+  const Wait room = made.receive(0, made.slots()), there = made.receive(1);
   const Set sent = made.send(1), received = made.send(0);
   const Step wait = mover == 0 ? Step{room} : Step{there};
   const Set told = mover == 0 ? sent : received;
@@ -317,8 +338,14 @@ std::vector<Benchmark> puts_and_gets() {
   constexpr bool not_in_id = false;
   const Param blocks{"blocks",
                      {"1", "2", "4", "8", "16", "32", "64", "132"},
-                     "blocks that move a message together; each adds to the word behind it",
+                     "blocks that move a message together; each sets a word of its own behind its part",
                      not_in_id};
+  const Param at_once{
+      "at_once",
+      {"1", "2", "4", "8", "16", "32", "128"},
+      "messages of a connection that are sent at once: each by blocks of its own, or in packed words by "
+      "the threads of one block",
+      not_in_id};
   const Param connections{
       "connections", {"1", "2", "4", "8", "16", "32", "64", "132"}, "rings of messages, each with its own block"};
   const Param word{"word",
@@ -342,6 +369,7 @@ std::vector<Benchmark> puts_and_gets() {
       if (engine == Engine::sm && name.starts_with("put")) params.push_back(word);
       if (is_stream || engine != Engine::ce) params.push_back(launch_param());
       if (is_stream) params.push_back(connections);
+      if (is_stream && engine != Engine::ce && name.starts_with("put")) params.push_back(at_once);
       rows.push_back({name,
                       summary,
                       is_stream ? "Klenk 4 (KL-1, KL-3)" : "Klenk 4 (KL-1)",

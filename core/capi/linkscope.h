@@ -15,13 +15,13 @@ extern "C" {
 
 #define LS_EXPORT __attribute__((visibility("default")))
 
-/* As a stream: the legacy default stream of the GPU that has the memory, whichever context is current; of the destination's
- * between two GPUs. */
+/* A value for a stream: the legacy default stream of the GPU that has the memory, whichever context is current. Between two
+ * GPUs it is the stream of the destination's GPU. */
 #define LS_STREAM_OF_MEMORY ((void*)~(uintptr_t)0)
 
 typedef enum ls_status {
   LS_OK = 0,
-  LS_USAGE = 1,     /* the call makes no sense: the caller's mistake */
+  LS_USAGE = 1,     /* the request is wrong: the caller's mistake */
   LS_FAILED = 2,    /* a call of the driver or the system failed; the process can go on */
   LS_LOST = 3,      /* the GPU or the process is no longer usable */
   LS_TIMEOUT = 4,   /* a wait passed its deadline */
@@ -35,7 +35,7 @@ LS_EXPORT const char* ls_last_error(void);
 LS_EXPORT const char* ls_version(void);
 /* "", or why no GPU can be used here. Copies between two ranges of host memory work all the same. */
 LS_EXPORT const char* ls_why_no_gpu(void);
-/* Frees the pinned arena, events and contexts. No copy is under way. The next call starts anew. */
+/* Frees the pinned arena, events and contexts. Call it while no copy is in progress. The next call allocates them again. */
 LS_EXPORT ls_status ls_close(void);
 
 /* --- one copy ----------------------------------------------------------------------------------------------------- */
@@ -57,9 +57,9 @@ LS_EXPORT void ls_release(ls_prepared* prepared);
 
 /* --- memory that is copied often ----------------------------------------------------------------------------------- */
 
-/* Pins host memory that many copies will use. Copies are then as from and to pinned memory: the source must not
- * change, and a destination does not hold the data, before the stream has made the copy. Memory that is pinned as a whole
- * already stays as it is. LS_MEMORY beyond half of the host's memory, or LINKSCOPE_TRANSFER_REGISTERED=BYTES. */
+/* Pins host memory that many copies will use. Copies of it follow the rules of pinned memory: do not change the source,
+ * and do not read the destination, before the stream has made the copy. Memory that is already pinned as a whole stays
+ * unchanged. LS_MEMORY if registrations would exceed half of the host's memory, or LINKSCOPE_TRANSFER_REGISTERED=BYTES. */
 LS_EXPORT ls_status ls_register(void* start, size_t bytes);
 /* Ends the latest registration that begins at `start`, after the GPUs' work on it. Must precede freeing the memory: copies
  * of a range that was freed are LS_USAGE, and so is this call, if nothing else lies there yet. ls_close ends all. */
@@ -71,9 +71,9 @@ LS_EXPORT ls_status ls_registered_bytes(uint64_t* bytes);
 
 /* Copies `count` blocks in the order of the stream, in any order among themselves. Pageable memory is finished as by
  * ls_copy. A kernel on few SMs moves small blocks that the GPU reaches. During a graph capture of the stream each block is
- * one copy of the driver, which the graph repeats. No destination may overlap another destination, or a source: calls
- * of at most 64 blocks are searched for that, and longer ones for neighbours in the list whose destinations overlap, and
- * are LS_USAGE before any block is copied. Elsewhere, what overlaps holds bytes of any of the blocks. */
+ * one copy of the driver, which the graph repeats. No destination may overlap another destination or a source. Calls of at
+ * most 64 blocks return LS_USAGE for any overlap, longer calls for neighbours in the list whose destinations overlap; no
+ * block is copied then. Bytes of an overlap that is not refused come from any of its blocks. */
 LS_EXPORT ls_status ls_copy_blocks(void* const* dst, const void* const* src, const size_t* bytes, size_t count,
                                    void* stream);
 
@@ -85,7 +85,7 @@ typedef struct ls_piece {
   void* dst;
 } ls_piece;
 
-/* Bytes by the way they were read: from the page cache, past it by O_DIRECT, or through it. `uring` and `cufile`: those
+/* Bytes by method: read from the page cache, past it by O_DIRECT, or through it. `uring` and `cufile`: those
  * of `direct` that io_uring and cuFile read; threads with pread read the others. `uring_refused`: the errno if the kernel
  * refused io_uring. */
 typedef struct ls_read_counts {
@@ -114,7 +114,7 @@ typedef struct ls_source {
   void* stream;
 } ls_source;
 
-/* Bytes by the way they were written: past the page cache by O_DIRECT, or through it. `uring` and `cufile`: those of
+/* Bytes by method: written past the page cache by O_DIRECT, or through it. `uring` and `cufile`: those of
  * `direct` that io_uring and cuFile wrote; threads with pwrite wrote the others. `uring_refused`: the errno if the kernel
  * refused io_uring. */
 typedef struct ls_write_counts {
@@ -132,7 +132,7 @@ typedef struct ls_saving {
 } ls_saving;
 
 /* Replaces a file by memory of GPUs and of the host, one source behind the other. The data goes to a temporary file
- * beside it, which then gets the name: after an error, the file is as it was. `saving` may be NULL. */
+ * beside it, which then gets the name, so an error leaves the old file unchanged. `saving` may be NULL. */
 LS_EXPORT ls_status ls_save_file(const char* path, const ls_source* sources, size_t count, ls_saving* saving);
 
 /* --- a copy in the background ------------------------------------------------------------------------------------- */
@@ -168,10 +168,10 @@ typedef struct ls_knobs {
   uint32_t uring;       /* of read_cold and write_file: requests of io_uring in flight, which one thread starts; 0:
                          * `threads` read or write */
 } ls_knobs;
-/* The GPUs, by their number in PCI bus order, whose links to the host copies from and to other GPUs may use; none until
- * this is called, but for LINKSCOPE_TRANSFER_HELPERS. A copy between host memory and a GPU then also goes through 12 MiB
- * of memory of each helper that the GPU reaches by peer access, which slows down the helper's own copies. Peer access
- * between contexts is not changed. Without a helper that it reaches, copies are as before. No copy is under way. */
+/* Names helpers: GPUs, by their number in PCI bus order, whose links to the host the copies of other GPUs may use. The
+ * default is LINKSCOPE_TRANSFER_HELPERS, or none. A copy between host memory and a GPU then also goes through 24 MiB of
+ * memory of each helper that the GPU reaches by peer access, which slows down the helper's own copies. A GPU that reaches
+ * no helper uses its own link. Peer access between contexts is not changed. Call it while no copy is in progress. */
 LS_EXPORT ls_status ls_set_helpers(const uint32_t* gpus, size_t count);
 /* The first size of each class, for copies and for the mean size of blocks. A class ends where the next one begins. */
 LS_EXPORT const uint64_t* ls_size_classes(size_t* count);
@@ -183,7 +183,7 @@ LS_EXPORT const uint64_t* ls_file_classes(size_t* count);
  * (ls_copy_blocks with pageable blocks: `sm_blocks` of the kernel that scatters or gathers them), read_cached and
  * read_cold (ls_read_file to a GPU, from the page cache and past it), and write_file (ls_save_file). */
 LS_EXPORT ls_status ls_get_knobs(const char* method, size_t bytes, ls_knobs* knobs);
-/* No copy is under way. */
+/* Sets the knobs of a class. Call it while no copy is in progress. */
 LS_EXPORT ls_status ls_set_knobs(const char* method, size_t bytes, const ls_knobs* knobs);
 /* How ls_copy_blocks moves blocks that the GPU reaches at both ends: "loop", "batch" or "kernel", and the thread blocks
  * of the kernel, one an SM. `to_gpu` is 0 for blocks that go to the host. Fewer than four blocks are always a loop. */
@@ -191,7 +191,8 @@ LS_EXPORT ls_status ls_get_block_knobs(int to_gpu, size_t mean_bytes, const char
 LS_EXPORT ls_status ls_set_block_knobs(int to_gpu, size_t mean_bytes, const char* method, uint32_t sm_blocks);
 /* The number of copies that a method has made, without those below the smallest class that is not plain. */
 LS_EXPORT ls_status ls_count(const char* method, uint64_t* count);
-/* Why the latest copy that fell back to the driver's own did so, or why cuFile did not move a file; "" if none did. Valid until the thread's next call. */
+/* Why the latest copy fell back to the driver's own, or why cuFile did not move a file; "" if no copy fell back. Valid until
+ * the thread's next call. */
 LS_EXPORT const char* ls_latest_fallback(void);
 /* Bytes of pinned memory that the arena has allocated. Its bound is 256 MiB, or LINKSCOPE_TRANSFER_ARENA. */
 LS_EXPORT ls_status ls_arena_bytes(uint64_t* bytes);

@@ -13,7 +13,7 @@ struct DeviceWork {
   std::function<void()> work;
 };
 
-/// Does all work; that of one GPU in order. Throws the first error.
+/// Does all work. The work of one GPU runs in the order of the list. Throws the first error.
 void side_by_side(const std::vector<DeviceWork>&);
 
 }  // namespace linkscope

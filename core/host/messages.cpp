@@ -20,14 +20,17 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "host/patience.hpp"
 
 namespace linkscope {
 namespace {
 
-constexpr Seconds patience_to_start{10.0}, patience{2.0};
 constexpr int inherited = 3;                 // the descriptor of the channel in the other process
 constexpr u64 page = 4096, line = 128;       // two cache lines, which some CPUs fetch together
 constexpr unsigned polls_to_look = 1 << 12;  // between two looks at the clock
+
+Seconds patience_to_start() { return patient(Seconds{10.0}); }
+Seconds patience() { return patient(Seconds{2.0}); }
 
 [[noreturn]] void refused(const std::string& what) {
   throw Error{ErrorKind::failed, "messages between processes: " + what + ": " + std::strerror(errno)};
@@ -160,17 +163,17 @@ Messenger::Messenger(Channel channel, u64 bytes, u32 node, const std::vector<int
     for (const unsigned direction : {0U, 1U}) Mailbox{pages_.data(), bytes}.count(direction).store(0);
   } else {
     std::tie(socket_, theirs) = channel == Channel::local ? local_pair() : tcp_pair();
-    set_patience(socket_.get(), patience_to_start);
+    set_patience(socket_.get(), patience_to_start());
   }
   other_ = start_other(channel, bytes, cpus, theirs ? theirs.get() : pages_.descriptor().get());
   theirs.reset();
   try {
-    exchange(patience_to_start);
+    exchange(patience_to_start());
   } catch (...) {
     end_other();
     throw;
   }
-  if (socket_) set_patience(socket_.get(), patience);
+  if (socket_) set_patience(socket_.get(), patience());
 }
 
 Messenger::~Messenger() { end_other(); }
@@ -182,7 +185,7 @@ void Messenger::end_other() const {
   }
 }
 
-void Messenger::round_trip() { exchange(patience); }
+void Messenger::round_trip() { exchange(patience()); }
 
 void Messenger::exchange(Seconds limit) {
   const auto gone = [] { return Error{ErrorKind::failed, "the process that answers messages has ended"}; };

@@ -14,13 +14,17 @@
 #include <optional>
 #include <thread>
 
+#include "host/patience.hpp"
+
 namespace linkscope {
 namespace {
 
 constexpr u32 most_processes = 256;
-constexpr Seconds meeting_patience{8.0};   // shorter than the patience of the worker's parent
 constexpr Seconds stranger_patience{1.0};  // anybody in the network can connect, and say nothing
 constexpr std::size_t longest_message = 2048;
+
+/// Shorter than the patience of the worker's parent.
+Seconds meeting_patience() { return patient(Seconds{8.0}); }
 
 enum class Tag : char { value = 'v', failure = 'f' };
 
@@ -143,7 +147,7 @@ void check_same_user(int socket) {
 }
 
 void bound_sending(int socket) {
-  const timeval longest{static_cast<time_t>(meeting_patience.count()), 0};
+  const timeval longest{static_cast<time_t>(meeting_patience().count()), 0};
   if (setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &longest, sizeof longest) != 0) no_socket("setsockopt");
 }
 
@@ -167,12 +171,12 @@ Peers::Peers(u32 process, u32 processes, const std::string& meeting, FarPeers fa
 }
 
 void Peers::connect_to(u32 other, const std::string& meeting) {
-  const Deadline deadline{meeting_patience};
+  const Deadline deadline{meeting_patience()};
   const Address address{meeting, other};
   auto& socket = sockets_[other];
   if (far_.has(other)) {
-    socket = connect_far(far_.addresses[other], meeting_patience);
-    bound_far(socket.get(), meeting_patience);
+    socket = connect_far(far_.addresses[other], meeting_patience());
+    bound_far(socket.get(), meeting_patience());
     if (!send_far(socket.get(), meeting + ' ' + std::to_string(process_))) gone(other, "it to come to the meeting");
     return;
   }
@@ -188,7 +192,7 @@ void Peers::connect_to(u32 other, const std::string& meeting) {
 }
 
 void Peers::admit_others(int listener) {
-  const Deadline deadline{meeting_patience};
+  const Deadline deadline{meeting_patience()};
   while (missing(false) < processes()) {
     Descriptor came{readable(listener, deadline)
                         ? again_after_signals([&] { return accept4(listener, nullptr, nullptr, SOCK_CLOEXEC); })
@@ -208,13 +212,13 @@ void Peers::admit_others(int listener) {
 }
 
 void Peers::admit_far(const std::string& meeting) {
-  const Deadline deadline{meeting_patience};
+  const Deadline deadline{meeting_patience()};
   while (missing(true) < processes()) {
     if (!readable(far_.listener, deadline))
       throw Error{ErrorKind::timeout, named(missing(true)) + " did not come to the meeting in time"};
     Descriptor came{again_after_signals([&] { return accept4(far_.listener, nullptr, nullptr, SOCK_CLOEXEC); })};
     if (!came || !readable(came.get(), Deadline{stranger_patience})) continue;
-    bound_far(came.get(), meeting_patience);
+    bound_far(came.get(), meeting_patience());
     char message[longest_message];
     const auto taken = receive_far(came.get(), message, sizeof message);
     const std::string_view said{message, static_cast<std::size_t>(std::max<ssize_t>(taken, 0))};
@@ -237,7 +241,7 @@ void Peers::share_start() {
   constexpr u64 bytes = 4096;
   if (process_ > 0) {
     Descriptor page;
-    (void)take<u32>(0, "the page of the common start", meeting_patience, &page);
+    (void)take<u32>(0, "the page of the common start", meeting_patience(), &page);
     page_ = SharedPages{page, bytes};
     return;
   }
@@ -302,9 +306,9 @@ void Peers::meet(const char* what, Seconds patience) {
 }
 
 void Peers::start_together() {
-  if (far_.any()) return meet("the common start", meeting_patience);
+  if (far_.any()) return meet("the common start", meeting_patience());
   constexpr unsigned polls = 1 << 12;  // between two looks at the others
-  const Deadline deadline{meeting_patience};
+  const Deadline deadline{meeting_patience()};
   const std::atomic_ref<u64> arrivals{*reinterpret_cast<u64*>(page_.data())};
   const u64 before = arrivals.fetch_add(1), all = (before / processes() + 1) * processes();
   for (unsigned i = 1; arrivals.load(std::memory_order_acquire) < all; ++i) {

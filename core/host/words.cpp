@@ -123,6 +123,12 @@ Word CpuMemory::now_ns() {
 
 void CpuMemory::set(Word word, Word value) { std::atomic_ref{word_at(word)}.store(value, std::memory_order_release); }
 
+bool CpuMemory::wait(Word first, Word count, Word value, Word timeout_ns) {
+  for (Word i = 0; i < count; ++i)
+    if (!poll(*this, first + i * sizeof(Word), value, timeout_ns)) return false;
+  return true;
+}
+
 void CpuMemory::send(const ActorOp& op, Word iteration, Word value) {
   const Word from = op.from.at(iteration), to = op.to.at(iteration);
   for (Word at = 0; at < op.bytes; at += sizeof(u64)) store_whole_pair(to + 2 * at, {word_at(from + at), value});

@@ -36,7 +36,7 @@ struct CpuMemory {
   [[nodiscard]] static Word acquire(Word word);
   [[nodiscard]] static Word now_ns();
   static void set(Word word, Word value);
-  [[nodiscard]] bool wait(Word word, Word value, Word timeout_ns) { return poll(*this, word, value, timeout_ns); }
+  [[nodiscard]] bool wait(Word first, Word count, Word value, Word timeout_ns);
   static void send(const ActorOp& op, Word iteration, Word value);
   [[nodiscard]] static bool receive(const ActorOp& op, Word iteration, Word value);
   static void fence();

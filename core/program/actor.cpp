@@ -38,31 +38,6 @@ std::string why_no_access(const Kernel& kernel) {
 
 }  // namespace
 
-const Span* word_of(const Step& step) {
-  if (const auto* set = std::get_if<Set>(&step)) return &set->word;
-  const auto* wait = std::get_if<Wait>(&step);
-  return wait ? &wait->word : nullptr;
-}
-
-const Span* payload_of(const Step& step) {
-  const auto* set = std::get_if<Set>(&step);
-  const auto* wait = std::get_if<Wait>(&step);
-  const auto* found = set ? &set->payload : wait ? &wait->payload : nullptr;
-  return found && *found ? &**found : nullptr;
-}
-
-const Job* job_of(const Step& step) {
-  const auto* set = std::get_if<Set>(&step);
-  const auto* wait = std::get_if<Wait>(&step);
-  const auto* found = set ? &set->job : wait ? &wait->job : nullptr;
-  return found && *found ? &**found : nullptr;
-}
-
-const Span* pointer_of(const Step& step) {
-  const auto* wait = std::get_if<Wait>(&step);
-  return wait && wait->pointer ? &*wait->pointer : nullptr;
-}
-
 bool is_of_job(const Actor& actor, const Step& step) {
   const Job* taken = nullptr;
   for (const auto& one : actor.loop) {

@@ -70,7 +70,9 @@ void check_word(const Program& program, const Step& step, const std::string& whe
       wrong_program(where, span_text(word) + " is no notification: no network card of the program sets it");
   }
   if (!payload) {
-    if (word.bytes != sizeof(u64)) wrong_program(where, span_text(word) + " is not a word of 8 B");
+    const bool several = std::holds_alternative<Wait>(step);
+    if (several ? word.bytes % sizeof(u64) != 0 : word.bytes != sizeof(u64))
+      wrong_program(where, span_text(word) + (several ? " is not whole words of 8 B" : " is not a word of 8 B"));
     return;
   }
   check_span(program, *payload, where);

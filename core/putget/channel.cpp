@@ -97,6 +97,7 @@ void OpenChannel::start_posting() {
 }
 
 OpenChannel::~OpenChannel() {
+  end_posting();
   end_server();
   --local_.users();
   --remote_.users();
@@ -245,6 +246,14 @@ void OpenChannel::fail(Posted state, const std::string& text) {
     failure_ = text;
   }
   CpuWords::release(control_ + control_gap * static_cast<u64>(ControlWord::failure), static_cast<u64>(state));
+}
+
+/// A kernel that posts uses the words of the channel, which later ones get.
+void OpenChannel::end_posting() {
+  try {
+    finish_on_gpu();
+  } catch (const Error&) {  // nobody asks for the end of the steps any longer
+  }
 }
 
 void OpenChannel::end_server() {

@@ -42,6 +42,7 @@ class OpenChannel : private ServedRing {
  public:
   /// The regions live longer. Throws Error{usage} for options that make no sense or a transport that cannot be.
   OpenChannel(PutGet&, Region& local, Region& remote, const ChannelOptions&);
+  /// Waits for the latest run_on_gpu().
   ~OpenChannel() override;
   OpenChannel(const OpenChannel&) = delete;
   OpenChannel& operator=(const OpenChannel&) = delete;
@@ -84,6 +85,7 @@ class OpenChannel : private ServedRing {
   void look_after() override;
   [[nodiscard]] bool serve_batch();
   void fail(Posted, const std::string& text);
+  void end_posting();
   void end_server();
   void check(Posted) const;
   [[nodiscard]] std::string waited_text() const;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <sstream>
@@ -38,14 +39,10 @@ std::vector<std::string> parts_of(const std::string& handle) {
 }
 
 u64 number(const std::string& handle, const std::string& text) {
-  std::size_t end = 0;
-  try {
-    const u64 value = std::stoull(text, &end);
-    if (end == text.size()) return value;
-  } catch (const std::exception&) {
-    no_handle(handle);
-  }
-  no_handle(handle);
+  u64 value = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (status != std::errc{} || end != text.data() + text.size()) no_handle(handle);
+  return value;
 }
 
 Descriptor process_of(u64 pid) {
@@ -192,6 +189,7 @@ Region::Region(PutGet& all, const std::string& handle, u32 by) : all_{all} {
   } else if (parts[0] == descriptor_kind && parts.size() == 5) {
     import_descriptor(handle, by);
   } else if (parts[0] == tcp_kind && parts.size() == 4) {
+    if (number(handle, parts[2]) > 65535) no_handle(handle);
     tcp_address_ = parts[1] + " " + parts[2];
     bytes_ = number(handle, parts[3]);
   } else if (parts[0] == card_kind && parts.size() == 4) {
@@ -283,8 +281,12 @@ void Region::import_gpu(const std::string& handle, u32 by) {
   const u64 offset = number(handle, parts[3]);
   CUipcMemHandle memory{};
   if (parts[4].size() != 2 * sizeof memory.reserved) no_handle(handle);
-  for (std::size_t i = 0; i < sizeof memory.reserved; ++i)
-    memory.reserved[i] = static_cast<char>(std::stoi(parts[4].substr(2 * i, 2), nullptr, 16));
+  for (std::size_t i = 0; i < sizeof memory.reserved; ++i) {
+    const char* digits = parts[4].data() + 2 * i;
+    unsigned char byte = 0;
+    if (std::from_chars(digits, digits + 2, byte, 16).ptr != digits + 2) no_handle(handle);
+    memory.reserved[i] = static_cast<char>(byte);
+  }
   by_ = by;
   opened_ = std::make_unique<IpcOpened>(all_.driver(), all_.gpu(by), memory);
   start_ = opened_->address() + offset;
@@ -317,12 +319,12 @@ std::string Region::handle() const {
                 "no other process can map this region: share memory that the library allocated, or "
                 "memory of a GPU of this process"};
   const CurrentContext current{all_.driver(), all_.gpus().at(all_.index_of(location_.device)).context()};
-  const auto memory = ipc_handle(all_.driver(), start_);
   CUdeviceptr base = 0;
   const auto attribute = CU_POINTER_ATTRIBUTE_RANGE_START_ADDR;
   std::array asked{attribute};
   std::array<void*, 1> answers{&base};
   LINKSCOPE_CU(all_.driver(), cuPointerGetAttributes, 1, asked.data(), answers.data(), start_);
+  const auto memory = ipc_handle(all_.driver(), base);  // a handle is of a whole allocation
   text << gpu_kind << ' ' << getpid() << ' ' << bytes_ << ' ' << start_ - base << ' ';
   for (const char byte : memory.reserved) {
     std::array<char, 3> digits{};

@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <system_error>
 
 #include "base/error.hpp"
 #include "putget/cpu_words.hpp"
@@ -15,6 +17,8 @@
 
 namespace linkscope {
 namespace {
+
+using namespace std::chrono_literals;
 
 /// Both sides are of this library, so the bytes are those of the structure. Verb none asks for an answer of one byte.
 struct Request {
@@ -68,6 +72,12 @@ void at_once(int socket) {
   setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
+/// Another accept may succeed: the client has gone, or the process has too many files or too little memory for now.
+bool is_passing(int error) {
+  return error == EINTR || error == ECONNABORTED || error == EMFILE || error == ENFILE || error == ENOBUFS ||
+         error == ENOMEM;
+}
+
 Request request_of(const Operation& one) { return {static_cast<u64>(one.verb), one.remote, one.bytes, one.value}; }
 
 }  // namespace
@@ -92,25 +102,40 @@ TcpServer::~TcpServer() {
   stops_ = true;
   shutdown(listener_.get(), SHUT_RDWR);
   acceptor_.join();
-  for (const auto& connection : connections_) shutdown(connection.get(), SHUT_RDWR);
-  for (auto& server : servers_) server.join();
+  for (const auto& connection : connections_) shutdown(connection.socket.get(), SHUT_RDWR);
+  for (auto& connection : connections_) connection.server.join();
 }
 
 void TcpServer::accept_all() {
   while (!stops_) {
-    Descriptor connection{accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)};
-    if (!connection) {
-      if (errno == EINTR || errno == ECONNABORTED) continue;
-      return;
-    }
-    at_once(connection.get());
-    const int number = connection.get();
-    connections_.push_back(std::move(connection));
-    servers_.emplace_back([this, number] { serve(number); });
+    Descriptor socket{accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)};
+    if (!socket && !is_passing(errno)) return;
+    forget_ended();
+    if (socket) add(std::move(socket));
+    else std::this_thread::sleep_for(1ms);
   }
 }
 
-void TcpServer::serve(int connection) {
+void TcpServer::add(Descriptor socket) {
+  at_once(socket.get());
+  auto& connection = connections_.emplace_back(std::move(socket));
+  try {
+    connection.server = std::thread{[this, &connection] { serve(connection); }};
+  } catch (const std::system_error&) {  // the limit of threads is reached: the client finds its connection closed
+    connections_.pop_back();
+  }
+}
+
+void TcpServer::forget_ended() {
+  std::erase_if(connections_, [](Connection& connection) {
+    if (!connection.ended) return false;
+    connection.server.join();
+    return true;
+  });
+}
+
+void TcpServer::serve(Connection& to) {
+  const int connection = to.socket.get();
   try {
     for (;;) {
       Request request{};
@@ -128,6 +153,7 @@ void TcpServer::serve(int connection) {
   } catch (const Error&) {  // the client has ended
   }
   shutdown(connection, SHUT_RDWR);
+  to.ended = true;
 }
 
 // --- the client -------------------------------------------------------------------------------------------------------

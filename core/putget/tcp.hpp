@@ -1,9 +1,10 @@
 // Puts and gets over TCP: a server's threads perform the requests of its clients on memory of this process.
 #pragma once
 #include <atomic>
+#include <list>
 #include <string>
 #include <thread>
-#include <vector>
+#include <utility>
 
 #include "base/ring.hpp"
 #include "base/units.hpp"
@@ -27,14 +28,21 @@ class TcpServer {
   [[nodiscard]] unsigned short port() const { return port_; }
 
  private:
+  struct Connection {
+    explicit Connection(Descriptor accepted) : socket{std::move(accepted)} {}
+    Descriptor socket;
+    std::thread server{};
+    std::atomic<bool> ended{false};
+  };
   void accept_all();
-  void serve(int connection);
+  void add(Descriptor socket);
+  void forget_ended();
+  void serve(Connection&);
   TcpMemory memory_;
   Descriptor listener_;
   unsigned short port_ = 0;
   std::atomic<bool> stops_{false};
-  std::vector<Descriptor> connections_;
-  std::vector<std::thread> servers_;
+  std::list<Connection> connections_;  // of the acceptor, until it ends
   std::thread acceptor_;
 };
 

@@ -168,7 +168,7 @@ LINKSCOPE_ANYWHERE void submit(const SendQueue& queue, Memory& memory) {
 enum class Status : unsigned char {
   success = 0,
   local_length = 0x01,
-  queue_operation = 0x02,  // the element makes no sense
+  queue_operation = 0x02,  // the element is invalid
   local_protection = 0x04,
   flushed = 0x05,  // an earlier element of the queue failed
   remote_request = 0x12,

@@ -57,27 +57,28 @@ u64 Arena::allocated_bytes() const {
 
 Arena::Lease Arena::take(u32 wanted, const CopyLane& lane) {
   const std::lock_guard lock{mutex_};
+  return lease(wanted, &lane);
+}
+
+Arena::Lease Arena::take_free(u32 wanted) {
+  const std::lock_guard lock{mutex_};
+  return lease(wanted, nullptr);
+}
+
+/// `lane`: whose earlier work slots may wait for; null: for none.
+Arena::Lease Arena::lease(u32 wanted, const CopyLane* lane) {
   std::vector<Slot*> taken;
   taken.reserve(wanted);
   try {
     // Few slots fit into the CPU's caches better than many, so the arena grows last.
     add_ready(taken, wanted);
-    add_waiting(taken, wanted, lane);
+    if (lane) add_waiting(taken, wanted, *lane);
     grow(taken, wanted);
   } catch (...) {
     for (auto& entry : entries_)
       if (std::find(taken.begin(), taken.end(), entry.slot.get()) != taken.end()) entry.leased = false;
     throw;
   }
-  return {*this, std::move(taken)};
-}
-
-Arena::Lease Arena::take_free(u32 wanted) {
-  const std::lock_guard lock{mutex_};
-  std::vector<Slot*> taken;
-  taken.reserve(wanted);
-  add_ready(taken, wanted);
-  grow(taken, wanted);
   return {*this, std::move(taken)};
 }
 

@@ -95,6 +95,7 @@ class Arena {
     std::unique_ptr<Slot> slot;
     bool leased = false;  // also if it cannot be recovered
   };
+  [[nodiscard]] Lease lease(u32 wanted, const CopyLane* lane);
   void add_ready(std::vector<Slot*>& taken, u32 wanted);
   void grow(std::vector<Slot*>& taken, u32 wanted);
   void add_waiting(std::vector<Slot*>& taken, u32 wanted, const CopyLane& lane);

@@ -7,8 +7,10 @@
 namespace linkscope {
 
 AsynchronousCopy::AsynchronousCopy(Transfers& transfers, const CopyRequest& request)
-    : transfers_{transfers}, request_{request}, lane_{transfers.lane_of(request)} {
+    : transfers_{transfers}, request_{request} {
   const auto& driver = transfers_.driver();
+  const PlannedCopy copy = transfers_.look_up(request);
+  lane_ = copy.lane;
   if (!driver.usable() && driver_stream(request_.stream))
     throw Error{ErrorKind::usage, "a copy on a stream needs a GPU, and " + driver.why_not()};
   if (!lane_ && driver_stream(request_.stream))
@@ -26,6 +28,7 @@ AsynchronousCopy::AsynchronousCopy(Transfers& transfers, const CopyRequest& requ
     const Event before{driver, CU_EVENT_DISABLE_TIMING};
     LINKSCOPE_CU(driver, cuEventRecord, before.get(), lane_->stream);
     LINKSCOPE_CU(driver, cuStreamWaitEvent, stream_->get(), before.get(), CU_EVENT_WAIT_DEFAULT);
+    transfers_.follow_other_gpu(copy, stream_->get());
     request_.stream = stream_->get();
   }
   thread_ = std::jthread{[this] { run(); }};
@@ -43,7 +46,7 @@ void AsynchronousCopy::run() {
     if (lane_) current.emplace(transfers_.driver(), lane_->context);
     try {
       transfers_.copy_large(request_, progress_);
-    } catch (const Error&) {
+    } catch (...) {
       // The GPU may still read or write the caller's memory, which is the caller's own again after the end.
       if (stream_) transfers_.driver().cuStreamSynchronize(stream_->get());
       throw;

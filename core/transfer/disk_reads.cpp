@@ -91,7 +91,7 @@ class Reading {
   Arena::Lease& lease_;
   Uring& ring_;
   ReadCounts& counts_;
-  std::deque<Slot*> slots_;          // without a read in flight; the first was used the longest time ago
+  std::deque<Slot*> slots_;          // idle, the least recently used first
   std::vector<UnderWay> under_way_;  // by tag
   std::vector<u64> unused_;          // tags
 };

@@ -59,7 +59,8 @@ void Hop::queue(CUdeviceptr dst, CUdeviceptr src, u64 bytes) {
   next_ = (next_ + 1) % slots_;
   {
     const CurrentContext current{driver_, first_.lane.context};
-    if (step.used)
+    // A copy behind a wait for another GPU starts later, and the slot is usually free by now.
+    if (step.used && !is_done(driver_, *step.emptied))
       LINKSCOPE_CU(driver_, cuStreamWaitEvent, first_.lane.stream, step.emptied->get(), CU_EVENT_WAIT_DEFAULT);
     LINKSCOPE_CU(driver_, cuMemcpyAsync, step.memory, src, bytes, first_.lane.stream);
     LINKSCOPE_CU(driver_, cuEventRecord, step.filled->get(), first_.lane.stream);

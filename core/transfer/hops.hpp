@@ -28,6 +28,7 @@ class Hops {
  public:
   static constexpr u32 slots = 3;  // of each hop: one fills, one empties, one is between the calls for the two
 
+  /// `slot_bytes`: of a slot in memory of a helper.
   Hops(const Driver& driver, Gpus& gpus, u64 slot_bytes) : driver_{driver}, gpus_{gpus}, slot_bytes_{slot_bytes} {}
   Hops(const Hops&) = delete;
   Hops& operator=(const Hops&) = delete;

@@ -154,7 +154,7 @@ void ring_to_fresh(const Resources& with, const PlannedCopy& copy, Progress& pro
 
 bool fits_host(const Resources& with, const PlannedCopy& copy) {
   if (!copy.src.on_host() || !copy.dst.on_host() || copy.captured) return false;
-  return copy.lane ? with.options.uses(MethodId::host, copy.request.bytes) : copy.request.stream == nullptr;
+  return copy.lane ? with.options.uses(MethodId::host, copy.request.bytes) : !copy.has_unknown_order;
 }
 
 void copy_on_host(const Resources& with, const PlannedCopy& copy, Progress& progress) {

@@ -30,6 +30,7 @@ struct PlannedCopy {
   Location dst, src;
   std::optional<CopyLane> lane;  // none: only the driver knows where the stream runs
   bool captured = false;
+  bool has_unknown_order = false;  // the stream is one of a context that is not a primary one, or has no context
 };
 
 /// What copies share.

@@ -11,6 +11,7 @@
 #include "base/actor_ops.hpp"
 #include "base/error.hpp"
 #include "gpu/context.hpp"
+#include "host/patience.hpp"
 #include "host/words.hpp"
 #include "transfer/capture.hpp"
 #include "transfer/pump_task.hpp"
@@ -22,7 +23,7 @@ using namespace literals;
 using namespace std::chrono_literals;
 
 constexpr u64 cache_line = 64, line = 16;  // the kernel moves vectors of 16 bytes
-constexpr u64 timeout_ns = 2'000'000'000;
+constexpr Seconds timeout{2.0};            // of the kernel, for a chunk
 constexpr unsigned threads_of_block = 1024;
 // The other side takes some microseconds for a chunk. If earlier work of the stream takes longer, the thread sleeps.
 constexpr std::chrono::nanoseconds attentive = 200us, between_questions = 50ms;
@@ -44,7 +45,13 @@ linkscope_pump_task task_in(std::byte* memory, u64 memory_bytes, const PumpedCop
           words + cache_line,
           2 * cache_line,
           start,
-          timeout_ns};
+          static_cast<u64>(patient(timeout).count() * 1e9)};
+}
+
+/// Blocks take chunks in turn. One that has no SM yet would hold up all others: its chunk's slot stays in use.
+unsigned blocks_of(const Resources& with, const CopyLane& lane, const Knobs& knobs, u64 chunks) {
+  const int sms = with.gpus.facts()[lane.gpu].attribute("MULTIPROCESSOR_COUNT", 1);
+  return static_cast<unsigned>(std::min({u64{knobs.sm_blocks}, chunks, static_cast<u64>(std::max(sms, 1))}));
 }
 
 /// What the threads of one copy share.
@@ -128,7 +135,7 @@ void run_pump(const Resources& with, const CopyLane& lane, const PumpedCopy& cop
   const auto task = task_in(slot.data(), with.arena.slot_bytes(), copy, chunk);
   std::memset(slot.data(), 0, cache_line + task.slots * task.word_gap);
   slot.expose(lane);
-  launch(with, lane, task, static_cast<unsigned>(std::min<u64>(knobs.sm_blocks, task.chunks)), towards);
+  launch(with, lane, task, blocks_of(with, lane, knobs, task.chunks), towards);
   slot.guard(with.driver);
   Pumping all{with.driver, copy, task, slot, knobs.piece, progress, {}, {}, {}};
   with.movers.run(static_cast<u32>(std::min<u64>(knobs.threads, task.chunks)), [&](u32) {

@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "gpu/context.hpp"
 #include "host/own_memory.hpp"
+#include "transfer/both_gpus.hpp"
 #include "transfer/capture.hpp"
 #include "transfer/overlaps.hpp"
 #include "transfer/sizes.hpp"
@@ -38,6 +39,13 @@ void watch_forks() {
               "method 'spawn' or 'forkserver'"};
 }
 
+/// Whether this thread has a context, and so a default stream.
+bool has_context(const Driver& driver) {
+  CUcontext context = nullptr;
+  LINKSCOPE_CU(driver, cuCtxGetCurrent, &context);
+  return context != nullptr;
+}
+
 /// Whether a stream has no earlier work. A plain copy behind other work would wait for it, which the application may not
 /// expect.
 bool is_idle(const Driver& driver, CUstream stream) {
@@ -50,7 +58,7 @@ Transfers::Transfers(const Options& options)
     : options_{options},
       gpus_{driver_},
       arena_{driver_, options.arena_bytes, options.slot_bytes},
-      hops_{driver_, gpus_, options.slot_bytes},
+      hops_{driver_, gpus_, 2 * options.slot_bytes},
       registrations_{driver_, gpus_, options.registered_bytes} {
   watch_forks();
   if (driver_.usable()) tuning_ = load_tuning(options_, fingerprint());
@@ -146,6 +154,7 @@ PlannedCopy Transfers::look_up(const CopyRequest& request) {
   if (overlap(request)) throw Error{ErrorKind::usage, "source and destination overlap; copy through a third buffer"};
   PlannedCopy copy{request, {}, {}, {}, false};
   copy.request.stream = driver_stream(request.stream);
+  copy.has_unknown_order = copy.request.stream != nullptr;
   if (!driver_.usable()) return copy;
   // The parent's threads and GPUs are not here, but a copy between two ranges of host memory needs neither.
   if (is_child_of_fork && !copy.request.stream && can_read(request.src, request.bytes) &&
@@ -158,6 +167,7 @@ PlannedCopy Transfers::look_up(const CopyRequest& request) {
   if (copy.src.memory == MemoryType::pinned) registrations_.require_alive(request.src, request.bytes);
   copy.lane = gpus_.lane_of(request.stream, copy.dst.memory == MemoryType::device ? copy.dst.device : copy.src.device);
   copy.captured = copy.lane && captured(*copy.lane);
+  if (!copy.lane) copy.has_unknown_order = copy.request.stream || has_context(driver_);
   return copy;
 }
 
@@ -262,7 +272,7 @@ void Transfers::copy_blocks(std::span<const Block> blocks, CUstream stream) {
 
 void Transfers::read(const FileReader& file, std::span<const FilePiece> pieces, CUstream stream, ReadCounts& counts,
                      Progress& progress) {
-  std::optional<CUdevice> gpu;
+  std::optional<Location> all;
   for (const auto& piece : pieces) {
     refuse_negative("the offset in the file", piece.offset);
     refuse_negative("the size of a piece of the file", piece.bytes);
@@ -275,12 +285,13 @@ void Transfers::read(const FileReader& file, std::span<const FilePiece> pieces, 
     const bool on_gpu = dst.memory == MemoryType::device;
     if (!on_gpu && (!dst.on_host() || !can_write(piece.dst, piece.bytes)))
       throw Error{ErrorKind::usage, "a destination is no memory of a GPU, and none that this process can write"};
-    if (gpu && (!on_gpu || dst.device != *gpu))
-      throw Error{ErrorKind::usage, "one call reads to memory of one GPU; call it once for each GPU"};
-    if (on_gpu) gpu = dst.device;
+    if (all && (on_gpu || all->memory == MemoryType::device) && dst != *all)
+      throw Error{ErrorKind::usage,
+                  "one call reads to memory of one GPU, or of the host; call it once for each of them"};
+    all = dst;
   }
-  if (!gpu) return read_to_host(resources(), file, pieces, counts, progress);
-  const auto lane = gpus_.lane_of(stream, *gpu);
+  if (!all || all->memory != MemoryType::device) return read_to_host(resources(), file, pieces, counts, progress);
+  const auto lane = gpus_.lane_of(stream, all->device);
   if (!lane || captured(*lane) || !can_ring(resources()))
     throw Error{ErrorKind::usage, "a file is read on a stream of a GPU's primary context that is not captured"};
   read_to_gpu(resources(), file, pieces, *lane, counts, progress);
@@ -345,11 +356,16 @@ void Transfers::write(const FileWriter& file, std::span<const FileSource> source
   pass();
 }
 
+void Transfers::follow_other_gpu(PlannedCopy copy, CUstream stream) {
+  copy.lane->stream = stream;
+  const BothGpus waits{resources(), copy};
+}
+
 const char* Transfers::method_of(const CopyRequest& request) { return choose(look_up(request)).name; }
 
 Transfers::Prepared Transfers::prepare(const CopyRequest& request) {
   Prepared prepared{*this, look_up(request)};
-  const auto& [copied, dst, src, lane, captured] = prepared.copy_;
+  const auto& [copied, dst, src, lane, captured, unknown_order] = prepared.copy_;
   if (choose(prepared.copy_).id != MethodId::plain || !driver_.usable() || !lane) return prepared;
   if (src.on_host() && dst.memory == MemoryType::device)
     prepared.direct_ = [](const Prepared& p) {

@@ -72,8 +72,7 @@ class Transfers {
   [[nodiscard]] const char* method_of(const CopyRequest&);
   /// The number of copies that a method has made. Copies below small_bytes() are not counted.
   [[nodiscard]] u64 count_of(MethodId id) const { return counts_[static_cast<std::size_t>(id)]; }
-  /// Why the latest copy that had to fall back to the driver's own did so, or why cuFile did not move a file; "" if none
-  /// had to.
+  /// Why the latest copy fell back to the driver's own, or why cuFile did not move a file; "" if no copy fell back.
   [[nodiscard]] std::string latest_fallback() const { return fallbacks_.latest(); }
   [[nodiscard]] const Driver& driver() const { return driver_; }
   [[nodiscard]] const Options& options() const { return options_; }
@@ -110,8 +109,11 @@ class Transfers {
   [[nodiscard]] Device& gpu(u32 index) { return gpus_.at(index); }
   /// Whether this process is a child of fork(), in which the parent's threads and GPUs do not exist.
   [[nodiscard]] static bool is_in_child_of_fork();
-  /// Where a copy's work runs, as Gpus::lane_of.
-  [[nodiscard]] std::optional<CopyLane> lane_of(const CopyRequest& request) { return look_up(request).lane; }
+  /// The facts of a copy. Throws Error{usage} for one that cannot be.
+  [[nodiscard]] PlannedCopy look_up(const CopyRequest&);
+  /// If a copy between two GPUs is on a default stream, `stream`, of its lane's context, waits for the default stream of the
+  /// other GPU. The copy has a lane.
+  void follow_other_gpu(PlannedCopy, CUstream stream);
 
  private:
   [[nodiscard]] bool copy_small(const CopyRequest& request) const {
@@ -124,7 +126,6 @@ class Transfers {
     const auto dst = reinterpret_cast<u64>(request.dst), src = reinterpret_cast<u64>(request.src);
     return (dst > src ? dst - src : src - dst) < request.bytes;
   }
-  [[nodiscard]] PlannedCopy look_up(const CopyRequest&);
   [[nodiscard]] Location find(const void* start, u64 bytes) const;
   [[nodiscard]] bool captured(const CopyLane&) const;
   [[nodiscard]] const CopyMethod& choose(const PlannedCopy&);

@@ -41,7 +41,7 @@ class Reading:
         self._thread.join()
 
     def add(self, pieces: Sequence[Piece]) -> None:
-        """Lets the thread read these pieces too. Raises what ended the reading."""
+        """Lets the thread read these pieces too. Raises the error that ended the reading."""
         with self._changed:
             self._added += pieces
             self._changed.notify_all()
@@ -51,7 +51,7 @@ class Reading:
             self._report(self._done)
 
     def wait(self) -> Counter[str]:
-        """Returns the bytes by the way they were read, when all is queued. Raises what ended the reading."""
+        """Returns the bytes by the way they were read, when all is queued. Raises the error that ended the reading."""
         with self._changed:
             self._complete = True
             self._changed.notify_all()

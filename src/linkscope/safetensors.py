@@ -54,7 +54,7 @@ class Entry:
 
 
 class HeaderError(ValueError):
-    """The file is no safetensors file, or its header is wrong."""
+    """The file is not a safetensors file, or its header is wrong."""
 
 
 def load_safetensors(
@@ -64,15 +64,16 @@ def load_safetensors(
     checksums: dict[str, int] | None = None,
     counts: dict[str, int] | None = None,
 ) -> dict[str, Any]:
-    """Returns the tensors of files by name.
+    """Returns the tensors of files by name. Raises HeaderError for a truncated or wrong file.
 
     `device` is None for NumPy arrays, or a device of PyTorch ("cpu", "cuda", "cuda:1") for its tensors. A dictionary
-    or a function from the tensor's name to a device spreads them over several. The tensors of a file on the CPU
-    share one allocation. On a GPU they share several of at most 1 GiB, or of one larger tensor, and the first ones are
-    read while memory for the others is allocated.
-    `progress(done_bytes, all_bytes)` is called now and then; what it raises ends the loading. `checksums`, a
-    dictionary, receives the CRC-32 of each tensor, computed from the data at its destination.
-    `counts`, a dictionary, receives the bytes by the way they were read, with the names that read_file() returns.
+    or a function from the tensor's name to a device spreads them over several devices. The tensors of a file on the CPU
+    share one allocation. On a GPU they share allocations of at most 1 GiB, or of one larger tensor. linkscope reads the
+    first tensors while it allocates memory for the others.
+
+    linkscope calls `progress(done_bytes, all_bytes)` now and then; an exception from it ends the loading. The
+    dictionary `checksums` receives the CRC-32 of each tensor, computed from the data at its destination. The dictionary
+    `counts` receives the bytes by method, with the names that read_file() returns.
     """
     files = [Path(paths)] if isinstance(paths, str | os.PathLike) else [Path(path) for path in paths]
     headers = [(path, read_header(path)) for path in files]
@@ -103,12 +104,14 @@ def save_safetensors(
     checksums: dict[str, int] | None = None,
     durable: bool = True,
 ) -> WriteCounts:
-    """Saves a checkpoint: arrays and tensors by name, those of GPUs without a copy of them in host memory.
+    """Saves arrays and tensors by name in one file. Data of GPUs is not copied to host memory as a whole.
 
-    Tensors are saved after the work that is on their current streams. A temporary file gets the name when it is
-    complete: after an error, an earlier file is as it was. `durable`: returns when the data is on the disk.
+    Each tensor is saved after the work that is on its current stream. A temporary file gets the name when it is
+    complete, so an error leaves an earlier file unchanged. With `durable`, the call returns when the data is on the
+    disk.
+
     `progress` and `checksums` are as for load_safetensors(); a checksum needs one tensor at a time in host memory.
-    Returns the bytes that were written past the page cache and through it.
+    Returns the numbers of bytes that were written past the page cache and through it, as save_file() does.
     """
     header: dict[str, Any] = {"__metadata__": metadata} if metadata else {}
     sources, end = list[tuple[int, int, int]](), 0
@@ -174,12 +177,12 @@ def read_header(path: Path) -> list[Entry]:
         with path.open("rb") as file:
             start = file.read(_LENGTH_BYTES)
             if len(start) < _LENGTH_BYTES:
-                raise HeaderError(f"{path} has {size} bytes and no header; it is no safetensors file, or truncated")
+                raise HeaderError(f"{path} has {size} bytes and no header; it is not a safetensors file, or truncated")
             length = int.from_bytes(start, "little")
             if length > min(_LONGEST_HEADER, size - _LENGTH_BYTES):
                 raise HeaderError(
                     f"{path}: the header claims {length} bytes; the file has {size}, and a header at most "
-                    f"{_LONGEST_HEADER}. It is no safetensors file, or truncated"
+                    f"{_LONGEST_HEADER}. It is not a safetensors file, or truncated"
                 )
             text = file.read(length)
     except OSError as error:

@@ -1,7 +1,9 @@
-"""Copies that choose their method: `linkscope.copy(dst, src)`, `linkscope.to_cpu(tensor)`, and those of files.
+"""Copies that choose their method: `linkscope.copy(dst, src)`, `linkscope.to_cpu(tensor)`, and copies of files.
 
-They take NumPy arrays, anything with the buffer protocol, `__cuda_array_interface__` or `__dlpack__`, PyTorch tensors,
-and `(address, nbytes)`. LINKSCOPE_TRANSFER=plain leaves every copy to the driver.
+A source or destination is a NumPy array, a PyTorch tensor, an object with the buffer protocol,
+`__cuda_array_interface__` or `__dlpack__`, or a pair `(address, nbytes)`. It has no gaps. Both sides have equal bytes.
+Every function raises ValueError for a wrong request, MemoryError if memory is refused, and TransferError if a call of
+the driver or the system fails. LINKSCOPE_TRANSFER=plain leaves every copy to the driver.
 """
 
 import contextlib
@@ -59,9 +61,10 @@ class Range:
 def copy(dst: Any, src: Any, stream: Any = None) -> None:
     """Copies all bytes of `src` to `dst`, in the order of the stream, as cudaMemcpyAsync does.
 
-    When it returns, a pageable source may be changed, and a pageable destination holds the data. Pinned memory must
-    stay allocated until the stream has made the copy. Default stream: the current one of PyTorch for its tensors, that
-    of `__cuda_array_interface__`, or the legacy default stream of the GPU that has the memory.
+    After the call a pageable source may be changed, and a pageable destination holds the data. Pinned memory must stay
+    allocated until the stream has made the copy. The default stream is PyTorch's current stream for a tensor, the
+    stream of `__cuda_array_interface__`, or else the legacy default stream of the GPU that has the memory. Raises
+    ValueError if the two objects name different streams, unless both are tensors.
     """
     to, source = _pair(dst, src)
     number = _stream_number(stream, to, source)
@@ -73,7 +76,7 @@ def copy(dst: Any, src: Any, stream: Any = None) -> None:
 def to_cpu(array: Any) -> Any:
     """Returns the data of a GPU array in host memory: a PyTorch tensor for a tensor, a NumPy array for others.
 
-    An array that is in host memory is returned as it is.
+    Returns an array that is already in host memory unchanged.
     """
     torch = _torch_of(array)
     if torch:
@@ -95,13 +98,13 @@ def to_cpu(array: Any) -> Any:
 def copy_blocks(dst_pointers: Any, src_pointers: Any, sizes: Any, stream: Any = None) -> None:
     """Copies many blocks by their addresses, in the order of the stream and in any order among themselves.
 
-    `sizes` is one size for all blocks, or one for each. All blocks must stay allocated until the stream has made the
-    copy. Default stream: the legacy default stream of the GPU that has the first block. Small blocks are moved by one
-    launch of a kernel on few SMs; in a graph capture of the stream, each is one copy of the driver. `strided()` lists
-    the addresses of rows.
+    The pointers are lists or arrays of n addresses; `strided()` lists the addresses of rows. `sizes` is one size in
+    bytes for all blocks, or n sizes. All blocks must stay allocated until the stream has made the copy. The default
+    stream is the legacy default stream of the GPU that has the first block. One launch of a kernel on few SMs moves
+    small blocks. In a graph capture of the stream, each block is one copy of the driver.
 
-    No destination may overlap another one or a source. ValueError says so in calls of at most 64 blocks, and for
-    neighbours in longer lists; elsewhere, what overlaps holds bytes of any of the blocks.
+    No destination may overlap another destination or a source. Calls of at most 64 blocks raise ValueError for any
+    overlap, longer lists only for neighbours. Bytes of an overlap that is not refused come from any of its blocks.
     """
     to, source = _addresses(dst_pointers, "dst_pointers"), _addresses(src_pointers, "src_pointers")
     if to.size != source.size:
@@ -118,7 +121,7 @@ def copy_blocks(dst_pointers: Any, src_pointers: Any, sizes: Any, stream: Any = 
 
 
 def strided(start: int, stride: int, numbers: Any) -> np.ndarray:
-    """Returns the addresses of the rows with these numbers: a count, or the indices of pages."""
+    """Returns the addresses `start + stride * number` of rows. `numbers`: a count n for rows 0 to n - 1, or indices."""
     if np.ndim(numbers) == 0:
         rows = np.arange(_number(numbers, "the count of rows"), dtype=np.uint64)
     else:
@@ -145,22 +148,22 @@ def _addresses(values: Any, name: str) -> np.ndarray:
 def start_copy(dst: Any, src: Any, stream: Any = None) -> Transfer:
     """Starts a copy in the background, after the work that is on the stream now.
 
-    Later work of the stream does not wait for it: `wait()` does. Neither range may be used before. Raises ValueError
-    in a graph capture of the stream: `copy()` can be captured.
+    Later work of the stream does not wait for the copy. Do not use source or destination before `wait()` has returned.
+    Raises ValueError in a graph capture of the stream; `copy()` can be captured.
     """
     to, source = _pair(dst, src)
     number = _stream_number(stream, to, source)
     with _both_waiting(_streams_of_both(stream, to, source)):
-        return Transfer(to.address, source.address, source.nbytes, number, owners=(dst, src))
+        return Transfer(to.address, source.address, source.nbytes, number, owners=(to, source))
 
 
 def prepare(dst: Any, src: Any, stream: Any = None) -> Prepared:
-    """Returns a copy that `run()` makes, as often as it is called, on the streams that are current now."""
+    """Returns a prepared copy. Each call of its `run()` makes the copy, on the streams that are current now."""
     to, source = _pair(dst, src)
     number, both = _stream_number(stream, to, source), _streams_of_both(stream, to, source)
     if both is None:
-        return Prepared(to.address, source.address, source.nbytes, number, owners=(dst, src))
-    between = _PreparedBetween(to.address, source.address, source.nbytes, number, owners=(dst, src))
+        return Prepared(to.address, source.address, source.nbytes, number, owners=(to, source))
+    between = _PreparedBetween(to.address, source.address, source.nbytes, number, owners=(to, source))
     between.streams = both
     return between
 
@@ -178,20 +181,21 @@ class _PreparedBetween(Prepared):
 def register(array: Any) -> Registration:
     """Pins the memory of a host array that many copies will use, until `close()` or the end of a `with`.
 
-    Copies are then as from and to pinned memory: the source must not change, and a destination does not hold the data,
-    before the stream has made the copy. Memory that is pinned already stays as it is. Raises ValueError for memory that
-    is not the host's or is read-only; MemoryError beyond half of the host's memory, or LINKSCOPE_TRANSFER_REGISTERED.
+    Copies of registered memory follow the rules of pinned memory: do not change the source, and do not read the
+    destination, before the stream has made the copy. Memory that is pinned already stays unchanged. Raises ValueError
+    for memory of a GPU and read-only memory. Raises MemoryError if registrations would exceed half of the host's
+    memory, or LINKSCOPE_TRANSFER_REGISTERED bytes.
     """
     of = range_of(array, "the array")
-    return Registration(of.address, of.nbytes, owners=array)
+    return Registration(of.address, of.nbytes, owners=of)
 
 
 def read_file(path: str | os.PathLike[str], dst: Any, offset: int = 0, stream: Any = None) -> ReadCounts:
     """Reads as many bytes as `dst` has, from `offset` of a file, in the order of the stream.
 
-    When it returns, the file may be changed, and an array on the host holds the data. Returns the bytes that came from
-    the page cache (`cached`), from the disk past it (`direct`; io_uring read `uring` and cuFile `cufile` of them,
-    threads the others) and through it (`buffered`). Raises ValueError if the file is shorter.
+    After the call the file may be changed, and an array on the host holds the data. Returns numbers of bytes: `cached`
+    from the page cache, `direct` from the disk past the page cache, `buffered` from the disk through it. Of `direct`,
+    io_uring read `uring` and cuFile `cufile`, and threads the others. Raises ValueError if the file is shorter.
     """
     offset = _number(offset, "the offset in the file")
     to = range_of(dst, "the destination")
@@ -206,10 +210,10 @@ def read_file(path: str | os.PathLike[str], dst: Any, offset: int = 0, stream: A
 def save_file(path: str | os.PathLike[str], src: Any, stream: Any = None, durable: bool = False) -> WriteCounts:
     """Replaces a file by the bytes of `src`, after the work that is on the stream now.
 
-    A temporary file gets the name when it is complete: after an error, the file is as it was. `durable`: returns when
-    the data is on the disk. Returns the bytes that were written past the page cache (`direct`; io_uring wrote `uring`
-    and cuFile `cufile` of them, threads the others) and through it (`buffered`). Raises ValueError for a path that
-    cannot be written, TransferError for a full disk.
+    A temporary file gets the name when it is complete, so an error leaves the old file unchanged. With `durable`, the
+    call returns when the data is on the disk. Returns numbers of bytes: `direct` written past the page cache, and
+    `buffered` through it. Of `direct`, io_uring wrote `uring` and cuFile `cufile`, and threads the others. Raises
+    ValueError for a path that cannot be written, TransferError for a full disk.
     """
     source = range_of(src, "the source")
     return native.save_file(path, [(source.address, source.nbytes, _stream_number(stream, source))], durable)
@@ -221,10 +225,10 @@ def stream_of(one: Range) -> int:
 
 
 def use_helpers(gpus: Iterable[int]) -> None:
-    """Lets large copies from and to a GPU also use the links of these GPUs, numbered in PCI bus order; [] ends it.
+    """Lets large copies from and to a GPU also use the links of these GPUs, numbered in PCI bus order. [] ends it.
 
-    Each helper gives 12 MiB of memory for each direction and GPU, and its own copies are slower meanwhile. A helper
-    that a GPU does not reach by peer access takes no part. No copy is under way.
+    Each helper gives 24 MiB of memory for each direction and GPU, and its own copies are slower meanwhile. A helper
+    that a GPU does not reach by peer access takes no part. Call it while no copy is in progress.
     """
     native.set_helpers([_number(gpu, "the number of a GPU", 1 << 32) for gpu in gpus])
 
@@ -374,9 +378,14 @@ def _dlpack_range(thing: Any, role: str) -> Range:
 def _stream_number(stream: Any, *ranges: Range) -> int:
     """The CUstream that the caller named, or that of an owner; without one, the default stream of the memory's GPU."""
     if stream is None:
-        named = next((one.stream for one in ranges if one.stream is not None), 0)
+        named = [_LEGACY_STREAM if one.stream == 0 else one.stream for one in ranges if one.stream is not None]
+        if len(set(named)) > 1 and not all(_torch_of(one.owner) for one in ranges):
+            raise ValueError(
+                f"the destination's work is on stream {named[0]} and the source's on stream {named[1]}; let one stream "
+                "wait for the other, and pass it as stream"
+            )
         # The current context may be that of another GPU: PyTorch changes it only while its own functions run.
-        return native.STREAM_OF_MEMORY if named in (0, _LEGACY_STREAM) else named
+        return named[0] if named and named[0] != _LEGACY_STREAM else native.STREAM_OF_MEMORY
     if isinstance(stream, int):
         return _number(stream, "the stream")
     for name in ("cuda_stream", "ptr", "handle"):  # PyTorch, CuPy, Numba and cuda.core

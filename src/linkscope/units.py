@@ -8,6 +8,8 @@ _SIZES |= {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _DURATION = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60.0, "m": 60.0, "h": 3600.0}
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
 MOST_BYTES = 1 << 40  # the largest size of an operation
+_TOGETHER = re.compile(r"(?<=\d) (?=(?:[KMGT]?i?B|T?FLOP/s|GB/s|[nuµm]?s|min|h)\b|%)|(?<=,) (?=[^\[\]]*\])")
+NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def format_bytes(count: int) -> str:
@@ -59,6 +61,11 @@ def digits4(value: float) -> str:
     return f"{value:.0f}" if value >= 1000 else f"{value:#.4g}"
 
 
+def unbroken(text: str) -> str:
+    """The text with no-break spaces within '64 KiB', '88 %' and '[1, 2]'."""
+    return _TOGETHER.sub(NO_BREAK, text)
+
+
 def format_fraction(fraction: float | None) -> str:
     """0.8794 -> '88 %', 0.0123 -> '1.2 %'; '-' for None."""
     if fraction is None:
@@ -68,8 +75,10 @@ def format_fraction(fraction: float | None) -> str:
 
 
 def format_change(change: float) -> str:
-    """'+3.1 %' for 0.031, '-62 %' for -0.62."""
+    """'+3.1 %' for 0.031, '-62 %' for -0.62, '0 %' for less than 0.05 %."""
     percent = 100 * change
+    if abs(percent) < 0.05:
+        return "0 %"
     return f"{percent:+.0f} %" if abs(percent) >= 9.95 else f"{percent:+.1f} %"
 
 

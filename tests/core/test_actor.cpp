@@ -102,6 +102,29 @@ TEST_CASE("a block with few threads copies more slowly than the link, in proport
   CHECK((few - 1e-6) / (more - 1e-6) == about(2).epsilon(0.01));
 }
 
+TEST_CASE("in the simulation a wait for several words ends when the last has come, in whatever order they are set") {
+  const auto sim = make_sim(toy(), 1);
+  // gpu:0 sets words 0 and 1 of numa:0 behind a short and a long put. A CPU thread waits for words and answers.
+  const auto seconds = [&](u64 first_put, u64 second_put, u64 offset, u64 words) {
+    auto p = of_block({put(first_put), Set{{2, 0, word}, 1, 1}, put(second_put), Set{{2, word, word}, 1, 1},
+                       Wait{{2, 256, word}, 1, 1}});
+    p.actors.push_back({numa(0), ActorKind::cpu_thread, Clock::host, {}, 0, {}, {}});
+    p.actors[1].loop = {Wait{{2, offset, words * word}, 1, 1}, Set{{2, 256, word}, 1, 1}};
+    p.flows = {{0, gpu(0), numa(0), MemKind::device, MemKind::pinned, first_put + second_put}};
+    return slope(*sim, p);
+  };
+  const double second = seconds(64, 1_MiB, word, 1), both = seconds(64, 1_MiB, 0, 2);
+  CHECK(both * 1e6 == about(second * 1e6));
+  CHECK(seconds(1_MiB, 64, 0, 2) * 1e6 == about(both * 1e6).epsilon(0.01));
+}
+
+TEST_CASE("a span of a wait has whole words") {
+  CHECK_NOTHROW(validate(of_block({Wait{{2, 0, 3 * word}, 1, 1}})));
+  CHECK_THROWS_WITH_AS(validate(of_block({Wait{{2, 0, 12}, 1, 1}})), doctest::Contains("not whole words of 8 B"),
+                       Error);
+  CHECK_THROWS_WITH_AS(validate(of_block({Set{{2, 0, 16}, 1, 1}})), doctest::Contains("not a word of 8 B"), Error);
+}
+
 TEST_CASE("a ring whose consumer does not wait for its producer delivers wrong data, and the simulation finds it") {
   auto p = of_block({put(1_MiB), Set{{2, 0, word}, 1, 1}});
   p.regions.push_back({numa(0), MemKind::pageable, 1_MiB, Content::poison});

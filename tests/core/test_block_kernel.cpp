@@ -125,6 +125,41 @@ TEST_CASE("a block that waits first answers each value once, after the value has
   CHECK(result.in_vain() == 0);
 }
 
+TEST_CASE("a block waits until the last of several words has come, whichever it is and however many threads poll") {
+  constexpr u64 count = 5;
+  for (const unsigned threads : {1u, 3u, 32u})
+    for (u64 last = 0; last < count; ++last) {
+      const Memory words{count * 8}, done{8};
+      const Result result;
+      done.words()[0] = 0;
+      for (u64 i = 0; i < count; ++i) words.words()[i] = i == last ? 0 : 1;
+      unsigned polls = 0;
+      between_polls = [&] {
+        if (++polls == 200) words.words()[last] = 1;
+      };
+      ActorOp wait = waits(words, 1, 1);
+      wait.bytes = count * 8;
+      run_block(threads, {wait, sets(done, 1, 1)}, 0, 1, result);
+      between_polls = nullptr;
+      CHECK(words.words()[last] == 1);  // the block did not end before it had come
+      CHECK(done.words()[0] == 1);
+      CHECK(result.in_vain() == 0);
+    }
+}
+
+TEST_CASE("a block does not load a word again that had come farther than it waits for") {
+  const Memory room{8}, done{8};
+  const Result result;
+  room.words()[0] = 4;
+  done.words()[0] = 0;
+  unsigned looks = 0;
+  between_polls = [&] { room.words()[0] = 4 + 2 * looks++; };
+  run_block(1, {waits(room, 1, 1), sets(done, 1, 1)}, 0, 6, result);
+  between_polls = nullptr;
+  CHECK(done.words()[0] == 6);
+  CHECK(looks == 2);  // 4 is enough for four iterations, and the value behind it for the others
+}
+
 TEST_CASE("a block gives up after its time-out and reports the op that waited in vain") {
   const Memory ping{8}, pong{8};
   for (const unsigned threads : {1u, 32u}) {

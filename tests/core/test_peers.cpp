@@ -18,7 +18,7 @@ using namespace linkscope;
 
 namespace {
 
-constexpr Seconds patience{5.0};
+constexpr Seconds patience{300.0};
 
 std::string fresh_name() {
   static int number = 0;

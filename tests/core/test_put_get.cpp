@@ -1,5 +1,6 @@
 // Messages that one side puts or gets: where their words lie, and who moves the payload.
 #include <algorithm>
+#include <set>
 #include <tuple>
 
 #include "base/error.hpp"
@@ -181,19 +182,23 @@ TEST_CASE("the words of mode own lie with the GPU that sets them") {
   }
 }
 
-TEST_CASE("the blocks of a side move its message in parts, and the other side waits for all of them") {
+TEST_CASE(
+    "each block of a side moves a part of its message and sets a word of its own, and the other side waits for all") {
   for (const Engine engine : {Engine::sm, Engine::tma}) {
     const auto program = build_program(message_case("put_ping_pong", engine, "gpu:0", "gpu:1", {{"blocks", "8"}}));
     validate(program);
     CHECK(count(program, ActorKind::gpu_block) == 16);
     u64 moved = 0, next = 0;
+    std::set<u64> words;
     for (const auto& actor : program.actors) {
       const Move* move = move_of(actor);
       REQUIRE(move);
       CHECK(move->engine == engine);
       for (const auto& step : actor.loop) {
-        if (const auto* set = std::get_if<Set>(&step)) CHECK((set->adds && set->value == 1));
-        if (const auto* wait = std::get_if<Wait>(&step)) CHECK((wait->value == 8 && wait->step == 8));
+        const auto* set = std::get_if<Set>(&step);
+        if (set) CHECK_FALSE(set->adds);
+        if (set && actor.place == parse_place("gpu:0")) words.insert(set->word.offset);
+        if (const auto* wait = std::get_if<Wait>(&step)) CHECK(wait->word.bytes == 8 * sizeof(u64));
       }
       if (actor.place != parse_place("gpu:0")) continue;
       CHECK(move->to.offset >= next);
@@ -201,7 +206,54 @@ TEST_CASE("the blocks of a side move its message in parts, and the other side wa
       moved += move->to.bytes;
     }
     CHECK(moved == 4096);
+    const auto& wait = std::get<Wait>(program.actors.back().loop.front());  // of the other side
+    REQUIRE(words.size() == 8);
+    CHECK(*words.begin() == wait.word.offset);
+    CHECK(*words.rbegin() == wait.word.offset + 7 * sizeof(u64));
   }
+}
+
+TEST_CASE(
+    "puts that are sent at once have blocks and slots of their own, and the receiver waits for all and answers once") {
+  for (const auto& [at_once, slots] : {std::pair{2u, 8u}, std::pair{8u, 4u}}) {
+    CAPTURE(at_once);
+    const auto program = build_program(
+        message_case("put", Engine::sm, "gpu:0", "gpu:1", {{"at_once", std::to_string(at_once)}, {"blocks", "4"}}));
+    validate(program);
+    REQUIRE(count(program, ActorKind::gpu_block) == at_once * 4 + 1);
+    std::set<std::pair<u64, u64>> parts;  // beginnings and ends
+    for (const auto& actor : program.actors) {
+      const Move* move = move_of(actor);
+      if (!move) continue;
+      CHECK(move->to.slices == slots);
+      CHECK(move->to.bytes == 1024);
+      CHECK(std::get<Wait>(actor.loop.front()).value == u64{1} - slots);
+      for (u32 slot = 0; slot < slots; ++slot) parts.emplace(move->to.offset_at(slot), move->to.offset_at(slot) + 1024);
+    }
+    CHECK(parts.size() == at_once * 4 * slots);
+    u64 end = 0;
+    for (const auto& [from, to] : parts) {
+      CHECK(from >= end);
+      end = to;
+    }
+    const auto& receiver = program.actors.back();
+    CHECK(std::get<Wait>(receiver.loop.front()).word.bytes == at_once * 4 * sizeof(u64));
+    CHECK(receiver.loop.size() == 2);
+    CHECK(program.flows.front().bytes == at_once * 4096);
+    CHECK(std::ranges::count(program.flows, true, &Flow::measured) == 1);
+  }
+}
+
+TEST_CASE("packed messages that are sent at once come from one block, whose threads have words of their own") {
+  auto c =
+      message_case("put", Engine::sm, "gpu:0", "gpu:1", {{"at_once", "16"}, {"word", "packed"}, {"connections", "4"}});
+  c.bytes = 64;
+  const auto program = build_program(c);
+  validate(program);
+  CHECK(count(program, ActorKind::gpu_block) == 2 * 4);
+  CHECK(std::get<Set>(program.actors[0].loop.back()).payload->bytes == 16 * 64);
+  CHECK(std::get<Wait>(program.actors[1].loop.front()).payload->bytes == 16 * 64);
+  CHECK(program.flows.front().bytes == 16 * 64);
 }
 
 TEST_CASE("a message has at most a block for each 128 bytes, and packed words have one block") {
@@ -234,7 +286,8 @@ TEST_CASE("a relaunched kernel moves the message from a stream, whose host threa
 }
 
 TEST_CASE("the words of a relaunched kernel are in host memory alone") {
-  for (const auto& [param, value] : {std::pair{"word", "packed"}, std::pair{"control", "own"}})
+  for (const auto& [param, value] :
+       {std::pair{"word", "packed"}, std::pair{"control", "own"}, std::pair{"at_once", "4"}})
     CHECK_THROWS_WITH_AS(
         build_program(message_case("put", Engine::sm, "gpu:0", "gpu:1", {{"kernel", "relaunched"}, {param, value}})),
         doctest::Contains("exchanges words in its own memory"), Error);

@@ -21,6 +21,8 @@ CUresult device_get_p2p_attribute(int* value, CUdevice_P2PAttribute, CUdevice sr
 // context.cpp
 CUresult device_primary_ctx_retain(CUcontext*, CUdevice);
 CUresult device_primary_ctx_release(CUdevice);
+CUresult ctx_create(CUcontext*, CUctxCreateParams*, unsigned flags, CUdevice);
+CUresult ctx_destroy(CUcontext);
 CUresult ctx_set_current(CUcontext);
 CUresult ctx_get_current(CUcontext*);
 CUresult ctx_get_device(CUdevice*);

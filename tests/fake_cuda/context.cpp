@@ -1,5 +1,6 @@
 #include "context.hpp"
 
+#include <memory>
 #include <vector>
 
 #include "calls.hpp"
@@ -23,6 +24,12 @@ std::vector<CUctx_st>& primaries() {
   return *contexts;
 }
 
+/// Contexts that an application made. A destroyed one stays in place, likewise.
+std::vector<std::unique_ptr<CUctx_st>>& made_contexts() {
+  static auto* contexts = new std::vector<std::unique_ptr<CUctx_st>>;
+  return *contexts;
+}
+
 bool unavailable(CUdevice device) {
   if (settings().mode_gpu != never && settings().mode_gpu != static_cast<unsigned long long>(device)) return false;
   return settings().mode == CU_COMPUTEMODE_PROHIBITED || settings().held_by_another;
@@ -41,6 +48,8 @@ bool is_context(CUcontext context) {
   const std::lock_guard lock{global_mutex()};
   for (auto& primary : primaries())
     if (context == &primary) return primary.retained > 0;
+  for (auto& made : made_contexts())
+    if (context == made.get()) return made->retained > 0;
   return false;
 }
 
@@ -52,6 +61,7 @@ bool peers(CUdevice a, CUdevice b) {
 
 void count_contexts(LeakCounts& counts) {
   for (const auto& primary : primaries()) counts["contexts"] += static_cast<unsigned>(primary.retained);
+  for (const auto& made : made_contexts()) counts["contexts"] += static_cast<unsigned>(made->retained);
 }
 
 namespace {
@@ -81,6 +91,25 @@ CUresult device_primary_ctx_release(CUdevice device) {
   if (--primary.retained > 0) return CUDA_SUCCESS;
   primary.peers.clear();
   for (auto& other : primaries()) other.peers.erase(&primary);
+  return CUDA_SUCCESS;
+}
+
+CUresult ctx_create(CUcontext* context, CUctxCreateParams*, unsigned, CUdevice device) {
+  const std::lock_guard lock{global_mutex()};
+  if (!is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
+  auto& made = made_contexts().emplace_back(std::make_unique<CUctx_st>());
+  made->device = device;
+  made->retained = 1;
+  *context = current_context = made.get();
+  return CUDA_SUCCESS;
+}
+
+CUresult ctx_destroy(CUcontext context) {
+  const std::lock_guard lock{global_mutex()};
+  if (!is_context(context)) return CUDA_ERROR_INVALID_CONTEXT;
+  for (auto& made : made_contexts())
+    if (context == made.get()) made->retained = 0;
+  if (current_context == context) current_context = nullptr;
   return CUDA_SUCCESS;
 }
 

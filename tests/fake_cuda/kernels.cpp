@@ -102,6 +102,9 @@ CUresult pump(CUcontext context, linkscope_pump_task task, unsigned to_gpu) {
       !reachable(context, reinterpret_cast<void*>(task.ring), task.slots * task.stride) ||
       !reachable(context, reinterpret_cast<void*>(task.filled), task.slots * task.word_gap))
     return CUDA_ERROR_ILLEGAL_ADDRESS;
+  constexpr u64 line = 16;  // the kernel moves vectors, which have one place within 16 bytes at both ends
+  if ((task.ring ^ task.device) % line != 0 || task.stride % line != 0 || task.chunk % line != 0)
+    return CUDA_ERROR_MISALIGNED_ADDRESS;
   const auto word = [](u64 address) { return std::atomic_ref{*reinterpret_cast<u64*>(address)}; };
   const auto waits = [&](u64 address, u64 value) {
     const auto start = std::chrono::steady_clock::now();
@@ -345,7 +348,12 @@ struct BlockMemory {
   void set(u64 word, u64 value) const {
     if (delivers != Delivers::nothing) std::atomic_ref{word_at(word)} = value;
   }
-  static bool wait(u64 word, u64 value, u64 timeout_ns) {
+  static bool wait(u64 first, u64 count, u64 value, u64 timeout_ns) {
+    for (u64 i = 0; i < count; ++i)
+      if (!wait_for(first + i * sizeof(u64), value, timeout_ns)) return false;
+    return true;
+  }
+  static bool wait_for(u64 word, u64 value, u64 timeout_ns) {
     const u64 start = now_ns();
     const Patience patience;
     for (unsigned polls = 1; !linkscope::has_come(std::atomic_ref{word_at(word)}, value) && lost() == CUDA_SUCCESS;

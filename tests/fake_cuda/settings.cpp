@@ -86,6 +86,7 @@ Settings read() {
   std::tie(s.slow_symbol, s.slow_us) = with_number("FAKE_CUDA_SLOW", text("FAKE_CUDA_SLOW"), 0);
   s.slow_while = text("FAKE_CUDA_SLOW_WHILE");
   s.copy_us = number("FAKE_CUDA_COPY_US", 0);
+  s.late_us = number("FAKE_CUDA_LATE_US", 0);
   std::tie(s.slow_contexts, s.extra_us) = with_number("FAKE_CUDA_SLOW_CONTEXTS", text("FAKE_CUDA_SLOW_CONTEXTS"), 0);
   if (s.slow_contexts.find_first_not_of("x.") != std::string::npos)
     refuse("FAKE_CUDA_SLOW_CONTEXTS", s.slow_contexts, "of x and .");

@@ -34,7 +34,7 @@ struct Settings {
   unsigned long long hang_after = 0;
   Copies corrupt, skip, overrun;
   std::string slow_symbol, slow_while;
-  unsigned long long slow_us = 0, copy_us = 0;
+  unsigned long long slow_us = 0, copy_us = 0, late_us = 0;
   std::string slow_contexts;  // pattern over the contexts of a GPU, repeated; 'x': copies within the GPU take longer
   unsigned long long extra_us = 0;
   std::string refuse_symbol, die_symbol;

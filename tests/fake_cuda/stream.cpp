@@ -68,7 +68,13 @@ void CUstream_st::work() {
     std::function<void()> operation;
     {
       std::unique_lock lock{mutex_};
+      const bool idle = queue_.empty();
       changed_.wait(lock, [&] { return closing_ || !queue_.empty(); });
+      if (idle && fake::settings().late_us > 0) {
+        lock.unlock();
+        std::this_thread::sleep_for(std::chrono::microseconds{fake::settings().late_us});
+        lock.lock();
+      }
       if (queue_.empty()) return;
       operation = std::move(queue_.front());
       queue_.pop_front();

@@ -60,6 +60,8 @@ const Row rows[] = {
     ROW(cuDeviceGetP2PAttribute, 8000, device_get_p2p_attribute),
     ROW(cuDevicePrimaryCtxRetain, 7000, device_primary_ctx_retain),
     ROW(cuDevicePrimaryCtxRelease, 11000, device_primary_ctx_release),
+    ROW(cuCtxCreate, 12050, ctx_create),
+    ROW(cuCtxDestroy, 4000, ctx_destroy),
     ROW(cuCtxSetCurrent, 4000, ctx_set_current),
     ROW(cuCtxGetCurrent, 4000, ctx_get_current),
     ROW(cuCtxGetDevice, 2000, ctx_get_device),

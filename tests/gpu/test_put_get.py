@@ -13,7 +13,7 @@ pytestmark = needs(1)
 PRELUDE = """
 import ctypes, sys
 from ctypes import byref, c_int, c_size_t, c_uint, c_uint64, c_void_p
-from driver_by_ctypes import Driver
+from driver_by_ctypes import Driver, ordinals
 from put_get_script import *
 from put_get_script import AWAIT, GET, PUT_SIGNAL, ADD, QUIET, DIRECT, KERNEL, PROXY
 driver = Driver()

@@ -1,5 +1,6 @@
 """Commands that tests start in other folders find the tree's own linkscope; tests of tools/ import these."""
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -14,6 +15,9 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 os.environ["PYTHONPATH"] = os.pathsep.join(
     filter(None, [str(Path(__file__).parents[2] / "src"), os.environ.get("PYTHONPATH", "")])
 )
+
+# Another program may stop any process of a test for many seconds. Tests of time-outs use the fixture `impatient`.
+os.environ["LINKSCOPE_PATIENCE"] = "20"
 
 # Some containers forbid it, and then each of the hundreds of commands that tests start compiles all modules again.
 sys.dont_write_bytecode = False
@@ -76,6 +80,15 @@ LONGEST = [
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     place = {f"test_{name}.py": at for at, name in enumerate(LONGEST)}
     items.sort(key=lambda item: place.get(item.path.name, len(place)))
+    # Thousands of tests and their modules stay to the end: the garbage collector need not visit them again.
+    gc.freeze()
+    gc.set_threshold(50_000)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limits of waits as a user has them."""
+    monkeypatch.delenv("LINKSCOPE_PATIENCE")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

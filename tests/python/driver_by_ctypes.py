@@ -70,6 +70,17 @@ class Driver:
         assert status == 0, f"{symbol}: {status}"
 
 
+def ordinals(driver: Driver) -> list[int]:
+    """The driver's numbers of the GPUs in PCI bus order, by which the library counts them."""
+    count, names = c_int(), []
+    driver.ok("cuDeviceGetCount", byref(count))
+    for ordinal in range(count.value):
+        name = ctypes.create_string_buffer(64)
+        driver.ok("cuDeviceGetPCIBusId", name, c_int(64), c_int(ordinal))
+        names.append((name.value, ordinal))
+    return [ordinal for _, ordinal in sorted(names)]
+
+
 class Gpu:
     """A device with its current context, and the objects that the checks create on it."""
 

@@ -13,7 +13,7 @@ def queued_work_waits_for_the_gate(driver: Driver, gpu: Gpu) -> None:
     before, after, back = gpu.event(), gpu.event(), gpu.pinned(MIB)
     ctypes.memset(host, 0x5A, MIB)
     gate.close()
-    gate.close_on(stream, 10.0)
+    gate.close_on(stream, 300.0)
     driver.ok("cuEventRecord", before, stream)
     driver.ok("cuMemcpyHtoDAsync", device, host, c_size_t(MIB), stream)
     driver.ok("cuMemcpyDtoHAsync", back, device, c_size_t(MIB), stream)
@@ -21,19 +21,23 @@ def queued_work_waits_for_the_gate(driver: Driver, gpu: Gpu) -> None:
     time.sleep(0.05)
     assert driver.cuStreamQuery(stream) == NOT_READY and driver.cuEventQuery(after) == NOT_READY
     assert driver.cuEventElapsedTime(byref(c_float()), before, after) == NOT_READY
-    gate.open()
-    driver.ok("cuStreamSynchronize", stream)
+
+    def open_and_wait() -> None:
+        gate.open()
+        driver.ok("cuStreamSynchronize", stream)
+
+    open_s = seconds(open_and_wait)
     assert driver.cuStreamQuery(stream) == 0 and not gate.timed_out and back.raw == host.raw
     elapsed = c_float(-1)
     driver.ok("cuEventElapsedTime", byref(elapsed), before, after)
-    assert 0 < elapsed.value < 1000  # the gate's time-out is 10 s
+    assert 0 < elapsed.value * 1e-3 <= open_s  # without the 50 ms before
 
 
 def gates_time_out(driver: Driver, gpu: Gpu) -> None:
     gate, stream = Gate(gpu), gpu.stream()
     gate.close()
     gate.close_on(stream, 0.1)
-    assert 0.08 < seconds(lambda: driver.ok("cuStreamSynchronize", stream)) < 5.0
+    assert seconds(lambda: driver.ok("cuStreamSynchronize", stream)) > 0.08
     assert gate.timed_out
 
 
@@ -50,7 +54,7 @@ def streams_wait_for_values(driver: Driver, gpu: Gpu) -> None:
 def streams_wait_for_events(driver: Driver, gpu: Gpu) -> None:
     gate, first, second, event, last = Gate(gpu), gpu.stream(), gpu.stream(), gpu.event(), gpu.event()
     gate.close()
-    gate.close_on(first, 10.0)
+    gate.close_on(first, 300.0)
     driver.ok("cuEventRecord", event, first)
     driver.ok("cuStreamWaitEvent", second, event, c_uint(0))
     driver.ok("cuEventRecord", last, second)
@@ -92,7 +96,7 @@ def graphs_run_in_their_stream_as_often_as_they_are_launched(driver: Driver, gpu
     driver.ok("cuGraphLaunch", ready, stream)  # the first launch may wait for the device
     driver.ok("cuCtxSynchronize")
     gate.close()
-    gate.close_on(stream, 10.0)
+    gate.close_on(stream, 300.0)
     for _ in range(3):
         driver.ok("cuGraphLaunch", ready, stream)
     assert driver.cuStreamQuery(stream) == NOT_READY
@@ -128,7 +132,7 @@ def ping_pong_passes_words_and_gives_up_at_its_limit(driver: Driver, gpu: Gpu) -
         shape = [c_uint(1)] * 6 + [c_uint(0)]
         assert driver.cuLaunchKernel(block, *shape, stream, addresses, None) == 0
 
-    streams, timeout = (gpu.stream(), gpu.stream()), 2 * 10**9
+    streams, timeout = (gpu.stream(), gpu.stream()), 300 * 10**9
     start_on(streams[0], [_op(0, ping), _op(1, pong, timeout)], results[0])
     start_on(streams[1], [_op(1, ping, timeout), _op(0, pong)], results[1])
     driver.ok("cuCtxSynchronize")

@@ -134,7 +134,7 @@ class FakeWorker:
             sys.stdout.buffer.write(b"NVRM: oops\n")
             sys.stdout.buffer.flush()
         if self.flawed("slow"):
-            time.sleep(0.5)
+            time.sleep(5)
         for kind in ("fail", "lost", "memory"):
             if self.flawed(kind):
                 raise Failure("failed" if kind == "fail" else kind, f"{kind}: the test says so")

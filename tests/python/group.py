@@ -47,4 +47,4 @@ class Group:
         for process in processes:
             assert process.stdin is not None
             process.stdin.close()
-        return [process.wait(20) for process in processes]
+        return [process.wait(300) for process in processes]

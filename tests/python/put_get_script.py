@@ -6,7 +6,6 @@ from ctypes import (
     byref,
     c_char_p,
     c_double,
-    c_int,
     c_int32,
     c_size_t,
     c_uint16,
@@ -15,8 +14,6 @@ from ctypes import (
     c_void_p,
 )
 from pathlib import Path
-
-from driver_by_ctypes import Driver
 
 library = ctypes.CDLL(str(Path(__file__).parents[2] / "src" / "linkscope" / "_native" / "liblinkscope.so"))
 TEXTS = ("ls_last_error", "ls_region_handle", "ls_region_serve", "ls_region_card_handle", "ls_channel_transport")
@@ -44,17 +41,6 @@ class Options(Structure):
 
 class Step(Structure):
     _fields_ = [(name, c_uint64) for name in ("verb", "local", "remote", "bytes", "word", "value")]
-
-
-def ordinals(driver: Driver) -> list[int]:
-    """The driver's numbers of the GPUs in PCI bus order, by which the library counts them."""
-    count, names = c_int(), []
-    driver.ok("cuDeviceGetCount", byref(count))
-    for ordinal in range(count.value):
-        name = ctypes.create_string_buffer(64)
-        driver.ok("cuDeviceGetPCIBusId", name, c_int(64), c_int(ordinal))
-        names.append((name.value, ordinal))
-    return [ordinal for _, ordinal in sorted(names)]
 
 
 def ok(status: int) -> None:
@@ -131,4 +117,4 @@ class Channel:
         library.ls_channel_close(self.pointer)
 
 
-__all__ = ["Channel", "Region", "error", "library", "ok", "ordinals"]
+__all__ = ["Channel", "Region", "error", "library", "ok"]

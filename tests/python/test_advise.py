@@ -225,7 +225,8 @@ def test_one_transfer_on_the_command_line(tmp_path, capsys):
     assert answer["ways"][0]["gbps"] == pytest.approx(MIB / (2e-6 + MIB / 50e9) / 1e9)
 
 
-def test_a_value_interpolated_from_an_inherited_point_is_marked(tmp_path, capsys):
+def test_a_value_interpolated_from_an_inherited_point_is_marked(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("linkscope.cli.advise_transfer_text.columns", lambda: 200)
     inherited = msgspec.structs.replace(h2d("pinned", 4 * MIB, 80e-6), status="inherited", inherited_from="another")
     path = saved(tmp_path, [h2d("pinned", MIB, 20e-6), inherited])
     words = ["advise", str(path), "--src", "numa:0", "--dst", "gpu:0", "--bytes"]
@@ -252,7 +253,8 @@ def test_accesses_by_sm_are_no_methods_of_a_single_copy(tmp_path, capsys):
     assert answer == {False: {"read", "prefetch"}, True: {"h2d", "prefetch"}}
 
 
-def test_methods_of_a_transfer_show_rank_gain_and_missed_precision(tmp_path, capsys):
+def test_methods_of_a_transfer_show_rank_gain_and_missed_precision(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("linkscope.cli.advise_transfer_text.columns", lambda: 200)
     slow = h2d("pageable", MIB, 100e-6)  # an invented point has an interval of 2 % on either side of the median
     missed = msgspec.structs.replace(slow, status="missed_precision")
     path = saved(tmp_path, [h2d("pinned", MIB, 20e-6), missed])
@@ -266,6 +268,17 @@ def test_methods_of_a_transfer_show_rank_gain_and_missed_precision(tmp_path, cap
     assert pinned.split()[0] == "1" and f"×5.00 [{ends[0]:.2f}, {ends[1]:.2f}]" in pinned
     assert pageable.split()[0] == "2" and pageable.endswith("present") and " ~100" in pageable
     assert any(line.strip().startswith("~ before a number: missed") for line in lines)
+
+
+def test_the_numbers_of_a_method_stand_below_its_name_where_the_table_is_wider_than_the_terminal(
+    tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setenv("COLUMNS", "80")
+    path = saved(tmp_path, [h2d("pinned", MIB, 20e-6), h2d("pageable", MIB, 100e-6)])
+    assert main(["advise", str(path), "--src", "numa:0", "--dst", "gpu:0", "--bytes", "1MiB"]) == 0
+    table = capsys.readouterr().out.splitlines()[2:8]
+    assert max(map(len, table)) <= 80 and table[0].split() == ["rank", "method"]
+    assert table[1].endswith("pays off") and table[2].endswith("pinned -> device") and "52.43 GB/s" in table[3]
 
 
 def test_lines_fit_a_narrow_terminal(tmp_path, capsys, monkeypatch):
@@ -340,7 +353,7 @@ def test_methods_without_single_copies_of_this_size_are_counted(tmp_path, capsys
     (["--alone"], 2, "add --src, --dst"),
     (["--src", "numa:0", "--dst", "gpu:0", "--bytes", "much"], 2, "--bytes much: this is not a size"),
     (["--src", "numa:0", "--dst", "gpu:0", "--bytes", "0"], 2, "this is not a size"),
-    (["--src", "numa:0", "--dst", "gpu:0", "--bytes", "10TiB"], 2, "largest size is 1 TiB"),
+    (["--src", "numa:0", "--dst", "gpu:0", "--bytes", "10TiB"], 2, "at most 1 TiB"),
     (["--src", "numa:0", "--dst", "gpu:7", "--bytes", "1MiB"], 3, "it has numa:0 -> gpu:0; measure it: linkscope run"),
     (["--src", "disk:/data", "--dst", "gpu:0", "--bytes", "1MiB"], 3,
      "; measure it: linkscope run file_copies --directory /data"),

@@ -68,7 +68,7 @@ WRONG = [
     (["--machine", "h200x4", *BETWEEN, "1MiB"], 3, "h200x4 is one host without a [network]"),
     (["--machine", "jorda-b", *BETWEEN, "1MiB", "--reuse", "3"], 2, "--reuse does not apply"),
     (["--machine", "jorda-b", *BETWEEN, "1MiB", "--with", "numa:0 -> gpu:0"], 2, "--with does not apply"),
-    (["--machine", "jorda-b", *BETWEEN, "12"], 2, "multiples of 8 B"),
+    (["--machine", "jorda-b", *BETWEEN, "12"], 2, "a multiple of 8 B"),
     (["--machine", "jorda-b", "--src", "host:0/gpu:9", *BETWEEN[2:], "8"], 3, "has no host:0/gpu:9"),
     (["--machine", "jorda-b", "--src", "disk:0", *BETWEEN[2:], "8"], 3, "reach host memory and GPUs only"),
     (["run.jsonl", *BETWEEN, "8"], 2, "is answered on a model"),

@@ -76,7 +76,8 @@ def test_times_without_an_interval_count_as_three_percent(tmp_path, capsys):
     assert ranks(21.2) == [1, 1] and ranks(21.3) == [1, 2]  # 20 * 1.03 is 20.6; 21.2 / 1.03 is 20.58
 
 
-def test_the_table_shows_the_best_three_and_the_present_method_and_all_on_request(tmp_path, capsys):
+def test_the_table_shows_the_best_three_and_the_present_method_and_all_on_request(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("linkscope.cli.advise_transfer_text.columns", lambda: 200)
     many = [h2d("pinned", MIB, 20 * US, params=f"{BATCHED}&lane={lane}") for lane in range(14)]
     path = saved(tmp_path, [*many, h2d("pageable", MIB, 90 * US)])
 
@@ -251,7 +252,8 @@ def test_the_cost_of_memory_may_be_that_of_another_gpu_and_says_so(tmp_path, cap
     assert pinned["total_s"] == pytest.approx(760 * US)
 
 
-def test_the_table_of_reuse_has_the_total_and_the_time_per_copy(tmp_path, capsys):
+def test_the_table_of_reuse_has_the_total_and_the_time_per_copy(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("linkscope.cli.advise_transfer_text.columns", lambda: 200)
     assert main(["advise", str(saved(tmp_path, at_1_mib())), *TRANSFER, "1MiB", "--reuse", "20"]) == 0
     lines = capsys.readouterr().out.splitlines()
     heads = next(line for line in lines if "rank  method" in line)
@@ -474,8 +476,8 @@ def test_a_model_of_four_gpus_ranks_pinned_copies_over_the_links_of_helpers_firs
 
 
 @pytest.mark.parametrize(("words", "code", "sentence"), [
-    (["--reuse", "0"], 2, "--reuse 0: it is a whole number from 1"),
-    (["--reuse", "many"], 2, "--reuse many: it is a whole number from 1"),
+    (["--reuse", "0"], 2, "--reuse 0: write a whole number from 1"),
+    (["--reuse", "many"], 2, "--reuse many: write a whole number from 1"),
     (["--reuse", "2"], 3, "lacks the cost of pinned memory. Measure it"),
     (["--pieces", "2MiB"], 2, "--pieces 2MiB is larger than --bytes 1MiB"),
     (["--pieces", "1MiB"], 2, "--pieces 1MiB: one piece is an ordinary copy"),
@@ -489,7 +491,7 @@ def test_a_model_of_four_gpus_ranks_pinned_copies_over_the_links_of_helpers_firs
     (["--with", "gemm gpu:0 bf16"], 2, "this is not a transfer"),
     (["--with", "numa:0 -> gpu:1 single"], 2, "predictions are of batched copies only"),
     (["--with", "numa:0 -> gpu:7"], 3, "              ^^^^^ the machine of the run has numa:0, gpu:0, gpu:1"),
-    (["--memory", "pinnde"], 2, "--memory pinnde: this is no host memory (did you mean pinned?)"),
+    (["--memory", "pinnde"], 2, "--memory pinnde: this is not host memory (did you mean pinned?)"),
     (["--memory", "wc"], 3, "with wc memory; it has pinned"),
     (["--talk", "matrix.txt"], 2, "leave out the options of one transfer"),
 ])  # fmt: skip

@@ -86,7 +86,7 @@ def test_no_process_outlives_the_command(tmp_path, how):
     family = family_of(process.pid)
     assert len(family) >= 4  # at least two processes, each with a worker
     process.send_signal(how)
-    process.wait(120)
+    process.wait(300)
     while (alive := [one for one in family if runs(one)]) and time.monotonic() < deadline + 30:
         time.sleep(0.1)
     assert not alive

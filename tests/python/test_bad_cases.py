@@ -111,7 +111,7 @@ def test_a_point_without_enough_pinned_memory_fails_and_the_others_continue(tmp_
     command += ["-o", str(path), "--json"]
     command += itertools.chain(*(("--only", id) for id in ids))
     done = subprocess.run(
-        command, env=environment(CUDA_GPUS=1, CUDA_PINNED=120 * MIB), capture_output=True, text=True, timeout=240
+        command, env=environment(CUDA_GPUS=1, CUDA_PINNED=120 * MIB), capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 1, done.stderr  # the run is complete, and a point failed
     for point in read_run(path).points:

@@ -20,7 +20,7 @@ def test_an_environment_behind_a_link_is_not_emptied(tmp_path: Path) -> None:
     shutil.copy(ROOT / "pyproject.toml", tree)
     (tree / ".venv").symlink_to(other)
     command = [sys.executable, str(tree / "tools" / "bootstrap.py"), "build"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 1 and str(other) in done.stderr and "rm .venv" in done.stderr
     assert (other / "kept").exists() and (tree / ".venv").is_symlink()
 

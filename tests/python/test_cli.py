@@ -58,6 +58,13 @@ def test_help_teaches_without_heavy_imports(verb: str) -> None:
     assert "linkscope" in done.stdout and len(done.stdout.splitlines()) > 5
 
 
+def test_reading_a_run_hardly_starts_the_garbage_collector() -> None:
+    words = ["report", str(RESULTS / "h200x1-standard-a.jsonl.gz"), "--summary", "short"]
+    code = "import gc; from linkscope.cli.main import main; main({}); print(gc.get_stats()[1]['collections'])"
+    done = subprocess.run([sys.executable, "-c", code.format(words)], capture_output=True, text=True, check=True)
+    assert int(done.stdout.splitlines()[-1]) <= 3  # of middle-aged objects: 9 with the thresholds of Python
+
+
 def test_run_measures_and_prints_the_path_of_the_run(capsys) -> None:
     assert main(["run", "--machine", "h200x4", "--only", "d2h/*pinned/4096?*", "-o", "a.jsonl", "--json"]) == 0
     outcome = json.loads(capsys.readouterr().out)

@@ -169,7 +169,7 @@ def test_libraries_of_packages_come_first_and_those_of_cuda_13_need_its_driver(m
 def run_of(path: Path, only: list[str], *words: str, launch: tuple[str, ...] = (), **settings: str) -> Run:
     globs = [word for glob in only for word in ("--only", glob.replace("?", "[?]"))]
     command = [*launch, *LINKSCOPE, "run", *words, *globs, "--rounds", "2", "--precision", "99%", "-o", str(path)]
-    done = subprocess.run(command, env=without_ranks() | settings, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, env=without_ranks() | settings, capture_output=True, text=True, timeout=300)
     assert path.exists(), done.stderr
     run = read_run(path)
     assert run.end and run.end.complete, done.stderr
@@ -212,12 +212,12 @@ def test_four_gpus_of_one_process_run_every_collective_and_the_run_file_names_th
 @needs_worker
 @needs_fake
 def test_a_slow_rank_is_named(tmp_path) -> None:
-    fake = environment(CUDA_GPUS=2) | {"LINKSCOPE_NCCL": FAKE, "FAKE_NCCL_SLOW": "1:3000"}
+    fake = environment(CUDA_GPUS=2) | {"LINKSCOPE_NCCL": FAKE, "FAKE_NCCL_SLOW": "1:20000"}
     only = ["all_reduce/nccl/*/256?*mode=single*ranks=2"]
     run = run_of(tmp_path / "run.jsonl", only, "--suite", "collectives", **fake)
     (point,) = run.points
     first, second = (flow.median_s or 0.0 for flow in point.flows)
-    assert second > first + 2e-3
+    assert second > first + 2e-3  # of 20 ms: other programs on this machine delay both ranks
 
 
 @needs_worker

@@ -2,6 +2,7 @@
 
 import json
 import statistics
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from fakes import H2D, facts, plan
 from linkscope.cli.main import main
+from linkscope.plan import estimated_seconds
 from linkscope.report.export_gbench import to_gbench
 from linkscope.run.answers import FlowFacts, Prepared, Trace, Verdict
 from linkscope.run.assemble import Assembler
@@ -153,14 +155,17 @@ def run_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_a_point_fills_a_simulated_second_five_times(run_path: Path) -> None:
+def test_a_repetition_on_a_model_has_one_second_or_1000_operations(run_path: Path) -> None:
     run = read_run(run_path)
     assert run.header.plan["rule"] == "comm-scope" and run.header.plan["rounds"] == 1
     assert len(run.points) == 5
+    assert [1000] in [point.batch for point in run.points]  # the small copies
     for point in run.points:
         (samples,) = point.flows[0].samples_s
         assert len(samples) == 5 and point.batch and point.verified, point.id
-        assert 4.9 < point.device_s < 5.6, point.id
+        (operations,) = point.batch[:1]
+        assert operations <= 1000, point.id
+        assert operations == 1000 or 4.9 < point.device_s < 5.6, point.id
         flow = point.flows[0]
         assert flow.mean_s == pytest.approx(statistics.fmean(samples))
         assert flow.stddev_s == pytest.approx(statistics.stdev(samples))
@@ -229,11 +234,13 @@ def test_repetitions_match_those_of_google_benchmark(run_path: Path) -> None:
     assert aggregates["stddev"] == pytest.approx(1e9 * point.flows[0].stddev_s)
 
 
-def test_the_plan_counts_five_seconds_per_point(capsys) -> None:
+def test_the_plan_counts_five_seconds_per_point_and_less_for_1000_short_operations_of_a_model(capsys) -> None:
+    assert 5.0 <= estimated_seconds(PointId.parse(SMALL), replace(facts(), modelled=False), "comm-scope") < 6.0
     words = ["run", "--machine", "h200x1", "--rule", "comm-scope", "--only", SMALL, "--only", LARGE]
     assert main([*words, "--plan-only", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
-    assert answer["rounds"] == 1 and all(5.0 <= point["expected_s"] < 6.0 for point in answer["points"])
+    expected = {point["id"]: point["expected_s"] for point in answer["points"]}
+    assert answer["rounds"] == 1 and expected[SMALL] < 0.1 and 5.0 <= expected[LARGE] < 6.0
 
 
 def test_the_rule_takes_one_round(capsys) -> None:

@@ -148,7 +148,7 @@ def test_points_that_one_run_inherited_are_counted_and_reported(tmp_path, capsys
     two = [str(RESULTS / f"h200x4-standard-{name}.jsonl.gz") for name in ("a", "i")]
     main(["compare", *two])
     output = " ".join(capsys.readouterr().out.split())
-    count = int(re.search(r"(\d+) points that at least one of them did not measure", output)[1])
+    count = int(re.search(r"(\d+) points without a value in one of the runs", output)[1])
     main(["compare", *two, "--json"])
     answer = json.loads(capsys.readouterr().out)
     points = [sum(1 for _ in read_run(name).points) for name in two]
@@ -181,6 +181,23 @@ def test_both_values_of_a_change_are_in_one_unit() -> None:
     small = [point(ID.replace("/67108864?", "/8?"), seconds) for seconds in (2e-6, 4e-6)]
     of = [Pair(*small, "slower", 2.0, Interval(1.9, 2.1, 0.99))]
     assert "2000 ns -> 4000 ns at 8 B" in table(by_path(compared_of(of)), False, 200)[0]
+
+
+def test_the_times_beside_a_change_are_those_of_all_flows() -> None:
+    """The first flow keeps its time, the second takes twice as long: the bytes of both take 4/3 of the time."""
+    before, after = point(BOTH, 1e-3), point(BOTH, 1e-3)
+    after.flows[1].round_medians_s = [2 * seconds for seconds in after.flows[1].round_medians_s]
+    before.total_gbps = after.total_gbps = None
+    line = table(by_path(compared_of([Pair(before, after, "slower", 4 / 3, Interval(1.3, 1.4, 0.99))])), False, 200)[0]
+    assert "+33 % of time" in line and "1 ms -> 1.333 ms at" in line
+
+
+def test_a_change_has_at_most_two_decimals_and_a_long_reason_fits_the_terminal() -> None:
+    tiny = Pair(point(ID, 1e-3), point(ID, 1e-3), "slower", 1.0000004, Interval(0.99999, 1.00123, 0.99))
+    assert "+0.00 % of time [-0.00 %, +0.12 %]" in table(by_path(compared_of([tiny])), False, 200)[0]
+    failed = point(ID, None, status="failed", reason="the driver said no, " * 20)
+    lines = table(by_path(compared_of([Pair(point(ID, 1e-3), failed, "broken")])), False, 100)
+    assert max(map(len, lines)) <= 100 and "".join(lines).count("driver") == 20
 
 
 def test_comparing_a_run_with_itself_or_in_the_wrong_order_gives_a_note(capsys) -> None:
@@ -302,11 +319,11 @@ def test_paths_are_printed_below_their_numbers_on_a_narrow_terminal(first, slowe
     assert lines[number + 1].startswith("      d2d by ce")
 
 
-def test_the_answer_comes_first_and_states_the_change_that_would_have_been_seen(first, second, slowed, capsys) -> None:
+def test_the_answer_comes_first_and_states_the_smallest_detectable_change(first, second, slowed, capsys) -> None:
     main(["compare", str(first), str(second)])
     answer = capsys.readouterr().out.split("\n\n")[1]
     assert re.fullmatch(
-        r"Nothing got worse\. Changes of [\d.]+ % \(.*\) from\s+1\s+MiB\s+would\s+have\s+been\s+seen\.\n?",
+        r"Nothing got worse\. The smallest detectable change is [\d.]+ % \(.*\) from\s+1\s+MiB\.\n?",
         answer,
         re.DOTALL,
     )

@@ -96,7 +96,7 @@ def test_the_report_shows_the_table(run: Run, capsys: pytest.CaptureFixture[str]
     penalties = {placed.name: placed.over_good or 0.0 for placed in placements(run) if placed.memory == "pinned"}
     assert main(["report", str(run.path), "--summary"]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert f"The far NUMA node costs up to {format_fraction(penalties['fft'])} of the rate (fft, pinned)" in text
+    assert f"near node's rate on average, and up to {format_fraction(penalties['fft'])} (fft, pinned)" in text
 
 
 def test_copies_to_the_same_gpu_slow_a_computations_transfers(

@@ -197,4 +197,4 @@ def test_an_all_gather_of_one_gpu_is_refused(count: str, capsys: pytest.CaptureF
 
 
 def test_ranks_that_fail_end_the_others(tmp_path: Path) -> None:
-    assert gathers.start_ranks(2, ["--gpus", "0"], lambda rank: rank.wait(60)) == 2
+    assert gathers.start_ranks(2, ["--gpus", "0"], lambda rank: rank.wait(300)) == 2

@@ -304,7 +304,7 @@ def test_a_gpu_without_room_for_the_probe_fails_alone(tmp_path: Path, contexts: 
     command = [sys.executable, "-m", "linkscope", "run", "--only", ONE.replace("?", "?after=kernel&"), "--only", host]
     done = subprocess.run(
         [*command, "--precision", "99%", "--rounds", "2", "--contexts", contexts, "-o", str(path), "--json"],
-        env=environment(CUDA_GPUS=1, CUDA_MEMORY=100000), capture_output=True, text=True, timeout=240,
+        env=environment(CUDA_GPUS=1, CUDA_MEMORY=100000), capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     run = read_run(path)
     status = {point.id: point.status for point in run.points}
@@ -333,7 +333,7 @@ def test_a_run_counts_the_expensive_contexts(tmp_path: Path, contexts: str) -> N
     done = subprocess.run(
         [*command, "--contexts", contexts, "-o", str(path), "--json"],
         env=environment(CUDA_GPUS=1, CUDA_COPY_US=100, CUDA_SLOW_CONTEXTS="x.:60"),
-        capture_output=True, text=True, timeout=240,
+        capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     # 1: on a busy machine a copy may seem to take no time. This test only looks at the contexts.
     assert done.returncode in (0, 1) and json.loads(done.stdout)["complete"], done.stderr

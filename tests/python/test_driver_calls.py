@@ -132,7 +132,7 @@ def test_previously_queued_work_is_not_part_of_the_timed_call(worker):
     """Copies take 5 ms each. The calls return immediately, and the next sample finds the stream empty."""
     pipe, _ = opened(worker, CUDA_COPY_US=5000)
     assert prepare(pipe, CALLS["queue a copy in"])["supported"]
-    stamps = pipe.ask("run", samples=3, batches=[[10]], verify=False)["stamps"]
+    stamps = pipe.ask("run", samples=10, batches=[[10]], verify=False)["stamps"]
     # Other programs on this machine delay some calls.
     assert min(exit_s - enter_s for enter_s, exit_s in zip(stamps[::2], stamps[1::2], strict=True)) < 40e-3
     assert all(later - earlier > 50e-3 for earlier, later in zip(stamps[::2], stamps[2::2], strict=False))
@@ -170,7 +170,7 @@ def test_a_batch_of_round_trips_is_one_launch_on_each_gpu(worker, tmp_path):
 
 
 @pytest.mark.parametrize("name, waits", [("host word", "numa:0"), ("peer word", "gpu:0")])
-def test_a_word_that_never_arrives_is_a_time_out_with_its_reason(worker, name, waits):
+def test_a_word_that_never_arrives_is_a_time_out_with_its_reason(impatient, worker, name, waits):
     pipe, _ = opened(worker, CUDA_SKIP="2+")
     began = time.monotonic()
     answer = prepare(pipe, FLAGS[name])
@@ -181,6 +181,16 @@ def test_a_word_that_never_arrives_is_a_time_out_with_its_reason(worker, name, w
     assert error["kind"] == "timeout"
     assert error["message"].startswith("gpu:") or error["message"].startswith(waits)
     assert "waited 2" in error["message"] and "does not arrive" in error["message"]
+
+
+def test_a_patience_multiplies_the_limits_of_the_worker_and_must_be_a_number(worker, monkeypatch):
+    monkeypatch.setenv("LINKSCOPE_PATIENCE", "0.25")
+    answer = prepare(opened(worker, CUDA_SKIP="2+")[0], FLAGS["host word"])
+    assert failure(answer)["kind"] == "timeout" and "waited 0.5" in failure(answer)["message"]
+    for wrong in ("soon", "0", "-1"):
+        monkeypatch.setenv("LINKSCOPE_PATIENCE", wrong)
+        error = failure(prepare(opened(worker)[0], FLAGS["host word"]))
+        assert error == {"kind": "usage", "message": f"LINKSCOPE_PATIENCE='{wrong}' is no number above zero"}
 
 
 def test_actors_that_wait_for_each_other_must_have_equal_iterations(worker):

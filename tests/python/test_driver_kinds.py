@@ -218,7 +218,7 @@ def test_a_point_without_enough_pinned_memory_fails_and_the_run_continues(tmp_pa
     command = [sys.executable, "-m", "linkscope", "run", "--suite", "full", "--rounds", "1", "--precision", "99%"]
     command += ["-o", str(path), "--json", *itertools.chain(*(("--only", one) for one in only))]
     scarce = environment(CUDA_GPUS=1, CUDA_PINNED=12 * MIB)
-    done = subprocess.run(command, env=scarce, capture_output=True, text=True, timeout=180)
+    done = subprocess.run(command, env=scarce, capture_output=True, text=True, timeout=300)
     assert done.returncode == 1, done.stderr  # the run is complete, and a point failed
     points = read_run(path).points
     failed = {point.id for point in points if point.status == "failed"}

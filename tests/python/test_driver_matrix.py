@@ -455,7 +455,7 @@ def test_a_hanging_call_gets_no_answer_and_the_worker_can_be_killed(worker, symb
         pipe.ask("run", timeout_s=2, samples=2, batches=[[0], [1], [8]], verify=True)
     assert pipe.process.poll() is None
     pipe.process.kill()
-    assert pipe.process.wait(5) != 0
+    assert pipe.process.wait(300) != 0
 
 
 @pytest.mark.parametrize("symbol", ["cuInit", "cuDevicePrimaryCtxRetain"])

@@ -24,7 +24,7 @@ def measured(folder: Path, only: str, **settings):
     command = [sys.executable, "-m", "linkscope", "run", "--suite", "full", "--only", only, "--precision", LENIENT]
     command += ["--contexts", "any"]  # faults are counted by copies, and selecting contexts makes thousands of them
     done = subprocess.run(
-        [*command, "-o", str(path), "--json"], env=environment(**settings), capture_output=True, text=True, timeout=120
+        [*command, "-o", str(path), "--json"], env=environment(**settings), capture_output=True, text=True, timeout=300
     )
     assert path.exists(), done.stderr
     run = read_run(path)
@@ -104,7 +104,7 @@ def test_comm_scopes_rule_times_one_second_of_copies_by_events_five_times(tmp_pa
     wanted = "h2d/ce/numa:0.pageable->gpu:0.device/16777216?after=wait&bidirectional=true&mode=single"
     command = [sys.executable, "-m", "linkscope", "run", "--rule", "comm-scope", "--only", wanted, "-o", str(path)]
     settings = environment(CUDA_COPY_US=50_000)
-    done = subprocess.run([*command, "--json"], env=settings, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([*command, "--json"], env=settings, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     run = read_run(path)
     (point,) = run.points
@@ -114,9 +114,8 @@ def test_comm_scopes_rule_times_one_second_of_copies_by_events_five_times(tmp_pa
         (samples,) = flow.samples_s
         assert len(samples) == 5 and flow.mean_s == pytest.approx(sum(samples) / 5)
     together_s = point.guards["together_s"]
-    assert (
-        point.batch[0] * together_s > 0.5
-    )  # the first repetition fills a second, the others have the same number of copies
+    # The first repetition fills a second, the others have the same number of copies. Other programs delay some copies.
+    assert point.batch[0] * max(max(samples) for flow in point.flows for samples in flow.samples_s) > 0.5
     assert point.total_gbps == pytest.approx(2 * 16777216 / together_s / 1e9)
     assert together_s >= 0.99 * max(flow.mean_s for flow in point.flows)
 

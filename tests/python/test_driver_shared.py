@@ -73,8 +73,8 @@ def worker():
         group.worker.kill()
 
 
-def gone(pid, within_s=10.0):
-    deadline = time.monotonic() + within_s
+def gone(pid):
+    deadline = time.monotonic() + 300
     while time.monotonic() < deadline:
         if not runs(pid):
             return True
@@ -286,7 +286,7 @@ def test_ping_pong_of_cpus_of_two_processes_needs_no_gpu(worker):
         ("gpu:1 to gpu:0, posix_fd, in the setter's", 2, "gpu:"),
     ],
 )
-def test_a_word_that_does_not_arrive_is_a_time_out_with_its_place(worker, name, proofs, place):
+def test_a_word_that_does_not_arrive_is_a_time_out_with_its_place(impatient, worker, name, proofs, place):
     """After the copies that prove that the memory is shared, the kernels of one side do nothing."""
     pipe, _ = opened(worker, CUDA_SKIP=f"{proofs + 1}+")
     prepared = prepare(pipe, WORDS[name])
@@ -312,7 +312,7 @@ def test_a_process_that_is_killed_while_the_other_waits_for_it_is_named(worker, 
 
 
 def kill_after_launch(group, log, number):
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while not (log.exists() and launches(log)) and time.monotonic() < deadline:
         time.sleep(0.01)
     os.kill([group.worker.pid, *group.peers()][number], signal.SIGKILL)
@@ -365,7 +365,7 @@ def test_a_process_out_of_memory_fails_the_point_and_the_worker_continues(worker
 # --- faults of a process -------------------------------------------------------------------------------------------
 
 
-def test_a_hanging_process_fails_the_point_in_time(worker):
+def test_a_hanging_process_fails_the_point_in_time(impatient, worker):
     pipe, _ = opened(worker, CUDA_HANG="cuIpcGetMemHandle")
     problem = failure(prepare(pipe, IPC))
     assert problem["kind"] == "gone" and problem["hung"], problem
@@ -434,7 +434,7 @@ def test_requests_in_the_wrong_order_are_refused(pipe):
         assert words in failure(pipe.ask("join", **join | wrong))["message"]
 
 
-def test_a_process_that_does_not_come_is_named(pipe):
+def test_a_process_that_does_not_come_is_named(impatient, pipe):
     assert pipe.ask("open", platform="cuda")["ok"]
     problem = failure(pipe.ask("join", process=0, processes=3, meeting=f"alone-{os.getpid()}"))
     assert problem == {"kind": "timeout", "message": "process 1 did not come to the meeting in time"}

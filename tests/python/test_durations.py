@@ -88,7 +88,7 @@ def test_a_duration_excludes_batches_and_has_whole_intervals(worker):
 
 
 @needs_fake
-def test_a_word_that_never_arrives_ends_a_duration_with_its_reason(worker):
+def test_a_word_that_never_arrives_ends_a_duration_with_its_reason(impatient, worker):
     pipe, _ = opened(worker, CUDA_SKIP="20+")
     error = failure(run_for(pipe, flags("gpu:0", "gpu:1", "device")))
     assert error["kind"] == "timeout" and "does not arrive" in error["message"]

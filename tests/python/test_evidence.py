@@ -350,7 +350,7 @@ def test_comm_scope_and_the_same_points_by_its_rule_give_a_table_of_agreement(tm
     table = (tmp_path / "out" / "h200x1-beside.md").read_text()
     files = [str(tmp_path / "out" / f"h200x1-beside{ending}") for ending in (".jsonl", "-1.json", "-2.json")]
     again = [sys.executable, str(ROOT / "tools" / "side_by_side.py"), *files]
-    assert subprocess.run(again, capture_output=True, text=True, timeout=60).stdout == table
+    assert subprocess.run(again, capture_output=True, text=True, timeout=300).stdout == table
 
 
 @needs_worker

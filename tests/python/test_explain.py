@@ -186,7 +186,7 @@ def test_the_command_ranks_findings_by_what_they_are_worth(tmp_path, capsys):
     run = saved(tmp_path, POINTS)
     assert main(["explain", str(written(tmp_path, kineto())), "--against", str(run)]) == 0
     out = capsys.readouterr().out
-    assert "2 steps of 50 ms: kernels run 20 ms" in out
+    assert "2 steps of 50 ms, 100 ms in all: kernels take 20 ms" in out
     order = [out.index(f"{text}: ") for text in ("1. pin the host memory of these copies", "copy while kernels run")]
     assert order == sorted(order) and "read results less often: 10 ms of 100 ms (10 %)" in out
     assert main(["explain", str(written(tmp_path, kineto())), "--against", str(run), "--json"]) == 0

@@ -110,8 +110,8 @@ def test_a_pipe_receives_the_complete_output(modelled) -> None:
     command = [sys.executable, "-m", "linkscope", "export", str(modelled), "-o", "pipe"]
     with subprocess.Popen(["cat", "pipe"], stdout=subprocess.PIPE) as reader:
         try:
-            assert subprocess.run(command, timeout=60).returncode == 0
-            content, _ = reader.communicate(timeout=60)
+            assert subprocess.run(command, timeout=300).returncode == 0
+            content, _ = reader.communicate(timeout=300)
         finally:
             reader.kill()
     assert kind_of(content) == "csv" and Path("pipe").is_fifo()

@@ -41,7 +41,7 @@ except NVMLError as error:
 
 def read(library="driver", **settings):
     command = [sys.executable, "-c", READ]
-    done = subprocess.run(command, env=environment(library, **settings), capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, env=environment(library, **settings), capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

@@ -23,7 +23,7 @@ def command(folder: Path, *more: str) -> list[str]:
 
 def run(folder: Path, path: Path, *more: str) -> Run:
     done = subprocess.run(
-        command(folder, "-o", str(path), *more), env=environment(), capture_output=True, text=True, timeout=120
+        command(folder, "-o", str(path), *more), env=environment(), capture_output=True, text=True, timeout=300
     )
     measured = read_run(path)
     assert done.returncode in (0, 1), done.stdout + done.stderr
@@ -70,10 +70,10 @@ def test_a_worker_that_is_killed_leaves_no_file(tmp_path) -> None:
     running = subprocess.Popen(
         command(folder, "-o", str(tmp_path / "run.jsonl"), "--rounds", "200"), env=environment(), stderr=subprocess.PIPE
     )
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and not _holds_a_file(running.pid, folder):
+    deadline = time.monotonic() + 300
+    while not (holds := _holds_a_file(running.pid, folder)) and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert _holds_a_file(running.pid, folder)
+    assert holds
     running.kill()
     running.communicate()
     assert list(folder.iterdir()) == []
@@ -98,7 +98,7 @@ def test_an_interrupted_run_of_files_is_resumed_with_its_plan(tmp_path) -> None:
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(line for line in lines if '"record":"point"' not in line and '"record":"end"' not in line))
     again = [sys.executable, "-m", "linkscope", "run", "--resume", str(path)]
-    done = subprocess.run(again, env=environment(), capture_output=True, text=True, timeout=120)
+    done = subprocess.run(again, env=environment(), capture_output=True, text=True, timeout=300)
     assert done.returncode in (0, 1), done.stdout + done.stderr
     assert [one.id for one in read_run(path).points] == [one.id for one in whole.points]
 
@@ -106,8 +106,8 @@ def test_an_interrupted_run_of_files_is_resumed_with_its_plan(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["file_copies", "--directory", "/nonexistent"], 3, "no directory in which files can be made"),
-        (["file_copies", "--directory", __file__], 3, "no directory in which files can be made"),
+        (["file_copies", "--directory", "/nonexistent"], 3, "this is not a directory in which files can be made"),
+        (["file_copies", "--directory", __file__], 3, "this is not a directory in which files can be made"),
         (["h2d", "--machine", "jorda-a", "--directory", "/tmp"], 2, "a model, whose disks have no directories"),
     ],
 )
@@ -118,5 +118,5 @@ def test_directories_that_cannot_be_used_are_refused(capsys, arguments, code, me
 
 def test_a_directory_without_copies_of_files_is_refused_with_the_cure(tmp_path) -> None:
     words = [sys.executable, "-m", "linkscope", "run", "h2d", "--directory", str(tmp_path)]
-    done = subprocess.run(words, env=environment(), capture_output=True, text=True, timeout=60)
+    done = subprocess.run(words, env=environment(), capture_output=True, text=True, timeout=300)
     assert done.returncode == 2 and "no copy of a file is chosen; add file_copies" in done.stderr

@@ -75,7 +75,7 @@ def test_a_file_in_a_directory_is_read_beside_copies(tmp_path: Path) -> None:
         assert read["gbps"] > 0 and copied["gbps"] > 0 and read["engine"] == "file"
     assert not list(tmp_path.iterdir())
     done = linkscope("flow", "disk:/nowhere -> numa:0", environment=environment(CUDA_GPUS=1))
-    assert done.returncode == NOT_HERE and "disk:/nowhere: this is no directory" in done.stderr
+    assert done.returncode == NOT_HERE and "disk:/nowhere: this is not a directory" in done.stderr
 
 
 def test_flows_of_unequal_rates_have_a_jain_index_below_one(capsys: Captured) -> None:
@@ -186,7 +186,9 @@ def test_the_text_shows_a_line_for_each_flow_the_total_and_the_skew(capsys: Capt
     assert main(["flow", text, "--machine", "h200x4", "--seconds", "50ms"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("MODELLED: ") and "TFLOP/s" in lines[3] and "of peak" in lines[1]
-    assert re.fullmatch(r"total  [\d.]+ GB/s \[[\d.]+, [\d.]+\], Jain's index [01]\.\d+", lines[4])
+    assert re.fullmatch(
+        r"total  [\d.]+ GB/s \[[\d.]+, [\d.]+\], fairness [01]\.\d+ \(Jain's index; 1: equal shares\)", lines[4]
+    )
     assert "starts differed by at most" in lines[5]
 
 
@@ -250,7 +252,7 @@ def test_a_preset_needs_its_gpus(capsys: Captured) -> None:
         (("numa:0 -> gpu:0", "--preset", "ring"), "give the flows as one of"),
         (("numa:0 -> gpu:0", "numa:0 -> gpu:1"), "numa:0 -> gpu:1: write all flows in one text, separated by `;`"),
         (("--file", "/nonexistent/flows"), "cannot be read"),
-        (("numa:0 -> gpu:0", "--bytes", "12"), "multiples of 8 B"),
+        (("numa:0 -> gpu:0", "--bytes", "12"), "a multiple of 8 B"),
     ],
 )
 def test_bad_options(capsys: Captured, words: tuple[str, ...], problem: str) -> None:

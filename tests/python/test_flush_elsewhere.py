@@ -39,7 +39,7 @@ def test_the_flush_compiles_for_its_processor(file, tmp_path):
         pytest.skip(f"no {compiler}: install g++-{compiler.removesuffix('-g++')}")
     made = tmp_path / "flush.s"
     command = [compiler, "-std=c++20", "-O2", "-Wall", "-Wextra", "-Werror", "-I", str(CORE), "-S", str(HOST / file)]
-    subprocess.run([*command, "-o", str(made)], check=True, timeout=60)
+    subprocess.run([*command, "-o", str(made)], check=True, timeout=300)
     assembler = re.sub(r"\s+", " ", made.read_text())
     start = assembler.index("flush_cpu_caches")
     for instruction in instructions:
@@ -54,6 +54,6 @@ def test_each_processor_has_exactly_one_flush(compiler, tmp_path):
     for source in sorted(HOST.glob("flush_*.cpp")):
         made = tmp_path / f"{source.stem}.s"
         command = [compiler, "-std=c++20", "-I", str(CORE), "-S", str(source), "-o", str(made)]
-        subprocess.run(command, check=True, timeout=60)
+        subprocess.run(command, check=True, timeout=300)
         defined += [source.name] if "flush_cpu_caches" in made.read_text() else []
     assert defined == [file for file, (name, _) in PROCESSORS.items() if name == compiler]

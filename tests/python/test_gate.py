@@ -75,7 +75,7 @@ def test_unchanged_nodes_pass_against_their_baseline(baseline: Path, capsys: pyt
     for seed in range(2, 5):
         status, answer = checked(capsys, "--machine", "h200x4", "--against", baseline, "--seed", seed)
         assert status == 0, answer
-        assert "are found with 95 % probability" in answer["summary"]
+        assert "is detected with 95 % probability" in answer["summary"]
 
 
 @pytest.mark.parametrize("factor", [0.5, 0.9, 0.95])
@@ -122,7 +122,7 @@ def test_one_line_for_a_log_and_every_point_on_request(baseline: Path, capsys: p
         (["--machine", "h200x4", "--budget", "never"], 2, "--budget never"),
         (["--machine", "h200x4", "--against", "nowhere.jsonl"], 2, "nowhere.jsonl"),
         (["--machine", "h200x9"], 2, "h200x9"),
-        (["--machine", "klenk-ib", "--budget", "0s"], 2, "more than zero"),
+        (["--machine", "klenk-ib", "--budget", "0s"], 2, "above zero"),
         (["--machine", "h200x4", "--against", "x.jsonl", "--save-baseline", "y.jsonl"], 2, "leave out --against"),
     ],
 )
@@ -205,9 +205,9 @@ def test_the_stated_smallest_fault_exceeds_the_margin_and_the_noise() -> None:
     assert smallest_fault(pair, 0.05) == pytest.approx(1.05 * (1.01 / 0.99) ** 0.5 - 1)
     assert smallest_fault(pair, 0.0) == 0.03
     compared = Comparison([pair], (0.05, 0.05, 0.02))
-    assert sensitivity_text(compared, {}) == "Times longer by 3 % (pinned) are found with 95 % probability."
+    assert sensitivity_text(compared, {}) == "A slowdown of 3 % (pinned) is detected with 95 % probability."
     noisy = Comparison([dataclasses.replace(pair, detectable=0.2)], compared.margins)
-    assert sensitivity_text(noisy, {}).strip().endswith("(in brackets the change that would be found): pinned (20 %).")
+    assert sensitivity_text(noisy, {}).strip().endswith("(smallest detectable slowdown in brackets): pinned (20 %).")
 
 
 # --- parts ---

@@ -54,7 +54,7 @@ def spans(page: str, start: str) -> list[str]:
 def run(code: str, folder: Path) -> str:
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests" / "python")])
     done = subprocess.run([sys.executable, "-c", PRELUDE + code], env=environment() | {"PYTHONPATH": path},
-                          cwd=folder, capture_output=True, text=True, timeout=120)  # fmt: skip
+                          cwd=folder, capture_output=True, text=True, timeout=300)  # fmt: skip
     assert done.returncode == 0, code + done.stderr
     return done.stdout
 
@@ -174,7 +174,7 @@ def test_the_tunings_that_a_guide_prints_have_a_plan(page: str, tmp_path) -> Non
     for words in printed:
         command = [sys.executable, "-m", "linkscope", *words.split(), "--plan-only"]
         env = environment() | {"PYTHONPATH": str(ROOT / "src")}
-        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0 and " classes in at most " in done.stdout, done.stderr
 
 

@@ -46,7 +46,7 @@ class Uninterrupted:
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Uninterrupted:
     path = tmp_path_factory.mktemp("whole") / "whole.jsonl"
-    assert command("run", *PLAN, "-o", str(path)).wait(60) == 0
+    assert command("run", *PLAN, "-o", str(path)).wait(300) == 0
     assert len(read_run(path).points) > 40
     return Uninterrupted(read_run(path), records(path))
 
@@ -102,7 +102,7 @@ def test_a_killed_command_loses_at_most_the_current_point(tmp_path: Path, uninte
             if process.wait() == -signal.SIGKILL:
                 kills_of_run += 1
             readable(path, before)
-        assert start_or_resume(path, worker).wait(60) == 0
+        assert start_or_resume(path, worker).wait(300) == 0
         the_same(read_run(path), uninterrupted)
         requests = log.read_bytes().count(b'"op":"prepare"')
         assert len(measured(uninterrupted.run)) <= requests <= len(measured(uninterrupted.run)) + kills_of_run
@@ -141,7 +141,7 @@ def test_killed_workers_lose_no_record(tmp_path: Path, uninterrupted: Uninterrup
             # A point fails after two lost workers. Answers before the signal may still arrive: a round and the points
             # that it concludes, then the round of the lost worker.
             again = records(path) + 6
-        assert process.wait(60) == 0
+        assert process.wait(300) == 0
         the_same(read_run(path), uninterrupted)
         killed += kills_of_run
     assert run_number < 4 * KILLS / AT_ONCE
@@ -162,7 +162,7 @@ def test_a_killed_command_leaves_no_worker_not_even_one_that_hangs() -> None:
     assert len(workers) == 1
     parent.kill()
     parent.wait()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while runs(workers[0]):
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -229,7 +229,7 @@ def preprocessor_of(room: str) -> list[str]:
 
 def preprocess(room: str, headers: list[str]) -> subprocess.CompletedProcess[str]:
     text = "".join(f'#include "{header}"\n' for header in headers)
-    return subprocess.run(preprocessor_of(room), input=text, capture_output=True, text=True, timeout=60)
+    return subprocess.run(preprocessor_of(room), input=text, capture_output=True, text=True, timeout=300)
 
 
 def headers_of(room: str) -> list[str]:

@@ -110,7 +110,7 @@ def test_a_run_shows_a_table_and_ends_with_the_summary_only(tmp_path: Path) -> N
 
 def test_ctrl_c_prints_the_summary_and_restores_the_terminal(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    terminal = OnTerminal(*words(path, suite="standard"))
+    terminal = OnTerminal(*words(path, "--rounds", "1000", suite="standard"))  # it must not end before Ctrl-C
     terminal.read(until=is_live)
     terminal.type(b"\x03")
     assert terminal.end() == 4
@@ -125,7 +125,7 @@ def test_ctrl_c_prints_the_summary_and_restores_the_terminal(tmp_path: Path) -> 
 def test_a_resumed_run_shows_its_earlier_results(tmp_path: Path) -> None:
     # Two operations: the table of a run that was stopped late drops rows of operations beyond its 24 lines.
     path = tmp_path / "a.jsonl"
-    terminal = OnTerminal(*words(path, "h2d", "d2h", suite="standard"))
+    terminal = OnTerminal(*words(path, "h2d", "d2h", "--rounds", "1000", suite="standard"))
     terminal.read(until=is_live)
     terminal.type(b"\x03")
     assert terminal.end() == 4

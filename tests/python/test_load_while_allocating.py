@@ -21,7 +21,7 @@ allocate = fake_torch.module.empty
 
 def empty(*words, **named):
     assert threading.current_thread() is threading.main_thread()
-    if log: assert began.wait(30)
+    if log: assert began.wait(300)
     log.append("allocated")
     made = allocate(*words, **named)
     if log.count("allocated") == 3: all_allocated.set()
@@ -30,7 +30,7 @@ def empty(*words, **named):
 def reading(path, pieces, stream, report):
     log.append("reads")
     began.set()
-    if len(reads) == 0: assert all_allocated.wait(30)
+    if len(reads) == 0: assert all_allocated.wait(300)
     reads.append([piece[1] for piece in pieces])
     return read_file(path, pieces, stream, report)
 

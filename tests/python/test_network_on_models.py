@@ -123,7 +123,7 @@ WRONG = [
     (["--machine", "jorda-a", "host:0/gpu:0 -> gpu:0"], 3, "jorda-a has no gpu:0"),
     (["--machine", "jorda-a", "host:0/disk:0 -> host:1/gpu:0"], 3, "network cards reach host memory and GPUs only"),
     (["--machine", "jorda-a", "host:0/gpu:0 -> host:1/gpu:0", "--peer", "off"], 2, "--peer does not apply"),
-    (["--machine", "jorda-a", "host:0/gpu:0 -> host:1/gpu:0", "--bytes", "9B"], 2, "multiples of 8 B"),
+    (["--machine", "jorda-a", "host:0/gpu:0 -> host:1/gpu:0", "--bytes", "9B"], 2, "a multiple of 8 B"),
     (["--machine", "jorda-a", "host:0/gpu:0 -> host:1/gpu:0", "--src", "gpu:0"], 2, "name the transfer once"),
     (["--machine", "jorda-a", "host:0/gpu:0 -> host:1/gpu:0 x2"], 2, "name one transfer by its ends"),
 ]  # fmt: skip

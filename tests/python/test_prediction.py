@@ -65,7 +65,7 @@ def run(model: models.Model, path: Path) -> None:
 def table(path: Path, *words: str) -> dict[str, list[list[str]]]:
     """By row: its cells in the first table and in the second."""
     command = [sys.executable, str(ROOT / "tools" / "prediction.py"), str(path), *words]
-    text = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
+    text = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300).stdout
     found: dict[str, list[list[str]]] = {}
     for line in text.splitlines():
         if line.startswith(("| d2d", "| the model", "| within")):

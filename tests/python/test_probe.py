@@ -235,7 +235,7 @@ def test_a_missing_nvidia_ml_py_gives_a_reason(monkeypatch):
 def test_nvml_that_hangs_is_abandoned(monkeypatch):
     monkeypatch.setattr(nvml_door, "_PATIENCE_S", 0.05)
     let_go = threading.Event()
-    fakes.play(monkeypatch, fakes.FakeNvml(answers={"nvmlDeviceGetCount": lambda: let_go.wait(120)}))
+    fakes.play(monkeypatch, fakes.FakeNvml(answers={"nvmlDeviceGetCount": lambda: let_go.wait(300)}))
     why_not = read_nvml().why_not
     let_go.set()
     assert "did not answer" in why_not
@@ -278,7 +278,7 @@ def test_the_bus_provides_link_facts_that_nvml_lacks():
 def test_the_bindings_of_the_library_read_the_same(tmp_path):
     code = f"from linkscope.machine.saved import *; open('{tmp_path}/node.json', 'w').write(saved_text(read_machine()))"
     subprocess.run(
-        [sys.executable, "-c", code], env=environment(CUDA_GPUS=4, NVML_LINKS="direct"), check=True, timeout=60
+        [sys.executable, "-c", code], env=environment(CUDA_GPUS=4, NVML_LINKS="direct"), check=True, timeout=300
     )
     machine = load_saved(tmp_path / "node.json")
     assert [gpu.pci for gpu in machine.gpus] == fakes.H200_PCI and machine.driver.nvml_why_not == ""
@@ -359,8 +359,8 @@ def saved(tmp_path, **changes):
     ("content", "words"),
     [
         ("", "not JSON"), ("{", "not JSON"), ("\x00\xff", "not JSON"),
-        ("[]", "no saved probe"), ("{}", "no saved probe"),
-        ('{"record":"run","schema":1}', "no saved probe"),
+        ("[]", "not a saved probe"), ("{}", "not a saved probe"),
+        ('{"record":"run","schema":1}', "not a saved probe"),
     ],
 )  # fmt: skip
 def test_a_file_that_is_no_saved_probe_gets_one_sentence(content, words, tmp_path):

@@ -91,6 +91,17 @@ def test_a_stream_of_messages_is_measured_for_a_duration(tmp_path: Path) -> None
         assert point.guards["together_s"] > 0 and "joint_overlap" not in point.guards, point.id
 
 
+def test_puts_that_are_sent_at_once_add_up_until_the_link_is_full(tmp_path: Path) -> None:
+    one, four, sixteen = (f"{at_once}blocks=8&connections=1" for at_once in ("", "at_once=4&", "at_once=16&"))
+    path, rest = f"put/sm/{_BETWEEN}/{64 << 10}", "control=direct&threads=1024&word=separate"
+    found = _points(tmp_path, "putget", f"{path}?*blocks=8&connections=1&{rest}")
+    rates = [found[f"{path}?{params}&{rest}"].total_gbps or 0 for params in (one, four, sixteen)]
+    link = 380.0  # GB/s, of the model
+    assert rates[1] == pytest.approx(4 * rates[0], rel=0.2)
+    assert rates[2] == pytest.approx(link, rel=0.02)
+    assert all(point.verified for point in found.values())
+
+
 def _points(tmp_path: Path, suite: str, *only: str) -> dict[str, Point]:
     run = tmp_path / "run.jsonl"
     words = [word for pattern in only for word in ("--only", pattern)]
@@ -137,6 +148,7 @@ def test_more_proxies_serve_more_messages_a_second(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "params, modelled, seconds",
     [("connections=1", True, 0.02), ("connections=4", True, 0.005), ("blocks=16&connections=1", True, 0.00125),
+     ("at_once=4&blocks=4&connections=1", True, 0.00125),
      ("connections=132", True, 0.001), ("connections=132", False, 0.2)],
 )  # fmt: skip
 def test_a_round_of_a_modelled_stream_is_shorter_the_more_blocks_send(

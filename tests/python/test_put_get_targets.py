@@ -53,6 +53,14 @@ def test_connections_that_did_not_run_together_have_no_rate() -> None:
     assert found("Messages of 64 B between", apart).answer == "cannot be tested"
 
 
+def test_messages_that_a_connection_sends_at_once_all_count() -> None:
+    id = "put/sm/gpu:0.device->gpu:1.device/64?at_once=16&connections=132&word=packed"
+    one = found("Messages of 64 B between", point(id, 15e-9))
+    assert one.answer == "reached" and one.evidence == "1067 M/s by 132 connections, 16 at once"
+    large = f"put/sm/gpu:0.device->gpu:1.device/{4 * MIB}?at_once=4&connections=1"
+    assert found("Put between two GPUs, 4 MiB", point(large, 4 * 4 * MIB / 320e9)).evidence == "320 GB/s"
+
+
 def test_a_figure_is_taken_from_the_run_that_has_its_points() -> None:
     runs = [run([point(WORD, 2.6e-6)]), run([point(WORD, 2.6e-6), point(TRIP.format("numa:0.pinned"), 2.7e-6)])]
     assert best_targets(runs)[0].answer == "reached"

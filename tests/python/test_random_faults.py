@@ -36,7 +36,7 @@ MACHINES = ("h200x1", "h200x4", "sl390", "jorda-a", "ac922")
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def brief_limits(monkeypatch: pytest.MonkeyPatch, impatient: None) -> None:
     for module in ("sampler", "batches", "beside"):
         monkeypatch.setattr(f"linkscope.run.{module}.REQUEST_LIMIT_S", PATIENCE_S)
     monkeypatch.setattr("linkscope.run.flows.rates._LIMIT_S", PATIENCE_S)
@@ -98,7 +98,7 @@ def run_of_a_suite(folder: Path, machine: Path, draw: random.Random) -> None:
     assert main(["report", str(path), "--summary=full"]) == FINE
 
 
-@pytest.mark.usefixtures("impatient", "no_hang")
+@pytest.mark.usefixtures("brief_limits", "no_hang")
 def test_presets_under_random_faults_end_with_a_record_of_each_point(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,13 +2,16 @@
 
 import os
 import socket
+import subprocess
 import sys
 import threading
+import time
 
 import pytest
+from msgspec import structs
 
 from fakes import target
-from linkscope.run import links
+from linkscope.run import links, process
 from linkscope.run.launcher import Library
 from linkscope.run.links import CannotReach, Listener, NobodyCame, connect
 from linkscope.run.meeting import Mpi, Rank, World, rank_places
@@ -24,6 +27,13 @@ for line in sys.stdin:
         print('{"ok":true,"texts":[]}', flush=True)
 """
 
+# Starts a process that lives as long as it does, and says its number.
+PARENT = """
+import subprocess, sys
+with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"]) as child:
+    print(child.pid, flush=True)
+"""
+
 
 def rank(number: int) -> Rank:
     return Rank(rank=number, host=f"node{number}", process=100 + number, version="1", cpus=[0], numa="numa:0")
@@ -35,7 +45,26 @@ def test_a_rank_that_is_killed_with_unread_requests_is_named():
     remote.send(b'{"op":"run"}\n')
     there.close()  # the kernel then answers ECONNRESET, and not the end of the stream
     with pytest.raises(WorkerGone, match=r"rank 1 \(process 101 on node1\) has ended"):
-        remote.answer(5.0)
+        remote.answer(300.0)
+
+
+@pytest.mark.parametrize("here", [True, False])
+def test_time_in_which_a_rank_of_this_host_waits_for_a_cpu_does_not_count_as_a_hang(impatient, monkeypatch, here):
+    """The answer takes 1.2 s, and its deadline is 0.4 s. The rank's worker waits for a CPU nearly all the time."""
+    link, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    with subprocess.Popen([sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        worker = int(parent.stdout.readline())
+        waits = {parent.pid: 0.0, worker: 0.999}
+        monkeypatch.setattr(process, "cpu_waits", lambda pids: {pid: waits[pid] * time.monotonic() for pid in pids})
+        remote = _Remote(structs.replace(rank(1), process=parent.pid), link, never, here=here)
+        if here:
+            threading.Timer(1.2, lambda: there.sendall(b'{"ok": true}\n')).start()
+            assert remote.answer(0.4)[0] == b'{"ok": true}'
+        else:
+            with pytest.raises(WorkerGone, match=r"no answer within 0\.4 s"):
+                remote.answer(0.4)
+        parent.communicate()
 
 
 def test_a_stop_does_not_wait_for_ranks_that_give_no_answer():
@@ -125,7 +154,7 @@ def test_a_rank_on_another_host_that_ends_is_noticed_while_others_are_awaited():
     awaited.watch([awaited, ended])
     there.close()
     with pytest.raises(WorkerGone, match=r"rank 2 \(process 102 on node2\) has ended"):
-        awaited.answer(5.0)
+        awaited.answer(300.0)
     for one in (listener, near[0], near[1]):
         one.close()
 

@@ -28,7 +28,7 @@ def two_ranks(change: str, *words: str) -> subprocess.CompletedProcess[str]:
     """Two ranks of `linkscope run`, of which rank 1 first runs `change`."""
     second = [sys.executable, "-c", f"import sys; {change}; from linkscope.cli.main import main; sys.exit(main())"]
     ranks = ["-n", "1", *LINKSCOPE, "run", *words, ":", "-n", "1", *second, "run", *words]
-    return subprocess.run([str(MPIEXEC), *ranks], env=without_ranks(), capture_output=True, text=True, timeout=120)
+    return subprocess.run([str(MPIEXEC), *ranks], env=without_ranks(), capture_output=True, text=True, timeout=300)
 
 
 # --- ranks ------------------------------------------------------------------------------------------------------------
@@ -42,13 +42,13 @@ def test_one_rank_names_the_command_that_starts_two():
 
 @pytest.mark.parametrize(("words", "suite"), [(["rank_rate"], "mpi"), (["--suite", "nodes-shared"], "nodes-shared")])
 def test_messages_between_ranks_without_mpiexec_say_how_to_start(words, suite):
-    done = subprocess.run([*LINKSCOPE, "run", *words], env=without_ranks(), capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*LINKSCOPE, "run", *words], env=without_ranks(), capture_output=True, text=True, timeout=300)
     assert done.returncode == 3 and f"mpiexec -n 2 linkscope run --suite {suite} (" in done.stderr
 
 
 def test_a_suite_of_one_process_refuses_several_ranks():
     kept = without_ranks() | {"PMI_RANK": "0", "PMI_SIZE": "2"}
-    done = subprocess.run([*LINKSCOPE, "run"], env=kept, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*LINKSCOPE, "run"], env=kept, capture_output=True, text=True, timeout=300)
     assert done.returncode == 2 and "mpiexec started 2 ranks" in done.stderr and "--suite mpi" in done.stderr
 
 
@@ -108,7 +108,7 @@ def one_rank_of_two(**settings: str) -> subprocess.CompletedProcess[str]:
     of_launcher = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "0"}
     command = [*LINKSCOPE, "run", "--suite", "mpi"]
     kept = without_ranks() | of_launcher | settings
-    return subprocess.run(command, env=kept, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, env=kept, capture_output=True, text=True, timeout=300)
 
 
 @needs_mpi
@@ -131,7 +131,7 @@ def test_a_machine_with_gpus_and_without_nccl_names_the_package_that_brings_it(t
     words = ["run", "--suite", "collectives", *only, "--rounds", "1", "-o", str(path)]
     settings = environment(CUDA_GPUS=2) | {"LINKSCOPE_NCCL": "/no/such/libnccl.so.2"}
     done = subprocess.run(
-        [*LINKSCOPE, *words], env=without_ranks() | settings, capture_output=True, text=True, timeout=120
+        [*LINKSCOPE, *words], env=without_ranks() | settings, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 3, done.stderr
     assert "NCCL cannot be used: /no/such/libnccl.so.2" in told(done)

@@ -51,6 +51,21 @@ def claim(run: Run, start: str) -> Claim:
     return next(one for one in claims(run) if one.text.startswith(start))
 
 
+def test_a_stream_with_several_messages_at_once_is_judged_and_shown_by_the_time_of_one() -> None:
+    def is_stream(point: Point) -> bool:
+        known = point.params.get("control"), point.params.get("connections"), point.params.get("threads")
+        return point.benchmark == "put" and point.dst == "gpu:1" and point.bytes == 1 << 20 and known in (
+            ("direct", "1", "1024"), ("host", "1", None))  # fmt: skip
+
+    run = only(is_stream)
+    (before,) = [point for point in run.points if point.params["control"] == "direct"]
+    faster = msgspec.structs.replace(timed(before, 0.5 * 4), params={**before.params, "at_once": "4"})
+    (message,) = series(dataclasses.replace(run, points=[*run.points, faster]), "put").messages
+    assert message.modes["direct"] is faster
+    assert (message.ratio or 0) == pytest.approx(2 * (series(run, "put").messages[0].ratio or 0))
+    assert message.interval and message.interval.low <= (message.ratio or 0) <= message.interval.high
+
+
 @pytest.mark.parametrize(
     "benchmark, ends, advice",
     [
@@ -93,6 +108,8 @@ def test_a_mode_of_which_only_one_thread_was_measured_is_not_judged() -> None:
 def test_one_driver_at_all_sizes_is_said_as_such() -> None:
     slow = only(lambda one: True, lambda one: timed(one, 1000) if one.engine == "ce" and one.flows else one)
     assert series(slow, "put_ping_pong").advice == "GPU at all sizes, 8 B to 64 MiB"
+    small = only(lambda one: one.bytes == 8, lambda one: timed(one, 1000) if one.engine == "ce" and one.flows else one)
+    assert series(small, "put_ping_pong").advice == "GPU at 8 B, the only size"
 
 
 def test_modes_of_one_driver_alone_give_no_advice() -> None:

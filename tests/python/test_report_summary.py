@@ -41,6 +41,13 @@ def verdict_of(made: Run) -> str:
     return " ".join(" ".join(text_of(made).split()).partition("GB/s at the best size")[0].split())
 
 
+def test_a_path_of_which_the_budget_left_out_the_large_sizes_is_not_called_slow() -> None:
+    ends = [(path, size) for path in ((0, 1), (1, 0), (1, 2)) for size in (4096, LARGE)][:-1]
+    points = [point(D2D.format(*path, size), 2e-6 + size / 400e9) for path, size in ends]
+    (row,) = headline_rows(run(points))
+    assert [str(path) for path in row.paths] == ["gpu:0 -> gpu:1", "gpu:1 -> gpu:0"]
+
+
 @pytest.mark.parametrize("width", [80, 140])
 def test_the_summary_matches_the_golden_file(width: int) -> None:
     golden = GOLDEN / f"summary-{width}.txt"
@@ -67,7 +74,7 @@ def test_the_slowest_path_is_named_by_its_share_of_the_peak_and_by_its_rate() ->
         point(D2D.format(1, 0, LARGE), LARGE / 300e9, limit_gbps=478.0),
         point(of_host, LARGE / 9.6e9, limit_gbps=58.4),
     ])  # fmt: skip
-    expected = "Slowest   by % of peak gpu:1 → gpu:0, 300 (63 %); by rate numa:0 → gpu:1, 9.6 (pageable)"
+    expected = "Slowest   by % of peak gpu:1 → gpu:0, 300 GB/s (63 %); by rate numa:0 → gpu:1, 9.6 GB/s (pageable)"
     assert expected in text_of(made)
 
 
@@ -208,14 +215,17 @@ def test_nvlink_errors_have_a_consequence_and_name_the_gpu_with_the_most(slow: f
     gained = {"gpu:0": {"nvlink_crc_data": 600}, "gpu:1": {"nvlink_crc_data": 1400}}
     object.__setattr__(made, "end", End(wall_s=1.0, complete=True, counts={}, gained=gained))
     ((text, _),) = warnings(made)
-    assert "gpu:1 has 2.3 times the least: if it rises again, check its links first." in text
+    assert (
+        "gpu:1 has 2.3 times the lowest count: if its count is again the highest in the next run, check its links."
+        in text
+    )
     assert text.endswith(f"The links sent these packets again{said}")
 
 
 @pytest.mark.parametrize(("counter", "counts", "said"), [
-    ("nvlink_crc_data", (33, 520), "gpu:1 has 16 times the least (520 against 33). Suspect its links: run again"),
+    ("nvlink_crc_data", (33, 520), "gpu:1 has 16 times the lowest count (520 against 33). Suspect its links: run"),
     ("nvlink_crc_data", (0, 520), "gpu:1 has 520, and another GPU none. Suspect its links: run again"),
-    ("nvlink_crc_data", (0, 9), "gpu:1 has 9, and another GPU none: if it rises again, check its links first."),
+    ("nvlink_crc_data", (0, 9), "gpu:1 has 9, and another GPU none: if its count is again the highest in the next"),
     ("ecc_corrected", (0, 520), "gpu:1 has 520, and another GPU none. Suspect its memory: run again"),
 ])  # fmt: skip
 def test_a_gpu_with_far_more_errors_than_the_others_is_suspect_though_its_rates_are_good(counter, counts, said) -> None:

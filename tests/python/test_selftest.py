@@ -46,7 +46,7 @@ def assert_caught(capsys: pytest.CaptureFixture[str], *rows: str) -> None:
         assert_no_error(row)
 
 
-def test_every_row_of_the_self_test_passes(capsys) -> None:
+def test_every_row_of_the_self_test_passes(impatient, capsys) -> None:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)  # of processes that other tests started
     status, answer = selftest(capsys)
     assert answer["failing"] == [] and status == 0
@@ -264,7 +264,7 @@ def test_the_rows_of_this_machine_can_run_alone(capsys) -> None:
 
 def on_the_fake_driver(*arguments: str, **settings: str | int) -> tuple[int, dict]:
     command = [sys.executable, "-m", "linkscope", "selftest", "--here", "--json", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment(**settings))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment(**settings))
     return done.returncode, json.loads(done.stdout)
 
 
@@ -273,10 +273,7 @@ def test_the_rows_of_a_machine_with_gpus_pass() -> None:
     # The row of its clock may fail because other programs run here.
     _, answer = on_the_fake_driver("--only", "here_event_clock", CUDA_GPUS=2)
     assert "steps of" in answer["rows"][0]["found"]
-    for _ in range(3):  # on a busy machine a worker may not answer in time
-        status, answer = on_the_fake_driver("--only", "here_peers", CUDA_GPUS=2)
-        if status == 0:
-            break
+    status, answer = on_the_fake_driver("--only", "here_peers", CUDA_GPUS=2)
     assert status == 0 and answer["rows"][0]["found"] == "4 of 4 arrived", answer
 
 

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from fakes import FAKE_WORKER, H2D, measured, plan, target
+from invented import point
 from linkscope.errors import UserError
-from linkscope.run import go_on
+from linkscope.run import Outcome, go_on
 from linkscope.run.process import Process
 from linkscope.run.worker import RequestFailed, Worker
 from linkscope.runfile import read_run
@@ -25,9 +26,9 @@ MIB = H2D.format(1 << 20, "false", "batched")
 
 
 @pytest.fixture
-def impatient(monkeypatch):
+def brief_limits(monkeypatch, impatient):
     for module in ("sampler", "batches"):
-        monkeypatch.setattr(f"linkscope.run.{module}.REQUEST_LIMIT_S", 0.4)
+        monkeypatch.setattr(f"linkscope.run.{module}.REQUEST_LIMIT_S", 2.0)
 
 
 def results(path: Path) -> dict:
@@ -110,6 +111,13 @@ def test_an_unsupported_point_is_a_result_and_is_tried_once(tmp_path) -> None:
     assert results(path)[OTHER].status == "ok"
 
 
+@pytest.mark.parametrize("others, code", [(["ok"], 0), (["failed"], 1), (["unsupported"], 1), ([], 1)])
+def test_a_point_that_is_too_short_for_the_clock_fails_a_run_only_if_no_point_has_a_value(others, code: int) -> None:
+    short = point(ONE, None, status="failed", reason="too short for the clock: the batch took no longer")
+    found = [short, *(point(OTHER, 1e-3 if status == "ok" else None, status=status) for status in others)]
+    assert Outcome({each.id: each for each in found}, complete=True, wall_s=1.0).exit_code == code
+
+
 def test_wrong_data_fails_only_its_point(tmp_path) -> None:
     path = tmp_path / "a.jsonl"
     outcome = measured(target(flawed={"wrong": "*/8?*#2"}), plan(ONE, OTHER), path)
@@ -141,7 +149,7 @@ def test_a_worker_that_dies_once_costs_nothing(tmp_path, flaw: str) -> None:
     assert {found.status for found in results(path).values()} == {"ok"}
 
 
-def test_a_hanging_worker_is_killed_and_the_run_continues(tmp_path, impatient) -> None:
+def test_a_hanging_worker_is_killed_and_the_run_continues(tmp_path, brief_limits) -> None:
     path = tmp_path / "a.jsonl"
     outcome = measured(target(flawed={"hang": "*/8?*#1"}), plan(ONE, OTHER), path)
     assert outcome.exit_code == 1
@@ -149,7 +157,7 @@ def test_a_hanging_worker_is_killed_and_the_run_continues(tmp_path, impatient) -
     assert results(path)[OTHER].status == "ok"
 
 
-def test_a_worker_that_cannot_be_killed_loses_its_gpu(tmp_path, impatient, monkeypatch) -> None:
+def test_a_worker_that_cannot_be_killed_loses_its_gpu(tmp_path, brief_limits, monkeypatch) -> None:
     path = tmp_path / "a.jsonl"
     left: list[int] = []
     kill = Process.kill
@@ -232,10 +240,10 @@ def wait_for(process: subprocess.Popen, path: Path, records: int) -> None:
 def test_a_stopped_run_resumes_to_the_same_points(tmp_path, number, flawed) -> None:
     path, uninterrupted = tmp_path / "a.jsonl", tmp_path / "whole.jsonl"
     process = start(path, noise=0.02, flawed=flawed)
-    # All first rounds are done. One of the second rounds runs now, which take half a second each or hang.
+    # All first rounds are done. One of the second rounds runs now, which take 5 s each or hang.
     wait_for(process, path, 1 + len(plan(suite="quick").points))
     process.send_signal(number)
-    assert process.wait(120) == 4
+    assert process.wait(300) == 4
     run = read_run(path)
     assert run.warnings == [] and run.end is not None and not run.end.complete
     assert run.points and all("stopped" in (found.reason or "stopped") for found in run.points)

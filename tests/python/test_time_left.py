@@ -108,6 +108,22 @@ def test_the_reason_names_a_budget_that_is_enough_and_never_less_than_the_one_th
     assert "`--budget 10s` is enough" in budget.reason_and_cure(3.0)
 
 
+def test_one_expensive_benchmark_does_not_make_the_budget_for_all_points_too_large() -> None:
+    """One point took 16 times its estimate. Nine points of another benchmark have the same estimate."""
+    costly, *cheap = (
+        h2d(),
+        *(h2d(size=MIB << n).replace("h2d", "d2d").replace("numa:0.pinned", "gpu:1.device") for n in range(9)),
+    )
+    states = {id: State(PointId.parse(id), 1.0) for id in (costly, *cheap)}
+    states[costly].rounds = [structs.replace(round_with_rates(costly, 0, 50.0), device_s=16.0)]
+    states[costly].cost_s = 16.0
+    budget = Budget(16.0, modelled=True)
+    budget.add(16.0)
+    enough = Forecast(plan(costly, *cheap), states, budget, RunNoise(states), modelled=True).enough_s(cheap)
+    rounds = 6 * len(cheap)
+    assert 1.25 * (16 + rounds * 1.0) < enough < 1.25 * (16 + rounds * 4.0)
+
+
 # --- the remaining work ---
 
 

@@ -111,6 +111,20 @@ def test_a_stream_of_an_unknown_kind_is_refused() -> None:
         linkscope.copy(np.zeros(1), np.zeros(1), stream="fast")
 
 
+@pytest.mark.parametrize("make", [linkscope.copy, linkscope.prepare, linkscope.start_copy])
+def test_arrays_whose_work_is_on_two_streams_need_a_stream_to_be_named(make) -> None:
+    destination, source = (Interface(some(), stream=number) for number in (4096, 8192))
+    with pytest.raises(ValueError, match="on stream 4096 and the source's on stream 8192; let one stream wait"):
+        make(destination, source)
+
+
+def test_arrays_that_name_a_default_stream_or_none_are_copied() -> None:
+    for first, second in ((None, 1), (1, 1), (None, None)):
+        destination = np.zeros(1000, "float32")
+        linkscope.copy(Interface(destination, stream=first), Interface(some(), stream=second))
+        assert np.array_equal(destination, some())
+
+
 def test_a_copy_in_the_background_reports_its_progress() -> None:
     source, destination = some(5_000_000), np.zeros(5_000_000, "float32")
     under_way = linkscope.start_copy(destination, source)
@@ -126,6 +140,39 @@ def test_a_prepared_copy_repeats() -> None:
         source[:] = value
         prepared.run()
         assert np.array_equal(source, destination)
+
+
+def test_a_closed_handle_is_refused() -> None:
+    prepared, under_way = (make(np.zeros(1000), np.ones(1000)) for make in (linkscope.prepare, linkscope.start_copy))
+    prepared.close(), under_way.close()
+    calls = (prepared.run, under_way.wait, under_way.cancel, lambda: under_way.has_ended, lambda: under_way.done_bytes)
+    for call in calls:
+        with pytest.raises(ValueError, match="is closed; make a new one"):
+            call()
+
+
+@pytest.mark.parametrize("make", [linkscope.prepare, linkscope.start_copy])
+def test_a_buffer_cannot_be_resized_while_a_copy_has_its_address(make) -> None:
+    held = bytearray(1 << 20)
+    copies = make(held, bytes(1 << 20))
+    with pytest.raises(BufferError):
+        held.clear()
+    copies.close()
+    held.clear()
+
+
+def test_a_registered_buffer_cannot_be_resized_before_the_registration_ends() -> None:
+    held = bytearray(1 << 20)
+    with transfer.register(held), pytest.raises(BufferError):
+        held.clear()
+    held.clear()
+
+
+def test_a_buffer_may_be_resized_when_the_copy_in_the_background_has_ended() -> None:
+    held = bytearray(1 << 20)
+    under_way = linkscope.start_copy(held, bytes(1 << 20))
+    under_way.wait()
+    held.clear()
 
 
 def test_host_arrays_are_returned_as_they_are() -> None:
@@ -154,7 +201,7 @@ def python(code: str, library: str = "driver", **settings: str | int) -> str:
         env=environment(library, **settings) | path | ours,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -302,16 +349,23 @@ source, on_gpu = np.ones(1 << 21), Array(8 << 21)
 linkscope.copy(on_gpu, source)
 kept = linkscope.start_copy(on_gpu, source)
 kept.wait()
+under_way = linkscope.start_copy(on_gpu, source)
 child = os.fork()
 if child == 0:
     linkscope.copy(np.zeros(1 << 21), source)
     try: linkscope.copy((1 << 40, 8 << 21), source)
     except transfer.TransferError as e: print(e, flush=True)
+    for call in (under_way.wait, under_way.cancel, lambda: under_way.has_ended):
+        try: call()
+        except ValueError as e: print(e, flush=True)
     raise SystemExit(7)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+under_way.wait()
 forget(on_gpu)
 """
-    assert "child of fork()" in python(code)
+    printed = python(code)
+    assert "child of fork()" in printed
+    assert printed.count("started by the parent process; wait for it there") == 3
 
 
 def test_a_child_of_fork_refuses_blocks_and_files_of_a_gpu_and_reads_and_writes_those_of_the_host(tmp_path) -> None:

@@ -67,4 +67,5 @@ def test_a_copy_uses_1_to_64_links() -> None:
     with pytest.raises(ValueError, match="1 to 64 links"):
         native.set_knobs("relay_to_gpu", 1 << 20, links=0)
     assert native.knobs("relay_to_gpu", 16 << 20).links == 64
+    assert [native.knobs("relay_to_gpu", size << 20).chunk >> 20 for size in (16, 64, 256, 1024)] == [4, 4, 8, 8]
     assert np.array([native.knobs(name, 64 << 20).links for name in ("ring_to_gpu", "ring_to_host")]).max() == 1

@@ -47,6 +47,21 @@ def test_before_tuning_copies_within_a_gpu_are_the_drivers(tmp_path) -> None:
     assert "linkscope_copy_by" not in log.read_text()
 
 
+@pytest.mark.parametrize("method", ["ring_to_gpu", "ring_to_host"])
+def test_a_kernel_that_moves_chunks_has_no_more_blocks_than_the_gpu_has_sms(tmp_path, method) -> None:
+    code = f"""
+native.set_knobs({method!r}, 4 << 20, sm_blocks=1000, sm_chunk=4096)
+source, on_gpu, back = np.ones(4 << 20, np.uint8), Array(4 << 20), np.zeros(4 << 20, np.uint8)
+linkscope.copy(on_gpu, source)
+linkscope.copy(back, on_gpu)
+assert native.count({method!r}) == 1 and np.array_equal(back, source)
+"""
+    log = tmp_path / "log"
+    python(code, CUDA_LOG=log, transfer_tuning="none")
+    launched = [line.split() for line in log.read_text().splitlines() if "linkscope_pump" in line]
+    assert max(int(line[3]) for line in launched) == 132
+
+
 def test_registered_arrays_are_copied_as_pinned_ones_until_the_end_of_the_registration() -> None:
     code = """
 source = np.random.default_rng(1).integers(0, 255, 6 << 20, dtype=np.uint8)

@@ -90,7 +90,7 @@ def test_every_byte_arrives_on_the_fake_driver(tmp_path: Path) -> None:
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     assert done.returncode in (0, 1), done.stdout + done.stderr
     points = read_run(path).points

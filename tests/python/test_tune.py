@@ -323,7 +323,7 @@ def command(*words: str) -> list[str]:
 
 def linkscope_tune(*words: str, library: str = "driver", **settings: str) -> subprocess.CompletedProcess[str]:
     env = environment(library) | {"PYTHONPATH": str(ROOT / "src")} | settings
-    return subprocess.run(command(*words), env=env, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command(*words), env=env, capture_output=True, text=True, timeout=300)
 
 
 @needs_fake
@@ -340,7 +340,7 @@ def test_the_command_tunes_every_path_and_the_library_loads_the_file(tmp_path) -
     assert found["classes"] and os.path.dirname(found["file"]) == str(tmp_path / "linkscope")
     code = "from linkscope import native; print(*native.tuning(), native.fingerprint(), sep='\\n')"
     env = environment() | {"PYTHONPATH": str(ROOT / "src")} | home
-    read = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
+    read = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=300)
     file, note, fingerprint = read.stdout.splitlines()
     assert file == found["file"] and "by linkscope" in note and fingerprint == found["fingerprint"]
 
@@ -399,7 +399,7 @@ for name, nbytes in (("packed_to_gpu", 0), ("read_cached", 0), ("between_gpus", 
     print(native.knobs(name, nbytes).plain)
 """
     env = environment() | {"PYTHONPATH": str(ROOT / "src"), "LINKSCOPE_TRANSFER_TUNING": str(file)}
-    read = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
+    read = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=300)
     text, found = file.read_text(), read.stdout.split()
     for name, start, plain in zip(("packed_to_gpu", "read_cached", "between_gpus"), (0, 0, 262144), found, strict=True):
         assert f"copies {name} from {start} {'plain' if plain == '1' else 'ring'} " in text
@@ -443,7 +443,7 @@ print(counts.cufile, native.latest_fallback(), sep="|")
 """
     paths = os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests" / "python")])
     env = environment() | {"PYTHONPATH": paths} | settings
-    read = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
+    read = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=300)
     moved, why = read.stdout.strip().split("|")
     if has_cufile:
         assert (moved, why) == (str(1 << 20), "") or "refuses O_DIRECT" in why
@@ -460,7 +460,7 @@ def test_ctrl_c_keeps_the_classes_so_far(tmp_path) -> None:
     running = subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert running.stderr is not None and running.stderr.readline().startswith("1 of ")
     running.send_signal(signal.SIGINT)
-    out, err = running.communicate(timeout=100)
+    out, err = running.communicate(timeout=300)
     assert running.returncode == 4, err
     assert "were not reached" in out and file.read_text().endswith("end\n")
 
@@ -472,6 +472,11 @@ def test_the_plan_lists_the_classes_and_measures_nothing(tmp_path) -> None:
     assert done.returncode == 0 and "16 classes in at most 2 min" in done.stdout and not list(tmp_path.iterdir())
     listed = json.loads(linkscope_tune("--plan-only", "--json", "--paths", "to-fresh").stdout)
     assert [one["from_bytes"] for one in listed["classes"]][:2] == [64 * KIB, 256 * KIB]
+    large = ("--paths", "to-fresh", "--smallest", "256MiB")
+    listed = json.loads(linkscope_tune("--plan-only", "--json", *large).stdout)
+    assert [one["bytes"] for one in listed["classes"]] == [512 * MIB, 1 << 30]
+    done = linkscope_tune("--plan-only", *large, "--largest", "128MiB")
+    assert done.returncode == 2 and "--smallest 256MiB: no size class is left" in done.stderr
 
 
 @needs_fake
@@ -479,9 +484,9 @@ def test_the_plan_lists_the_classes_and_measures_nothing(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("words", "settings", "code", "message"),
     [
-        (["--budget", "0s"], {}, 2, "a time is more than zero"),
-        (["--budget", "soon"], {}, 2, "a time is more than zero"),
-        (["--gpu", "x"], {}, 2, "--gpu x: it is a whole number"),
+        (["--budget", "0s"], {}, 2, "write a time above zero"),
+        (["--budget", "soon"], {}, 2, "write a time above zero"),
+        (["--gpu", "x"], {}, 2, "--gpu x: write a whole number"),
         (["--gpu", "9"], {}, 3, "gpu:9 is not here"),
         (["--largest", "1KiB"], {}, 2, "always plain"),
         ([], {"FAKE_CUDA_MEMORY": "1000000"}, 1, "choose a smaller --largest"),
@@ -493,7 +498,7 @@ def test_the_plan_lists_the_classes_and_measures_nothing(tmp_path) -> None:
         (["--other-gpu", "7", "--largest", "1MiB"], {}, 3, "gpu:7 is not here"),
         (["--directory", "/nowhere", "--largest", "1MiB"], {}, 2, "--directory /nowhere: /nowhere cannot be used"),
         (["--helpers", "gpu:0"], {}, 2, "gpu:0 is measured itself"),
-        (["--helpers", "one"], {}, 2, "--helpers one: it is a whole number"),
+        (["--helpers", "one"], {}, 2, "--helpers one: write a whole number"),
         (["--helpers", "gpu:7"], {}, 3, "helper gpu:7 is not here; this process sees 2 GPUs"),
         ([], {"LINKSCOPE_TRANSFER": "plain"}, 2, "unset it to tune"),
         ([], {"LINKSCOPE_TRANSFER": "slow"}, 2, "'plain' or 'auto'"),

@@ -6,6 +6,7 @@ from linkscope.machine import model as models
 from linkscope.run.simulate import Simulation, quiet, simulation
 from linkscope.runfile import PointId
 from linkscope.tune import Failure, Job, Ring, tune
+from linkscope.tune.prior import Prior, first_candidates
 from test_sim_machines import pytestmark
 from test_tune import HOSTS, MIB, SimulatedBench
 
@@ -50,8 +51,8 @@ class ModelBench(SimulatedBench):
 
 
 def point_of_ring(method: str, ring: Ring | None, nbytes: int) -> PointId:
-    """Pageable memory through pinned slots, also over the links of helpers. Each link has the threads that the
-    benchmark has next below, and chunks of 1 MiB where it has no smaller ones."""
+    """Pageable memory through pinned slots, also over the links of helpers. Each link has the threads of the setting,
+    or the number that the benchmark has next below, and chunks of 1 MiB where it has no smaller ones."""
     ends = [(place, "device" if place.startswith("gpu") else "pageable") for place in PLACES[method]]
     name = {"ring_to_gpu": "h2d", "ring_to_host": "d2h"}[method]
     params = {"mode": "single"} | ({"bidirectional": "false"} if name == "h2d" else {})
@@ -59,7 +60,7 @@ def point_of_ring(method: str, ring: Ring | None, nbytes: int) -> PointId:
         params["clock"] = "host"
     else:
         links = ring.links
-        threads = max(known for known in (1, 2, 4, 8, 16) if known <= max(ring.threads // links, 1))
+        threads = max(known for known in (1, 2, 4, 8, 16) if known <= ring.threads)
         chunk = max(ring.chunk, MIB) if links > 1 else ring.chunk
         if links not in (1, 2, 4) or (links > 1 and threads > 8) or ring.sm_blocks or ring.depth > 4:
             raise Failure("no benchmark of the model has these settings")
@@ -123,7 +124,7 @@ def test_threads_and_links_together_are_tuned_for_pageable_memory_on_a_model_of_
     """The ring of pinned slots with the links of three helpers: the best uses all of them. The model is flat below
     chunks of 1 MiB, which cost 8 to 13 % there, so the search may stay on that plateau."""
     nbytes = 256 * MIB
-    every = [Ring(t * n, chunk, 2, links=n) for n in (1, 2, 4) for t in (2, 4, 8) for chunk in CHUNKS[:3]]
+    every = [Ring(t, chunk, 2, links=n) for n in (1, 2, 4) for t in (2, 4, 8) for chunk in CHUNKS[:3]]
     with simulation() as simulated:
         bench = ModelBench(simulated)
         bench.cpus = 64
@@ -134,3 +135,16 @@ def test_threads_and_links_together_are_tuned_for_pageable_memory_on_a_model_of_
         chosen_s = bench.modelled_s(method, row.choice, nbytes)
     assert row.choice.links == 4 and chosen_s < 1.16 * best_s
     assert one_link_s / chosen_s > 1.7
+
+
+def test_threads_of_a_setting_count_once_for_each_link_and_settings_of_all_links_are_spread_over_ring_sizes() -> None:
+    prior = Prior(thread_rate=5e9, link_rate=50e9, chunk_s=1e-6, wake_s=0.0, start_s=1e-6)
+    wide = Prior(thread_rate=5e9, link_rate=200e9, chunk_s=1e-6, wake_s=0.0, start_s=1e-6)
+    over_four = prior.seconds(1 << 30, Ring(4, MIB, links=4))
+    assert over_four == pytest.approx(wide.seconds(1 << 30, Ring(16, MIB)), rel=0.01)
+    with simulation() as simulated:
+        bench = ModelBench(simulated)
+        bench.cpus, bench.slots = 64, 64
+        found = first_candidates(prior, bench, Ring(10, 2 * MIB), 1 << 30, 8)
+    rings = {ring.threads * ring.chunk * ring.depth for ring in found if ring.links == 4}
+    assert min(rings) <= 4 * MIB and max(rings) >= 48 * MIB

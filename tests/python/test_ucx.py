@@ -29,7 +29,7 @@ def run_by_ucx(folder: Path, *only: str, **settings: str) -> Run:
     globs = [word for glob in only for word in ("--only", glob.replace("?", "[?]"))]
     words = ["run", "--suite", "ucx", *globs, "--rounds", "2", "--precision", "99%", "-q", "-o", str(path)]
     kept = without_ranks() | settings
-    done = subprocess.run([*LINKSCOPE, *words], env=kept, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([*LINKSCOPE, *words], env=kept, capture_output=True, text=True, timeout=300)
     assert path.exists(), done.stderr
     run = read_run(path)
     assert run.end and run.end.complete, done.stderr

@@ -151,7 +151,7 @@ def ranks_by_ucx(folder: Path, ids: list[str], library: Path) -> Run:
         for own in of_task
     ]
     try:
-        said = [one.communicate(timeout=120)[0].decode() for one in tasks]
+        said = [one.communicate(timeout=300)[0].decode() for one in tasks]
     finally:
         for one in tasks:
             one.kill()

@@ -92,7 +92,7 @@ time.sleep(60)
     ],
     ids=["line", "doubles"],
 )
-def test_an_answer_that_arrives_byte_by_byte_still_misses_its_deadline(parts) -> None:
+def test_an_answer_that_arrives_byte_by_byte_still_misses_its_deadline(impatient, parts) -> None:
     """The whole answer takes 2 s or more, and its deadline is 0.4 s. Each byte arrives well within 0.4 s."""
     script = TRICKLE
     for name, value in parts.items():
@@ -107,11 +107,18 @@ def test_a_duration_counts_when_the_slowest_actor_has_ended_an_operation() -> No
     assert Window(0.0, 0.4, [fast, slow]).warm_up() == Window(0.0, 0.4, [slow, fast]).warm_up() == 3
 
 
+def test_a_patience_above_one_multiplies_every_deadline(monkeypatch) -> None:
+    monkeypatch.setenv("LINKSCOPE_PATIENCE", "2.5")
+    worker = Worker([sys.executable, "-c", "import time; time.sleep(300)"])
+    with pytest.raises(WorkerGone, match=r"no answer within 1 s; the worker was killed"):
+        worker.prepare({}, "key#0", limit_s=0.4)
+
+
 SLOW = "import sys, time; sys.stdin.readline(); time.sleep(1.2); print('{\"ok\": true}', flush=True); time.sleep(60)"
 
 
-@pytest.mark.parametrize("share", [0.0, 0.9])
-def test_time_in_which_a_worker_waits_for_a_cpu_does_not_count_as_a_hang(monkeypatch, share: float) -> None:
+@pytest.mark.parametrize("share", [0.0, 0.999])
+def test_time_in_which_a_worker_waits_for_a_cpu_does_not_count_as_a_hang(impatient, monkeypatch, share: float) -> None:
     """The answer takes 1.2 s, and its deadline is 0.4 s. A thread waits for a CPU for this share of the time."""
     monkeypatch.setattr(process, "cpu_waits", lambda pids: dict.fromkeys(pids, share * time.monotonic()))
     worker = process.Process([sys.executable, "-c", SLOW], process.WORKER, lambda: False)

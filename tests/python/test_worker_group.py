@@ -108,7 +108,7 @@ def test_all_are_killed_when_one_ends_and_it_is_named(worker, number, who):
     assert not runs(worker.pid)
 
 
-def test_all_are_killed_when_one_misses_its_deadline_and_it_is_named(worker):
+def test_all_are_killed_when_one_misses_its_deadline_and_it_is_named(impatient, worker):
     with pytest.raises(WorkerGone, match=r"^process 1: no answer within 3 s; the worker was killed$") as gone:
         prepare(worker, limit_s=3.0, hang=1)
     assert gone.value.hung and not runs(worker.pid)
@@ -124,7 +124,7 @@ def test_a_failure_is_named_and_other_processes_are_started_for_the_next_program
     assert run(worker).notes["process 1"] == ["open", "join", "prepare", "run"]
 
 
-def test_after_a_failure_the_others_have_a_short_time_to_answer(worker):
+def test_after_a_failure_the_others_have_a_short_time_to_answer(impatient, worker):
     with pytest.raises(WorkerGone, match=r"^none left; process 1: no answer within 60 s; the worker was killed$"):
         prepare(worker, limit_s=60.0, fail=0, hang=1)
 

@@ -30,7 +30,7 @@ class Pipe:
             assert pipe is not None
             pipe.close()
 
-    def ask(self, op: str, timeout_s: float = 60.0, **fields: Any) -> dict[str, Any]:
+    def ask(self, op: str, timeout_s: float = 300.0, **fields: Any) -> dict[str, Any]:
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps({"op": op, **fields}).encode() + b"\n")
         answer: dict[str, Any] = json.loads(self._read_line(timeout_s))

@@ -17,7 +17,8 @@ class Checks;
 [[nodiscard]] CUfunction block_code(Device&, bool tma = false);
 /// Of blocks that stamp their iterations.
 [[nodiscard]] CUfunction stamped_block_code(Device&, bool tma);
-/// The op of a wait for a descriptor, whose first slot has that address.
+/// The ops of a set that posts a descriptor and of a wait that takes one. `start`: the address of the first slot.
+[[nodiscard]] ActorOp post_op(const Set&, Word start);
 [[nodiscard]] ActorOp take_op(const Wait&, Word start);
 
 /// Builds the table of an actor's ops, when all memory has its address.

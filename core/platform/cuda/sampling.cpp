@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/error.hpp"
+#include "host/patience.hpp"
 #include "platform/cuda/batches.hpp"
 #include "platform/cuda/durations.hpp"
 #include "platform/cuda/ranks.hpp"
@@ -28,7 +29,8 @@ std::string reason_against_a_gate() {
   return "";
 }
 
-constexpr Seconds rehearsal{0.02};  // limit for queueing while its duration is unknown
+/// Limit for queueing while its duration is unknown.
+Seconds rehearsal() { return patient(Seconds{0.02}); }
 
 bool rehearsed(const CudaSession& session, const std::vector<u32>& batch) {
   return std::any_of(session.rehearsed.begin(), session.rehearsed.end(),
@@ -57,15 +59,14 @@ void Sampling::warm_up(CudaSession& session) {
 /// Whether this batch can be queued behind a closed gate without blocking the host.
 bool Sampling::rehearse(CudaSession& session, const std::vector<u32>& batch, Stamp* stamps) {
   // One block may be a hiccup of the host or the allocation of staging memory; a permanent one repeats. The gate waits
-  // longer for a host that waited for a CPU.
-  constexpr Seconds most{1.0};
-  Seconds patience = rehearsal;
+  // longer for a host that waited for a CPU. A gate that began late has not waited for a slow host, and proves nothing.
+  constexpr Seconds most{10.0};
+  Seconds patience = rehearsal();
   bool through = false;
   for (u32 blocks = 0; !through && blocks < 2;) {
     Seconds queueing{0};
-    through = sample_gated(session, *gate_, batch, patience, stamps, &queueing) &&
-              (patience == rehearsal || queueing <= rehearsal);
-    if (queueing > rehearsal || patience > most) ++blocks;
+    through = sample_gated(session, *gate_, batch, patience, stamps, &queueing) && queueing <= rehearsal();
+    if (queueing > rehearsal() || patience > most) ++blocks;
     else patience *= 4;
   }
   (through ? session.rehearsed : session.blocking).push_back(batch);
@@ -133,23 +134,20 @@ Timing Sampling::timing_of(CudaSession& session, const Order& order) {
 /// barely passed earlier may block now, because the capacity of a stream varies; from here it counts as blocking.
 bool Sampling::gated(CudaSession& session, const std::vector<u32>& batch, Stamp* stamps) {
   const bool known = rehearsed(session, batch);
-  const Seconds patience = known ? gate_timeout(session, batch) : rehearsal;
+  const Seconds patience = known ? gate_timeout(session, batch) : rehearsal();
   if (sample_gated(session, *gate_, batch, patience, stamps)) {
     if (!known) session.rehearsed.push_back(batch);
     return true;
   }
-  if (!known) {
-    rehearse(session, batch, stamps);
-    return false;
+  if (known) {
+    sample_host(session, batch, stamps);
+    // A host that needs half of the patience without a gate would exceed it behind one.
+    for (std::size_t a = 0; a < batch.size(); ++a)
+      if (stamps[a].exit_s - stamps[a].enter_s > patience.count() / 2)
+        throw Error{ErrorKind::timeout, "the host did not finish queueing before the gate's time-out of " +
+                                            std::to_string(patience.count()) + " s"};
   }
-  sample_host(session, batch, stamps);
-  // A host that needs half of the patience without a gate would exceed it behind one.
-  for (std::size_t a = 0; a < batch.size(); ++a)
-    if (stamps[a].exit_s - stamps[a].enter_s > patience.count() / 2)
-      throw Error{ErrorKind::timeout, "the host did not finish queueing before the gate's time-out of " +
-                                          std::to_string(patience.count()) + " s"};
-  // One block may be a hiccup of the host; a permanent one repeats.
-  if (!sample_gated(session, *gate_, batch, rehearsal, stamps)) session.blocking.push_back(batch);
+  rehearse(session, batch, stamps);
   return false;
 }
 

@@ -3,7 +3,6 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <atomic>
 #include <barrier>
 #include <cerrno>
 #include <chrono>
@@ -18,6 +17,7 @@
 #include "host/dirty.hpp"
 #include "host/flush.hpp"
 #include "host/parallel.hpp"
+#include "host/patience.hpp"
 #include "host/topology.hpp"
 #include "platform/cuda/caller.hpp"
 #include "platform/cuda/collectives.hpp"
@@ -38,59 +38,21 @@ bool on_host(const Buffer& buffer) { return buffer.host() != nullptr; }
 
 }  // namespace
 
-// --- gate ---------------------------------------------------------------------------------------------------------
-
-Gate::Gate(const Driver& driver, Device& device) : driver_{driver} {
-  device.use();
-  page_ = {driver_, 4096, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP};
-  words_ = reinterpret_cast<volatile unsigned*>(page_.data());
-  address_ = mapped_address(driver_, page_.data());
-  open();
-}
-
-// Word 0 is the gate; word 64 (another cache line) reports that a kernel gave up waiting.
-void Gate::close() const {
-  words_[64] = 0;
-  words_[0] = 0;
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-}
-
-void Gate::open() const {
-  words_[0] = 1;
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-}
-
-void Gate::give_up() const {
-  words_[64] = 1;
-  open();
-}
-
-bool Gate::timed_out() const { return words_[64] != 0; }
-
-void Gate::queue(Device& device, CUstream stream, HeldBy held_by, Seconds timeout) const {
-  CUdeviceptr word = address_, flag = address_ + 64 * sizeof(unsigned);
-  if (held_by == HeldBy::wait) {  // has no time-out of its own: see GateKeeper
-    LINKSCOPE_CU(driver_, cuStreamWaitValue32, stream, word, 1, CU_STREAM_WAIT_VALUE_GEQ);
-    return;
-  }
-  auto nanoseconds = static_cast<u64>(timeout.count() * 1e9);
-  void* arguments[] = {&word, &nanoseconds, &flag};
-  device.launch(device.function("gate", "linkscope_gate"), 1, 1, stream, arguments);
-}
-
-GateKeeper::GateKeeper(const Gate& gate, HeldBy held_by, Seconds timeout) : gate_{gate} {
-  gate_.close();
-  if (held_by != HeldBy::wait) return;
-  clock_ = std::jthread{[this, timeout](const std::stop_token& stop) {
-    std::unique_lock lock{guard_};
-    ended_.wait_for(lock, stop, timeout, [] { return false; });
-    if (!stop.stop_requested()) gate_.give_up();
-  }};
-}
-
-GateKeeper::~GateKeeper() { gate_.open(); }
-
 // --- session ------------------------------------------------------------------------------------------------------
+
+namespace {
+
+Program with_patience(Program program) {
+  for (auto& actor : program.actors)
+    for (auto* steps : {&actor.once, &actor.loop})
+      for (auto& step : *steps) {
+        if (auto* wait = std::get_if<Wait>(&step)) wait->timeout = patient(wait->timeout);
+        if (auto* collective = std::get_if<Collective>(&step)) collective->timeout = patient(collective->timeout);
+      }
+  return program;
+}
+
+}  // namespace
 
 CudaSession::CudaSession(const Driver& d, Peers* p, const MpiWorld* m, const Program& all)
     : driver{d},
@@ -98,7 +60,7 @@ CudaSession::CudaSession(const Driver& d, Peers* p, const MpiWorld* m, const Pro
       mpi{m},
       process{p ? p->process() : 0},
       whole{all},
-      program{part_of(all, process)},
+      program{with_patience(part_of(all, process))},
       lockstep{p && in_lockstep(all)} {
   acts = linkscope::acts(all, process);
 }
@@ -112,7 +74,7 @@ Seconds CudaSession::patience() const {
   constexpr double slowest_rate = 0.2e9;
   u64 bytes = 0;
   for (const auto& region : whole.regions) bytes += region.bytes;
-  return Seconds{6.0} + Seconds{static_cast<double>(bytes) / slowest_rate};  // a driver that starts takes 3 s
+  return patient(Seconds{6.0}) + Seconds{static_cast<double>(bytes) / slowest_rate};  // a driver that starts takes 3 s
 }
 
 void CudaSession::reset_destinations() const {
@@ -317,7 +279,7 @@ void place_thread(const ActorState& state) {
 }
 
 Seconds gate_timeout(const CudaSession& session, const std::vector<u32>& batch) {
-  return Seconds{2.0} + 5.0 * session.expected_loop * *std::max_element(batch.begin(), batch.end());
+  return patient(Seconds{2.0}) + 5.0 * session.expected_loop * *std::max_element(batch.begin(), batch.end());
 }
 
 bool sample_gated(CudaSession& session, const Gate& gate, const std::vector<u32>& batch, Seconds patience,

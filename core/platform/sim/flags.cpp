@@ -14,6 +14,7 @@ Op count_op(OpKind kind, u64 word, u64 value, u64 step, std::string what) {
   Flag flag;
   flag.op.kind = kind;
   flag.op.from = flag.op.to = {word, 0, 1};
+  flag.op.bytes = sizeof(Word);
   flag.op.value = value;
   flag.op.step = step;
   flag.op.timeout_ns = static_cast<Word>(patience_ns);
@@ -96,6 +97,7 @@ Op Compiler::op(const Program& program, const Actor& actor, const Wait& wait) co
   op.flag->take = take_time(program, actor, wait);
   if (wait.payload) op.flag->read = packed_read_time(actor, wait.word, *op.flag);
   op.flag->op.kind = OpKind::wait;
+  if (wait.payload || wait.job || wait.pointer) op.flag->op.bytes = sizeof(Word);  // one number for all of it
   op.flag->op.value = wait.value;
   op.flag->op.step = wait.step;
   op.flag->op.timeout_ns = static_cast<Word>(wait.timeout.count() * 1e9);

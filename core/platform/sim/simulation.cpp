@@ -1,7 +1,6 @@
 #include "platform/sim/simulation.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <utility>
 
@@ -17,12 +16,6 @@ u64 chunk_size(const Op& op, u64 chunk) {
 /// Host seconds for queueing it that many times.
 double queueing(const Op& op, u32 iterations) {
   return op.calls ? op.queue * op.calls * iterations : op.queue + op.queue_copy * op.chunks * iterations;
-}
-
-/// The number of set-ups of a chunk, if each brings as much as all those before it.
-double set_ups(const Stage& stage, u64 bytes) {
-  if (stage.first_setup == 0) return 1;
-  return 1.0 + static_cast<double>(std::bit_width((bytes + stage.first_setup - 1) / stage.first_setup - 1));
 }
 
 double on_tick(double time, double tick) { return tick > 0 ? std::floor(time / tick) * tick : time; }
@@ -250,29 +243,30 @@ void Simulation::perform_flag(u32 runner) {
   (void)synchronize((*running.ops)[running.op].flag->op, running.iteration, memory);
 }
 
-bool Simulation::Memory::wait(u64 word, u64 value, u64) {
+bool Simulation::Memory::wait(u64 first, u64 count, u64 value, u64) {
   const auto& running = simulation.running_[lane_of(runner)];
   const auto& op = (*running.ops)[running.op];
   const double pace =
       (op.stages[0].by == Stage::By::thread ? running.factors.host : running.factors.compute) * running.factors.slow;
-  const Words::Waiting who{runner, simulation.now_, pace, &*op.flag, value};
-  const auto seen = simulation.words_.wait(word, who);
-  if (seen) simulation.see(who, *seen);
-  return seen.has_value();
+  return simulation.look({runner, simulation.now_, pace, &*op.flag, value, first, first + count * sizeof(Word)});
 }
 
 void Simulation::Memory::set(u64 word, u64 value) {
   const auto& running = simulation.running_[lane_of(runner)];
   const double way = (*running.ops)[running.op].flag->way * running.factors.slow;
   const Words::Value set{value, simulation.now_ + way, running.runners[stage_of(runner)].flows_from + way};
-  for (const auto& who : simulation.words_.set(word, set)) simulation.see(who, Words::seen(who, set));
+  for (const auto& who : simulation.words_.set(word, set)) (void)simulation.look(who);
 }
 
-void Simulation::see(const Words::Waiting& who, double at) {
-  if (at - who.since > static_cast<double>(who.flag->op.timeout_ns) * 1e-9)
+/// Whether a lane sees what it waits for without a further value. Then it goes on when it has.
+bool Simulation::look(const Words::Waiting& who) {
+  const auto at = words_.wait(who);
+  if (!at) return false;
+  if (*at - who.since > static_cast<double>(who.flag->op.timeout_ns) * 1e-9)
     throw Error{ErrorKind::timeout,
                 who.flag->what + " to become " + std::to_string(who.value) + ": the value came too late"};
-  wake(who.runner, at + who.flag->take * who.pace);
+  wake(who.runner, *at + who.flag->take * who.pace);
+  return true;
 }
 
 void Simulation::start_flow(u32 runner) {
@@ -396,65 +390,6 @@ void Simulation::release(u32 server, u32 first) {
 void Simulation::wake(u32 runner, double at) {
   const auto place = std::find_if(timers_.begin(), timers_.end(), [&](const Timer& timer) { return timer.at <= at; });
   timers_.insert(place, {at, runner});
-}
-
-/// Additional cost of a chunk for regions and blocks of which nothing is there yet.
-double Simulation::fresh_setup(const Running& running, const Op& op, const Stage& stage) const {
-  if (stage.region_setup == 0 && stage.block_setup == 0) return 0;
-  const auto fresh = [&](u64 unit) {
-    return static_cast<double>(pages_.fresh(op, running.iteration, running.runners[0].done, unit));
-  };
-  return stage.region_setup * fresh(managed_region) + stage.block_setup * fresh(managed_block);
-}
-
-/// The cost of a chunk before its bytes flow.
-double Simulation::setup_time(Running& running, const Op& op, u32 stage_index, u64 bytes) const {
-  const auto& stage = op.stages[stage_index];
-  const auto& factors = running.factors;
-  const bool nothing_missing = op.migration && bytes == 0;
-  const double setup = nothing_missing
-                           ? stage.present
-                           : stage.setup * set_ups(stage, bytes) + stage.byte_setup * static_cast<double>(bytes) +
-                                 fresh_setup(running, op, stage);
-  double time = nothing_missing ? 0 : stage.path.latency;
-  switch (stage.by) {
-    case Stage::By::engine:
-      if (goes_inline(stage, bytes))
-        time += to_channel(running, Channel::compute) + stage.in_command.setup * factors.compute;
-      else time += to_channel(running, Channel::engine) + (setup + beside_opposite(stage)) * factors.engine;
-      break;
-    case Stage::By::threads:
-      time += (op.elsewhere ? 0 : to_channel(running, Channel::compute)) + setup * factors.compute;
-      break;
-    case Stage::By::compute:
-      time += to_channel(running, Channel::compute) + setup * factors.compute;
-      break;
-    case Stage::By::relay:
-    case Stage::By::card:
-      time += setup * factors.engine;
-      break;
-    case Stage::By::thread:
-    case Stage::By::call:
-      time += setup * factors.host;
-      break;
-  }
-  if (stage_index == 0 && running.runners[0].done % op.chunks == 0) time += op.call + op.start;
-  if (stage_index == 0 && running.runners[0].done == 0 && running.iteration == 0) time += op.lead;
-  if (running.runners[stage_index].done == 0 && running.iteration == 0) time += stage.wake_up;
-  time *= factors.slow;
-  return op.joins ? std::max(time, running.busy - now_) : time;
-}
-
-/// The delay of an engine's set-up while the other direction's engine works.
-double Simulation::beside_opposite(const Stage& stage) const {
-  const bool beside = stage.opposite != nobody && servers_[stage.opposite].moves;
-  return beside ? machine_.copy.opposite : 0;
-}
-
-double Simulation::to_channel(Running& running, Channel channel) const {
-  const bool changes = running.channel != Channel::none && running.channel != channel;
-  running.channel = channel;
-  return changes ? machine_.copy.channel * running.factors.channel : 0;
 }
 
 }  // namespace linkscope::sim

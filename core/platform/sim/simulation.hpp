@@ -112,17 +112,17 @@ class Simulation {
   void proceed(u32 runner);
   void start_setup(u32 runner);
   void start_flow(u32 runner);
-  /// The memory of a lane's ops (base/actor_ops.hpp) in virtual time. A wait ends by itself: see().
+  /// The memory of a lane's ops (base/actor_ops.hpp) in virtual time. A wait ends by itself: look().
   struct Memory {
     Simulation& simulation;
     u32 runner;
     void set(u64 word, u64 value);
     void add(u64 word, u64 value) { set(word, simulation.words_.latest(word) + value); }
-    [[nodiscard]] bool wait(u64 word, u64 value, u64 timeout_ns);
+    [[nodiscard]] bool wait(u64 first, u64 count, u64 value, u64 timeout_ns);
     void fence() {}  // its time has passed, and the model reorders nothing
   };
   void perform_flag(u32 runner);
-  void see(const Words::Waiting&, double at);
+  [[nodiscard]] bool look(const Words::Waiting&);
   void chunk_done(u32 runner);
   void go_on(u32 lane, u32 stage);
   void op_done(u32 lane);

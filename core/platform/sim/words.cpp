@@ -9,7 +9,11 @@ Words::Words(const Lanes& lanes) {
   for (const auto& lane : lanes.lanes)
     for (const auto* ops : {&lane.once, &lane.loop})
       for (const auto& op : *ops)
-        for (u64 slice = 0; op.flag && slice < op.flag->op.to.slices; ++slice) words_[op.flag->op.to.at(slice)];
+        for (u64 slice = 0; op.flag && slice < op.flag->op.to.slices; ++slice) {
+          const u64 first = op.flag->op.to.at(slice);
+          words_[first];
+          for (u64 at = first; op.flag->waits() && at < first + op.flag->op.bytes; at += sizeof(u64)) words_[at];
+        }
 }
 
 void Words::start_afresh() {
@@ -44,15 +48,20 @@ u64 Words::latest(u64 word) const {
   return values.empty() ? 0 : values.back().value;
 }
 
-std::optional<double> Words::wait(u64 address, const Waiting& who) {
-  auto& word = words_.at(address);
-  std::optional<Value> there;  // values grow: the first value that is large enough
-  for (auto value = word.values.rbegin(); value != word.values.rend() && has_come(value->value, who.value); ++value)
-    there = *value;
-  if (has_come(0, who.value)) there = Value{};
-  if (there) return seen(who, *there);
-  word.waiting.push_back(who);
-  return {};
+std::optional<double> Words::wait(Waiting who) {
+  for (; who.next < who.end; who.next += sizeof(u64)) {
+    auto& word = words_.at(who.next);
+    std::optional<Value> there;  // values grow: the first value that is large enough
+    for (auto value = word.values.rbegin(); value != word.values.rend() && has_come(value->value, who.value); ++value)
+      there = *value;
+    if (has_come(0, who.value)) there = Value{};
+    if (!there) {
+      word.waiting.push_back(who);
+      return {};
+    }
+    who.seen = std::max(who.seen, seen(who, *there));
+  }
+  return who.seen;
 }
 
 const Words::Waiting* Words::stuck() const {

@@ -47,7 +47,9 @@ def physics(machine: Mapping[str, Any]) -> Reference:
     notes: tuple[str, ...] = ()
     if unknown:
         names = ", ".join(summaries())
-        notes = (f"the bundled summary has no {', '.join(unknown)} (it has {names}): physics judges it alone",)
+        notes = (
+            f"the bundled summary has no {', '.join(unknown)} (it has {names}), so only physics judges this machine",
+        )
     return Reference(" and ".join(["physics", *(of.text for of in known)]), notes=notes)
 
 

@@ -10,15 +10,15 @@ from linkscope.units import format_fraction
 
 
 def sensitivity_text(compared: Comparison, margins: Mapping[str, float]) -> str:
-    """'Times longer by 2.3 % (pinned) or 5.9 % (latency) are found with 95 % probability.'
+    """'A slowdown of 2.3 % (pinned) or 5.9 % (latency) is detected with 95 % probability.'
 
     `margins`: by id, the change that counts as none, where it is not that of the comparison.
     """
     judged, noisy = (_by_group(compared, margins, judged=side) for side in (True, False))
     found = " or ".join(f"{format_fraction(change)} ({name})" for name, change in judged.items())
     left = ", ".join(f"{name} ({format_fraction(change)})" for name, change in noisy.items())
-    text = f"Times longer by {found} are found with 95 % probability." if found else ""
-    return text + (f" Too noisy to judge (in brackets the change that would be found): {left}." if left else "")
+    text = f"A slowdown of {found} is detected with 95 % probability." if found else ""
+    return text + (f" Too noisy to judge (smallest detectable slowdown in brackets): {left}." if left else "")
 
 
 def _by_group(compared: Comparison, margins: Mapping[str, float], *, judged: bool) -> dict[str, float]:

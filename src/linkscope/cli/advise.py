@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `advise`."""
     add = parser.add_argument
     add("run", metavar="RUN.jsonl", nargs="?", help="the run file (.jsonl or .jsonl.gz)")
-    add("--machine", metavar="NAME|FILE", help="a model, instead of a run or beside it: methods are simulated")
+    add("--machine", metavar="NAME|FILE", help="simulate the methods on this model, instead of a run or beside it")
     add("--src", metavar="PLACE", help="source of one transfer: numa:0, gpu:1")
     add("--dst", metavar="PLACE", help="destination of the transfer")
     add("--bytes", metavar="SIZE", help="size of the transfer, such as 48MiB")
@@ -54,16 +54,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="",
         help="host memory that holds the data now (default: pageable); untouched: new memory",
     )
-    add("--alone", action="store_true", help="a single copy with its wait, instead of batched copies")
-    add("--reuse", metavar="N", help="copies of the same memory, which share what is paid once")
-    add("--pieces", metavar="SIZE", help="the bytes lie in scattered pieces of this size, such as 4KiB")
+    add("--alone", action="store_true", help="rank single copies with their wait, instead of batched copies")
+    add("--reuse", metavar="N", help="number of copies of the same memory, which share what is paid once")
+    add("--pieces", metavar="SIZE", help="size of the scattered pieces in which the bytes lie, such as 4KiB")
     add("--with", metavar="'SRC -> DST'", dest="others", action="append", default=[],
-        help="other concurrent transfers, such as 'numa:0 -> gpu:1 64MiB x2'; repeatable")  # fmt: skip
+        help="concurrent transfers beside this one, such as 'numa:0 -> gpu:1 64MiB x2'; repeatable")  # fmt: skip
     add("--all", action="store_true", help="print all methods, not only the best and the present one (--json has all)")
     add(
         "--placement",
         action="store_true",
-        help="the CPUs and the NUMA node of each GPU, and the lines that bind to them",
+        help="print the CPUs and the NUMA node of each GPU, and the lines that bind to them",
     )
     add("--talk", metavar="MATRIX", help="place processes on GPUs by a matrix of the bytes they send")
     add("-o", "--output", metavar="FILE", help="write an Open MPI rank file (with --talk or --placement)")

@@ -16,6 +16,7 @@ from linkscope.flow import MEMORIES
 from linkscope.units import format_bytes
 
 if TYPE_CHECKING:
+    from linkscope.advise.answer import Answer
     from linkscope.advise.methods import TransferMethod
     from linkscope.advise.question import Question
     from linkscope.advise.ranking import Candidate, Ranked
@@ -29,33 +30,6 @@ _CALLS_UNKNOWN = (
     "linkscope run --suite full measures them"
 )
 _LIBRARY_FROM = 1 << 20  # bytes of pageable memory that linkscope.copy moves through its ring
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The methods by rank, and what the reader must know of them. `run` or `model` may be None, but not both.
-
-    `now`: the present method. `unlisted`: numbers of methods that are missing, with reasons.
-    """
-
-    asked: "Question"
-    run: "Run | None"
-    model: "Model | None"
-    methods: "list[Ranked]"
-    now: "Candidate | None"
-    unlisted: list[tuple[int, str]]
-    notes: list[str]
-
-    @property
-    def several_nodes(self) -> bool:
-        """Whether the host has more than one NUMA node."""
-        from linkscope.machine.model import places
-
-        if self.run is not None:
-            known = [str(place) for place in self.run.header.machine.get("places", [])]
-        else:
-            known = list(places(self.model).numa) if self.model else []
-        return sum("numa:" in place for place in known) > 1
 
 
 def modelled(name: str) -> "Model":
@@ -96,7 +70,7 @@ def _question(arguments: argparse.Namespace) -> "Question":
     known = (*MEMORIES["numa"], UNTOUCHED)
     if arguments.memory and arguments.memory not in known:
         meant = suggestion(arguments.memory, known)
-        raise UserError(f"--memory {arguments.memory}: this is no host memory{meant}. Write {', '.join(known)}")
+        raise UserError(f"--memory {arguments.memory}: this is not host memory{meant}. Write {', '.join(known)}")
     if piece and piece > size:
         raise UserError(f"--pieces {arguments.pieces} is larger than --bytes {arguments.bytes}: name a smaller piece")
     if piece and size % piece:
@@ -140,7 +114,8 @@ def _model_in(run: "Run") -> "Model | None":
         raise UserError(f"{run.path}: the model in its first line is damaged ({error})") from None
 
 
-def _answer(asked: "Question", run: "Run | None", model: "Model | None") -> Answer:
+def _answer(asked: "Question", run: "Run | None", model: "Model | None") -> "Answer":
+    from linkscope.advise.answer import Answer
     from linkscope.advise.host_calls import HostCalls, without_calls
     from linkscope.advise.once import OnceCosts
     from linkscope.advise.ranking import candidates, present, ranked

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 from linkscope.cli.runs import identity
 
 if TYPE_CHECKING:
+    from linkscope.advise.answer import Answer
     from linkscope.advise.methods import TransferMethod
     from linkscope.advise.ranking import Ranked
-    from linkscope.cli.advise_transfer import Answer
     from linkscope.model.break_even import BreakEven, Uses
     from linkscope.model.curves import Estimate
 

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from linkscope.cli.runs import measures_all, title
-from linkscope.cli.screen import filled
+from linkscope.cli.screen import columns, filled
 from linkscope.flow import kind_of
 from linkscope.units import format_bytes, format_rate, format_seconds, format_seconds_interval, with_interval
 
 if TYPE_CHECKING:
+    from linkscope.advise.answer import Answer
     from linkscope.advise.methods import TransferMethod
     from linkscope.advise.ranking import Ranked
     from linkscope.advise.recipes import Recipe
-    from linkscope.cli.advise_transfer import Answer
     from linkscope.model.curves import Estimate
 
 _BEST_METHODS = 3  # that are shown without --all
@@ -36,12 +36,15 @@ def print_answer(found: "Answer", written: str | None, *, everything: bool) -> N
     shown = found.methods if everything else _shown(found)
     rows = _columns(found, shown)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    # On a narrow terminal, the numbers of a method stand below its name.
+    between = f"\n{' ' * (widths[0] + 4)}" if sum(widths) + 2 * len(widths) > columns() else ""
     first_in_place = _first_in_place(shown)
     for at, (rank, name, *others) in enumerate(rows):
         if first_in_place and at == first_in_place:
             print(filled(_in_place_text(found), "  ", "  "))
         cells = [cell.rjust(width) for cell, width in zip(others, widths[2:], strict=True)]
-        print("  " + "  ".join([rank.rjust(widths[0]), name.ljust(widths[1]), *cells]).rstrip())
+        method = name if between else name.ljust(widths[1])
+        print(f"  {rank.rjust(widths[0])}  {method}{between}  {'  '.join(cells)}".rstrip())
     if len(found.methods) > len(shown):
         print(f"  and {count_text(len(found.methods) - len(shown), 'more method')}; --all shows all, --json lists them")
     _print_legend(found, shown, rows)

@@ -7,7 +7,12 @@ linkscope check --against mine.toml           against a machine file from `links
 
 Physics means link widths and generations, peaks, other paths of the class, and lost data. A point that is slower than
 the reference is measured again before it counts. Against an earlier run, an unchanged node fails in at most 1 of 10,000
-checks. Exit codes: 0 pass; 1 fail; 3 no GPU; 5 inconclusive, also when the budget is too small.
+checks. Exit codes:
+  0  pass
+  1  fail
+  2  wrong usage, or a reference that cannot be read
+  3  no GPU
+  5  inconclusive, also when the budget is too small
 """
 
 import argparse
@@ -35,11 +40,16 @@ _BUDGET = "60s"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `check`."""
-    parser.add_argument("--machine", metavar="auto|NAME|FILE", default="auto", help="this machine, or a model of one")
+    parser.add_argument(
+        "--machine",
+        metavar="auto|NAME|FILE",
+        default="auto",
+        help="check this machine (auto, the default), or a model of one",
+    )
     parser.add_argument(
         "--against",
         metavar="FILE|bundled",
-        help="an earlier run, or a machine file; default: bundled (physics and the summary)",
+        help="compare with an earlier run or a machine file; default: bundled (physics and the summary)",
     )
     parser.add_argument("--save-baseline", metavar="RUN.jsonl", help="write the measured run, and judge nothing")
     parser.add_argument(
@@ -55,7 +65,7 @@ def main(arguments: argparse.Namespace) -> int:
     """`linkscope check`."""
     budget_s = parse_duration(arguments.budget)
     if budget_s is None or budget_s <= 0:
-        raise UserError(f"--budget {arguments.budget}: a time is more than zero, like 60s")
+        raise UserError(f"--budget {arguments.budget}: write a time above zero, such as 60s")
     if arguments.save_baseline and arguments.against:
         raise UserError("--save-baseline measures a reference and judges nothing: leave out --against")
     seed = options.whole("--seed", arguments.seed or "1", least=0, most=2**63 - 1)

@@ -1,4 +1,4 @@
-"""Compare runs: which paths became slower or faster, and which changes would have been seen.
+"""Compare runs: which paths became slower or faster, and how small a change is detectable.
 
 linkscope compare before.jsonl after.jsonl
 linkscope compare before.jsonl after.jsonl --only 'd2d/*' --margin 1% -o changes.html
@@ -7,9 +7,12 @@ linkscope compare monday.jsonl tuesday.jsonl wednesday.jsonl      also the run s
 linkscope compare before.jsonl after.jsonl --fail-on inconclusive
 
 If nothing changed, at most one comparison in 100 shows a change of a judged point. A point is equivalent if the 95 %
-interval of its ratio lies inside the margin. Exit codes: 1 a path became slower or failed (or as --fail-on says); 5 no
-verdict, since most points have no counterpart or none can be judged; 5 with `--fail-on inconclusive`: some points are
-neither changed nor equivalent.
+interval of its ratio lies inside the margin. Exit codes:
+  0  nothing got worse
+  1  a path became slower or failed, or changed with `--fail-on changed`
+  2  wrong usage, or a file that cannot be read
+  5  no verdict: most points have no counterpart, or none can be judged; with `--fail-on inconclusive` also if some
+     points are neither changed nor equivalent
 """
 
 import argparse
@@ -43,13 +46,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--margin", metavar="PERCENT", help="smallest change that counts (default: 2%% from 1 MiB, 5%% below)"
     )
-    parser.add_argument("--only", metavar="GLOB", action="append", default=[], help="only points whose id matches")
     parser.add_argument(
-        "--fail-on", choices=_FAIL_ON, default="worse", help="what gives an exit code other than 0 (default: worse)"
+        "--only", metavar="GLOB", action="append", default=[], help="compare only points whose id matches"
     )
     parser.add_argument(
-        "--noisy", action="store_true", help="also judge points of which a change of 10%% would not have been seen"
+        "--fail-on", choices=_FAIL_ON, default="worse", help="which result ends with exit code 1 or 5 (default: worse)"
     )
+    parser.add_argument("--noisy", action="store_true", help="also judge points whose noise hides a change of 10%%")
     parser.add_argument("--all", action="store_true", help="also list paths that did not change")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("-o", "--output", metavar="FILE", help="also write a page (.html) or a drawing (.svg)")
@@ -60,7 +63,7 @@ def main(arguments: argparse.Namespace) -> int:
     """`linkscope compare`."""
     margin = None if arguments.margin is None else parse_percent(arguments.margin)
     if arguments.margin is not None and (margin is None or not 0 < margin < 1):
-        raise UserError(f"--margin {arguments.margin}: a margin is more than 0 % and less than 100 %, like 2%")
+        raise UserError(f"--margin {arguments.margin}: write a percentage between 0 % and 100 %, such as 2%")
     if len(arguments.runs) + len(arguments.after) < 2:
         raise UserError(f"a comparison needs two runs or more, and {arguments.runs[0]} is one; name a second")
     target = _target(arguments)
@@ -168,7 +171,7 @@ def _print(answer: _Answer, arguments: argparse.Namespace) -> None:
     if not answer.same:
         print("The runs are of different machines: paths of the same name are compared.")
     print("\n" + filled(headline(compared, noisy=arguments.noisy, history=found), "", ""))
-    print(f"\nPoints ({_margin_text(compared)}):")
+    print("\n" + filled(f"Points ({_margin_text(compared)}):", "", "  "))
     for line in groups_table(compared):
         print(f"  {line}")
     if lines := table(by_path(compared), arguments.all, columns() - 2):
@@ -189,7 +192,7 @@ def _print(answer: _Answer, arguments: argparse.Namespace) -> None:
 def _margin_text(compared: "Comparison") -> str:
     small, large = format_fraction(compared.margins[0]), format_fraction(compared.margins[-1])
     margin = large if small == large else f"{large} from 1 MiB, {small} below"
-    return f"equivalent: within {margin}; seen from: the change that would have been seen, median"
+    return f"equivalent: within {margin}; detectable: the smallest change that shows, median"
 
 
 def _as_json(answer: _Answer, *, noisy: bool) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `doctor`."""
     parser.add_argument(
         "--placement", metavar="RUN.jsonl", nargs="?", const="",
-        help="only the CPUs and the NUMA node for each GPU, and the commands that bind to them",
+        help="print only the CPUs and the NUMA node for each GPU, and the commands that bind to them",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print JSON")
 

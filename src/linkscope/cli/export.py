@@ -1,4 +1,4 @@
-"""Turn a run file into what other programs read.
+"""Convert a run file to a format that other programs read.
 
 linkscope export run.jsonl -o run.csv        one row per flow of a point
 linkscope export run.jsonl                   the same on standard output
@@ -24,7 +24,7 @@ from linkscope.errors import FINE, NOT_HERE, UserError
 if TYPE_CHECKING:
     from linkscope.runfile import Run
 
-SUMMARY = "turn a run file into a table, or into what NCCL, UCX and hwloc read"
+SUMMARY = "convert a run file to a table, or to files for NCCL, UCX and hwloc"
 _FORMATS = ("csv", "parquet", "gbench", "nccl-topo", "nccl-env", "ucx", "hwloc")
 _ENDINGS = {".parquet": "parquet", ".json": "gbench", ".conf": "ucx"}
 _TEXT = (".csv", ".txt")

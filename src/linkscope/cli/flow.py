@@ -1,4 +1,4 @@
-"""Run several transfers and work at once, and show the rate of each.
+"""Run several transfers and computations concurrently, and show the rate of each.
 
 linkscope flow "numa:0 -> gpu:0 256MiB x2; gpu:0 -> numa:0; gemm gpu:0 bf16"
 linkscope flow --preset ring --seconds 2 --json
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from linkscope.run.flows import FlowRates, Measured
     from linkscope.run.target import Target
 
-SUMMARY = "run several transfers and work at once"
+SUMMARY = "run several transfers and computations concurrently"
 TOO_MANY = "write all flows in one text, separated by `;`, as in 'numa:0 -> gpu:0; numa:0 -> gpu:1'"
 _MOST_ROUNDS = 100
 _MOST_SECONDS = 600.0
@@ -39,13 +39,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("text", metavar="TEXT", nargs="?", help="the flows: 'numa:0 -> gpu:0 64MiB; gemm gpu:0'")
     add("--file", metavar="FILE", help="read the flows from a file")
-    add("--preset", metavar="NAME", help="a named set of flows")
-    add("--machine", metavar="auto|NAME|FILE", default="auto", help="this machine (the default), or a model")
+    add("--preset", metavar="NAME", help="run a named set of flows")
+    add("--machine", metavar="auto|NAME|FILE", default="auto", help="use this machine (auto, the default), or a model")
     add("--bytes", metavar="SIZE", default="64MiB", help="size of transfers that state none (default 64MiB)")
     add("--seconds", metavar="TIME", default="1", help="time of each round (default 1)")
-    add("--rounds", metavar="N", default="6", help="rounds (default 6); fewer than 6 give no interval")
+    add("--rounds", metavar="N", default="6", help="number of rounds (default 6); fewer than 6 give no interval")
     add("--seed", metavar="N", default="1", help="seed of the noise of a model (default 1)")
-    add("--against", metavar="NAME|FILE", help="a model that predicts each rate")
+    add("--against", metavar="NAME|FILE", help="show the prediction of this model beside each rate")
     add("--json", action="store_true", help="print JSON, with the rate in each interval of 10 ms")
 
 
@@ -53,7 +53,7 @@ def main(arguments: argparse.Namespace) -> int:
     """`linkscope flow`."""
     size = options.size("--bytes", arguments.bytes)
     if size % 8:
-        raise UserError(f"--bytes {arguments.bytes}: sizes are multiples of 8 B")
+        raise UserError(f"--bytes {arguments.bytes}: write a multiple of 8 B")
     rounds = options.whole("--rounds", arguments.rounds, least=1, most=_MOST_ROUNDS)
     seconds = _seconds(arguments.seconds)
     seed = options.whole("--seed", arguments.seed, least=0, most=2**63 - 1)
@@ -161,7 +161,7 @@ def _lines(measured: "Measured", target: "Target", predicted: _Prediction | None
 
         ends = median_interval(totals)
         value, width = with_interval(median(totals), ends.low if ends else None, ends.high if ends else None)
-        jain = "" if measured.jain is None else f", Jain's index {measured.jain:.4f}"
+        jain = "" if measured.jain is None else f", fairness {measured.jain:.4f} (Jain's index; 1: equal shares)"
         lines.append(f"total  {value} GB/s {width}".rstrip() + jain)
     rounds = len(measured.common_s)
     lines.append(
@@ -199,7 +199,7 @@ def _cells(flow: "FlowRates") -> list[str]:
     value, width = with_interval(rate, ends.low / each if ends else None, ends.high / each if ends else None)
     spread = [per_s / each for of_round in flow.interval_per_s for per_s in of_round]
     peak = f"{format_fraction(rate / flow.limit_gbps)} of peak" if flow.limit_gbps and flow.bytes else ""
-    parts = f"{min(spread):.4g} to {max(spread):.4g} in 10 ms"
+    parts = f"{min(spread):.4g} to {max(spread):.4g} over 10 ms"
     each_time = f"{format_seconds(flow.seconds)} each"
     if flow.p50_s is not None and flow.p99_s is not None:
         each_time = f"median {format_seconds(flow.p50_s)}, p99 {format_seconds(flow.p99_s)}"

@@ -29,9 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         default="benchmarks",
         metavar="benchmarks|suites|machines|NAME",
-        help="what to list, or the NAME of a benchmark (default: benchmarks)",
+        help="list these, or the benchmark NAME with its parameters (default: benchmarks)",
     )
-    parser.add_argument("--source", metavar="NAME", help="operations of a paper or tool, with their points")
+    parser.add_argument("--source", metavar="NAME", help="list the operations of a paper or tool, with their points")
     parser.add_argument("--json", action="store_true", help="print objects with at least name, summary and source")
 
 
@@ -70,6 +70,7 @@ def _named(pattern: str) -> list[dict[str, Any]]:
     found = [row for row in rows if fnmatch.fnmatchcase(row["name"], pattern)]
     if not found:
         from linkscope.plan import SUITES
+        from linkscope.plan.papers import SOURCES
 
         if pattern in SUITES:
             raise UserError(
@@ -77,7 +78,10 @@ def _named(pattern: str) -> list[dict[str, Any]]:
             )
         near = difflib.get_close_matches(pattern, [*_LISTS, *{row["name"] for row in rows}], n=1)
         meant = f" (did you mean {near[0]}?)" if near else ""
-        raise UserError(f"list {pattern}: unknown benchmark{meant}; `linkscope list` names all")
+        raise UserError(
+            f"list {pattern}: unknown benchmark{meant}; `linkscope list` names all, `linkscope list --source NAME` "
+            f"those of a paper or tool ({', '.join(SOURCES)})"
+        )
     return found
 
 

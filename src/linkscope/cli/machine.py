@@ -19,7 +19,10 @@ SUMMARY = "show the parts of a machine and the peaks of its paths"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `machine`."""
     parser.add_argument(
-        "--machine", metavar="auto|NAME|FILE", default="auto", help="this machine, a model or a saved one"
+        "--machine",
+        metavar="auto|NAME|FILE",
+        default="auto",
+        help="show this machine (auto, the default), a model or a saved machine",
     )
     parser.add_argument("--save", metavar="FILE", help="write what was detected to this file")
     parser.add_argument("--json", action="store_true", help="print JSON")

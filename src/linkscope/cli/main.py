@@ -5,6 +5,7 @@ A verb is imported when it is used, so that `--help` does not wait for modules t
 
 import argparse
 import contextlib
+import gc
 import importlib
 import io
 import itertools
@@ -40,6 +41,10 @@ VERBS = (
 )
 ALIASES = {"topo": "machine"}
 
+# New objects before the garbage collector looks for cycles. A run is hundreds of thousands of objects without cycles.
+# With Python's own 700, the collector takes an eighth of the time of reading a run.
+_OBJECTS_BEFORE_COLLECTION = 50_000
+
 
 class _Parser(argparse.ArgumentParser):
     """Reports an error in one sentence, with a suggestion for a mistyped option, instead of the usage.
@@ -59,6 +64,7 @@ class _Parser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The `linkscope` command. Returns its exit code."""
+    gc.set_threshold(_OBJECTS_BEFORE_COLLECTION)
     words = list(sys.argv[1:] if arguments is None else arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):  # characters that the terminal lacks become ?
         sys.stdout.reconfigure(errors="replace")

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from linkscope.cli import options
 from linkscope.cli.runs import read
+from linkscope.cli.screen import filled
 from linkscope.cli.target import STANDARD_OUTPUT, add_force, check_writable, write
 from linkscope.errors import FINE, SOMETHING_FAILED, UserError
 from linkscope.units import format_fraction
@@ -162,7 +163,7 @@ def _print_model(runs: "list[Run]", content: "Content", observations: "list[Obse
         print(f"  {line}")
     print("\nCost of one transfer on the median path (latency, rate, size that reaches half of the rate):")
     for line in methods_text(observations):
-        print(f"  {line}")
+        print(filled(line, "  ", "      "))
     assumed = undetermined_text(content)
     if assumed:
         print(f"\nAssumed, because the run does not determine them: {assumed}")

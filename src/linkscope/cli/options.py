@@ -12,7 +12,7 @@ def size(option: str, text: str) -> int:
     if not count:
         raise UserError(f"{option} {text}: this is not a size. Write a number of bytes, 64MiB or 64MB")
     if count > MOST_BYTES:
-        raise UserError(f"{option} {text}: the largest size is 1 TiB")
+        raise UserError(f"{option} {text}: write sizes of at most 1 TiB")
     return count
 
 
@@ -20,7 +20,7 @@ def whole(option: str, text: str, *, least: int, most: int) -> int:
     """A whole number within the bounds. Raises UserError otherwise."""
     number = parse_whole(text, least, most)
     if number is None:
-        raise UserError(f"{option} {text}: it is a whole number from {least} to {most}")
+        raise UserError(f"{option} {text}: write a whole number from {least} to {most}")
     return number
 
 

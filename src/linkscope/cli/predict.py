@@ -8,10 +8,10 @@ linkscope predict --machine h200x4 --flow "numa:0 -> gpu:0 x2; gemm gpu:0 bf16 8
 linkscope predict --machine sl390 --computation md:full
 linkscope predict --machine jorda-a "host:0/gpu:0 -> host:1/gpu:0" --bytes 16MiB
 
---with and --flow take lists of flows (docs/reference/flows.md). --bytes, --memory, --engine, --peer and --threads hold
-for transfers that do not state their own. --helpers is for a single transfer. For a transfer between hosts, the methods
-are ranked. Rates are those while all transfers run. Predictions are MODELLED; a file from `linkscope model` states its
-accuracy.
+--with and --flow take lists of flows (docs/reference/flows.md). --bytes, --memory, --engine, --peer and --threads apply
+to transfers that do not state their own. --helpers applies to a single transfer. A transfer between hosts has a rank
+for each method. Rates are those while all transfers run. Predictions are MODELLED; a file from `linkscope model` states
+its accuracy.
 """
 
 import argparse
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--machine", metavar="NAME|FILE", required=True, help="a bundled model or a machine file")
     add("transfer", metavar="'SRC -> DST'", nargs="?", help="the transfer, instead of --src and --dst")
-    add("--flow", metavar="TEXT", help="transfers and work at once, as for `linkscope flow`")
+    add("--flow", metavar="TEXT", help="predict these concurrent flows, written as for `linkscope flow`")
     add("--computation", metavar="NAME", help="a computation of suite sp-5, from each node")
     add("--src", metavar="PLACE", help="source: numa:0, gpu:1")
     add("--dst", metavar="PLACE", help="destination")
@@ -63,14 +63,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"GPUs whose links carry parts of a pinned copy: {_words(_HELPERS)} (default none)",
     )
-    add("--bidirectional", action="store_true", help="also the opposite transfer, concurrently")
+    add("--bidirectional", action="store_true", help="also run the opposite transfer concurrently")
     add(
         "--with",
         metavar="'SRC -> DST'",
         dest="others",
         action="append",
         default=[],
-        help="other concurrent transfers, such as 'numa:0 -> gpu:1 64MiB x2'; repeatable",
+        help="run these transfers concurrently, such as 'numa:0 -> gpu:1 64MiB x2'; repeatable",
     )
     add("--json", action="store_true", help="print JSON")
 
@@ -339,9 +339,7 @@ def _file_point(arguments: argparse.Namespace, model: "Model", flow: Transfer, s
     _stated(flow, "src_memory", flow.src_memory, (memories[0],))
     _stated(flow, "dst_memory", flow.dst_memory, (memories[1],))
     if size >= _FILE_CHUNK and size % _FILE_CHUNK:
-        raise UserError(
-            f"{flow.src} -> {flow.dst}: files are copied in chunks of 1 MiB; {size} B are no multiple of it"
-        )
+        raise UserError(f"{flow.src} -> {flow.dst}: files are copied in chunks of 1 MiB; {size} B is not a multiple")
     ring = places(model).gpu_numa[flow.dst if flow.kinds[0] == "disk" else flow.src]
     params = (("bidirectional", "false"), ("chunk", "1MiB"), ("mode", "batched"), ("ring", ring), ("slots", "2"))
     return PointId("file_copies", "file", flow.src, memories[0], flow.dst, memories[1], size, params)

@@ -28,7 +28,7 @@ def computation(arguments: argparse.Namespace, model: "Model") -> int:
         raise UserError(f"--computation {name}: {model.machine.name} has no GPU", NOT_HERE)
     gpu, memory = there.gpus[0], arguments.memory
     if memory not in ("pinned", "pageable"):
-        raise UserError(f"--memory {memory}: computations have pinned or pageable host memory")
+        raise UserError(f"--memory {memory}: write pinned or pageable, the host memory of computations")
     alone = _point(name, size, gpu, "device", gpu)
     points = [alone, *(_point(name, size, node, memory, gpu) for node in there.numa)]
     with simulation() as simulated:

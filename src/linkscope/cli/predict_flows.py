@@ -24,7 +24,7 @@ def flows(arguments: argparse.Namespace, model: "Model") -> int:
     _refuse_others(arguments)
     size = options.size("--bytes", arguments.bytes)
     if size % 8:
-        raise UserError(f"--bytes {arguments.bytes}: sizes are multiples of 8 B")
+        raise UserError(f"--bytes {arguments.bytes}: write a multiple of 8 B")
     found = predicted_flows(model, parse_flows(arguments.flow, "--flow"), size)
     if arguments.json:
         entries = [

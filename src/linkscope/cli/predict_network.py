@@ -76,7 +76,7 @@ def refuse_ends(ends: tuple[str, str], size: int) -> None:
     if "disk" in map(kind_of, ends):
         raise UserError(f"{ends[0]} -> {ends[1]}: network cards reach host memory and GPUs only", NOT_HERE)
     if size % 8:
-        raise UserError(f"--bytes {size}: sizes are multiples of 8 B")
+        raise UserError(f"--bytes {size}: write a multiple of 8 B")
 
 
 def on_hosts(src: str, dst: str) -> tuple[str, str]:

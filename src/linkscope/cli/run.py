@@ -7,8 +7,12 @@
   linkscope run --only 'd2d/*gpu:0*' -o d2d.jsonl  points whose id matches
   linkscope run --resume d2d.jsonl                 continue an interrupted run
 
-Ctrl-C saves what was measured. Exit codes: 0 fine; 1 a point failed, or was too short for the clock; 2 wrong usage or
-an unusable file; 3 something requested is not on this machine; 4 stopped early (--resume continues).
+`linkscope list` names benchmarks, `linkscope list suites` suites. Ctrl-C saves what was measured. Exit codes:
+  0  fine, also with points that missed their precision or are not supported
+  1  a point failed, or all points were too short for the clock
+  2  wrong usage, or an unusable file
+  3  something requested is not on this machine
+  4  stopped early; --resume continues
 """
 
 import argparse
@@ -43,30 +47,13 @@ _SANITY = "sanity"  # the suite whose runs end with the findings of the doctor
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `run`."""
+    _add_points(parser)
     add = parser.add_argument
-    add("benchmarks", metavar="BENCHMARK", nargs="*", help="only these operations, such as h2d d2h (`linkscope list`)")
-    add("--src", metavar="PLACE", help="only from this place, such as numa:0")
-    add("--dst", metavar="PLACE", help="only to this place, such as gpu:1; h2d d2h name both directions of the path")
-    add("--memory", metavar="KIND", help="only with this kind of memory at either end, such as pinned; several: a,b")
-    add("--sizes", metavar="SIZES", help="these sizes: 4KiB:1GiB (powers of two), 777KiB, 64MB; several: a,b")
-    add("--machine", metavar="auto|NAME|FILE", help="this machine (auto, the default), a bundled model, a machine file")
     add(
-        "--directory",
-        metavar="DIR",
-        help="also measure files in this directory (file_copies, file_direct, read_file, contention); no file is left "
-        "there",
+        "--precision",
+        metavar="PERCENT",
+        help="target half-width of the 95 %% interval (default: 1%% from 1 MiB, else 5%%)",
     )
-    add("--suite", metavar="NAME", help="quick, standard (the default), full, …: `linkscope list suites`")
-    add("--local", metavar="NAME", help="with ranks: first measure each node by this suite, into RUN-HOST.jsonl")
-    add("--node", metavar="HOST", help=argparse.SUPPRESS)
-    add(
-        "--only",
-        metavar="GLOB",
-        action="append",
-        help="only points whose id matches; globs may leave out default parameters; repeatable",
-    )
-    add("--trace", metavar="FILE", help="only the transfers of a trace (docs/reference/trace.md)")
-    add("--precision", metavar="PERCENT", help="half-width of the 95 %% interval (default: 1%% from 1 MiB, 5%% below)")
     add(
         "--budget",
         metavar="TIME",
@@ -83,13 +70,48 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--seed", metavar="N", help="seed of the order, and of the noise of a model (default 1)")
     add("--plan-only", action="store_true", help="print the plan and measure nothing")
     add("-o", "--output", metavar="RUN.jsonl", help="run file, or - (default: linkscope-MACHINE-TIME.jsonl)")
-    add("--report", metavar="RUN.html", help="also write the report")
+    add("--report", metavar="RUN.html", help="also write the report to this file")
     add("--resume", metavar="RUN.jsonl", help="continue this run with its own plan")
     add("--force", action="store_true", help="replace the run file and the report if they exist")
     add("--json", action="store_true", help="print the plan or the outcome as JSON")
     level = parser.add_mutually_exclusive_group()
     level.add_argument("-v", "--verbose", action="store_true", help="print a line for each point as it completes")
     level.add_argument("-q", "--quiet", action="store_true", help="print no progress and no summary")
+
+
+def _add_points(parser: argparse.ArgumentParser) -> None:
+    """The options that say which points of which machine a run measures."""
+    add = parser.add_argument
+    add("benchmarks", metavar="BENCHMARK", nargs="*", help="measure only these operations, such as h2d d2h")
+    add("--src", metavar="PLACE", help="measure only paths from this place, such as numa:0")
+    add(
+        "--dst",
+        metavar="PLACE",
+        help="measure only paths to this place, such as gpu:1; h2d d2h name both directions of a path",
+    )
+    add("--memory", metavar="KIND", help="measure only points with this memory at either end; several: pinned,pageable")
+    add("--sizes", metavar="SIZES", help="measure these sizes: 4KiB:1GiB (powers of two), 777KiB, 64MB; several: a,b")
+    add(
+        "--machine",
+        metavar="auto|NAME|FILE",
+        help="measure this machine (auto, the default); or simulate a bundled model or a machine file",
+    )
+    add(
+        "--directory",
+        metavar="DIR",
+        help="also measure files in this directory (file_copies, file_direct, read_file, contention); no file is left "
+        "there",
+    )
+    add("--suite", metavar="NAME", help="measure this suite: quick, standard (the default), full, …")
+    add("--local", metavar="NAME", help="with ranks: first measure each node by this suite, into RUN-HOST.jsonl")
+    add("--node", metavar="HOST", help=argparse.SUPPRESS)
+    add(
+        "--only",
+        metavar="GLOB",
+        action="append",
+        help="measure only points whose id matches; a glob may leave out default parameters; repeatable",
+    )
+    add("--trace", metavar="FILE", help="measure only the transfers of a trace (docs/reference/trace.md)")
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -105,7 +127,7 @@ def main(arguments: argparse.Namespace) -> int:
 
         if (arguments.governor or arguments.turbo) and arguments.machine not in (None, "auto"):
             raise UserError(
-                f"--governor and --turbo are of CPUs, and {arguments.machine} is not this machine: leave them out"
+                f"--governor and --turbo set the CPUs of this machine, not of {arguments.machine}: leave them out"
             )
         with cpu_clock(arguments.governor, arguments.turbo):
             return _run(arguments, budget_s, seat)
@@ -156,7 +178,7 @@ def _resume(arguments: argparse.Namespace, budget_s: float | None, seat: run_ran
     for name in fixed:
         if getattr(arguments, name):
             extra = "the names of benchmarks" if name == "benchmarks" else f"--{name.replace('_', '-')}"
-            raise UserError(f"--resume {arguments.resume} goes on by the plan in that file: leave out {extra}")
+            raise UserError(f"--resume {arguments.resume} continues with the plan in that file: leave out {extra}")
     from linkscope.run import Controls, Outcome, StopFlag, go_on, plan_of
     from linkscope.run.target import target_of
 
@@ -252,7 +274,7 @@ def _selection(arguments: argparse.Namespace) -> "Selection":
     if sizes is None:
         raise UserError(f"--sizes {arguments.sizes}: write sizes and ranges, smaller end first: 4KiB:1GiB,777KiB")
     if sizes and max(sizes) > MOST_BYTES:
-        raise UserError(f"--sizes {arguments.sizes}: the largest size is 1 TiB")
+        raise UserError(f"--sizes {arguments.sizes}: write sizes of at most 1 TiB")
     memory = tuple(arguments.memory.split(",")) if arguments.memory else ()
     if "" in memory:
         raise UserError(f"--memory {arguments.memory}: a name is empty; write kinds with one comma between them")
@@ -382,7 +404,7 @@ def _precision(text: str | None) -> float | None:
         return None
     value = parse_percent(text)
     if value is None or not 0 < value < 1:
-        raise UserError(f"--precision {text}: a precision is more than 0 % and less than 100 %, written like 0.5%")
+        raise UserError(f"--precision {text}: write a percentage between 0 % and 100 %, such as 0.5%")
     return value
 
 
@@ -399,7 +421,7 @@ def _budget(text: str | None) -> float | None:
         return None
     value = parse_duration(text)
     if value is None or not 0 < value < math.inf:
-        raise UserError(f"--budget {text}: a budget is a time, like 120s, 2min or 1h")
+        raise UserError(f"--budget {text}: write a time, such as 120s, 2min or 1h")
     return value
 
 

@@ -1,11 +1,11 @@
 """Wraps lines to the terminal."""
 
-import re
 import shutil
 import textwrap
 
+from linkscope.units import NO_BREAK, unbroken
+
 _WIDEST = 100  # width without a terminal
-_KEPT = re.compile(r"(?<=\d) (?=(?:[KMGT]?i?B|GB/s|[num]?s|min|h)\b|%)|(?<=,) (?=[^\[\]]*\])")  # in '64 KiB', '[1, 2]'
 
 
 def columns() -> int:
@@ -16,7 +16,7 @@ def columns() -> int:
 def filled(text: str, first: str = "", others: str = "") -> str:
     """The text in lines with the given indents; words, numbers with their unit, and intervals are not divided."""
     lines = textwrap.fill(
-        _KEPT.sub("\N{NO-BREAK SPACE}", text), columns(), initial_indent=first, subsequent_indent=others,
+        unbroken(text), columns(), initial_indent=first, subsequent_indent=others,
         break_long_words=False, break_on_hyphens=False,
     )  # fmt: skip
-    return lines.replace("\N{NO-BREAK SPACE}", " ")
+    return lines.replace(NO_BREAK, " ")

@@ -31,8 +31,8 @@ SUMMARY = "test that linkscope measures correctly"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `selftest`."""
     add = parser.add_argument
-    add("--here", action="store_true", help="only the checks of this machine: clocks, caches, pages, peers, GPUs")
-    add("--only", metavar="GLOB", action="append", help="only rows whose name matches; repeatable")
+    add("--here", action="store_true", help="run only the checks of this machine: clocks, caches, pages, peers, GPUs")
+    add("--only", metavar="GLOB", action="append", help="run only rows whose name matches; repeatable")
     add("--jobs", metavar="N", help="concurrent rows (default: CPUs plus one, at most four)")
     add("--json", action="store_true", help="print JSON")
 

@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--check",
         action="store_true",
-        help="only check a run file: schema, methods, map, values and personal data",
+        help="check a run file and write nothing: schema, methods, map, values and personal data",
     )
     parser.add_argument("--json", action="store_true", help="with --check: print JSON")
 

@@ -2,17 +2,26 @@
 
 linkscope tune                      all paths of the first GPU, at most two minutes
 linkscope tune --paths to-gpu,to-warm --budget 30s
+linkscope tune --helpers gpu:1,gpu:2,gpu:3 --smallest 256MiB --budget 60s   large copies over the links of four GPUs
 linkscope tune --plan-only          what would be measured
 
-For each path and size class, likely settings race against each other and against plain copies; a class in which plain
-copies are not slower keeps plain copies. Paths: to-gpu (pageable memory to the GPU), to-warm (the GPU to pageable
-memory), to-fresh (the GPU to memory that nobody has touched), within-gpu (its SMs and TMA against its copy engine),
-blocks-to-gpu and blocks-from-gpu (many scattered blocks, pinned memory), packed-to-gpu and packed-from-gpu (the same,
-pageable memory), cached-file (a file in the page cache to the GPU). --directory adds cold-file and saved-file (from and
-to that disk, also by cuFile), --other-gpu adds gpu-to-gpu (without peer access) and peer-to-gpu (with it), and
---helpers adds pinned-to-gpu and pinned-from-gpu, and the links of these GPUs for the others. The result is a text file
-in $XDG_CACHE_HOME/linkscope or ~/.cache/linkscope, which the library loads on a machine with the same GPUs, driver and
-CPUs. LINKSCOPE_TRANSFER_TUNING=FILE|none chooses another file or none.
+For each path and size class, likely settings race against each other and against plain copies. A class keeps plain
+copies unless a setting is faster.
+
+Paths of every run:
+  to-gpu                             pageable memory to the GPU
+  to-warm, to-fresh                  the GPU to pageable memory, and to memory that nobody has touched
+  within-gpu                         the GPU's SMs and TMA against its copy engine
+  blocks-to-gpu, blocks-from-gpu     many scattered blocks of pinned memory
+  packed-to-gpu, packed-from-gpu     many scattered blocks of pageable memory
+  cached-file                        a file in the page cache to the GPU
+With an option:
+  --directory: cold-file, saved-file          from and to that disk, also by cuFile
+  --other-gpu: gpu-to-gpu, peer-to-gpu        without peer access, and with it
+  --helpers: pinned-to-gpu, pinned-from-gpu   and the links of these GPUs for the other paths
+
+The result is a text file in $XDG_CACHE_HOME/linkscope or ~/.cache/linkscope. The library loads it on a machine with the
+same GPUs, driver and CPUs. LINKSCOPE_TRANSFER_TUNING=FILE|none chooses another file or none.
 
 Exit codes: 0 the file is written; 1 copies fail; 3 no GPU; 4 stopped early, with the classes so far in the file.
 """
@@ -56,6 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=_LARGEST,
         help=f"largest copy, and memory of each kind that the measurement uses (default {_LARGEST})",
     )
+    add("--smallest", metavar="SIZE", default="64KiB", help="leave out size classes of smaller copies (default 64KiB)")
     add("--helpers", metavar="GPUS", help="GPUs whose links copies may use, for example gpu:1,gpu:3 (default: none)")
     add("--other-gpu", metavar="N", help="another GPU, from which copies are measured (default: none)")
     add("--directory", metavar="DIR", help="where files of at most 256 MiB are measured (default: none)")
@@ -68,22 +78,20 @@ def main(arguments: argparse.Namespace) -> int:
     """`linkscope tune`."""
     budget_s = parse_duration(arguments.budget)
     if budget_s is None or budget_s <= 0:
-        raise UserError(f"--budget {arguments.budget}: a time is more than zero, like 120s")
+        raise UserError(f"--budget {arguments.budget}: write a time above zero, such as 120s")
     gpu = options.whole("--gpu", arguments.gpu, least=0, most=_MOST_GPUS)
     largest = options.size("--largest", arguments.largest)
     if largest < _SMALLEST:
         raise UserError(f"--largest {arguments.largest}: smaller copies than 64 KiB are always plain")
 
     from linkscope import native
-    from linkscope.tune import Classes, make_jobs
 
     given = _Given(gpu, _helpers(arguments.helpers, gpu), _other(arguments.other_gpu, gpu), arguments.directory or "")
     paths = _paths(arguments.paths, given)
     _use_defaults()
     if reason := native.why_no_gpu():
-        raise UserError(f"no GPU to tune: {reason}", NOT_HERE)
-    classes = Classes(native.size_classes(), native.block_classes(), native.packed_classes(), native.file_classes())
-    jobs = make_jobs(paths, classes, largest)
+        raise UserError(f"no GPU to tune: {reason}. Copies here need no tuning; tune on a node with GPUs", NOT_HERE)
+    jobs = _jobs(arguments, paths, largest)
     if arguments.plan_only:
         _print_plan(jobs, budget_s, as_json=arguments.json)
         return FINE
@@ -137,6 +145,19 @@ def _paths(text: str | None, given: _Given) -> list[str]:
         if name in NEEDS and not given.has(NEEDS[name]):
             raise UserError(f"--paths {name}: this path also needs {NEEDS[name]}")
     return list(dict.fromkeys(chosen))
+
+
+def _jobs(arguments: argparse.Namespace, paths: list[str], largest: int) -> "list[Job]":
+    """What is measured of these paths. Raises UserError if nothing is left."""
+    from linkscope import native
+    from linkscope.tune import Classes, make_jobs
+
+    classes = Classes(native.size_classes(), native.block_classes(), native.packed_classes(), native.file_classes())
+    smallest = options.size("--smallest", arguments.smallest)
+    jobs = [job for job in make_jobs(paths, classes, largest) if job.total_bytes >= smallest]
+    if not jobs:
+        raise UserError(f"--smallest {arguments.smallest}: no size class is left; --largest is {arguments.largest}")
+    return jobs
 
 
 def _use_defaults() -> None:

@@ -16,7 +16,7 @@ _CONFIRM = "Measure a second pair of runs before you act: a change is real if th
 
 
 def headline(comparison: Comparison, *, noisy: bool = False, history: Sequence[Change] | None = None) -> str:
-    """'Nothing got worse. Changes of 0.7 % (pinned) and 1.5 % (peer) from 1 MiB would have been seen.'
+    """'Nothing got worse. The smallest detectable change is 0.7 % (pinned) and 1.5 % (peer) from 1 MiB.'
 
     `history`: the changes over three runs or more, of which the comparison is that of the first and the last.
     """
@@ -62,8 +62,8 @@ def _worse(comparison: Comparison, noisy: bool) -> list[str]:
         memories = _and(sorted({pair.group.name for pair in unjudged}))
         isare = "is" if len(unjudged) == 1 else "are"
         said.append(
-            f"{count_text(len(unjudged), 'point')} ({memories}) {isare} slower, but not judged: a change of "
-            f"{format_fraction(JUDGED)} would not have been seen (--noisy judges such points)."
+            f"{count_text(len(unjudged), 'point')} ({memories}) {isare} slower, but not judged: noise hides a change "
+            f"of {format_fraction(JUDGED)} (--noisy judges such points)."
         )
     if better := [pair for pair in comparison.changed(noisy=noisy) if pair.verdict not in WORSE]:
         said.append(f"{count_text(len(better), 'point')} got better.")
@@ -79,26 +79,26 @@ def _between(comparison: Comparison, history: Sequence[Change], noisy: bool) -> 
 
 
 def _reach(comparison: Comparison, noisy: bool) -> list[str]:
-    """The changes that would have been seen."""
+    """The smallest changes that the comparison detects."""
     seen, unseen = _seen_by_group(comparison, noisy)
     said = []
     if seen:
-        said.append(f"Changes of {_listed(seen)} would have been seen.")
+        said.append(f"The smallest detectable change is {_listed(seen)}.")
     if unseen:
         listed = _listed(unseen, name_first=True)
-        said.append(f"Too noisy to judge (in brackets the change that would have been seen): {listed}.")
+        said.append(f"Too noisy to judge (smallest detectable change in brackets): {listed}.")
     return said
 
 
 def _listed(changes: dict[Group, float], *, name_first: bool = False) -> str:
-    """'1.3 % (pinned) and 3.2 % (peer) from 1 MiB, and of 6 % (latency)': groups of one size class stand together."""
+    """'1.3 % (pinned) and 3.2 % (peer) from 1 MiB, and 6 % (latency)': groups of one size class stand together."""
     by_class: dict[int, list[str]] = {}
     for group, change in changes.items():
         value = format_fraction(change)
         text = f"{group.name} ({value})" if name_first else f"{value} ({group.name})"
         by_class.setdefault(group.size_class, []).append(text)
     parts = [f"{_and(texts)}{_SIZES[size_class]}" for size_class, texts in sorted(by_class.items(), reverse=True)]
-    return (", and " if name_first else ", and of ").join(parts)
+    return ", and ".join(parts)
 
 
 _SMALL, _LARGE = map(format_bytes, SIZE_CLASSES)

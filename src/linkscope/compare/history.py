@@ -25,7 +25,7 @@ class Change:
     """A change of a point: slower or faster from run `at` (0 is the first), or a drift, with `at` 0.
 
     `ratio` is of times: after / before, or for a drift the last run over the first. `judged`: whether a change of 10 %
-    would have been seen.
+    would have been detected.
     """
 
     point: Point
@@ -89,7 +89,7 @@ class _Search:
         return [*earlier, (start + at, value, interval, judged), *later]
 
     def judges(self, rounds: Sequence[Sequence[float]]) -> bool:
-        """Whether a change of 10 % between the earlier and the later half of the runs would have been seen."""
+        """Whether a change of 10 % between the earlier and the later half of the runs is detectable."""
         of = ratio(rounds[: len(rounds) // 2], rounds[len(rounds) // 2 :], self.noise)
         return of is not None and of.detectable(self.level) <= JUDGED
 

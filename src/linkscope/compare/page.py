@@ -49,7 +49,7 @@ class Sides:
 
 
 def comparison_page(sides: Sides, compared: Comparison, *, noisy: bool = False) -> str:
-    """The HTML of a comparison. `noisy`: points whose change of 10 % would not have been seen are judged as well."""
+    """The HTML of a comparison. `noisy`: points whose noise hides a change of 10 % are judged as well."""
     runs = [*sides.before, *sides.after]
     modelled = any(run.modelled for run in runs)
     made = [_changes(compared, noisy), _values(compared, modelled), _not_compared(compared, runs), _differs(sides)]

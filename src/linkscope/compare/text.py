@@ -1,5 +1,6 @@
 """A comparison as text: differences in machine and settings, then the paths, worst first."""
 
+import textwrap
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,8 @@ from linkscope.compare.environment import Difference
 from linkscope.compare.groups import Group
 from linkscope.compare.history import Change
 from linkscope.compare.verdict import CHANGED, Comparison, Pair, Verdict
-from linkscope.model.curves import MODE, Method, Path, natural, time_of, total_of
+from linkscope.model.curves import MODE, Estimate, Method, Path, natural, total_of
+from linkscope.model.rounds import rounds_of
 from linkscope.model.text import count_text, latency_text, method_text, point_text
 from linkscope.report.outcome import STATUS_WORDS
 from linkscope.runfile import Point, Run
@@ -61,12 +63,12 @@ def differences_text(found: Sequence[Difference], everything: bool) -> list[str]
 
 
 def groups_table(comparison: Comparison) -> list[str]:
-    """A line for each group of points: how many have each verdict, and the change that would have been seen."""
+    """A line for each group of points: how many have each verdict, and the smallest detectable change."""
     groups: dict[Group, list[Pair]] = {}
     for pair in comparison.pairs:
         groups.setdefault(pair.group, []).append(pair)
     found = {pair.verdict for pair in comparison.pairs}
-    heads = ["points", *(verdict for verdict in _ORDER if verdict in found), "seen from"]
+    heads = ["points", *(verdict for verdict in _ORDER if verdict in found), "detectable"]
     rows = [("", heads)]
     for group, pairs in sorted(groups.items(), key=lambda item: (item[0].name, -item[0].size_class)):
         counts = Counter[str](pair.verdict for pair in pairs)
@@ -91,7 +93,7 @@ def table(paths: Iterable[PathVerdict], everything: bool, width: int) -> list[st
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
         lines.append("  ".join([*cells, row[3]]))
     if max(map(len, lines), default=0) > width:
-        lines = [part for line, row in zip(lines, rows, strict=True) for part in _below(line, row[3])]
+        lines = [part for line, row in zip(lines, rows, strict=True) for part in _below(line, row[3], width)]
     return lines
 
 
@@ -121,8 +123,9 @@ def run_text(run: Run) -> str:
     return f"{mark}{run.path} ({run.header.machine.get('name', '')}, {run.header.started})"
 
 
-def _below(line: str, path: str) -> tuple[str, str]:
-    return line.removesuffix(path).rstrip(), f"    {path}"
+def _below(line: str, path: str, width: int) -> list[str]:
+    numbers = textwrap.wrap(line.removesuffix(path).rstrip(), width, initial_indent="  ", subsequent_indent=" " * 6)
+    return [*(part[2:] for part in numbers), f"    {path}"]
 
 
 def _said(one: PathVerdict) -> str:
@@ -155,14 +158,19 @@ def _change(pair: Pair) -> tuple[str, str]:
 
 
 def _reached(point: Point, *, as_rate: bool) -> str:
-    total, time = total_of(point), time_of(point)
+    """The rate, or the time whose change the ratio is: that of all measured flows."""
+    total = total_of(point)
     if as_rate and total:
         return format_rate(total.value)
-    return latency_text(type(time)(time.value)) if time else "-"
+    rounds = rounds_of(point)
+    return latency_text(Estimate(median(rounds))) if rounds else "-"
 
 
 def _percent(ratio: float) -> str:
-    return f"{100 * (ratio - 1):+.2g} %" if abs(ratio - 1) < 0.0995 else f"{100 * (ratio - 1):+.0f} %"
+    """'+5.3 %', '+0.16 %', '-0.00 %': at most two decimals, since no measurement shows more."""
+    percent = 100 * (ratio - 1)
+    decimals = 0 if abs(percent) >= 9.95 else 1 if abs(percent) >= 0.995 else 2
+    return f"{percent:+.{decimals}f} %"
 
 
 def cells(one: PathVerdict) -> tuple[str, ...]:
@@ -192,7 +200,7 @@ def left_out(compared: Comparison, runs: Sequence[Run]) -> list[str]:
     if compared.unmeasured:
         why = ", ".join(f"{count} {STATUS_WORDS[status]}" for status, count in compared.unmeasured.items())
         count = count_text(sum(compared.unmeasured.values()), "point")
-        found.append(f"{count} that at least one of them did not measure ({why})")
+        found.append(f"{count} without a value in one of the runs ({why})")
     if compared.other_method:
         names = ", ".join(sorted(compared.other_method))
         count = count_text(sum(compared.other_method.values()), "point")

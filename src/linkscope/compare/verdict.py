@@ -75,7 +75,7 @@ class Pair:
 
     @property
     def judged(self) -> bool:
-        """Whether the point is known well enough to gate: a change of 10 % would have been seen, or a failure."""
+        """Whether the point is known well enough to gate: a change of 10 % is detectable, or it failed."""
         if self.detectable is None:
             return self.verdict in ("broken", "mended")
         return self.detectable <= JUDGED

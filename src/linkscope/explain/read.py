@@ -48,7 +48,7 @@ def _json(path: Path) -> Any:
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise UserError(f"{path}: this is not valid JSON ({error}). {_FORMATS}") from None
     if not is_kineto(content):
-        raise UserError(f"{path}: this JSON is no trace: it has no list traceEvents. {_FORMATS}")
+        raise UserError(f"{path}: this JSON is not a trace: it has no list traceEvents. {_FORMATS}")
     return content
 
 

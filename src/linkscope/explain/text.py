@@ -16,10 +16,11 @@ def to_lines(found: Explanation) -> list[str]:
     """The summary, the findings with the largest worth first, and the table of transfers."""
     recorded, steps = found.recorded, len(found.recorded.steps)
     mark = "MODELLED: " if found.expected.modelled else ""
-    span = f"{steps} steps of {format_seconds(found.span_s / steps)}" if steps else format_seconds(found.span_s)
+    each = f"{steps} steps of {format_seconds(found.span_s / steps)}, " if steps else ""
+    span = f"{each}{format_seconds(found.span_s)} in all"
     lines = [
-        f"{span}: kernels run {format_seconds(found.kernels_s)}, copies {format_seconds(found.copies_s)}, of which "
-        f"{format_seconds(found.alone_s)} have no kernel beside them",
+        f"{span}: kernels take {format_seconds(found.kernels_s)}, copies {format_seconds(found.copies_s)}, of which "
+        f"{format_seconds(found.alone_s)} pass while no kernel runs",
         f"expected times: {mark}{found.expected.name}",
     ]
     lines += [f"WARNING: {text}" for text in recorded.left_out]
@@ -44,7 +45,7 @@ def _details(one: Finding) -> list[str]:
 
 
 def table(found: Explanation) -> list[tuple[str, ...]]:
-    """Groups of equal copies, the longest first: path, bytes, number, median time, expected time, ratio."""
+    """Groups of equal copies, the longest first: path, bytes, number, median time, expected time, and their ratio."""
     groups: dict[tuple[str, int], list[tuple[Copy, float | None]]] = {}
     for copy, expected in zip(found.recorded.copies, found.expected_s, strict=True):
         groups.setdefault((_path(copy), copy.bytes), []).append((copy, expected))
@@ -55,7 +56,10 @@ def table(found: Explanation) -> list[tuple[str, ...]]:
         rows.append((took * len(members), (path, format_bytes(size), str(len(members)), format_seconds(took),
                      format_seconds(expected) if expected else "not known", ratio)))  # fmt: skip
     rows.sort(key=lambda row: -row[0])
-    return [("path", "bytes", "copies", "median", "expected", "ratio"), *(cells for _, cells in rows[:_MOST_GROUPS])]
+    return [
+        ("path", "bytes", "copies", "median", "expected", "times expected"),
+        *(cells for _, cells in rows[:_MOST_GROUPS]),
+    ]
 
 
 def as_json(found: Explanation) -> dict[str, object]:

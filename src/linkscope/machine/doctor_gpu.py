@@ -24,7 +24,7 @@ def driver(machine: Machine, environment: Mapping[str, Any]) -> Found:
         yield info(
             "there is no NVIDIA GPU here",
             "only copies inside the host's memory can be measured",
-            "nothing, if that is so; in a container, start it with its GPUs (docker run --gpus all)",
+            "nothing if the machine has no GPU; in a container, start it with its GPUs (docker run --gpus all)",
         )
         return
     major = (version or "").partition(".")[0]

@@ -35,13 +35,13 @@ def load(name_or_path: str) -> Model:
         found = bundled()
         if name_or_path not in found:
             raise UserError(
-                f"there is no machine {name_or_path!r}; bundled are {', '.join(sorted(found))}, "
-                "others are given by the path of their .toml file"
+                f"there is no machine {name_or_path!r}; bundled models: {', '.join(sorted(found))}, "
+                "or give the path of a .toml file"
             )
         path = found[name_or_path]
     if path.name.endswith((".jsonl", ".jsonl.gz")):
         cure = f"make one of it: `linkscope model {path} -o mine.toml`"
-        raise UserError(f"{path}: this is a run file, and a machine file is wanted; {cure}")
+        raise UserError(f"{path}: this is a run file, but a machine file is needed; {cure}")
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:

@@ -66,11 +66,11 @@ def load_saved(path: str | Path) -> Machine:
     try:
         saved = msgspec.json.decode(content, type=SavedProbe)
     except msgspec.ValidationError as error:
-        raise UserError(f"{path}: this is JSON, but no saved probe ({error}); {_CURE}") from None
+        raise UserError(f"{path}: this is JSON, but not a saved probe ({error}); {_CURE}") from None
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise UserError(f"{path}: this is not JSON, so no saved probe; {_CURE}") from None
+        raise UserError(f"{path}: this is not JSON, so not a saved probe; {_CURE}") from None
     if saved.format != _FORMAT:
-        raise UserError(f"{path}: this is a {saved.format!r} file, no saved probe; {_CURE}")
+        raise UserError(f"{path}: this is a {saved.format!r} file, not a saved probe; {_CURE}")
     if saved.schema != _SCHEMA:
         raise UserError(f"{path}: a saved probe of schema {saved.schema}, this linkscope reads {_SCHEMA}; {_CURE}")
     try:

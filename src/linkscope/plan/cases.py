@@ -28,6 +28,7 @@ _JOINT_FACTOR = 2.5  # flows that end together need longer batches and more tria
 # A single operation of this length is compared with an empty batch, once in a round (run/calibrate.py, stopping.py).
 _LONG_SINGLE_S = 8e-3
 _COMPUTATION_S = 10e-3
+_OPERATION_S = 10e-6  # of a small operation on a model, with its queueing
 _COPIED_BY_CPU, _FROM_HOST, _STAGED, _WITHIN_GPUS = 8e9, 50e9, 36e9, 350e9  # bytes per second
 
 
@@ -137,8 +138,10 @@ def estimated_seconds(point: PointId, machine: MachineFacts, rule: RuleName = "l
     if point.param("mode") == "single":
         batch = _SINGLE_S
     each = max(batch, rated) * (_JOINT_FACTOR if flows > 1 else 1.0)
-    idle = 0.0 if machine.modelled else samples * point.idle_gap_s
-    return (0.0 if machine.modelled else touched) + RULES[rule].point_s + samples * 3 * each + idle
+    least_s = RULES[rule].point_s
+    if machine.modelled:
+        return min(least_s, RULES[rule].modelled_operations * max(rated, _OPERATION_S)) + samples * 3 * each
+    return touched + least_s + samples * 3 * each + samples * point.idle_gap_s
 
 
 def _ends(point: PointId) -> Iterator[str]:

@@ -33,6 +33,7 @@ def time_of(point: PointId, operation_s: float | None = None, *, modelled: bool)
         return DURATION_S, _BESIDE_INTERVAL_S
     if modelled and point.param("connections"):
         blocks = int(point.param("connections") or 1) * int(point.param("blocks") or 1)
+        blocks *= int(point.param("at_once") or 1)
         seconds = max(_MODELLED_STREAM_S / blocks, _MODELLED_LEAST_S)
         return seconds, seconds / _INTERVALS
     tasks = int(point.param("tasks") or 1)

@@ -81,7 +81,11 @@ PUT_GET = _on_one_path(
     _rule(8, 64, benchmarks=_PUTS, engines=("sm",), memories=_OWN, threads=("32",), word=("packed",)),
     *_by_blocks((8,), ("put_ping_pong",), ends=(_BETWEEN,), threads=("1",), word=("packed",)),
     *_by_blocks((64 * KIB, 256 * KIB), ("put",), ends=(_BETWEEN,), blocks=("8", "32", "132")),
+    # At most as many blocks as an H100 has SMs.
+    *_by_blocks((64 * KIB, 256 * KIB), ("put",), ends=(_BETWEEN,), blocks=("4", "8"), at_once=("4", "16")),
+    *_by_blocks((MIB, 4 * MIB), ("put",), ends=(_BETWEEN,), blocks=("8", "32"), at_once=("4",)),
     *_by_blocks((64,), ("put",), ends=(_BETWEEN,), connections=("64", "132"), threads=("32",), word=EACH),
+    *_by_blocks((64,), ("put",), ends=(_BETWEEN,), connections=("132",), word=("packed",), at_once=("16", "128")),
     _rule(64, benchmarks=("put",), engines=("sm",), connections=_RINGS, threads=("32",), word=EACH),
     _KERNELS_OF_A_BLOCK,
     *_on(_WITH_HOST, _rule(64, benchmarks=("put",), engines=("ce",), connections=_RINGS_OF_CPUS, control=EACH)),

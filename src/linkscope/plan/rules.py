@@ -9,13 +9,15 @@ RuleName = Literal["linkscope", "nvbandwidth", "comm-scope"]
 @dataclass(frozen=True)
 class MeasuringRule:
     """A measurement rule. `one_round`: one process, so there is no interval between processes. `point_s`: minimum
-    seconds of a point, however short the operation. `mean`: the value is the mean of the samples, with their
-    standard deviation."""
+    seconds of a point, however short the operation. `modelled_operations`: the most operations of a point on a model;
+    more would repeat the same distribution. `mean`: the value is the mean of the samples, with their standard
+    deviation."""
 
     name: RuleName
     summary: str
     one_round: bool = True
     point_s: float = 0.0
+    modelled_operations: int = 0
     mean: bool = False
 
 
@@ -28,6 +30,7 @@ RULES: dict[RuleName, MeasuringRule] = {
             "comm-scope",
             "five repetitions of 1 s of single operations; mean and standard deviation",
             point_s=5.0,
+            modelled_operations=5000,
             mean=True,
         ),
     )

@@ -85,9 +85,11 @@ def _uneven(name: str, counts: dict[str, int], least: int, suspect: bool) -> str
     part, cure = _CURES.get(name.partition("_")[0], ("hardware", "have the GPU checked"))
     if high <= _EVEN * least:
         return f"The counts are even, so no {'GPU' if part == 'memory' else 'link'} is suspect."
-    more = f"{most} has {high / least:.2g} times the least" if least else f"{most} has {high}, and another GPU none"
+    more = (
+        f"{most} has {high / least:.2g} times the lowest count" if least else f"{most} has {high}, and another GPU none"
+    )
     if not suspect:
-        return f"{more}: if it rises again, check its {part} first."
+        return f"{more}: if its count is again the highest in the next run, check its {part}."
     numbers = f" ({high} against {least})" if least else ""
     return f"{more}{numbers}. Suspect its {part}: run again, and if its count is again the highest, {cure}."
 

@@ -25,6 +25,7 @@ COPIES = {
     "h2h": "host → host",
 }
 ENGINES = ("ce", "cpu", "sm", "tma")  # in order of preference: `cudaMemcpyAsync` uses a copy engine
+_SIZES_APART = 4  # largest sizes of two paths whose best rates are compared
 SAME = 0.02  # rates that differ by less are shown as one
 # half the range of the rounds, as a fraction of the value; above this one value cannot represent the rounds
 UNSTABLE = 0.10
@@ -129,8 +130,18 @@ def headline_rows(run: Run) -> Sequence[RateRow]:
         for point in of_direction:
             groups.setdefault((host_memory(point), point.params.get("peer", "")), []).append(point)
         for (memory, peer), points in sorted(groups.items(), key=lambda item: _order(*item[0])):
-            rows += _rows(where, memory, peer, points, classes, peaks)
+            rows += _rows(where, memory, peer, _of_large_sizes(points), classes, peaks)
     return rows
+
+
+def _of_large_sizes(points: Sequence[Point]) -> list[Point]:
+    """The points of the paths that have large sizes, as others have. Where a budget left these out, the best rate of a
+    path is that of a small copy, which says nothing of its link."""
+    largest: dict[Path, int] = {}
+    for point in points:
+        largest[path_of(point)] = max(point.bytes, largest.get(path_of(point), 0))
+    most = max(largest.values())
+    return [point for point in points if most <= _SIZES_APART * largest[path_of(point)]]
 
 
 def path_classes(run: Run) -> dict[str, str]:

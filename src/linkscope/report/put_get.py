@@ -67,6 +67,8 @@ class Series:
         runs = [(name, [size for _, size in of]) for name, of in itertools.groupby(sizes, lambda one: one[0])]
         if len(runs) == 1:
             name, of = runs[0]
+            if len(of) == 1:
+                return f"{name} at {format_bytes(of[0])}, the only size"
             return f"{name} at all sizes, {format_bytes(of[0])} to {format_bytes(of[-1])}"
         return ", ".join(f"{name} {_range(of, at == 0, at == len(runs) - 1)}" for at, (name, of) in enumerate(runs))
 
@@ -88,7 +90,8 @@ class Connections:
     def form(self) -> str:
         """The mode, the kind of word where a run may have two, and whether each block is a kernel of its own."""
         words = ", packed" if word_of(self.point) == PACKED else ""
-        return self.mode + words + (", a kernel each" if self.point.params.get("launch") == "each" else "")
+        each = ", a kernel each" if self.point.params.get("launch") == "each" else ""
+        return self.mode + words + each + (f", {at_once(self.point)} at once" if at_once(self.point) > 1 else "")
 
     @property
     def path(self) -> tuple[str, str]:
@@ -294,19 +297,25 @@ def _fastest(modes: Mapping[str, Point], names: Iterable[str]) -> Point | None:
     return min((modes[name] for name in names if name in modes), key=seconds_of, default=None)
 
 
+def at_once(point: Point) -> int:
+    """The messages of one operation, which a connection sends at once."""
+    return int(point.params.get("at_once", "1"))
+
+
 def seconds_of(point: Point) -> float:
-    return point.median_s or 0.0
+    """Seconds of a message; 0 without values."""
+    return (point.median_s or 0.0) / at_once(point)
 
 
 def time_ratio(before: Point, after: Point) -> Interval | None:
-    """The interval of the time of `after` over that of `before`."""
-    rounds = [point.flows[0].round_medians_s for point in (before, after)]
+    """The interval of the time of a message of `after` over that of `before`."""
+    rounds = [[value / at_once(point) for value in point.flows[0].round_medians_s] for point in (before, after)]
     return ratio_interval(rounds[0], rounds[1], alike=None, level=_LEVEL)
 
 
 def per_s(point: Point) -> float:
     """Messages a second of all measured flows together."""
-    return sum(1 / flow.median_s for flow in point.flows if flow.role == "measured" and flow.median_s)
+    return sum(at_once(point) / flow.median_s for flow in point.flows if flow.role == "measured" and flow.median_s)
 
 
 def _range(sizes: Sequence[int], first: bool, last: bool) -> str:

@@ -1,5 +1,6 @@
 """The summary of a run in the terminal: at most 30 lines, the verdict first. `details` has all tables."""
 
+import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -166,7 +167,10 @@ def _rate_cells(rates: Rates | None) -> list[str]:
     percent = ""
     if shares is not None:
         least, most = (f"{100 * share:.0f}" for share in shares)
-        percent = least if least == most else f"{100 * sum(shares) / 2:.0f}" if rates.alike else f"{least} to {most}"
+        percent = least if least == most else f"{least} to {most}"
+        if rates.alike:  # as on the page, the share of the number that is shown
+            peak = statistics.median(peak for peak in rates.peaks if peak)
+            percent = f"{100 * float(_exact(rates.median)) / peak:.0f}"
     return [(SIGN if _is_signed(rates) else "") + text, percent]
 
 

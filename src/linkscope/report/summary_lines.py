@@ -62,7 +62,7 @@ def machine_text(run: Run) -> str:
 
 
 def slowest_text(run: Run, rows: Sequence[RateRow]) -> str:
-    """'by % of peak gpu:2 → gpu:1, 391 (82 %); by rate gpu:3 → numa:0, 5.11 (managed)'.
+    """'by % of peak gpu:2 → gpu:1, 391 GB/s (82 %); by rate gpu:3 → numa:0, 5.11 GB/s (managed)'.
 
     Links have different peaks, so both are given. Copies within one place use no link and do not count.
     """
@@ -100,8 +100,8 @@ class _Best:
 
     @property
     def text(self) -> str:
-        """'numa:0 → gpu:3, 55.1'."""
-        return f"{self.point.src} → {self.point.dst}, {SIGN if missed(self.point) else ''}{self.gbps:.3g}"
+        """'numa:0 → gpu:3, 55.1 GB/s'."""
+        return f"{self.point.src} → {self.point.dst}, {SIGN if missed(self.point) else ''}{self.gbps:.3g} GB/s"
 
 
 def _with_peaks(rates: Rates) -> Iterable[tuple[Point, float, float | None]]:
@@ -109,26 +109,26 @@ def _with_peaks(rates: Rates) -> Iterable[tuple[Point, float, float | None]]:
 
 
 def managed_text(run: Run) -> str:
-    """'prefetch to GPU 47.9 GB/s, to host 19.4; on demand to GPU unstable, 6.9 to 21.4'."""
+    """'prefetch to GPU 47.9 GB/s, to host 19.4 GB/s; on demand to GPU unstable, 6.9 to 21.4 GB/s'."""
     parts: dict[str, list[str]] = {}
     for (how, direction), rates in managed_rates(run).items():
-        parts.setdefault(how, []).append(f"{direction} {_rates_text(rates)}")
+        parts.setdefault(how, []).append(f"{direction} {_rates_text(rates)} GB/s")
     return "; ".join(f"{how} {', '.join(parts)}" for how, parts in parts.items())
 
 
 def latency_text(run: Run) -> str:
-    """The median of pointer chases for each location of the memory."""
+    """'one load from own memory 332 ns, peer GPU 992 ns': the median of pointer chases for each location."""
     times: dict[str, list[float]] = {}
     for point in run.points:
         if point.benchmark == "latency" and point.median_s and point.params.get("cache", "cold") == "cold":
             times.setdefault(_latency_group(point), []).append(point.median_s)
     order = ("own memory", "peer GPU", "host", "CPU to host", "other")
     parts = [f"{group} {_ns(times[group])}" for group in order if group in times]
-    return ", ".join(parts)
+    return f"one load from {', '.join(parts)}" if parts else ""
 
 
 def joint_text(run: Run) -> str:
-    """'host → all GPUs 179 GB/s (45 each), all GPUs → host 155 (39 each), both 195'."""
+    """'host → all GPUs 179 GB/s (45 each) at 64 MiB, all GPUs → host 155 GB/s (39 each) at 64 MiB'."""
     parts = []
     for label, benchmark, double in (
         ("host → all GPUs", "host_to_all", False),
@@ -145,9 +145,11 @@ def joint_text(run: Run) -> str:
         rates = rates_of(sorted(best), best, total_of)
         if rates is not None:
             flows = len(rates.points[0].flows)
-            each = "" if rates.unstable or double else f" ({rates.median / flows:.3g} each)"
+            each = "" if double or not rates.alike or rates.unstable else f" ({rates.median / flows:.3g} each)"
             sign = "" if rates.unstable else sign_of(rates.points)
-            parts.append(f"{label} {sign}{_rates_text(rates)}{each}{sizes_text(point.bytes for point in rates.points)}")
+            parts.append(
+                f"{label} {sign}{_rates_text(rates)} GB/s{each}{sizes_text(point.bytes for point in rates.points)}"
+            )
     return ", ".join(parts)
 
 

@@ -7,9 +7,10 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from linkscope.units import NO_BREAK, unbroken
+
 BAD, NOTABLE, HEAD = "bold red", "yellow", "bold"
 _NARROWEST, _WIDEST, _DEFAULT = 60, 140, 100
-_KEPT = "\N{NO-BREAK SPACE}"
 _ASCII = str.maketrans({"→": "->", "×": "x", "±": "+-", "µ": "u"})
 
 
@@ -35,12 +36,12 @@ def render(lines: Sequence[Line], width: int, colour: bool | None) -> str:
 
 
 def wrap(text: str, width: int, style: str = "", indent: str | None = None) -> Iterator[Line]:
-    """Wraps at spaces and keeps '55 %' together. Further lines have `indent`; by default that of a list item."""
+    """Wraps at spaces and keeps numbers and their units together. Further lines have `indent`; by default that of a
+    list item."""
     if indent is None:
         indent = "  " if text.startswith("- ") else "      " if text.startswith("    ") else ""
-    kept = text.replace(" %", f"{_KEPT}%")
-    for line in textwrap.wrap(kept, width, subsequent_indent=indent, break_on_hyphens=False):
-        yield Line(line.replace(_KEPT, " "), style)
+    for line in textwrap.wrap(unbroken(text), width, subsequent_indent=indent, break_on_hyphens=False):
+        yield Line(line.replace(NO_BREAK, " "), style)
 
 
 def heading(text: str, width: int) -> Iterable[Line]:

@@ -2,14 +2,15 @@
 
 The rule (ICPE 2019, sections 2.1 and 3.1) times one operation between two events, or between two readings of the host's
 clock if the operation blocks the host. No gate holds the stream, so the time includes the cost of queueing. A
-repetition runs operations until they took 1 s in all, and its value is their mean. Five repetitions in one process give
-mean and standard deviation. Bidirectional transfers last from the first start to the last end. docs/notes/comm-scope.md
-lists the differences.
+repetition runs operations until they took 1 s in all, and its value is their mean. On a model, a repetition ends after
+1000 operations at the latest. Five repetitions in one process give mean and standard deviation. Bidirectional transfers
+last from the first start to the last end. docs/notes/comm-scope.md lists the differences.
 """
 
 import math
 from typing import Any
 
+from linkscope.plan import RULES
 from linkscope.run.answers import Prepared
 from linkscope.run.batches import Task
 from linkscope.run.round_parts import rounded
@@ -19,6 +20,7 @@ from linkscope.runfile import Round
 
 CUMULATED_S, REPETITIONS = 1.0, 5
 MOST_AT_ONCE = 8192  # samples per request: answers stay small, and Ctrl-C takes effect soon
+MOST_MODELLED = RULES["comm-scope"].modelled_operations // REPETITIONS
 
 
 class CommScopeSampler(Sampler):
@@ -64,12 +66,12 @@ class _CommScopeRound(PointRound):
             self._batches.each_s = [max(total / done, self._batches.tick_s) for total in own]
         return done, own, elapsed
 
-    @staticmethod
-    def _more(count: int | None, done: int, elapsed: float) -> int:
+    def _more(self, count: int | None, done: int, elapsed: float) -> int:
         """Returns the operations of the next request: first one, then the number that fills 1 s."""
         if count is not None:
             return min(count - done, MOST_AT_ONCE)
-        if elapsed >= CUMULATED_S:
+        most = MOST_MODELLED - done if self._batches.is_modelled else MOST_AT_ONCE
+        if elapsed >= CUMULATED_S or most <= 0:
             return 0
         wanted = math.ceil((CUMULATED_S - elapsed) / (elapsed / done)) if elapsed > 0 else 1
-        return min(max(wanted, 1), MOST_AT_ONCE)
+        return min(max(wanted, 1), most)

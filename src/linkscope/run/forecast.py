@@ -6,7 +6,8 @@ first rounds of a point show whether it will miss its precision, since the inter
 
 import math
 import time
-from collections.abc import Collection, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from linkscope.plan import Plan, precision_target, rounds_wanted
@@ -20,6 +21,7 @@ from linkscope.stats import EARLY_ROUNDS, median
 
 _FIRST = 1.75  # cost of a first round, which also calibrates, over that of a later round; seen on H200
 _FEW_ROUNDS = 20  # below this number of rounds, the start of the worker dominates
+_PRIOR_BENCHMARKS = 2.0  # weight of the estimates as they are, in benchmarks
 _ENOUGH = 1.25  # estimates are rough, and some points get more than their base rounds
 # Share of points that need extra rounds, seen on H200. This prior has the weight of 20 points.
 _MISSED, _MISSED_WEIGHT = 0.3, 20.0
@@ -58,6 +60,7 @@ class Forecast:
         self._states = states
         self._budget = budget
         self._modelled = modelled  # in virtual time, a round costs the same for every point
+        self._first = 1.0 if modelled else _FIRST
         self._base = EARLY_ROUNDS if plan.early else plan.rounds
         self._extra = rounds_after(plan, plan.rounds) - plan.rounds
         self._seen = {id: _PointRounds() for id in states}
@@ -144,20 +147,30 @@ class Forecast:
             return 0.0
         return rounds_wanted(self._plan, point) - len(point.flows[0].round_medians_s)
 
-    def _cost(self, state: State, rounds: float, scale: float) -> float:
+    def _cost(self, state: State, rounds: float, scale: Callable[[State], float]) -> float:
         """Returns the seconds of the next rounds of a point."""
         if state.cost_s is None:
-            return state.estimate_s * scale * (rounds + _FIRST - 1)
-        return state.cost_s * rounds / (_FIRST if len(state.rounds) == 1 and not self._modelled else 1.0)
+            return state.estimate_s * scale(state) * (rounds + self._first - 1)
+        return state.cost_s * rounds / (self._first if len(state.rounds) == 1 else 1.0)
 
-    def _scale(self) -> float:
-        """Returns the cost of a round over its estimate. The ratio stays near 1 until some rounds were measured."""
-        if all(seen.rounds for seen in self._seen.values()):
-            return 1.0
-        measured = [(state.estimate_s, self._seen[id]) for id, state in self._states.items() if state.rounds]
-        prior_s = 0.02 * sum(state.estimate_s for state in self._states.values())
-        spent = sum(seen.spent_s / (seen.rounds + _FIRST - 1) for _, seen in measured)
-        return (spent + prior_s) / max(sum(estimate for estimate, _ in measured) + prior_s, 1e-12)
+    def _scale(self) -> Callable[[State], float]:
+        """Returns the cost of a round over its estimate, for a point that was not measured. Points of the same
+        benchmark tell most. One expensive benchmark tells little of the others: their ratio is a geometric mean."""
+        spent: dict[str, float] = defaultdict(float)
+        estimated: dict[str, float] = defaultdict(float)
+        for id, state in self._states.items():
+            if state.rounds:
+                seen = self._seen[id]
+                spent[state.point_id.benchmark] += seen.spent_s / (seen.rounds + self._first - 1)
+                estimated[state.point_id.benchmark] += state.estimate_s
+        ratios = {name: max(spent[name], 1e-9) / max(estimated[name], 1e-9) for name in spent}
+        others = math.exp(sum(map(math.log, ratios.values())) / (len(ratios) + _PRIOR_BENCHMARKS))
+
+        def of(state: State) -> float:
+            name = state.point_id.benchmark
+            return (spent[name] + others * state.estimate_s) / (estimated[name] + state.estimate_s)
+
+        return of
 
     def _missed_fraction(self) -> float:
         """Returns the fraction of the undecided points that is expected to need extra rounds."""

@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
+from linkscope.run.process import patient_s
+
 _CONNECT_LIMIT_S = 5.0  # for one address
 _GREETING_LIMIT_S = 2.0  # anybody in the network can connect, and say nothing
 _LONGEST_GREETING = 128
@@ -108,7 +110,7 @@ class Listener:
 
     def _greeted(self, link: socket.socket) -> int:
         """Returns the rank that has come; -1 for a stranger."""
-        link.settimeout(_GREETING_LIMIT_S)
+        link.settimeout(patient_s(_GREETING_LIMIT_S))
         text = b""
         with contextlib.suppress(OSError):
             while not text.endswith(b"\n") and len(text) < _LONGEST_GREETING:

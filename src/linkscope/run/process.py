@@ -78,6 +78,17 @@ class _Deadline:
             self._before = cpu_waits(self._processes)
 
 
+def patient_s(limit_s: float) -> float:
+    """Returns a limit times the number in the variable LINKSCOPE_PATIENCE: a machine may stop processes for seconds.
+
+    The worker does the same with its own limits (core/host/patience.hpp), and refuses a text that is no number.
+    """
+    try:
+        return limit_s * float(os.environ.get("LINKSCOPE_PATIENCE") or 1)
+    except ValueError:
+        return limit_s
+
+
 class Process:
     """A running worker process. Only the main thread may start one: it dies with the thread that started it.
 
@@ -147,6 +158,7 @@ class Process:
         The limit counts from now, without time in which the process waits for a CPU, because a busy machine is no hang.
         `until`: an earlier deadline of the monotonic clock.
         """
+        limit_s = patient_s(limit_s)
         at_s = time.monotonic() + limit_s
         processes = [pid for one in (self, *self._watched.values()) for pid in one.pids_here]
         deadline = _Deadline(at_s if until is None else min(at_s, until), processes)
@@ -194,7 +206,7 @@ class Process:
         assert self._process.stdin is not None
         self._process.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(limit_s)
+            self._process.wait(patient_s(limit_s))
         self.kill()
 
     def _close_pipes(self) -> None:

@@ -104,15 +104,26 @@ def _state(pid: int) -> str:
         return ""
 
 
+def _children(pid: int) -> list[int]:
+    """Returns the numbers of the processes that a process of this host has started; none where /proc does not say."""
+    found: list[int] = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            found += map(int, path.read_text().split())
+    return found
+
+
 # --- rank 0 -----------------------------------------------------------------------------------------------------------
 
 
 class _Remote(Process):
     """The worker of another rank, by way of the process that passes requests on."""
 
-    def __init__(self, rank: Rank, link: socket.socket, stop_asked: Callable[[], bool]) -> None:
+    def __init__(self, rank: Rank, link: socket.socket, stop_asked: Callable[[], bool], *, here: bool = False) -> None:
+        """`here`: whether the rank is of this host."""
         self._link = link
         self._rank = rank
+        self._here = here
         self._use(f"rank {rank.rank}", link.fileno(), link.fileno(), stop_asked)
 
     @property
@@ -121,7 +132,8 @@ class _Remote(Process):
 
     @property
     def pids_here(self) -> tuple[int, ...]:
-        return ()
+        """The process that passes requests on, and its worker."""
+        return (self.pid, *_children(self.pid)) if self._here else ()
 
     def end(self) -> None:
         self._link.close()
@@ -191,9 +203,13 @@ class RankWorker(Worker):
             if stop_asked():
                 raise UserError(f"stopped before rank {missing.rank} on {missing.host} came", STOPPED_EARLY) from None
             raise UserError(
-                f"rank {missing.rank} on {missing.host} does not come within {START_LIMIT_S:.0f} s", SOMETHING_FAILED
+                f"rank {missing.rank} on {missing.host} does not join within {START_LIMIT_S:.0f} s", SOMETHING_FAILED
             ) from None
-        return [_Remote(ranks[number], links[number], stop_asked) for number in sorted(links)]
+        own = ranks[0].network
+        return [
+            _Remote(ranks[number], links[number], stop_asked, here=ranks[number].network == own)
+            for number in sorted(links)
+        ]
 
     def _ports_for_peers(self) -> list[int]:
         """Returns the port at which each rank's worker awaits those of other hosts; none on one host."""

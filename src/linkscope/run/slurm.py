@@ -112,7 +112,7 @@ def _awaited(path: Path, size: int, limit_s: float, stop_asked: Callable[[], boo
     except OSError as problem:
         raise UserError(f"{path}: {problem.strerror}; srun's tasks meet by this file. {CURE}") from None
     except NobodyCame as nobody:
-        raise UserError(f"rank {nobody.rank} does not come within {limit_s:.0f} s. {CURE}", SOMETHING_FAILED) from None
+        raise UserError(f"rank {nobody.rank} does not join within {limit_s:.0f} s. {CURE}", SOMETHING_FAILED) from None
     finally:
         for one in (written, path):
             with contextlib.suppress(OSError):

@@ -25,7 +25,7 @@ from linkscope.run.states import INTERRUPTED, Ledger, Phase, State
 from linkscope.run.target import Target
 from linkscope.run.worker import Interrupted, RequestFailed, WorkerGone
 from linkscope.run.workers import CannotStart
-from linkscope.runfile import End, Point, Round, Run, RunWriter
+from linkscope.runfile import End, Point, Round, Run, RunWriter, shown_status
 from linkscope.stats import EARLY_ROUNDS
 
 # Maximum passes in a row without a record. A few are normal when the budget refuses everything that is due.
@@ -46,11 +46,12 @@ class Outcome:
         """The exit code of `linkscope run` (docs/reference/commands.md)."""
         if not self.complete:
             return STOPPED_EARLY
-        found = {point.status for point in self.points.values()}
+        found = {shown_status(point) for point in self.points.values()}
         if "failed" in found:
             return SOMETHING_FAILED
-        has_value = any(point.median_s is not None for point in self.points.values())
-        return FINE if has_value or not found else NOT_HERE
+        if not found or any(point.median_s is not None for point in self.points.values()):
+            return FINE
+        return SOMETHING_FAILED if "too_short" in found else NOT_HERE
 
 
 class Supervisor:

@@ -58,12 +58,12 @@ def choose(name: str, seed: int) -> Target:
 
 def with_directory(target: Target, directory: str, where: str) -> Target:
     """Returns the machine with the disk that holds a directory. Raises UserError that begins with `where`: exit code 2
-    for a model, 3 for no directory in which files can be made."""
+    for a model, 3 for a place that is not a directory in which files can be made."""
     if target.facts.modelled:
         raise UserError(f"{where}: {target.facts.name} is a model, whose disks have no directories")
     path = os.path.abspath(directory)
     if not os.path.isdir(path) or not os.access(path, os.W_OK | os.X_OK):
-        raise UserError(f"{where}: this is no directory in which files can be made", NOT_HERE)
+        raise UserError(f"{where}: this is not a directory in which files can be made", NOT_HERE)
     facts = replace(target.facts, places=(*target.facts.places, f"disk:{path}"))
     return replace(target, facts=facts)
 

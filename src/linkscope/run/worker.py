@@ -20,7 +20,7 @@ import msgspec
 from linkscope.errors import NOT_HERE, UserError
 from linkscope.plan import Benchmark
 from linkscope.run.answers import Latencies, Prepared, Trace, merged
-from linkscope.run.process import WORKER, Interrupted, Process, RequestFailed, WorkerGone
+from linkscope.run.process import WORKER, Interrupted, Process, RequestFailed, WorkerGone, patient_s
 
 __all__ = [
     "OPEN_LIMIT_S", "REQUEST_LIMIT_S", "Interrupted", "RequestFailed", "RunRequest", "Worker", "WorkerGone",
@@ -344,7 +344,7 @@ class Worker:
         each = [lines] * len(processes) if isinstance(lines, bytes) else lines
         answers: list[tuple[bytes, bytes]] = []
         failure: RequestFailed | None = None
-        deadline = time.monotonic() + limit_s
+        deadline = time.monotonic() + patient_s(limit_s)
         try:
             for process, line in zip(processes, each, strict=True):
                 process.send(line)
@@ -355,7 +355,7 @@ class Worker:
                 except RequestFailed as problem:
                     named = process is self._first
                     failure = failure or RequestFailed(problem.kind, f"{'' if named else f'{process.name}: '}{problem}")
-                    deadline = min(deadline, time.monotonic() + _REST_S)
+                    deadline = min(deadline, time.monotonic() + patient_s(_REST_S))
                 finally:
                     process.watch(())
         except WorkerGone as gone:

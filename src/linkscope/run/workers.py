@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
 
 from linkscope.run.contexts import Contexts
+from linkscope.run.process import patient_s
 from linkscope.run.worker import RequestFailed, Worker, WorkerGone
 
 _CHEAP_S = 5.0  # a worker that dies sooner is retried
@@ -19,7 +20,7 @@ def twice(measure: Callable[[], Answer]) -> Answer:
     try:
         return measure()
     except WorkerGone as gone:
-        if gone.hung or time.monotonic() - started > _CHEAP_S:
+        if gone.hung or time.monotonic() - started > patient_s(_CHEAP_S):
             raise
     except RequestFailed as failure:
         if failure.kind != "lost":

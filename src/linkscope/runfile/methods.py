@@ -38,6 +38,11 @@ CHANGES = (
         "blocks of a GPU that exchange words are one kernel, and not each a kernel on a stream of its own",
     ),
     Change(
+        ("get", "get_ping_pong", "put", "put_ping_pong"),
+        "2026-11-27T08:15:00+00:00",
+        "each block of a message has a word of its own, and a ring with room costs no load",
+    ),
+    Change(
         (
             "node_ping_pong",
             "node_rate",

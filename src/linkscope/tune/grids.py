@@ -10,6 +10,7 @@ from linkscope.tune.prior import CHUNKS, DEPTHS, SM_BLOCKS, THREADS, beside
 
 _KIB, _MIB = 1 << 10, 1 << 20
 _IN_FLIGHT = (1, 2, 4, 8, 16, 24, 32, 48, 64)  # requests of io_uring
+_CHUNKS_OF_RELAY = (*CHUNKS, 8 * _MIB)  # to a slot in memory of a helper
 _BLOCKS_OF_COPY = (8, 16, 32, 48, 64, 96, 128, 192, 256, 512)  # of a kernel between memories of GPUs
 
 
@@ -21,7 +22,7 @@ def grid(job: Job, bench: Bench, default: Ring) -> list[Ring]:
     large, fine = (_MIB // 2, _MIB, 2 * _MIB, 4 * _MIB), (256 * _KIB, _MIB, 4 * _MIB)
     found: list[Ring]
     if job.is_relay:  # threads only queue chunks
-        found = [replace(helped, threads=t, chunk=c) for t, c in itertools.product((1, 2, 4), large)]
+        found = [replace(helped, threads=t, chunk=c) for t, c in itertools.product((1, 2, 4), (*large[1:], 8 * _MIB))]
         found = [helped, *(one for one in found if 2 * one.chunk <= job.nbytes)]
     elif job.path == "gpu-to-gpu":
         found = [replace(default, chunk=c, depth=d, chunks_each=1) for c, d in itertools.product(large, (2, 3))]
@@ -66,7 +67,7 @@ def beside_in_grid(job: Job, ring: Ring, bench: Bench) -> Iterator[Ring]:
         yield from (replace(ring, sm_blocks=one) for one in beside(_BLOCKS_OF_COPY, ring.sm_blocks))
         yield replace(ring, tma=1 - ring.tma)
         return
-    near = [replace(ring, chunk=one) for one in beside(CHUNKS, ring.chunk)]
+    near = [replace(ring, chunk=one) for one in beside(_CHUNKS_OF_RELAY if job.is_relay else CHUNKS, ring.chunk)]
     if not _is_one_thread(job, ring):
         near += [replace(ring, threads=one) for one in beside(THREADS, ring.threads)]
     if job.is_relay:

@@ -14,6 +14,8 @@ PIECES = (0, 64 * _KIB, 256 * _KIB, _MIB)
 SM_BLOCKS = (4, 8, 16, 32)
 SM_CHUNKS = (32 * _KIB, 64 * _KIB, 128 * _KIB, 256 * _KIB)
 _REPEATS = 7
+# Of candidates over several links; threads are those of one link.
+_SPREAD_THREADS, _SPREAD_CHUNKS = (4, 8, 12), (512 * _KIB, _MIB, 2 * _MIB)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +30,11 @@ class Prior:
 
     def seconds(self, nbytes: int, ring: Ring) -> float:
         """The predicted time: one chunk through the empty ring, then the others at the rate of the slower part."""
-        chunk, chunk_s = max(min(ring.chunk, nbytes // (ring.threads * ring.chunks_each)), 1), self.chunk_s
+        workers = ring.threads * ring.links  # the library has the threads of one link for each
+        chunk, chunk_s = max(min(ring.chunk, nbytes // (workers * ring.chunks_each)), 1), self.chunk_s
         if ring.sm_blocks:  # one launch replaces a call of the driver for each chunk
             chunk, chunk_s = min(ring.sm_chunk, nbytes), 0.0
-        threads = min(ring.threads, -(-nbytes // chunk))
+        threads = min(workers, -(-nbytes // chunk))
         fill, drain = chunk / self.thread_rate + chunk_s, chunk / self.link_rate
         cycle = fill + (drain if ring.depth == 1 else 0.0)  # with one slot a thread waits for the GPU
         rate = min(threads * chunk / cycle, self.link_rate * ring.links)
@@ -77,8 +80,13 @@ def first_candidates(prior: Prior, bench: Bench, default: Ring, nbytes: int, mos
     def best(grid: list[Ring]) -> list[Ring]:
         return sorted(grid, key=lambda ring: (prior.seconds(nbytes, ring), ring.cost()))[: most // 2]
 
-    helped = [replace(ring, links=bench.helpers + 1) for ring in by_engine] if bench.helpers else []
-    return list(dict.fromkeys([default, *best(by_engine), *best(by_kernel), *best(helped)]))
+    found = [default, *best(by_engine), *best(by_kernel)]
+    if links := bench.helpers + 1 if bench.helpers else 0:
+        helped = [replace(ring, links=links) for ring in by_engine if ring.threads * links <= bench.cpus]
+        # The model knows no caches, which decide how large a ring of several links may be.
+        spread = [ring for ring in helped if ring.threads in _SPREAD_THREADS and ring.chunk in _SPREAD_CHUNKS]
+        found += [*best(helped), *spread]
+    return list(dict.fromkeys(found))
 
 
 def neighbours(ring: Ring, bench: Bench, nbytes: int) -> Iterator[Ring]:

@@ -125,7 +125,7 @@ class _Search:
         return min(near, key=lambda one: one.cost() if one else (0, 0, 0, 0))
 
     def needs_less_cpu(self, one: Candidate, other: Candidate) -> bool:
-        """Whether a candidate needs less CPU time than another one, by more than what counts as alike."""
+        """Whether a candidate needs less CPU time than another one, by more than the margin of equal candidates."""
         own = self.cpu_of(one)
         return self.cpu_of(other) > own + max(_CPU_PART * own, _CPU_S_PER_GB * self.job.total_bytes / 1e9)
 
@@ -275,7 +275,7 @@ def _compared(search: _Search, leader: Candidate, pinned: Callable[[], float], u
 
 
 def _is_faster(ours: Sequence[float], theirs: Sequence[float]) -> bool:
-    """Whether a candidate is faster than another one: certainly, or by more than what counts as alike."""
+    """Whether a candidate is faster than another one: certainly, or by more than the margin of equal ones."""
     ratios = [other / own for own, other in zip(ours, theirs, strict=True)]
     found = student_interval(ratios)
     return median(ratios) > 1 + MARGIN or (found is not None and found.low > 1)

@@ -145,6 +145,25 @@ TEST_CASE("messages of several blocks arrive, by loads and stores and by TMA, wh
   check_messages(message_program("put", Engine::tma, gpu(0), numa(0), {{"blocks", "4"}}));
 }
 
+TEST_CASE("puts that are sent at once arrive, also when all slots are taken, at a GPU and at a CPU thread") {
+  for (const Engine engine : {Engine::sm, Engine::tma})
+    for (const Place& dst : {gpu(1), numa(0)}) {
+      check_messages(message_program("put", engine, gpu(0), dst, {{"blocks", "2"}, {"at_once", "4"}}));
+      check_messages(message_program("put", engine, gpu(0), dst, {{"at_once", "8"}, {"connections", "2"}}));
+    }
+  check_messages(message_program("put", Engine::sm, gpu(0), gpu(1), {{"at_once", "16"}, {"word", "packed"}}));
+}
+
+TEST_CASE("puts that are sent at once to a receiver that has died end with what was waited for") {
+  auto program = message_program("put", Engine::sm, gpu(0), gpu(1), {{"blocks", "2"}, {"at_once", "2"}});
+  for (auto& actor : program.actors)
+    for (auto& step : actor.loop)
+      if (auto* wait = std::get_if<Wait>(&step)) wait->timeout = Seconds{0.05};
+  program.actors.back().loop.pop_back();  // its answer
+  CHECK_THROWS_WITH_AS((void)run(program, {1, {std::vector<u32>(program.actors.size(), 40)}, false}),
+                       doctest::Contains("gpu:0 waited 0.05"), Error);
+}
+
 TEST_CASE("puts through descriptors arrive, by a kernel, a copy engine and a CPU thread, for every size and ring") {
   for (const char* bytes : {"16", "32", "64", "128"})
     for (const char* queue : {"host", "own", "peer"})

@@ -152,7 +152,7 @@ TEST_CASE("the fake driver runs as many kernels at once as it has hardware queue
     table.ops[1].kind = OpKind::wait;
     table.ops[1].from = address(at);
     for (auto* op : {&table.ops[0], &table.ops[1]}) op->bytes = sizeof(u64), op->value = 1;
-    table.ops[1].timeout_ns = 20'000'000'000;
+    table.ops[1].timeout_ns = 300'000'000'000;
     const u64* further = nullptr;
     auto* result = words.data() + (1 + count) * sizeof(u64);
     u64 first = 0, iterations = 1;

@@ -140,8 +140,8 @@ bool Explorer::all_can_end() const {
 
 Outcome Explorer::run() {
   const View none(locations_, 0);
-  State start{std::vector<std::vector<Store>>(locations_, {{{}, none}}), {}};
-  for (auto& actor : start.actors) actor = {{}, none, none, none, {}};
+  State start{std::vector<std::vector<Store>>(locations_, {{{}, none}}),
+              std::vector<ActorState>(actors_.size(), {{}, none, none, none, {}})};
   try {
     number_of(std::move(start));
     while (!open_.empty()) {

@@ -1,9 +1,8 @@
-// Explores every run of two actors that share memory, up to the end of their programs. Memory is weak: a load without
+// Explores every run of actors that share memory, up to the end of their programs. Memory is weak: a load without
 // order returns any value that this actor has not seen overwritten, so stores and loads may be seen out of order unless a
 // release, an acquire or a fence forbids it. A delayed read may take effect at any later time until a release or a fence.
 // Each location is written by one actor.
 #pragma once
-#include <array>
 #include <functional>
 #include <optional>
 #include <stdexcept>
@@ -88,7 +87,7 @@ struct Outcome {
 class Explorer {
  public:
   /// Locations are the addresses below 16 * `locations`, zero at first.
-  Explorer(std::array<Actor, 2> actors, unsigned locations) : actors_{std::move(actors)}, locations_{locations} {}
+  Explorer(std::vector<Actor> actors, unsigned locations) : actors_{std::move(actors)}, locations_{locations} {}
   Outcome run();
 
  private:
@@ -98,7 +97,7 @@ class Explorer {
   };
   struct State {
     std::vector<std::vector<Store>> memory;
-    std::array<ActorState, 2> actors;
+    std::vector<ActorState> actors;
   };
   struct Node {
     std::vector<std::size_t> next;
@@ -112,7 +111,7 @@ class Explorer {
   std::size_t number_of(State);
   [[nodiscard]] bool all_can_end() const;
 
-  std::array<Actor, 2> actors_;
+  std::vector<Actor> actors_;
   unsigned locations_;
   std::unordered_map<std::string, std::size_t> numbers_;
   std::vector<Node> nodes_;

@@ -7,7 +7,7 @@
 
 namespace linkscope {
 
-inline constexpr Seconds patience{20.0};
+inline constexpr Seconds patience{300.0};
 
 // Puts of random sizes to random places of 16 slots, each with a signal; the receiver gives slots back by signals.
 inline constexpr u64 slots = 16, slot_bytes = 2048, region_bytes = slots * (slot_bytes + 128);

@@ -1,9 +1,13 @@
 // Calls that make no sense, and what fails under a channel: each has an error that says what is wrong, and nothing hangs.
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
+#include <sstream>
 #include <thread>
 
 #include "doctest.h"
@@ -38,8 +42,13 @@ TEST_CASE("a region needs memory that this process has, up to its end") {
 }
 
 TEST_CASE("a region is imported only by a handle") {
-  for (const char* text : {"", "shm", "shm x 3 64", "shm 1 2 3 4", "udp 1 2 3", "tcp 127.0.0.1 4711 many"})
-    CHECK(says(error_of([&] { Region{all(), std::string{text}, 0}; }), "no handle"));
+  for (const std::string& text :
+       {std::string{}, std::string{"shm"}, std::string{"shm x 3 64"}, std::string{"shm 1 2 3 4"},
+        std::string{"udp 1 2 3"}, std::string{"tcp 127.0.0.1 4711 many"}, std::string{"tcp 127.0.0.1 65536 64"},
+        std::string{"tcp 127.0.0.1 port 64"}, std::string{"tcp 127.0.0.1 4711 -1"},
+        "ipc " + std::to_string(getpid()) + " 64 0 " + std::string(128, 'x'),
+        "ipc " + std::to_string(getpid()) + " 64 0 " + std::string(126, '0') + "-1"})
+    CHECK(says(error_of([&] { Region{all(), text, 0}; }), "no handle"));
   CHECK(says(error_of([&] { Region{all(), "shm 4194303 3 64", 0}; }), "has ended"));
 }
 
@@ -204,6 +213,67 @@ TEST_CASE("a server of TCP that does not answer is an error of the channel") {
     channel.quiet();
   });
   CHECK((says(text, "does not answer by TCP") || says(text, "the end of 1 descriptors")));
+}
+
+TEST_CASE("a server of TCP goes on when the process had too many files, and forgets clients that have ended") {
+  Memory sent{4_KiB}, came{4_KiB};
+  Region local{all(), sent.data(), sent.size()}, served{all(), came.data(), came.size()};
+  Region remote{all(), served.serve_tcp("127.0.0.1", 0), 0};
+  const auto put = [&](std::byte value) {
+    OpenChannel channel{all(), local, remote, {.timeout = Seconds{10}}};
+    sent.data()[0] = value;
+    channel.put(0, 0, 1);
+    channel.quiet();
+    CHECK(came.data()[0] == value);
+  };
+  put(std::byte{1});
+  const auto open_files = [] {
+    return std::distance(std::filesystem::directory_iterator{"/proc/self/fd"}, std::filesystem::directory_iterator{});
+  };
+  const auto before = open_files();
+  for (unsigned i = 0; i < 20; ++i) put(std::byte{2});
+  CHECK(open_files() < before + 10);
+  std::vector<Descriptor> all_files;
+  rlimit files{};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &files) == 0);
+  const rlimit few{static_cast<rlim_t>(before + 10), files.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &few) == 0);
+  const auto client = [&] { return Descriptor{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)}; };
+  // The server has a descriptor for the first client already, and one of a client that has ended for the second.
+  const Descriptor clients[] = {client(), client(), client()};
+  while (all_files.empty() || all_files.back()) all_files.push_back(client());
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  at.sin_port = htons(static_cast<in_port_t>(std::stoul(remote.tcp_address().substr(remote.tcp_address().find(' ')))));
+  for (const auto& one : clients) CHECK(connect(one.get(), reinterpret_cast<sockaddr*>(&at), sizeof at) == 0);
+  std::this_thread::sleep_for(std::chrono::milliseconds{200});
+  all_files.clear();
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &files) == 0);
+  put(std::byte{3});
+}
+
+TEST_CASE(
+    "a server of TCP closes the connection of a client that asks for more than its region, and keeps its memory") {
+  Memory served{8_KiB};
+  Region region{all(), served.data(), 4_KiB};
+  std::istringstream handle{region.serve_tcp("127.0.0.1", 0)};
+  std::string kind, address;
+  in_port_t port = 0;
+  handle >> kind >> address >> port;
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  at.sin_port = htons(port);
+  for (const u64 offset : {4_KiB - 7, 4_KiB, ~u64{0} - 7}) {
+    const Descriptor client{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    REQUIRE(connect(client.get(), reinterpret_cast<sockaddr*>(&at), sizeof at) == 0);
+    const u64 request[] = {static_cast<u64>(Verb::put), offset, 8, 0, ~u64{0}};  // the last word is the data
+    REQUIRE(send(client.get(), request, sizeof request, MSG_NOSIGNAL) == sizeof request);
+    char answer = 0;
+    CHECK(recv(client.get(), &answer, 1, 0) <= 0);
+  }
+  CHECK(std::all_of(served.data(), served.data() + 8_KiB, [](std::byte one) { return one == std::byte{}; }));
 }
 
 TEST_CASE("an address where nobody serves a region, and one that is none, are refused") {

@@ -1,4 +1,6 @@
 // Every interleaving of a poster of elements and a card that reads them, in a memory that reorders whatever is not ordered.
+#include <array>
+
 #include "doctest.h"
 #include "model_checker.hpp"
 #include "putget/verbs.hpp"

@@ -427,6 +427,9 @@ TEST_CASE("queue pairs that no channel can use are refused, with what is wrong")
   const DeviceBytes on_gpu{1024};
   CHECK(says(with([&](QueuePair& pair) { pair.send_record = static_cast<std::byte*>(on_gpu.pointer()); }),
              "a CPU thread does not reach the record of the send queue in memory of GPU"));
+  const DeviceBytes elsewhere{1024, 1};
+  CHECK(says(with([&](QueuePair& pair) { pair.send = static_cast<std::byte*>(elsewhere.pointer()); }, 0),
+             "GPU 0 does not reach the send queue in memory of GPU"));
   CHECK(says(error_of([&] { (void)near.card_handle(4, 1); }), "multiple of 8"));
   for (const char* text : {"card 1 2", "card 0x10 2 64", "card 16 key 64"})
     CHECK(says(error_of([&] { Region{all(), std::string{text}, 0}; }), "no handle"));

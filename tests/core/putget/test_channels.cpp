@@ -1,4 +1,5 @@
 // Channels between memory of this process: CPU threads and kernels of GPUs post, through each transport.
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <thread>
@@ -96,6 +97,46 @@ TEST_CASE("blocks of a GPU post together, by loads and stores and by TMA, throug
       CHECK(std::memcmp(came + 17, sent.data() + 1, 9999) == 0);
       CHECK(*reinterpret_cast<const u64*>(came + word_at) == 4);
     }
+}
+
+TEST_CASE("pinned memory that a channel had is zero for the next one") {
+  auto block = all().take_pinned(4_KiB);
+  std::memset(block.memory.data(), 0xFF, block.bytes);
+  const auto* start = block.memory.data();
+  all().give_back(std::move(block));
+  auto again = all().take_pinned(4_KiB);
+  while (again.memory.data() != start) again = all().take_pinned(4_KiB);
+  CHECK(std::all_of(start, start + again.bytes, [](std::byte one) { return one == std::byte{}; }));
+  all().give_back(std::move(again));
+}
+
+TEST_CASE("a channel that is closed waits for the steps that a GPU still has to perform") {
+  DeviceBytes on_gpu{64_KiB};
+  Region local{all(), on_gpu.pointer(), on_gpu.size()}, remote{all(), 64_KiB};
+  const auto sent = on_gpu.fill(6);
+  const auto gate = all().take_pinned(8);
+  const CurrentContext current{all().driver(), all().gpu(0).context()};
+  for (const auto transport : {Transport::memory, Transport::proxy}) {
+    std::memset(reinterpret_cast<void*>(remote.start()), 0, remote.bytes());
+    auto& word = *reinterpret_cast<unsigned*>(gate.memory.data());
+    std::atomic_ref{word} = 0;
+    std::jthread opener;
+    {
+      OpenChannel channel{all(), local, remote, {.gpu = 0, .transport = transport}};
+      LINKSCOPE_CU(all().driver(), cuStreamWaitValue32, nullptr, reinterpret_cast<CUdeviceptr>(&word), 1,
+                   CU_STREAM_WAIT_VALUE_EQ);
+      channel.run_on_gpu(
+          std::vector<PostStep>{{StepKind::put_signal, {Verb::put, 0, 0, 5000, 7}, word_at}, {StepKind::quiet, {}, 0}},
+          32, nullptr);
+      opener = std::jthread{[&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds{30});
+        std::atomic_ref{word} = 1;
+      }};
+    }
+    const auto* came = reinterpret_cast<const std::byte*>(remote.start());
+    CHECK(*reinterpret_cast<const u64*>(came + word_at) == 7);
+    CHECK(std::memcmp(came, sent.data(), 5000) == 0);
+  }
 }
 
 TEST_CASE("new memory of a GPU is zero, and other GPUs reach it") {

@@ -122,9 +122,10 @@ TEST_CASE("the other process of the GPU's memory" * doctest::skip()) {
 TEST_CASE("memory of a GPU is shared between processes by a CUDA IPC handle and by a file descriptor") {
   for (const bool created : {false, true}) {
     CAPTURE(created);
-    const DeviceBytes allocated{region_bytes};
+    const DeviceBytes allocated{2 * region_bytes};
+    void* inside = static_cast<std::byte*>(allocated.pointer()) + 8192;
     auto region = created ? std::make_unique<Region>(all(), u64{region_bytes}, OnGpu{0})
-                          : std::make_unique<Region>(all(), allocated.pointer(), allocated.size());
+                          : std::make_unique<Region>(all(), inside, u64{region_bytes});
     CHECK(region->handle().starts_with(created ? "fd " : "ipc "));
     OtherProcess other{"the other process of the GPU's memory", {{"PUTGET_HANDLE", region->handle()}}};
     CHECK(other.line() == "memory");

@@ -118,3 +118,45 @@ TEST_CASE("a channel whose descriptors fail leaves the others of its proxy at wo
   good.put(0, 0, 64);
   CHECK_NOTHROW(good.quiet());
 }
+
+namespace {
+
+/// A proxy that copies from pinned memory to a GPU, at work on a large put: what is posted next, it takes at once.
+struct ToGpu {
+  static constexpr u64 large = 32_MiB, words = 2 * large, size = words + 64_KiB;
+  const DeviceBytes on_gpu{size};
+  Region local{all(), size}, remote{all(), on_gpu.pointer(), size};
+  OpenChannel channel{all(),
+                      local,
+                      remote,
+                      {.transport = Transport::proxy, .slots = 4096, .descriptor_bytes = 16, .timeout = Seconds{30}}};
+  ToGpu() {
+    std::memset(reinterpret_cast<void*>(local.start()), 1, words);
+    channel.put(0, 0, large);
+  }
+  // The fake's device memory is host memory at the same address.
+  [[nodiscard]] u64 word(u64 number) const {
+    return std::atomic_ref{*reinterpret_cast<u64*>(remote.start() + words + number * sizeof(u64))};
+  }
+};
+
+}  // namespace
+
+TEST_CASE("more words than a proxy has slots for keep their values while the GPU is behind") {
+  ToGpu to;
+  constexpr u64 count = 1500;
+  to.channel.put(ToGpu::large, ToGpu::large, ToGpu::large);
+  for (u64 i = 0; i < count; ++i) to.channel.signal(ToGpu::words + i * sizeof(u64), i + 1);
+  to.channel.quiet();
+  for (u64 i = 0; i < count; ++i) CHECK(to.word(i) == i + 1);
+}
+
+TEST_CASE("a word of a GPU to which a proxy adds changes after the data before it is there") {
+  ToGpu to;
+  to.channel.put(ToGpu::large, ToGpu::large, ToGpu::large);
+  to.channel.add(ToGpu::words, 5);
+  while (to.word(0) == 0) std::this_thread::yield();
+  CHECK(*reinterpret_cast<const std::byte*>(to.remote.start() + ToGpu::words - 1) == std::byte{1});
+  to.channel.quiet();
+  CHECK(to.word(0) == 5);
+}

@@ -1,5 +1,7 @@
 // Every interleaving of the two sides of a small ring, in a memory that reorders whatever is not ordered. Each error that is
 // planted must be found, which shows that the checker can see it.
+#include <array>
+
 #include "doctest.h"
 #include "model_checker.hpp"
 

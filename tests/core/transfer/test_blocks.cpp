@@ -259,3 +259,77 @@ TEST_CASE("an error in the calls for blocks leaves each block to a copy of its o
     CHECK(fake().held() == held);
   }
 }
+
+TEST_CASE("a pageable block that begins in known memory and ends in memory that was freed is refused") {
+  const Application with;
+  Transfers transfers{small_chunks()};
+  constexpr u64 all = 6_MiB;
+  auto* mapped =
+      static_cast<std::byte*>(mmap(nullptr, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  auto* first = reinterpret_cast<std::byte*>((reinterpret_cast<u64>(mapped) + 2_MiB - 1) / 2_MiB * 2_MiB);
+  munmap(first + 2_MiB, 4_KiB);
+  const auto start = reinterpret_cast<u64>(first), gpu = reinterpret_cast<u64>(with.on_gpu());
+  const auto error = [&](bool to_gpu, u64 bytes) {
+    const u64 offset = 2_MiB - 4_KiB;
+    std::vector<Block> blocks{{gpu, start, 4_KiB}, {gpu + offset, start + offset, bytes}};
+    for (auto& block : blocks)
+      if (!to_gpu) std::swap(block.dst, block.src);
+    return error_of([&] { transfers.copy_blocks(blocks, with.stream->get()); });
+  };
+  for (const bool to_gpu : {false, true}) {
+    CHECK(error(to_gpu, 4_KiB + 1).find("no memory that this process can") != std::string::npos);
+    CHECK(error(to_gpu, 4_KiB).empty());
+  }
+  with.stream->synchronize();
+  munmap(mapped, all);
+}
+
+TEST_CASE("packed blocks whose places within 16 bytes differ most fit into their slots") {
+  const Application with;
+  Options options = small_chunks();
+  options.slot_bytes = 32_KiB;
+  options.arena_bytes = 64_KiB;  // two slots, one behind the other: what one holds too much is in the other
+  Transfers transfers{options};
+  constexpr u64 count = 1500, bytes = 18, gap = 64, place = 15;
+  transfers.set(StagedWork::packed_to_host, bytes, {false, 1, 32_KiB, 2, 2, 0, 8, 4_KiB});
+  const auto source = random_bytes(count * gap, 53);
+  std::memcpy(with.on_gpu(), source.data(), source.size());
+  Bytes destination(count * bytes);
+  std::vector<Block> blocks;
+  for (u64 i = 0; i < count; ++i)
+    blocks.push_back({reinterpret_cast<u64>(destination.data() + i * bytes),
+                      reinterpret_cast<u64>(with.on_gpu(i * gap + place)), bytes});
+  const Gate gate{with};  // both slots are listed before the GPU fills the first one
+  const std::jthread opener{[&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds{30});
+    gate.open();
+  }};
+  transfers.copy_blocks(blocks, with.stream->get());
+  for (u64 i = 0; i < count; ++i) CHECK(same(destination.data() + i * bytes, source.data() + i * gap + place, bytes));
+  CHECK(transfers.latest_fallback().empty());
+}
+
+TEST_CASE("a small block that is pinned only in part is an error that says so, and no kernel reads beyond") {
+  const Application with;
+  Transfers transfers{small_chunks()};
+  constexpr u64 page = 4_KiB, bytes = 200;
+  auto* host = static_cast<std::byte*>(std::aligned_alloc(page, 3 * page));
+  const auto source = random_bytes(3 * page, 54);
+  std::memcpy(host, source.data(), source.size());
+  transfers.register_memory(host + page, page);
+  std::vector<Block> blocks;
+  const auto add = [&](u64 at) {
+    blocks.push_back({reinterpret_cast<u64>(with.on_gpu(at)), reinterpret_cast<u64>(host + at), bytes});
+  };
+  for (u64 i = 0; i < 4; ++i) add(page + i * bytes);
+  add(2 * page - bytes / 2);
+  const auto copied = [&] { transfers.copy_blocks(blocks, with.stream->get()); };
+  CHECK(error_of(copied).find("the allocation of the source ends after 100 B") != std::string::npos);
+  blocks.pop_back();
+  copied();  // a kernel that reads what it does not reach would end the context
+  with.stream->synchronize();
+  CHECK(same(with.on_gpu(page), source.data() + page, 4 * bytes));
+  CHECK(transfers.latest_fallback().empty());
+  transfers.unregister_memory(host + page);
+  std::free(host);
+}

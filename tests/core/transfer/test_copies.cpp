@@ -164,6 +164,19 @@ TEST_CASE("slots that the stream delayed are used again, those that were used th
   CHECK(used[5] == used[2]);
 }
 
+TEST_CASE("a slot that was taken before the driver refused more pinned memory returns to the arena") {
+  const Application with;
+  Arena arena{the_driver(), 4 * 64_KiB, 64_KiB};
+  const CopyLane lane{0, current_context(), with.stream->get()};
+  CHECK(arena.take_free(1).size() == 1);
+  {
+    const Failing none{"cuMemHostAlloc"};
+    CHECK(error_of([&] { (void)arena.take_free(2); }).find("cuMemHostAlloc") != std::string::npos);
+    CHECK(error_of([&] { (void)arena.take(2, lane); }).find("cuMemHostAlloc") != std::string::npos);
+  }
+  CHECK(arena.take_free(4).size() == 4);
+}
+
 TEST_CASE("copies of one stream keep their order with the application's own work") {
   const Application with;
   Transfers transfers{small_chunks()};

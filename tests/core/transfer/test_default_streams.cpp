@@ -129,6 +129,56 @@ TEST_CASE("blocks and files on the stream of their memory follow the work of tha
   CHECK(back == expected);
 }
 
+TEST_CASE("a copy in the background between two GPUs on a default stream reads what the other GPU wrote before") {
+  for (const Options& options : {with_helpers(), by_kernels(false)}) {
+    Behind behind;
+    Transfers transfers{options};
+    const u64 bytes = 1_MiB;
+    for (const CUstream stream : {stream_of_memory, CUstream{}, CU_STREAM_LEGACY}) {
+      std::memset(behind.elsewhere.at(), 0, bytes);
+      behind.close();
+      behind.fill(std::byte{8}, bytes);
+      AsynchronousCopy copy{transfers, {behind.with.on_gpu(), behind.elsewhere.at(), bytes, stream}};
+      std::this_thread::sleep_for(std::chrono::milliseconds{20});
+      CHECK_FALSE(copy.has_ended());
+      behind.open();
+      copy.wait();
+      CHECK(same(behind.with.on_gpu(), Bytes(bytes, std::byte{8}).data(), bytes));
+    }
+    CHECK(transfers.latest_fallback().empty());
+  }
+}
+
+TEST_CASE("a copy between two ranges of host memory follows the default stream of a context that is not primary") {
+  const Application with;
+  Transfers transfers{small_chunks()};
+  const u64 bytes = 1_MiB;
+  const auto data = random_bytes(bytes, 123);
+  std::memcpy(with.on_gpu(), data.data(), bytes);
+  const PinnedMemory from{the_driver(), bytes, 0}, word{the_driver(), 4096, 0};
+  std::memset(from.data(), 0, bytes);
+  std::memset(word.data(), 0, 4);
+  const auto create = driver_function<PFN_cuCtxCreate_v12050>("cuCtxCreate", 12050);
+  const auto destroy = driver_function<PFN_cuCtxDestroy_v4000>("cuCtxDestroy", 4000);
+  CUcontext own = nullptr;
+  REQUIRE(create(&own, nullptr, 0, with.gpu.facts().handle) == CUDA_SUCCESS);
+  LINKSCOPE_CU(the_driver(), cuStreamWaitValue32, nullptr, reinterpret_cast<CUdeviceptr>(word.data()), 1,
+               CU_STREAM_WAIT_VALUE_EQ);
+  LINKSCOPE_CU(the_driver(), cuMemcpyDtoHAsync, from.data(), reinterpret_cast<CUdeviceptr>(with.on_gpu()), bytes,
+               nullptr);
+  Bytes to(bytes);
+  {
+    const std::jthread opener{[&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds{30});
+      std::atomic_ref{*reinterpret_cast<unsigned*>(word.data())} = 1;
+    }};
+    transfers.copy({to.data(), from.data(), bytes, nullptr});
+  }
+  CHECK(to == data);
+  CHECK(destroy(own) == CUDA_SUCCESS);
+  with.gpu.use();
+}
+
 TEST_CASE("between two ranges of host memory the stream of the memory is the default stream of the current context") {
   const Application with;
   Transfers transfers{small_chunks()};

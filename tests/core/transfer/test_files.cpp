@@ -149,8 +149,10 @@ TEST_CASE("a reading to two GPUs, to memory that cannot be written or on a captu
     return error_of([&] { transfers.read(reader, pieces, with.stream->get(), counts, progress); });
   };
   Bytes host(4096);
-  for (std::byte* second : {elsewhere.at(), host.data()})
-    CHECK(refused({{0, 8, with.on_gpu()}, {8, 8, second}}).find("call it once for each GPU") != std::string::npos);
+  for (std::byte* other : {elsewhere.at(), host.data()}) {
+    CHECK(refused({{0, 8, with.on_gpu()}, {8, 8, other}}).find("call it once for each of them") != std::string::npos);
+    CHECK(refused({{0, 8, other}, {8, 8, with.on_gpu()}}).find("call it once for each of them") != std::string::npos);
+  }
   void* read_only = mmap(nullptr, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   CHECK(refused({{0, 8, read_only}}).find("none that this process can write") != std::string::npos);
   munmap(read_only, 4096);

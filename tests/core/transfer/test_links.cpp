@@ -1,6 +1,8 @@
 // Copies over several GPUs' links, on the fake driver with four GPUs.
 #include <cstdlib>
 
+#include "transfer/hop.hpp"
+#include "transfer/relay.hpp"
 #include "transfer_testing.hpp"
 
 using namespace linkscope;
@@ -49,6 +51,18 @@ TEST_CASE("every link carries chunks of a copy") {
   const u64 copies = fake().calls("cuMemcpyAsync"), chunks = (6_MiB + 100_KiB - 1) / 100_KiB;
   CHECK(copies >= chunks + chunks * 70 / 100);
   CHECK(copies <= chunks + chunks * 80 / 100);
+}
+
+TEST_CASE("chunks of pinned memory may be twice as large as a slot of the arena") {
+  const Application with;
+  Options options = with_helpers();
+  options.set_all(MethodId::relay_to_gpu, {false, 2, 512_KiB, 1, 1, 0, 0, 1, 8}, 64_KiB);
+  Transfers transfers{options};
+  const auto source = pinned_copy(random_bytes(6_MiB, 121));
+  const Gate gate{with};
+  fake().fail(nullptr, 0, 0, 0);
+  transfers.copy({with.on_gpu(), source.data(), 6_MiB, with.stream->get()});
+  CHECK(fake().calls("cuMemcpyAsync") <= 2 * 12);  // at most two for each of 12 chunks
 }
 
 TEST_CASE("pageable copies that a kernel would move alone go over all links if helpers may take part") {
@@ -342,14 +356,62 @@ TEST_CASE("if the driver cannot wait for the parts of a copy that ended early, t
   const auto source = pinned_copy(random_bytes(2_MiB, 110));
   Progress progress;
   progress.report = [&](u64 done) { progress.cancelled = done > 500_KiB; };
-  const auto error = [&] {
+  const OnOther elsewhere{with, 2_MiB};
+  for (std::byte* dst : {with.on_gpu(), elsewhere.at()}) {
+    const void* src = dst == elsewhere.at() ? with.on_gpu() : source.data();
     const Failing failing{"cuStreamSynchronize"};
-    return error_of([&] { transfers.copy_large({with.on_gpu(), source.data(), 2_MiB, with.stream->get()}, progress); });
-  }();
-  CHECK(error.find("the driver cannot wait for its parts") != std::string::npos);
+    const auto error = error_of([&] { transfers.copy_large({dst, src, 2_MiB, with.stream->get()}, progress); });
+    CHECK(error.find("the driver cannot wait for its parts") != std::string::npos);
+    progress.cancelled = false;
+  }
   const auto method = transfers.method_of({with.on_gpu(), source.data(), 2_MiB, with.stream->get()});
   CHECK(std::string{method} == "relay_to_gpu");
   transfers.copy({with.on_gpu(), source.data(), 2_MiB, with.stream->get()});  // without the helpers that are in doubt
   with.stream->synchronize();
   CHECK(same(with.on_gpu(), source.data(), 2_MiB));
+}
+
+TEST_CASE("chunks of a copy over several links become smaller towards its end, and cover it once") {
+  for (const u64 bytes : {u64{1}, 16_MiB, 256_MiB + 13, 1024_MiB}) {
+    CAPTURE(bytes);
+    const auto chunks = tapered(bytes, 8_MiB, 4);
+    u64 at = 0;
+    for (const auto& chunk : chunks) {
+      CHECK(chunk.at == at);
+      at += chunk.bytes;
+    }
+    CHECK(at == bytes);
+    CHECK(
+        std::is_sorted(chunks.rbegin(), chunks.rend(), [](const auto& a, const auto& b) { return a.bytes < b.bytes; }));
+    CHECK(chunks.front().bytes == std::min(bytes, bytes <= 16_MiB ? 2_MiB : 8_MiB));
+    CHECK(chunks.back().bytes <= 1_MiB);
+  }
+  CHECK(tapered(6_MiB, 100_KiB, 4).size() == 62);  // all alike but the last
+}
+
+TEST_CASE("the ring of a pageable copy over several links stays in a quarter of the last-level cache") {
+  CHECK(chunk_in_cache(2_MiB, 20, 300_MiB) == 2_MiB);  // 75 MiB fit 37 slots of 2 MiB
+  CHECK(chunk_in_cache(2_MiB, 48, 300_MiB) == 1_MiB + 512_KiB);
+  CHECK(chunk_in_cache(2_MiB, 64, 300_MiB) == 1_MiB);
+  CHECK(chunk_in_cache(4_MiB, 200, 300_MiB) == 1_MiB);
+  CHECK(chunk_in_cache(256_KiB, 200, 300_MiB) == 256_KiB);
+  CHECK(chunk_in_cache(2_MiB, 64, 0) == 2_MiB);  // the system does not say
+}
+
+TEST_CASE("a chunk waits for its slot on the GPU only while the slot is in use") {
+  const Application with;
+  Hop hop{the_driver(), {0, with.gpu.context()}, {1, with.other.context()}, 2};
+  const auto source = pinned_copy(random_bytes(64_KiB, 120));
+  const OnOther slots{with, 128_KiB};
+  const auto first = reinterpret_cast<CUdeviceptr>(slots.at());
+  hop.use({first, first + 64_KiB});
+  const auto queue = [&] {
+    hop.queue(reinterpret_cast<CUdeviceptr>(with.on_gpu()), reinterpret_cast<CUdeviceptr>(source.data()), 64_KiB);
+  };
+  for (int i = 0; i < 2; ++i) queue();
+  CHECK(hop.finish());
+  fake().fail(nullptr, 0, 0, 0);
+  for (int i = 0; i < 2; ++i) queue();
+  CHECK(fake().calls("cuStreamWaitEvent") == 2);  // of the second legs
+  CHECK(hop.finish());
 }

@@ -171,17 +171,20 @@ TEST_CASE("a damaged, stale or foreign file changes nothing and is named with it
   }
 }
 
-TEST_CASE("the size of the arena comes from the environment, and text that is no number of bytes is refused") {
-  constexpr const char* arena = "LINKSCOPE_TRANSFER_ARENA";
-  setenv(arena, "12345678", 1);
-  CHECK(Options::from_environment().arena_bytes == 12'345'678);
-  for (const char* wrong : {"64MB", "64 ", "-1", "many", "99999999999999999999"}) {
-    setenv(arena, wrong, 1);
-    CHECK(error_of([] { (void)Options::from_environment(); }) ==
-          std::string{arena} + "='" + wrong + "' is not a number of bytes; correct it or unset it");
+TEST_CASE("the bounds of pinned memory come from the environment, and text that is no number of bytes is refused") {
+  const auto value = [](u64 Options::* of) { return Options::from_environment().*of; };
+  for (const auto& [variable, of] : {std::pair{"LINKSCOPE_TRANSFER_ARENA", &Options::arena_bytes},
+                                     {"LINKSCOPE_TRANSFER_REGISTERED", &Options::registered_bytes}}) {
+    setenv(variable, "12345678", 1);
+    CHECK(value(of) == 12'345'678);
+    for (const char* wrong : {"64MB", "64 ", "-1", "many", "99999999999999999999"}) {
+      setenv(variable, wrong, 1);
+      CHECK(error_of([] { (void)Options::from_environment(); }) ==
+            std::string{variable} + "='" + wrong + "' is not a number of bytes; correct it or unset it");
+    }
+    unsetenv(variable);
+    CHECK(value(of) == Options{}.*of);
   }
-  unsetenv(arena);
-  CHECK(Options::from_environment().arena_bytes == Options{}.arena_bytes);
 }
 
 TEST_CASE("a path that is no tuning file is ignored with a reason") {

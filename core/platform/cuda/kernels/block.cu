@@ -40,10 +40,34 @@ struct BlockMemory : BlockWords {
   u64 sum;                                  // of what this thread loaded
   linkscope::Operation* taken;              // of the latest descriptor, which all threads see
   BulkCopies* bulk;                         // of the first thread
+  u64 seen_word, seen;                      // that this thread polled last; no word has address 0
 
-  __device__ __forceinline__ bool wait(u64 word, u64 value, u64 timeout_ns) {
-    const bool there = threadIdx.x != 0 || linkscope::poll(*this, word, value, timeout_ns);
+  // Each thread polls words of its own, so the words of many blocks cost the time of one. The barrier hands what a thread
+  // acquired to the others.
+  __device__ __forceinline__ bool wait(u64 first, u64 count, u64 value, u64 timeout_ns) {
+    bool there = true;
+    for (u64 i = threadIdx.x; there && i < count; i += blockDim.x) there = has_seen(first + i * 8, value, timeout_ns);
     return blockDim.x > 1 ? __syncthreads_and(there) != 0 : there;
+  }
+
+  // A word that the thread polled last is not loaded again if it had come farther: a ring with room costs no load.
+  __device__ __forceinline__ bool has_seen(u64 word, u64 value, u64 timeout_ns) {
+    if (word == seen_word && linkscope::has_come(seen, value)) return true;
+    seen_word = word;
+    return until(timeout_ns, [&] { return linkscope::has_come(seen = acquire(word), value); });
+  }
+
+  // A compiler would repeat the body of this loop up to 256 times.
+  template <class Look>
+  static __device__ __forceinline__ bool until(u64 timeout_ns, Look look) {
+    constexpr unsigned looks = 256;  // between two readings of the clock
+    const u64 start = now_ns();
+    do {
+#pragma unroll 1
+      for (unsigned i = 0; i < looks; ++i)
+        if (look()) return true;
+    } while (now_ns() - start <= timeout_ns);
+    return false;
   }
 
   // Each thread sends and receives words of its own.
@@ -65,17 +89,11 @@ struct BlockMemory : BlockWords {
   }
 
   static __device__ __forceinline__ bool look_for(u64 word, u64 value, u64 timeout_ns, u64& payload) {
-    constexpr unsigned looks = 256;  // between two readings of the clock
-    const u64 start = now_ns();
-    do {
-#pragma unroll 1
-      for (unsigned i = 0; i < looks; ++i) {
-        u64 found = 0;
-        look(word, payload, found);
-        if (linkscope::has_come(found, value)) return true;
-      }
-    } while (now_ns() - start <= timeout_ns);
-    return false;
+    u64 found = 0;
+    return until(timeout_ns, [&] {
+      look(word, payload, found);
+      return linkscope::has_come(found, value);
+    });
   }
 
   static __device__ __forceinline__ void fence() {
@@ -203,7 +221,7 @@ static __device__ __forceinline__ void perform_table(const linkscope::ActorOps& 
   __shared__ linkscope::Operation taken[linkscope::most_descriptor_words];
   OwnTable own{ops, 0, result};
   own.load(table, further);
-  BlockMemory memory{{}, 0, taken, bulk};
+  BlockMemory memory{{}, 0, taken, bulk, 0, 0};
   const u64 in_vain = linkscope::perform_all(ops, own.count, first, count, memory);
   own.end(memory.sum, in_vain);
 }
@@ -218,7 +236,7 @@ static __device__ __forceinline__ void perform_stamped(const linkscope::ActorOps
   __shared__ linkscope::Operation taken[linkscope::most_descriptor_words];
   OwnTable own{ops, 0, result};
   own.load(table, further);
-  BlockMemory memory{{}, 0, taken, bulk};
+  BlockMemory memory{{}, 0, taken, bulk, 0, 0};
   const bool notes = blockIdx.x == 0 && threadIdx.x == 0;
   const u64 begun_ns = BlockMemory::now_ns(), begun_clock = clock64();
   const u64 in_vain = linkscope::perform_each(ops, own.count, first, count, memory, [&](u64 iteration) {

@@ -63,8 +63,8 @@ def _by_far_node(found: Sequence[Placed]) -> str:
     most, worst = max(penalties, key=lambda pair: pair[0])
     mean = sum(penalty for penalty, _ in penalties) / len(penalties)
     return (
-        f"The far NUMA node costs up to {format_fraction(most)} of the rate ({_named(worst)}), {format_fraction(mean)} "
-        f"as the mean of {count_text(len(penalties), 'computation')}; penalties over the good value."
+        f"From the far NUMA node, {count_text(len(penalties), 'computation')} lose {format_fraction(mean)} of the near "
+        f"node's rate on average, and up to {format_fraction(most)} ({_named(worst)})."
     )
 
 

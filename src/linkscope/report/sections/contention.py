@@ -28,6 +28,7 @@ from linkscope.stats import geometric_mean
 from linkscope.units import format_change, format_fraction, format_rate, format_seconds
 
 _TITLE = "Who slows whom"
+_LEAST_SLOWDOWN = 1.005  # a smaller one is shown as ×1
 _MOST_DISTURBING, _MOST_SLOWED = 3, 3
 _NOTE = (
     "Each row is a kind of work, each column the work beside it on the same GPU and NUMA node. A number is the time of "
@@ -88,7 +89,7 @@ def _answers(rows: Sequence[MatrixRow]) -> tuple[Text, ...]:
     slowed: dict[str, dict[str, MatrixRow]] = {}  # by disturbing kind the slowest row of each other kind
     for row in rows:
         for name, found in row.beside.items():
-            if name != row.kind and row.slowed_by(name):
+            if name != row.kind and row.slowed_by(name) and found.ratio >= _LEAST_SLOWDOWN:
                 by_kind = slowed.setdefault(name, {})
                 if row.kind not in by_kind or found.ratio > by_kind[row.kind].beside[name].ratio:
                     by_kind[row.kind] = row

@@ -107,9 +107,10 @@ def section(view: RunView) -> Section | None:
         groups.append(Group(tuple(rows)))
         ahead = "with look-ahead" if slots != "1" else "without look-ahead"
         if len(group) > 1:
+            good, bad = (",".join(one.nodes) for one in (group[0], group[-1]))
             answers.append(
-                f"{count_text(count, 'rank')} {ahead}: best on nodes {group[0].nodes}, {format_seconds(best)} a tile; "
-                f"worst on {group[-1].nodes}, {gap} longer."
+                f"{count_text(count, 'rank')} {ahead}: best on nodes {good}, {format_seconds(best)} a tile; worst on "
+                f"{bad}, {gap} longer."
             )
     if not groups:
         return None

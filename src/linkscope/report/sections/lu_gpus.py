@@ -224,7 +224,7 @@ def _answer(run: Run, order: int, count: int, group: Sequence[LuPlacement]) -> s
 
 # How the name of a variant is built from its parameters.
 _VARIES: Mapping[str, Callable[[LuPlacement], str]] = {
-    "gpus": lambda one: f"on GPUs {one.gpus}",
+    "gpus": lambda one: f"on GPU{'s' * (len(one.gpus) > 1)} {','.join(one.gpus)}",
     "node": lambda one: f"the matrix on numa:{one.params['node']}",
     "threads_on": lambda one: f"threads on {_threads(one)}",
     "by": lambda one: "panels by peer copies" if one.params["by"] == "peer" else "panels through the host",

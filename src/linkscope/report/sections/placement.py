@@ -35,7 +35,7 @@ def section(view: RunView) -> Section | None:
         if any(one.direction == direction for one in at_most)
     ]
     places = "; ".join(f"{gpu} is near {', '.join(nodes)}" for gpu, nodes in near.items())
-    answer = f"{places}. Mean penalty of the far node over the good value: {', '.join(means)}."
+    answer = f"{places}. Mean loss of rate from the far node: {', '.join(means)}."
     blocks = (
         Paragraph(answer),
         *folded(f"Near and far nodes, {count_text(len(at_most), 'row')}", _table(at_most, "Near and far nodes")),

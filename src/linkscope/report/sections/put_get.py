@@ -12,6 +12,7 @@ from linkscope.report.put_get import (
     Queued,
     Series,
     all_series,
+    at_once,
     blocks_of,
     bystanders,
     connections,
@@ -193,8 +194,8 @@ def _with_ends(ratio: float, ends: Interval | None) -> str:
 def _time(point: Point | None) -> Text:
     if point is None or point.median_s is None:
         return "-"
-    low, high = point.ci95_s or (None, None)
-    text = format_seconds_interval(point.median_s, low, high)
+    low, high = (end / at_once(point) for end in point.ci95_s) if point.ci95_s else (None, None)
+    text = format_seconds_interval(seconds_of(point), low, high)
     return f"{text} ~" if point.status == "missed_precision" else text
 
 

@@ -144,7 +144,7 @@ def _measured(target: Target, asked: Sequence[Asked], done: Sequence[_Round]) ->
 
 
 def _first(window: Window) -> int:
-    """The first interval that counts: from then on every actor has ended an operation; 0 if it is too late for that."""
+    """Index of the first interval after every actor has ended an operation. 0 if the sample ends before."""
     first = window.warm_up()
     return first if first < len(window.actors[0].interval_iterations) else 0
 
