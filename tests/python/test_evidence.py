@@ -250,7 +250,9 @@ def test_tools_of_one_gpu_keep_what_they_have_when_their_time_is_over(tmp_path: 
     words = ["--small", "--steps", "issue,files,matrix", "--limits", limits]
     done = evidence(str(tmp_path), *words, CUDA_GPUS=1, NVML_GPUS=1)
     text = done.stdout + (tmp_path / "log.txt").read_text()
-    assert done.stdout.count("exit code 0") == 3, text
+    assert done.stdout.count("exit code 0") == 2 and "matrix: exit code 4" in done.stdout, (
+        text
+    )  # 4: more is to be measured
     rows = json.loads(next(tmp_path.glob("*-issue.json")).read_text())
     assert {"to gpu", "to warm"} <= {row["section"] for row in rows["rows"]} and "small" in rows["left_out"]
     assert "| transfer | measured | target | met |" in text
