@@ -1,6 +1,6 @@
 """Steps of tools/evidence.py for one GPU: what put and get, ranks, contention and transfers still lack in docs/notes.
 
-In the order of a call with `--steps one-gpu`: the shortest answers to the oldest questions come first.
+In the order of a call with `--steps one-gpu`: the first eight take two calls of ten minutes at most.
 """
 
 import os
@@ -99,20 +99,20 @@ _LONG = {"LINKSCOPE_TESTS": "long"}
 
 STEPS = {
     "put-get": Step(75, tests("test_put_get.py")),
-    "leaks": Step(60, tests("-n0", "test_leaks.py", "-k", "repeated", settings=_LONG)),
-    "ranks": Step(150, linkscope_run("--budget", "{budget}s", *only(*RANKS), launcher=two_ranks)),
-    "mps": Step(80, linkscope_run("--suite", "sharing", *only("shared_*way=mps*"), goes_on=True)),
+    "ranks": Step(150, linkscope_run("--budget", "{budget}s", *only(*RANKS), launcher=two_ranks), least=90),
+    "mps": Step(80, linkscope_run("--suite", "sharing", *only("shared_*way=mps*"), goes_on=True), least=40),
+    "md": Step(60, linkscope_run("--suite", "sp-5", *only("compute_md_double/*size=shoc"), goes_on=True)),
+    "flows": Step(80, flows, least=30),
+    "issue": Step(200, tool("transfer_bench.py", *_ISSUE, "copies", "torch", "small", "c", "blocks",
+                            small=("--largest", "16", "--repeats", "1")), least=90),
+    "loaders": Step(160, tool("loader_bench.py", *_LOADERS, small=("--gib", "0.01")), least=90),
+    "files": Step(75, files),
     "mps-queues": Step(45, linkscope_run("--suite", "sharing", "--rounds", "1", *only("shared_*clients=4&way=mps"),
                                          settings={"CUDA_DEVICE_MAX_CONNECTIONS": "32"})),
-    "md": Step(60, linkscope_run("--suite", "sp-5", *only("compute_md_double/*size=shoc"), goes_on=True)),
-    "flows": Step(80, flows),
-    "issue": Step(200, tool("transfer_bench.py", *_ISSUE, "copies", "torch", "small", "c", "blocks",
-                            small=("--largest", "16", "--repeats", "1"))),
-    "loaders": Step(160, tool("loader_bench.py", *_LOADERS, small=("--gib", "0.01"))),
-    "files": Step(75, files),
-    "lu": Step(190, tool("contention_bench.py", *_LU)),
-    "packed": Step(90, linkscope_run("--suite", "putget", "--budget", "{budget}s", *only(*PACKED))),
-    "sharing": Step(200, linkscope_run("--suite", "sharing", *only("shared_*"), goes_on=True)),
+    "leaks": Step(90, tests("-n0", "test_leaks.py", "-k", "repeated", settings=_LONG), least=60),
+    "lu": Step(190, tool("contention_bench.py", *_LU), least=90),
+    "packed": Step(90, linkscope_run("--suite", "putget", "--budget", "{budget}s", *only(*PACKED)), least=40),
+    "sharing": Step(200, linkscope_run("--suite", "sharing", *only("shared_*"), goes_on=True), least=60),
     "matrix": Step(310, tool("contention_bench.py", "{kept}", "--sections", "matrix", "--limit", "{budget}",
-                             "--against", "h200x1")),
+                             "--against", "h200x1"), least=180),
 }  # fmt: skip

@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 
+#include <cstdlib>
+
 #include "base/error.hpp"
 #include "base/symbols.hpp"
 
@@ -53,6 +55,9 @@ void load_transfers(Symbols& from, NixlCalls& calls) {
 
 /// Loads the library. Returns why it cannot be used.
 std::string Nixl::why_not(const NixlSource& source) {
+  // NIXL's UCX would take memory of GPUs that was allocated before it was loaded for memory of the host, and NIXL would
+  // then refuse to register it. UCX reads this as it is loaded. A user's own value stays.
+  setenv("UCX_MEMTYPE_CACHE", "n", 0);
   void* library = dlopen(source.name.c_str(), RTLD_NOW | RTLD_LOCAL);  // never unloaded: its threads may still run
   if (!library) return dlerror();
   const auto path = path_of(library, source.name);

@@ -53,6 +53,13 @@ struct Request {
   bool notifies = false, active = false;
 };
 
+/// Whether UCX asks the driver what memory is. Otherwise UCX takes what was allocated before it was loaded for memory of
+/// the host. As in UCX, the time of loading counts.
+const bool asks_the_driver = [] {
+  const char* cache = std::getenv("UCX_MEMTYPE_CACHE");
+  return cache && *cache == 'n';
+}();
+
 std::string file_of(const std::string& agent) {
   const char* folder = std::getenv("FAKE_NIXL_FOLDER");
   return std::string{folder ? folder : "/tmp"} + "/" + agent;
@@ -167,7 +174,7 @@ EXPORT int nixl_capi_destroy_reg_dlist(void* list) {
 }
 EXPORT int nixl_capi_register_mem(void* agent, void* list, void*) {
   if (!of<Agent>(agent).has_backend) return wrong_state;
-  if (of<List>(list).type == 1 && !std::getenv("FAKE_NIXL_CUDA")) return refused;
+  if (of<List>(list).type == 1 && !(std::getenv("FAKE_NIXL_CUDA") && asks_the_driver)) return refused;
   of<Agent>(agent).memory.push_back(of<List>(list));
   return good;
 }
