@@ -109,6 +109,15 @@ TEST_CASE("the cost of a context is the mean slope between two batches, without 
   CHECK(cost.count() == doctest::Approx(each + by_stream + 34 * by_kib).scale(0).epsilon(1e-9));  // of 4 KiB and 64 KiB
 }
 
+TEST_CASE("a short batch that is interrupted does not make a context cheap") {
+  int batches = 0;
+  const auto cost = mean_cost([&](std::size_t, u64, unsigned count) {
+    const double interrupted = ++batches == 2 || batches == 9 ? 1.0 : 0.0;  // the first after each warm-up
+    return Seconds{interrupted + 40e-6 + count * 1.5e-6};
+  });
+  CHECK(cost.count() == doctest::Approx(1.5e-6));
+}
+
 TEST_CASE("the cost of a context is positive although noise exceeds a batch") {
   CHECK(mean_cost([](std::size_t, u64, unsigned count) { return Seconds{1e-3 / count}; }) > Seconds{0});
 }

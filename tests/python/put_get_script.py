@@ -96,7 +96,7 @@ class Region:
 class Channel:
     def __init__(self, local: Region, remote: Region, **options: float) -> None:
         self.pointer = c_void_p()
-        chosen = {"gpu": -1, "transport": ANY, "server_gpu": 0, "slots": 64, "descriptor_bytes": 32, "timeout_s": 2.0}
+        chosen = {"gpu": -1, "transport": ANY, "server_gpu": 0, "slots": 64, "descriptor_bytes": 32, "timeout_s": 10.0}
         chosen |= {"ring_gpu": -1, "tma": 0, "proxy": 0}
         made = Options(**(chosen | options))
         ok(library.ls_channel_open(byref(self.pointer), local.pointer, remote.pointer, byref(made)))

@@ -126,7 +126,7 @@ def test_nodes_with_clocks_an_hour_apart_measure_themselves_and_each_other_and_t
     assert "the clock of node1 is 60 min ahead of that of node0" in done.stderr
     assert [one.header.machine["host"] for one in nodes] == ["node0", "node1"]
     for point in pairs.points:
-        assert point.verified and point.median_s is not None and 0 < point.median_s < 60, point
+        assert point.verified and (too_short(point) or 0 < (point.median_s or 0.0) < 60), point
     assert len(pairs.points) == 3 and all(one.end and one.end.complete and one.points for one in nodes)
     assert main(["merge", *map(str, files), "-o", str(folder / "all.jsonl")]) == 0
     whole = read_run(folder / "all.jsonl")

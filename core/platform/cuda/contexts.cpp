@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "gpu/memory.hpp"
+#include "host/patience.hpp"
 #include "platform/cuda/session.hpp"
 
 namespace linkscope {
@@ -59,16 +60,25 @@ std::vector<std::vector<Seconds>> make_contexts_alike(const std::vector<ContextM
 Seconds mean_cost(const TimeBatch& time) {
   constexpr unsigned few = 32, many = 192;
   constexpr std::size_t streams = 3;
+  constexpr int tries = 3;
+  // A cost that is too low would be the floor of all contexts. An interrupted short batch gives one: it takes more than
+  // half of the time of a long one, and both are timed again.
+  const auto slope = [&](std::size_t stream, u64 bytes) {
+    for (int number = 1;; ++number) {
+      const Seconds short_s = time(stream, bytes, few), long_s = time(stream, bytes, many);
+      if (short_s < long_s / 2 || number == tries) return (long_s - short_s) / (many - few);
+    }
+  };
   Seconds all{0};
   for (std::size_t stream = 0; stream < streams; ++stream) {
     (void)time(stream, sizes.back(), few);  // the first copies of a stream take longer, and clocks rise
-    for (const u64 bytes : sizes) all += (time(stream, bytes, many) - time(stream, bytes, few)) / (many - few);
+    for (const u64 bytes : sizes) all += slope(stream, bytes);
   }
   return std::max(all / (streams * sizes.size()), noise);
 }
 
 Seconds operation_cost(const Driver& driver, Device& device) {
-  constexpr Seconds patience{0.1};
+  const Seconds patience = patient(Seconds{0.1});
   constexpr int tries = 3;  // of a batch that the host took too long to queue
   device.use();
   const Gate gate{driver, device};
