@@ -138,8 +138,9 @@ LS_EXPORT ls_status ls_save_file(const char* path, const ls_source* sources, siz
 /* --- a copy in the background ------------------------------------------------------------------------------------- */
 
 typedef struct ls_transfer ls_transfer;
-/* Starts a copy after the work that is on the stream now. Later work of the stream does not wait for it. Both ranges
- * belong to the copy until ls_transfer_wait has returned. LS_USAGE during a graph capture of the stream. */
+/* Starts a copy after the work that is on the stream now; between two GPUs a default stream is that of both. Later work of
+ * the stream does not wait for it. Both ranges belong to the copy until ls_transfer_wait has returned. LS_USAGE during a
+ * graph capture of the stream. */
 LS_EXPORT ls_status ls_transfer_start(ls_transfer** transfer, void* dst, const void* src, size_t bytes, void* stream);
 /* The bytes that are copied so far, and whether the copy has ended. */
 LS_EXPORT ls_status ls_transfer_progress(const ls_transfer* transfer, size_t* done, int* ended);
@@ -291,6 +292,7 @@ typedef struct ls_channel_options {
 /* `options` may be NULL. */
 LS_EXPORT ls_status ls_channel_open(ls_channel** channel, ls_region* local, ls_region* remote,
                                     const ls_channel_options* options);
+/* Waits for the end of the latest ls_run_steps. */
 LS_EXPORT void ls_channel_close(ls_channel* channel);
 /* "memory", or what serves the channel and why: "proxy (copy engine): GPU 0 and GPU 1 have no peer access". */
 LS_EXPORT const char* ls_channel_transport(const ls_channel* channel);

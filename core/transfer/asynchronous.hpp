@@ -9,8 +9,9 @@ namespace linkscope {
 
 class AsynchronousCopy {
  public:
-  /// Starts after the work that is on the request's stream now; between two GPUs a default stream is that of both. Later work of that stream does not wait for the copy.
-  /// Source and destination belong to the copy until it has ended. Throws Error{usage} for a stream that is captured.
+  /// Starts after the work that is on the request's stream now; between two GPUs a default stream is that of both. Later
+  /// work of that stream does not wait for the copy. Source and destination belong to the copy until it has ended. Throws
+  /// Error{usage} for a stream that is captured.
   AsynchronousCopy(Transfers&, const CopyRequest&);
   /// Cancels it if it is under way, and waits for its end.
   ~AsynchronousCopy();
