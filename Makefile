@@ -35,9 +35,11 @@ define cmake_build
 	@$(RUN) -m cmake --install $(1) --prefix src > /dev/null
 endef
 
+configure = $(RUN) -m cmake -S . -B $(1) -G Ninja -DPython_EXECUTABLE=$(CURDIR)/$(RUN) \
+  -DCMAKE_MAKE_PROGRAM=$(CURDIR)/.venv/bin/ninja $(2) > /dev/null
+
 define configured
-	@if [ ! -f $(1)/build.ninja ]; then $(RUN) -m cmake -S . -B $(1) -G Ninja -DPython_EXECUTABLE=$(CURDIR)/$(RUN) \
-	  -DCMAKE_MAKE_PROGRAM=$(CURDIR)/.venv/bin/ninja $(2) > /dev/null; fi
+	@if [ ! -f $(1)/build.ninja ]; then $(call configure,$(1),$(2)); fi
 endef
 
 define compiled
@@ -67,11 +69,11 @@ check-format:
 	$(RUN) -m ruff check src tests tools cmake
 	@.venv/bin/clang-format --dry-run --Werror $(CPP_FILES)
 
-# Types are checked on one core while clang-tidy starts on the other. clang-tidy reads each file without the precompiled
-# headers, so an include that the file lacks is an error. It needs the commands of the build, and nothing that they compile.
-check: check-format build/dev/build.ninja
-	@$(RUN) -m mypy & types=$$!; echo $(TIDY) | xargs -r -P 2 -n 2 .venv/bin/clang-tidy -p build/dev --quiet \
-	  --removed-arg=-include $(foreach one,headers headers_pic,--removed-arg=$(CURDIR)/build/dev/CMakeFiles/$(one).dir/cmake_pch.hxx); \
+# Types are checked on one core while clang-tidy starts on the other. clang-tidy reads each file by itself and without the
+# precompiled headers, so an include that the file lacks is an error. Nothing is compiled in build/files.
+check: check-format
+	@$(call configure,build/files,-DLINKSCOPE_TESTS=ON -DLINKSCOPE_FILES_TOGETHER=OFF -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON)
+	@$(RUN) -m mypy & types=$$!; echo $(TIDY) | xargs -r -P 2 -n 2 .venv/bin/clang-tidy -p build/files --quiet; \
 	  tidy=$$?; wait $$types && exit $$tidy
 
 format:

@@ -25,4 +25,5 @@ function(linkscope_device_code target room prefix)
     DEPENDS ${compiled} ${script}
     COMMENT "Device code of ${room}" VERBATIM COMMAND_EXPAND_LISTS)
   target_sources(${target} PRIVATE ${folder}/device_code.cpp)
+  set_source_files_properties(${folder}/device_code.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)  # no file waits for it
 endfunction()

@@ -5,7 +5,7 @@
 namespace linkscope {
 namespace {
 
-constexpr auto table = std::to_array<KernelTraits>({
+constexpr auto kernel_table = std::to_array<KernelTraits>({
     {.id = KernelId::read,
      .name = "read",
      .module = "access",
@@ -67,17 +67,17 @@ constexpr auto table = std::to_array<KernelTraits>({
 /// Row i describes kernel i, so an identity is the index of its row. Every row states traffic: without it the
 /// simulation could not run the kernel, and no platform could verify it.
 constexpr bool rows_complete() {
-  for (std::size_t i = 0; i < table.size(); ++i)
-    if (table[i].id != static_cast<KernelId>(i) || table[i].accesses == 0) return false;
+  for (std::size_t i = 0; i < kernel_table.size(); ++i)
+    if (kernel_table[i].id != static_cast<KernelId>(i) || kernel_table[i].accesses == 0) return false;
   return true;
 }
-static_assert(rows_complete() && table.size() == static_cast<std::size_t>(KernelId::touch_chain) + 1);
+static_assert(rows_complete() && kernel_table.size() == static_cast<std::size_t>(KernelId::touch_chain) + 1);
 
 }  // namespace
 
-std::span<const KernelTraits> kernels() { return table; }
+std::span<const KernelTraits> kernels() { return kernel_table; }
 
-const KernelTraits& traits_of(KernelId id) { return table[static_cast<std::size_t>(id)]; }
+const KernelTraits& traits_of(KernelId id) { return kernel_table[static_cast<std::size_t>(id)]; }
 
 const char* to_string(KernelId id) { return traits_of(id).name; }
 

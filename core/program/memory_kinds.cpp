@@ -19,7 +19,7 @@ constexpr std::array<Names, 7> by_descriptor{"allocate", "export", "import", "ma
 constexpr std::array<Names, 8> by_name{"allocate", "touch", "open", "register", "map", "unregister", "close", "free"};
 }  // namespace phases
 
-constexpr auto table = std::to_array<MemKindTraits>({
+constexpr auto memory_kind_table = std::to_array<MemKindTraits>({
     {.kind = MemKind::pageable, .name = "pageable", .holder = Holder::host, .phases = phases::plain, .pageable = true},
     {.kind = MemKind::pinned,
      .name = "pinned",
@@ -78,23 +78,23 @@ constexpr auto table = std::to_array<MemKindTraits>({
 
 /// Row i describes kind i, so a kind is the index of its row.
 constexpr bool rows_in_order() {
-  for (std::size_t i = 0; i < table.size(); ++i)
-    if (table[i].kind != static_cast<MemKind>(i)) return false;
+  for (std::size_t i = 0; i < memory_kind_table.size(); ++i)
+    if (memory_kind_table[i].kind != static_cast<MemKind>(i)) return false;
   return true;
 }
-static_assert(rows_in_order() && table.size() == static_cast<std::size_t>(MemKind::shm) + 1);
+static_assert(rows_in_order() && memory_kind_table.size() == static_cast<std::size_t>(MemKind::shm) + 1);
 
 }  // namespace
 
-std::span<const MemKindTraits> mem_kinds() { return table; }
+std::span<const MemKindTraits> mem_kinds() { return memory_kind_table; }
 
-const MemKindTraits& traits_of(MemKind kind) { return table[static_cast<std::size_t>(kind)]; }
+const MemKindTraits& traits_of(MemKind kind) { return memory_kind_table[static_cast<std::size_t>(kind)]; }
 
 const char* to_string(MemKind kind) { return traits_of(kind).name; }
 
 MemKind parse_mem_kind(std::string_view text) {
   std::string known;
-  for (const auto& row : table) {
+  for (const auto& row : memory_kind_table) {
     if (text == row.name) return row.kind;
     known += std::string{known.empty() ? "" : ", "} + row.name;
   }

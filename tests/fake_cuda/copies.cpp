@@ -17,8 +17,6 @@
 namespace fake {
 namespace {
 
-unsigned long long address_of(const void* pointer) { return reinterpret_cast<unsigned long long>(pointer); }
-
 /// One side of a copy. A host side may be any memory; a device side must be an allocation of the driver.
 struct Side {
   unsigned long long address;

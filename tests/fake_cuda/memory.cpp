@@ -26,7 +26,6 @@ std::map<unsigned long long, Allocation>& allocations() {
   return *by_base;
 }
 
-unsigned long long address_of(const void* pointer) { return reinterpret_cast<unsigned long long>(pointer); }
 /// Memory of GPUs that was freed, by its first address.
 std::map<unsigned long long, unsigned long long>& freed() {
   static auto* ranges = new std::map<unsigned long long, unsigned long long>;

@@ -35,6 +35,10 @@ struct Allocation {
   CUdevice by = 0;      // kind opened: the only GPU for which it is mapped
 };
 
+[[nodiscard]] inline unsigned long long address_of(const void* pointer) {
+  return reinterpret_cast<unsigned long long>(pointer);
+}
+
 /// The allocation that contains [address, address + bytes). Nothing for pageable memory and for invalid addresses.
 [[nodiscard]] std::optional<Allocation> find(unsigned long long address, unsigned long long bytes);
 [[nodiscard]] inline std::optional<Allocation> find(const void* address, unsigned long long bytes) {

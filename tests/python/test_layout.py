@@ -203,10 +203,15 @@ def drawn_rooms() -> dict[str, set[str]]:
     }
 
 
+def room_of_target() -> dict[str, str]:
+    """CMake's targets of core, each with its folder."""
+    text = (ROOT / "CMakeLists.txt").read_text()
+    return dict(re.findall(r"^room(?:_headers)?\(([\w-]+) ([\w/]+)\)", text, re.MULTILINE))
+
+
 def cmake_rooms() -> dict[str, set[str]]:
     """The folders of CMake's targets, each with the folders of the targets that it links."""
-    text = (ROOT / "CMakeLists.txt").read_text()
-    folders = dict(re.findall(r"^room(?:_headers)?\(([\w-]+) ([\w/]+)\)", text, re.MULTILINE))
+    text, folders = (ROOT / "CMakeLists.txt").read_text(), room_of_target()
     links: dict[str, set[str]] = {folder: set() for folder in folders.values()}
     for target, names in re.findall(r"^target_link_libraries\(([\w-]+) \w+ ([^)]*)\)", text, re.MULTILINE):
         links[folders[target]] |= {folders[name] for name in names.split() if name in folders}
@@ -217,8 +222,8 @@ def cmake_rooms() -> dict[str, set[str]]:
 def preprocessor_of(room: str) -> list[str]:
     """The compiler's command for a source of a room, with its include folders, for a source on standard input."""
     for entry in json.loads((BUILD / "compile_commands.json").read_text()):
-        file = pathlib.Path(entry["file"])
-        if file.is_relative_to(ROOT / "core") and layer(file.relative_to(ROOT / "core").as_posix()) == room:
+        target = re.search(r"/CMakeFiles/([\w-]+)\.dir/", entry["output"])
+        if target and room_of_target().get(target[1]) == room:
             compiler, *words = shlex.split(entry["command"])
             folders = [word for word in words if word.startswith("-I")]
             for flag, folder in itertools.pairwise(words):

@@ -231,7 +231,7 @@ struct Computation {
   void (*check)(const Results&);
 };
 
-constexpr auto table = std::to_array<Computation>({
+constexpr auto computation_table = std::to_array<Computation>({
     {"triad", 1, 3, queue_triad, check_triad},
     {"stencil", 2, 3, queue_stencil, check_stencil},
     {"forces", 2, 3, queue_forces, check_forces},
@@ -241,8 +241,9 @@ constexpr auto table = std::to_array<Computation>({
 });
 
 const Computation* find(const std::string& name) {
-  const auto* found = std::find_if(table.begin(), table.end(), [&](const auto& row) { return name == row.name; });
-  return found == table.end() ? nullptr : found;
+  const auto* found = std::find_if(computation_table.begin(), computation_table.end(),
+                                   [&](const auto& row) { return name == row.name; });
+  return found == computation_table.end() ? nullptr : found;
 }
 
 class ComputationRunner final : public StepRunner {

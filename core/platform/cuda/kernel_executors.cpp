@@ -27,7 +27,6 @@ namespace {
 /// Accesses other than the usual ones of 16 neighbouring bytes.
 bool by_lines(const Kernel& kernel) { return kernel.traffic.front().stride > 0; }
 bool on_chosen_sm(const Kernel& kernel) { return kernel.sm.has_value(); }
-bool writes(const Kernel& kernel) { return kernel.traffic.front().dir == Access::Dir::write; }
 
 // --- arguments ------------------------------------------------------------------------------------------------------
 
@@ -108,7 +107,7 @@ void touch_chain_on_cpu(const CudaSession& session, ActorState& state, const Ker
 
 // --- table ----------------------------------------------------------------------------------------------------------
 
-constexpr auto table = std::to_array<KernelExecutor>({
+constexpr auto executor_table = std::to_array<KernelExecutor>({
     {KernelId::read, by_lines, "linkscope_read_lines", queue_read_lines, nullptr, check_read},
     {KernelId::read, nullptr, "linkscope_read", queue_read, nullptr, check_read},
     {KernelId::write, by_lines, "linkscope_write_lines", queue_write_lines, nullptr, check_write},
@@ -125,10 +124,10 @@ constexpr auto table = std::to_array<KernelExecutor>({
 
 }  // namespace
 
-std::span<const KernelExecutor> kernel_executors() { return table; }
+std::span<const KernelExecutor> kernel_executors() { return executor_table; }
 
 const KernelExecutor& executor_of(const Kernel& kernel) {
-  return *std::find_if(table.begin(), table.end(), [&](const KernelExecutor& row) {
+  return *std::find_if(executor_table.begin(), executor_table.end(), [&](const KernelExecutor& row) {
     return row.id == kernel.id && (!row.fits || row.fits(kernel));
   });
 }

@@ -96,7 +96,7 @@ struct LibraryCall {
   int capability = 0;  // the major number of the lowest compute capability
 };
 
-constexpr auto table = std::to_array<LibraryCall>({
+constexpr auto library_call_table = std::to_array<LibraryCall>({
     {"cublas_gemm", why_no_gemm, gemm_runner},
     {"tensor_gemm", why_no_tensor_gemm, tensor_gemm_runner, 8},
     {"cudnn_convolution", why_no_neural, neural_runner},
@@ -110,9 +110,9 @@ constexpr auto table = std::to_array<LibraryCall>({
 });
 
 const LibraryCall* find(const Opaque& call) {
-  const auto* found =
-      std::find_if(table.begin(), table.end(), [&](const LibraryCall& row) { return call.library_call == row.name; });
-  return found == table.end() ? nullptr : found;
+  const auto* found = std::find_if(library_call_table.begin(), library_call_table.end(),
+                                   [&](const LibraryCall& row) { return call.library_call == row.name; });
+  return found == library_call_table.end() ? nullptr : found;
 }
 
 }  // namespace

@@ -25,8 +25,6 @@ u64 touch_spacing(const Kernel& kernel) {
 
 namespace {
 
-bool writes(const Kernel& kernel) { return kernel.traffic.front().dir == Access::Dir::write; }
-
 /// Whether all words of the pages are accessed, and not only the first byte of each.
 bool every_word(const Kernel& kernel) {
   const auto& traits = traits_of(kernel.id);

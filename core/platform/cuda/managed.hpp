@@ -31,6 +31,8 @@ void queue_prefetch(const CudaSession&, const ActorState&, const Prefetch&);
 /// Accesses all pages by an actor's CPU threads.
 /// Bytes from one byte that a kernel touches to the next: a page, or the stride of the access.
 [[nodiscard]] u64 touch_spacing(const Kernel&);
+/// Whether a kernel that touches memory writes it.
+[[nodiscard]] inline bool writes(const Kernel& kernel) { return kernel.traffic.front().dir == Access::Dir::write; }
 void touch_on_cpu(const CudaSession&, ActorState&, const Kernel&, u64 steps);
 
 // Each adds a comparison of the content as a CPU sees it with the initial content and the effect of the step.

@@ -8,7 +8,7 @@
 namespace linkscope::sim {
 namespace {
 
-constexpr const char* waited = "a rank of a collective waited for a block";
+constexpr const char* waited_for_block = "a rank of a collective waited for a block";
 constexpr u64 least_chunk = 64 << 10, most_chunks = 16;
 
 /// The words of a pair of ranks: how many blocks have come, and how many iterations the receiver has ended.
@@ -55,10 +55,10 @@ class Part {
   /// The number-th of `count` blocks of an iteration.
   void send(u32 peer, u64 bytes, u64 number, u64 count) {
     ops_.push_back(write_(peer, bytes, ops_.empty()));
-    ops_.push_back(count_op(OpKind::set, word_of(of_.rank, peer, Count::come), number, count, waited));
+    ops_.push_back(count_op(OpKind::set, word_of(of_.rank, peer, Count::come), number, count, waited_for_block));
   }
   void wait(u32 peer, u64 number, u64 count) {
-    ops_.push_back(count_op(OpKind::wait, word_of(peer, of_.rank, Count::come), number, count, waited));
+    ops_.push_back(count_op(OpKind::wait, word_of(peer, of_.rank, Count::come), number, count, waited_for_block));
   }
   void around(u64 steps) {
     for (u64 step = 1; step <= steps; ++step) {
@@ -79,8 +79,9 @@ class Part {
       if (at < last) send(next, of_.bytes() / chunks, chunk, chunks);
     }
     // A rank is at most one iteration ahead of the next one: buffers are full then.
-    if (at > 0) ops_.push_back(count_op(OpKind::set, word_of(of_.rank, earlier, Count::ended), 1, 1, waited));
-    if (at < last) ops_.push_back(count_op(OpKind::wait, word_of(next, of_.rank, Count::ended), 0, 1, waited));
+    if (at > 0) ops_.push_back(count_op(OpKind::set, word_of(of_.rank, earlier, Count::ended), 1, 1, waited_for_block));
+    if (at < last)
+      ops_.push_back(count_op(OpKind::wait, word_of(next, of_.rank, Count::ended), 0, 1, waited_for_block));
   }
 
   const Collective& of_;

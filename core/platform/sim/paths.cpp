@@ -8,7 +8,7 @@ namespace linkscope::sim {
 namespace {
 
 // Bytes of a part of a copy. The parts of a copy proceed concurrently.
-constexpr double part = 4 << 10;
+constexpr double concurrent_part = 4 << 10;
 // The fraction of the last-level cache from which memcpy writes past the caches (glibc, x86_non_temporal_threshold).
 constexpr double streamed_part = 0.75;
 
@@ -117,7 +117,7 @@ Stage Compiler::engine_stage(Node gpu, Direction direction, Node from, Node to) 
 /// Delay of the last part of a copy against the first. The slowest of parallel parts counts, and each doubling of their
 /// number delays it.
 double Compiler::late(Direction direction, u64 bytes) const {
-  return machine_.copy.late[direction] * std::log2(1 + static_cast<double>(bytes) / part);
+  return machine_.copy.late[direction] * std::log2(1 + static_cast<double>(bytes) / concurrent_part);
 }
 
 /// For one thread with both sides on its node.

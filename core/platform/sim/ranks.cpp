@@ -9,7 +9,7 @@
 namespace linkscope::sim {
 namespace {
 
-constexpr const char* waited = "a rank waited for a count of messages";
+constexpr const char* waited_for_count = "a rank waited for a count of messages";
 
 /// The rank at the other end: the actor with the opposite messages.
 const Actor* rank_of(const Program& program, const Actor& actor, const RankMessage& message) {
@@ -59,7 +59,8 @@ std::vector<Op> Compiler::ops(const Program& program, const Actor& actor, const 
   if (message.sends) {
     const u64 waits_for =
         message.window ? 0 : 1 - u64{message.ahead};  // the message before, this one, or one long before
-    Op set = count_op(OpKind::set, sent, 1, 1, waited), wait = count_op(OpKind::wait, come, waits_for, 1, waited);
+    Op set = count_op(OpKind::set, sent, 1, 1, waited_for_count),
+       wait = count_op(OpKind::wait, come, waits_for, 1, waited_for_count);
     if (message.window) return {std::move(wait), std::move(set)};
     return {std::move(set), std::move(wait)};
   }
@@ -79,10 +80,10 @@ std::vector<Op> Compiler::ops(const Program& program, const Actor& actor, const 
     copy.bytes = copy.chunk_bytes = message.span->bytes;
     copy.moves = {Move{*message.theirs, *message.span, Engine::cpu}};
   }
-  std::vector<Op> ops{count_op(OpKind::wait, sent, 1, 1, waited), std::move(copy),
-                      count_op(OpKind::set, come, 1, 1, waited)};
+  std::vector<Op> ops{count_op(OpKind::wait, sent, 1, 1, waited_for_count), std::move(copy),
+                      count_op(OpKind::set, come, 1, 1, waited_for_count)};
   if (answers_in_turn(actor, message.peer))
-    ops.push_back(count_op(OpKind::wait, word_of(actor.process, message.peer, true), 1, 1, waited));
+    ops.push_back(count_op(OpKind::wait, word_of(actor.process, message.peer, true), 1, 1, waited_for_count));
   return ops;
 }
 

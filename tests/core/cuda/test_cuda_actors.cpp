@@ -76,7 +76,7 @@ Program gemm_beside_copies(u64 n) {
   return p;
 }
 
-Trace run(const Program& program, const Order& order) {
+Trace run_actors(const Program& program, const Order& order) {
   validate(program);
   const auto support = platform().supports(program);
   REQUIRE_MESSAGE(support, support.why_not);
@@ -113,7 +113,7 @@ TEST_CASE("packed messages arrive between GPUs and at a CPU thread") {
                                           0,
                                           {{"word", "packed"}, {"threads", "32"}}});
       for (const u32 count : {1u, 5u, 40u}) {
-        const auto trace = run(program, {1, {{count, count}}, true});
+        const auto trace = run_actors(program, {1, {{count, count}}, true});
         CHECK_MESSAGE(trace.verdict->ok, trace.verdict->first_wrong);
         CHECK(trace.verdict->checked_bytes >= 512);
       }
@@ -130,7 +130,7 @@ Program message_program(const char* benchmark, Engine engine, const Place& src, 
 
 void check_messages(const Program& program) {
   for (const u32 count : {1u, 40u}) {
-    const auto trace = run(program, {1, {std::vector<u32>(program.actors.size(), count)}, true});
+    const auto trace = run_actors(program, {1, {std::vector<u32>(program.actors.size(), count)}, true});
     CHECK_MESSAGE(trace.verdict->ok, trace.verdict->first_wrong);
     CHECK(trace.verdict->checked_bytes >= 512);
   }
@@ -219,7 +219,7 @@ TEST_CASE("a post is compared with what its ring holds") {
   poster.loop = {poster.loop.back()};
   program.actors = {poster};
   program.flows = {{0, gpu(0), numa(0), MemKind::device, MemKind::pinned, 0}};
-  const auto trace = run(program, {1, {{21}}, true});
+  const auto trace = run_actors(program, {1, {{21}}, true});
   CHECK_MESSAGE(trace.verdict->ok, trace.verdict->first_wrong);
   CHECK(trace.verdict->checked_bytes == 32);
 }
@@ -228,12 +228,12 @@ TEST_CASE("a stream's host thread refuses a descriptor that asks for something e
   auto program = message_program("queued_put", Engine::ce, gpu(0), numa(0), {});
   for (auto& step : program.actors[1].loop)
     if (auto* set = std::get_if<Set>(&step); set && set->job) set->job->signal->offset = 8;
-  CHECK_THROWS_WITH_AS(run(program, {1, {{4, 4, 4}}, false}), doctest::Contains("something else than its program"),
-                       Error);
+  CHECK_THROWS_WITH_AS(run_actors(program, {1, {{4, 4, 4}}, false}),
+                       doctest::Contains("something else than its program"), Error);
 }
 
 TEST_CASE("a block stores and loads spans, and both are compared") {
-  const auto trace = run(block_stores_and_loads(4_KiB), {2, {{5}}, true});
+  const auto trace = run_actors(block_stores_and_loads(4_KiB), {2, {{5}}, true});
   CHECK_MESSAGE(trace.verdict->ok, trace.verdict->first_wrong);
   CHECK(trace.verdict->checked_bytes == 2 * 4_KiB + 10 * 4_KiB);
 }
@@ -247,7 +247,7 @@ TEST_CASE("a CPU thread stores and loads spans between its words, and both are c
   p.actors = {thread({Kernel{KernelId::write, {}, 0, {{{0, 0, 4_KiB, 4_KiB, 2}, write}}}, Set{{2, 0, word}, 1, 1}}),
               thread({Wait{{2, 0, word}, 1, 1}, Kernel{KernelId::read, {}, 0, {{{1, 0, 4_KiB, 4_KiB, 2}, read}}}})};
   p.flows = {{0, numa(0), numa(0), MemKind::pinned, MemKind::pinned, 4_KiB}};
-  const auto trace = run(p, {1, {{3, 3}}, true});
+  const auto trace = run_actors(p, {1, {{3, 3}}, true});
   CHECK_MESSAGE(trace.verdict->ok, trace.verdict->first_wrong);
   CHECK(trace.verdict->checked_bytes == 2 * 4_KiB + 3 * 4_KiB + word);
 }
@@ -258,15 +258,15 @@ TEST_CASE("an actor that waits for what nobody sets gives up, and says what it w
   for (auto& actor : program.actors)
     for (auto& step : actor.loop)
       if (auto* wait = std::get_if<Wait>(&step)) wait->timeout = Seconds{0.05};
-  CHECK_THROWS_WITH_AS(run(program, {1, {{4, 4}}, false}), doctest::Contains("for a word in numa:0.pinned to become"),
-                       Error);
+  CHECK_THROWS_WITH_AS(run_actors(program, {1, {{4, 4}}, false}),
+                       doctest::Contains("for a word in numa:0.pinned to become"), Error);
 }
 
 TEST_CASE("an actor that gives up in a later iteration names the value of that iteration") {
   Program p;
   p.regions = {{numa(0), MemKind::pinned, line, Content::zero}};
   p.actors = {thread({Set{{0, 0, word}, 1, 1}}), thread({Wait{{0, 0, word}, 1, 2, Seconds{1.0}}})};
-  CHECK_THROWS_WITH_AS(run(p, {1, {{4, 4}}, false}), doctest::Contains("to become 5:"), Error);
+  CHECK_THROWS_WITH_AS(run_actors(p, {1, {{4, 4}}, false}), doctest::Contains("to become 5:"), Error);
 }
 
 TEST_CASE("steps that are no ops, and ops out of reach, are refused with a reason") {
@@ -301,7 +301,7 @@ TEST_CASE("all actors run to a common end, with rates in each interval") {
     program.actors.push_back(copy);
     program.flows.push_back({to, numa(0), gpu(to), MemKind::pinned, MemKind::device, 64_KiB});
   }
-  const auto trace = run(program, {1, {}, true, Duration{Seconds{0.2}, Seconds{0.02}}});
+  const auto trace = run_actors(program, {1, {}, true, Duration{Seconds{0.2}, Seconds{0.02}}});
   CHECK_MESSAGE(trace.verdict->ok, trace.verdict->first_wrong);
   REQUIRE(trace.windows.size() == 1);
   for (u32 actor = 0; actor < 2; ++actor) {
@@ -335,7 +335,7 @@ TEST_CASE("actors that rest after each iteration do less in a duration, on a str
     program.actors.push_back(copy);
     program.flows.push_back({number, numa(0), copy.place, MemKind::pinned, program.regions.back().kind, 64_KiB});
   }
-  const auto trace = run(program, {1, {}, true, Duration{Seconds{0.3}, Seconds{0.02}}});
+  const auto trace = run_actors(program, {1, {}, true, Duration{Seconds{0.3}, Seconds{0.02}}});
   CHECK_MESSAGE(trace.verdict->ok, trace.verdict->first_wrong);
   const auto done = [&](u32 actor) { return trace.series[actor].marks.back().iterations; };
   for (const u32 steady : {0U, 2U}) {
@@ -358,14 +358,15 @@ TEST_CASE("a rest of a CPU thread follows from the work since the last one, and 
   program.flows = {{0, numa(0), numa(0), MemKind::pinned, MemKind::pinned, 64_KiB}};
   u64 most = 0;  // of many samples, since other programs may delay a copy, and a long copy has a long rest
   for (u32 attempt = 0; attempt < 40 && most <= 12; ++attempt) {
-    const auto trace = run(program, {5, {}, false, Duration{Seconds{0.05}, Seconds{0.01}}});
+    const auto trace = run_actors(program, {5, {}, false, Duration{Seconds{0.05}, Seconds{0.01}}});
     for (const auto& series : trace.series) most = std::max<u64>(most, series.marks.back().iterations);
   }
   CHECK(most > 12);  // after nine times all work, at most six copies of a microsecond or more would fit
 }
 
 TEST_CASE("a block and its proxy end a duration after the same number of iterations") {
-  const auto trace = run(block_posts_to_cpu_proxy(512, 4), {2, {}, true, Duration{Seconds{0.05}, Seconds{0.01}}});
+  const auto trace =
+      run_actors(block_posts_to_cpu_proxy(512, 4), {2, {}, true, Duration{Seconds{0.05}, Seconds{0.01}}});
   CHECK_MESSAGE(trace.verdict->ok, trace.verdict->first_wrong);
   for (u32 sample = 0; sample < 2; ++sample)
     CHECK(trace.series[2 * sample].marks.back().iterations == trace.series[2 * sample + 1].marks.back().iterations);
@@ -380,13 +381,13 @@ TEST_CASE("copies that are issued together run in batches, and not for a duratio
   copy.loop = {Move{{0, 0, 64_KiB, 64_KiB, 16}, {1, 0, 64_KiB, 64_KiB, 16}, Engine::graph}};
   program.actors = {copy};
   program.flows = {{0, numa(0), gpu(0), MemKind::pinned, MemKind::device, 64_KiB}};
-  CHECK_THROWS_WITH_AS(run(program, {1, {}, false, Duration{Seconds{0.1}, Seconds{0.01}}}),
+  CHECK_THROWS_WITH_AS(run_actors(program, {1, {}, false, Duration{Seconds{0.1}, Seconds{0.01}}}),
                        doctest::Contains("issued together"), Error);
 }
 
 TEST_CASE("a GEMM by a library that is found at run time runs beside copies") {
   REQUIRE_MESSAGE(Cublas::why_not().empty(), Cublas::why_not());
-  const auto trace = run(gemm_beside_copies(256), {2, {{3, 5}}, true});
+  const auto trace = run_actors(gemm_beside_copies(256), {2, {{3, 5}}, true});
   CHECK_MESSAGE(trace.verdict->ok, trace.verdict->first_wrong);
   CHECK(trace.verdict->checked_bytes == 256 * 256 * 4 + 1_MiB);
 }

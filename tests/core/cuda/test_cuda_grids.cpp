@@ -35,7 +35,7 @@ Program pollers(const char* blocks) {
   return program;
 }
 
-Trace run(const Program& program, const Order& order) {
+Trace run_grid(const Program& program, const Order& order) {
   const auto support = platform().supports(program);
   REQUIRE_MESSAGE(support, support.why_not);
   const auto session = platform().prepare(program, "grid#0");
@@ -50,14 +50,14 @@ TEST_CASE("more blocks than hardware queues poll one word as one kernel, in batc
   REQUIRE(hardware_queues() < 32);
   const auto program = pollers("32");
   for (const u32 count : {1u, 7u}) {
-    const auto trace = run(program, {2, {all_take(program, count)}, true});
+    const auto trace = run_grid(program, {2, {all_take(program, count)}, true});
     CHECK_MESSAGE(trace.verdict->ok, trace.verdict->first_wrong);
     for (u32 block = 1; block < 32; ++block) {
       CHECK(trace.at(1, 0, block).enter_s == trace.at(1, 0, 0).enter_s);
       CHECK(trace.at(1, 0, block).exit_s == trace.at(1, 0, 0).exit_s);
     }
   }
-  const auto trace = run(program, {1, {}, true, Duration{Seconds{0.05}, Seconds{0.01}}});
+  const auto trace = run_grid(program, {1, {}, true, Duration{Seconds{0.05}, Seconds{0.01}}});
   CHECK_MESSAGE(trace.verdict->ok, trace.verdict->first_wrong);
   for (const auto& series : trace.series)
     CHECK(series.marks.back().iterations == trace.series[0].marks.back().iterations);
@@ -69,7 +69,7 @@ TEST_CASE("each block of a kernel has its own ops, and all messages of more conn
         program_of("queued_put", Engine::cpu, numa(0), numa(0), {{"connections", "64"}, {"proxies", "4"}}),
         program_of("put", Engine::tma, gpu(0), gpu(1), {{"connections", "16"}}),
         program_of("put_ping_pong", Engine::sm, gpu(0), gpu(1), {{"blocks", "4"}})}) {
-    const auto trace = run(program, {1, {all_take(program, 40)}, true});
+    const auto trace = run_grid(program, {1, {all_take(program, 40)}, true});
     CHECK_MESSAGE(trace.verdict->ok, trace.verdict->first_wrong);
     CHECK(trace.verdict->checked_bytes >= 512);
   }
@@ -82,7 +82,8 @@ TEST_CASE("a block that waits in vain is named, whichever block of its kernel it
   wait.timeout = Seconds{0.05};
   wait.value += 1000;
   std::swap(loop[0], loop[1]);  // the CPU thread gets its answer
-  CHECK_THROWS_WITH_AS(run(program, {1, {all_take(program, 1)}, false}), doctest::Contains("to become 1001"), Error);
+  CHECK_THROWS_WITH_AS(run_grid(program, {1, {all_take(program, 1)}, false}), doctest::Contains("to become 1001"),
+                       Error);
 }
 
 TEST_CASE("kernels that wait for words, and could be queued behind one another, are refused with a reason") {

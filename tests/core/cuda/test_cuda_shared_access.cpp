@@ -21,7 +21,7 @@ Verdict verdict_of(const Case& c) {
   return *platform().run(*session, {2, {std::vector<u32>(program.actors.size(), 1)}, true}).verdict;
 }
 
-void check_right(const Case& c) {
+void check_data(const Case& c) {
   const auto verdict = verdict_of(c);
   CHECK_MESSAGE(verdict.ok, verdict.first_wrong);
   CHECK(verdict.checked_bytes > 0);
@@ -42,12 +42,12 @@ Case additions(const char* by, const char* words) {
 }
 
 TEST_CASE("the sum of a word counts the additions of a GPU and of a CPU thread") {
-  check_right(additions("both", "apart"));
+  check_data(additions("both", "apart"));
   for (const char* by : {"gpu", "cpu"})
     for (const char* words : {"one", "apart"}) {
       CAPTURE(by);
       CAPTURE(words);
-      check_right(additions(by, words));
+      check_data(additions(by, words));
     }
 }
 
@@ -61,24 +61,24 @@ TEST_CASE("a GPU and a CPU thread read the same bytes, in place and as managed p
   for (const char* bytes : {"same", "apart"}) {
     CAPTURE(bytes);
     for (const char* order : {"linear", "random"})
-      check_right({"shared_access",
-                   Engine::sm,
-                   numa(0),
-                   gpu(0),
-                   MemKind::pinned,
-                   MemKind::device,
-                   1 << 20,
-                   0,
-                   {{"bytes", bytes}, {"order", order}}});
-    check_right({"shared_access",
-                 Engine::fault,
-                 numa(0),
-                 gpu(0),
-                 MemKind::managed,
-                 MemKind::managed,
-                 1 << 20,
-                 0,
-                 {{"bytes", bytes}}});
+      check_data({"shared_access",
+                  Engine::sm,
+                  numa(0),
+                  gpu(0),
+                  MemKind::pinned,
+                  MemKind::device,
+                  1 << 20,
+                  0,
+                  {{"bytes", bytes}, {"order", order}}});
+    check_data({"shared_access",
+                Engine::fault,
+                numa(0),
+                gpu(0),
+                MemKind::managed,
+                MemKind::managed,
+                1 << 20,
+                0,
+                {{"bytes", bytes}}});
   }
 }
 
@@ -89,21 +89,21 @@ TEST_CASE("pages are touched in random order, and with gaps between them") {
           Params{{"blocks", "1"}, {"block_threads", "32"}}}) {
       Params all = params;
       all["access"] = access;
-      check_right(
+      check_data(
           {"demand", Engine::fault, numa(0), gpu(0), MemKind::managed, MemKind::managed, (4 << 20) + 4096, 0, all});
     }
 }
 
 TEST_CASE("copies without NUMA binding, and of memory that was written back, deliver their bytes") {
   for (const MemKind memory : {MemKind::pageable, MemKind::pinned, MemKind::registered}) {
-    check_right({"h2d", Engine::ce, numa(0), gpu(0), memory, MemKind::device, 1 << 20, 0, {{"binding", "none"}}});
-    check_right({"d2h", Engine::ce, gpu(0), numa(0), MemKind::device, memory, 1 << 20, 0, {{"binding", "none"}}});
+    check_data({"h2d", Engine::ce, numa(0), gpu(0), memory, MemKind::device, 1 << 20, 0, {{"binding", "none"}}});
+    check_data({"d2h", Engine::ce, gpu(0), numa(0), MemKind::device, memory, 1 << 20, 0, {{"binding", "none"}}});
   }
   const Case cleaned{
       "h2d", Engine::ce, numa(0), gpu(0), MemKind::pageable, MemKind::device, 1 << 16, 0, {{"cache", "cleaned"}}};
   if (const auto why = why_no_write_back(); !why.empty())
     CHECK(platform().supports(build_program(cleaned)).why_not == why);
-  else check_right(cleaned);
+  else check_data(cleaned);
 }
 
 TEST_CASE("one host thread queues both directions of pageable copies, and events time them") {

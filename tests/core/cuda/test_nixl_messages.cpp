@@ -18,17 +18,17 @@ using namespace linkscope;
 namespace {
 
 /// An empty folder, where the fake NIXL keeps what is under way.
-struct Folder {
-  Folder() {
+struct NixlFolder {
+  NixlFolder() {
     std::filesystem::create_directories(path);
     setenv("FAKE_NIXL_FOLDER", path.c_str(), 1);
   }
-  ~Folder() {
+  ~NixlFolder() {
     unsetenv("FAKE_NIXL_FOLDER");
     std::filesystem::remove_all(path);
   }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
+  NixlFolder(const NixlFolder&) = delete;
+  NixlFolder& operator=(const NixlFolder&) = delete;
   std::filesystem::path path = std::filesystem::temp_directory_path() / ("linkscope-nixl-" + std::to_string(getpid()));
 };
 
@@ -38,7 +38,7 @@ struct Two {
     (void)here->load(there->description());
     (void)there->load(here->description());
   }
-  Folder folder;
+  NixlFolder folder;
   Nixl library{{{"libnixl_capi.so", "the tests have it"}}};
   std::shared_ptr<NixlAgent> here = std::make_shared<NixlAgent>(library, "here"),
                              there = std::make_shared<NixlAgent>(library, "there");

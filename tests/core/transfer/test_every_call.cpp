@@ -10,7 +10,7 @@ using namespace linkscope;
 
 namespace {
 
-constexpr u64 bytes = 256_KiB;
+constexpr u64 each_bytes = 256_KiB;
 
 /// How copies and blocks move, and how many calls succeed before one fails in the short campaign.
 struct Way {
@@ -21,17 +21,17 @@ struct Way {
 
 /// One application that uses every function of the library.
 struct Everything {
-  const Application with{8 * bytes};
-  const OnOther elsewhere{with, bytes};
-  const PinnedMemory pinned{the_driver(), bytes, 0};
-  const Bytes data = random_bytes(bytes, 130);
+  const Application with{8 * each_bytes};
+  const OnOther elsewhere{with, each_bytes};
+  const PinnedMemory pinned{the_driver(), each_bytes, 0};
+  const Bytes data = random_bytes(each_bytes, 130);
   const Bytes old = random_bytes(1000, 131);
   const File file{data}, saved{old, "-saved"};
 
   /// Does one thing. Returns its error; without one, the data must have arrived.
   template <class Work>
   std::string step(std::byte* dst, Work work) const {
-    std::memset(dst, 0, bytes);
+    std::memset(dst, 0, each_bytes);
     const auto error = error_of(work);
     if (!error.empty()) return error;
     arrivals.push_back(dst);
@@ -39,11 +39,11 @@ struct Everything {
   }
   std::vector<std::string> go(const Way& way, std::unique_ptr<Transfers>& made) const {
     arrivals.clear();
-    Bytes back(bytes);
+    Bytes back(each_bytes);
     std::vector<std::string> errors;
     const CUstream stream = with.stream->get();
-    std::memcpy(pinned.data(), data.data(), bytes);
-    std::memcpy(with.on_gpu(), data.data(), bytes);
+    std::memcpy(pinned.data(), data.data(), each_bytes);
+    std::memcpy(with.on_gpu(), data.data(), each_bytes);
     errors.push_back(error_of([&] {
       made = std::make_unique<Transfers>(way.options);
       for (const auto towards : {Towards::gpu, Towards::host})
@@ -52,29 +52,31 @@ struct Everything {
     if (!made) return errors;
     Transfers& transfers = *made;
     const auto copied = [&](std::byte* dst, const std::byte* src) {
-      errors.push_back(step(dst, [&] { transfers.copy({dst, src, bytes, stream}); }));
+      errors.push_back(step(dst, [&] { transfers.copy({dst, src, each_bytes, stream}); }));
     };
-    copied(with.on_gpu(1 * bytes), data.data());
-    copied(with.on_gpu(2 * bytes), pinned.data());
+    copied(with.on_gpu(1 * each_bytes), data.data());
+    copied(with.on_gpu(2 * each_bytes), pinned.data());
     copied(elsewhere.at(), with.on_gpu());
+    errors.push_back(step(with.on_gpu(3 * each_bytes),
+                          [&] { transfers.copy_blocks(blocks(3 * each_bytes, pinned.data()), stream); }));
     errors.push_back(
-        step(with.on_gpu(3 * bytes), [&] { transfers.copy_blocks(blocks(3 * bytes, pinned.data()), stream); }));
-    errors.push_back(
-        step(with.on_gpu(4 * bytes), [&] { transfers.copy_blocks(blocks(4 * bytes, data.data()), stream); }));
-    errors.push_back(step(with.on_gpu(5 * bytes), [&] {
+        step(with.on_gpu(4 * each_bytes), [&] { transfers.copy_blocks(blocks(4 * each_bytes, data.data()), stream); }));
+    errors.push_back(step(with.on_gpu(5 * each_bytes), [&] {
       ReadCounts counts;
       Progress progress;
-      transfers.read(FileReader{file.path.string()}, {{{0, bytes, with.on_gpu(5 * bytes)}}}, stream, counts, progress);
+      transfers.read(FileReader{file.path.string()}, {{{0, each_bytes, with.on_gpu(5 * each_bytes)}}}, stream, counts,
+                     progress);
     }));
-    errors.push_back(step(with.on_gpu(6 * bytes), [&] {
-      AsynchronousCopy copy{transfers, {with.on_gpu(6 * bytes), data.data(), bytes, stream}};
+    errors.push_back(step(with.on_gpu(6 * each_bytes), [&] {
+      AsynchronousCopy copy{transfers, {with.on_gpu(6 * each_bytes), data.data(), each_bytes, stream}};
       copy.wait();
     }));
-    errors.push_back(step(with.on_gpu(7 * bytes),
-                          [&] { transfers.prepare({with.on_gpu(7 * bytes), data.data(), bytes, stream}).run(); }));
+    errors.push_back(step(with.on_gpu(7 * each_bytes), [&] {
+      transfers.prepare({with.on_gpu(7 * each_bytes), data.data(), each_bytes, stream}).run();
+    }));
     errors.push_back(save(transfers));
     errors.push_back(error_of([&] {
-      transfers.copy({back.data(), with.on_gpu(), bytes, stream});
+      transfers.copy({back.data(), with.on_gpu(), each_bytes, stream});
       came_back = back == data;
     }));
     return errors;
@@ -84,7 +86,7 @@ struct Everything {
     const auto error = error_of([&] {
       WriteCounts counts;
       Progress progress;
-      const u64 half = bytes / 2;
+      const u64 half = each_bytes / 2;
       transfers.save(saved.path, {{{with.on_gpu(), half, with.stream->get()}, {data.data() + half, half, nullptr}}},
                      false, counts, progress);
     });
@@ -93,13 +95,13 @@ struct Everything {
   }
   [[nodiscard]] std::vector<Block> blocks(u64 at, const std::byte* src) const {
     std::vector<Block> found;
-    for (u64 i = 0; i < bytes; i += 16_KiB)
+    for (u64 i = 0; i < each_bytes; i += 16_KiB)
       found.push_back({reinterpret_cast<u64>(with.on_gpu(at + i)), reinterpret_cast<u64>(src + i), 16_KiB});
     return found;
   }
   [[nodiscard]] bool all_arrived() const {
     return std::all_of(arrivals.begin(), arrivals.end(),
-                       [&](const std::byte* dst) { return same(dst, data.data(), bytes); });
+                       [&](const std::byte* dst) { return same(dst, data.data(), each_bytes); });
   }
   mutable std::vector<std::byte*> arrivals;
   mutable bool came_back = false, is_saved = false;

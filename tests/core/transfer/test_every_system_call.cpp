@@ -8,6 +8,7 @@
 
 #include "host/uring.hpp"
 #include "random_blocks.hpp"
+#include "saves_testing.hpp"
 #include "system_calls.hpp"
 
 using namespace linkscope;
@@ -113,13 +114,6 @@ struct Operation {
   void (*run)(Operations&);
   bool (*arrived)(const Operations&);
 };
-
-Bytes content_of(const std::string& path) {
-  std::ifstream in{path, std::ios::binary};
-  std::string text{std::istreambuf_iterator<char>{in}, {}};
-  const auto* start = reinterpret_cast<const std::byte*>(text.data());
-  return {start, start + text.size()};
-}
 
 bool on_gpu(const Operations& all) { return same(all.with.on_gpu(), all.data.data(), bytes); }
 bool in_file(const Operations& all) { return content_of(all.saved) == all.data; }

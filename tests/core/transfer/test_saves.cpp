@@ -32,10 +32,10 @@ struct Injected {
     pwrites_before = pwrites = 0;
     most = ~u64{0};
   }
-} injected;
+} injected_writes;
 
 struct Folder : SavesFolder {
-  ~Folder() { injected.reset(); }
+  ~Folder() { injected_writes.reset(); }
 };
 
 /// How many writes of io_uring are in flight: threads write if there are none.
@@ -48,31 +48,32 @@ ssize_t __real_pwrite(int, const void*, size_t, off_t);
 ssize_t __wrap_pwrite(int file, const void* from, size_t bytes, off_t offset) {
   if (system_call_fails("pwrite")) return -1;
   const bool direct = (fcntl(file, F_GETFL) & O_DIRECT) != 0;
-  if (injected.pwrite_error && (direct || !injected.direct_only) && injected.pwrites++ >= injected.pwrites_before) {
-    errno = injected.pwrite_error;
+  if (injected_writes.pwrite_error && (direct || !injected_writes.direct_only) &&
+      injected_writes.pwrites++ >= injected_writes.pwrites_before) {
+    errno = injected_writes.pwrite_error;
     return -1;
   }
-  return __real_pwrite(file, from, std::min<size_t>(bytes, injected.most), offset);
+  return __real_pwrite(file, from, std::min<size_t>(bytes, injected_writes.most), offset);
 }
 int __real_fallocate(int, int, off_t, off_t);
 int __wrap_fallocate(int file, int mode, off_t from, off_t bytes) {
   if (system_call_fails("fallocate")) return -1;
-  if (!injected.fallocate_error) return __real_fallocate(file, mode, from, bytes);
-  errno = injected.fallocate_error;
+  if (!injected_writes.fallocate_error) return __real_fallocate(file, mode, from, bytes);
+  errno = injected_writes.fallocate_error;
   return -1;
 }
 int __real_fsync(int);
 int __wrap_fsync(int file) {
   if (system_call_fails("fsync")) return -1;
-  if (!injected.fsync_error) return __real_fsync(file);
-  errno = injected.fsync_error;
+  if (!injected_writes.fsync_error) return __real_fsync(file);
+  errno = injected_writes.fsync_error;
   return -1;
 }
 int __real_rename(const char*, const char*);
 int __wrap_rename(const char* from, const char* to) {
   if (system_call_fails("rename")) return -1;
-  if (!injected.rename_error) return __real_rename(from, to);
-  errno = injected.rename_error;
+  if (!injected_writes.rename_error) return __real_rename(from, to);
+  errno = injected_writes.rename_error;
   return -1;
 }
 }
@@ -103,8 +104,8 @@ TEST_CASE("all but the ends of a file goes past the page cache, where the file s
   WriteCounts counts;
   CHECK(save(with, data, {77, 2_MiB}, folder.file(), {0, false, true}, counts) == "");
   if (Descriptor{open(folder.file().c_str(), O_RDONLY | O_DIRECT)}) CHECK(counts.direct == 2_MiB);
-  injected.pwrite_error = EINVAL;
-  injected.direct_only = true;
+  injected_writes.pwrite_error = EINVAL;
+  injected_writes.direct_only = true;
   WriteCounts buffered;
   CHECK(save(with, data, {data.size()}, folder.file(), {0}, buffered) == "");
   CHECK(buffered.buffered == data.size());
@@ -147,8 +148,8 @@ TEST_CASE("short writes are continued, and a file system without reserved space 
   const Folder folder;
   const auto data = random_bytes(1_MiB + 5, 73);
   for (const u64 most : {u64{10'000}, u64{4096}}) {
-    injected.most = most;
-    injected.fallocate_error = EOPNOTSUPP;
+    injected_writes.most = most;
+    injected_writes.fallocate_error = EOPNOTSUPP;
     WriteCounts counts;
     CHECK(save(with, data, {data.size()}, folder.file(), {0}, counts) == "");
     CHECK(content_of(folder.file()) == data);
@@ -170,20 +171,20 @@ TEST_CASE("after an error of the system or the driver the file is as it was, and
     CHECK(content_of(folder.file()) == before);
     CHECK(folder.count() == 1);
     CHECK(fake().held() == held);
-    injected.reset();
+    injected_writes.reset();
   };
   for (const u64 after : {0, 3}) {
-    injected.pwrite_error = ENOSPC;
-    injected.pwrites_before = after;
+    injected_writes.pwrite_error = ENOSPC;
+    injected_writes.pwrites_before = after;
     fails("cannot be written at byte");
   }
-  injected.pwrite_error = EIO;
+  injected_writes.pwrite_error = EIO;
   fails("of 2097152 bytes were written, and are removed");
-  injected.fallocate_error = ENOSPC;
+  injected_writes.fallocate_error = ENOSPC;
   fails("has no room for 2 MiB: No space left on device");
-  injected.fsync_error = EIO;
+  injected_writes.fsync_error = EIO;
   fails("cannot be written to its disk: Input/output error");
-  injected.rename_error = EACCES;
+  injected_writes.rename_error = EACCES;
   fails("cannot get its name");
   for (const char* symbol : {"cuMemcpyDtoHAsync", "cuEventRecord"}) {
     const Failing failing{symbol, 1};
@@ -230,7 +231,7 @@ TEST_CASE("a file beyond the limit of the process is an error that says so") {
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);
   for (const int refused : {0, EOPNOTSUPP})  // with reserved space, and while it is written
     for (const u32 uring : in_flights) {
-      injected.fallocate_error = refused;
+      injected_writes.fallocate_error = refused;
       REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0);
       WriteCounts counts;
       const auto error = save(with, data, {data.size()}, folder.file(), {uring}, counts);
@@ -249,13 +250,13 @@ TEST_CASE("an error says which temporary file stays because it cannot be removed
     inject();
     WriteCounts counts;
     const auto error = save(with, data, {data.size()}, folder.file(), {0, false, true}, counts);
-    injected.reset();
+    injected_writes.reset();
     return error;
   };
-  const auto on_write = [] { injected.pwrite_error = EIO; };
+  const auto on_write = [] { injected_writes.pwrite_error = EIO; };
   for (const auto& [inject, text] :
        {std::pair<void (*)(), const char*>{on_write, " of 300000 bytes were written; "},
-        {[] { injected.fallocate_error = ENOSPC; }, "has no room for 293 KiB: No space left on device; "}}) {
+        {[] { injected_writes.fallocate_error = ENOSPC; }, "has no room for 293 KiB: No space left on device; "}}) {
     const Folder folder;
     const auto error = error_with(folder, inject, ~u64{0}, EACCES);
     CHECK_MESSAGE(error.find(text + folder.file() + ".part-") != std::string::npos, error);
