@@ -14,7 +14,7 @@
 using namespace linkscope;
 
 struct ls_region {
-  Region region;
+  PutRegion region;
 };
 
 struct ls_channel {
@@ -36,7 +36,7 @@ template <class... Arguments>
 void open_region(ls_region** region, const Arguments&... arguments) {
   const std::lock_guard lock{one_at_a_time};
   if (!state) state = new PutGet;
-  *region = new ls_region{Region{*state, arguments...}};
+  *region = new ls_region{PutRegion{*state, arguments...}};
   ++regions;
 }
 

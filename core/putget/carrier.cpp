@@ -13,7 +13,7 @@ namespace {
 
 class CpuCarrier : public Carrier {
  public:
-  CpuCarrier(const Region& local, const Region& remote) : local_{local.start()}, remote_{remote.start()} {}
+  CpuCarrier(const PutRegion& local, const PutRegion& remote) : local_{local.start()}, remote_{remote.start()} {}
   void perform(const Operation& one) override { perform_operation(words_, thread_, one, local_, remote_); }
   void finish() override {}
   [[nodiscard]] std::string name() const override { return "CPU"; }
@@ -26,7 +26,7 @@ class CpuCarrier : public Carrier {
 
 class TcpCarrier : public Carrier {
  public:
-  TcpCarrier(const Region& local, const Region& remote, Seconds patience)
+  TcpCarrier(const PutRegion& local, const PutRegion& remote, Seconds patience)
       : local_{local.start()}, client_{remote.tcp_address(), patience} {}
   void perform(const Operation& one) override {
     if (one.verb == Verb::get) client_.get(one, local_ + one.local);
@@ -44,7 +44,7 @@ class TcpCarrier : public Carrier {
 /// Posts elements to a network card as the only poster of a channel of its own.
 class CardCarrier : public Carrier {
  public:
-  CardCarrier(PutGet& all, const QueuePair& pair, const Region& local, const Region& remote, Seconds patience)
+  CardCarrier(PutGet& all, const QueuePair& pair, const PutRegion& local, const PutRegion& remote, Seconds patience)
       : queues_{all, pair, local, remote, std::nullopt},
         poster_{channel_to(local, remote, patience), CpuWords{}, OneThread{}} {}
   void perform(const Operation& one) override { check(poster_.post_one(one)); }
@@ -52,7 +52,7 @@ class CardCarrier : public Carrier {
   [[nodiscard]] std::string name() const override { return "network card"; }
 
  private:
-  [[nodiscard]] Channel channel_to(const Region& local, const Region& remote, Seconds patience) const {
+  [[nodiscard]] Channel channel_to(const PutRegion& local, const PutRegion& remote, Seconds patience) const {
     Channel channel{};
     channel.local_bytes = local.bytes();
     channel.remote_bytes = remote.bytes();
@@ -75,7 +75,7 @@ class CardCarrier : public Carrier {
 /// too, so that it follows the data.
 class EngineCarrier : public Carrier {
  public:
-  EngineCarrier(PutGet& all, const Region& local, const Region& remote)
+  EngineCarrier(PutGet& all, const PutRegion& local, const PutRegion& remote)
       : all_{all}, local_{local}, remote_{remote}, gpu_{all.gpu(gpu_of(remote.on_host() ? local : remote))} {
     const CurrentContext current{all.driver(), gpu_.context()};
     stream_ = std::make_unique<Stream>(all.driver());
@@ -119,9 +119,9 @@ class EngineCarrier : public Carrier {
   static constexpr u64 slots = 512;  // words under way
   struct End {
     u64 at;
-    const Region* of;
+    const PutRegion* of;
   };
-  [[nodiscard]] u32 gpu_of(const Region& region) const {
+  [[nodiscard]] u32 gpu_of(const PutRegion& region) const {
     return region.is_imported() ? region.mapped_for() : all_.index_of(region.location().device);
   }
   void copy(End to, End from, u64 bytes) {
@@ -150,7 +150,7 @@ class EngineCarrier : public Carrier {
   }
 
   PutGet& all_;
-  const Region &local_, &remote_;
+  const PutRegion &local_, &remote_;
   Device& gpu_;
   std::unique_ptr<Stream> stream_;
   PinnedBlock values_;
@@ -161,7 +161,7 @@ class EngineCarrier : public Carrier {
 
 }  // namespace
 
-std::unique_ptr<Carrier> make_carrier(PutGet& all, const Region& local, const Region& remote, Seconds patience) {
+std::unique_ptr<Carrier> make_carrier(PutGet& all, const PutRegion& local, const PutRegion& remote, Seconds patience) {
   if (!remote.tcp_address().empty()) {
     if (!local.on_host())
       throw Error{ErrorKind::usage, "a region on a GPU cannot be the local one of a channel over TCP: use host memory"};
@@ -171,8 +171,8 @@ std::unique_ptr<Carrier> make_carrier(PutGet& all, const Region& local, const Re
   return std::make_unique<EngineCarrier>(all, local, remote);
 }
 
-std::unique_ptr<Carrier> make_card_carrier(PutGet& all, const QueuePair& pair, const Region& local,
-                                           const Region& remote, Seconds patience) {
+std::unique_ptr<Carrier> make_card_carrier(PutGet& all, const QueuePair& pair, const PutRegion& local,
+                                           const PutRegion& remote, Seconds patience) {
   return std::make_unique<CardCarrier>(all, pair, local, remote, patience);
 }
 

@@ -23,10 +23,10 @@ class Carrier {
 };
 
 /// The carrier for two regions. `patience`: of each wait for a TCP server.
-[[nodiscard]] std::unique_ptr<Carrier> make_carrier(PutGet&, const Region& local, const Region& remote,
+[[nodiscard]] std::unique_ptr<Carrier> make_carrier(PutGet&, const PutRegion& local, const PutRegion& remote,
                                                     Seconds patience);
 /// The same for a remote region behind a network card.
-[[nodiscard]] std::unique_ptr<Carrier> make_card_carrier(PutGet&, const QueuePair&, const Region& local,
-                                                         const Region& remote, Seconds patience);
+[[nodiscard]] std::unique_ptr<Carrier> make_card_carrier(PutGet&, const QueuePair&, const PutRegion& local,
+                                                         const PutRegion& remote, Seconds patience);
 
 }  // namespace linkscope

@@ -34,7 +34,7 @@ RingWord nanoseconds(Seconds time) { return static_cast<RingWord>(time.count() *
 
 }  // namespace
 
-OpenChannel::OpenChannel(PutGet& all, Region& local, Region& remote, const ChannelOptions& options)
+OpenChannel::OpenChannel(PutGet& all, PutRegion& local, PutRegion& remote, const ChannelOptions& options)
     : all_{all}, local_{local}, remote_{remote}, options_{options} {
   check_options(options);
   if (options.gpu) (void)all_.gpu(*options.gpu);
@@ -107,7 +107,7 @@ OpenChannel::~OpenChannel() {
 }
 
 /// "", or why the poster's loads and stores do not reach a region.
-std::string OpenChannel::why_not_reached(const Region& region) const {
+std::string OpenChannel::why_not_reached(const PutRegion& region) const {
   if (!region.tcp_address().empty()) return "the region is behind TCP";
   if (region.behind_card()) return "the region is behind a network card";
   if (!options_.gpu) return region.on_host() ? "" : "a CPU thread does not reach " + to_string(region.location());
@@ -118,7 +118,7 @@ std::string OpenChannel::why_not_reached(const Region& region) const {
   return all_.why_no_peer(*options_.gpu, all_.index_of(region.location().device));
 }
 
-u64 OpenChannel::address_for(u32 gpu, const Region& region) const {
+u64 OpenChannel::address_for(u32 gpu, const PutRegion& region) const {
   if (!region.on_host()) return region.start();
   if (region.location().memory != MemoryType::pinned) return 0;
   const CurrentContext current{all_.driver(), all_.gpu(gpu).context()};

@@ -41,7 +41,7 @@ struct ChannelOptions {
 class OpenChannel : private ServedRing {
  public:
   /// The regions live longer. Throws Error{usage} for options that make no sense or a transport that cannot be.
-  OpenChannel(PutGet&, Region& local, Region& remote, const ChannelOptions&);
+  OpenChannel(PutGet&, PutRegion& local, PutRegion& remote, const ChannelOptions&);
   /// Waits for the latest run_on_gpu().
   ~OpenChannel() override;
   OpenChannel(const OpenChannel&) = delete;
@@ -72,8 +72,8 @@ class OpenChannel : private ServedRing {
  private:
   using CpuPoster = Poster<CpuWords, OneThread>;
   void choose_transport(const std::string& why_not_memory);
-  [[nodiscard]] std::string why_not_reached(const Region&) const;
-  [[nodiscard]] u64 address_for(u32 gpu, const Region&) const;
+  [[nodiscard]] std::string why_not_reached(const PutRegion&) const;
+  [[nodiscard]] u64 address_for(u32 gpu, const PutRegion&) const;
   void make_words(u64 bytes);
   void check_tma(u32 gpu) const;
   void place_ring(u64 bytes);
@@ -93,7 +93,7 @@ class OpenChannel : private ServedRing {
   void post(Call call);
 
   PutGet& all_;
-  Region &local_, &remote_;
+  PutRegion &local_, &remote_;
   ChannelOptions options_;
   std::string transport_;
   Channel view_{};

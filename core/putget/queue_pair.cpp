@@ -9,7 +9,7 @@
 
 namespace linkscope {
 
-PostedQueues::PostedQueues(PutGet& all, const QueuePair& pair, const Region& local, const Region& remote,
+PostedQueues::PostedQueues(PutGet& all, const QueuePair& pair, const PutRegion& local, const PutRegion& remote,
                            std::optional<u32> gpu)
     : all_{all}, gpu_{gpu} {
   if (!remote.behind_card())

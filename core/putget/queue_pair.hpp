@@ -27,7 +27,7 @@ class PostedQueues {
  public:
   /// Empties the queues. Throws Error{usage} for memory that the poster does not reach or that is no queue, and for regions
   /// that no card can join.
-  PostedQueues(PutGet&, const QueuePair&, const Region& local, const Region& remote, std::optional<u32> gpu);
+  PostedQueues(PutGet&, const QueuePair&, const PutRegion& local, const PutRegion& remote, std::optional<u32> gpu);
   ~PostedQueues();
   PostedQueues(const PostedQueues&) = delete;
   PostedQueues& operator=(const PostedQueues&) = delete;

@@ -157,7 +157,7 @@ std::string PutGet::why_no_peer(u32 by, u32 owner) {
 
 // --- regions ----------------------------------------------------------------------------------------------------------
 
-Region::Region(PutGet& all, void* start, u64 bytes)
+PutRegion::PutRegion(PutGet& all, void* start, u64 bytes)
     : all_{all}, start_{reinterpret_cast<u64>(start)}, bytes_{bytes}, location_{locate(all.driver(), start)} {
   if (!start || !bytes) throw Error{ErrorKind::usage, "a region needs memory: its start is NULL, or it has 0 B"};
   if (location_.memory == MemoryType::managed)
@@ -170,7 +170,7 @@ Region::Region(PutGet& all, void* start, u64 bytes)
     throw Error{ErrorKind::usage, "this process cannot write the memory of the region; pass memory that is allocated"};
 }
 
-Region::Region(PutGet& all, u64 bytes) : all_{all}, bytes_{bytes} {
+PutRegion::PutRegion(PutGet& all, u64 bytes) : all_{all}, bytes_{bytes} {
   if (!bytes) throw Error{ErrorKind::usage, "a region needs memory: 0 B were asked for"};
   pages_ = SharedPages{0, bytes};
   pages_.touch();
@@ -179,7 +179,7 @@ Region::Region(PutGet& all, u64 bytes) : all_{all}, bytes_{bytes} {
   pin();
 }
 
-Region::Region(PutGet& all, const std::string& handle, u32 by) : all_{all} {
+PutRegion::PutRegion(PutGet& all, const std::string& handle, u32 by) : all_{all} {
   const auto parts = parts_of(handle);
   if (parts.empty()) no_handle(handle);
   if (parts[0] == shared_kind && parts.size() == 4) {
@@ -202,7 +202,7 @@ Region::Region(PutGet& all, const std::string& handle, u32 by) : all_{all} {
   }
 }
 
-Region::~Region() {
+PutRegion::~PutRegion() {
   server_.reset();
   unmap();
   if (!pinned_here_) return;
@@ -213,7 +213,7 @@ Region::~Region() {
   }
 }
 
-Region::Region(PutGet& all, u64 bytes, OnGpu on) : all_{all}, bytes_{bytes}, by_{on.gpu} {
+PutRegion::PutRegion(PutGet& all, u64 bytes, OnGpu on) : all_{all}, bytes_{bytes}, by_{on.gpu} {
   if (!bytes) throw Error{ErrorKind::usage, "a region needs memory: 0 B were asked for"};
   auto& gpu = all.gpu(on.gpu);
   for (const char* call : {"cuMemCreate", "cuMemExportToShareableHandle", "cuMemImportFromShareableHandle"})
@@ -233,7 +233,7 @@ Region::Region(PutGet& all, u64 bytes, OnGpu on) : all_{all}, bytes_{bytes}, by_
   LINKSCOPE_CU(all.driver(), cuStreamSynchronize, nullptr);
 }
 
-void Region::import_descriptor(const std::string& handle, u32 by) {
+void PutRegion::import_descriptor(const std::string& handle, u32 by) {
   const auto parts = parts_of(handle);
   process_ = process_of(number(handle, parts[1]));
   bytes_ = number(handle, parts[3]);
@@ -248,7 +248,7 @@ void Region::import_descriptor(const std::string& handle, u32 by) {
 }
 
 /// Frees memory that was created or imported by a file descriptor.
-void Region::unmap() {
+void PutRegion::unmap() {
   handles_.reset();
   if (!mapping_) return;
   try {
@@ -259,7 +259,7 @@ void Region::unmap() {
   }
 }
 
-void Region::import_shared(const std::string& handle) {
+void PutRegion::import_shared(const std::string& handle) {
   const auto parts = parts_of(handle);
   const u64 pid = number(handle, parts[1]);
   process_ = process_of(pid);
@@ -274,7 +274,7 @@ void Region::import_shared(const std::string& handle) {
   pin();
 }
 
-void Region::import_gpu(const std::string& handle, u32 by) {
+void PutRegion::import_gpu(const std::string& handle, u32 by) {
   const auto parts = parts_of(handle);
   process_ = process_of(number(handle, parts[1]));
   bytes_ = number(handle, parts[2]);
@@ -294,7 +294,7 @@ void Region::import_gpu(const std::string& handle, u32 by) {
 }
 
 /// Lets GPUs reach shared pages. A machine without GPUs uses them all the same.
-void Region::pin() {
+void PutRegion::pin() {
   auto& driver = all_.driver();
   if (!driver.usable() || !driver.cuMemHostRegister || !all_.gpus().any()) return;
   const CurrentContext current{driver, all_.gpus().any()->context()};
@@ -304,7 +304,7 @@ void Region::pin() {
   location_ = {MemoryType::pinned, -1};
 }
 
-std::string Region::handle() const {
+std::string PutRegion::handle() const {
   std::ostringstream text;
   if (pages_.descriptor()) {
     text << shared_kind << ' ' << getpid() << ' ' << pages_.descriptor().get() << ' ' << bytes_;
@@ -334,7 +334,7 @@ std::string Region::handle() const {
   return text.str();
 }
 
-std::string Region::serve_tcp(const std::string& address, unsigned short port) {
+std::string PutRegion::serve_tcp(const std::string& address, unsigned short port) {
   if (!on_host())
     throw Error{ErrorKind::usage,
                 "only host memory of this process is served by TCP; the region is " + to_string(location_)};
@@ -344,7 +344,7 @@ std::string Region::serve_tcp(const std::string& address, unsigned short port) {
   return text.str();
 }
 
-std::string Region::card_handle(u64 address, u32 key) const {
+std::string PutRegion::card_handle(u64 address, u32 key) const {
   if (address % sizeof(u64) != 0)
     throw Error{ErrorKind::usage, "the region's address for network cards must be a multiple of 8 B"};
   std::ostringstream text;
@@ -352,13 +352,13 @@ std::string Region::card_handle(u64 address, u32 key) const {
   return text.str();
 }
 
-std::string Region::why_gone() const {
+std::string PutRegion::why_gone() const {
   if (!process_) return "";
   pollfd ended{process_.get(), POLLIN, 0};
   return poll(&ended, 1, 0) > 0 ? "the process that has the region has ended" : "";
 }
 
-std::string Region::why_freed() const {
+std::string PutRegion::why_freed() const {
   if (!allocation_ || opened_) return "";
   return bytes_from(all_.driver(), reinterpret_cast<const void*>(start_)) == allocation_
              ? ""

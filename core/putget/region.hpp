@@ -70,22 +70,22 @@ struct OnGpu {
   u32 gpu = 0;
 };
 
-class Region {
+class PutRegion {
  public:
   /// Memory of this process: pageable, pinned, or a GPU's. It stays allocated while the region lives. Throws Error{usage}
   /// for memory that this process cannot write or that is shorter.
-  Region(PutGet&, void* start, u64 bytes);
+  PutRegion(PutGet&, void* start, u64 bytes);
   /// New host memory that other processes may import. GPUs reach it if this machine has any.
-  Region(PutGet&, u64 bytes);
+  PutRegion(PutGet&, u64 bytes);
   /// New memory of a GPU, zero, which other processes import by a POSIX file descriptor. All GPUs of this process that have
   /// peer access to it reach it. Throws Error{unsupported} where the driver does not export memory.
-  Region(PutGet&, u64 bytes, OnGpu);
+  PutRegion(PutGet&, u64 bytes, OnGpu);
   /// Memory of another process by its handle(); memory of a GPU is mapped for GPU `by`. Throws Error{usage} for a text that
   /// is no handle, Error{lost} if that process has ended.
-  Region(PutGet&, const std::string& handle, u32 by);
-  ~Region();
-  Region(const Region&) = delete;
-  Region& operator=(const Region&) = delete;
+  PutRegion(PutGet&, const std::string& handle, u32 by);
+  ~PutRegion();
+  PutRegion(const PutRegion&) = delete;
+  PutRegion& operator=(const PutRegion&) = delete;
 
   /// A text by which another process of this host imports the region. Throws Error{usage} for memory that no other process
   /// can map.

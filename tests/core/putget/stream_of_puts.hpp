@@ -51,6 +51,6 @@ inline std::string receive_all(OpenChannel& channel, const std::byte* local, u64
   return "";
 }
 
-inline const std::byte* bytes_at(const Region& region) { return reinterpret_cast<const std::byte*>(region.start()); }
+inline const std::byte* bytes_at(const PutRegion& region) { return reinterpret_cast<const std::byte*>(region.start()); }
 
 }  // namespace linkscope

@@ -24,7 +24,7 @@ constexpr Seconds brief{0.05};
 struct Pair64 {
   explicit Pair64(ChannelOptions options = {.timeout = brief}) : channel{all(), local, remote, options} {}
   Memory sent{64_KiB}, came{64_KiB};
-  Region local{all(), sent.data(), sent.size()}, remote{all(), came.data(), came.size()};
+  PutRegion local{all(), sent.data(), sent.size()}, remote{all(), came.data(), came.size()};
   OpenChannel channel;
 };
 
@@ -34,11 +34,11 @@ bool says(const std::string& text, const std::string& part) { return text.find(p
 
 TEST_CASE("a region needs memory that this process has, up to its end") {
   Memory memory{4_KiB};
-  CHECK(says(error_of([&] { Region{all(), nullptr, 64}; }), "NULL"));
-  CHECK(says(error_of([&] { Region{all(), memory.data(), 0}; }), "0 B"));
-  CHECK(says(error_of([&] { Region{all(), reinterpret_cast<void*>(u64{64}), 64}; }), "cannot write"));
+  CHECK(says(error_of([&] { PutRegion{all(), nullptr, 64}; }), "NULL"));
+  CHECK(says(error_of([&] { PutRegion{all(), memory.data(), 0}; }), "0 B"));
+  CHECK(says(error_of([&] { PutRegion{all(), reinterpret_cast<void*>(u64{64}), 64}; }), "cannot write"));
   const DeviceBytes on_gpu{4_KiB};
-  CHECK(says(error_of([&] { Region{all(), on_gpu.pointer(), 5_KiB}; }), "the memory ends after"));
+  CHECK(says(error_of([&] { PutRegion{all(), on_gpu.pointer(), 5_KiB}; }), "the memory ends after"));
 }
 
 TEST_CASE("a region is imported only by a handle") {
@@ -48,8 +48,8 @@ TEST_CASE("a region is imported only by a handle") {
         std::string{"tcp 127.0.0.1 port 64"}, std::string{"tcp 127.0.0.1 4711 -1"},
         "ipc " + std::to_string(getpid()) + " 64 0 " + std::string(128, 'x'),
         "ipc " + std::to_string(getpid()) + " 64 0 " + std::string(126, '0') + "-1"})
-    CHECK(says(error_of([&] { Region{all(), text, 0}; }), "no handle"));
-  CHECK(says(error_of([&] { Region{all(), "shm 4194303 3 64", 0}; }), "has ended"));
+    CHECK(says(error_of([&] { PutRegion{all(), text, 0}; }), "no handle"));
+  CHECK(says(error_of([&] { PutRegion{all(), "shm 4194303 3 64", 0}; }), "has ended"));
 }
 
 TEST_CASE("operations end inside of both regions, for every transport, and nothing is moved otherwise") {
@@ -110,7 +110,7 @@ TEST_CASE("a ring has 2 slots or more, and descriptors of 16 to 128 bytes") {
 
 TEST_CASE("a channel has one user: a second kernel or thread is refused") {
   DeviceBytes on_gpu{64_KiB};
-  Region local{all(), on_gpu.pointer(), on_gpu.size()}, remote{all(), 64_KiB};
+  PutRegion local{all(), on_gpu.pointer(), on_gpu.size()}, remote{all(), 64_KiB};
   OpenChannel channel{all(), local, remote, {.gpu = 0, .timeout = brief}};
   CpuWords::release(channel.view().word(ControlWord::owner), 1);
   channel.run_on_gpu(std::vector{PostStep{StepKind::quiet, {}, 0}}, 32, nullptr);
@@ -122,7 +122,7 @@ TEST_CASE("a channel has one user: a second kernel or thread is refused") {
 
 TEST_CASE("a kernel that waits in vain ends, and the channel says what it waited for") {
   DeviceBytes on_gpu{64_KiB};
-  Region local{all(), on_gpu.pointer(), on_gpu.size()}, remote{all(), 64_KiB};
+  PutRegion local{all(), on_gpu.pointer(), on_gpu.size()}, remote{all(), 64_KiB};
   OpenChannel channel{all(), local, remote, {.gpu = 0, .timeout = brief}};
   channel.run_on_gpu(std::vector{PostStep{StepKind::await, {Verb::none, 8, 0, 0, 3}, 0}}, 1, nullptr);
   CHECK(
@@ -132,7 +132,7 @@ TEST_CASE("a kernel that waits in vain ends, and the channel says what it waited
 TEST_CASE("a ring in GPU memory needs a GPU that posts and a kernel that serves") {
   Pair64 pair;
   DeviceBytes on_gpu{64_KiB};
-  Region local{all(), on_gpu.pointer(), on_gpu.size()}, remote{all(), 64_KiB};
+  PutRegion local{all(), on_gpu.pointer(), on_gpu.size()}, remote{all(), 64_KiB};
   for (const auto& options :
        {ChannelOptions{.ring_gpu = 0}, ChannelOptions{.transport = Transport::kernel, .ring_gpu = 0},
         ChannelOptions{.gpu = 0, .transport = Transport::proxy, .ring_gpu = 0}})
@@ -141,7 +141,7 @@ TEST_CASE("a ring in GPU memory needs a GPU that posts and a kernel that serves"
 
 TEST_CASE("blocks that post together are at most as many as the GPU has SMs, and wait for at most 10 s") {
   DeviceBytes on_gpu{64_KiB};
-  Region local{all(), on_gpu.pointer(), on_gpu.size()}, remote{all(), 64_KiB};
+  PutRegion local{all(), on_gpu.pointer(), on_gpu.size()}, remote{all(), 64_KiB};
   OpenChannel channel{all(), local, remote, {.gpu = 0}};
   for (const u32 blocks : {0u, 1000u})
     CHECK(says(error_of([&] { channel.run_on_gpu({}, 32, nullptr, blocks); }), "as many as GPU 0 has SMs"));
@@ -150,23 +150,23 @@ TEST_CASE("blocks that post together are at most as many as the GPU has SMs, and
 }
 
 TEST_CASE("memory by a file descriptor is imported while its process has it, and is exported by that process only") {
-  auto made = std::make_unique<Region>(all(), 64_KiB, OnGpu{0});
+  auto made = std::make_unique<PutRegion>(all(), 64_KiB, OnGpu{0});
   const auto handle = made->handle();
-  CHECK(says(error_of([&] { Region(all(), 0, OnGpu{0}); }), "0 B"));
-  CHECK(says(error_of([&] { Region(all(), 64, OnGpu{99}); }), "there is no GPU 99"));
+  CHECK(says(error_of([&] { PutRegion(all(), 0, OnGpu{0}); }), "0 B"));
+  CHECK(says(error_of([&] { PutRegion(all(), 64, OnGpu{99}); }), "there is no GPU 99"));
   {
-    const Region imported{all(), handle, 1};
+    const PutRegion imported{all(), handle, 1};
     CHECK(imported.mapped_for() == 1);
     CHECK(says(error_of([&] { (void)imported.handle(); }), "no other process can map"));
   }
   made.reset();
-  CHECK(says(error_of([&] { Region(all(), handle, 0); }), "does not give it"));
+  CHECK(says(error_of([&] { PutRegion(all(), handle, 0); }), "does not give it"));
 }
 
 TEST_CASE("memory that its owner freed is an error of the channel, not a crash") {
   DeviceBytes on_gpu{64_KiB};
   Memory sent{64_KiB};
-  Region local{all(), sent.data(), sent.size()}, remote{all(), on_gpu.pointer(), on_gpu.size()};
+  PutRegion local{all(), sent.data(), sent.size()}, remote{all(), on_gpu.pointer(), on_gpu.size()};
   OpenChannel channel{all(), local, remote, {}};
   channel.put(0, 0, 64);
   channel.quiet();
@@ -182,7 +182,7 @@ TEST_CASE("memory that its owner freed is an error of the channel, not a crash")
 TEST_CASE("where a poster does not reach a region, a proxy serves it, and the channel says why") {
   DeviceBytes first{64_KiB, 0}, second{64_KiB, 1};
   Memory pageable{64_KiB};
-  Region a{all(), first.pointer(), first.size()}, b{all(), second.pointer(), second.size()},
+  PutRegion a{all(), first.pointer(), first.size()}, b{all(), second.pointer(), second.size()},
       c{all(), pageable.data(), pageable.size()};
   CHECK(OpenChannel{all(), a, b, {.gpu = 0}}.transport() == "memory");
   CHECK(OpenChannel{all(), a, c, {.gpu = 0}}.transport() ==
@@ -204,7 +204,7 @@ TEST_CASE("a server of TCP that does not answer is an error of the channel") {
   REQUIRE(listen(listener.get(), 1) == 0);
   REQUIRE(getsockname(listener.get(), reinterpret_cast<sockaddr*>(&at), &size) == 0);
   Memory sent{64_KiB};
-  Region local{all(), sent.data(), sent.size()},
+  PutRegion local{all(), sent.data(), sent.size()},
       remote{all(), "tcp 127.0.0.1 " + std::to_string(ntohs(at.sin_port)) + " 4096", 0};
   OpenChannel channel{all(), local, remote, {.timeout = brief}};
   channel.put(0, 0, 64);
@@ -217,8 +217,8 @@ TEST_CASE("a server of TCP that does not answer is an error of the channel") {
 
 TEST_CASE("a server of TCP goes on when the process had too many files, and forgets clients that have ended") {
   Memory sent{4_KiB}, came{4_KiB};
-  Region local{all(), sent.data(), sent.size()}, served{all(), came.data(), came.size()};
-  Region remote{all(), served.serve_tcp("127.0.0.1", 0), 0};
+  PutRegion local{all(), sent.data(), sent.size()}, served{all(), came.data(), came.size()};
+  PutRegion remote{all(), served.serve_tcp("127.0.0.1", 0), 0};
   const auto put = [&](std::byte value) {
     OpenChannel channel{all(), local, remote, {.timeout = Seconds{10}}};
     sent.data()[0] = value;
@@ -256,7 +256,7 @@ TEST_CASE("a server of TCP goes on when the process had too many files, and forg
 TEST_CASE(
     "a server of TCP closes the connection of a client that asks for more than its region, and keeps its memory") {
   Memory served{8_KiB};
-  Region region{all(), served.data(), 4_KiB};
+  PutRegion region{all(), served.data(), 4_KiB};
   std::istringstream handle{region.serve_tcp("127.0.0.1", 0)};
   std::string kind, address;
   in_port_t port = 0;
@@ -278,7 +278,7 @@ TEST_CASE(
 
 TEST_CASE("an address where nobody serves a region, and one that is none, are refused") {
   Memory sent{64_KiB};
-  Region local{all(), sent.data(), sent.size()}, nobody{all(), std::string{"tcp 127.0.0.1 1 4096"}, 0};
+  PutRegion local{all(), sent.data(), sent.size()}, nobody{all(), std::string{"tcp 127.0.0.1 1 4096"}, 0};
   CHECK(says(error_of([&] { OpenChannel{all(), local, nobody, {}}; }), "nobody serves a region"));
   CHECK(says(error_of([&] { (void)local.serve_tcp("localhost", 0); }), "is no IPv4 address"));
 }

@@ -97,7 +97,7 @@ struct Ends {
   [[nodiscard]] std::byte* words() { return queues.words(); }
   [[nodiscard]] QueuePair pair() { return queues.pair(here.data(), local_key); }
   [[nodiscard]] std::string handle(u64 beyond = 0, u32 key_error = 0) {
-    const Region registered{all(), there.data(), there.size()};
+    const PutRegion registered{all(), there.data(), there.size()};
     return registered.card_handle(reinterpret_cast<u64>(there.data()) + beyond, remote_key ^ key_error);
   }
   [[nodiscard]] u64& word(u64 offset) { return *reinterpret_cast<u64*>(there.data() + offset); }
@@ -123,7 +123,7 @@ struct Linked : Ends {
     if (!options.pair) options.pair = pair();
     channel.emplace(all(), local, remote, options);
   }
-  Region local, remote;
+  PutRegion local, remote;
   std::optional<OpenChannel> channel;
 };
 
@@ -208,10 +208,12 @@ TEST_CASE("puts with signals through a card arrive whole and in order between th
   const u64 count = messages_in_all() / 10;
   MockCard card;
   Queues there_queues{card, 4, 4, 1}, back_queues{card, 4, 4, 2};
-  Region here{all(), region_bytes}, there{all(), region_bytes};
-  const auto memory_of = [](Region& one) { return std::span{reinterpret_cast<std::byte*>(one.start()), one.bytes()}; };
+  PutRegion here{all(), region_bytes}, there{all(), region_bytes};
+  const auto memory_of = [](PutRegion& one) {
+    return std::span{reinterpret_cast<std::byte*>(one.start()), one.bytes()};
+  };
   const u32 here_key = card.add_region(memory_of(here)), there_key = card.add_region(memory_of(there));
-  Region to_there{all(), there.card_handle(there.start(), there_key), 0},
+  PutRegion to_there{all(), there.card_handle(there.start(), there_key), 0},
       to_here{all(), here.card_handle(here.start(), here_key), 0};
   {
     const AtWork working{card};
@@ -275,9 +277,9 @@ TEST_CASE("what a card cannot do is an error of the channel that names the eleme
   for (const auto& [beyond, key] : {std::pair{u64{0}, 1u}, {64_KiB, 0u}}) {
     Ends other;
     Linked made{{.timeout = brief}, ""};
-    const Region wrong{all(), made.handle(beyond, key), 0};
+    const PutRegion wrong{all(), made.handle(beyond, key), 0};
     made.channel.reset();
-    OpenChannel channel{all(), made.local, const_cast<Region&>(wrong), {.timeout = brief, .pair = made.pair()}};
+    OpenChannel channel{all(), made.local, const_cast<PutRegion&>(wrong), {.timeout = brief, .pair = made.pair()}};
     channel.put(0, 0, 64);
     made.card.work();
     CHECK(error_of([&] { channel.quiet(); }) ==
@@ -316,7 +318,7 @@ TEST_CASE("a proxy thread posts to a card for a CPU thread and for a GPU") {
     auto pair = ends.pair();
     pair.local = reinterpret_cast<u64>(on_gpu.pointer());
     pair.local_key = ends.card.add_region({static_cast<std::byte*>(on_gpu.pointer()), on_gpu.size()});
-    Region local{all(), on_gpu.pointer(), on_gpu.size()}, remote{all(), ends.handle(), 0};
+    PutRegion local{all(), on_gpu.pointer(), on_gpu.size()}, remote{all(), ends.handle(), 0};
     const AtWork working{ends.card};
     OpenChannel channel{
         all(), local, remote, {.gpu = gpu, .transport = Transport::proxy, .timeout = Seconds{20}, .pair = pair}};
@@ -374,8 +376,8 @@ TEST_CASE("a kernel of a GPU builds elements in pinned memory and in its own, an
     const u32 remote_key = card.add_region({ends.there.data(), ends.there.size()});
     pair.old_value_key =
         card.add_region({reinterpret_cast<std::byte*>(&ends.queues.old_value), sizeof ends.queues.old_value});
-    const Region registered{all(), ends.there.data(), ends.there.size()};
-    Region local{all(), on_gpu.pointer(), on_gpu.size()},
+    const PutRegion registered{all(), ends.there.data(), ends.there.size()};
+    PutRegion local{all(), on_gpu.pointer(), on_gpu.size()},
         remote{all(), registered.card_handle(reinterpret_cast<u64>(ends.there.data()), remote_key), 0};
     {
       const AtWork working{card};
@@ -403,9 +405,9 @@ TEST_CASE("a kernel of a GPU builds elements in pinned memory and in its own, an
 
 TEST_CASE("queue pairs that no channel can use are refused, with what is wrong") {
   Ends ends;
-  Region local{all(), ends.here.data(), ends.here.size()}, remote{all(), ends.handle(), 0},
+  PutRegion local{all(), ends.here.data(), ends.here.size()}, remote{all(), ends.handle(), 0},
       near{all(), ends.there.data(), ends.there.size()};
-  const auto told = [&](Region& to, const ChannelOptions& options) {
+  const auto told = [&](PutRegion& to, const ChannelOptions& options) {
     return error_of([&] { OpenChannel{all(), local, to, options}; });
   };
   const auto with = [&](auto change, std::optional<u32> gpu = {}) {
@@ -432,5 +434,5 @@ TEST_CASE("queue pairs that no channel can use are refused, with what is wrong")
              "GPU 0 does not reach the send queue in memory of GPU"));
   CHECK(says(error_of([&] { (void)near.card_handle(4, 1); }), "multiple of 8"));
   for (const char* text : {"card 1 2", "card 0x10 2 64", "card 16 key 64"})
-    CHECK(says(error_of([&] { Region{all(), std::string{text}, 0}; }), "no handle"));
+    CHECK(says(error_of([&] { PutRegion{all(), std::string{text}, 0}; }), "no handle"));
 }

@@ -14,7 +14,7 @@ using namespace linkscope;
 TEST_CASE("a put with a signal delivers its data before the signal, by every transport between two threads") {
   for (const auto transport : {Transport::memory, Transport::proxy}) {
     Memory sent{1_MiB}, came{1_MiB};
-    Region local{all(), sent.data(), sent.size()}, remote{all(), came.data(), came.size()};
+    PutRegion local{all(), sent.data(), sent.size()}, remote{all(), came.data(), came.size()};
     OpenChannel channel{all(), local, remote, {.transport = transport}};
     CAPTURE(channel.transport());
     OpenChannel polled{all(), remote, local, {}};
@@ -33,7 +33,7 @@ TEST_CASE("kernels of a GPU post through memory, a serving kernel and a proxy") 
   for (const auto transport : {Transport::memory, Transport::kernel, Transport::proxy})
     for (const u32 bytes : {16u, 32u, 64u, 128u}) {
       DeviceBytes on_gpu{64_KiB};
-      Region local{all(), on_gpu.pointer(), on_gpu.size()}, remote{all(), 64_KiB};
+      PutRegion local{all(), on_gpu.pointer(), on_gpu.size()}, remote{all(), 64_KiB};
       OpenChannel channel{all(), local, remote, {.gpu = 0, .transport = transport, .descriptor_bytes = bytes}};
       CAPTURE(channel.transport());
       CAPTURE(bytes);
@@ -58,7 +58,7 @@ TEST_CASE("kernels of a GPU post through memory, a serving kernel and a proxy") 
 TEST_CASE("the ring lies in host memory or in that of the GPU that posts or of the one that serves") {
   for (const auto ring : {std::optional<u32>{}, std::optional<u32>{0}, std::optional<u32>{1}}) {
     DeviceBytes on_gpu{64_KiB}, on_server{64_KiB, 1};
-    Region local{all(), on_gpu.pointer(), on_gpu.size()}, remote{all(), on_server.pointer(), on_server.size()};
+    PutRegion local{all(), on_gpu.pointer(), on_gpu.size()}, remote{all(), on_server.pointer(), on_server.size()};
     OpenChannel channel{all(),
                         local,
                         remote,
@@ -86,7 +86,7 @@ TEST_CASE("blocks of a GPU post together, by loads and stores and by TMA, throug
   for (const bool tma : {false, true})
     for (const auto transport : {Transport::memory, Transport::kernel}) {
       DeviceBytes on_gpu{64_KiB};
-      Region local{all(), on_gpu.pointer(), on_gpu.size()}, remote{all(), 64_KiB};
+      PutRegion local{all(), on_gpu.pointer(), on_gpu.size()}, remote{all(), 64_KiB};
       OpenChannel channel{all(), local, remote, {.gpu = 0, .transport = transport, .tma = tma}};
       const auto sent = on_gpu.fill(5);
       const std::vector<PostStep> steps{{StepKind::put_signal, {Verb::put, 1, 17, 9999, 4}, word_at},
@@ -112,7 +112,7 @@ TEST_CASE("pinned memory that a channel had is zero for the next one") {
 
 TEST_CASE("a channel that is closed waits for the steps that a GPU still has to perform") {
   DeviceBytes on_gpu{64_KiB};
-  Region local{all(), on_gpu.pointer(), on_gpu.size()}, remote{all(), 64_KiB};
+  PutRegion local{all(), on_gpu.pointer(), on_gpu.size()}, remote{all(), 64_KiB};
   const auto sent = on_gpu.fill(6);
   const auto gate = all().take_pinned(8);
   const CurrentContext current{all().driver(), all().gpu(0).context()};
@@ -140,9 +140,9 @@ TEST_CASE("a channel that is closed waits for the steps that a GPU still has to 
 }
 
 TEST_CASE("new memory of a GPU is zero, and other GPUs reach it") {
-  Region remote{all(), 64_KiB, OnGpu{1}};
+  PutRegion remote{all(), 64_KiB, OnGpu{1}};
   DeviceBytes on_gpu{64_KiB};
-  Region local{all(), on_gpu.pointer(), on_gpu.size()};
+  PutRegion local{all(), on_gpu.pointer(), on_gpu.size()};
   const auto sent = on_gpu.fill(1);
   OpenChannel channel{all(), local, remote, {.gpu = 0}};
   CHECK(channel.transport() == "memory");

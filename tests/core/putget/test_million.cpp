@@ -39,7 +39,7 @@ TEST_CASE("messages between threads arrive once, whole and in order") {
 }
 
 TEST_CASE("the other process of the traffic" * doctest::skip()) {
-  Region region{all(), setting("PUTGET_HANDLE"), 0};
+  PutRegion region{all(), setting("PUTGET_HANDLE"), 0};
   const Traffic traffic{region.start(), actors, std::stoull(setting("PUTGET_EACH"))};
   const auto wrong = traffic.run(static_cast<u32>(std::stoul(setting("PUTGET_SELF"))), patience);
   std::printf("> %s.\n", wrong.c_str());
@@ -47,7 +47,7 @@ TEST_CASE("the other process of the traffic" * doctest::skip()) {
 
 TEST_CASE("messages between processes arrive once, whole and in order") {
   const u64 each = messages_each_of(messages_in_all());
-  Region region{all(), Traffic{0, actors, each}.bytes()};
+  PutRegion region{all(), Traffic{0, actors, each}.bytes()};
   std::vector<std::unique_ptr<OtherProcess>> others;
   for (u32 self = 1; self < actors; ++self)
     others.push_back(std::make_unique<OtherProcess>(
@@ -63,7 +63,7 @@ TEST_CASE("puts with signals arrive whole and in order by every transport betwee
   const u64 count = messages_in_all() / 10;
   for (const auto transport : {Transport::memory, Transport::proxy})
     for (const u32 bytes : {16u, 32u}) {
-      Region here{all(), region_bytes}, there{all(), region_bytes};
+      PutRegion here{all(), region_bytes}, there{all(), region_bytes};
       const ChannelOptions options{.transport = transport, .slots = 4, .descriptor_bytes = bytes, .timeout = patience};
       OpenChannel forth{all(), here, there, options}, back{all(), there, here, options};
       CAPTURE(forth.transport());
@@ -77,7 +77,7 @@ TEST_CASE("puts with signals arrive whole and in order by every transport betwee
 
 // The other process receives into its own region, and signals into the first one's, each by its handle.
 TEST_CASE("the other process of the puts" * doctest::skip()) {
-  Region here{all(), region_bytes}, there{all(), setting("PUTGET_HANDLE"), 0};
+  PutRegion here{all(), region_bytes}, there{all(), setting("PUTGET_HANDLE"), 0};
   const bool tcp = setting("PUTGET_CHANNEL") == "tcp";
   const auto transport = setting("PUTGET_CHANNEL") == "memory" ? Transport::memory : Transport::proxy;
   std::printf("> %s\n", (tcp ? here.serve_tcp("127.0.0.1", 0) : here.handle()).c_str());
@@ -93,12 +93,12 @@ TEST_CASE("puts with signals arrive whole and in order between processes, by mem
   for (const std::string way : {"memory", "proxy", "tcp"}) {
     CAPTURE(way);
     const u64 count = messages_in_all() / 10;
-    Region here{all(), region_bytes};
+    PutRegion here{all(), region_bytes};
     OtherProcess other{"the other process of the puts",
                        {{"PUTGET_HANDLE", way == "tcp" ? here.serve_tcp("127.0.0.1", 0) : here.handle()},
                         {"PUTGET_CHANNEL", way},
                         {"PUTGET_COUNT", std::to_string(count)}}};
-    Region there{all(), other.line(), 0};
+    PutRegion there{all(), other.line(), 0};
     OpenChannel forth{
         all(), here, there, {.transport = way == "memory" ? Transport::memory : Transport::proxy, .timeout = patience}};
     send_all(forth, const_cast<std::byte*>(bytes_at(here)), count);
@@ -108,7 +108,7 @@ TEST_CASE("puts with signals arrive whole and in order between processes, by mem
 
 // The other process puts into memory of the first one's GPU.
 TEST_CASE("the other process of the GPU's memory" * doctest::skip()) {
-  Region local{all(), region_bytes}, remote{all(), setting("PUTGET_HANDLE"), 1};
+  PutRegion local{all(), region_bytes}, remote{all(), setting("PUTGET_HANDLE"), 1};
   auto* bytes = reinterpret_cast<u64*>(local.start());
   for (u64 i = 0; i < 100; ++i) bytes[i] = 3 * i;
   OpenChannel channel{all(), local, remote, {.gpu = 1}};
@@ -124,8 +124,8 @@ TEST_CASE("memory of a GPU is shared between processes by a CUDA IPC handle and 
     CAPTURE(created);
     const DeviceBytes allocated{2 * region_bytes};
     void* inside = static_cast<std::byte*>(allocated.pointer()) + 8192;
-    auto region = created ? std::make_unique<Region>(all(), u64{region_bytes}, OnGpu{0})
-                          : std::make_unique<Region>(all(), inside, u64{region_bytes});
+    auto region = created ? std::make_unique<PutRegion>(all(), u64{region_bytes}, OnGpu{0})
+                          : std::make_unique<PutRegion>(all(), inside, u64{region_bytes});
     CHECK(region->handle().starts_with(created ? "fd " : "ipc "));
     OtherProcess other{"the other process of the GPU's memory", {{"PUTGET_HANDLE", region->handle()}}};
     CHECK(other.line() == "memory");
@@ -142,12 +142,12 @@ template <class After>
 void check_killed(u64 before, After after) {
   for (const std::string way : {"memory", "proxy", "tcp"}) {
     CAPTURE(way);
-    Region here{all(), region_bytes};
+    PutRegion here{all(), region_bytes};
     OtherProcess other{"the other process of the puts",
                        {{"PUTGET_HANDLE", way == "tcp" ? here.serve_tcp("127.0.0.1", 0) : here.handle()},
                         {"PUTGET_CHANNEL", way},
                         {"PUTGET_COUNT", "1000000000"}}};
-    Region there{all(), other.line(), 0};
+    PutRegion there{all(), other.line(), 0};
     OpenChannel forth{
         all(), here, there, {.transport = way == "memory" ? Transport::memory : Transport::proxy, .timeout = patience}};
     send_all(forth, const_cast<std::byte*>(bytes_at(here)), before);

@@ -64,7 +64,7 @@ TEST_CASE("a proxy gives each of its rings a turn, also beside rings that always
 
 TEST_CASE("a full ring keeps the others of its proxy waiting for half of its descriptors at a time") {
   Memory sent{64_KiB}, came{64_KiB};
-  Region local{all(), sent.data(), sent.size()}, remote{all(), came.data(), came.size()};
+  PutRegion local{all(), sent.data(), sent.size()}, remote{all(), came.data(), came.size()};
   constexpr u32 number = 7, slots = 8;
   OpenChannel channel{all(), local, remote, {.transport = Transport::proxy, .slots = slots, .proxy = number}};
   std::atomic<bool> held{false}, posted{false}, done{false};
@@ -92,7 +92,7 @@ TEST_CASE("channels of one number share a thread, and each of them delivers its 
   constexpr u32 channels = 12, proxies = 2, each = 4096;
   Memory sent{channels * each}, came{channels * each};
   sent.fill(5);
-  Region local{all(), sent.data(), sent.size()}, remote{all(), came.data(), came.size()};
+  PutRegion local{all(), sent.data(), sent.size()}, remote{all(), came.data(), came.size()};
   std::vector<std::unique_ptr<OpenChannel>> open;
   for (u32 i = 0; i < channels; ++i)
     open.push_back(std::make_unique<OpenChannel>(
@@ -107,10 +107,10 @@ TEST_CASE("channels of one number share a thread, and each of them delivers its 
 
 TEST_CASE("a channel whose descriptors fail leaves the others of its proxy at work") {
   Memory sent{64_KiB}, came{64_KiB};
-  Region local{all(), sent.data(), sent.size()}, remote{all(), came.data(), came.size()};
+  PutRegion local{all(), sent.data(), sent.size()}, remote{all(), came.data(), came.size()};
   const ChannelOptions options{.transport = Transport::proxy, .proxy = 3};
   DeviceBytes freed{4096};
-  Region gone{all(), freed.pointer(), freed.size()};
+  PutRegion gone{all(), freed.pointer(), freed.size()};
   OpenChannel bad{all(), local, gone, options}, good{all(), local, remote, options};
   freed.free();
   bad.put(0, 0, 64);
@@ -125,7 +125,7 @@ namespace {
 struct ToGpu {
   static constexpr u64 large = 32_MiB, words = 2 * large, size = words + 64_KiB;
   const DeviceBytes on_gpu{size};
-  Region local{all(), size}, remote{all(), on_gpu.pointer(), size};
+  PutRegion local{all(), size}, remote{all(), on_gpu.pointer(), size};
   OpenChannel channel{all(),
                       local,
                       remote,
