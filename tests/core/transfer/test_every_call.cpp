@@ -165,6 +165,7 @@ void go_while_failing(const Way& way, const std::string& symbol, u64 after) {
 }  // namespace
 
 TEST_CASE("whichever call of the driver fails, the data is right or the error is clear, and nothing leaks") {
+  const Impatient impatient;
   for (const auto& way : ways)
     for (const auto& [symbol, count] : calls_of(way)) {
       CAPTURE(symbol);

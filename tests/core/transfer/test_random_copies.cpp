@@ -52,6 +52,7 @@ void copy_while_failing(const Options& options, const char* symbol, u64 after) {
 }  // namespace
 
 TEST_CASE("an error in any call of the driver ends in correct data or in a clear error, and leaks nothing") {
+  const Impatient impatient;
   const u64 held = fake().held();
   for (const char* symbol : {"cuMemcpyHtoDAsync",
                              "cuMemcpyDtoHAsync",

@@ -61,6 +61,17 @@ struct Failing {
   ~Failing() { fake().fail(nullptr, 0, 0, 0); }
 };
 
+/// Shortens the limits of waits while it lives, for tests in which many waits are in vain. A copy may then fall back where
+/// nothing failed.
+struct Impatient {
+  Impatient() { setenv("LINKSCOPE_PATIENCE", "0.1", 1); }
+  ~Impatient() { setenv("LINKSCOPE_PATIENCE", before.c_str(), 1); }
+  Impatient(const Impatient&) = delete;
+  Impatient& operator=(const Impatient&) = delete;
+
+  const std::string before = getenv("LINKSCOPE_PATIENCE");
+};
+
 inline const Driver& the_driver() {
   static const Driver loaded;
   REQUIRE_MESSAGE(loaded.usable(), loaded.why_not());
