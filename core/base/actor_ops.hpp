@@ -17,14 +17,15 @@ struct OpSpan {
   }
 };
 
-/// `set`: a word of 8 bytes. `wait`: `bytes` of such words, until all have come. `copy`: `bytes` from `from` to `to`. `load`: sums up the words of `from`. `store`:
-/// writes the pattern of a region to `to`. `fence`: earlier stores are visible to everybody before later ones. `send`: like
-/// `set`, with `bytes` of `from` in words of 16 bytes, each of which has 8 bytes of them and the value, so that nothing has
-/// to be ordered. `receive`: waits until all of these words of `from` have come, and stores their bytes to `to`. `add`: adds
-/// to a word in the order of `set`. `copy_tma`: a copy by the tensor memory accelerator.
+/// `set`: a word of 8 bytes. `wait`: `bytes` of such words, until all have come. `copy`: `bytes` from `from` to `to`.
+/// `load`: sums up the words of `from`. `store`: writes the pattern of a region to `to`. `fence`: earlier stores are
+/// visible to everybody before later ones. `send`: like `set`, with `bytes` of `from` in words of 16 bytes, each of which
+/// has 8 bytes of them and the value, so that nothing has to be ordered. `receive`: waits until all of these words of
+/// `from` have come, and stores their bytes to `to`. `add`: adds to a word in the order of `set`. `copy_tma`: a copy by
+/// the tensor memory accelerator.
 ///
-/// Descriptors (base/descriptor_ops.hpp): `post` writes one that asks for a put of `bytes` from an offset of `from` to one of
-/// `to`, and for the word `signal` to be set; `take` waits for one; `copy_taken` and `set_taken` do what it asks for.
+/// Descriptors (base/descriptor_ops.hpp): `post` writes one that asks for a put of `bytes` from an offset of `from` to one
+/// of `to`, and for the word `signal` to be set; `take` waits for one; `copy_taken` and `set_taken` do what it asks for.
 enum class OpKind : unsigned {
   set,
   wait,

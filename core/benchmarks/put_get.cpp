@@ -270,7 +270,8 @@ void add_get_round_trip(Connection& made) {
   }
 }
 
-/// Messages from side 0 to side 1, at most as many under way as the ring has slots. The side that moves them says so to the other.
+/// Messages from side 0 to side 1, at most as many under way as the ring has slots. The side that moves them says so to
+/// the other.
 void add_messages(Connection& made, u32 mover) {
   const Wait room = made.receive(0, made.slots()), there = made.receive(1);
   const Set sent = made.send(1), received = made.send(0);

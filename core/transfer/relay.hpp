@@ -18,10 +18,10 @@ void relay_to_host(const Resources&, const PlannedCopy&, Progress&);
 /// The knobs of a copy of pageable memory, whose threads are those of one link, with as many for each link that it uses.
 /// Four H200s: more threads than leave each chunks of 2 MiB and two slots made copies from a GPU slower.
 [[nodiscard]] Knobs for_links(const Resources&, const PlannedCopy&, Knobs, Towards);
-/// Pageable memory to a GPU or back through the ring, over the links that the knobs ask for.
 /// The chunks of a ring of so many slots over several links, which must stay in a part of the last-level cache: GPUs
 /// read them from there. At least 1 MiB, or `chunk` if that is smaller.
 [[nodiscard]] u64 chunk_in_cache(u64 chunk, u64 slots, u64 cache_bytes);
+/// Pageable memory to a GPU or back through the ring, over the links that the knobs ask for.
 void run_ring_over_links(const Resources&, const PlannedCopy&, RingWork&, const Knobs&, Towards, Progress&);
 
 /// One GPU to another that has no peer access. The driver's own copy would wait for each chunk in turn.
