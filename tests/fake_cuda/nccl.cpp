@@ -174,6 +174,10 @@ thread_local Group group;
 
 int submit(Comm* comm, CUstream stream, Work work) {
   if (comm->aborted) return invalid_usage;
+  u64 sent = sizeof(std::array<u64, 2>);  // each message has a head, and the last one an end
+  for (const auto& message : work.list)
+    if (message.sends) sent += sizeof(std::array<u64, 2>) + message.bytes;
+  if (sent > slot_bytes) return invalid_argument;
   comm->queued.fetch_add(1);
   const bool queued = fake_library::submit(stream, [comm, work = std::move(work)](bool damaged) {
     comm->run(work, damaged);
