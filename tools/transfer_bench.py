@@ -65,9 +65,12 @@ UNDIVIDED = ("small", "c", "gemm")  # these start only if their time is left
 
 
 class Bench:
-    """The GPU, and the rows that were measured. `ends`: of the section, in `monotonic` time."""
+    """The GPU, and the rows that were measured. `ends`: of the section, in `monotonic` time.
 
-    def __init__(self, repeats: int, output: Path) -> None:
+    `output`: where all rows are written after each one; None if the caller writes them.
+    """
+
+    def __init__(self, repeats: int, output: Path | None = None) -> None:
         self.output, self.ends = output, math.inf
         self.left_out: list[str] = []
         self.driver = Driver()
@@ -130,6 +133,8 @@ class Bench:
 
     def write(self) -> None:
         """Writes the rows that there are."""
+        if self.output is None:
+            return
         facts = {"cpus": len(os.sched_getaffinity(0)), "driver": self.driver.version.value}
         facts |= {"version": native.version(), "left_out": self.left_out, "rows": self.rows}
         self.output.write_text(json.dumps(facts))

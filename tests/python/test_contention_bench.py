@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import all_gather_bench as gathers
 import contention_bench as tool
 import pytest
-from bench_sections import OutOfTime, all_lines
+from bench_sections import STOPPED, OutOfTime, all_lines
 
 from campaign import only_long
 from fake_driver import needs_worker
@@ -19,8 +19,8 @@ pytestmark = [needs_worker]
 QUICK = ("--seconds", "0.05", "--rounds", "1")
 
 
-def page(folder: Path, *words: str, machine: str = "h200x4") -> str:
-    assert tool.main([str(folder), "--machine", machine, *QUICK, *words]) == 0
+def page(folder: Path, *words: str, machine: str = "h200x4", status: int = 0) -> str:
+    assert tool.main([str(folder), "--machine", machine, *QUICK, *words]) == status
     return (folder / "contention.md").read_text()
 
 
@@ -82,7 +82,7 @@ def test_points_without_a_value_are_named(tmp_path: Path) -> None:
     results = Path(tool.__file__).parents[1] / "results"
     for name, run in (("sharing", "h100x1-sharing"), ("sp-5", "h200x2-shared")):
         (tmp_path / f"{name}.jsonl").write_bytes(gzip.decompress((results / f"{run}.jsonl.gz").read_bytes()))
-    text = page(tmp_path, "--sections", "sharing,computation", "--limit", "0", machine="h200x1")
+    text = page(tmp_path, "--sections", "sharing,computation", "--limit", "0", machine="h200x1", status=STOPPED)
     assert "- sharing: 10 points, for lack of time" in text
     failed = [point.id for point in read_run(tmp_path / "sp-5.jsonl").points if point.status == "failed"]
     assert len(failed) == 2 and all(f"- sp-5: {id}: " in text for id in failed)
@@ -159,8 +159,10 @@ def test_an_lu_is_ranked_by_placement_for_each_number_of_gpus(tmp_path: Path) ->
 
 
 def test_a_section_without_time_is_named_and_one_gpu_has_no_pairs(tmp_path: Path) -> None:
-    assert "- capacity: its part of the 0 s ended" in page(tmp_path, "--sections", "capacity", "--limit", "0")
-    text = page(tmp_path, "--sections", "matrix,computation,lu", "--limit", "0")
+    assert "- capacity: its part of the 0 s ended" in page(
+        tmp_path, "--sections", "capacity", "--limit", "0", status=STOPPED
+    )
+    text = page(tmp_path, "--sections", "matrix,computation,lu", "--limit", "0", status=STOPPED)
     for name in ("contention-a", "contention-b", "sp-5", "sp-6", "lu"):
         assert f"- {name}: its part of the time ended" in text
     text = page(tmp_path / "one", "--sections", "across", machine="h200x1")
@@ -180,7 +182,7 @@ def test_a_matrix_across_gpus_that_runs_out_of_time_keeps_its_cells(
         return {"flows": [{"seconds": 1.0}, {"seconds": 1.0}]}
 
     monkeypatch.setattr(tool.Bench, "flow", flow)
-    text = page(tmp_path, "--sections", "across")
+    text = page(tmp_path, "--sections", "across", status=STOPPED)
     assert rows(text)[1][:3] == ["h2d", "1.00", "-"] and "- across: its part of the" in text
 
 

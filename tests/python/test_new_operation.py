@@ -61,7 +61,9 @@ def worker_with(suite: str, build_dir: Path, folder: Path) -> str:
     (folder / "back_and_forth.cpp").write_text(BACK_AND_FORTH.replace("SUITE", suite))
     compile_ = ["c++", "-std=c++20", "-O0", *(f"-I{build_dir / 'core' / room}" for room in ROOMS)]
     sources = [str(folder / "table.cpp"), str(folder / "back_and_forth.cpp")]
-    main = sorted(map(str, (build_dir / "CMakeFiles" / "linkscope-worker.dir" / "core" / "worker").glob("*.o")))
+    # The objects of the files that the build has: each by itself, or several compiled together.
+    objects = build_dir / "CMakeFiles" / "linkscope-worker.dir"
+    main = sorted(map(str, objects.glob("Unity/*.o"))) or sorted(map(str, objects.glob("core/worker/*.o")))
     libraries = [str(build_dir / f"lib{room}.a") for room in reversed(ROOMS)]
     group = ["-Wl,--start-group", *libraries, "-Wl,--end-group", "-ldl", "-lpthread"]
     path = str(folder / "worker")
