@@ -45,6 +45,22 @@ void check_blocks(Transfers& transfers, const Application& with, std::byte* dst,
   }
 }
 
+/// New pageable memory. `first` is the start of its first 2 MiB that are aligned to 2 MiB.
+struct Mapped {
+  explicit Mapped(u64 size) : bytes{size} {
+    memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    REQUIRE(memory != MAP_FAILED);
+    first = reinterpret_cast<std::byte*>((reinterpret_cast<u64>(memory) + 2_MiB - 1) / 2_MiB * 2_MiB);
+  }
+  ~Mapped() { munmap(memory, bytes); }
+  Mapped(const Mapped&) = delete;
+  Mapped& operator=(const Mapped&) = delete;
+
+  u64 bytes;
+  void* memory;
+  std::byte* first;
+};
+
 }  // namespace
 
 TEST_CASE("blocks arrive between all kinds of memory by every method") {
@@ -173,10 +189,8 @@ TEST_CASE("a block that was freed, cannot be written or overlaps itself is refus
 TEST_CASE("a freed or protected pageable block is refused, although the others of the same 2 MiB are good") {
   const Application with;
   Transfers transfers{small_chunks()};
-  constexpr u64 all = 4_MiB;
-  auto* mapped =
-      static_cast<std::byte*>(mmap(nullptr, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-  auto* first = reinterpret_cast<std::byte*>((reinterpret_cast<u64>(mapped) + 2_MiB - 1) / 2_MiB * 2_MiB);
+  const Mapped mapped{4_MiB};
+  std::byte* first = mapped.first;
   const auto error = [&](bool to_gpu, std::initializer_list<u64> offsets) {
     std::vector<Block> blocks;
     for (const u64 offset : offsets) {
@@ -202,7 +216,6 @@ TEST_CASE("a freed or protected pageable block is refused, although the others o
   munmap(first + 64_KiB, 4_KiB);
   check(true);
   check(false);
-  munmap(mapped, all);
 }
 
 TEST_CASE("destinations that overlap each other or a source are refused, in long lists for neighbours") {
@@ -263,10 +276,8 @@ TEST_CASE("an error in the calls for blocks leaves each block to a copy of its o
 TEST_CASE("a pageable block that begins in known memory and ends in memory that was freed is refused") {
   const Application with;
   Transfers transfers{small_chunks()};
-  constexpr u64 all = 6_MiB;
-  auto* mapped =
-      static_cast<std::byte*>(mmap(nullptr, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-  auto* first = reinterpret_cast<std::byte*>((reinterpret_cast<u64>(mapped) + 2_MiB - 1) / 2_MiB * 2_MiB);
+  const Mapped mapped{6_MiB};
+  std::byte* first = mapped.first;
   munmap(first + 2_MiB, 4_KiB);
   const auto start = reinterpret_cast<u64>(first), gpu = reinterpret_cast<u64>(with.on_gpu());
   const auto error = [&](bool to_gpu, u64 bytes) {
@@ -281,7 +292,6 @@ TEST_CASE("a pageable block that begins in known memory and ends in memory that 
     CHECK(error(to_gpu, 4_KiB).empty());
   }
   with.stream->synchronize();
-  munmap(mapped, all);
 }
 
 TEST_CASE("packed blocks whose places within 16 bytes differ most fit into their slots") {
