@@ -83,6 +83,7 @@ POINTS: Mapping[str, str] = {
     ),
     "Prefetch_Duplex_HostGPU": "prefetch/prefetch/numa:{0}.managed->gpu:{1}.managed/{size}?bidirectional=true",
 }  # fmt: skip
+_WITHIN_GPU = re.compile(r"/(gpu:\d+)\.\w+->\1\.")
 _NAME = re.compile(r"Comm_(\w+?)(?:_flush)?/((?:\d+/)*)log2\(N\):(\d+)(?:/\w+)?")
 
 
@@ -97,15 +98,16 @@ class Measured:
 
 
 def point_of(name: str) -> str:
-    """The id of the point for a benchmark's name; '' if none does the same."""
+    """The id of the point for a benchmark's name; '' if none does the same, as for copies from a GPU to itself."""
     found = _NAME.match(name)
     form = POINTS.get(found[1]) if found else None
     if found is None or form is None:
         return ""
     try:
-        return form.format(*found[2].rstrip("/").split("/"), size=1 << int(found[3]))
+        id = form.format(*found[2].rstrip("/").split("/"), size=1 << int(found[3]))
     except IndexError:  # a form of the name with fewer numbers
         return ""
+    return "" if _WITHIN_GPU.search(id) else id
 
 
 def measurements(*outputs: Path) -> list[Measured]:

@@ -3,7 +3,7 @@
 Usage: python tools/evidence.py FOLDER [--steps quick,standard,standard-again,tests,findings,papers,few,full]
        [--seconds 540] [--limits quick=30,few=60] [--unfinished UNFINISHED]
        python tools/evidence.py FOLDER --steps comm-scope --unfinished UNFINISHED     the whole suite, in several calls
-       python tools/evidence.py FOLDER --steps beside --tool COMM_SCOPE [--exponents 24,26]
+       python tools/evidence.py FOLDER --steps beside --tool COMM_SCOPE [--exponents 24,26] [--benchmarks PATTERN]
        python tools/evidence.py FOLDER --steps one-gpu        what the notes still lack from one GPU
        python tools/evidence.py FOLDER --steps gpus --seconds 590 [...]    several GPUs, as evidence_gpus.py says
 
@@ -64,6 +64,7 @@ def parsed() -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--unfinished", type=Path, help="what a later call needs (default: FOLDER/unfinished)")
     parser.add_argument("--tool", type=Path, help="Comm|Scope's program, for step beside")
     parser.add_argument("--exponents", default="24,26", help="of the sizes of step beside (default: 24,26)")
+    parser.add_argument("--benchmarks", default="", help="a pattern of those in step beside (default: all)")
     parser.add_argument(
         "--machine", default="", help="a model in place of this machine, to try steps that run linkscope"
     )

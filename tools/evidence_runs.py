@@ -27,7 +27,7 @@ def beside(call: Call) -> int:
     """
     tool, log = call.given.tool, call.log
     end = time.monotonic() + call.seconds
-    names = comm_scope_program.listed(tool, call.given.exponents, log)
+    names = comm_scope_program.listed(tool, call.given.exponents, call.given.benchmarks, log)
     if not names:
         print(f"beside: {tool} lists no benchmarks of 2^N bytes for N = {call.given.exponents}; see the log")
         return 1

@@ -96,3 +96,27 @@ def test_groups_after_a_slow_one_are_shorter_and_benchmarks_that_do_not_fit_are_
     assert all(one.why_not == tool.NOT_RUN and one.id for one in found if not one.seconds)
     assert all((second > first) == (pace < tool.PACE) for first, second in pairwise(slow.counted_s[:2]))
     assert not (tmp_path / "h100-9.json").exists()
+
+
+def test_benchmarks_that_do_more_than_they_time_come_last_and_leave_the_others_their_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick = [f"Comm_ZeroCopy_HostToGPU/0/{gpu}/log2(N):24/manual_time" for gpu in range(12)]
+    flushing = [f"Comm_ZeroCopy_HostToGPU_flush/0/{gpu}/log2(N):24/manual_time" for gpu in range(4)]
+    demanding = ["Comm_UM_Demand_GPUToHost/0/0/log2(N):24"]
+    slow = Slow([*demanding, *flushing, *quick], 3.0)
+    plain = slow.run
+
+    def run(words: list[str], seconds: float) -> int:
+        slow.pace = 500.0 if "_flush" in words[1] else 2000.0 if "Demand" in words[1] else 3.0
+        return plain(words, seconds)
+
+    monkeypatch.setattr(tool, "time", SimpleNamespace(monotonic=lambda: slow.now))
+    found = tool.measured(TOOL, slow.benchmarks, tmp_path / "h100", 120.0, run)
+    assert all(one.seconds for one in found) and slow.now <= 120.0
+    assert min(slow.counted_s[:3]) > 10 * slow.counted_s[3] > 20 * slow.counted_s[4]
+
+
+def test_a_copy_from_a_gpu_to_itself_has_no_point() -> None:
+    assert names.point_of("Comm_cudaMemcpyAsync_GPUToGPU/0/0/1/log2(N):24/manual_time")
+    assert not names.point_of("Comm_cudaMemcpyAsync_GPUToGPU/0/1/1/log2(N):24/manual_time")

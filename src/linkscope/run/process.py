@@ -150,7 +150,7 @@ class Process:
             while data := data[os.write(self._input, data) :]:
                 pass
         except (BrokenPipeError, OSError):
-            raise self._died() from None
+            raise self.died() from None
 
     def answer(self, limit_s: float, until: float | None = None) -> tuple[bytes, bytes]:
         """Returns the line of the next answer and the bytes of its doubles.
@@ -240,13 +240,13 @@ class Process:
                 raise self._hung(limit_s)
         for output, _ in found:
             if output in self._watched:
-                raise self._watched[output]._died()
+                raise self._watched[output].died()
         try:
             data = os.read(self._output, 1 << 20)
         except OSError:  # a socket: its other end was killed with unread requests, or its host does not answer
             data = b""
         if not data:
-            raise self._died()
+            raise self.died()
         self._buffer += data
 
     def _hung(self, limit_s: float) -> WorkerGone:
@@ -257,7 +257,8 @@ class Process:
         text = f"{who}no answer within {limit_s:.3g} s{why}, and the worker could not be killed; it was abandoned"
         return WorkerGone(text, hung=True, abandoned=True)
 
-    def _died(self) -> WorkerGone:
+    def died(self) -> WorkerGone:
+        """Returns what to raise for this process, which has ended."""
         try:
             status = self._process.wait(KILL_WAIT_S)
         except subprocess.TimeoutExpired:

@@ -8,6 +8,7 @@ import contextlib
 import os
 import select
 import socket
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -55,6 +56,8 @@ def follow(world: World) -> int:
         with connect(first.meeting, number, addresses, ready.port) as link:
             if ended := _pass_on(link, world.process):
                 world.process.leave(LEAVE_LIMIT_S)
+    except WorkerGone as gone:  # its name has the rank
+        raise UserError(str(gone), SOMETHING_FAILED) from None
     except (OSError, CannotReach) as problem:
         raise UserError(
             f"rank {number} on {own.host} cannot reach rank 0 on {first.host}: {problem}", SOMETHING_FAILED
@@ -67,7 +70,7 @@ def follow(world: World) -> int:
 
 
 def _pass_on(link: socket.socket, process: Process) -> bool:
-    """Returns whether rank 0 ended the run."""
+    """Returns whether rank 0 ended the run. Raises WorkerGone if the worker of this rank ends before that."""
     ended = False
     watched = select.poll()
     watched.register(link, select.POLLIN)
@@ -92,8 +95,10 @@ def _pass_on(link: socket.socket, process: Process) -> bool:
                     process.send(data)
             elif data := os.read(process.output, 1 << 20):
                 link.sendall(data)
+            elif ended:
+                return True
             else:
-                return ended
+                raise process.died()
 
 
 def _state(pid: int) -> str:
@@ -142,7 +147,7 @@ class _Remote(Process):
         self._link.close()
         return True
 
-    def _died(self) -> WorkerGone:
+    def died(self) -> WorkerGone:
         self._link.close()
         return WorkerGone(f"{self.full_name} has ended")
 
@@ -303,14 +308,27 @@ class RankWorker(Worker):
         """Leaves MPI in all ranks, and ends their workers."""
         if not self.why_gone:
             try:
-                self._drop_unread_run()
-                self._release_together()
-                self._last_tcp_counts = self.tcp_counts()
-                self._ask_all(self._all, _END, _BUSY_LIMIT_S)
-                self._first.leave(LEAVE_LIMIT_S)
-            except (WorkerGone, RequestFailed, Interrupted):
-                pass  # they are killed; after a stop they get no time to answer
+                self._leave_mpi()
+            except Interrupted:
+                pass  # they get no time to answer
+            except (WorkerGone, RequestFailed) as problem:
+                why = f"the ranks did not end as they should: {problem}; what was measured is kept"
+                print(f"linkscope: warning: {why}", file=sys.stderr)
         self.kill()
+
+    def _leave_mpi(self) -> None:
+        """Ends the last program and MPI in all ranks, the latter also if the former fails."""
+        failure: RequestFailed | None = None
+        self._drop_unread_run()
+        try:
+            self._release_together()
+        except RequestFailed as problem:
+            failure = problem
+        self._last_tcp_counts = self.tcp_counts()
+        self._ask_all(self._all, _END, _BUSY_LIMIT_S)
+        self._first.leave(LEAVE_LIMIT_S)
+        if failure:
+            raise failure
 
     def note(self, gone: WorkerGone) -> WorkerGone:
         """Remembers why the ranks cannot go on."""
