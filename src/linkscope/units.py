@@ -2,6 +2,7 @@
 
 import math
 import re
+from typing import TextIO
 
 _SIZES = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
 _SIZES |= {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -10,6 +11,7 @@ _NUMBER = r"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
 MOST_BYTES = 1 << 40  # the largest size of an operation
 _TOGETHER = re.compile(r"(?<=\d) (?=(?:[KMGT]?i?B|T?FLOP/s|GB/s|[nuµm]?s|min|h)\b|%)|(?<=,) (?=[^\[\]]*\])")
 NO_BREAK = "\N{NO-BREAK SPACE}"
+_ASCII = str.maketrans({"→": "->", "×": "x", "±": "+-", "µ": "u"})
 
 
 def format_bytes(count: int) -> str:
@@ -59,6 +61,21 @@ def digits3(value: float) -> str:
 def digits4(value: float) -> str:
     """Four digits, also where the last are zeros, for numbers beside each other: '397.0', '9.600', '2113'."""
     return f"{value:.0f}" if value >= 1000 else f"{value:#.4g}"
+
+
+def with_signs(text: str) -> str:
+    """The text for people, with → and ± and µs for the ASCII of identifiers and files; an arrow in an id stays."""
+    arrows = re.sub(r"(?<![^\s])->(?![^\s])", "→", text)
+    return re.sub(r"(?<=\d) us\b", " µs", re.sub(r"\+-(?=\d)", "±", arrows))
+
+
+def encodable(text: str, stream: TextIO) -> str:
+    """The text with ASCII for signs that the encoding of the stream lacks."""
+    try:
+        text.encode(stream.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return text.translate(_ASCII)
+    return text
 
 
 def unbroken(text: str) -> str:

@@ -90,7 +90,7 @@ def test_a_gain_of_one_path_among_many_is_no_recommendation(tmp_path, capsys) ->
     assert one.gains and not one.is_general and worthwhile(points) == []
     assert main(["advise", str(saved(tmp_path, points))]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert "No recommendation gains" in text and "at best ×2 [" in text and "on numa:0 -> gpu:0 at 1 MiB" in text
+    assert "No recommendation gains" in text and "at best ×2 [" in text and "on numa:0 → gpu:0 at 1 MiB" in text
 
 
 def test_the_headline_is_the_gain_at_the_sizes_that_gain_if_usual_sizes_do_not() -> None:

@@ -50,7 +50,7 @@ def test_host_memory_goes_directly_and_needs_pages_that_the_card_knows(capsys):
     assert main(words) == 0
     title, head, *rows = capsys.readouterr().out.splitlines()
     assert title.startswith("MODELLED: ") and title.endswith("2 hosts, joined by infiniband")
-    assert head == "host:0/numa:0 -> host:1/numa:0  1 MiB, one transfer alone; fastest way first"
+    assert head == "host:0/numa:0 → host:1/numa:0  1 MiB, one transfer alone; fastest way first"
     assert rows[0].startswith("1. direct") and len(rows) == 2
     assert rows[1] == "     needs pinned memory at both ends, registered with the network card"
 

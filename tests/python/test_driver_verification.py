@@ -186,7 +186,7 @@ def test_stamps_include_all_the_time_of_the_copies(worker, wanted):
     assert lasted(answer) >= 8e-3
 
 
-def test_a_batch_that_blocks_the_host_after_its_rehearsal_is_timed_by_the_host_clock(worker, tmp_path):
+def test_a_batch_that_blocks_the_host_after_its_rehearsal_is_timed_by_the_host_clock(impatient, worker, tmp_path):
     full = tmp_path / "full"
     pipe, _ = opened(worker, CUDA_COPY_US=1000, CUDA_STAGING=256 * KIB, CUDA_STAGING_WHILE=full)
     assert prepare(pipe, METHODS["staged"])["supported"]

@@ -97,7 +97,7 @@ def test_predict_prints_the_ranking_with_the_best_chunk(capsys: pytest.CaptureFi
     assert main(["predict", "--machine", "jorda-a", "host:0/gpu:0 -> host:1/gpu:0 16MiB"]) == 0
     title, head, *rows = capsys.readouterr().out.splitlines()
     assert title.startswith("MODELLED: Jorda et al. A") and title.endswith("2 hosts, joined by infiniband")
-    assert head == "host:0/gpu:0 -> host:1/gpu:0  16 MiB, one transfer alone; fastest method first"
+    assert head == "host:0/gpu:0 → host:1/gpu:0  16 MiB, one transfer alone; fastest method first"
     assert rows[0].startswith("1. double buffer, chunks of 256 KiB") and rows[2].startswith("3. direct")
 
 

@@ -73,6 +73,6 @@ def test_paths_within_klenks_hosts_and_by_their_cards_are_measured_and_others_ha
 def test_predictions_on_klenks_machines_kl_11(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["predict", "--machine", "klenk-extoll", "--src", "host:0/numa:0", "--dst"]
     assert main([*words, "host:0/gpu:0"]) == 0
-    assert "host:0/numa:0 -> host:0/gpu:0" in capsys.readouterr().out
+    assert "host:0/numa:0 → host:0/gpu:0" in capsys.readouterr().out
     assert main([*words, "host:1/gpu:0"]) == 0
-    assert "host:0/numa:0 -> host:1/gpu:0  64 MiB, one transfer alone" in capsys.readouterr().out
+    assert "host:0/numa:0 → host:1/gpu:0  64 MiB, one transfer alone" in capsys.readouterr().out

@@ -102,7 +102,7 @@ def test_helpers_carry_parts_of_a_copy_over_their_own_links(capsys, helpers: str
 def test_the_output_is_marked_as_modelled(capsys) -> None:
     assert main(["predict", "--machine", "h200x4", "--src", "numa:0", "--dst", "gpu:0", "--bidirectional"]) == 0
     text = capsys.readouterr().out
-    assert text.startswith("MODELLED") and "numa:0 -> gpu:0" in text and "total  101.9 GB/s" in text
+    assert text.startswith("MODELLED") and "numa:0 → gpu:0" in text and "total  101.9 GB/s" in text
     assert text.splitlines()[-1].startswith("accuracy: unknown")
 
 

@@ -78,7 +78,7 @@ def test_concurrent_flows_without_single_rates_show_their_totals() -> None:
     of = ("pinned", "device"), 1 << 20
     flows = [flow("numa:0", dst, *of, (1 << 20) / rate) for dst, rate in (("gpu:0", 55e9), ("gpu:1", 45e9))]
     text = details(run([point(id, (1 << 20) / 55e9, flows=flows, total_gbps=100.0)]), colour=False)
-    assert "numa:0 -> gpu:0,1: 100 GB/s [98, 102] in total at 1 MiB, 55 GB/s and 45 GB/s" in " ".join(text.split())
+    assert "numa:0 → gpu:0,1: 100 GB/s [98, 102] in total at 1 MiB, 55 GB/s and 45 GB/s" in " ".join(text.split())
     assert "No point has a value" not in text and "their single rates were not measured" in " ".join(text.split())
 
 

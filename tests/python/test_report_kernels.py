@@ -199,8 +199,8 @@ def test_page_summary_and_markdown_have_the_joint_flows() -> None:
     row = next(one for one in rows_of(made.points) if (one["src"], one["dst"]) == ("gpu:0", "gpu:all"))
     assert float(row["total_gbps"]) == pytest.approx(400, rel=1e-3)
     text = details(made, width=140, colour=False)
-    assert "- gpu:0-3 -> gpu:all: 400 GB/s [392, 408] at 64 MiB; 3 flows" in text
-    assert "| gpu:0-3 -> gpu:all | 64 MiB | 400 GB/s \\[392, 408\\] | 3 flows of" in to_markdown(made)
+    assert "- gpu:0-3 → gpu:all: 400 GB/s [392, 408] at 64 MiB; 3 flows" in text
+    assert "| gpu:0-3 → gpu:all | 64 MiB | 400 GB/s \\[392, 408\\] | 3 flows of" in to_markdown(made)
 
 
 def test_latencies_are_maps_and_rows_in_nanoseconds() -> None:

@@ -96,13 +96,13 @@ def test_the_report_of_4029gp_shows_classes_peer_access_and_directions_in_turn(t
     for text in (standing_out, markdown):
         assert "GPU pairs form 4 classes" in text
         for pairs, gbps, where, example in (
-            (16, 48, "over nvlink-2", "gpu:0 -> gpu:3"), (24, 24, "through another GPU", "gpu:0 -> gpu:5"),
-            (8, 24, "over nvlink-1", "gpu:0 -> gpu:1"), (8, 24, "over nvlink-1-or-2-2", "gpu:0 -> gpu:2"),
+            (16, 48, "over nvlink-2", "gpu:0 → gpu:3"), (24, 24, "through another GPU", "gpu:0 → gpu:5"),
+            (8, 24, "over nvlink-1", "gpu:0 → gpu:1"), (8, 24, "over nvlink-1-or-2-2", "gpu:0 → gpu:2"),
         ):  # fmt: skip
             (found,) = re.findall(rf"\b{pairs} at ([\d.]+) GB/s {where}, such as {example}\b", text)
             assert float(found) == pytest.approx(gbps, rel=0.02)
         assert re.search(r"go through the host: 11[\d.]* GB/s on 56 paths", text)
         assert re.search(r"the path between host and GPU reaches 12[\d.]* GB/s", text)
-        slow = r"h2d by ce, pageable -> device \([^)]*bidirectional\) on"
+        slow = r"h2d by ce, pageable → device \([^)]*bidirectional\) on"
         turns = slow + r" numa:[^;]*the two directions contend"
         assert re.search(turns + r" \(and 15 more curves\)", text)

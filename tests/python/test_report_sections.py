@@ -97,12 +97,12 @@ def test_a_new_section_appears_in_page_terminal_and_markdown(monkeypatch) -> Non
     assert '<td class="n">55 GB/s</td>' in html and "h2d/ce/a-&gt;b/8" in html
     terminal = details(small_run(), width=80, colour=False).split("\n\nDummy section\n")[1]
     assert terminal.splitlines() == [
-        "Why it is here.", "Path                  Rate", "  numa:0 -> gpu:0  55 GB/s", "  numa:0 -> gpu:1  54 GB/s",
+        "Why it is here.", "Path                 Rate", "  numa:0 → gpu:0  55 GB/s", "  numa:0 → gpu:1  54 GB/s",
         "- gpu:1 is slow", "    h2d/ce/a->b/8",
     ]  # fmt: skip
     assert to_markdown(small_run()).split("\n\n### Dummy section\n\n")[1] == (
-        "Why it is here.\n\n| Path | Rate |\n|---|--:|\n| numa:0 -> gpu:0 | 55 GB/s |\n"
-        "| numa:0 -> gpu:1 | 54 GB/s |\n\n- gpu:1 is slow\n"
+        "Why it is here.\n\n| Path | Rate |\n|---|--:|\n| numa:0 → gpu:0 | 55 GB/s |\n"
+        "| numa:0 → gpu:1 | 54 GB/s |\n\n- gpu:1 is slow\n"
     )
 
 

@@ -110,7 +110,7 @@ def test_minor_parameters_concern_the_best_rate_only() -> None:
     (family,) = overview(made)
     expected = "same best rate for after kernel or wait (single copies at 8 B differ: kernel 7.4 us, wait 2.4 us)"
     assert family.minor_params_text == expected
-    assert expected in details(run(made), width=140, colour=False)
+    assert expected.replace(" us", " µs") in details(run(made), width=140, colour=False)
 
 
 def test_single_copies_are_compared_with_equal_parameters_only() -> None:

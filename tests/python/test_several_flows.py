@@ -145,7 +145,7 @@ def test_the_summary_shows_the_total_and_one_directions_percentage_of_peak() -> 
     assert row.rate is not None and row.rate.value == pytest.approx(96.0)
     assert row.share == (pytest.approx(0.9), pytest.approx(0.9))
     line = next(
-        line for line in details(invented_run([point]), width=120, colour=False).splitlines() if "numa:0 ->" in line
+        line for line in details(invented_run([point]), width=120, colour=False).splitlines() if "numa:0 →" in line
     )
     assert re.search(r" 96\.0\S* .* 90 %", line), line
 

@@ -13,6 +13,7 @@ from linkscope.report.sections import sections
 from linkscope.report.summary import MOST_LINES, summary
 from linkscope.report.verdict import verdict
 from linkscope.runfile import Run, read_run
+from linkscope.units import with_signs
 
 RESULTS = Path(__file__).parents[2] / "results"
 
@@ -32,12 +33,12 @@ def text_of(run: Run) -> str:
 # What the tables of these runs say, found by hand.
 FOUND = {
     "h100x1-contention-a": [
-        "Slowdown Zero-copy reads slow others: GPU-CPU round trips ~×45.8 (2.726 us → 125 us), kernel launches ~×33.5",
+        "Slowdown Zero-copy reads slow others: GPU-CPU round trips ~×45.8 (2.726 µs → 125 µs), kernel launches ~×33.5",
         "Not slowed by other work: messages, messages by socket (2 of 13 kinds).",
     ],
     "h100x1-loaded-latency": [
         "At full load, small operations take ×1.34 to ×75.9 their time alone. The largest ratio is that of GPU-CPU "
-        "round trips beside zero-copy reads, ~2.653 us → ~201.2 us.",
+        "round trips beside zero-copy reads, ~2.653 µs → ~201.2 µs.",
     ],
     "h100x1-sharing": [
         "kernel launches, 4 clients: processes under MPS ~413,229 /s (~×3.9 of one alone), threads",
@@ -52,12 +53,12 @@ FOUND = {
     ],
     "h100x1-nn": ["product, cuBLAS, best rates, and % of the peak at the highest clock: bf16 825.9 TFLOP/s (77 %)"],
     "h100x2-puts": [
-        "Messages round trips written, gpu:0 → gpu:1: 8 B ~2.053 us (direct).",
+        "Messages round trips written, gpu:0 → gpu:1: 8 B ~2.053 µs (direct).",
         "streams written, gpu:0 → gpu:1: 64 MiB ~369.9 GB/s (direct).",
     ],
     "h200x2-putget": ["Drive by GPU up to 256 KiB, host from 1 MiB: gpu:0 → gpu:1"],
     "h100x1-mpi": [
-        "latency of the smallest message: pinned → device 4.504 us (8 B); device → device 131.6 us (8 B); pinned → "
+        "latency of the smallest message: pinned → device 4.504 µs (8 B); device → device 131.6 µs (8 B); pinned → "
         "pinned ~801.9 ns (512 B)",
         "pinned → pinned ~14.15 GB/s at 64 KiB",  # both directions together reach 14.45
         "double-buffered messages of GPU buffers: ×0.927 to ×1.46 the rate of whole staging, by size.",
@@ -65,7 +66,7 @@ FOUND = {
     "h200x2-ranks": [
         "2 ranks, at 4 GiB: all_reduce 339.4 GB/s.",
         "2 ranks, at 1 GiB: all_gather ~274.3 GB/s, broadcast 366.8 GB/s, send_receive 361.8 GB/s.",
-        "Single calls by NCCL, 2 ranks, at 8 B: reduce ~20.09 us, send_receive ~25.43 us.",
+        "Single calls by NCCL, 2 ranks, at 8 B: reduce ~20.09 µs, send_receive ~25.43 µs.",
     ],
     "h100x1-collectives-all_reduce": ["1 rank: there is no other rank, so no data crosses a link"],
     "h100x2-collectives-all_reduce": ["Bus bandwidth by NCCL, 2 ranks, at 1 GiB: all_reduce ~340.4 GB/s."],
@@ -95,7 +96,7 @@ def test_the_page_has_the_same_answers_on_its_first_screen() -> None:
     name, _, rest = first.partition(":")
     place = text.index(name)
     assert text.index('id="summary"') < place < text.index('id="contention"')
-    assert rest.split(",")[0].strip().replace(" us", " µs") in text[place : place + 200]
+    assert with_signs(rest.split(",")[0].strip()) in text[place : place + 200]
 
 
 def test_a_rate_below_half_of_an_equal_share_is_called_a_collapse() -> None:

@@ -167,7 +167,7 @@ def test_an_answer_says_that_the_question_was_about_untouched_memory(capsys) -> 
     assert main([*asked, "--memory", "untouched", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["memory"] == "untouched"
     assert main([*asked, "--memory", "untouched"]) == 0
-    assert "gpu:1 -> numa:0, 64 MiB, batched copies to untouched memory, fastest first:" in capsys.readouterr().out
+    assert "gpu:1 → numa:0, 64 MiB, batched copies to untouched memory, fastest first:" in capsys.readouterr().out
 
 
 def test_a_run_without_copies_to_untouched_memory_names_the_benchmarks_that_measure_them(tmp_path, capsys) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from linkscope.cli import options
 from linkscope.errors import FINE, NOT_HERE, UserError
 from linkscope.flow import kind_of
-from linkscope.units import format_bytes, format_seconds
+from linkscope.units import format_bytes, format_seconds, with_signs
 
 if TYPE_CHECKING:
     from linkscope.cli.predict_network import Ranked
@@ -86,14 +86,15 @@ def _print(model: "Model", found: "list[Ranked]") -> None:
 
     point, near = found[0].method.point, _near(model)
     print(f"MODELLED: {model.machine.title}")
-    print(f"{point.src} -> {point.dst}  {format_bytes(point.bytes)}, one transfer alone; fastest way first")
+    print(f"{point.src} → {point.dst}  {format_bytes(point.bytes)}, one transfer alone; fastest way first")
     for number, one in enumerate(found, 1):
         if one.seconds is None:
             print(f"   {title(one)}: {one.reason}")
             continue
         gain = _gain(one, found)
         beside = f"  {gain:.3g} times {_SIMPLEST}" if gain and one.method.name != _SIMPLEST else ""
-        print(f"{number}. {title(one):<32} {one.gbps:>8.4g} GB/s  {format_seconds(one.seconds):>10}{beside}")
+        took = with_signs(format_seconds(one.seconds))
+        print(f"{number}. {title(one):<32} {one.gbps:>8.4g} GB/s  {took:>10}{beside}")
         for need in needs(one, near):
             print(f"     needs {need}")
 

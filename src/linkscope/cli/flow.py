@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from linkscope.cli import options
 from linkscope.errors import FINE, UserError
 from linkscope.flow import Flow, Transfer, kind_of, parse_flows
-from linkscope.units import format_change, format_fraction, format_seconds, parse_duration, with_interval
+from linkscope.units import format_change, format_fraction, format_seconds, parse_duration, with_interval, with_signs
 
 if TYPE_CHECKING:
     from linkscope.run.flows import FlowRates, Measured
@@ -152,7 +152,10 @@ def rate_of(flow: "FlowRates") -> tuple[float, str, float]:
 
 def _lines(measured: "Measured", target: "Target", predicted: _Prediction | None) -> list[str]:
     lines = [f"{'MODELLED: ' if target.modelled else ''}{target.machine.get('title') or target.facts.name}"]
-    rows = [[*_cells(flow), _model_cell(at, flow, predicted)] for at, flow in enumerate(measured.flows)]
+    rows = [
+        [with_signs(cell) for cell in (*_cells(flow), _model_cell(at, flow, predicted))]
+        for at, flow in enumerate(measured.flows)
+    ]
     widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
     lines += ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     totals = measured.total_gbps
@@ -164,11 +167,12 @@ def _lines(measured: "Measured", target: "Target", predicted: _Prediction | None
         jain = "" if measured.jain is None else f", fairness {measured.jain:.4f} (Jain's index; 1: equal shares)"
         lines.append(f"total  {value} GB/s {width}".rstrip() + jain)
     rounds = len(measured.common_s)
-    lines.append(
-        f"all ran for {format_seconds(min(measured.common_s))} or more in {rounds} round{'s' * (rounds != 1)}; "
+    apart = (
         f"starts differed by at most {format_seconds(max(measured.start_skew_s))}, "
         f"ends by {format_seconds(max(measured.end_skew_s))}"
     )
+    common = format_seconds(min(measured.common_s))
+    lines.append(with_signs(f"all ran for {common} or more in {rounds} round{'s' * (rounds != 1)}; {apart}"))
     return lines + ([] if predicted is None else [_model_line(measured, predicted)])
 
 

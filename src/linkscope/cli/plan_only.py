@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from linkscope.model.text import count_text
 from linkscope.stats import EARLY_ROUNDS
-from linkscope.units import format_bytes, format_seconds
+from linkscope.units import format_bytes, format_seconds, with_signs
 
 if TYPE_CHECKING:
     from linkscope.plan import ClassCurve, MachineFacts, Plan
@@ -44,7 +44,7 @@ def print_plan(plan: "Plan", machine: "MachineFacts", *, as_json: bool) -> None:
     for line in _concurrent(plan):
         print(line)
     for id, cost in costs.items():
-        print(f"{format_seconds(cost):>10}  {roles[id] + ': ' if id in roles else ''}{id}")
+        print(f"{with_signs(format_seconds(cost)):>10}  {roles[id] + ': ' if id in roles else ''}{id}")
     for line in _sums(plan, costs, roles):
         print(line)
 

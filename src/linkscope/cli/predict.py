@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from linkscope.cli import options
 from linkscope.errors import FINE, NOT_HERE, UserError
 from linkscope.flow import MOST_THREADS, Transfer, is_place, parse_flows, wrong
-from linkscope.units import format_bytes, format_fraction, format_seconds
+from linkscope.units import format_bytes, format_fraction, format_seconds, with_signs
 
 if TYPE_CHECKING:
     from linkscope.machine.model import Model
@@ -140,9 +140,8 @@ def _print_flows(
     print(f"MODELLED: {model.machine.title}")
     for flow in made:
         took = format_seconds(float(flow["seconds"]))
-        print(
-            f"{flow['src']} -> {flow['dst']}  {flow['gbps']:.4g} GB/s  ({format_bytes(int(flow['bytes']))} in {took})"
-        )
+        size = format_bytes(int(flow["bytes"]))
+        print(with_signs(f"{flow['src']} -> {flow['dst']}  {flow['gbps']:.4g} GB/s  ({size} in {took})"))
     if len(made) > 1:
         print(f"total  {sum(float(flow['gbps']) for flow in made):.4g} GB/s")
     print(_accuracy_text(accuracy))

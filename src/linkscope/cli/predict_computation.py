@@ -5,7 +5,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from linkscope.errors import FINE, NOT_HERE, UserError, suggestion
-from linkscope.units import format_fraction, format_seconds
+from linkscope.units import format_fraction, format_seconds, with_signs
 
 if TYPE_CHECKING:
     from linkscope.machine.model import Model
@@ -85,7 +85,8 @@ def _print(model: "Model", made: dict[str, Any], *, as_json: bool) -> None:
         print(json.dumps({"modelled": True, "machine": model.machine.name, **made}))
         return
     print(f"MODELLED: {model.machine.title}")
-    print(f"{made['computation']}, size {made['size']}, on {made['gpu']}: {format_seconds(made['alone_s'])} alone")
+    alone = with_signs(format_seconds(made["alone_s"]))
+    print(f"{made['computation']}, size {made['size']}, on {made['gpu']}: {alone} alone")
     for one in made["placements"]:
         rate = f"{one['operations_per_s'] / 1e9:.4g} Gop/s, " if made["operations"] else ""
         cost = (
@@ -93,4 +94,4 @@ def _print(model: "Model", made: dict[str, Any], *, as_json: bool) -> None:
             f"{format_fraction(one['penalty_over_good'])} less than near, (good - bad) / good of the rates; "
             f"{format_fraction(one['penalty_over_bad'])} by (good - bad) / bad"
         )  # fmt: skip
-        print(f"{one['src']}.{made['memory']}: {format_seconds(one['seconds'])}, {rate}{cost}")
+        print(f"{one['src']}.{made['memory']}: {with_signs(format_seconds(one['seconds']))}, {rate}{cost}")

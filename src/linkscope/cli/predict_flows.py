@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from linkscope.cli import options
 from linkscope.errors import FINE, UserError
 from linkscope.flow import parse_flows
-from linkscope.units import format_seconds
+from linkscope.units import format_seconds, with_signs
 
 if TYPE_CHECKING:
     from linkscope.machine.model import Model
@@ -35,7 +35,7 @@ def flows(arguments: argparse.Namespace, model: "Model") -> int:
     print(f"MODELLED: {model.machine.title}")
     for flow in found:
         rate, unit, _ = rate_of(flow)
-        print(f"{flow.asked.flow}  {rate:.4g} {unit}  ({format_seconds(flow.seconds)} each)")
+        print(with_signs(f"{flow.asked.flow}  {rate:.4g} {unit}  ({format_seconds(flow.seconds)} each)"))
     if sum(flow.bytes > 0 for flow in found) > 1:
         print(f"total  {sum(flow.gbps or 0.0 for flow in found):.4g} GB/s")
     return FINE

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from linkscope.errors import FINE, NOT_HERE, UserError
 from linkscope.flow import kind_of
-from linkscope.units import format_bytes, format_seconds
+from linkscope.units import format_bytes, format_seconds, with_signs
 
 if TYPE_CHECKING:
     from linkscope.machine.model import Model
@@ -62,12 +62,13 @@ def between_hosts(arguments: argparse.Namespace, model: "Model", ends: tuple[str
         print(json.dumps(as_json(model, found)))
         return FINE
     print(f"MODELLED: {model.machine.title}")
-    print(f"{src} -> {dst}  {format_bytes(size)}, one transfer alone; fastest method first")
+    print(f"{src} → {dst}  {format_bytes(size)}, one transfer alone; fastest method first")
     for number, one in enumerate(found, 1):
         if one.seconds is None:
             print(f"   {title(one)}: {one.reason}")
         else:
-            print(f"{number}. {title(one):<32} {one.gbps:>8.4g} GB/s  {format_seconds(one.seconds):>10}")
+            took = with_signs(format_seconds(one.seconds))
+            print(f"{number}. {title(one):<32} {one.gbps:>8.4g} GB/s  {took:>10}")
     return FINE
 
 

@@ -3,7 +3,7 @@
 import shutil
 import textwrap
 
-from linkscope.units import NO_BREAK, unbroken
+from linkscope.units import NO_BREAK, unbroken, with_signs
 
 _WIDEST = 100  # width without a terminal
 
@@ -16,7 +16,7 @@ def columns() -> int:
 def filled(text: str, first: str = "", others: str = "") -> str:
     """The text in lines with the given indents; words, numbers with their unit, and intervals are not divided."""
     lines = textwrap.fill(
-        unbroken(text), columns(), initial_indent=first, subsequent_indent=others,
+        unbroken(with_signs(text)), columns(), initial_indent=first, subsequent_indent=others,
         break_long_words=False, break_on_hyphens=False,
     )  # fmt: skip
     return lines.replace(NO_BREAK, " ")

@@ -18,6 +18,7 @@ from linkscope.report.page_terms import explainer
 from linkscope.report.section import Block, Column, Output, Table
 from linkscope.report.sections import chapters
 from linkscope.runfile import Run, read_run
+from linkscope.units import with_signs
 
 # The scripts of the page of a run, in this order.
 SCRIPTS = ("frame.js", "pairs.js", "paths.js", "points.js", "uplot.js", "plot.js", "figure.js", "explorer.js")
@@ -135,10 +136,6 @@ def _cell_attributes(column: Column) -> Markup:
 
 
 def _arrows(text: str) -> Markup:
-    """The escaped text with the signs of printed text: an arrow, ± and µs. An arrow within an id stays as it is.
-
-    No line breaks inside an arrow or a range of places.
-    """
-    signed = re.sub(r"(?<![^\s])-&gt;(?![^\s])", "→", str(escape(text))).replace("+-", "±")
-    signed = re.sub(r"(?<=\d) us\b", " µs", signed)
+    """The escaped text with the signs of printed text. No line breaks inside an arrow or a range of places."""
+    signed = str(escape(with_signs(text)))
     return Markup(re.sub(r"-&gt;|(?<=:)\d+-\d+", r'<span class="arrow">\g<0></span>', signed))

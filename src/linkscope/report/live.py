@@ -5,9 +5,10 @@ from collections.abc import Iterable, Sequence
 
 from linkscope.model.text import paths_text
 from linkscope.report.partial import Limit, Partial, Row
+from linkscope.report.terminal import printable
 from linkscope.report.trust import ABOVE
 from linkscope.runfile import Point, Round
-from linkscope.units import format_bytes, format_fraction, format_seconds
+from linkscope.units import format_bytes, format_fraction, format_seconds, with_signs
 
 _HEADS = ("", "", "so far", "% of peak", "at", "rounds", "done")
 _NAME, _PATHS, _VALUE, _SHARE, _AT, _ROUNDS, _DONE = range(len(_HEADS))
@@ -141,7 +142,7 @@ def _cells(row: Row, *, short: bool = False) -> list[str]:
     low, high = row.rounds
     count = f" ({len(row.paths)})" if len(row.paths) > 1 else ""
     return [
-        name, _cut(_plain(paths_text(row.paths)), _MOST_PATHS - len(count)) + count, _value(row),
+        with_signs(name), _cut(printable(paths_text(row.paths)), _MOST_PATHS - len(count)) + count, _value(row),
         _share(row.share) if row.share is not None else "", format_bytes(row.at_bytes) if row.at_bytes else "",
         f"{low}" if low == high else f"{low}-{high}", f"{row.done}/{row.points}",
     ]  # fmt: skip
@@ -150,15 +151,10 @@ def _cells(row: Row, *, short: bool = False) -> list[str]:
 def _value(row: Row) -> str:
     """Three digits, because a value without an interval does not support more."""
     if row.rate is None:
-        return format_seconds(float(f"{row.seconds or 0.0:.3g}"))
+        return with_signs(format_seconds(float(f"{row.seconds or 0.0:.3g}")))
     decimals = 2 - math.floor(math.log10(row.rate)) if row.rate > 0 else 0
     return f"{round(row.rate, decimals):.{max(0, min(decimals, 4))}f} GB/s"
 
 
 def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else text[: max(width - 2, 0)] + ".."[: max(width, 0)]
-
-
-def _plain(text: str) -> str:
-    """The text without control characters, so that a name in a file cannot control the terminal."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)

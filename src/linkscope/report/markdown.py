@@ -34,6 +34,7 @@ from linkscope.report.section import (
 )
 from linkscope.report.sections import sections
 from linkscope.runfile import Run
+from linkscope.units import with_signs
 
 _MARKS = "|*_`#~@"  # brackets too, except in the names of columns, such as "rate [interval]"
 
@@ -131,7 +132,7 @@ _RENDERERS: dict[type[Block], Callable[[Any], str]] = {
 
 
 def _safe(text: str, marks: str = rf"{_MARKS}\[\]") -> str:
-    """The text on one line, with HTML characters and these marks of Markdown escaped."""
-    flat = re.sub(r"\s+", " ", text).replace("\\", "\\\\")
+    """The text for people on one line, with HTML characters and these marks of Markdown escaped."""
+    flat = re.sub(r"\s+", " ", with_signs(text)).replace("\\", "\\\\")
     flat = flat.replace("&", "&amp;").replace("<", "&lt;")
     return re.sub(f"([{marks}])", r"\\\1", flat)

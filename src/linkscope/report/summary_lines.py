@@ -12,10 +12,10 @@ from linkscope.model.text import count_text, sizes_text
 from linkscope.report.findings import findings
 from linkscope.report.headline import COPIES, RateRow, Rates, best_points, headline_rows, is_headline, rates_of
 from linkscope.report.managed import managed_rates
-from linkscope.report.outcome import STATUS_WORDS, problems, suite_text, took_text
+from linkscope.report.outcome import APART, STATUS_WORDS, problems, suite_text, took_text
 from linkscope.report.shared import group_text, shares
 from linkscope.report.terminal import HEAD, NOTABLE, Line, printable, wrap
-from linkscope.report.trust import SIGN, has_warning, missed, sign_of
+from linkscope.report.trust import SIGN, flows_ran_apart, has_warning, missed, sign_of
 from linkscope.runfile import Point, Run, shown_status
 from linkscope.units import format_bytes
 
@@ -177,7 +177,8 @@ def notes(run: Run, *, signed: bool) -> Iterable[str]:
     verb = "modelled" if run.modelled else "measured"
     counts = Counter[str](map(shown_status, run.points))
     measured = counts["ok"] + counts["missed_precision"]
-    wide = [point for point in run.points if point.status == "missed_precision"]
+    imprecise = [point for point in run.points if point.status == "missed_precision"]
+    wide = [point for point in imprecise if not flows_ran_apart(point)]
     unsteady = sum(not _UNSTEADY_MEMORY.isdisjoint((point.src_memory, point.dst_memory)) for point in wide)
     parts = []
     if wide:
@@ -185,8 +186,10 @@ def notes(run: Run, *, signed: bool) -> Iterable[str]:
         of_them = f", {named} of them pageable or managed" if unsteady else ""
         points = "point" if measured == 1 else "points"
         parts.append(f"{len(wide)} of {measured} {verb} {points} missed precision{of_them}")
-    elif measured:
+    elif measured and not imprecise:
         parts.append(f"{count_text(measured, 'point')} {verb}, all within the target precision")
+    if apart := len(imprecise) - len(wide):
+        parts.append(f"{count_text(apart, 'point')} with {APART}")
     parts += [f"{counts[s]} {STATUS_WORDS[s]}" for s in ("inherited", "unsupported") if counts[s]]
     if not measured:  # without values the reasons matter most
         yield from (problem.text() for problem in problems(run.points)[:_MOST_REASONS] if not problem.failed)

@@ -7,11 +7,10 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from linkscope.units import NO_BREAK, unbroken
+from linkscope.units import NO_BREAK, encodable, unbroken, with_signs
 
 BAD, NOTABLE, HEAD = "bold red", "yellow", "bold"
 _NARROWEST, _WIDEST, _DEFAULT = 60, 140, 100
-_ASCII = str.maketrans({"→": "->", "×": "x", "±": "+-", "µ": "u"})
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ def render(lines: Sequence[Line], width: int, colour: bool | None) -> str:
     """The lines as text, without a newline at the end. `colour` None: colours where standard output is a terminal."""
     if sys.stdout.isatty() if colour is None else colour:
         return _coloured(lines, width)
-    return _encodable("\n".join(line.text for line in lines))
+    return encodable("\n".join(line.text for line in lines), sys.stdout)
 
 
 def wrap(text: str, width: int, style: str = "", indent: str | None = None) -> Iterator[Line]:
@@ -50,17 +49,9 @@ def heading(text: str, width: int) -> Iterable[Line]:
 
 
 def printable(text: str) -> str:
-    """The text without control characters, so that a name in a file cannot control the terminal."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
-
-
-def _encodable(text: str) -> str:
-    """The text with ASCII for characters that the encoding of standard output lacks."""
-    try:
-        text.encode(sys.stdout.encoding or "utf-8")
-    except UnicodeEncodeError:
-        return text.translate(_ASCII)
-    return text
+    """The text with the signs of text for people, and without control characters, so that a name in a file cannot
+    control the terminal."""
+    return "".join(letter if letter.isprintable() else "?" for letter in with_signs(text))
 
 
 def _coloured(lines: Sequence[Line], width: int) -> str:
@@ -70,5 +61,5 @@ def _coloured(lines: Sequence[Line], width: int) -> str:
     console = Console(file=io.StringIO(), force_terminal=True, width=width, highlight=False)
     with console.capture() as capture:
         for line in lines:
-            console.print(Text(_encodable(line.text), style=line.style), soft_wrap=True)
+            console.print(Text(encodable(line.text, sys.stdout), style=line.style), soft_wrap=True)
     return capture.get().rstrip("\n")

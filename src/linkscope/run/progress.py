@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from linkscope.runfile import Point, Round
-from linkscope.units import format_rate, format_seconds
+from linkscope.units import encodable, format_rate, format_seconds, with_signs
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -90,7 +90,7 @@ class Lines:
 
     def _print(self, text: str) -> None:
         with contextlib.suppress(OSError):  # a reader that has ended must not end the run
-            print(text, file=self._stream, flush=True)
+            print(encodable(text, self._stream), file=self._stream, flush=True)
 
     def record(self, record: Round | Point) -> None:
         self._found.add(record)
@@ -115,7 +115,7 @@ class Points(Lines):
     def record(self, record: Round | Point) -> None:
         super().record(record)
         if isinstance(record, Point):
-            time_text = format_seconds(record.median_s) if record.median_s else record.reason or ""
+            time_text = with_signs(format_seconds(record.median_s)) if record.median_s else record.reason or ""
             rate = f", {format_rate(record.gbps)}" if record.gbps else ""
             self._print(f"{record.status:<16} {record.id}  {time_text}{rate}")
 
@@ -164,7 +164,8 @@ class Terminal:
 
     def _draw(self, work: WorkLeft) -> None:
         width, height = self._terminal_size()
-        lines = [*self._found.table(width - 1, height - 2), (self._bar(work, width - _FREE_COLUMNS), "")]
+        rows = [(encodable(text, self._stream), style) for text, style in self._found.table(width - 1, height - 2)]
+        lines = [*rows, (self._bar(work, width - _FREE_COLUMNS), "")]
         if self._live is None:
             self._live = self._start_live()
         self._show(self._live, lines)
