@@ -72,7 +72,7 @@ def test_an_unknown_machine_description_is_not_drawn(facts) -> None:
 def test_markdown_has_rates_anomalies_and_checks_and_escapes_markup() -> None:
     text = to_markdown(small_run())
     assert "## MODELLED: invented" in text and "**MODELLED**" in text
-    assert "| d2d by ce, device -> device |" in text and "gpu:2 -> gpu:3" in text and "2 points failed" in text
+    assert "| d2d by ce, device → device |" in text and "gpu:2 → gpu:3" in text and "2 points failed" in text
     widths = {len(re.findall(r"(?<!\\)\|", line)) for line in text.splitlines() if line.startswith("|")}
     assert widths == {11}
     evil = to_markdown(run([point("h2d/ce/a.b->c.d/8?mode=batched", 1e-6, src=EVIL)], name=EVIL))
