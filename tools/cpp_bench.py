@@ -52,30 +52,33 @@ double median(std::vector<double> values) {
 }
 """
 
-# One line a size with nanoseconds of the driver's call, of ls_run and of ls_copy.
+# One line a size: the bytes, and the nanoseconds of the driver's call, of ls_run and of ls_copy, three times in turn.
 _SMALL = r"""
-template <class Call> double ns(Call call) {
+template <class Call> double ns(size_t bytes, Call call) {
+  const int count = bytes < 1 << 20 ? 200 : 20, calls = bytes < 1 << 20 ? 100 : 10;
   std::vector<double> rounds;
-  for (int round = 0; round < 200; ++round) {
+  for (int round = 0; round < count; ++round) {
     const auto begin = std::chrono::steady_clock::now();
-    for (int i = 0; i < 100; ++i) call();
-    rounds.push_back(std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begin).count() / 100);
+    for (int i = 0; i < calls; ++i) call();
+    const std::chrono::duration<double, std::nano> taken = std::chrono::steady_clock::now() - begin;
+    rounds.push_back(taken.count() / calls);
     cuStreamSynchronize(stream);
   }
   return median(rounds);
 }
 int run(int, char**) {
-  allocate(1 << 20);
-  for (size_t bytes = 1; bytes <= 1 << 18; bytes *= 4) {
+  const size_t most = size_t{16} << 20;
+  allocate(most);
+  for (size_t bytes = 1; bytes <= most; bytes *= 4) {
     ls_prepared* prepared = nullptr;
     if (ls_prepare(&prepared, (void*)gpu, host, bytes, stream)) return puts(ls_last_error()), 1;
-    double plain = 1e9, run = 1e9, copy = 1e9;
+    printf("%zu", bytes);
     for (int repeat = 0; repeat < 3; ++repeat) {
-      plain = std::min(plain, ns([&] { cuMemcpyHtoDAsync(gpu, host, bytes, stream); }));
-      run = std::min(run, ns([&] { ls_run(prepared); }));
-      copy = std::min(copy, ns([&] { ls_copy((void*)gpu, host, bytes, stream); }));
+      const double plain = ns(bytes, [&] { cuMemcpyHtoDAsync(gpu, host, bytes, stream); });
+      const double run = ns(bytes, [&] { ls_run(prepared); });
+      printf(" %.1f %.1f %.1f", plain, run, ns(bytes, [&] { ls_copy((void*)gpu, host, bytes, stream); }));
     }
-    printf("%zu %.1f %.1f %.1f\n", bytes, plain, run, copy);
+    puts("");
     ls_release(prepared);
   }
   return 0;
@@ -188,13 +191,14 @@ def _lines(name: str, program: str, *words: str) -> list[str]:
 
 
 def small_copies(bench: Any) -> None:
-    """The cost of one call of a short copy."""
+    """The cost of one call of a copy of pinned memory: of three medians the least, and all three as `medians_ns`."""
     for line in _lines("small", _SMALL):
-        nbytes, plain, run, copy = map(float, line.split())
-        bench.rows.append(
-            {"section": "small", "bytes": int(nbytes), "driver_ns": plain, "run_ns": run, "copy_ns": copy}
-        )
-        print(f"small          {int(nbytes):>8} B: driver {plain:.1f} ns, ls_run {run:.1f} ns, ls_copy {copy:.1f} ns")
+        nbytes, *medians = map(float, line.split())
+        calls = {"driver": medians[::3], "run": medians[1::3], "copy": medians[2::3]}
+        least = {f"{name}_ns": min(values) for name, values in calls.items()}
+        bench.rows.append({"section": "small", "bytes": int(nbytes), **least, "medians_ns": calls})
+        text = ", ".join(f"{name} {least[f'{name}_ns']:.1f} ns" for name in calls)
+        print(f"small          {int(nbytes):>8} B: {text}")
 
 
 def blocks_from_c(bench: Any) -> None:

@@ -196,6 +196,20 @@ assert np.array_equal(back, source) and method() == "ring_to_gpu" and native.reg
     script(code)
 
 
+def test_a_mapped_file_that_is_registered_is_copied_as_pinned_memory(tmp_path) -> None:
+    code = f"""
+source, path = data((8 << 20) + 4096), Path({str(tmp_path)!r}) / "file"
+source.tofile(path)
+mapped, on_gpu = np.memmap(path, np.uint8, "r+"), Array(source.size)
+with linkscope.register(mapped):
+    print(native.method_of(on_gpu.address, mapped.ctypes.data, mapped.nbytes, STREAM))
+    linkscope.copy(on_gpu, mapped, stream=STREAM)
+    synchronize()
+assert np.array_equal(linkscope.to_cpu(on_gpu), source)
+"""
+    assert script(code) == "plain\n"
+
+
 def test_a_copy_of_freed_memory_of_the_gpu_is_an_error_that_says_so() -> None:
     code = """
 host, kept, freed = np.ones(32 << 20, np.uint8), Array(32 << 20), Array(32 << 20)

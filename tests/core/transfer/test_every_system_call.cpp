@@ -66,6 +66,7 @@ struct Operations {
   /// Does one thing to memory and files that have other contents. Returns its error.
   template <class Work>
   std::string go(Work work) {
+    with.stream->synchronize();  // an error before may have left copies on the stream
     std::memset(with.on_gpu(), 0, bytes);
     std::fill(host.begin(), host.end(), std::byte{0});
     madvise(fresh, large_bytes, MADV_DONTNEED);

@@ -1,9 +1,10 @@
 // Host memory that is registered because many copies use it.
+#include <fcntl.h>
 #include <sys/mman.h>
 
 #include <thread>
 
-#include "transfer_testing.hpp"
+#include "file_faults.hpp"
 
 using namespace linkscope;
 
@@ -51,6 +52,29 @@ TEST_CASE("copies of registered memory are as from pinned memory until the regis
     transfers.register_memory(pages.at(), 1_MiB);
   }
   CHECK(fake().held() == held);  // the end of the library ends all
+}
+
+TEST_CASE("a file that is mapped and registered goes to a GPU from its page cache by one call of the driver") {
+  const Application with;
+  Transfers transfers{small_chunks()};
+  auto data = random_bytes(2_MiB, 141);
+  const TemporaryFile file{data};
+  const Descriptor opened{open(file.path.c_str(), O_RDWR | O_CLOEXEC)};
+  void* mapped = mmap(nullptr, data.size(), PROT_READ | PROT_WRITE, MAP_SHARED, opened.get(), 0);
+  REQUIRE(mapped != MAP_FAILED);
+  transfers.register_memory(mapped, data.size());
+  CHECK(method(transfers, with, mapped, data.size()) == "plain");
+  for (int turn = 0; turn < 2; ++turn) {
+    fake().fail(nullptr, 0, 0, 0);  // count calls anew
+    transfers.copy({with.on_gpu(), mapped, data.size(), with.stream->get()});
+    CHECK(fake().calls("cuMemcpyAsync") == 1);
+    with.stream->synchronize();
+    CHECK(same(with.on_gpu(), data.data(), data.size()));
+    data[5] ^= std::byte{1};  // the file changes, and so does its page cache
+    CHECK(pwrite(opened.get(), data.data(), data.size(), 0) == static_cast<ssize_t>(data.size()));
+  }
+  transfers.unregister_memory(mapped);
+  munmap(mapped, data.size());
 }
 
 TEST_CASE("a registration ends after the GPU's work on its memory") {
