@@ -2,8 +2,8 @@
 
 `agreement` prints a row for each benchmark of the tool's output: the medians of both, the difference of linkscope from
 the tool, and what is allowed: the larger of 5 % and three standard deviations of both. On x86 the tool flushes the
-variable that holds the address instead of the buffer, so its flushed and other copies are the same measurement: of
-bytes that its thread has just written (docs/notes/comm-scope.md).
+variable that holds the address instead of the buffer, so no buffer is flushed. Its flushed and other copies have one
+point: they differ by a pause between the write and the copy (docs/notes/comm-scope.md).
 """
 
 import gzip
