@@ -364,6 +364,8 @@ TEST_CASE("if the driver cannot wait for the parts of a copy that ended early, t
     CHECK(error.find("the driver cannot wait for its parts") != std::string::npos);
     progress.cancelled = false;
   }
+  with.gpu.use();
+  LINKSCOPE_CU(the_driver(), cuCtxSynchronize);  // the parts that nobody waited for still use the memory of this GPU
   const auto method = transfers.method_of({with.on_gpu(), source.data(), 2_MiB, with.stream->get()});
   CHECK(std::string{method} == "relay_to_gpu");
   transfers.copy({with.on_gpu(), source.data(), 2_MiB, with.stream->get()});  // without the helpers that are in doubt
