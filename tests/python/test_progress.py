@@ -219,7 +219,7 @@ def test_without_a_terminal_there_is_a_plain_line_every_ten_seconds(monkeypatch)
     assert stream.getvalue().splitlines() == [
         " 20%, round 2 of 6, 15 points unfinished, about 40 s left",
         " 40%, round 2 of 6, 10 points unfinished, about 30 s left",
-        "      MODELLED, best so far: h2d 54.0 GB/s (90 % of peak)",
+        "      MODELLED, best so far: h2d 54.0 GB/s at 1 MiB (90 % of peak)",
         " 60%, round 2 of 6, 5 points unfinished, about 20 s left",
         " 80%, round 2 of 6, 0 points unfinished, about 10 s left",
     ]
@@ -239,13 +239,13 @@ def test_plain_lines_whose_reader_has_ended_do_not_end_the_run(monkeypatch) -> N
 
 def test_the_unidirectional_rate_is_preferred_as_best_rate() -> None:
     records = [round_with_rates(h2d(), 0, 54.0), round_with_rates(h2d(both="true"), 0, 50.0, 50.0)]
-    assert table_of(records, limit=None).best() == "best so far: h2d 54.0 GB/s"
-    assert table_of(records[1:]).best() == "best so far: h2d bidirectional 100 GB/s (83 % of peak)"
+    assert table_of(records, limit=None).best() == "best so far: h2d 54.0 GB/s at 1 MiB"
+    assert table_of(records[1:]).best() == "best so far: h2d bidirectional 100 GB/s at 1 MiB (83 % of peak)"
 
 
 def test_a_rate_above_its_peak_is_marked_in_the_line_and_in_the_table() -> None:
     made = table_of([round_with_rates(h2d(), 0, 72.0)])
-    assert made.best() == "best so far: h2d 72.0 GB/s (120 % (!) of peak)"
+    assert made.best() == "best so far: h2d 72.0 GB/s at 1 MiB (120 % (!) of peak)"
     assert "120 % (!)" in text_of(made.table(140, 10))
 
 

@@ -112,6 +112,14 @@ def test_the_size_at_which_gpu_and_host_change_places_is_found() -> None:
     assert claim(only(lambda one: one.bytes == 8), "GPU and host change").answer == "cannot be tested"
 
 
+def test_sizes_far_from_those_of_a_conclusion_do_not_answer_it() -> None:
+    far = only(lambda one: one.bytes in (8, 4 << 20))
+    crossing = claim(far, "GPU and host change")
+    assert crossing.answer == "not known"
+    assert crossing.evidence == "round trips: GPU from 8 B, host from 4 MiB, no size between"
+    assert claim(far, "The rate falls").answer == "cannot be tested"
+
+
 def through_descriptors(round_trip: float) -> Run:
     some = series(measured(), "put_ping_pong").messages[0].modes["direct"]
     post = msgspec.structs.replace(some, benchmark="post", dst="numa:0", params={"descriptor": "32"})

@@ -112,6 +112,11 @@ def test_one_driver_at_all_sizes_is_said_as_such() -> None:
     assert series(small, "put_ping_pong").advice == "GPU at 8 B, the only size"
 
 
+def test_a_single_size_of_a_driver_stands_for_no_other_size() -> None:
+    run = only(lambda one: one.bytes in (8, 4 << 20))
+    assert series(run, "put_ping_pong").advice == "GPU at 8 B, host at 4 MiB"
+
+
 def test_modes_of_one_driver_alone_give_no_advice() -> None:
     run = only(lambda one: one.engine == "sm")
     assert all(one.advice == "" for one in all_series(run))

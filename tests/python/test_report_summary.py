@@ -100,6 +100,7 @@ def test_a_run_without_a_value_says_that_nothing_was_measured() -> None:
 def test_a_run_of_one_point_has_one_rate_and_no_verdict_on_other_paths() -> None:
     text = text_of(run([point(H2D.format("pinned", 0, LARGE), LARGE / 55.4e9, limit_gbps=58.4)]))
     assert re.search(r"host → GPU +pinned +55\.4 +95", text) and "uniform" not in text
+    assert "Slowest" not in text
 
 
 def test_uniform_paths_are_counted_with_their_difference_and_size() -> None:

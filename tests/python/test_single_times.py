@@ -18,6 +18,7 @@ from test_assemble import ONE, assembler, round_of
 from test_cli import linkscope
 
 WITHIN = "put_ping_pong/sm/gpu:0.device->gpu:0.device/8?*threads=1024*"
+PACKED = Path(__file__).parents[2] / "results" / "h100x1-packed.jsonl.gz"  # one point is of two processes under MPS
 OF_TWO = "put_ping_pong/sm/gpu:0.ipc->gpu:0.ipc/8?threads=1024&way=processes&word=*"
 WORD = "ping_pong/sm/gpu:0.device->gpu:0.device/0"
 
@@ -99,6 +100,12 @@ def test_messages_within_a_modelled_gpu_have_the_median_of_their_batches_and_a_t
     found = put_get.section(RunView(run))
     tables = [block for block in found.blocks if isinstance(block, Table)] if found else []
     assert [(table.label, len(table.groups[0].rows)) for table in tables] == [("Single messages", 4)]
+
+
+def test_each_line_of_single_messages_says_how_it_differs_from_the_others() -> None:
+    made = singles(read_run(PACKED))
+    lines = [(one.point.benchmark, one.point.src, one.point.dst, one.point.bytes, one.form) for one in made]
+    assert len(set(lines)) == len(lines) > 50
 
 
 @needs_fake

@@ -52,7 +52,7 @@ class LiveTable:
         return lines
 
     def best(self) -> str:
-        """The best rate of each benchmark in one line: 'best so far: h2d 55.4 GB/s (95 % of peak)'."""
+        """The best rate of each benchmark in one line: 'best so far: h2d 55.4 GB/s at 64 MiB (95 % of peak)'."""
         best: dict[str, Row] = {}
         for row in self._found.rows(merged=True):
             name = row.group.family.benchmark
@@ -62,6 +62,7 @@ class LiveTable:
             return ""
         parts = [
             f"{name}{' bidirectional' if row.group.bidirectional else ''} {_value(row)}"
+            + (f" at {format_bytes(row.at_bytes)}" if row.at_bytes else "")
             + (f" ({_share(row.share)} of peak)" if row.share is not None else "")
             for name, row in best.items()
         ]

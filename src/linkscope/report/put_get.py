@@ -319,9 +319,9 @@ def per_s(point: Point) -> float:
 
 
 def _range(sizes: Sequence[int], first: bool, last: bool) -> str:
-    if first:
+    if first and len(sizes) > 1:
         return f"up to {format_bytes(sizes[-1])}"
-    if last:
+    if last and len(sizes) > 1:
         return f"from {format_bytes(sizes[0])}"
     ends = dict.fromkeys((format_bytes(sizes[0]), format_bytes(sizes[-1])))
     return f"at {' to '.join(ends)}"

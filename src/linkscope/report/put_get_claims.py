@@ -35,6 +35,7 @@ from linkscope.units import format_bytes, format_fraction, format_seconds
 
 _LARGE = 1 << 20  # the paper's rate falls beyond
 _CROSSING = 2 << 10  # where the paper's GPU and host change places
+_NEAR = 8  # times and parts of the crossing within which the sizes on both of its sides must lie
 _LEAST_SIZES = 2  # to see a change
 _FLAT = 4  # connections from which the paper's host serves no more messages
 _SMALL = 256  # bytes of a message whose packed words are a few lines
@@ -137,17 +138,20 @@ def _longer(item: str, text: str, slow: tuple[str, Point], fast: tuple[str, Poin
 
 
 def _crosses(messages: Sequence[Message]) -> Claim:
-    """The driver that is faster changes at about 2 KiB."""
+    """The driver that is faster changes at about 2 KiB. Not known if the run has no sizes near it."""
     text = f"GPU and host change places at about {format_bytes(_CROSSING)}"
     judged = [message for message in messages if message.driver]
     if len(judged) < _LEAST_SIZES:
         return _lacking("KL-10", text, "sizes with modes of the GPU and of the host")
     pairs = [pair for pair in itertools.pairwise(judged) if pair[0].driver != pair[1].driver]
-    near = any(few.bytes <= 2 * _CROSSING and many.bytes >= _CROSSING // 2 for few, many in pairs)
+    beside = [(few, many) for few, many in pairs if few.bytes <= 2 * _CROSSING and many.bytes >= _CROSSING // 2]
+    known = [few.bytes * _NEAR >= _CROSSING and many.bytes <= _CROSSING * _NEAR for few, many in beside]
+    near = any(known) or (None if beside else False)
     drivers = itertools.groupby(judged, lambda message: message.driver)
     parts = [f"{driver} from {format_bytes(next(of).bytes)}" for driver, of in drivers]
     some = next(iter(judged[0].modes.values()))
-    return Claim("KL-10", text, near, f"round trips: {', '.join(parts)}{_on(some.src, some.dst)}")
+    lacks = "" if near is not None else ", no size between"
+    return Claim("KL-10", text, near, f"round trips: {', '.join(parts)}{lacks}{_on(some.src, some.dst)}")
 
 
 def _falls(messages: Sequence[Message]) -> Claim:
@@ -155,8 +159,8 @@ def _falls(messages: Sequence[Message]) -> Claim:
     text = "The rate falls beyond 1 MiB"
     of = [message.modes[DIRECT] for message in messages if DIRECT in message.modes]
     large = [point for point in of if point.bytes > _LARGE]
-    if not large or len(large) == len(of):
-        return _lacking("KL-10", text, "sizes below or above")
+    if not large or not any(_LARGE // 4 <= point.bytes <= _LARGE for point in of):
+        return _lacking("KL-10", text, "sizes of 256 KiB to 1 MiB, or larger ones")
 
     def gbps(point: Point) -> float:
         return point.bytes / seconds_of(point) / 1e9
@@ -309,7 +313,7 @@ def _small(run: Run) -> Claim:
             found.setdefault((_rank(point.src, point.dst), point.bytes, form), {})[word_of(point)] = point
     both = {key: of for key, of in found.items() if len(of) > 1}
     if not both:
-        return _lacking("KL-12", text, "small messages of packed words")
+        return _lacking("KL-12", text, "small messages of one size in packed and in separate words")
     of = both[min(both)]
     return _longer("KL-12", text, *((f"{name} words", of[name]) for name in ("separate", PACKED)))
 
@@ -326,7 +330,7 @@ def _collaborates(run: Run) -> Claim:
     able = {key: [of for _, of in sorted(sizes.items()) if 1 in of and len(of) > 1] for key, sizes in forms.items()}
     by_size = max((able[key] for key in sorted(able, key=lambda key: (_rank(*key[1:3]), key))), key=len, default=[])
     if not by_size:
-        return _lacking("KL-12", text, "numbers of threads")
+        return _lacking("KL-12", text, "messages of one size by one thread and by more")
     large, small = (
         _longer("KL-12", text, ("1 thread", of[1]), (f"{max(of)} threads", of[max(of)]))
         for of in (by_size[-1], by_size[0])

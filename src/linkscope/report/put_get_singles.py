@@ -7,7 +7,7 @@ from linkscope.report.put_get import OF_PROCESSES, TRIPS
 from linkscope.runfile import Flow, Point, Run
 
 WORD = "ping_pong"
-_LEFT_OUT = {"threads": "1024", "connections": "1", "word": "separate", "control": "direct", "way": "mps"}
+_LEFT_OUT = {"threads": "1024", "connections": "1", "word": "separate", "control": "direct"}
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,8 @@ def machine_text(run: Run) -> str:
 def slowest_text(run: Run, rows: Sequence[RateRow]) -> str:
     """'by % of peak gpu:2 → gpu:1, 391 GB/s (82 %); by rate gpu:3 → numa:0, 5.11 GB/s (managed)'.
 
-    Links have different peaks, so both are given. Copies within one place use no link and do not count.
+    Links have different peaks, so both are given. Copies within one place use no link and do not count. '' for one path
+    alone.
     """
     copies = [
         _Best(point, row.memory, value, value / peak if peak else None)
@@ -80,10 +81,10 @@ def slowest_text(run: Run, rows: Sequence[RateRow]) -> str:
     ]
     direct = [one for one in copies if one.share is not None and one.memory not in ("pageable", "peer off")]
     parts = []
-    if direct:
+    if len(direct) > 1:
         slow = min(direct, key=lambda one: one.share or 0.0)
         parts.append(f"by % of peak {slow.text} ({100 * (slow.share or 0.0):.0f} %)")
-    if copies or managed:
+    if len(copies + managed) > 1:
         slow = min(copies + managed, key=lambda one: one.gbps)
         parts.append(f"by rate {slow.text}" + (f" ({slow.memory})" if slow.memory else ""))
     return "; ".join(parts)
