@@ -6,12 +6,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fake_driver import environment, needs_fake, needs_worker, too_short
+from fake_driver import WORKER, environment, needs_fake, needs_worker, too_short
 from linkscope.report.task_sets import task_sets
 from linkscope.run.launcher import launched, libraries
 from linkscope.runfile import Run, read_run
@@ -132,17 +133,29 @@ def ended(path: Path) -> Run:
     return run
 
 
+def run_until_killed(command: list[str], path: Path, victim: Callable[[Path], int]) -> tuple[Run, str]:
+    """Starts a command that measures KILLED into the file, kills the process that `victim` finds after the first round,
+    and waits for the end of the file. Returns the run, and what all ranks printed on standard error."""
+    with path.with_suffix(".txt").open("w+") as errors:
+        started = subprocess.Popen(command, env=without_ranks(), stderr=errors)
+        try:
+            wait_for_a_round(path, started)
+            os.kill(victim(path), signal.SIGKILL)
+            assert started.wait(300) != 0
+        finally:
+            started.kill()
+        return ended(path), path.with_suffix(".txt").read_text()
+
+
+def rank_1(path: Path) -> int:
+    """The process of rank 1, which passes requests on to its worker."""
+    process: int = read_run(path, rounds=False).header.machine["mpi"]["ranks"][1]["process"]
+    return process
+
+
 def run_until_rank_1_is_killed(command: list[str], path: Path) -> Run:
-    """Starts a command that measures KILLED into the file, kills rank 1 after the first round, and waits for the end
-    of the file."""
-    started = subprocess.Popen(command, env=without_ranks(), stderr=subprocess.DEVNULL)
-    try:
-        wait_for_a_round(path, started)
-        os.kill(read_run(path, rounds=False).header.machine["mpi"]["ranks"][1]["process"], signal.SIGKILL)
-        assert started.wait(300) != 0
-    finally:
-        started.kill()
-    return ended(path)
+    """As run_until_killed, for rank 1."""
+    return run_until_killed(command, path, rank_1)[0]
 
 
 @needs_mpi
@@ -150,6 +163,62 @@ def test_the_others_end_and_keep_what_was_measured_when_a_rank_is_killed(tmp_pat
     path = tmp_path / "run.jsonl"
     run = run_until_rank_1_is_killed([str(MPIEXEC), "-n", "2", *LINKSCOPE, "run", *KILLED, "-o", str(path)], path)
     assert any("rank 1 (process" in (point.reason or "") for point in run.points), [one.reason for one in run.points]
+
+
+@needs_mpi
+def test_a_rank_whose_worker_is_killed_says_so_and_does_not_accuse_rank_0(tmp_path):
+    path = tmp_path / "run.jsonl"
+    command = [str(MPIEXEC), "-n", "2", *LINKSCOPE, "run", *KILLED, "-o", str(path)]
+    _, printed = run_until_killed(command, path, lambda path: worker_of(1, path))
+    assert "linkscope: rank 1 was ended by SIGKILL" in printed, printed
+    assert "rank 0 has ended" not in printed
+
+
+# A worker whose program ends with an error: it carries `release` out, and answers that this failed.
+FAILS_TO_RELEASE = """
+import os, subprocess, sys, threading
+worker = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, close_fds=False)
+release = threading.Event()
+def pass_answers():
+    while answer := os.read(worker.stdout.fileno(), 1 << 20):
+        if release.is_set():
+            answer = b'{"ok":false,"error":{"kind":"failed","message":"memory stays open"}}\\n'
+            release.clear()
+        os.write(1, answer)
+threading.Thread(target=pass_answers, daemon=True).start()
+for request in iter(sys.stdin.buffer.readline, b""):
+    if b'"release"' in request:
+        release.set()
+    worker.stdin.write(request)
+worker.stdin.close()
+worker.wait()
+"""
+
+
+@needs_mpi
+def test_a_rank_that_fails_when_all_is_measured_leaves_the_run_complete_with_a_warning(tmp_path):
+    path, program = tmp_path / "run.jsonl", tmp_path / "fails_to_release.py"
+    program.write_text(FAILS_TO_RELEASE)
+    words = [
+        "--suite",
+        "mpi",
+        "--only",
+        "rank_ping_pong/mpi/rank:0.pageable*/1048576",
+        "--rounds",
+        "1",
+        "-o",
+        str(path),
+    ]
+    second = ["env", f"LINKSCOPE_WORKER={sys.executable} {program} {WORKER}", *LINKSCOPE, "run", *words]
+    command = [str(MPIEXEC), "-n", "1", *LINKSCOPE, "run", *words, ":", "-n", "1", *second]
+    done = subprocess.run(command, env=without_ranks(), capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    told = (
+        "linkscope: warning: the ranks did not end as they should: rank 1: memory stays open; what was measured is kept"
+    )
+    assert told in done.stderr and "rank 0 has ended" not in done.stderr
+    run = read_run(path)
+    assert run.end and run.end.complete and run.rounds
 
 
 # Rank 0 waits a minute for an answer, and here for five seconds in which its worker has a CPU.

@@ -63,6 +63,12 @@ FOUND = {
         "pinned → pinned ~14.15 GB/s at 64 KiB",  # both directions together reach 14.45
         "double-buffered messages of GPU buffers: ×0.927 to ×1.46 the rate of whole staging, by size.",
     ],
+    "h100x1-ranks-a": [
+        "half of a round trip of the smallest message: device → device ~179.3 us (16 MiB, by NIXL).",
+        "best rates: device → device ~1886 GB/s at 16 MiB, by NIXL.",
+        "rank:0 and rank:1 share a GPU: their messages between GPU buffers cross no link between GPUs. Rates above "
+        "1676 GB/s are of its L2 cache: copies in its memory reach no more.",
+    ],
     "h200x2-ranks": [
         "2 ranks, at 4 GiB: all_reduce 339.4 GB/s.",
         "2 ranks, at 1 GiB: all_gather ~274.3 GB/s, broadcast 366.8 GB/s, send_receive 361.8 GB/s.",

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from linkscope.model.computing import memory_peak_of_gpu
 from linkscope.model.curves import Estimate
 from linkscope.model.text import count_text
 from linkscope.report.family_words import memory_text
@@ -41,6 +42,7 @@ _NOTE = (
     "with a notification to the receiver. Brackets are 95 % intervals over rounds. All rounds are in the same "
     "processes, so the intervals leave out how launches differ. "
 )
+_SMALL_BYTES = 4096  # the largest message whose time is called a latency
 _SHORT = "Latency is half of a round trip. A rate is that of many messages under way, or of staged ones."
 _RANKS = (
     Column("Rank", right=True, label="Rank"), Column("Host", label="Host"),
@@ -75,6 +77,9 @@ def section(view: RunView) -> Section | None:
         Paragraph(_NOTE.strip(), on=Output.TERMINAL | Output.MARKDOWN),
     ]
     blocks += _launch(about, ranks)
+    shared = _shared_gpu(points, view.run.header.machine)
+    if shared:
+        blocks.append(Paragraph(shared, on=Output.TERMINAL | Output.MARKDOWN))
     if narrow := [f"rank:{one['rank']} {_ONE_CPU}" for one in ranks if len(one.get("cpus", "..")) == 1]:
         blocks.append(Items.of(narrow))
     trips = _by_series(point for point in points if point.benchmark != "rank_rate")
@@ -95,23 +100,23 @@ def section(view: RunView) -> Section | None:
         listed = sum(len(group.rows) for group in gpus)
         blocks.append(more(f"Staged and double-buffered copies: {listed} sizes and paths", made))
         blocks.append(replace(made, on=Output.TERMINAL | Output.MARKDOWN))
-    answers = tuple(_answers(points))
+    answers = (*_answers(points), *((shared,) if shared else ()))
     blocks.insert(0, Items.of(answers, on=Output.PAGE))
     return Section("ranks", _TITLE, tuple(blocks), label="Ranks", answers=answers)
 
 
 def _answers(points: Sequence[Point]) -> Iterator[str]:
     """The latency of the smallest message and the best rate in one direction of each pair of memories, and what
-    double-buffering gains; without warnings.
+    double-buffering gains; without warnings. Half of a round trip of a large message is no latency.
     """
     sound = [point for point in points if not has_warning(point) and point.benchmark != "rank_empty"]
     trips, rates = ([point for point in sound if (point.benchmark == "rank_rate") == rate] for rate in (False, True))
     if smallest := _first_of_each(sorted(trips, key=lambda point: (point.bytes, point.median_s or 0.0))):
-        listed = (
-            f"{ends} {signed(format_seconds(_latency(point).value), [point])} ({format_bytes(point.bytes)}{_by(point)})"
-            for ends, point in smallest.items()
-        )
-        yield f"latency of the smallest message: {'; '.join(listed)}."
+        times = (("latency of the smallest message", True), ("half of a round trip of the smallest message", False))
+        for what, few in times:
+            found = [_trip(ends, one) for ends, one in smallest.items() if (one.bytes <= _SMALL_BYTES) == few]
+            if found:
+                yield f"{what}: {'; '.join(found)}."
     unidirectional = (point for point in rates if not point.bidirectional)
     if best := _first_of_each(sorted(unidirectional, key=lambda point: -_rate(point).value)):
         listed = (
@@ -125,6 +130,35 @@ def _answers(points: Sequence[Point]) -> Iterator[str]:
     ):
         if gains := [one.gain for one in _staged(of).values() if one.gain]:
             yield f"{what}: {_gains_text(gains)}."
+
+
+def _trip(ends: str, point: Point) -> str:
+    return f"{ends} {signed(format_seconds(_latency(point).value), [point])} ({format_bytes(point.bytes)}{_by(point)})"
+
+
+def _shared_gpu(points: Sequence[Point], machine: Mapping[str, Any]) -> str:
+    """What messages between GPU buffers of ranks that share a GPU do not show; '' without such messages."""
+    gpu_of = {
+        f"rank:{one['rank']}": (one.get("host"), one["gpu"])
+        for one in machine.get("mpi", {}).get("ranks", ())
+        if one.get("gpu")
+    }
+    within = [
+        point
+        for point in points
+        if point.src_memory == point.dst_memory == "device"
+        and gpu_of.get(point.src, (point.src,)) == gpu_of.get(point.dst, (point.dst,))
+    ]
+    if not within:
+        return ""
+    ranks = sorted({end for point in within for end in (point.src, point.dst)})
+    who = " and ".join(ranks) if len(ranks) == 2 else count_text(len(ranks), "rank")
+    text = f"{who} share a GPU: their messages between GPU buffers cross no link between GPUs."
+    peak, _ = memory_peak_of_gpu(machine, gpu_of[ranks[0]][1])
+    rates = [_rate(point).value for point in within if point.benchmark == "rank_rate"]
+    if peak and max(rates, default=0.0) > peak / 2e9:  # a copy reads and writes
+        text += f" Rates above {format_rate(peak / 2e9)} are of its L2 cache: copies in its memory reach no more."
+    return text
 
 
 def _gains_text(gains: Sequence[float]) -> str:
@@ -242,7 +276,7 @@ def _rate(point: Point) -> Estimate:
 
 def _rate_text(point: Point) -> str:
     text = format_rate(_rate(point).value)
-    if point.bytes <= 4096 and point.median_s:
+    if point.bytes <= _SMALL_BYTES and point.median_s:
         text += f", {1e-6 / point.median_s:.3g} million messages a second ({format_seconds(point.median_s)} each)"
     return _marked(point, text)
 
