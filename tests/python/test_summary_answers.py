@@ -64,7 +64,7 @@ FOUND = {
         "double-buffered messages of GPU buffers: ×0.927 to ×1.46 the rate of whole staging, by size.",
     ],
     "h100x1-ranks-a": [
-        "half of a round trip of the smallest message: device → device ~179.3 us (16 MiB, by NIXL).",
+        "half of a round trip of the smallest message: device → device ~179.3 µs (16 MiB, by NIXL).",
         "best rates: device → device ~1886 GB/s at 16 MiB, by NIXL.",
         "rank:0 and rank:1 share a GPU: their messages between GPU buffers cross no link between GPUs. Rates above "
         "1676 GB/s are of its L2 cache: copies in its memory reach no more.",
