@@ -1,5 +1,6 @@
 """Sizes, times and rates as text and back: KiB/MiB/GiB are powers of 1024, kB/MB/GB and GB/s powers of 1000."""
 
+import codecs
 import math
 import re
 from typing import TextIO
@@ -11,7 +12,8 @@ _NUMBER = r"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
 MOST_BYTES = 1 << 40  # the largest size of an operation
 _TOGETHER = re.compile(r"(?<=\d) (?=(?:[KMGT]?i?B|T?FLOP/s|GB/s|[nuµm]?s|min|h)\b|%)|(?<=,) (?=[^\[\]]*\])")
 NO_BREAK = "\N{NO-BREAK SPACE}"
-_ASCII = str.maketrans({"→": "->", "×": "x", "±": "+-", "µ": "u"})
+_ASCII = {"→": "->", "×": "x", "±": "+-", "µ": "u", "…": "...", "²": "^2", "─": "-", "│": "|", "├": "+", "└": "+"}
+ASCII_SIGNS = "linkscope.ascii"  # the name of _in_ascii as a handler of errors
 
 
 def format_bytes(count: int) -> str:
@@ -70,12 +72,19 @@ def with_signs(text: str) -> str:
 
 
 def encodable(text: str, stream: TextIO) -> str:
-    """The text with ASCII for signs that the encoding of the stream lacks."""
-    try:
-        text.encode(stream.encoding or "utf-8")
-    except UnicodeEncodeError:
-        return text.translate(_ASCII)
-    return text
+    """The text with ASCII for signs that the encoding of the stream lacks, and ? for other such characters."""
+    encoding = stream.encoding or "utf-8"
+    return text.encode(encoding, ASCII_SIGNS).decode(encoding)
+
+
+def _in_ascii(error: UnicodeError) -> tuple[str, int]:
+    """ASCII for the characters that an encoding lacks, and where to go on."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(_ASCII.get(one, "?") for one in error.object[error.start : error.end]), error.end
+
+
+codecs.register_error(ASCII_SIGNS, _in_ascii)
 
 
 def unbroken(text: str) -> str:

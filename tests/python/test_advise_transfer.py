@@ -122,7 +122,7 @@ def test_kernels_that_access_data_in_place_stand_apart_from_methods_that_copy(tm
     before, _, after = text.partition("no copy: ")
     assert "read by sm" not in before and "h2d by ce, pageable" in before
     assert "stay in host memory, and each access crosses the link" in " ".join(after.split())
-    assert "- read by sm, pinned -> device" in " ".join(after.split())
+    assert "- read by sm, pinned → device" in " ".join(after.split())
 
 
 def test_kernels_that_access_data_in_place_are_ranked_where_nothing_copies(tmp_path, capsys):
@@ -258,8 +258,8 @@ def test_the_table_of_reuse_has_the_total_and_the_time_per_copy(tmp_path, capsys
     lines = capsys.readouterr().out.splitlines()
     heads = next(line for line in lines if "rank  method" in line)
     assert all(word in heads for word in ("once", "20 copies", "per copy", "gain", "pays off"))
-    (pinned,) = [line for line in lines if "pinned -> device" in line and "×" in line]
-    assert "360 us" in pinned and "38 us" in pinned and pinned.endswith("from 4")
+    (pinned,) = [line for line in lines if "pinned → device" in line and "×" in line]
+    assert "360 µs" in pinned and "38 µs" in pinned and pinned.endswith("from 4")
 
 
 def test_the_methods_that_are_shown_have_the_shortest_totals_of_all_copies(tmp_path, capsys):
@@ -275,7 +275,7 @@ def test_the_methods_that_are_shown_have_the_shortest_totals_of_all_copies(tmp_p
     ]  # fmt: skip
     assert main(["advise", str(saved(tmp_path, [*points, *expensive])), *TRANSFER, "1MiB", "--reuse", "2"]) == 0
     text = capsys.readouterr().out
-    assert "registered -> device" in text and "shm -> device" not in text
+    assert "registered → device" in text and "shm → device" not in text
 
 
 # --- pieces ---

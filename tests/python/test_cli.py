@@ -118,7 +118,11 @@ def test_plan_only_measures_nothing(capsys) -> None:
     made = json.loads(capsys.readouterr().out)
     assert made["suite"] == "quick" and all(one["expected_s"] > 0 for one in made["points"])
     assert main(["run", "--machine", "h200x4", "--suite", "quick", "--plan-only"]) == 0
-    assert f"{len(made['points'])} points; seconds cover three rounds" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert f"{len(made['points'])} points; seconds cover three rounds" in text
+    assert re.search(r"^host, .* → NVIDIA", text, re.MULTILINE)
+    listed = [line for line in text.splitlines() if line.endswith(tuple(one["id"] for one in made["points"]))]
+    assert len(listed) == len(made["points"]) and len({line.index("  ", 8) for line in listed}) == 1  # aligned
     assert list(Path().iterdir()) == []
 
 
@@ -430,4 +434,26 @@ def test_a_terminal_without_box_characters_gets_the_rest() -> None:
     environment = os.environ | {"PYTHONIOENCODING": "ascii"}
     words = [sys.executable, "-m", "linkscope", "machine", "--machine", "h200x2"]
     done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0 and done.stderr == "" and "gpu:1  NVIDIA H200" in done.stdout
+    assert done.returncode == 0 and done.stderr == "" and "+- gpu:1  NVIDIA H200" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["advise", "--src", "numa:0", "--dst", "gpu:0", "--bytes", "8KiB"], r"[\d.]+ us \[.* x[\d.]+ \["),
+        (["run", "--suite", "quick", "--plan-only"], r"host, .* -> NVIDIA"),
+    ],
+)
+def test_a_terminal_of_ascii_gets_ascii_for_arrows_and_units(words: list[str], says: str) -> None:
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-m", "linkscope", *words, "--machine", "h200x2"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and done.stderr == "" and re.search(says, done.stdout)
+    assert not re.search(r"(^|\s)\?|\?(\s|$)", done.stdout)  # an id has a ? before its parameters
+
+
+def test_an_error_on_a_terminal_of_ascii_has_its_signs_in_ascii() -> None:
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-m", "linkscope", "a→b"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "unknown command 'a->b'" in done.stderr

@@ -59,6 +59,11 @@ def test_repetitions_are_as_long_as_the_time_allows_and_fewer_where_the_shortest
     assert found.expected_s < seconds or found.least_s == tool.SHORTEST_S
 
 
+def test_benchmarks_with_a_shorter_least_repetition_keep_all_repetitions_where_it_fits() -> None:
+    assert tool.share(1, 20.0, 600.0).repetitions == 3
+    assert tool.share(1, 20.0, 600.0, 0.003).repetitions == 5
+
+
 class Slow:
     """A program on a clock of its own, each benchmark of which takes `pace` seconds for a second of its times."""
 

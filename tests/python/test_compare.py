@@ -62,7 +62,7 @@ def test_two_runs_of_one_machine_show_no_difference(first, second, capsys) -> No
     assert main(["compare", str(first), str(second)]) == 0
     shown = capsys.readouterr().out
     assert "MODELLED" in shown and "slower" not in shown and "faster" not in shown
-    assert re.search(r"plan\.seed: 1 -> 2", shown)
+    assert re.search(r"plan\.seed: 1 → 2", shown)
     compared = compare([read_run(first)], [read_run(second)])
     of_large = [pair.verdict for pair in compared.pairs if pair.before.bytes >= 1 << 20]
     assert of_large.count("equivalent") >= 0.9 * len(of_large)
@@ -177,10 +177,10 @@ def test_both_values_of_a_change_are_in_one_unit() -> None:
     with_total, lost = point(BOTH, 1e-3), point(BOTH, 2e-3)
     lost.total_gbps, lost.guards["in_turn"] = None, True
     of = [Pair(with_total, lost, "slower", 2.0, Interval(1.9, 2.1, 0.99))]
-    assert "1 ms -> 2 ms at" in " ".join(table(by_path(compared_of(of)), False, 200)[0].split())
+    assert "1 ms → 2 ms at" in " ".join(table(by_path(compared_of(of)), False, 200)[0].split())
     small = [point(ID.replace("/67108864?", "/8?"), seconds) for seconds in (2e-6, 4e-6)]
     of = [Pair(*small, "slower", 2.0, Interval(1.9, 2.1, 0.99))]
-    assert "2000 ns -> 4000 ns at 8 B" in table(by_path(compared_of(of)), False, 200)[0]
+    assert "2000 ns → 4000 ns at 8 B" in table(by_path(compared_of(of)), False, 200)[0]
 
 
 def test_the_times_beside_a_change_are_those_of_all_flows() -> None:
@@ -189,7 +189,7 @@ def test_the_times_beside_a_change_are_those_of_all_flows() -> None:
     after.flows[1].round_medians_s = [2 * seconds for seconds in after.flows[1].round_medians_s]
     before.total_gbps = after.total_gbps = None
     line = table(by_path(compared_of([Pair(before, after, "slower", 4 / 3, Interval(1.3, 1.4, 0.99))])), False, 200)[0]
-    assert "+33 % of time" in line and "1 ms -> 1.333 ms at" in line
+    assert "+33 % of time" in line and "1 ms → 1.333 ms at" in line
 
 
 def test_a_change_has_at_most_two_decimals_and_a_long_reason_fits_the_terminal() -> None:
@@ -276,7 +276,7 @@ def test_runs_of_different_machines_are_reported(first, folder, capsys) -> None:
     other = measured(folder, "other", "h200x4", 1)
     assert main(["compare", str(first), str(other)]) in (0, 1)
     shown = capsys.readouterr().out
-    assert "different machines" in shown and "machine.name: h200x2 -> h200x4" in shown
+    assert "different machines" in shown and "machine.name: h200x2 → h200x4" in shown
     assert re.search(r"Not compared: \d+ points only in .*other", " ".join(shown.split()))
 
 
@@ -315,7 +315,7 @@ def test_paths_are_printed_below_their_numbers_on_a_narrow_terminal(first, slowe
     lines = capsys.readouterr().out.split("Paths, by the worst size")[1].splitlines()
     assert max(map(len, lines)) <= 90
     number = next(number for number, line in enumerate(lines) if line.startswith("  slower  "))
-    assert "GB/s ->" in lines[number] and " by ce" not in lines[number]
+    assert "GB/s →" in lines[number] and " by ce" not in lines[number]
     assert lines[number + 1].startswith("      d2d by ce")
 
 

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import sqlite3
 from pathlib import Path
 
@@ -188,6 +189,8 @@ def test_the_command_ranks_findings_by_what_they_are_worth(tmp_path, capsys):
     out = capsys.readouterr().out
     assert "2 steps of 50 ms, 100 ms in all: kernels take 20 ms" in out
     order = [out.index(f"{text}: ") for text in ("1. pin the host memory of these copies", "copy while kernels run")]
+    heads, *rows = (line for line in out.partition("Transfers,")[2].splitlines()[1:])
+    assert all(" → " in row and len(row) == len(heads) for row in rows) and not re.search(r"\d us\b| -> ", out)
     assert order == sorted(order) and "read results less often: 10 ms of 100 ms (10 %)" in out
     assert main(["explain", str(written(tmp_path, kineto())), "--against", str(run), "--json"]) == 0
     made = json.loads(capsys.readouterr().out)

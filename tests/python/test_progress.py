@@ -360,6 +360,14 @@ def test_a_terminal_without_box_characters_gets_ascii(screen) -> None:
     assert stream.getvalue().isascii() and "####----" in screen.text().replace("#" * 11, "")
 
 
+@pytest.mark.parametrize(("encoding", "time"), [("ascii", " 2.5 us"), ("utf-8", " 2.5 µs")])
+def test_plain_lines_have_ascii_for_signs_that_their_stream_lacks(encoding: str, time: str) -> None:
+    file = io.BytesIO()
+    shown = progress.Points(table_of([], [h2d()]), io.TextIOWrapper(file, encoding))
+    shown.record(point(h2d(), median_s=2.5e-6))
+    assert time in file.getvalue().decode(encoding)
+
+
 def test_a_closed_terminal_does_not_end_the_run(screen, monkeypatch) -> None:
     stream = Tty(screen)
     shown = progress_for(table_of(many()), stream)

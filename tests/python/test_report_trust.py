@@ -23,6 +23,7 @@ from linkscope.report.markdown import to_markdown
 from linkscope.report.outcome import intervals_text, problems
 from linkscope.report.overview import overview
 from linkscope.report.pair_rates import matrices
+from linkscope.report.summary_lines import notes
 from linkscope.report.svg import Series, rate_chart
 from linkscope.report.trust import between_medians, outliers_text, reason_text
 from linkscope.report.wires import wires
@@ -166,6 +167,11 @@ def test_flows_that_did_not_run_together_are_listed_separately() -> None:
     assert any(text.text.startswith("2 points have flows that did not run together") for text in doubts(made))
     assert not any("missed precision" in doubt.text for doubt in doubts(made))
     assert "2 missed precision, 2 of them with flows that did not run together" in tiles(made)[-1].lines
+    told = " / ".join(notes(made, signed=False))
+    assert "2 points with flows that did not run together" in told and "precision" not in told
+    missed = point(BOTH.format(0, 32), 1e-6, status="missed_precision")
+    told = " / ".join(notes(run([*made.points, missed]), signed=False))
+    assert "1 of 13 modelled points missed precision, 1 of them pageable or managed; 2 points with" in told
     by_rule = apart(BOTH.format(0, 8), 1e-6)
     by_rule.total_gbps, by_rule.guards["in_turn"] = 1.0, True  # a total over the time until the last flow ends
     assert "flows that did not run together, 1 point" in problems([by_rule])[0].text()

@@ -1,5 +1,6 @@
-"""Units: known texts, and formatted values that can be parsed."""
+"""Units: known texts, signs, and formatted values that can be parsed."""
 
+import io
 import math
 import re
 
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from linkscope.units import (
+    encodable,
     exact_bytes,
     format_bytes,
     format_fraction,
@@ -21,6 +23,7 @@ from linkscope.units import (
     size_problem,
     time_unit,
     with_interval,
+    with_signs,
 )
 
 
@@ -134,3 +137,24 @@ def test_a_rounded_value_stays_in_its_interval(value: float, below: float, above
     number, interval = with_interval(value, value * (1 - below), value * (1 + above))
     low, high = map(float, re.findall(r"[\d.]+", interval))
     assert low <= float(number) <= high
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("numa:0 -> gpu:0 in 2.5 us [2.4, 2.6]", "numa:0 → gpu:0 in 2.5 µs [2.4, 2.6]"),
+        ("+-5 %, and +-0.1 us", "±5 %, and ±0.1 µs"),
+        ("h2d/ce/numa:0.pinned->gpu:0.device/8?mode=single", "h2d/ce/numa:0.pinned->gpu:0.device/8?mode=single"),
+        ("numa:0->gpu:0, 3 used, ask us, a +- b", "numa:0->gpu:0, 3 used, ask us, a +- b"),
+    ],
+)
+def test_text_for_people_has_signs_and_ids_and_words_stay(text: str, shown: str) -> None:
+    assert with_signs(text) == shown and with_signs(shown) == shown
+
+
+@pytest.mark.parametrize(
+    ("encoding", "shown"),
+    [("utf-8", "a → b ×2 ±1 3 µs 語"), ("latin-1", "a -> b ×2 ±1 3 µs ?"), ("ascii", "a -> b x2 +-1 3 us ?")],
+)
+def test_only_signs_that_a_stream_lacks_become_ascii(encoding: str, shown: str) -> None:
+    assert encodable("a → b ×2 ±1 3 µs 語", io.TextIOWrapper(io.BytesIO(), encoding)) == shown

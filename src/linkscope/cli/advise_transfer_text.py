@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 from linkscope.cli.runs import measures_all, title
 from linkscope.cli.screen import columns, filled
 from linkscope.flow import kind_of
-from linkscope.units import format_bytes, format_rate, format_seconds, format_seconds_interval, with_interval
+from linkscope.units import (
+    format_bytes,
+    format_rate,
+    format_seconds,
+    format_seconds_interval,
+    with_interval,
+    with_signs,
+)
 
 if TYPE_CHECKING:
     from linkscope.advise.methods import TransferMethod
@@ -115,7 +122,7 @@ def _columns(found: "Answer", shown: "Sequence[Ranked]") -> list[tuple[str, ...]
         columns.append(("rate", *(format_rate(found.asked.bytes / one.candidate.time.value / 1e9) for one in shown)))
     columns.append(("gain", *(_gain_cell(one) for one in shown)))
     columns.append(("pays off", *(_pays_cell(one) for one in shown)))
-    return list(zip(*columns, strict=True))
+    return [tuple(map(with_signs, row)) for row in zip(*columns, strict=True)]
 
 
 def _reuse_columns(copies: int, shown: "Sequence[Ranked]") -> list[tuple[str, ...]]:

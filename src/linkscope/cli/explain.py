@@ -20,6 +20,7 @@ from linkscope.cli import target
 from linkscope.cli.runs import read
 from linkscope.cli.screen import filled
 from linkscope.errors import FINE, NOT_HERE, UserError
+from linkscope.units import with_signs
 
 if TYPE_CHECKING:
     from linkscope.explain import Expected, Explanation, Recorded
@@ -60,7 +61,7 @@ def main(arguments: argparse.Namespace) -> int:
         indent = "   " if line.startswith("   ") else ""
         print(filled(line.strip(), indent, indent + "  "))
     print("\nTransfers, the longest groups first (median and expected: one copy):")
-    for line in aligned(table(found)):
+    for line in aligned([tuple(map(with_signs, row)) for row in table(found)]):
         print(f"  {line}")
     return FINE
 

@@ -18,6 +18,7 @@ import textwrap
 from typing import Any
 
 from linkscope.errors import FINE, UserError
+from linkscope.units import with_signs
 
 SUMMARY = "list benchmarks, suites and modelled machines"
 
@@ -141,7 +142,7 @@ def _print(text: str, indent: int) -> None:
     lead = text[: len(text) - len(text.lstrip())]
     columns = max(shutil.get_terminal_size().columns, 60)
     body = textwrap.wrap(
-        text.strip(), columns, initial_indent=lead, subsequent_indent=" " * indent, break_on_hyphens=False
+        with_signs(text.strip()), columns, initial_indent=lead, subsequent_indent=" " * indent, break_on_hyphens=False
     )
     print("\n".join(body))
 

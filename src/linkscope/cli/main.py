@@ -17,6 +17,7 @@ from types import ModuleType
 
 import linkscope
 from linkscope.errors import FINE, STOPPED_EARLY, WRONG_USAGE, UserError, suggestion
+from linkscope.units import ASCII_SIGNS
 
 # Verb: the module linkscope.cli.<verb> with SUMMARY, add_arguments(parser) and main(arguments) -> exit code.
 # TOO_MANY, where a module has it, is the cure for more words than the command takes.
@@ -66,8 +67,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The `linkscope` command. Returns its exit code."""
     gc.set_threshold(_OBJECTS_BEFORE_COLLECTION)
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if isinstance(sys.stdout, io.TextIOWrapper):  # characters that the terminal lacks become ?
-        sys.stdout.reconfigure(errors="replace")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=ASCII_SIGNS)
     try:
         status = _carry_out(words)
         sys.stdout.flush()  # here, where a full disk can still be reported

@@ -38,15 +38,15 @@ def print_plan(plan: "Plan", machine: "MachineFacts", *, as_json: bool) -> None:
     modelled = "MODELLED " if machine.modelled else ""
     print(f"{modelled}{machine.name}, {count_text(len(costs), 'point')}; times of all rounds")
     for of in plan.classes:
-        print(f"{of.kind}: {len(of.paths)} path{'s' * (len(of.paths) != 1)}, represented by {of.paths[0]}")
+        print(f"{with_signs(of.kind)}: {len(of.paths)} path{'s' * (len(of.paths) != 1)}, represented by {of.paths[0]}")
         for curve in (one for one in curves if one.kind == of.kind):
-            print(f"    {_curve_text(curve, costs)}")
+            print(f"    {with_signs(_curve_text(curve, costs))}")
     for line in _concurrent(plan):
-        print(line)
+        print(with_signs(line))
     for id, cost in costs.items():
         print(f"{with_signs(format_seconds(cost)):>10}  {roles[id] + ': ' if id in roles else ''}{id}")
     for line in _sums(plan, costs, roles):
-        print(line)
+        print(with_signs(line))
 
 
 def _concurrent(plan: "Plan") -> list[str]:

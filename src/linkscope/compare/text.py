@@ -16,7 +16,7 @@ from linkscope.model.text import count_text, latency_text, method_text, point_te
 from linkscope.report.outcome import STATUS_WORDS
 from linkscope.runfile import Point, Run
 from linkscope.stats import median
-from linkscope.units import format_bytes, format_fraction, format_rate
+from linkscope.units import format_bytes, format_fraction, format_rate, with_signs
 
 _MOST_DIFFERENCES = 12
 _LONGEST = 60  # characters of a value
@@ -52,11 +52,11 @@ def by_path(comparison: Comparison) -> list[PathVerdict]:
 
 
 def differences_text(found: Sequence[Difference], everything: bool) -> list[str]:
-    """A line for each fact: 'driver.version: 580.65 -> 580.159'."""
+    """A line for each fact: 'driver.version: 580.65 → 580.159'."""
     if not found:
         return ["nothing else that linkscope records differs"]
     shown = found if everything else found[:_MOST_DIFFERENCES]
-    lines = [f"{one.what}: {_value(one.what, one.before)} -> {_value(one.what, one.after)}" for one in shown]
+    lines = [f"{one.what}: {_value(one.what, one.before)} → {_value(one.what, one.after)}" for one in shown]
     if len(found) > len(shown):
         lines.append(f"and {len(found) - len(shown)} more (--all)")
     return lines
@@ -86,7 +86,7 @@ def table(paths: Iterable[PathVerdict], everything: bool, width: int) -> list[st
     """Aligned lines for the changed paths, or all with `everything`. A path stands below its numbers if both exceed
     `width`."""
     shown = [one for one in paths if everything or one.verdict in CHANGED]
-    rows = [(_said(one), *_change(one.worst), _what(one)) for one in shown]
+    rows = [tuple(map(with_signs, (_said(one), *_change(one.worst), _what(one)))) for one in shown]
     widths = [max((len(row[column]) for row in rows), default=0) for column in range(3)]
     lines = []
     for row in rows:
@@ -144,12 +144,12 @@ def _what(one: PathVerdict) -> str:
 
 
 def _change(pair: Pair) -> tuple[str, str]:
-    """('+5.3 % [4.6, 6.0]', '55.5 GB/s -> 52.6 GB/s at 64 MiB')."""
+    """('+5.3 % [4.6, 6.0]', '55.5 GB/s → 52.6 GB/s at 64 MiB')."""
     if pair.verdict in ("broken", "mended"):
         failed = pair.after if pair.verdict == "broken" else pair.before
         return "", failed.reason or "failed"
     as_rate = all(map(total_of, (pair.before, pair.after))) and pair.before.bytes >= _RATES_FROM
-    values = " -> ".join(_reached(point, as_rate=as_rate) for point in (pair.before, pair.after))
+    values = " → ".join(_reached(point, as_rate=as_rate) for point in (pair.before, pair.after))
     values += f" at {format_bytes(pair.before.bytes)}" if pair.before.bytes else ""
     if pair.ratio is None or pair.interval is None:
         return "", values
@@ -180,7 +180,7 @@ def cells(one: PathVerdict) -> tuple[str, ...]:
     if one.worst.verdict in ("broken", "mended"):
         before, after = (values, "-") if one.worst.verdict == "mended" else ("-", values)
     else:
-        before, _, after = values.partition(" at ")[0].partition(" -> ")
+        before, _, after = values.partition(" at ")[0].partition(" → ")
     size = format_bytes(one.worst.before.bytes) if one.worst.before.bytes else "-"
     return (_said(one), change or "-", before, after, size, _what(one))
 
