@@ -316,6 +316,8 @@ LS_EXPORT ls_status ls_flush(ls_channel* channel);
 LS_EXPORT ls_status ls_quiet(ls_channel* channel);
 /* Waits until a word of the local region is at least `value`. LS_TIMEOUT: the text says what was waited for. */
 LS_EXPORT ls_status ls_await(ls_channel* channel, uint64_t word, uint64_t value);
+/* Looks once, without a wait: `there` becomes 1 if the word is at least `value`, else 0. */
+LS_EXPORT ls_status ls_poll(ls_channel* channel, uint64_t word, uint64_t value, int32_t* there);
 
 /* A step of a kernel that the library has: `verb` with what ls_put … ls_await take. */
 typedef enum ls_verb {

@@ -185,6 +185,12 @@ ls_status ls_quiet(ls_channel* channel) { return posted(channel, &OpenChannel::q
 ls_status ls_await(ls_channel* channel, uint64_t word, uint64_t value) {
   return posted(channel, &OpenChannel::await, word, value);
 }
+ls_status ls_poll(ls_channel* channel, uint64_t word, uint64_t value, int32_t* there) {
+  bool found = false;
+  const ls_status status = posted(channel, &OpenChannel::poll, word, value, &found);
+  *there = found;
+  return status;
+}
 
 ls_status ls_run_steps(ls_channel* channel, const ls_step* steps, size_t count, uint32_t threads, void* stream) {
   return ls_run_steps_by_blocks(channel, steps, count, 1, threads, stream);

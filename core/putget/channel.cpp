@@ -361,6 +361,12 @@ void OpenChannel::await(u64 local, u64 value) {
   });
 }
 
+void OpenChannel::poll(u64 local, u64 value, bool* there) {
+  if (!local_.on_host()) throw Error{ErrorKind::usage, "a CPU thread does not poll " + to_string(local_.location())};
+  post([&](CpuPoster& poster) { return poster.poll(local, value, *there); });
+  if (const auto why = *there ? std::string{} : remote_.why_gone(); !why.empty()) throw Error{ErrorKind::lost, why};
+}
+
 void OpenChannel::run_on_gpu(std::span<const PostStep> steps, u32 threads, CUstream stream, u32 blocks) {
   if (!options_.gpu) throw Error{ErrorKind::usage, "CPU threads post to this channel, not kernels of a GPU"};
   if (threads == 0 || threads > most_threads) throw Error{ErrorKind::usage, "a block has 1 to 1024 threads"};

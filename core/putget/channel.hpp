@@ -62,6 +62,7 @@ class OpenChannel : private ServedRing {
   void flush();
   void quiet();
   void await(u64 local, u64 value);
+  void poll(u64 local, u64 value, bool* there);
 
   /// Lets the poster's GPU perform steps in the order of a stream: a thread (1), a warp (32), a block of that many threads,
   /// or so many blocks together.

@@ -150,11 +150,19 @@ class Poster {
   /// Waits until a word of the local region is at least `value`. All threads then see what its writer wrote before.
   /// `timeout_ns`: 0 for that of the channel.
   LINKSCOPE_CALLED Posted await(RingWord local, RingWord value, RingWord timeout_ns = 0) {
-    if (local % sizeof(RingWord) != 0) return Posted::misaligned;
-    if (!is_inside(local, sizeof(RingWord), channel_.local_bytes)) return Posted::outside;
+    if (const Posted wrong = check_word(local); wrong != Posted::ok) return wrong;
     return lead([&] {
       return wait(Waited::signal, local, value, [&] { return memory_.acquire(channel_.local + local); }, timeout_ns);
     });
+  }
+  /// Looks once, without a wait. `there`: whether a word of the local region is at least `value`; if it is, all threads
+  /// then see what its writer wrote before.
+  LINKSCOPE_CALLED Posted poll(RingWord local, RingWord value, bool& there) {
+    if (const Posted wrong = check_word(local); wrong != Posted::ok) return wrong;
+    there =
+        group_.lead([&] { return RingWord{memory_.acquire(channel_.local + local) - value < RingWord{1} << 63}; }) != 0;
+    return there ? Posted::ok
+                 : lead([&] { return static_cast<Posted>(memory_.acquire(channel_.word(ControlWord::failure))); });
   }
   /// Performs what `operation` says.
   LINKSCOPE_ANYWHERE Posted post_one(const Operation& operation) { return post(&operation, 1); }
@@ -163,6 +171,11 @@ class Poster {
   template <class Function>
   LINKSCOPE_ANYWHERE Posted lead(Function function) {
     return static_cast<Posted>(group_.lead([&] { return static_cast<RingWord>(function()); }));
+  }
+
+  [[nodiscard]] LINKSCOPE_ANYWHERE Posted check_word(RingWord local) const {
+    if (local % sizeof(RingWord) != 0) return Posted::misaligned;
+    return is_inside(local, sizeof(RingWord), channel_.local_bytes) ? Posted::ok : Posted::outside;
   }
 
   LINKSCOPE_CALLED Posted move(Verb verb, RingWord remote, RingWord local, RingWord bytes) {

@@ -201,7 +201,8 @@ def test_of_several_runs_the_first_with_an_answer_counts() -> None:
 
 def test_the_command_prints_what_the_note_has(capsys: pytest.CaptureFixture[str]) -> None:
     names = ("h100x1-putget", "h100x1-putget-queues", "h100x1-putget-within", "h100x1-putget-posts", "h100x2-puts")
-    assert tool.main([str(RUN.with_name(f"{name}.jsonl.gz")) for name in names]) == 0
+    paths = [str(RUN.with_name(f"{name}.jsonl.gz")) for name in (*names, "h100x1-packed")]
+    assert tool.main(paths) == 0
     conclusions, targets = capsys.readouterr().out.rstrip().split("\n\n")
     assert conclusions in NOTE.read_text() and targets in NOTE.read_text()
     assert tool.main(["/dev/null"]) == 1

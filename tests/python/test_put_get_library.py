@@ -164,6 +164,20 @@ def test_the_device_header_compiles_alone(nvrtc, arch: str) -> None:
     assert b"send_and_wait" in code
 
 
+@pytest.mark.parametrize("group", ["Lanes<1>", "Warp", "Block"])
+def test_a_group_of_a_kernel_polls_a_word_without_a_wait(nvrtc, tmp_path: Path, group: str) -> None:
+    kernel = tmp_path / "poll.cu"
+    kernel.write_text(f"""#include "linkscope_device.hpp"
+extern "C" __global__ void poll_once(linkscope::Channel channel, unsigned* there) {{
+  using Group = linkscope::{group};
+  linkscope::DevicePoster<Group> poster{{channel, linkscope::DeviceMemoryWords{{}}, Group{{}}}};
+  bool found = false;
+  if (poster.poll(64, 7, found) == linkscope::Posted::ok) *there = found;
+}}
+""")
+    assert b"poll_once" in nvrtc.compile(kernel, [str(NATIVE)], "sm_90")
+
+
 def test_the_example_sends_a_message_and_waits_for_the_answer(tmp_path: Path) -> None:
     compiler = shutil.which("cc") or shutil.which("gcc")
     if not compiler:

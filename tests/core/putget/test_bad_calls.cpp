@@ -95,6 +95,20 @@ TEST_CASE("a wait for what nobody sends ends, and says what it waited for") {
   CHECK(says(text, "the word at offset 64 of the local region to reach 7: it is 6"));
 }
 
+TEST_CASE("a poll says at once whether a word has reached a value") {
+  Pair64 pair;
+  auto& word = reinterpret_cast<u64*>(pair.sent.data())[8];
+  word = 6;
+  bool there = true;
+  pair.channel.poll(64, 7, &there);
+  CHECK(!there);
+  word = 7;
+  pair.channel.poll(64, 7, &there);
+  CHECK(there);
+  CHECK(says(error_of([&] { pair.channel.poll(65, 7, &there); }), "multiple of 8"));
+  CHECK(error_of([&] { pair.channel.poll(pair.sent.size(), 7, &there); }) != "");
+}
+
 TEST_CASE("a ring has 2 slots or more, and descriptors of 16 to 128 bytes") {
   for (const u32 slots : {0u, 1u, (1u << 20) + 1})
     CHECK(says(error_of([&] { Pair64{{.transport = Transport::proxy, .slots = slots}}; }), "a ring of"));

@@ -168,6 +168,9 @@ TEST_CASE("a process that is killed in the middle is an error, not a hang") {
   });
 }
 
-TEST_CASE("who waits for the signal of a process that is killed learns so without posting") {
+TEST_CASE("who waits or polls for the signal of a process that is killed learns so without posting") {
   check_killed(0, [](OpenChannel& forth) { forth.await(word_of(0), 1); });
+  check_killed(0, [](OpenChannel& forth) {
+    for (bool there = false; !there;) forth.poll(word_of(0), 1, &there);
+  });
 }
