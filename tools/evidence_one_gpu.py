@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -31,6 +32,8 @@ RANKS = (
     f"rank_ping_pong/mpi/{_PAIR}?chunk=4MiB&slots=3&way=double",
 )
 PACKED = ("*word=packed*", "*/4[?]*")  # [?]: the character, so that 4 MiB (4194304) does not match
+# With more than two ranks: collectives of MPI by all of them, and messages of two beside others that wait.
+_MORE_RANKS = (4, 8, 16)
 _FLOW_TURNS = 3
 _SMALL_BYTES, _BYTES = "1MiB", "256MiB"
 
@@ -40,14 +43,14 @@ def only(*globs: str) -> list[str]:
     return [word for one in globs for word in ("--only", one)]
 
 
-def two_ranks() -> Sequence[str]:
-    """The launcher of two ranks. Open MPI must not load a UCX of its own beside the one that is measured."""
+def ranks(count: int = 2) -> Sequence[str]:
+    """The launcher of ranks. Open MPI must not load a UCX of its own beside the one that is measured."""
     launcher = shutil.which("mpirun") or str(Path(sys.executable).with_name("mpirun"))
     said = subprocess.run([launcher, "--version"], capture_output=True, text=True).stdout
     if "Open MPI" not in said:
-        return [launcher, "-n", "2"]
+        return [launcher, "-n", str(count)]
     as_root = [] if os.getuid() else ["--allow-run-as-root"]
-    return [launcher, *as_root, "--mca", "pml", "ob1", "--mca", "osc", "^ucx", "--bind-to", "none", "-n", "2"]
+    return [launcher, *as_root, "--mca", "pml", "ob1", "--mca", "osc", "^ucx", "--bind-to", "none", "-n", str(count)]
 
 
 def flows(call: Call) -> int:
@@ -92,6 +95,13 @@ def _answer(call: Call, words: list[str], path: Path, seconds: float, settings: 
     return status
 
 
+def more_ranks(count: int) -> Step:
+    """A run of messages and collectives of MPI in host memory by a number of ranks."""
+    points = only(f"*/mpi/*.pageable/*ranks={count}", "rank_*/mpi/*.pageable->*.pageable/*")
+    options = ("--suite", "mpi", "--budget", "{budget}s", *points)
+    return Step(40, linkscope_run(*options, launcher=partial(ranks, count)), least=25)
+
+
 _ISSUE = ("--issue", "--budget", "{budget}", "-o", "{result}.json", "--sections")
 _LU = ("{kept}", "--sections", "lu", "--limit", "{budget}")
 _LOADERS = ("--everything", "--repeats", "5", "--budget", "{budget}", "-o", "{result}.json")
@@ -99,7 +109,10 @@ _LONG = {"LINKSCOPE_TESTS": "long"}
 
 STEPS = {
     "put-get": Step(90, tests("test_put_get.py", settings=_LONG)),
-    "ranks": Step(150, linkscope_run("--budget", "{budget}s", *only(*RANKS), launcher=two_ranks), least=90),
+    "ranks": Step(150, linkscope_run("--budget", "{budget}s", *only(*RANKS), launcher=ranks), least=90),
+    **{f"ranks-{count}": more_ranks(count) for count in _MORE_RANKS},
+    "products": Step(120, tool("transfer_bench.py", *_ISSUE, "gemm", "cold",
+                               small=("--largest", "16", "--file-mib", "16", "--repeats", "1")), least=60),
     "mps": Step(80, linkscope_run("--suite", "sharing", *only("shared_*way=mps*"), goes_on=True), least=40),
     "md": Step(60, linkscope_run("--suite", "sp-5", *only("compute_md_double/*size=shoc"), goes_on=True)),
     "flows": Step(80, flows, least=30),

@@ -275,7 +275,7 @@ def test_ranks_start_by_either_mpi_and_open_mpi_loads_no_ucx_of_its_own(
     monkeypatch: pytest.MonkeyPatch, said: str, flags: bool
 ) -> None:
     monkeypatch.setattr(one_gpu.subprocess, "run", lambda *words, **settings: SimpleNamespace(stdout=said))
-    words = one_gpu.two_ranks()
+    words = one_gpu.ranks(2)
     assert (
         list(words[-2:]) == ["-n", "2"]
         and ("^ucx" in words) == flags
