@@ -36,6 +36,12 @@ std::string load(void* library, UcxCalls& calls) {
   return from.missing;
 }
 
+/// How linkscope found the UCX that it has loaded into this process; "" if it has loaded none.
+std::string& own_source() {
+  static std::string found;
+  return found;
+}
+
 }  // namespace
 
 /// Loads the library. Returns why it cannot be used.
@@ -64,10 +70,13 @@ Ucx::Ucx(const std::vector<UcxSource>& sources) {
   std::string problem = "no library was found";
   auto candidates = sources;
   // A second UCX in a process would call functions of the first one.
-  if (dlopen(usual_name, RTLD_NOW | RTLD_NOLOAD)) candidates = {{usual_name, "the MPI library has loaded it"}};
+  const bool is_loaded = dlopen(usual_name, RTLD_NOW | RTLD_NOLOAD);
+  if (is_loaded) candidates = {{usual_name, own_source().empty() ? "the MPI library has loaded it" : own_source()}};
   for (const auto& source : candidates) {
     problem = why_not(source);
-    if (problem.empty()) return;
+    if (!problem.empty()) continue;
+    if (!is_loaded) own_source() = source.found;
+    return;
   }
   facts_.why_not = "UCX cannot be used: " + problem +
                    "; `pip install libucx-cu12` (or -cu13) brings it, and LINKSCOPE_UCX=/path/to/libucp.so.0 names "

@@ -218,7 +218,7 @@ def test_one_transfer_on_the_command_line(tmp_path, capsys):
     words = ["advise", str(path), "--src", "numa:0", "--dst", "gpu:0", "--bytes"]
     assert main([*words, "2MiB"]) == 0
     text = capsys.readouterr().out
-    assert "h2d by ce, pinned -> device *" in text and "* interpolated between" in text
+    assert "h2d by ce, pinned → device *" in text and "* interpolated between" in text
     assert main([*words, "1MiB", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert [method["src_memory"] for method in answer["ways"]] == ["pinned", "pageable"]
@@ -233,7 +233,7 @@ def test_a_value_interpolated_from_an_inherited_point_is_marked(tmp_path, capsys
     signs = []
     for size in ("1MiB", "2MiB", "4MiB"):
         assert main([*words, size]) == 0
-        line = next(line for line in capsys.readouterr().out.splitlines() if "pinned -> device" in line)
+        line = next(line for line in capsys.readouterr().out.splitlines() if "pinned → device" in line)
         signs.append("^" in line)
     assert signs == [False, True, True]
 
@@ -260,7 +260,7 @@ def test_methods_of_a_transfer_show_rank_gain_and_missed_precision(tmp_path, cap
     path = saved(tmp_path, [h2d("pinned", MIB, 20e-6), missed])
     assert main(["advise", str(path), "--src", "numa:0", "--dst", "gpu:0", "--bytes", "1MiB"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    words = ("rank  method", "pinned ->", "pageable ->")
+    words = ("rank  method", "pinned →", "pageable →")
     heads, pinned, pageable = (next(line for line in lines if word in line) for word in words)
     assert heads.split()[0] == "rank" and "gain" in heads and heads.rstrip().endswith("pays off")
     low, high = slow.ci95_s
@@ -278,7 +278,7 @@ def test_the_numbers_of_a_method_stand_below_its_name_where_the_table_is_wider_t
     assert main(["advise", str(path), "--src", "numa:0", "--dst", "gpu:0", "--bytes", "1MiB"]) == 0
     table = capsys.readouterr().out.splitlines()[2:8]
     assert max(map(len, table)) <= 80 and table[0].split() == ["rank", "method"]
-    assert table[1].endswith("pays off") and table[2].endswith("pinned -> device") and "52.43 GB/s" in table[3]
+    assert table[1].endswith("pays off") and table[2].endswith("pinned → device") and "52.43 GB/s" in table[3]
 
 
 def test_lines_fit_a_narrow_terminal(tmp_path, capsys, monkeypatch):

@@ -132,7 +132,7 @@ def test_on_a_model_a_batch_of_copies_is_as_fast_as_its_pieces(capsys, words) ->
 def test_the_table_marks_times_of_the_host(capsys) -> None:
     assert main(["advise", "--machine", "h200x4", *TRANSFER, "4KiB"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert any("h2d by batch, pinned -> device ^" in line for line in lines)
+    assert any("h2d by batch, pinned → device ^" in line for line in lines)
     assert any(line.strip().startswith("^ the calls of the host take longer") for line in lines)
 
 

@@ -201,7 +201,7 @@ def test_the_ring_for_pageable_memory_is_shown_whatever_its_rank(capsys) -> None
     start = ["advise", "--machine", "h200x4", "--src", "numa:0", "--dst", "gpu:1", "--bytes", "48MiB"]
     assert main([*start, "--memory", "pageable"]) == 0
     text = capsys.readouterr().out
-    assert "staged by sm, pageable -> device" in text and "h2d by ce, pageable -> device" in text
+    assert "staged by sm, pageable → device" in text and "h2d by ce, pageable → device" in text
     assert "linkscope.copy(dst, src)  # C: ls_copy" in text
 
 

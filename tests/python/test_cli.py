@@ -405,7 +405,7 @@ def test_the_list_is_short_and_the_entry_of_one_benchmark_has_its_parameters(cap
     one = capsys.readouterr().out
     assert "[a paper]" in one
     assert "mode = " in one and "h2d by ce" in one and "d2h by" not in one
-    assert "memory: pageable, pinned, registered -> device" in one
+    assert "memory: pageable, pinned, registered → device" in one
     assert main(["list", "h2d", "--json"]) == 0
     assert {row["name"] for row in json.loads(capsys.readouterr().out)} == {"h2d"}
     assert main(["list", "?2h", "--json"]) == 0

@@ -171,5 +171,5 @@ def test_advice_on_a_model_needs_no_run_file(capsys):
     assert main(["advise", "--machine", "h200x4", *transfer]) == 0
     out = capsys.readouterr().out
     assert (
-        out.startswith("MODELLED h200x4\n") and "relayed by ce, pinned -> device" in out and "pageable -> device" in out
+        out.startswith("MODELLED h200x4\n") and "relayed by ce, pinned → device" in out and "pageable → device" in out
     )
