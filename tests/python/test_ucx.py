@@ -49,7 +49,6 @@ def test_two_processes_exchange_messages_by_ucx_in_one_and_in_both_directions(tm
     both = next(one for one in run.points if "bidirectional=true" in one.id)
     assert len(both.flows) == 2
     assert run.points[0].guards["ucx"].startswith(f"{PACKAGE}, ")
-    assert len({one.guards["ucx"] for one in run.rounds}) == 1  # a later program does not call it MPI's
 
 
 @needs_mpi
