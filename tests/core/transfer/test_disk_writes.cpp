@@ -148,7 +148,7 @@ TEST_CASE(
     Transfers transfers{small_chunks()};
     Progress progress;
     progress.cancelled = after == 0;
-    progress.report = [&](u64 done) { progress.cancelled = done >= after; };
+    progress.report = [&](u64 done) { progress.cancelled = progress.cancelled || done >= after; };
     const auto error = error_of([&] {
       transfers.save(saving.folder.file(), {{{saving.with.on_gpu(), 4_MiB, saving.with.stream->get()}}}, false,
                      saving.counts, progress);

@@ -94,7 +94,7 @@ TEST_CASE("an error of the driver or a cancellation ends reads of io_uring, and 
     ReadCounts counts;
     Progress progress;
     progress.cancelled = after == 0;
-    progress.report = [&](u64 done) { progress.cancelled = done >= after; };
+    progress.report = [&](u64 done) { progress.cancelled = progress.cancelled || done >= after; };
     CHECK_THROWS_AS(transfers.read(reader, {{{0, data.size(), with.on_gpu()}}}, with.stream->get(), counts, progress),
                     Cancelled);
     with.stream->synchronize();
