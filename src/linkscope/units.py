@@ -66,7 +66,7 @@ def digits4(value: float) -> str:
 
 
 def with_signs(text: str) -> str:
-    """The text for people, with → and ± and µs for the ASCII of identifiers and files; an arrow in an id stays."""
+    """The text with →, ± and µs in place of ->, +- and us. An arrow inside an id stays as it is."""
     arrows = re.sub(r"(?<![^\s])->(?![^\s])", "→", text)
     return re.sub(r"(?<=\d) us\b", " µs", re.sub(r"\+-(?=\d)", "±", arrows))
 

@@ -317,7 +317,7 @@ class RankWorker(Worker):
         self.kill()
 
     def _leave_mpi(self) -> None:
-        """Ends the last program and MPI in all ranks, the latter also if the former fails."""
+        """Ends the last program and then MPI in all ranks. MPI ends even if the program did not end well."""
         failure: RequestFailed | None = None
         self._drop_unread_run()
         try:

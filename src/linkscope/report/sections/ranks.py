@@ -137,7 +137,7 @@ def _trip(ends: str, point: Point) -> str:
 
 
 def _shared_gpu(points: Sequence[Point], machine: Mapping[str, Any]) -> str:
-    """What messages between GPU buffers of ranks that share a GPU do not show; '' without such messages."""
+    """Says that ranks share a GPU, so their messages cross no link; '' where no ranks do."""
     gpu_of = {
         f"rank:{one['rank']}": (one.get("host"), one["gpu"])
         for one in machine.get("mpi", {}).get("ranks", ())
