@@ -23,8 +23,8 @@ from linkscope.run.worker import RequestFailed, RunRequest, Worker, WorkerGone
 from linkscope.run.workers import Workers, twice
 from linkscope.runfile import Point, PointId, RoundFlow, read_run
 from processes import runs
+from sampler_workers import Restless, Timed
 from test_assemble import BOTH, ONE, assembler, round_of, with_early_stops
-from test_sampler import Restless, Timed
 
 LARGE = H2D.format(64 << 20, "false", "batched")
 OTHER = H2D.format(4096, "false", "batched")
