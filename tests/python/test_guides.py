@@ -167,7 +167,7 @@ assert np.array_equal(array.array, numpy_array)
 
 @pytest.mark.parametrize("page", ["offload-a-kv-cache", "speed-up-your-own-copies"])
 def test_the_tunings_that_a_guide_prints_have_a_plan(page: str, tmp_path) -> None:
-    """The measurements take two minutes; test_tune.py makes short ones."""
+    """The measurements take two minutes; test_tune_command.py makes short ones."""
     text = text_of(page)
     printed = dict.fromkeys(re.findall(r"(?:`|^ {4})linkscope (tune(?: --(?:paths|budget) \S+?)*)(?=`|$)", text, re.M))
     assert printed
