@@ -246,7 +246,7 @@ def test_runs_and_flows_of_one_gpu_are_kept_and_a_second_call_measures_what_is_m
 @needs_fake
 @needs_worker
 def test_tools_of_one_gpu_keep_what_they_have_when_their_time_is_over(tmp_path: Path) -> None:
-    limits = "issue=22,files=25,matrix=20"
+    limits = "issue=22,files=13,matrix=20"
     words = ["--small", "--steps", "issue,files,matrix", "--limits", limits]
     done = evidence(str(tmp_path), *words, CUDA_GPUS=1, NVML_GPUS=1)
     text = done.stdout + (tmp_path / "log.txt").read_text()
