@@ -61,8 +61,9 @@ def main(arguments: argparse.Namespace) -> int:
     for line in to_lines(found):
         indent = "   " if line.startswith("   ") else ""
         print(filled(line.strip(), indent, indent + "  "))
-    print("\nTransfers, the longest groups first (median and expected: one copy):")
     head, *groups = (tuple(map(with_signs, row)) for row in table(found))
+    if groups:
+        print("\nTransfers, the longest groups first (median and expected: one copy):")
     for line in aligned(head, groups, to_the_right=True):
         print(f"  {line}")
     return FINE
