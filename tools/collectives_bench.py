@@ -34,6 +34,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
 from bench_sections import OutOfTime, all_lines, exit_code, write_and_print
+from launcher import ranks_by
 
 from linkscope.errors import UserError
 from linkscope.report.collectives import Rates, rates_of
@@ -73,8 +74,10 @@ class Bench:
     def left_s(self) -> float:
         return self.ends - time.monotonic()
 
-    def command(self, words: Sequence[str], environment: Mapping[str, str] | None = None) -> str:
-        """The output of a command. Raises OutOfTime, and UserError if it fails."""
+    def command(
+        self, words: Sequence[str], environment: Mapping[str, str] | None = None, makes: Path | None = None
+    ) -> str:
+        """The output of a command. Raises OutOfTime, and UserError if it fails or does not write the file `makes`."""
         if self.left_s <= 0:
             raise OutOfTime
         try:
@@ -83,7 +86,7 @@ class Bench:
             )
         except subprocess.TimeoutExpired:
             raise OutOfTime from None
-        if done.returncode not in (0, 1, 4):
+        if done.returncode not in (0, 1, 4) or (makes and not makes.exists()):
             raise UserError((done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1])
         return done.stdout
 
@@ -93,13 +96,12 @@ class Bench:
         path.unlink(missing_ok=True)
         if self.left_s <= _ENDING_S + 1:
             raise OutOfTime
-        # Several threads of a rank wait by polling, which takes milliseconds on one CPU.
-        launch = [str(self.mpiexec), "-n", str(ranks), "--bind-to", "none"] if ranks else []
+        launch = ranks_by(str(self.mpiexec), ranks) if ranks else []
         # On a model, time costs nothing. Ranks of a launcher have no model.
         most_s = min(self.left_s - _ENDING_S, budget_s or self.left_s)
         budget = [] if self.target.modelled else ["--budget", f"{most_s:.0f}s"]
         options = [*(() if ranks else ("--machine", self.machine)), *budget, "-o", str(path), "-q"]
-        self.command([*launch, sys.executable, "-m", "linkscope", "run", *words, *options])
+        self.command([*launch, sys.executable, "-m", "linkscope", "run", *words, *options], makes=path)
         return path
 
     def section_of(self, path: Path) -> str:

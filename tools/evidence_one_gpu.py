@@ -5,7 +5,6 @@ In the order of a call with `--steps one-gpu`: the first eight take two calls of
 
 import os
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from evidence_step import STOPPED, Call, Step, linkscope_run, logged, tests, tool
+from launcher import ranks_by
 
 _PAIR = "rank:0.device->rank:1.device/16777216"
 # Copies of two ranks that share the GPU: by the host, whole and in chunks, and by the libraries' own support of GPUs.
@@ -44,13 +44,8 @@ def only(*globs: str) -> list[str]:
 
 
 def ranks(count: int = 2) -> Sequence[str]:
-    """The launcher of ranks. Open MPI must not load a UCX of its own beside the one that is measured."""
-    launcher = shutil.which("mpirun") or str(Path(sys.executable).with_name("mpirun"))
-    said = subprocess.run([launcher, "--version"], capture_output=True, text=True).stdout
-    if "Open MPI" not in said:
-        return [launcher, "-n", str(count)]
-    as_root = [] if os.getuid() else ["--allow-run-as-root"]
-    return [launcher, *as_root, "--mca", "pml", "ob1", "--mca", "osc", "^ucx", "--bind-to", "none", "-n", str(count)]
+    """The launcher of ranks: mpirun of the system, or of this Python."""
+    return ranks_by(shutil.which("mpirun") or str(Path(sys.executable).with_name("mpirun")), count)
 
 
 def flows(call: Call) -> int:

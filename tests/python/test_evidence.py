@@ -270,19 +270,6 @@ def test_the_plans_of_ranks_and_of_packed_words_have_each_point_that_they_name()
         assert done.returncode == 0 and len(json.loads(done.stdout)["points"]) == count, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("said, flags", [("mpirun (Open MPI) 4.1.6", True), ("HYDRA build details", False)])
-def test_ranks_start_by_either_mpi_and_open_mpi_loads_no_ucx_of_its_own(
-    monkeypatch: pytest.MonkeyPatch, said: str, flags: bool
-) -> None:
-    monkeypatch.setattr(one_gpu.subprocess, "run", lambda *words, **settings: SimpleNamespace(stdout=said))
-    words = one_gpu.ranks(2)
-    assert (
-        list(words[-2:]) == ["-n", "2"]
-        and ("^ucx" in words) == flags
-        and ("--allow-run-as-root" in words) == (flags and os.getuid() == 0)
-    )
-
-
 # --- beside Comm|Scope's program ---
 
 FAKE = """#!{python}
