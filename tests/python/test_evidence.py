@@ -317,6 +317,16 @@ def rows_of(printed: str) -> dict[str, str]:
     return {line.split(" | ")[0][7:-4]: line for line in printed.splitlines() if line.startswith("| Comm_")}
 
 
+def test_the_allowed_difference_falls_with_the_root_of_the_number_of_repetitions() -> None:
+    """Repetitions that differ by 40 % say little if there are two, more if there are 32."""
+    run = read_run(ROOT / "results" / "h100x1-beside-b.jsonl.gz")
+    point = next(point for point in run.points if point.benchmark == "prefetch" and point.dst == "gpu:0")
+    few, many = (names.Measured("Comm_X/log2(N):24", point.id, [4e-4, 6e-4] * times) for times in (1, 16))
+    rows = list(names.agreement(run, [few, many]))[2:4]
+    allowed = [float(row.split(" | ")[5].rstrip("%")) for row in rows]
+    assert allowed == pytest.approx([60.0, 11], abs=1.0)
+
+
 @needs_worker
 def test_comm_scope_and_the_same_points_by_its_rule_give_a_table_of_agreement(tmp_path: Path) -> None:
     words = ["--steps", "beside", "--tool", fake_comm_scope(tmp_path, 0), "--machine", "h200x1"]
