@@ -65,6 +65,18 @@ bool FileReader::read_direct(std::byte* to, u64 offset, u64 bytes) const {
   return static_cast<bool>(direct_);
 }
 
+void FileReader::refuse_end(u64 end, u64 needed) const {
+  throw Error{ErrorKind::usage, path_ + " ends at byte " + std::to_string(end) + ", and " + std::to_string(needed) +
+                                    " bytes are needed; it is truncated"};
+}
+
+void FileReader::require(u64 end) const {
+  struct stat facts{};
+  if (fstat(file_.get(), &facts) != 0)
+    throw Error{ErrorKind::failed, path_ + " does not tell its size: " + std::strerror(errno)};
+  if (const auto size = static_cast<u64>(facts.st_size); size < end) refuse_end(size, end);
+}
+
 void FileReader::read(std::byte* to, u64 offset, u64 bytes, ReadCounts& counts) const {
   for (u64 done = 0; done < bytes;) {
     const ssize_t got = pread(file_.get(), to + done, bytes - done, static_cast<off_t>(offset + done));
@@ -72,9 +84,7 @@ void FileReader::read(std::byte* to, u64 offset, u64 bytes, ReadCounts& counts) 
     if (got < 0)
       throw Error{ErrorKind::failed,
                   path_ + " cannot be read at byte " + std::to_string(offset + done) + ": " + std::strerror(errno)};
-    if (got == 0)
-      throw Error{ErrorKind::usage, path_ + " ends at byte " + std::to_string(offset + done) + ", and " +
-                                        std::to_string(offset + bytes) + " bytes are needed; it is truncated"};
+    if (got == 0) refuse_end(offset + done, offset + bytes);
     done += static_cast<u64>(got);
   }
   counts.buffered += bytes;

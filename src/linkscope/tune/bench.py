@@ -32,6 +32,7 @@ class Ring:
     cufile: int = 0  # not 0: cuFile moves a file
     tma: int = 0  # not 0: the kernel uses the Tensor Memory Accelerator
     uring: int = 0  # of cold and saved files: requests of io_uring in flight, which one thread starts; 0: threads
+    mapped: int = 0  # not 0: the GPU copies a file from the page cache itself
 
     def cost(self) -> tuple[int, int, int, int]:
         """What the copy takes from others: links of helpers, CPUs, SMs, then pinned memory."""
