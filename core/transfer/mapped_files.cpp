@@ -29,11 +29,23 @@ struct Windows {
   std::vector<FilePiece> too_short;
 };
 
+/// Joins neighbours that continue each other in the file and at the destination: pieces come in the lengths of slots.
+std::vector<FilePiece> joined(std::span<const FilePiece> pieces) {
+  std::vector<FilePiece> whole;
+  for (const auto& piece : pieces) {
+    if (!whole.empty() && whole.back().offset + whole.back().bytes == piece.offset &&
+        static_cast<std::byte*>(whole.back().dst) + whole.back().bytes == piece.dst)
+      whole.back().bytes += piece.bytes;
+    else whole.push_back(piece);
+  }
+  return whole;
+}
+
 /// Divides pieces at the multiples of `window_bytes` in the file.
 Windows divided(std::span<const FilePiece> pieces, u64 window_bytes) {
   std::vector<FilePiece> parts;
   Windows windows;
-  for (const auto& [offset, bytes, dst] : pieces)
+  for (const auto& [offset, bytes, dst] : joined(pieces))
     for (u64 at = 0; at < bytes;) {
       const u64 step = std::min(bytes - at, window_bytes - (offset + at) % window_bytes);
       auto& to = step < least_bytes ? windows.too_short : parts;
