@@ -362,9 +362,7 @@ CUresult mem_free_host(void* address) {
 }
 
 CUresult mem_host_register(void* address, size_t bytes, unsigned flags) {
-  constexpr int has_read_only = 11010;
-  const unsigned known = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
-                         (settings().version >= has_read_only ? CU_MEMHOSTREGISTER_READ_ONLY : 0);
+  constexpr unsigned known = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY;
   if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
   if (!address || bytes == 0 || (flags & ~known)) return CUDA_ERROR_INVALID_VALUE;
   const std::lock_guard lock{global_mutex()};

@@ -156,7 +156,7 @@ TEST_CASE("a damaged, stale or foreign file changes nothing and is named with it
       {"ring_to_gpu from 65536", "ring_to_gpu from 65537", "65537 is not the first size of a class"},
       {"copies ring_to_gpu", "copies ring_to_mars", "'ring_to_mars' is not a method"},
       {"read_cold from 1048576", "read_cold from 65536", "65536 is not the first size of a class"},
-      {" ring threads", " string threads", "'string' is not plain, ring, cufile, sm or tma"},
+      {" ring threads", " string threads", "'string' is not plain, ring, cufile, mapped, sm or tma"},
       {"blocks to_gpu", "blocks to_mars", "'to_mars' is not a direction"},
       {"batch", "bunch", "'bunch' is not a method for blocks"},
       {"copies", "copy", "'copy' is not copies or blocks"},
