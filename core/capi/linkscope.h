@@ -194,8 +194,8 @@ LS_EXPORT ls_status ls_get_block_knobs(int to_gpu, size_t mean_bytes, const char
 LS_EXPORT ls_status ls_set_block_knobs(int to_gpu, size_t mean_bytes, const char* method, uint32_t sm_blocks);
 /* The number of copies that a method has made, without those below the smallest class that is not plain. */
 LS_EXPORT ls_status ls_count(const char* method, uint64_t* count);
-/* Why the latest copy fell back to the driver's own, or why cuFile did not move a file or the GPU did not read the page
- * cache itself; "" if no copy fell back. Valid until the thread's next call. */
+/* Why the latest copy fell back to the driver's own, or why a file took another way than its knobs say; "" if no copy
+ * fell back. Valid until the thread's next call. */
 LS_EXPORT const char* ls_latest_fallback(void);
 /* Bytes of pinned memory that the arena has allocated. Its bound is 256 MiB, or LINKSCOPE_TRANSFER_ARENA. */
 LS_EXPORT ls_status ls_arena_bytes(uint64_t* bytes);

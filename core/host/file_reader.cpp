@@ -52,6 +52,18 @@ std::optional<u64> FileReader::read_cached(std::byte* to, u64 offset, u64 bytes)
   return got > 0 ? static_cast<u64>(got) : 0;
 }
 
+bool FileReader::can_be_read_now(u64 offset, u64 bytes) const {
+  constexpr u64 step = u64{1} << 20;
+  const auto is_there = [&](u64 at) {
+    std::byte one{};
+    const auto got = read_cached(&one, at, 1);
+    return !got || *got == 1;
+  };
+  for (u64 at = 0; at < bytes; at += step)
+    if (!is_there(offset + at)) return false;
+  return bytes == 0 || is_there(offset + bytes - 1);
+}
+
 /// False if the file system refuses such reads, or if the file ends first: then read() says so.
 bool FileReader::read_direct(std::byte* to, u64 offset, u64 bytes) const {
   const u64 whole = (bytes + granule - 1) / granule * granule;

@@ -39,6 +39,9 @@ class FileReader {
   /// Whether each page of the range is in the page cache. To ask costs no reads, other than an attempt to read: that
   /// starts the kernel's read-ahead. Also true if the kernel does not say, as to a user who cannot write the file.
   [[nodiscard]] bool is_cached(u64 offset, u64 bytes) const;
+  /// The same by attempts to read a byte of each MiB and the last byte, also for those users. Also true if the file system
+  /// does not say.
+  [[nodiscard]] bool can_be_read_now(u64 offset, u64 bytes) const;
   /// Throws Error{usage} if the file now ends before byte `end`.
   void require(u64 end) const;
   /// The descriptor for reads through the page cache.

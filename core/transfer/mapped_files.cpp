@@ -146,6 +146,8 @@ std::vector<FilePiece> read_mapped(const Resources& with, const FileReader& file
   share_out(with.movers, windows.size(), threads, progress, [&](u64 i) {
     if (is_refused) return;
     try {
+      // Pages that a file lacks would be read one by one when they are mapped.
+      if (!file.can_be_read_now(windows[i].begin, windows[i].end - windows[i].begin)) return;
       copy_window(with.driver, file, windows[i], lane);
       is_done[i] = true;
       counts.cached += windows[i].bytes;

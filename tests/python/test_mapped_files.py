@@ -17,7 +17,7 @@ MAPPED = "for start in native.file_classes(): native.set_knobs('read_cached', st
 
 
 class CacheBench(SimulatedBench):
-    """A host whose page cache the GPU reads at `mapped_rate` from four threads on, with windows of 16 MiB and more."""
+    """A host whose page cache the GPU reads at `mapped_rate` with at least four threads and windows of 16 MiB."""
 
     mapped_rate = 50e9
 

@@ -118,6 +118,20 @@ TEST_CASE("a file that is not in the page cache is not mapped") {
   CHECK(fake().calls("cuMemHostRegister") == 0);
 }
 
+TEST_CASE("a window that lacks a page is staged where mincore does not tell, and nothing is noted") {
+  const Application with;
+  const auto data = random_bytes(1_MiB, 163);
+  const TemporaryFile file{data};
+  const FileReader reader{file.path.string()};
+  for (const int error : {EAGAIN, EOPNOTSUPP}) {
+    injected.nowait_error = error;
+    Reading one{with};
+    CHECK(one.read(reader, data, 0, data.size()) == "");
+    CHECK(one.counts.mapped == (error == EAGAIN ? 0 : data.size()));
+    CHECK(one.transfers.latest_fallback() == "");
+  }
+}
+
 TEST_CASE("an error in any call for a window leaves the rest of the file to the ring, which is said") {
   const Application with;
   const auto data = random_bytes(1_MiB + 77, 154);
