@@ -365,6 +365,7 @@ CUresult mem_host_register(void* address, size_t bytes, unsigned flags) {
   constexpr unsigned known = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY;
   if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
   if (!address || bytes == 0 || (flags & ~known)) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult status = unsafe_during_capture(); status != CUDA_SUCCESS) return status;
   const std::lock_guard lock{global_mutex()};
   const auto base = address_of(address);
   for (const auto& [begin, allocation] : allocations())

@@ -166,8 +166,47 @@ TEST_CASE("a driver that cannot register memory for reading leaves the file to t
     CHECK(one.read(reader, data, 0, data.size()) == "");
     CHECK(one.counts.mapped == 0);
     CHECK(one.counts.cached == data.size());
+    CHECK(fake().calls("cuMemHostRegister") <= by_mapping.threads);  // none tries a second window
     CHECK(one.transfers.latest_fallback().find("mapped: cuMemHostRegister: CUDA_ERROR_") == 0);
   }
+}
+
+TEST_CASE("pages are unmapped only after the copies from them, also if the driver reports an error meanwhile") {
+  const Application with;
+  const auto data = random_bytes(window, 164);
+  const TemporaryFile file{data};
+  const FileReader reader{file.path.string()};
+  Transfers transfers{with_mapping()};
+  ReadCounts counts;
+  Progress progress;
+  const Gate gate{with};
+  const std::jthread opener{[&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds{20});
+    gate.open();
+  }};
+  const Failing once{"cuEventRecord", 0, 1};
+  transfers.read(reader, {{{0, data.size(), with.on_gpu()}}}, with.stream->get(), counts, progress);
+  CHECK(fake().calls("cuStreamSynchronize") == 1);
+  with.stream->synchronize();
+  CHECK(same(with.on_gpu(), data.data(), data.size()));
+}
+
+TEST_CASE("two pieces of one window are pinned together, also if they overlap in the file") {
+  const Application with;
+  const auto data = random_bytes(1_MiB, 165);
+  const TemporaryFile file{data};
+  const FileReader reader{file.path.string()};
+  Transfers transfers{with_mapping()};
+  ReadCounts counts;
+  Progress progress;
+  const u64 bytes = 200_KiB;
+  fake().fail(nullptr, 0, 0, 0);
+  transfers.read(reader, {{{0, bytes, with.on_gpu()}, {0, bytes, with.on_gpu(1_MiB)}}}, with.stream->get(), counts,
+                 progress);
+  CHECK(fake().calls("cuMemHostRegister") == 2);
+  CHECK(counts.mapped == 2 * bytes);
+  CHECK(same(with.on_gpu(), data.data(), bytes));
+  CHECK(same(with.on_gpu(1_MiB), data.data(), bytes));
 }
 
 TEST_CASE(
