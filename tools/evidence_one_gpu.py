@@ -98,6 +98,7 @@ def more_ranks(count: int) -> Step:
 
 
 _ISSUE = ("--issue", "--budget", "{budget}", "-o", "{result}.json", "--sections")
+_CACHED = ("--sections", "file", "--file-mib", "1024", "-o", "{result}.json")
 _LU = ("{kept}", "--sections", "lu", "--limit", "{budget}")
 _LOADERS = ("--everything", "--repeats", "5", "--budget", "{budget}", "-o", "{result}.json")
 _LONG = {"LINKSCOPE_TESTS": "long"}
@@ -115,6 +116,7 @@ STEPS = {
                             small=("--largest", "16", "--repeats", "1")), least=90),
     "loaders": Step(160, tool("loader_bench.py", *_LOADERS, small=("--gib", "0.01")), least=90),
     "files": Step(75, files),
+    "cached": Step(90, tool("transfer_bench.py", *_CACHED, small=("--file-mib", "16", "--repeats", "1")), least=40),
     "mps-queues": Step(45, linkscope_run("--suite", "sharing", "--rounds", "1", *only("shared_*clients=4&way=mps"),
                                          settings={"CUDA_DEVICE_MAX_CONNECTIONS": "32"})),
     "leaks": Step(90, tests("-n0", "test_leaks.py", "-k", "repeated", settings=_LONG), least=60),

@@ -145,7 +145,8 @@ path, array, offset = "raw", on_gpu, 0
 array = np.zeros(3_000_000, np.uint8)
 result = {read[0]}
 assert np.array_equal(array, data)
-print(*(getattr(result, name) for name in ("cached", "direct", "buffered", "uring", "cufile", "uring_refused")))
+names = ("cached", "direct", "buffered", "uring", "cufile", "mapped", "uring_refused")
+print(*(getattr(result, name) for name in names))
 """,
         tmp_path,
     )
