@@ -275,12 +275,35 @@ def test_ranks_start_by_either_mpi_and_open_mpi_loads_no_ucx_of_its_own(
     monkeypatch: pytest.MonkeyPatch, said: str, flags: bool
 ) -> None:
     monkeypatch.setattr(one_gpu.subprocess, "run", lambda *words, **settings: SimpleNamespace(stdout=said))
+    monkeypatch.setattr(one_gpu.os, "cpu_count", lambda: 8)
     words = one_gpu.ranks(2)
     assert (
         list(words[-2:]) == ["-n", "2"]
         and ("^ucx" in words) == flags
         and ("--allow-run-as-root" in words) == (flags and os.getuid() == 0)
     )
+
+
+@pytest.mark.parametrize("said, option", [("mpirun (Open MPI) 4.1.6", "--bind-to"), ("HYDRA", "-bind-to")])
+@pytest.mark.parametrize("count, binding", [(2, "none"), (4, "core"), (8, "core"), (16, "none")])
+def test_more_than_two_ranks_get_a_core_each_where_there_are_enough(
+    monkeypatch: pytest.MonkeyPatch, said: str, option: str, count: int, binding: str
+) -> None:
+    monkeypatch.setattr(one_gpu.subprocess, "run", lambda *words, **settings: SimpleNamespace(stdout=said))
+    monkeypatch.setattr(one_gpu.os, "cpu_count", lambda: 8)
+    words = list(one_gpu.ranks(count))
+    assert words[words.index(option) + 1] == binding
+
+
+def test_what_tests_print_becomes_a_file_and_is_in_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "machine", lambda: "testx1")
+    (tmp_path / "packed").mkdir()
+    with (tmp_path / "log.txt").open("w+") as log:
+        one = replace(call(tmp_path, "put-get"), log=log)
+        status = steps.tests("--collect-only", "test_put_get.py", "-k", "64_bytes")(one)
+    printed = (tmp_path / "packed" / "testx1-put-get.txt").read_text()
+    assert status == 0 and "test_put_get.py: 1" in printed
+    assert printed in (tmp_path / "log.txt").read_text()
 
 
 # --- beside Comm|Scope's program ---
