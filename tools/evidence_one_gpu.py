@@ -32,8 +32,14 @@ RANKS = (
     f"rank_ping_pong/mpi/{_PAIR}?chunk=4MiB&slots=3&way=double",
 )
 PACKED = ("*word=packed*", "*/4[?]*")  # [?]: the character, so that 4 MiB (4194304) does not match
-# With more than two ranks: collectives of MPI by all of them, and messages of two beside others that wait.
-_MORE_RANKS = (4, 8, 16)
+# With more than two ranks: collectives of MPI by all of them, and messages of two beside others that wait. Seconds for
+# each number of ranks. More than four measure only some messages, whose times differ little by the number that waits.
+_MORE_RANKS = {4: 55, 8: 75, 16: 115}
+_ALL_MESSAGES = ("rank_*/mpi/*.pageable->*.pageable/*",)
+_FEW_MESSAGES = (
+    "rank_ping_pong/mpi/*.pageable->*.pageable/*",
+    "rank_rate/mpi/*.pageable/8[?]bidirectional=false&window=64",
+)
 _FLOW_TURNS = 3
 _SMALL_BYTES, _BYTES = "1MiB", "256MiB"
 
@@ -92,9 +98,10 @@ def _answer(call: Call, words: list[str], path: Path, seconds: float, settings: 
 
 def more_ranks(count: int) -> Step:
     """A run of messages and collectives of MPI in host memory by a number of ranks."""
-    points = only(f"*/mpi/*.pageable/*ranks={count}", "rank_*/mpi/*.pageable->*.pageable/*")
+    messages = _ALL_MESSAGES if count <= min(_MORE_RANKS) else _FEW_MESSAGES
+    points = only(f"*/mpi/*.pageable/*ranks={count}", *messages)
     options = ("--suite", "mpi", "--budget", "{budget}s", *points)
-    return Step(40, linkscope_run(*options, launcher=partial(ranks, count)), least=25)
+    return Step(_MORE_RANKS[count], linkscope_run(*options, launcher=partial(ranks, count)), least=25)
 
 
 _ISSUE = ("--issue", "--budget", "{budget}", "-o", "{result}.json", "--sections")
@@ -105,6 +112,7 @@ _LONG = {"LINKSCOPE_TESTS": "long"}
 
 STEPS = {
     "put-get": Step(90, tests("test_put_get.py", settings=_LONG)),
+    "proxies": Step(58, linkscope_run("--suite", "putget-queues", "--budget", "{budget}s", *only("*proxies=*"))),
     "ranks": Step(150, linkscope_run("--budget", "{budget}s", *only(*RANKS), launcher=ranks), least=90),
     **{f"ranks-{count}": more_ranks(count) for count in _MORE_RANKS},
     "products": Step(120, tool("transfer_bench.py", *_ISSUE, "gemm", "cold",

@@ -136,12 +136,20 @@ def tool(name: str, *words: str, small: Sequence[str] = ()) -> Action:
 
 
 def tests(*words: str, settings: Mapping[str, str] | None = None) -> Action:
-    """The action of tests by pytest; words are its options and files of tests/gpu."""
+    """The action of tests by pytest; words are its options and files of tests/gpu. What they print becomes RESULT.txt,
+    and is in the log too.
+    """
 
     def action(call: Call) -> int:
         files = [str(ROOT / "tests" / "gpu" / word) if word.endswith(".py") else word for word in words]
         command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "-rs", *files]
-        return logged(command, call.seconds, call.log, settings)
+        printed = Path(f"{call.result}.txt")
+        try:
+            with printed.open("w") as output:
+                return logged(command, call.seconds, call.log, settings, output)
+        finally:
+            call.log.write(printed.read_text())
+            call.log.flush()
 
     return action
 

@@ -8,11 +8,14 @@ from collections.abc import Sequence
 def ranks_by(launcher: str, count: int) -> Sequence[str]:
     """The words before the program. `launcher`: mpirun or mpiexec of any MPI.
 
-    Ranks stay on no CPU of their own: several threads of a rank wait by polling, which takes milliseconds on one CPU.
-    Open MPI also must not load a UCX of its own beside the one that is measured, and refuses root unless it is told.
+    Two ranks stay on no CPU of their own: several threads of a rank wait by polling, which takes milliseconds on one
+    CPU. More ranks get a core each where there are enough: ranks that poll never sleep, so the kernel would leave two
+    of them on one core while another is free. Open MPI also must not load a UCX of its own beside the one that is
+    measured, and refuses root unless it is told.
     """
     said = subprocess.run([launcher, "--version"], capture_output=True, text=True).stdout
+    binding = "core" if 2 < count <= (os.cpu_count() or 1) else "none"
     if "Open MPI" not in said:
-        return [launcher, "-n", str(count), "--bind-to", "none"]
+        return [launcher, "-bind-to", binding, "-n", str(count)]
     as_root = [] if os.getuid() else ["--allow-run-as-root"]
-    return [launcher, *as_root, "--mca", "pml", "ob1", "--mca", "osc", "^ucx", "--bind-to", "none", "-n", str(count)]
+    return [launcher, *as_root, "--mca", "pml", "ob1", "--mca", "osc", "^ucx", "--bind-to", binding, "-n", str(count)]

@@ -2,7 +2,8 @@
  *
  * Each function returns LS_OK or an error, whose text ls_last_error() returns. All functions may be called by several
  * threads at once, unless stated otherwise. They leave the caller's CUDA context as it was. A stream is a CUstream or a
- * cudaStream_t of a GPU's primary context; NULL is the legacy default stream of the current context. */
+ * cudaStream_t of a GPU's primary context; NULL is the legacy default stream of the current context. Other pointers may be
+ * NULL only where this file says so. */
 #ifndef LINKSCOPE_H
 #define LINKSCOPE_H
 
@@ -318,7 +319,7 @@ LS_EXPORT ls_status ls_flush(ls_channel* channel);
 LS_EXPORT ls_status ls_quiet(ls_channel* channel);
 /* Waits until a word of the local region is at least `value`. LS_TIMEOUT: the text says what was waited for. */
 LS_EXPORT ls_status ls_await(ls_channel* channel, uint64_t word, uint64_t value);
-/* Looks once, without a wait: `there` becomes 1 if the word is at least `value`, else 0. */
+/* Looks once, without a wait: `there` becomes 1 if the word is at least `value`, else 0, also after an error. */
 LS_EXPORT ls_status ls_poll(ls_channel* channel, uint64_t word, uint64_t value, int32_t* there);
 
 /* A step of a kernel that the library has: `verb` with what ls_put … ls_await take. */

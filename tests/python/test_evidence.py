@@ -270,6 +270,17 @@ def test_the_plans_of_ranks_and_of_packed_words_have_each_point_that_they_name()
         assert done.returncode == 0 and len(json.loads(done.stdout)["points"]) == count, done.stdout + done.stderr
 
 
+def test_what_tests_print_becomes_a_file_and_is_in_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "machine", lambda: "testx1")
+    (tmp_path / "packed").mkdir()
+    with (tmp_path / "log.txt").open("w+") as log:
+        one = replace(call(tmp_path, "put-get"), log=log)
+        status = steps.tests("--collect-only", "test_put_get.py", "-k", "64_bytes")(one)
+    printed = (tmp_path / "packed" / "testx1-put-get.txt").read_text()
+    assert status == 0 and "test_put_get.py: 1" in printed
+    assert printed in (tmp_path / "log.txt").read_text()
+
+
 # --- beside Comm|Scope's program ---
 
 FAKE = """#!{python}

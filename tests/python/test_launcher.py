@@ -3,18 +3,34 @@
 import os
 from pathlib import Path
 
+import launcher as tool
 import pytest
-from launcher import ranks_by
+
+OPEN_MPI, MPICH = "mpirun (Open MPI) 4.1.6", "HYDRA build details"
 
 
-@pytest.mark.parametrize("said, is_open_mpi", [("mpirun (Open MPI) 4.1.6", True), ("HYDRA build details", False)])
-def test_only_open_mpi_is_told_to_load_no_ucx_of_its_own_and_to_accept_root(
-    tmp_path: Path, said: str, is_open_mpi: bool
-) -> None:
-    launcher = tmp_path / "mpirun"
+def started(folder: Path, said: str, count: int) -> list[str]:
+    """The words that start ranks by a launcher that answers so when it is asked for its version."""
+    launcher = folder / "mpirun"
     launcher.write_text(f"#!/bin/sh\necho '{said}'\n")
     launcher.chmod(0o755)
-    words = list(ranks_by(str(launcher), 2))
-    assert words[0] == str(launcher) and "-n 2" in " ".join(words) and "--bind-to none" in " ".join(words)
-    assert ("^ucx" in words) == is_open_mpi
-    assert ("--allow-run-as-root" in words) == (is_open_mpi and os.getuid() == 0)
+    words = list(tool.ranks_by(str(launcher), count))
+    assert words[0] == str(launcher) and words[-2:] == ["-n", str(count)]
+    return words
+
+
+@pytest.mark.parametrize("said", [OPEN_MPI, MPICH])
+def test_only_open_mpi_is_told_to_load_no_ucx_of_its_own_and_to_accept_root(tmp_path: Path, said: str) -> None:
+    words = started(tmp_path, said, 2)
+    assert ("^ucx" in words) == (said == OPEN_MPI)
+    assert ("--allow-run-as-root" in words) == (said == OPEN_MPI and os.getuid() == 0)
+
+
+@pytest.mark.parametrize("said, option", [(OPEN_MPI, "--bind-to"), (MPICH, "-bind-to")])
+@pytest.mark.parametrize("count, binding", [(2, "none"), (4, "core"), (8, "core"), (16, "none")])
+def test_more_than_two_ranks_get_a_core_each_where_there_are_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, option: str, count: int, binding: str
+) -> None:
+    monkeypatch.setattr(tool.os, "cpu_count", lambda: 8)
+    words = started(tmp_path, said, count)
+    assert words[words.index(option) + 1] == binding

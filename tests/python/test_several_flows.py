@@ -284,6 +284,20 @@ def test_a_background_flow_is_in_no_total() -> None:
     assert so_far.rows()[0].rate == pytest.approx(54.0)
 
 
+@pytest.mark.parametrize(
+    ("times_s", "gbps"), [((1e-3, 1.1e-3, -2e-3), SIZE / 1e-3 / 1e9), ((1e-3, -1e-3, -2e-3), None), ((0.0,), None)]
+)
+def test_the_live_table_takes_the_median_time_of_all_rounds_and_shows_no_rate_below_zero(
+    times_s: tuple[float, ...], gbps: float | None
+) -> None:
+    so_far = Partial([BOTH], lambda _: None)
+    for one, together_s in zip(rounds(54.0, 48.0), times_s, strict=False):
+        one.flows[1].role = "background"
+        one.guards["together_s"] = together_s
+        so_far.add(one)
+    assert [row.rate for row in so_far.rows()] == ([pytest.approx(gbps)] if gbps else [])
+
+
 def test_the_ends_of_a_totals_interval_are_the_sums_of_those_of_its_flows() -> None:
     """Each flow has an interval from 98 to 102 % of its median time."""
     point = invented_point(BOTH, SIZE / 50e9)

@@ -12,7 +12,7 @@ from linkscope.report.section import Output, plain
 from linkscope.report.sections import sections
 from linkscope.report.summary import MOST_LINES, summary
 from linkscope.report.verdict import verdict
-from linkscope.runfile import Run, read_run
+from linkscope.runfile import TOO_SHORT, Run, read_run
 from linkscope.units import with_signs
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -156,6 +156,30 @@ def test_points_that_were_too_short_for_the_clock_are_not_said_to_have_failed_an
     shown = page(run)
     assert '<a href="#trust">5 points were too short for the clock</a>' in shown
     assert "5 too short for the clock" in shown and "5 failed" not in shown
+
+
+@pytest.mark.parametrize(
+    ("cpus_of_ranks", "cure"),
+    [
+        ([range(16)] * 16, "16 ranks on vm share 16 CPUs and wait for each other; give each rank a core"),
+        ([[0, 1], [0, 1]], "2 ranks on vm share 2 CPUs and wait for each other"),
+        ([[number] for number in range(16)], "measure again with more --rounds"),
+        ([range(16)] * 15, "measure again with more --rounds"),
+    ],
+)
+def test_ranks_that_share_all_cpus_are_the_named_cause_of_points_that_were_too_short(
+    cpus_of_ranks: list[list[int]], cure: str
+) -> None:
+    run = run_of("h100x1-mpi")
+    ranks = [
+        {"rank": number, "host": "vm", "numa": "numa:0", "cpus": list(cpus)}
+        for number, cpus in enumerate(cpus_of_ranks)
+    ]
+    run.header.machine["mpi"] = run.header.machine["mpi"] | {"ranks": ranks}
+    short = next(point for point in run.points if point.benchmark == "rank_rate")
+    short.status, short.reason, short.median_s = "failed", f"{TOO_SHORT}: the batch took no longer", None
+    assert f"1 point has no value, too short for the clock: {cure}" in text_of(run)
+    assert cure in page(run)
 
 
 def test_a_failed_point_beside_one_that_was_too_short_is_still_said_to_have_failed() -> None:

@@ -53,15 +53,38 @@ class Problem:
         return f"{self.fault or STATUS_WORDS[self.status]}, {count_text(len(self.ids), 'point')}: {self.reason}"
 
 
-def problems(points: Iterable[Point]) -> list[Problem]:
-    """The problems of a run: the worst status first, then the most frequent reason."""
+def too_short_cure(run: Run) -> str:
+    """What gives points that were too short for the clock a value. Ranks that poll and share CPUs wait for each other
+    for milliseconds, which more rounds hardly average out.
+    """
+    of_host: dict[str, list[list[int]]] = {}
+    for one in run.header.machine.get("mpi", {}).get("ranks", ()):
+        of_host.setdefault(one["host"], []).append(one.get("cpus", []))
+    for host, ranks in of_host.items():
+        cpus = {cpu for one in ranks for cpu in one}
+        if len(ranks) >= len(cpus) > 0 and sum(map(len, ranks)) > len(cpus) and any(map(_among_ranks, run.points)):
+            return (
+                f"{len(ranks)} ranks on {host} share {count_text(len(cpus), 'CPU')} and wait for each other; give each "
+                "rank a core (`mpiexec --bind-to core`), or start fewer ranks"
+            )
+    return TOO_SHORT_CURE
+
+
+def _among_ranks(point: Point) -> bool:
+    return is_too_short(point) and point.src.startswith("rank:")
+
+
+def problems(points: Iterable[Point], cure: str = TOO_SHORT_CURE) -> list[Problem]:
+    """The problems of a run: the worst status first, then the most frequent reason. `cure`: of points that were too
+    short for the clock.
+    """
     listed = list(points)
     found: dict[tuple[str, str], Problem] = {}
     for point in listed:
         if point.status in _WITHOUT_VALUE:
             reason, fault = reason_text(point.reason or "no reason was given"), ""
             if is_too_short(point):
-                reason, fault = f"{reason.partition(f'{TOO_SHORT}: ')[2]}; {TOO_SHORT_CURE}", TOO_SHORT
+                reason, fault = f"{reason.partition(f'{TOO_SHORT}: ')[2]}; {cure}", TOO_SHORT
             key = (fault or point.status, "" if fault else re.sub(r"\d+(\.\d+)?(e-?\d+)?", "#", reason))
             found.setdefault(key, Problem(point.status, reason, [], fault)).ids.append(point.id)
     ordered = sorted(found.values(), key=lambda problem: (_WITHOUT_VALUE.index(problem.status), -len(problem.ids)))

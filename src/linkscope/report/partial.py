@@ -62,7 +62,8 @@ class _Value:
 @dataclass(slots=True)
 class _Point:
     """One point of the run. `medians` has one value for each round and measured flow; `apart` has those of throttled
-    rounds.
+    rounds. `together_s` and `together_apart_s` have the time of the total of each round whose record has one
+    (docs/reference/run-file.md).
     """
 
     what: PointId
@@ -73,7 +74,8 @@ class _Point:
     apart: list[list[float]] = field(default_factory=list)
     flow_bytes: list[int] = field(default_factory=list)
     single_direction: bool = True  # whether all flows share one source and one destination
-    together_s: float | None = None  # the time of the total, where the run file has one (docs/reference/run-file.md)
+    together_s: list[float] = field(default_factory=list)
+    together_apart_s: list[float] = field(default_factory=list)
     value: _Value | None = None
     done: bool = False
 
@@ -175,20 +177,27 @@ def _add_round(point: _Point, record: Round) -> None:
     point.rounds.add(record.round)
     point.flow_bytes = [flow.bytes for flow in flows]
     point.single_direction = len(flows_by_path(flows)) == 1
-    point.together_s = record.guards.get("together_s")
-    kept = point.apart if "throttled" in record.guards else point.medians
-    kept.append([median(flow.samples_s) for flow in flows])
+    throttled = "throttled" in record.guards
+    (point.apart if throttled else point.medians).append([median(flow.samples_s) for flow in flows])
+    if "together_s" in record.guards:
+        (point.together_apart_s if throttled else point.together_s).append(record.guards["together_s"])
 
 
 def _interim(point: _Point) -> _Value | None:
-    """The value of the final record if no more rounds follow."""
+    """The value of the final record if no more rounds follow. None where a time is not above zero: a batch that waited
+    for a CPU less often than the empty batch before it seems to take less than no time.
+    """
     medians = [median(of_flow) for of_flow in zip(*(point.medians or point.apart), strict=True)]
     if not medians or min(medians) <= 0:
         return None
     if not all(point.flow_bytes):
         return _Value(None, medians[0], None, point.what.bytes)
     rates = [count / seconds / 1e9 for count, seconds in zip(point.flow_bytes, medians, strict=True)]
-    total = sum(point.flow_bytes) / point.together_s / 1e9 if point.together_s else sum(rates)
+    together = point.together_s if point.medians else point.together_apart_s
+    together_s = median(together) if together else None
+    if together_s is not None and together_s <= 0:
+        return None
+    total = sum(point.flow_bytes) / together_s / 1e9 if together_s else sum(rates)
     there = total if point.single_direction else rates[0]
     return _Value(total, medians[0], there / point.limit_gbps if point.limit_gbps else None, point.what.bytes)
 

@@ -12,7 +12,7 @@ from linkscope.model.text import count_text, sizes_text
 from linkscope.report.findings import findings
 from linkscope.report.headline import COPIES, RateRow, Rates, best_points, headline_rows, is_headline, rates_of
 from linkscope.report.managed import managed_rates
-from linkscope.report.outcome import APART, STATUS_WORDS, problems, suite_text, took_text
+from linkscope.report.outcome import APART, STATUS_WORDS, problems, suite_text, too_short_cure, took_text
 from linkscope.report.shared import group_text, shares
 from linkscope.report.terminal import HEAD, NOTABLE, Line, printable, wrap
 from linkscope.report.trust import SIGN, flows_ran_apart, has_warning, missed, sign_of
@@ -193,7 +193,11 @@ def notes(run: Run, *, signed: bool) -> Iterable[str]:
         parts.append(f"{count_text(apart, 'point')} with {APART}")
     parts += [f"{counts[s]} {STATUS_WORDS[s]}" for s in ("inherited", "unsupported") if counts[s]]
     if not measured:  # without values the reasons matter most
-        yield from (problem.text() for problem in problems(run.points)[:_MOST_REASONS] if not problem.failed)
+        yield from (
+            problem.text()
+            for problem in problems(run.points, too_short_cure(run))[:_MOST_REASONS]
+            if not problem.failed
+        )
         return
     if parts:
         yield "; ".join(parts) + (f"; {SIGN} marks a value that missed it" if signed else "")

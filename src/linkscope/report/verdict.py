@@ -9,7 +9,7 @@ from linkscope.model.text import count_text
 from linkscope.report.counters import counter_findings
 from linkscope.report.headline import RateRow
 from linkscope.report.managed import managed_rates
-from linkscope.report.outcome import TOO_SHORT_CURE, problems
+from linkscope.report.outcome import problems, too_short_cure
 from linkscope.report.uniformity import Comparison, comparisons
 from linkscope.runfile import TOO_SHORT, Point, Run, is_too_short, shown_status
 from linkscope.units import format_bytes, format_fraction
@@ -33,7 +33,7 @@ def verdict(run: Run, rows: Sequence[RateRow]) -> str:
 def warnings(run: Run) -> list[tuple[str, bool]]:
     """Each warning as text, and whether something failed; the most serious first."""
     found = [(text, True) for text in _failures(run.points)]
-    found += [(text, False) for text in _too_short(run.points)]
+    found += [(text, False) for text in _too_short(run)]
     found += [(text, False) for text in incomplete(run)]
     found += [(finding.text, finding.kind == "errors") for finding in counter_findings(run)]
     for guards, text in (
@@ -68,7 +68,7 @@ def too_short_text(points: Iterable[Point]) -> str:
 
 def other_warnings(run: Run) -> list[str]:
     """The warnings that the verdict only counts: it names failed points and points that were too short itself."""
-    named = (*_failures(run.points), *_too_short(run.points))
+    named = (*_failures(run.points), *_too_short(run))
     return [text for text, _ in warnings(run) if text not in named]
 
 
@@ -153,11 +153,11 @@ def _failures(points: Sequence[Point]) -> list[str]:
     ]
 
 
-def _too_short(points: Sequence[Point]) -> list[str]:
+def _too_short(run: Run) -> list[str]:
     """'5 points have no value, too short for the clock: measure again with more --rounds.'"""
-    count = sum(map(is_too_short, points))
+    count = sum(map(is_too_short, run.points))
     verb = "has" if count == 1 else "have"
-    return [f"{count_text(count, 'point')} {verb} no value, {TOO_SHORT}: {TOO_SHORT_CURE}."] if count else []
+    return [f"{count_text(count, 'point')} {verb} no value, {TOO_SHORT}: {too_short_cure(run)}."] if count else []
 
 
 def _short(reason: str) -> str:

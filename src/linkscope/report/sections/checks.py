@@ -1,7 +1,7 @@
 """Section: points to check, and the status of points."""
 
 from linkscope.model.text import count_text
-from linkscope.report.outcome import Problem, problems
+from linkscope.report.outcome import Problem, problems, too_short_cure
 from linkscope.report.run_view import RunView
 from linkscope.report.section import Block, Heading, Ids, Item, Items, Output, Paragraph, Section
 from linkscope.runfile import Run
@@ -19,7 +19,7 @@ def section(view: RunView) -> Section:
         blocks += [Items.of(of_points, on=Output.PAGE)] if of_points else []  # the page lists the warnings open
     else:
         blocks.append(Paragraph("None: every point has its value.", on=Output.MARKDOWN))
-    found = problems(view.run.points)
+    found = problems(view.run.points, too_short_cure(view.run))
     if found:
         blocks += [Heading("By reason", on=Output.PAGE), Items(tuple(map(_item, found)), on=Output.PAGE)]
         blocks += _terminal(view.run, found)
