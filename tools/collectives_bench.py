@@ -22,7 +22,6 @@ mpi      suite mpi with two ranks: buffers of GPUs, staged, double-buffered and 
 
 import argparse
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -34,7 +33,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
 from bench_sections import OutOfTime, all_lines, exit_code, write_and_print
-from launcher import ranks_by
+from launcher import installed, ranks_by
 
 from linkscope.errors import UserError
 from linkscope.report.collectives import Rates, rates_of
@@ -87,7 +86,8 @@ class Bench:
         except subprocess.TimeoutExpired:
             raise OutOfTime from None
         if done.returncode not in (0, 1, 4) or (makes and not makes.exists()):
-            raise UserError((done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1])
+            said = [line for line in done.stderr.splitlines() if any(map(str.isalnum, line))]
+            raise UserError((said or [f"exit code {done.returncode}"])[-1])
         return done.stdout
 
     def run_file(self, name: str, *words: str, ranks: int = 0, budget_s: float | None = None) -> Path:
@@ -264,9 +264,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--budget", type=float, default=540.0)
     parser.add_argument("--machine", default="auto")
     parser.add_argument("--sections", default=",".join(SECTIONS))
-    parser.add_argument(
-        "--mpiexec", default=shutil.which("mpiexec", path=f"{Path(sys.executable).parent}:{os.defpath}")
-    )
+    parser.add_argument("--mpiexec", default=installed())
     parser.add_argument("--gpus", type=int)
     parser.add_argument("--collectives", default=",".join(_PROGRAMS))
     given = parser.parse_args(arguments)

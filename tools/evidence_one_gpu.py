@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from evidence_step import STOPPED, Call, Step, linkscope_run, logged, tests, tool
-from launcher import ranks_by
+from launcher import installed, ranks_by
 
 _PAIR = "rank:0.device->rank:1.device/16777216"
 # Copies of two ranks that share the GPU: by the host, whole and in chunks, and by the libraries' own support of GPUs.
@@ -50,8 +50,8 @@ def only(*globs: str) -> list[str]:
 
 
 def ranks(count: int = 2) -> Sequence[str]:
-    """The launcher of ranks: mpirun of the system, or of this Python."""
-    return ranks_by(shutil.which("mpirun") or str(Path(sys.executable).with_name("mpirun")), count)
+    """The launcher of ranks. Without any, it is a name that the shell says is missing."""
+    return ranks_by(installed() or "mpiexec", count)
 
 
 def flows(call: Call) -> int:

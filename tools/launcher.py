@@ -1,8 +1,22 @@
 """The command that starts the ranks of an MPI program."""
 
 import os
+import shutil
 import subprocess
+import sys
 from collections.abc import Sequence
+from pathlib import Path
+
+_OPEN_MPI = ("Open MPI", "OpenRTE")  # what its mpirun and its mpiexec call themselves
+
+
+def installed() -> str | None:
+    """The launcher beside this Python, as packages of an MPI install it, or that of the system.
+
+    Open MPI finds its files by the folder of its launcher, and refuses /bin where that is a link to /usr/bin.
+    """
+    found = shutil.which("mpiexec", path=Path(sys.executable).parent) or shutil.which("mpiexec")
+    return str(Path(found).parent.resolve() / "mpiexec") if found else None
 
 
 def ranks_by(launcher: str, count: int) -> Sequence[str]:
@@ -15,7 +29,7 @@ def ranks_by(launcher: str, count: int) -> Sequence[str]:
     """
     said = subprocess.run([launcher, "--version"], capture_output=True, text=True).stdout
     binding = "core" if 2 < count <= (os.cpu_count() or 1) else "none"
-    if "Open MPI" not in said:
+    if not any(name in said for name in _OPEN_MPI):
         return [launcher, "-bind-to", binding, "-n", str(count)]
     as_root = [] if os.getuid() else ["--allow-run-as-root"]
     return [launcher, *as_root, "--mca", "pml", "ob1", "--mca", "osc", "^ucx", "--bind-to", binding, "-n", str(count)]

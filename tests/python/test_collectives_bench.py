@@ -49,7 +49,7 @@ def test_small_times_may_differ_by_half_a_microsecond_and_large_ones_by_two_perc
 def test_ranks_that_write_no_run_file_say_what_their_launcher_said(tmp_path: Path, monkeypatch, capsys) -> None:
     with_fakes(tmp_path, monkeypatch)
     launcher = tmp_path / "mpiexec"
-    launcher.write_text("#!/bin/sh\necho 'there are not enough slots' >&2\nexit 1\n")
+    launcher.write_text("#!/bin/sh\necho 'there are not enough slots' >&2\necho ------ >&2\nexit 1\n")
     launcher.chmod(0o755)
     assert tool.main([str(tmp_path), "--sections", "mpi", "--mpiexec", str(launcher)]) == 0
     assert "- mpi: there are not enough slots" in capsys.readouterr().out
