@@ -35,7 +35,9 @@ MappedRange::MappedRange(int file, u64 offset, u64 bytes)
   }
 }
 
-MappedRange::~MappedRange() { munmap(pages_, bytes_); }
+MappedRange::~MappedRange() {
+  if (pages_) munmap(pages_, bytes_);
+}
 
 void MappedRange::bring_in() const {
 #ifdef MADV_POPULATE_READ

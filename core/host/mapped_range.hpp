@@ -16,6 +16,8 @@ class MappedRange {
   MappedRange(const MappedRange&) = delete;
   MappedRange& operator=(const MappedRange&) = delete;
 
+  /// Leaves the pages mapped until the process ends.
+  void leave() { pages_ = nullptr; }
   /// The first page.
   [[nodiscard]] std::byte* pages() const { return pages_; }
   /// The bytes of all pages.

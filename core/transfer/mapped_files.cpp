@@ -67,28 +67,30 @@ Windows divided(std::span<const FilePiece> pieces, u64 window_bytes) {
 /// Pages that the driver has pinned for reading.
 class PinnedRange {
  public:
-  PinnedRange(const Driver& driver, const MappedRange& range) : driver_{driver}, pages_{range.pages()} {
+  PinnedRange(const Driver& driver, MappedRange& range) : driver_{driver}, range_{range} {
     if (!driver.cuMemHostRegister || !driver.cuMemHostUnregister)
       throw Error{ErrorKind::unsupported, "this driver has no cuMemHostRegister"};
     try {
-      LINKSCOPE_CU(driver, cuMemHostRegister, pages_, range.bytes(), CU_MEMHOSTREGISTER_READ_ONLY);
+      LINKSCOPE_CU(driver, cuMemHostRegister, range.pages(), range.bytes(), CU_MEMHOSTREGISTER_READ_ONLY);
     } catch (const Error& error) {  // whatever the driver says: the staged way finds out whether the GPU is lost
       throw Error{ErrorKind::unsupported, error.what()};
     }
   }
+  /// Pages that the driver still has stay mapped: it would take other memory at their addresses for them.
   ~PinnedRange() {
-    if (pages_) driver_.cuMemHostUnregister(pages_);
+    if (!has_ended_ && driver_.cuMemHostUnregister(range_.pages()) != CUDA_SUCCESS) range_.leave();
   }
   PinnedRange(const PinnedRange&) = delete;
   PinnedRange& operator=(const PinnedRange&) = delete;
   void end() {
-    LINKSCOPE_CU(driver_, cuMemHostUnregister, pages_);
-    pages_ = nullptr;
+    LINKSCOPE_CU(driver_, cuMemHostUnregister, range_.pages());
+    has_ended_ = true;
   }
 
  private:
   const Driver& driver_;
-  void* pages_;
+  MappedRange& range_;
+  bool has_ended_ = false;
 };
 
 /// Copies on a lane. Its destructor waits for them, because their source ends.
@@ -121,7 +123,7 @@ class LaneCopies {
 void copy_window(const Driver& driver, const FileReader& file, const Window& window, const CopyLane& lane) {
   const CurrentContext current{driver, lane.context};
   const DuringCaptures allowed{driver};
-  const MappedRange mapped{file.buffered(), window.begin, window.end - window.begin};
+  MappedRange mapped{file.buffered(), window.begin, window.end - window.begin};
   PinnedRange pinned{driver, mapped};
   {
     LaneCopies copies{driver, lane};

@@ -191,6 +191,24 @@ TEST_CASE("pages are unmapped only after the copies from them, also if the drive
   CHECK(same(with.on_gpu(), data.data(), data.size()));
 }
 
+TEST_CASE(
+    "pages whose registration the driver does not end stay mapped, so that no other memory gets their addresses") {
+  const Application with;
+  const auto data = random_bytes(1_MiB, 166);
+  const TemporaryFile file{data};
+  const FileReader reader{file.path.string()};
+  const Held before;
+  Knobs one_thread = by_mapping;
+  one_thread.threads = 1;
+  {
+    Reading one{with, with_mapping(one_thread)};
+    const Failing always{"cuMemHostUnregister"};
+    CHECK(one.read(reader, data, 0, data.size()) == "");
+    CHECK(one.counts.mapped == 0);
+  }
+  CHECK(live_mappings() == before.mappings + 1);
+}
+
 TEST_CASE("two pieces of one window are pinned together, also if they overlap in the file") {
   const Application with;
   const auto data = random_bytes(1_MiB, 165);
