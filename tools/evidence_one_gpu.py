@@ -125,7 +125,7 @@ STEPS = {
     "leaks": Step(90, tests("-n0", "test_leaks.py", "-k", "repeated", settings=_LONG), least=60),
     "lu": Step(190, tool("contention_bench.py", *_LU), least=90),
     "packed": Step(90, linkscope_run("--suite", "putget", "--budget", "{budget}s", *only(*PACKED)), least=40),
-    "sharing": Step(200, linkscope_run("--suite", "sharing", *only("shared_*"), goes_on=True), least=60),
+    "sharing": Step(300, linkscope_run("--suite", "sharing", *only("shared_*"), goes_on=True), least=60),
     "matrix": Step(310, tool("contention_bench.py", "{kept}", "--sections", "matrix", "--limit", "{budget}",
                              "--against", "h200x1"), least=180),
 }  # fmt: skip
