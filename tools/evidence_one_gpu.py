@@ -34,7 +34,7 @@ RANKS = (
 PACKED = ("*word=packed*", "*/4[?]*")  # [?]: the character, so that 4 MiB (4194304) does not match
 # With more than two ranks: collectives of MPI by all of them, and messages of two beside others that wait.
 _MORE_RANKS = (4, 8, 16)
-_FLOW_TURNS = 3
+_FLOW_TURNS = 4  # even: each preset comes first as often as the other
 _SMALL_BYTES, _BYTES = "1MiB", "256MiB"
 
 
@@ -54,12 +54,13 @@ def ranks(count: int = 2) -> Sequence[str]:
 
 
 def flows(call: Call) -> int:
-    """Copies in both directions by one thread and by a thread a direction, in turn. An answer that is there stays."""
+    """Copies in both directions by one thread and by a thread a direction, in turn, in an order that changes from turn
+    to turn. An answer that is there stays."""
     kept = call.unfinished / call.base
     kept.mkdir(exist_ok=True)
     end, worst = time.monotonic() + call.seconds, 0
     for turn in range(1, _FLOW_TURNS + 1):
-        for preset in ("both", "own-thread"):
+        for preset in ("both", "own-thread") if turn % 2 else ("own-thread", "both"):
             answer = kept / f"{preset}-{turn}.json"
             if answer.exists():
                 continue
@@ -103,6 +104,7 @@ def more_ranks(count: int) -> Step:
 
 
 _ISSUE = ("--issue", "--budget", "{budget}", "-o", "{result}.json", "--sections")
+_LIBRARIES = ("{kept}", "--sections", "libraries", "--limit", "{budget}")
 _LU = ("{kept}", "--sections", "lu", "--limit", "{budget}")
 _LOADERS = ("--everything", "--repeats", "5", "--budget", "{budget}", "-o", "{result}.json")
 _LONG = {"LINKSCOPE_TESTS": "long"}
@@ -124,6 +126,7 @@ STEPS = {
                                          settings={"CUDA_DEVICE_MAX_CONNECTIONS": "32"})),
     "leaks": Step(90, tests("-n0", "test_leaks.py", "-k", "repeated", settings=_LONG), least=60),
     "lu": Step(190, tool("contention_bench.py", *_LU), least=90),
+    "libraries": Step(120, tool("contention_bench.py", *_LIBRARIES), least=90),
     "packed": Step(90, linkscope_run("--suite", "putget", "--budget", "{budget}s", *only(*PACKED)), least=40),
     "sharing": Step(300, linkscope_run("--suite", "sharing", *only("shared_*"), goes_on=True), least=60),
     "matrix": Step(310, tool("contention_bench.py", "{kept}", "--sections", "matrix", "--limit", "{budget}",
