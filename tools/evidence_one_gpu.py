@@ -40,7 +40,7 @@ _FEW_MESSAGES = (
     "rank_ping_pong/mpi/*.pageable->*.pageable/*",
     "rank_rate/mpi/*.pageable/8[?]bidirectional=false&window=64",
 )
-_FLOW_TURNS = 3
+_FLOW_TURNS = 4  # even: each preset comes first as often as the other
 _SMALL_BYTES, _BYTES = "1MiB", "256MiB"
 
 
@@ -55,12 +55,13 @@ def ranks(count: int = 2) -> Sequence[str]:
 
 
 def flows(call: Call) -> int:
-    """Copies in both directions by one thread and by a thread a direction, in turn. An answer that is there stays."""
+    """Copies in both directions by one thread and by a thread a direction, in turn, in an order that changes from turn
+    to turn. An answer that is there stays."""
     kept = call.unfinished / call.base
     kept.mkdir(exist_ok=True)
     end, worst = time.monotonic() + call.seconds, 0
     for turn in range(1, _FLOW_TURNS + 1):
-        for preset in ("both", "own-thread"):
+        for preset in ("both", "own-thread") if turn % 2 else ("own-thread", "both"):
             answer = kept / f"{preset}-{turn}.json"
             if answer.exists():
                 continue
@@ -106,6 +107,7 @@ def more_ranks(count: int) -> Step:
 
 _ISSUE = ("--issue", "--budget", "{budget}", "-o", "{result}.json", "--sections")
 _CACHED = ("--sections", "file", "--file-mib", "1024", "-o", "{result}.json")
+_LIBRARIES = ("{kept}", "--sections", "libraries", "--limit", "{budget}")
 _LU = ("{kept}", "--sections", "lu", "--limit", "{budget}")
 _LOADERS = ("--everything", "--repeats", "5", "--budget", "{budget}", "-o", "{result}.json")
 _LONG = {"LINKSCOPE_TESTS": "long"}
@@ -129,8 +131,9 @@ STEPS = {
                                          settings={"CUDA_DEVICE_MAX_CONNECTIONS": "32"})),
     "leaks": Step(90, tests("-n0", "test_leaks.py", "-k", "repeated", settings=_LONG), least=60),
     "lu": Step(190, tool("contention_bench.py", *_LU), least=90),
+    "libraries": Step(120, tool("contention_bench.py", *_LIBRARIES), least=90),
     "packed": Step(90, linkscope_run("--suite", "putget", "--budget", "{budget}s", *only(*PACKED)), least=40),
-    "sharing": Step(200, linkscope_run("--suite", "sharing", *only("shared_*"), goes_on=True), least=60),
+    "sharing": Step(300, linkscope_run("--suite", "sharing", *only("shared_*"), goes_on=True), least=60),
     "matrix": Step(310, tool("contention_bench.py", "{kept}", "--sections", "matrix", "--limit", "{budget}",
                              "--against", "h200x1"), least=180),
 }  # fmt: skip

@@ -44,7 +44,9 @@ def read_trace(path: str | Path) -> list[Part]:
     except OSError as error:
         raise UserError(f"--trace {path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise UserError(f"--trace {path}: this is not a text file") from None
+        raise UserError(
+            f"--trace {path}: this is not a text file. `linkscope explain {path}` reads the traces of profilers"
+        ) from None
     parts: list[tuple[str, list[RepeatedTransfer]]] = []
     for number, line in enumerate(text.splitlines(), 1):
         words = without_comment(line)

@@ -80,10 +80,10 @@ def test_a_run_that_was_interrupted_goes_on(tmp_path: Path, monkeypatch: pytest.
 def test_points_without_a_value_are_named(tmp_path: Path) -> None:
     """Runs of results/ stand for answers of the folder: the budget of one left out points, and points of one failed."""
     results = Path(tool.__file__).parents[1] / "results"
-    for name, run in (("sharing", "h100x1-sharing"), ("sp-5", "h200x2-shared")):
+    for name, run in (("sharing", "h100x1-packed"), ("sp-5", "h200x2-shared")):
         (tmp_path / f"{name}.jsonl").write_bytes(gzip.decompress((results / f"{run}.jsonl.gz").read_bytes()))
     text = page(tmp_path, "--sections", "sharing,computation", "--limit", "0", machine="h200x1", status=STOPPED)
-    assert "- sharing: 10 points, for lack of time" in text
+    assert "- sharing: 3 points, for lack of time" in text
     failed = [point.id for point in read_run(tmp_path / "sp-5.jsonl").points if point.status == "failed"]
     assert len(failed) == 2 and all(f"- sp-5: {id}: " in text for id in failed)
 

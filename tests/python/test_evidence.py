@@ -231,9 +231,12 @@ def test_runs_and_flows_of_one_gpu_are_kept_and_a_second_call_measures_what_is_m
         assert len(points) == count and all(point.median_s or point.status == "unsupported" for point in points), name
     answers = sorted((tmp_path / "h200x1-flows").iterdir())
     assert [path.stem for path in answers] == [
-        f"{name}-{turn}" for name in ("both", "own-thread") for turn in (1, 2, 3)
+        f"{name}-{turn}" for name in ("both", "own-thread") for turn in (1, 2, 3, 4)
     ]
     assert all(json.loads(path.read_text())["total_gbps"] > 50 for path in answers)
+    made = sorted((tmp_path / "unfinished" / "h200x1-flows").iterdir(), key=lambda path: path.stat().st_mtime_ns)
+    first = [path.stem.rpartition("-")[0] for path in made[::2]]
+    assert first == ["both", "own-thread"] * 2, "neither preset comes first in each turn"
     (tmp_path / "unfinished" / "ended.txt").write_text("h200x1-mps\nh200x1-md\n")
     (tmp_path / "unfinished" / "h200x1-flows" / "both-2.json").unlink()
     kept = (tmp_path / "unfinished" / "h200x1-flows" / "both-1.json").stat().st_mtime_ns

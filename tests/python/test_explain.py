@@ -146,35 +146,47 @@ def test_a_trace_of_pytorch_is_read_with_its_steps(tmp_path, name):
     assert read.copies[0].seconds == pytest.approx(0.030) and len(read.kernels) == 2
 
 
-def nsight(path: Path) -> Path:
-    """The same program as `kineto`, as Nsight Systems exports it."""
+def nsight(path: Path, *, enumerations: bool = True, empty: str | None = None) -> Path:
+    """The same program as `kineto`, in the tables of NVIDIA's reference of exports; older exports have no enumerations
+    and write '' for a text that they do not have."""
     with sqlite3.connect(path) as database:
         database.executescript("""
-            CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start, end, deviceId, contextId, streamId, correlationId, bytes,
-                                                     copyKind, srcKind, dstKind, srcDeviceId, dstDeviceId);
-            CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start, end, deviceId, streamId);
-            CREATE TABLE NVTX_EVENTS (start, end, text, textId);
-            CREATE TABLE StringIds (id, value);
-            CREATE TABLE TARGET_INFO_GPU (id, name);
-            INSERT INTO TARGET_INFO_GPU VALUES (0, 'NVIDIA H200');
+            CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT NOT NULL);
+            CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (
+                start INT NOT NULL, end INT NOT NULL, deviceId INT NOT NULL, contextId INT NOT NULL,
+                streamId INT NOT NULL, correlationId INT, globalPid INT, bytes INT NOT NULL, copyKind INT NOT NULL,
+                deprecatedSrcId INT, srcKind INT, dstKind INT, srcDeviceId INT, srcContextId INT, dstDeviceId INT,
+                dstContextId INT, graphNodeId INT);
+            CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (
+                start INT NOT NULL, end INT NOT NULL, deviceId INT NOT NULL, contextId INT NOT NULL,
+                streamId INT NOT NULL, correlationId INT, demangledName INT NOT NULL);
+            CREATE TABLE NVTX_EVENTS (
+                start INT NOT NULL, end INT, eventType INT NOT NULL, text TEXT, globalTid INT, textId INT);
+            CREATE TABLE TARGET_INFO_GPU (id INT NOT NULL, name TEXT, busLocation TEXT NOT NULL);
+            INSERT INTO TARGET_INFO_GPU VALUES (0, 'NVIDIA H200', '0000:00:06.0');
             INSERT INTO StringIds VALUES (5, 'step 1');
         """)
+        if enumerations:
+            labels = enumerate(("Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static"))
+            database.execute("CREATE TABLE ENUM_CUDA_MEM_KIND (id INTEGER PRIMARY KEY, name TEXT, label TEXT)")
+            database.executemany("INSERT INTO ENUM_CUDA_MEM_KIND VALUES (?, '', ?)", labels)
         for step in range(2):
             at = step * 50_000_000
-            text = ("step 0", None) if step == 0 else (None, 5)
-            database.execute("INSERT INTO NVTX_EVENTS VALUES (?, ?, ?, ?)", (at, at + 50_000_000, *text))
-            copies = [(at, at + 30_000_000, 256 * MIB, 1, 1, 3), (at + 40_000_000, at + 40_002_000, 4, 2, 3, 1)]
+            text = ("step 0", None) if step == 0 else (empty, 5)
+            database.execute("INSERT INTO NVTX_EVENTS VALUES (?, ?, 59, ?, 1, ?)", (at, at + 50_000_000, *text))
+            copies = [(at, at + 30_000_000, 256 * MIB, 1, 0, 2), (at + 40_000_000, at + 40_002_000, 4, 2, 2, 0)]
             for start, end, size, kind, src, dst in copies:
-                row = (start, end, 0, 1, 7, 0, size, kind, src, dst, 0, 0)
-                database.execute(f"INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES ({','.join('?' * 12)})", row)
-            database.execute(
-                "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (?, ?, 0, 7)", (at + 30_000_000, at + 40_000_000)
-            )
+                row = (start, end, 0, 1, 7, 0, 1, size, kind, None, src, dst, None, None, None, None, None)
+                database.execute(f"INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES ({','.join('?' * 17)})", row)
+            kernel = (at + 30_000_000, at + 40_000_000)
+            database.execute("INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (?, ?, 0, 1, 7, 0, 5)", kernel)
     return path
 
 
-def test_an_export_of_nsight_systems_gives_the_same_as_the_trace_of_pytorch(tmp_path):
-    ours, theirs = read_recorded(nsight(tmp_path / "report.sqlite")), read_recorded(written(tmp_path, kineto()))
+@pytest.mark.parametrize("enumerations, empty", [(True, None), (False, "")])
+def test_an_export_of_nsight_systems_gives_the_same_as_the_trace_of_pytorch(tmp_path, enumerations, empty):
+    export = nsight(tmp_path / "report.sqlite", enumerations=enumerations, empty=empty)
+    ours, theirs = read_recorded(export), read_recorded(written(tmp_path, kineto()))
     assert [step.name for step in ours.steps] == [step.name for step in theirs.steps]
     for one, other in zip(ours.copies, theirs.copies, strict=True):
         assert (one.src, one.dst, one.src_memory, one.dst_memory, one.bytes) == (

@@ -247,11 +247,13 @@ def test_doctor_says_whether_mps_and_green_contexts_are_there(control: Path) -> 
     )
 
 
-@pytest.mark.parametrize("suite, budget", [("sharing", "8s"), ("mpi", "25s")])
+@pytest.mark.parametrize(
+    "machine, suite, budget", [("h200x1", "sharing", "8s"), ("h200x1", "mpi", "25s"), ("sl390", "sp-6", "3s")]
+)
 def test_a_run_whose_budget_left_points_out_names_one_that_is_enough(
-    suite: str, budget: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    machine: str, suite: str, budget: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path, words = tmp_path / "run.jsonl", ["run", "--machine", "h200x1", "--suite", suite, "--force"]
+    path, words = tmp_path / "run.jsonl", ["run", "--machine", machine, "--suite", suite, "--force"]
     assert main([*words, "-o", str(path), "--budget", budget]) == FINE
     text = " ".join(capsys.readouterr().out.split())
     named = re.search(r"NOTE (\d+) not measured: the budget of .* left no time; `--budget (\w+)` is enough", text)

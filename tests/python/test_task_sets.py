@@ -1,8 +1,10 @@
 """Suites `sp-9` and `sp-11`: transfer tasks beside message tasks, on a model and on this machine."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from fake_driver import ROOT, environment, needs_fake, needs_worker
 from linkscope.cli.main import main
@@ -11,6 +13,7 @@ from linkscope.machine import model as models
 from linkscope.plan.cases import case_of
 from linkscope.plan.enumerate import points_of
 from linkscope.plan.suites import SUITES
+from linkscope.report.details import details
 from linkscope.report.section import Output, Table
 from linkscope.report.sections import sections
 from linkscope.report.summary import summary
@@ -60,6 +63,22 @@ def test_tasks_on_all_gpus_and_cpus_need_to_know_them() -> None:
     id = "tasks/ce/numa:0.pinned->gpu:0.device/8?at=both&message=8B&messages=cores&sets=all"
     case = case_of(PointId.parse(id), machine)
     assert case["others"] == ["gpu:0", "gpu:1", "gpu:2"] and case["cpus"] == [6, 6]
+
+
+def test_a_quantity_that_a_task_lacks_has_no_penalty(tmp_path: Path) -> None:
+    """A fault can leave a flow without a rate. The report of a run under random faults divided by it."""
+    run = measured(tmp_path / "a.jsonl", "sp-9", "at=transfers*", "at=messages*8B*each*", "at=both*8B*each*")
+    assert {name for one in task_sets(run) for name in by_name(one)} >= {"transfers", "messages, median"}
+    points = [
+        structs.replace(one, flows=[structs.replace(flow, gbps=None) for flow in one.flows])
+        if one.params.get("at") == "transfers"
+        else one
+        for one in run.points
+    ]
+    lacking = dataclasses.replace(run, points=points)
+    names = {name for one in task_sets(lacking) for name in by_name(one)}
+    assert "transfers" not in names and "messages, median" in names
+    assert "messages, median" in details(lacking)
 
 
 def test_penalties_of_each_task_by_both_formulas() -> None:

@@ -125,7 +125,7 @@ def test_a_file_without_transfers_or_that_is_no_trace_is_refused(tmp_path: Path)
     binary.write_bytes(b"\xff\xfe\x00")
     for path, message in (
         (empty, "holds no transfer"),
-        (binary, "not a text file"),
+        (binary, "not a text file. `linkscope explain"),
         (tmp_path / "none", "cannot be read"),
     ):
         with pytest.raises(UserError, match=message):

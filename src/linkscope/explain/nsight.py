@@ -1,4 +1,8 @@
-"""Reads the SQLite exports of Nsight Systems (`nsys export --type sqlite`)."""
+"""Reads the SQLite exports of Nsight Systems (`nsys export --type sqlite`).
+
+Tables, columns and numbers are those of NVIDIA's "SQLite Export Schema Reference" (Nsight Systems 2021.5). Migrations
+of managed memory (copyKind 11 to 13) are not read.
+"""
 
 import sqlite3
 from collections.abc import Iterator
@@ -8,9 +12,9 @@ from linkscope.errors import UserError
 from linkscope.explain.events import HOST, Copy, Kernel, Recorded, Step
 
 _MAGIC = b"SQLite format 3\x00"
-_KINDS = {1: ("host", "gpu"), 2: ("gpu", "host"), 8: ("gpu", "gpu"), 10: ("peer", "peer")}  # CUpti_ActivityMemcpyKind
-# CUpti_ActivityMemoryKind, for exports without the table ENUM_CUDA_MEM_KIND
-_MEMORIES = {1: "pageable", 2: "pinned", 3: "device", 4: "device", 5: "managed", 6: "device", 7: "managed"}
+_KINDS = {1: ("host", "gpu"), 2: ("gpu", "host"), 8: ("gpu", "gpu"), 10: ("peer", "peer")}  # CUDA_MEMCPY_KIND
+# CUDA_MEMOPR_MEMORY_KIND, for exports without the table ENUM_CUDA_MEM_KIND. CUPTI's own numbers are one higher.
+_MEMORIES = {0: "pageable", 1: "pinned", 2: "device", 3: "device", 4: "managed", 5: "device", 6: "managed"}
 _NS = 1e-9
 
 
@@ -52,8 +56,11 @@ def _copies(database: sqlite3.Connection) -> Iterator[Copy]:
             continue
         of = {"host": (HOST, HOST), "gpu": (f"gpu:{gpu}",) * 2, "peer": (f"gpu:{src_gpu}", f"gpu:{dst_gpu}")}
         src, dst = of[_KINDS[kind][0]][0], of[_KINDS[kind][1]][1]
-        memories = names.get(src_kind, "pinned"), names.get(dst_kind, "pinned")
-        yield Copy(src, dst, *memories, size, start * _NS, end * _NS, f"gpu:{gpu} stream {stream}")
+        src_memory, dst_memory = (
+            names.get(number, "pinned" if place == HOST else "device")
+            for number, place in ((src_kind, src), (dst_kind, dst))
+        )
+        yield Copy(src, dst, src_memory, dst_memory, size, start * _NS, end * _NS, f"gpu:{gpu} stream {stream}")
 
 
 def _memory_names(database: sqlite3.Connection) -> dict[int, str]:
@@ -63,7 +70,7 @@ def _memory_names(database: sqlite3.Connection) -> dict[int, str]:
     except sqlite3.Error:
         return _MEMORIES
     words = {number: str(label).lower().split()[0] for number, label in labels.items() if label}
-    return {number: "device" if word == "array" else word for number, word in words.items()}
+    return {number: "device" if word == "array" else word for number, word in words.items() if word != "unknown"}
 
 
 def _kernels(database: sqlite3.Connection, tables: set[str]) -> Iterator[Kernel]:
@@ -75,7 +82,8 @@ def _kernels(database: sqlite3.Connection, tables: set[str]) -> Iterator[Kernel]
 
 def _steps(database: sqlite3.Connection) -> Iterator[Step]:
     columns = {row[1] for row in database.execute("PRAGMA table_info(NVTX_EVENTS)")}
-    text = "coalesce(e.text, s.value)" if "textId" in columns else "e.text"
+    # An export may write '' for a text that is in StringIds: older ones have no empty values.
+    text = "coalesce(nullif(e.text, ''), s.value)" if "textId" in columns else "e.text"
     join = "LEFT JOIN StringIds s ON s.id = e.textId" if "textId" in columns else ""
     query = f"SELECT {text}, e.start, e.end FROM NVTX_EVENTS e {join} WHERE e.end IS NOT NULL ORDER BY e.start"
     for name, start, end in database.execute(query):

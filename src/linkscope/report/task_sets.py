@@ -141,16 +141,18 @@ def _compared(points: dict[Key, Point], both: Point, key: Key, at: str) -> list[
 
 
 def _of_situations(at: str, good: Point, bad: Point, again: Point | None = None) -> list[Compared]:
-    """The quantities of one kind of tasks; none if the points have different numbers of tasks."""
+    """The quantities of one kind of tasks; none if the points have different numbers of tasks. A quantity that a task
+    lacks, or that is 0, is left out: a fault leaves no penalty to state."""
     sides = [_of_kind(point, at) if point else [] for point in (good, bad, again)]
     if len(sides[0]) != len(sides[1]):
         return []
-    if at == "transfers":
-        return [Compared("transfers", True, *([flow.gbps or 0.0 for flow in side] for side in sides))]
-    return [
-        Compared(f"messages, {name}", False, *([getattr(flow, field) or 0.0 for flow in side] for side in sides))
-        for name, field in (("median", "p50_s"), ("p99", "p99_s"))
-    ]
+    fields = {"transfers": "gbps"} if at == "transfers" else {"messages, median": "p50_s", "messages, p99": "p99_s"}
+    found = []
+    for name, field in fields.items():
+        before, beside, after = ([getattr(flow, field) or 0.0 for flow in side] for side in sides)
+        if before and all(before) and all(beside):
+            found.append(Compared(name, at == "transfers", before, beside, after if all(after) else []))
+    return found
 
 
 def _of_kind(point: Point, at: str) -> list[Flow]:

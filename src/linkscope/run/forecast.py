@@ -23,6 +23,7 @@ _FIRST = 1.75  # cost of a first round, which also calibrates, over that of a la
 _FEW_ROUNDS = 20  # below this number of rounds, the start of the worker dominates
 _PRIOR_BENCHMARKS = 2.0  # weight of the estimates as they are, in benchmarks
 _ENOUGH = 1.25  # estimates are rough, and some points get more than their base rounds
+_UNKNOWN = 1.9  # the same for benchmarks of which no point was measured: sp-6 on a model took 1.8 times its estimate
 # Share of points that need extra rounds, seen on H200. This prior has the weight of 20 points.
 _MISSED, _MISSED_WEIGHT = 0.3, 20.0
 # Expected range of n normal samples in standard deviations, for n of 2 and more.
@@ -86,13 +87,15 @@ class Forecast:
         self._read_rounds()
         stopped = (id for id, state in self._states.items() if state.stopped == self._budget.reason())
         scale, spent = self._scale(), sum(seen.spent_s for seen in self._seen.values())
-        needed = sum(
-            self._cost(self._states[id], max(0, self._base - self._seen[id].rounds), scale)
-            for id in {*unmeasured, *stopped}
-        )
+        known = {state.point_id.benchmark for state in self._states.values() if state.rounds}
+        needed = 0.0
+        for id in {*unmeasured, *stopped}:
+            state, missing = self._states[id], max(0, self._base - self._seen[id].rounds)
+            safety = _ENOUGH if state.point_id.benchmark in known else _UNKNOWN
+            needed += safety * self._cost(state, missing, scale)
         passes = max((seen.rounds for seen in self._seen.values()), default=0)
         opening = max(0.0, self._budget.spent() - spent) * max(1.0, self._base / max(passes, 1))
-        return _ENOUGH * (spent + needed + opening)
+        return _ENOUGH * (spent + opening) + needed
 
     def _left_s(self, done: float, left: float) -> float | None:
         """Returns the remaining wall time. Pauses between measurements count in proportion."""
