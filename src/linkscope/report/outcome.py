@@ -59,7 +59,7 @@ def too_short_cure(run: Run) -> str:
     """
     of_host: dict[str, list[list[int]]] = {}
     for one in run.header.machine.get("mpi", {}).get("ranks", ()):
-        of_host.setdefault(one["host"], []).append(one.get("cpus", []))
+        of_host.setdefault(one.get("host", "a host"), []).append(one.get("cpus", []))
     for host, ranks in of_host.items():
         cpus = {cpu for one in ranks for cpu in one}
         if len(ranks) >= len(cpus) > 0 and sum(map(len, ranks)) > len(cpus) and any(map(_among_ranks, run.points)):
