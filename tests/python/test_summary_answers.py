@@ -182,6 +182,17 @@ def test_ranks_that_share_all_cpus_are_the_named_cause_of_points_that_were_too_s
     assert cure in page(run)
 
 
+@pytest.mark.parametrize("way", ["staged", "none"])
+def test_ranks_with_one_cpu_are_named_only_where_a_message_is_staged_by_their_threads(way: str) -> None:
+    run = run_of("h100x1-mpi")
+    for rank in run.header.machine["mpi"]["ranks"]:
+        rank["cpus"] = [rank["rank"]]
+    of_way = [point for point in run.points if (point.params.get("way") == "staged") == (way == "staged")]
+    listed = [point for point in of_way if point.params.get("way") in (None, way)]
+    said = page(dataclasses.replace(run, points=listed))
+    assert ("which its threads share" in said) == (way == "staged")
+
+
 def test_a_failed_point_beside_one_that_was_too_short_is_still_said_to_have_failed() -> None:
     run = run_of("h200x2-putget")
     listed = [*run.points]
