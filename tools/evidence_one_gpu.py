@@ -52,16 +52,17 @@ def only(*globs: str) -> list[str]:
 def ranks(count: int = 2) -> Sequence[str]:
     """The launcher of ranks. Open MPI must not load a UCX of its own beside the one that is measured.
 
-    More than two ranks get a core each where there are enough: ranks that poll never sleep, so the kernel would leave
-    two of them on one core while another is free.
+    More than two ranks get two cores each, or one where there are no more: ranks that poll never sleep, so the kernel
+    would leave two of them on one core while another is free. The second core is for linkscope beside its worker.
     """
     launcher = shutil.which("mpirun") or str(Path(sys.executable).with_name("mpirun"))
     said = subprocess.run([launcher, "--version"], capture_output=True, text=True).stdout
-    binding = "core" if 2 < count <= (os.cpu_count() or 1) else "none"
+    each = min((os.cpu_count() or 1) // count, 2) if count > 2 else 0
     if "Open MPI" not in said:
-        return [launcher, "-bind-to", binding, "-n", str(count)]
+        return [launcher, "-bind-to", f"core:{each}" if each else "none", "-n", str(count)]
+    binding = ["--map-by", f"slot:PE={each}", "--bind-to", "core"] if each else ["--bind-to", "none"]
     as_root = [] if os.getuid() else ["--allow-run-as-root"]
-    return [launcher, *as_root, "--mca", "pml", "ob1", "--mca", "osc", "^ucx", "--bind-to", binding, "-n", str(count)]
+    return [launcher, *as_root, "--mca", "pml", "ob1", "--mca", "osc", "^ucx", *binding, "-n", str(count)]
 
 
 def flows(call: Call) -> int:
