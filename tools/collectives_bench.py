@@ -22,7 +22,6 @@ mpi      suite mpi with two ranks: buffers of GPUs, staged, double-buffered and 
 
 import argparse
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -34,6 +33,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
 from bench_sections import OutOfTime, all_lines, exit_code, write_and_print
+from launcher import installed, ranks_by
 
 from linkscope.errors import UserError
 from linkscope.report.collectives import Rates, rates_of
@@ -73,8 +73,10 @@ class Bench:
     def left_s(self) -> float:
         return self.ends - time.monotonic()
 
-    def command(self, words: Sequence[str], environment: Mapping[str, str] | None = None) -> str:
-        """The output of a command. Raises OutOfTime, and UserError if it fails."""
+    def command(
+        self, words: Sequence[str], environment: Mapping[str, str] | None = None, makes: Path | None = None
+    ) -> str:
+        """The output of a command. Raises OutOfTime, and UserError if it fails or does not write the file `makes`."""
         if self.left_s <= 0:
             raise OutOfTime
         try:
@@ -83,8 +85,9 @@ class Bench:
             )
         except subprocess.TimeoutExpired:
             raise OutOfTime from None
-        if done.returncode not in (0, 1, 4):
-            raise UserError((done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1])
+        if done.returncode not in (0, 1, 4) or (makes and not makes.exists()):
+            said = [line for line in done.stderr.splitlines() if any(map(str.isalnum, line))]
+            raise UserError((said or [f"exit code {done.returncode}"])[-1])
         return done.stdout
 
     def run_file(self, name: str, *words: str, ranks: int = 0, budget_s: float | None = None) -> Path:
@@ -93,13 +96,12 @@ class Bench:
         path.unlink(missing_ok=True)
         if self.left_s <= _ENDING_S + 1:
             raise OutOfTime
-        # Several threads of a rank wait by polling, which takes milliseconds on one CPU.
-        launch = [str(self.mpiexec), "-n", str(ranks), "--bind-to", "none"] if ranks else []
+        launch = ranks_by(str(self.mpiexec), ranks) if ranks else []
         # On a model, time costs nothing. Ranks of a launcher have no model.
         most_s = min(self.left_s - _ENDING_S, budget_s or self.left_s)
         budget = [] if self.target.modelled else ["--budget", f"{most_s:.0f}s"]
         options = [*(() if ranks else ("--machine", self.machine)), *budget, "-o", str(path), "-q"]
-        self.command([*launch, sys.executable, "-m", "linkscope", "run", *words, *options])
+        self.command([*launch, sys.executable, "-m", "linkscope", "run", *words, *options], makes=path)
         return path
 
     def section_of(self, path: Path) -> str:
@@ -262,9 +264,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--budget", type=float, default=540.0)
     parser.add_argument("--machine", default="auto")
     parser.add_argument("--sections", default=",".join(SECTIONS))
-    parser.add_argument(
-        "--mpiexec", default=shutil.which("mpiexec", path=f"{Path(sys.executable).parent}:{os.defpath}")
-    )
+    parser.add_argument("--mpiexec", default=installed())
     parser.add_argument("--gpus", type=int)
     parser.add_argument("--collectives", default=",".join(_PROGRAMS))
     given = parser.parse_args(arguments)

@@ -1,9 +1,10 @@
 """Benchmarks of Comm|Scope (c3sr/comm_scope 0.12) and the points of suite `comm-scope` that do the same.
 
 `agreement` prints a row for each benchmark of the tool's output: the medians of both, the difference of linkscope from
-the tool, and what is allowed: the larger of 5 % and three standard deviations of both. On x86 the tool flushes the
-variable that holds the address instead of the buffer, so no buffer is flushed. Its flushed and other copies have one
-point: they differ by a pause between the write and the copy (docs/notes/comm-scope.md).
+the tool, and what is allowed: the larger of 5 % and three standard errors of both. The standard error is the standard
+deviation of the repetitions by the root of their number. On x86 the tool flushes the variable that holds the address
+instead of the buffer, so no buffer is flushed. Its flushed and other copies have one point: they differ by a pause
+between the write and the copy (docs/notes/comm-scope.md).
 """
 
 import gzip
@@ -167,7 +168,7 @@ def agreement(run: Run, tool: list[Measured]) -> Iterator[str]:
             yield f"| {name} | {size} | {_tool_text(one)} | {_why_not(one, point)} | | | |"
             continue
         its = statistics.median(one.seconds)
-        off, allowed = ours[0] / its - 1, max(_LEAST, 3 * math.hypot(_spread(one.seconds), ours[1] / ours[0]))
+        off, allowed = ours[0] / its - 1, max(_LEAST, 3 * math.hypot(_error(one.seconds), ours[1] / ours[0]))
         compared, agree = compared + 1, agree + (abs(off) <= allowed)
         verdict = "" if abs(off) <= allowed else "beyond"
         yield (
@@ -178,15 +179,19 @@ def agreement(run: Run, tool: list[Measured]) -> Iterator[str]:
 
 
 def _seconds(point: Point | None) -> tuple[float, float] | None:
-    """Median and standard deviation of a point by Comm|Scope's rule; of bidirectional ones, first start to last end."""
+    """Median and standard error of a point by Comm|Scope's rule; of bidirectional ones, first start to last end."""
     if point is None or point.median_s is None:
         return None
     flow = point.flows[0]
-    return point.guards.get("together_s") or point.median_s, flow.stddev_s or 0.0
+    repetitions = sum(map(len, flow.samples_s))
+    return point.guards.get("together_s") or point.median_s, (flow.stddev_s or 0.0) / math.sqrt(repetitions)
 
 
-def _spread(seconds: list[float]) -> float:
-    return statistics.stdev(seconds) / statistics.mean(seconds) if len(seconds) > 1 else 0.0
+def _error(seconds: list[float]) -> float:
+    """The standard error of the mean, as a fraction of it."""
+    if len(seconds) < 2:
+        return 0.0
+    return statistics.stdev(seconds) / statistics.mean(seconds) / math.sqrt(len(seconds))
 
 
 def _tool_text(one: Measured) -> str:

@@ -5,7 +5,6 @@ In the order of a call with `--steps one-gpu`: the first eight take two calls of
 
 import os
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from evidence_step import STOPPED, Call, Step, linkscope_run, logged, tests, tool
+from launcher import installed, ranks_by
 
 _PAIR = "rank:0.device->rank:1.device/16777216"
 # Copies of two ranks that share the GPU: by the host, whole and in chunks, and by the libraries' own support of GPUs.
@@ -50,19 +50,8 @@ def only(*globs: str) -> list[str]:
 
 
 def ranks(count: int = 2) -> Sequence[str]:
-    """The launcher of ranks. Open MPI must not load a UCX of its own beside the one that is measured.
-
-    More than two ranks get two cores each, or one where there are no more: ranks that poll never sleep, so the kernel
-    would leave two of them on one core while another is free. The second core is for linkscope beside its worker.
-    """
-    launcher = shutil.which("mpirun") or str(Path(sys.executable).with_name("mpirun"))
-    said = subprocess.run([launcher, "--version"], capture_output=True, text=True).stdout
-    each = min((os.cpu_count() or 1) // count, 2) if count > 2 else 0
-    if "Open MPI" not in said:
-        return [launcher, "-bind-to", f"core:{each}" if each else "none", "-n", str(count)]
-    binding = ["--map-by", f"slot:PE={each}", "--bind-to", "core"] if each else ["--bind-to", "none"]
-    as_root = [] if os.getuid() else ["--allow-run-as-root"]
-    return [launcher, *as_root, "--mca", "pml", "ob1", "--mca", "osc", "^ucx", *binding, "-n", str(count)]
+    """The launcher of ranks. Without any, it is a name that the shell says is missing."""
+    return ranks_by(installed() or "mpiexec", count)
 
 
 def flows(call: Call) -> int:
@@ -137,6 +126,7 @@ def more_ranks(count: int) -> Step:
 
 
 _ISSUE = ("--issue", "--budget", "{budget}", "-o", "{result}.json", "--sections")
+_CACHED = ("--sections", "file", "--file-mib", "1024", "-o", "{result}.json")
 _LU = ("{kept}", "--sections", "lu", "--limit", "{budget}")
 _LOADERS = ("--everything", "--repeats", "5", "--budget", "{budget}", "-o", "{result}.json")
 _LONG = {"LINKSCOPE_TESTS": "long"}
@@ -156,6 +146,7 @@ STEPS = {
                             small=("--largest", "16", "--repeats", "1")), least=90),
     "loaders": Step(160, tool("loader_bench.py", *_LOADERS, small=("--gib", "0.01")), least=90),
     "files": Step(75, files),
+    "cached": Step(90, tool("transfer_bench.py", *_CACHED, small=("--file-mib", "16", "--repeats", "1")), least=40),
     "mps-queues": Step(45, linkscope_run("--suite", "sharing", "--rounds", "1", *only("shared_*clients=4&way=mps"),
                                          settings={"CUDA_DEVICE_MAX_CONNECTIONS": "32"})),
     "leaks": Step(90, tests("-n0", "test_leaks.py", "-k", "repeated", settings=_LONG), least=60),

@@ -1,4 +1,4 @@
-"""The sections of tools/transfer_bench.py about files: cold files to the GPU, and the GPU to files."""
+"""The sections of tools/transfer_bench.py about files: cached and cold files to the GPU, and the GPU to files."""
 
 import ctypes
 import importlib
@@ -18,9 +18,10 @@ import numpy as np
 
 from linkscope import native
 
-MIB = 1 << 20
+MIB, GIB = 1 << 20, 1 << 30
 _REQUEST = 4 * MIB  # bytes of a read or write of the disk's own rate
 _DEPTHS = (1, 4, 16, 32)  # requests in flight
+_WINDOWS = ((2, 16), (4, 4), (4, 16), (4, 64), (8, 4), (8, 16), (8, 32), (16, 2), (16, 16))  # threads, and MiB of each
 
 
 class OnGpu:
@@ -84,6 +85,31 @@ def scratch(folder: str, data: np.ndarray) -> Iterator[Path]:
         with path.open("rb") as file:
             os.fsync(file.fileno())
         yield path
+
+
+def cached_file(bench: Any, path: Path, name: str, device: Any, data: np.ndarray) -> None:
+    """A file in memory to the GPU: staged, and from where the page cache is mapped and registered."""
+    nbytes, before = data.nbytes, native.knobs("read_cached", data.nbytes)
+    read = partial(native.read_file, path, [(0, nbytes, device.value)], bench.stream.value)
+    zeros = np.zeros_like(data)
+    for threads, window in ((0, 0), *_WINDOWS):
+        way = f"linkscope, {name}"
+        if threads:
+            way = f"mapped {threads} x {window} MiB, {name}"
+            native.set_knobs("read_cached", nbytes, mapped=1, threads=threads, chunk=window * MIB)
+        native.copy(device.value, zeros.ctypes.data, nbytes, bench.stream.value)
+        known, times = native.latest_fallback(), bench.seconds(read)
+        facts: dict[str, Any] = {"core_s_per_gb": bench.cost(nbytes)}
+        counts = read()
+        facts["gib"] = {key: round(getattr(counts, key) / GIB, 2) for key in ("cached", "mapped", "direct", "buffered")}
+        if (why := native.latest_fallback()) != known:
+            facts["fallback"] = why
+        bench.add("file", way, nbytes, times, **facts)
+        bench.sync()
+        back = np.zeros_like(data)
+        native.copy(back.ctypes.data, device.value, nbytes, bench.stream.value)
+        bench.expect(bool(np.array_equal(back, data)), f"a file in memory, {way}")
+    native.set_knobs("read_cached", nbytes, mapped=0, threads=before.threads, chunk=before.chunk)
 
 
 def cold_files(bench: Any, folder: str, nbytes: int) -> None:

@@ -10,7 +10,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 using Word = uint64_t;
@@ -46,7 +49,7 @@ __host__ __device__ Word pattern(Word seed, Word index) {
 
 /// What a kernel notes. `begun_ns` and `ended_ns` are those of its earliest and its latest block.
 struct Notes {
-  Word begun_ns, ended_ns, begun_clock, ended_clock, timed_out;
+  Word begun_ns, ended_ns, begun_clock, ended_clock, timed_out, has_ended;
   unsigned stamps[trips];
 };
 
@@ -54,7 +57,7 @@ enum class Way { signal_thread, signal_block, word };
 
 /// `signal`: the word that the other PE sets; `inbox`: the payload beside it; `first`: the number of the first trip.
 struct Trips {
-  Word *signal, *inbox, *outbox, *has_ended;
+  Word *signal, *inbox, *outbox;
   Word first;
   int me;
 };
@@ -81,7 +84,7 @@ __device__ void await(const Trips& t, Word number) {
 __device__ void watch(const Trips& t, Notes* notes) {
   if (threadIdx.x != 0) return;
   const Word start = now_ns();
-  while (*static_cast<volatile Word*>(t.has_ended) == 0) {
+  while (*static_cast<volatile Word*>(&notes->has_ended) == 0) {
     __nanosleep(20'000);
     if (now_ns() - start < wait_limit_ns) continue;
     notes->timed_out = 1;
@@ -110,7 +113,7 @@ __global__ void play(Trips t, Notes* notes) {
   notes->begun_clock = begun_clock;
   notes->ended_clock = ended_clock;
   for (unsigned i = 0; i < trips; ++i) notes->stamps[i] = stamps[i];
-  *static_cast<volatile Word*>(t.has_ended) = 1;
+  *static_cast<volatile Word*>(&notes->has_ended) = 1;
 }
 
 struct Stream {
@@ -193,8 +196,8 @@ struct Memory {
   char *to, *from;
   Word *signals, *wrong;
   Notes* notes;
-  Word *has_ended, *fetched;
-  Word next_trip = 1, next_seed = 1;
+  Word* fetched;
+  Word next_seed = 1;
 };
 
 template <class Kind>
@@ -219,7 +222,6 @@ Memory allocate(int me) {
            symmetric<Word>(size_t{most_warps} * line_words * sizeof(Word)),
            symmetric<Word>(line_words * sizeof(Word)),
            own<Notes>(1),
-           own<Word>(1),
            own<Word>(1)};
   if (nvshmem_ptr(m.to, 1 - me)) return m;
   std::fprintf(stderr, "NVSHMEM gives PE %d no direct access to the other GPU's memory\n", me);
@@ -234,26 +236,22 @@ void barrier() {
 void clear_notes(const Memory& m) {
   check(cudaMemset(m.notes, 0, sizeof(Notes)), "cudaMemset");
   check(cudaMemset(&m.notes->begun_ns, 0xFF, sizeof(Word)), "cudaMemset");  // of streams: the least begin counts
-  check(cudaMemset(m.has_ended, 0, sizeof(Word)), "cudaMemset");
   check(cudaMemset(m.wrong, 0, sizeof(Word)), "cudaMemset");
 }
 
-Notes read_notes(const Memory& m) {
-  Notes notes;
-  check(cudaMemcpy(&notes, m.notes, sizeof notes, cudaMemcpyDeviceToHost), "cudaMemcpy");
-  return notes;
+template <class Kind>
+Kind read(const Kind* at) {
+  Kind value;
+  check(cudaMemcpy(&value, at, sizeof value, cudaMemcpyDeviceToHost), "cudaMemcpy");
+  return value;
 }
 
 /// What PE 1 counted, which PE 0 fetches from it.
 Word wrong_words(const Memory& m) {
   barrier();
-  Word wrong = 0;
-  if (m.me == 0) {
-    fetch<<<1, 1>>>(m.fetched, m.wrong);
-    check(cudaMemcpy(&wrong, m.fetched, sizeof wrong, cudaMemcpyDeviceToHost), "fetch");
-  }
+  if (m.me == 0) fetch<<<1, 1>>>(m.fetched, m.wrong);
   barrier();
-  return wrong;
+  return m.me == 0 ? read(m.fetched) : 0;
 }
 
 /// The seconds of an operation in each round, and for latencies their 99th percentiles.
@@ -263,13 +261,10 @@ struct Result {
 };
 
 std::string listed(const std::vector<double>& values) {
-  std::string text;
-  for (const double value : values) {
-    char one[32];
-    std::snprintf(one, sizeof one, "%s%.6g", text.empty() ? "" : ", ", value);
-    text += one;
-  }
-  return text;
+  std::ostringstream text;
+  const char* between = "";
+  for (const double value : values) text << std::exchange(between, ", ") << value;
+  return text.str();
 }
 
 void print(const Memory& m, const char* test, const char* way, size_t bytes, unsigned blocks, unsigned threads,
@@ -305,19 +300,16 @@ void ping_pong(Memory& m, const char* name, unsigned threads) {
     fill<<<1, 1>>>(inbox, 1, seed, ~Word{0});
     clear_notes(m);
     barrier();
-    play<way><<<2, threads>>>({m.signals, inbox, outbox, m.has_ended, m.next_trip, m.me}, m.notes);
-    m.next_trip += trips;
+    play<way><<<2, threads>>>({m.signals, inbox, outbox, 1 + Word{trips} * round, m.me}, m.notes);
     check(cudaDeviceSynchronize(), name);
     if (way != Way::word) count_wrong<<<1, 1>>>(inbox, 1, seed, reinterpret_cast<unsigned long long*>(m.wrong));
-    const Notes notes = read_notes(m);
-    Word wrong_here = 0;
-    check(cudaMemcpy(&wrong_here, m.wrong, sizeof wrong_here, cudaMemcpyDeviceToHost), name);
+    const Notes notes = read(m.notes);
+    const Word wrong_here = read(m.wrong);
     if (wrong_words(m) + wrong_here) result.reason = "the payload is wrong";
     if (notes.timed_out) result.reason = "no answer within 3 s";
     else if (m.me == 0) add_round(result, notes);
   }
   check(cudaMemset(m.signals, 0, sizeof(Word)), "cudaMemset");
-  m.next_trip = 1;
   barrier();
   print(m, "ping_pong", name, sizeof(Word), 1, threads, result);
 }
@@ -342,7 +334,7 @@ Result stream(Memory& m, size_t bytes, unsigned operations, unsigned signal_word
     if (m.me == 1) count_wrong<<<blocks, threads>>>(reinterpret_cast<Word*>(m.to), words, seed, wrong);
     if (m.me == 1) count_wrong_signals<<<1, threads>>>(m.signals, signal_words, signal, wrong);
     if (wrong_words(m)) result.reason = "the data or the signals are wrong";
-    const Notes notes = read_notes(m);
+    const Notes notes = read(m.notes);
     result.seconds.push_back(static_cast<double>(notes.ended_ns - notes.begun_ns) * 1e-9 / operations);
   }
   return result;
@@ -380,19 +372,15 @@ nvshmemx_uniqueid_t exchange_id(int me, const std::string& path) {
   const std::string part = path + ".part";
   if (me == 0) {
     if (nvshmemx_get_uniqueid(&id) != 0) std::exit(1);
-    std::FILE* file = std::fopen(part.c_str(), "wb");
-    const bool is_whole = file && std::fwrite(&id, sizeof id, 1, file) == 1;
-    if (file && std::fclose(file) == 0 && is_whole && std::rename(part.c_str(), path.c_str()) == 0) return id;
+    std::ofstream file{part, std::ios::binary};
+    file.write(reinterpret_cast<const char*>(&id), sizeof id).flush();
+    if (file && std::rename(part.c_str(), path.c_str()) == 0) return id;
     std::fprintf(stderr, "cannot write %s\n", path.c_str());
     std::exit(1);
   }
   constexpr unsigned look_us = 10'000;
   for (unsigned look = 0; look < bootstrap_limit_s * (1'000'000 / look_us); ++look) {
-    if (std::FILE* file = std::fopen(path.c_str(), "rb")) {
-      const bool is_whole = std::fread(&id, sizeof id, 1, file) == 1;
-      std::fclose(file);
-      if (is_whole) return id;
-    }
+    if (std::ifstream{path, std::ios::binary}.read(reinterpret_cast<char*>(&id), sizeof id)) return id;
     usleep(look_us);
   }
   std::fprintf(stderr, "PE 0 left no id in %s within %u s\n", path.c_str(), bootstrap_limit_s);

@@ -36,7 +36,7 @@ from bench_sections import OutOfTime  # noqa: E402
 from blocks_bench import scattered_blocks  # noqa: E402
 from cpp_bench import blocks_from_c, small_copies  # noqa: E402
 from device_bench import copies_within_a_gpu, registered_copies  # noqa: E402
-from file_bench import cold_files, saved_files  # noqa: E402
+from file_bench import cached_file, cold_files, saved_files  # noqa: E402
 from gemm_bench import gemm_beside_blocks  # noqa: E402
 from issue_table import table  # noqa: E402
 
@@ -240,7 +240,7 @@ def torch_copies(bench: Bench, sizes: list[int]) -> None:
 
 
 def files(bench: Bench, nbytes: int) -> None:
-    """A file to the GPU: from tmpfs, and from the page cache."""
+    """A file to the GPU: from tmpfs, and from the page cache, staged and mapped."""
     device = bench.gpu.memory(nbytes)
     data = np.random.default_rng(5).integers(0, 1 << 62, nbytes // 8)
     for name, folder in (("tmpfs", "/dev/shm"), ("page cache", tempfile.gettempdir())):
@@ -250,15 +250,7 @@ def files(bench: Bench, nbytes: int) -> None:
         with tempfile.NamedTemporaryFile(dir=folder) as file:
             data.tofile(file.name)
             os.fsync(file.fileno())
-            read = partial(native.read_file, Path(file.name), [(0, nbytes, device.value)], bench.stream.value)
-            times = bench.seconds(read)
-            counts = read()
-            by = {key: round(getattr(counts, key) / GIB, 2) for key in ("cached", "direct", "buffered")}
-            bench.add("file", f"linkscope, {name}", nbytes, times, gib=by)
-            bench.sync()
-            back = np.zeros_like(data)
-            native.copy(back.ctypes.data, device.value, nbytes, bench.stream.value)
-            bench.expect(bool(np.array_equal(back, data)), f"a file in {folder}")
+            cached_file(bench, Path(file.name), name, device, data)
     bench.free(device)
 
 

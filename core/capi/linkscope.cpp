@@ -134,7 +134,7 @@ ls_status ls_read_file(const char* path, const ls_piece* pieces, size_t count, v
     Progress progress;
     if (watch) report_to(*watch, progress);
     transfers().read(FileReader{path}, wanted, static_cast<CUstream>(stream), by, progress);
-    if (watch) watch->counts = {by.cached, by.direct, by.buffered, by.uring, by.cufile, by.uring_refused};
+    if (watch) watch->counts = {by.cached, by.direct, by.buffered, by.uring, by.cufile, by.mapped, by.uring_refused};
   });
 }
 
@@ -192,18 +192,18 @@ const uint64_t* ls_file_classes(size_t* count) {
 ls_status ls_get_knobs(const char* method, size_t bytes, ls_knobs* knobs) {
   return guarded([&] {
     const auto& of = transfers().knobs(method, bytes);
-    *knobs = {of.plain,     of.threads,  of.chunk, of.depth,  of.chunks_each, of.piece,
-              of.sm_blocks, of.sm_chunk, of.links, of.cufile, of.tma,         of.uring};
+    *knobs = {of.plain,    of.threads, of.chunk,  of.depth, of.chunks_each, of.piece, of.sm_blocks,
+              of.sm_chunk, of.links,   of.cufile, of.tma,   of.uring,       of.mapped};
   });
 }
 
 ls_status ls_set_knobs(const char* method, size_t bytes, const ls_knobs* knobs) {
   return guarded([&] {
-    const auto& [plain, threads, chunk, depth, chunks_each, piece, sm_blocks, sm_chunk, links, cufile, tma, uring] =
-        *knobs;
+    const auto& [plain, threads, chunk, depth, chunks_each, piece, sm_blocks, sm_chunk, links, cufile, tma, uring,
+                 mapped] = *knobs;
     transfers().set(method, bytes,
                     {plain != 0, threads, chunk, depth, chunks_each, piece, sm_blocks, sm_chunk, links, cufile != 0,
-                     tma != 0, uring});
+                     tma != 0, uring, mapped != 0});
   });
 }
 

@@ -86,11 +86,11 @@ typedef struct ls_piece {
   void* dst;
 } ls_piece;
 
-/* Bytes by method: read from the page cache, past it by O_DIRECT, or through it. `uring` and `cufile`: those
- * of `direct` that io_uring and cuFile read; threads with pread read the others. `uring_refused`: the errno if the kernel
- * refused io_uring. */
+/* Bytes by method: read from the page cache, past it by O_DIRECT, or through it. `mapped`: those of `cached` that a GPU
+ * copied from the page cache itself. `uring` and `cufile`: those of `direct` that io_uring and cuFile read; threads with
+ * pread read the others. `uring_refused`: the errno if the kernel refused io_uring. */
 typedef struct ls_read_counts {
-  uint64_t cached, direct, buffered, uring, cufile;
+  uint64_t cached, direct, buffered, uring, cufile, mapped;
   int32_t uring_refused;
 } ls_read_counts;
 
@@ -169,6 +169,8 @@ typedef struct ls_knobs {
   uint32_t tma;         /* not 0: that kernel uses the Tensor Memory Accelerator where GPU and addresses allow it */
   uint32_t uring;       /* of read_cold and write_file: requests of io_uring in flight, which one thread starts; 0:
                          * `threads` read or write */
+  uint32_t mapped;      /* not 0, of read_cached: the GPU copies from the page cache, where it can be mapped and pinned,
+                         * in windows of `chunk`, `threads` at once; together at most the bytes of the arena */
 } ls_knobs;
 /* Names helpers: GPUs, by their number in PCI bus order, whose links to the host the copies of other GPUs may use. The
  * default is LINKSCOPE_TRANSFER_HELPERS, or none. A copy between host memory and a GPU then also goes through 24 MiB of
@@ -193,8 +195,8 @@ LS_EXPORT ls_status ls_get_block_knobs(int to_gpu, size_t mean_bytes, const char
 LS_EXPORT ls_status ls_set_block_knobs(int to_gpu, size_t mean_bytes, const char* method, uint32_t sm_blocks);
 /* The number of copies that a method has made, without those below the smallest class that is not plain. */
 LS_EXPORT ls_status ls_count(const char* method, uint64_t* count);
-/* Why the latest copy fell back to the driver's own, or why cuFile did not move a file; "" if no copy fell back. Valid until
- * the thread's next call. */
+/* Why the latest copy fell back to the driver's own, or why a file took another way than its knobs say; "" if no copy
+ * fell back. Valid until the thread's next call. */
 LS_EXPORT const char* ls_latest_fallback(void);
 /* Bytes of pinned memory that the arena has allocated. Its bound is 256 MiB, or LINKSCOPE_TRANSFER_ARENA. */
 LS_EXPORT ls_status ls_arena_bytes(uint64_t* bytes);

@@ -52,6 +52,18 @@ std::optional<u64> FileReader::read_cached(std::byte* to, u64 offset, u64 bytes)
   return got > 0 ? static_cast<u64>(got) : 0;
 }
 
+bool FileReader::can_be_read_now(u64 offset, u64 bytes) const {
+  constexpr u64 step = u64{1} << 20;
+  const auto is_there = [&](u64 at) {
+    std::byte one{};
+    const auto got = read_cached(&one, at, 1);
+    return !got || *got == 1;
+  };
+  for (u64 at = 0; at < bytes; at += step)
+    if (!is_there(offset + at)) return false;
+  return bytes == 0 || is_there(offset + bytes - 1);
+}
+
 /// False if the file system refuses such reads, or if the file ends first: then read() says so.
 bool FileReader::read_direct(std::byte* to, u64 offset, u64 bytes) const {
   const u64 whole = (bytes + granule - 1) / granule * granule;
@@ -65,6 +77,18 @@ bool FileReader::read_direct(std::byte* to, u64 offset, u64 bytes) const {
   return static_cast<bool>(direct_);
 }
 
+void FileReader::refuse_end(u64 end, u64 needed) const {
+  throw Error{ErrorKind::usage, path_ + " ends at byte " + std::to_string(end) + ", and " + std::to_string(needed) +
+                                    " bytes are needed; it is truncated"};
+}
+
+void FileReader::require(u64 end) const {
+  struct stat facts{};
+  if (fstat(file_.get(), &facts) != 0)
+    throw Error{ErrorKind::failed, path_ + " does not tell its size: " + std::strerror(errno)};
+  if (const auto size = static_cast<u64>(facts.st_size); size < end) refuse_end(size, end);
+}
+
 void FileReader::read(std::byte* to, u64 offset, u64 bytes, ReadCounts& counts) const {
   for (u64 done = 0; done < bytes;) {
     const ssize_t got = pread(file_.get(), to + done, bytes - done, static_cast<off_t>(offset + done));
@@ -72,9 +96,7 @@ void FileReader::read(std::byte* to, u64 offset, u64 bytes, ReadCounts& counts) 
     if (got < 0)
       throw Error{ErrorKind::failed,
                   path_ + " cannot be read at byte " + std::to_string(offset + done) + ": " + std::strerror(errno)};
-    if (got == 0)
-      throw Error{ErrorKind::usage, path_ + " ends at byte " + std::to_string(offset + done) + ", and " +
-                                        std::to_string(offset + bytes) + " bytes are needed; it is truncated"};
+    if (got == 0) refuse_end(offset + done, offset + bytes);
     done += static_cast<u64>(got);
   }
   counts.buffered += bytes;

@@ -7,6 +7,7 @@
 #include "gpu/context.hpp"
 #include "transfer/direct_files.hpp"
 #include "transfer/disk_reads.hpp"
+#include "transfer/mapped_files.hpp"
 #include "transfer/staged.hpp"
 
 namespace linkscope {
@@ -125,20 +126,22 @@ void read_staged(const Resources& with, const FileReader& file, std::span<const 
 
 void read_to_gpu(const Resources& with, const FileReader& file, std::span<const FilePiece> wanted, const CopyLane& lane,
                  ReadCounts& counts, Progress& progress) {
-  const auto [cached, cold] = by_state(with, file, wanted, progress);
-  const auto read = [&](std::span<const FilePiece> pieces, StagedWork work) {
+  auto [cached, cold] = by_state(with, file, wanted, progress);
+  const auto read = [&](std::vector<FilePiece> pieces, StagedWork work) {
     if (pieces.empty()) return;
     const auto& knobs = with.options.of(work, total_bytes(wanted));
     const bool is_cold = work == StagedWork::read_cold;
     const auto plainly = [&] { read_plainly(with, file, pieces, lane, counts, progress); };
     if (knobs.plain) return plainly();
     if (is_cold && knobs.cufile && read_by_cufile(with, file, pieces, knobs, lane, counts, progress)) return;
+    if (!is_cold && knobs.mapped) pieces = read_mapped(with, file, pieces, knobs, lane, counts, progress);
+    if (pieces.empty()) return;
     staged_or_plain(
         with, "read", progress, [&] { read_staged(with, file, pieces, knobs, is_cold, lane, counts, progress); },
         plainly);
   };
-  read(cold, StagedWork::read_cold);
-  read(cached, StagedWork::read_cached);
+  read(std::move(cold), StagedWork::read_cold);
+  read(std::move(cached), StagedWork::read_cached);
 }
 
 void read_to_host(const Resources& with, const FileReader& file, std::span<const FilePiece> wanted, ReadCounts& counts,

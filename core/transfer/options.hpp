@@ -57,6 +57,7 @@ struct Knobs {
   bool tma = false;     // that kernel uses the Tensor Memory Accelerator where the GPU and the addresses allow it
   u32 uring = 0;  // of read_cold and write_file: requests of io_uring in flight, which one thread starts; 0: threads
                   // read or write
+  bool mapped = false;  // of read_cached: the GPU copies from the page cache, where it can be mapped and pinned
   bool operator==(const Knobs&) const = default;
 };
 

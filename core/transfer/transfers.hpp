@@ -72,7 +72,7 @@ class Transfers {
   [[nodiscard]] const char* method_of(const CopyRequest&);
   /// The number of copies that a method has made. Copies below small_bytes() are not counted.
   [[nodiscard]] u64 count_of(MethodId id) const { return counts_[static_cast<std::size_t>(id)]; }
-  /// Why the latest copy fell back to the driver's own, or why cuFile did not move a file; "" if no copy fell back.
+  /// Why the latest copy fell back to the driver's own, or why a file took another way; "" if no copy fell back.
   [[nodiscard]] std::string latest_fallback() const { return fallbacks_.latest(); }
   [[nodiscard]] const Driver& driver() const { return driver_; }
   [[nodiscard]] const Options& options() const { return options_; }

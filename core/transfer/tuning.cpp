@@ -114,12 +114,13 @@ void read_copies(Words& words, Options& options) {
   const std::string name = words.next();
   Knobs& knobs = class_named(options, name, words.number("from"));
   const std::string method = words.next();
-  constexpr std::array words_of_methods{"plain", "ring", "cufile", "sm", "tma"};
+  constexpr std::array words_of_methods{"plain", "ring", "cufile", "mapped", "sm", "tma"};
   if (std::find(words_of_methods.begin(), words_of_methods.end(), method) == words_of_methods.end())
-    refuse("'" + method + "' is not plain, ring, cufile, sm or tma");
+    refuse("'" + method + "' is not plain, ring, cufile, mapped, sm or tma");
   knobs = {method == "plain",          words.small("threads"), words.number("chunk"),    words.small("depth"),
            words.small("chunks_each"), words.number("piece"),  words.small("sm_blocks"), words.number("sm_chunk"),
-           words.small("links"),       method == "cufile",     method == "tma",          words.small("uring")};
+           words.small("links"),       method == "cufile",     method == "tma",          words.small("uring"),
+           method == "mapped"};
   check(knobs);
 }
 
@@ -197,6 +198,7 @@ bool is_by_kernel(MethodId id) { return id == MethodId::within_gpu || id == Meth
 const char* word_of(const Knobs& knobs, bool by_kernel) {
   if (knobs.plain) return "plain";
   if (knobs.cufile) return "cufile";
+  if (knobs.mapped) return "mapped";
   if (knobs.tma) return "tma";
   return by_kernel ? "sm" : "ring";
 }
@@ -206,8 +208,8 @@ std::string text_of(const Options& options, const std::string& fingerprint, cons
   text << first_line << '\n' << fingerprint_word << fingerprint << '\n';
   text << made_word << now() << " by linkscope " << version << '\n';
   const auto copies = [&](const char* name, u64 start, const Knobs& knobs, bool by_kernel = false) {
-    const auto& [plain, threads, chunk, depth, chunks_each, piece, sm_blocks, sm_chunk, links, cufile, tma, uring] =
-        knobs;
+    const auto& [plain, threads, chunk, depth, chunks_each, piece, sm_blocks, sm_chunk, links, cufile, tma, uring,
+                 mapped] = knobs;
     text << "copies " << name << " from " << start << ' ' << word_of(knobs, by_kernel) << " threads " << threads
          << " chunk " << chunk << " depth " << depth << " chunks_each " << chunks_each << " piece " << piece
          << " sm_blocks " << sm_blocks << " sm_chunk " << sm_chunk << " links " << links << " uring " << uring << '\n';

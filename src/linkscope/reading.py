@@ -9,7 +9,7 @@ from types import TracebackType
 from linkscope import native
 
 Piece = tuple[int, int, int]  # offset in the file, bytes, address
-_COUNTED = ("cached", "direct", "buffered", "uring", "cufile")
+_COUNTED = ("cached", "direct", "buffered", "uring", "cufile", "mapped")
 _REPORT_S = 0.02
 
 

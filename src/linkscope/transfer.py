@@ -194,8 +194,9 @@ def read_file(path: str | os.PathLike[str], dst: Any, offset: int = 0, stream: A
     """Reads as many bytes as `dst` has, from `offset` of a file, in the order of the stream.
 
     After the call the file may be changed, and an array on the host holds the data. Returns numbers of bytes: `cached`
-    from the page cache, `direct` from the disk past the page cache, `buffered` from the disk through it. Of `direct`,
-    io_uring read `uring` and cuFile `cufile`, and threads the others. Raises ValueError if the file is shorter.
+    from the page cache, `direct` from the disk past the page cache, `buffered` from the disk through it. Of `cached`,
+    the GPU itself read `mapped`. Of `direct`, io_uring read `uring` and cuFile `cufile`, and threads the others. Raises
+    ValueError if the file is shorter.
     """
     offset = _number(offset, "the offset in the file")
     to = range_of(dst, "the destination")

@@ -24,6 +24,22 @@ inline void run(const Launch& shape, const std::function<void()>& kernel, Lanes 
   for (const auto& what : faults) FAIL_CHECK(what);
 }
 
+// Bytes of copies and accesses: parts of a vector, and parts of a tile.
+constexpr std::array sizes{8ull, 16ull, 24ull, 1000ull, 4096ull, 1'000'024ull};
+
+/// Calls `check` for each shape whose threads are such a multiple, and each of the sizes.
+template <class Check>
+void for_all(const Check& check, unsigned threads_multiple_of = 32) {
+  for (const auto& [blocks, threads] : shapes)
+    for (const u64 bytes : sizes) {
+      if (threads % threads_multiple_of) continue;
+      CAPTURE(blocks);
+      CAPTURE(threads);
+      CAPTURE(bytes);
+      check(Launch{blocks, threads}, bytes);
+    }
+}
+
 }  // namespace emulated
 
 #define __global__

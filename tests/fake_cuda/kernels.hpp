@@ -51,4 +51,7 @@ Prepare by_types(CUresult (*kernel)(CUcontext, Blocks, A...)) {
 /// The kernels of core/platform/cuda/kernels/compute.cu and cub.cu.
 void add_computations(std::map<std::string, Prepare>& kernels);
 
+/// The kernels of core/platform/cuda/kernels/block.cu.
+void add_blocks(std::map<std::string, Prepare>& kernels);
+
 }  // namespace fake

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 #include <map>
 #include <utility>
@@ -44,6 +45,16 @@ bool may_pin(size_t bytes) {
     if (allocation.kind == Allocation::Kind::host || allocation.kind == Allocation::Kind::registered)
       pinned += allocation.bytes;
   return pinned + bytes <= settings().pinned_bytes;
+}
+
+/// False if a page of the range is past the end of the file that it maps, as pinning finds out.
+bool has_pages(unsigned long long base, size_t bytes) {
+#ifdef MADV_POPULATE_READ
+  const auto page = static_cast<unsigned long long>(sysconf(_SC_PAGESIZE)), first = base / page * page;
+  return madvise(reinterpret_cast<void*>(first), base + bytes - first, MADV_POPULATE_READ) == 0 || errno != EFAULT;
+#else
+  return base + bytes > base;
+#endif
 }
 
 }  // namespace
@@ -351,14 +362,16 @@ CUresult mem_free_host(void* address) {
 }
 
 CUresult mem_host_register(void* address, size_t bytes, unsigned flags) {
-  constexpr unsigned known = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
+  constexpr unsigned known = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY;
   if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
   if (!address || bytes == 0 || (flags & ~known)) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult status = unsafe_during_capture(); status != CUDA_SUCCESS) return status;
   const std::lock_guard lock{global_mutex()};
   const auto base = address_of(address);
   for (const auto& [begin, allocation] : allocations())
     if (begin < base + bytes && base < begin + allocation.bytes) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   if (!may_pin(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if ((flags & CU_MEMHOSTREGISTER_READ_ONLY) && !has_pages(base, bytes)) return CUDA_ERROR_INVALID_VALUE;
   remember({Allocation::Kind::registered, base, bytes});
   return CUDA_SUCCESS;
 }

@@ -210,6 +210,25 @@ assert np.array_equal(linkscope.to_cpu(on_gpu), source)
     assert script(code) == "plain\n"
 
 
+@pytest.mark.parametrize("threads", [1, 8])
+def test_a_cached_file_is_copied_from_the_page_cache_itself_or_the_reason_is_said(tmp_path, threads) -> None:
+    code = f"""
+for start in native.file_classes(): native.set_knobs("read_cached", start, mapped=1, threads={threads}, chunk=1 << 20)
+source, path = data((20 << 20) + 77), Path({str(tmp_path)!r}) / "file"
+source.tofile(path)
+on_gpu = Array(source.size)
+for offset in (0, 4096, 12_345):
+    part = on_gpu[: source.size - offset]
+    counts = linkscope.read_file(path, part, offset, stream=STREAM)
+    synchronize()
+    assert np.array_equal(linkscope.to_cpu(part), source[offset:]), offset
+    is_mapped, why = counts.mapped >= source.size - offset - 2 * 65536, native.latest_fallback()
+    assert is_mapped or why.startswith("mapped: "), (counts.mapped, why)
+    if why: print(why)
+"""
+    print(script(code))
+
+
 def test_a_copy_of_freed_memory_of_the_gpu_is_an_error_that_says_so() -> None:
     code = """
 host, kept, freed = np.ones(32 << 20, np.uint8), Array(32 << 20), Array(32 << 20)

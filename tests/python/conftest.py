@@ -49,7 +49,7 @@ LONGEST = [
     "kills",
     "driver_runs",
     "plain_words",
-    "tune",
+    "tune_command",
     "report_details",
     "ahead",
     "driver_matrix",

@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
+from driver_cases import H2H, MIB, d2h, failure, h2d, local, opened, prepare, run, worker, works
 from fake_driver import WORKER, environment, needs_fake, needs_worker, too_short
 from linkscope.cli.main import main
 from linkscope.runfile import read_run
-from test_driver_matrix import H2H, MIB, d2h, failure, h2d, local, opened, prepare, run, worker, works
 
 __all__ = ["worker"]  # a fixture
 

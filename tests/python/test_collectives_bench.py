@@ -46,6 +46,15 @@ def test_small_times_may_differ_by_half_a_microsecond_and_large_ones_by_two_perc
     assert tool._is_near(1 << 20, 1.019e-3, 1e-3) and not tool._is_near(1 << 20, 1.021e-3, 1e-3)
 
 
+def test_ranks_that_write_no_run_file_say_what_their_launcher_said(tmp_path: Path, monkeypatch, capsys) -> None:
+    with_fakes(tmp_path, monkeypatch)
+    launcher = tmp_path / "mpiexec"
+    launcher.write_text("#!/bin/sh\necho 'there are not enough slots' >&2\necho ------ >&2\nexit 1\n")
+    launcher.chmod(0o755)
+    assert tool.main([str(tmp_path), "--sections", "mpi", "--mpiexec", str(launcher)]) == 0
+    assert "- mpi: there are not enough slots" in capsys.readouterr().out
+
+
 def test_a_model_has_tables_of_one_process_and_says_what_needs_hardware(tmp_path: Path, monkeypatch) -> None:
     of_suite = tool.Bench.run_file
     few = ("--only", "all_reduce/*/1048576[?]mode=batched&ranks=2", "--rounds", "2", "--precision", "99%")

@@ -4,9 +4,9 @@ import time
 
 import pytest
 
+from driver_cases import failure, opened, prepare, refusal, worker
 from fake_driver import calls_between, needs_fake, needs_worker
 from test_driver_launches import Logged
-from test_driver_matrix import failure, opened, prepare, refusal, worker
 
 __all__ = ["worker"]  # a fixture
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from driver_cases import case, d2d, d2h, failure, h2d, local, opened, prepare, refusal, worker
 from fake_driver import calls_between, environment, needs_fake, needs_worker, too_short
 from linkscope.runfile import read_run
-from test_driver_matrix import case, d2d, d2h, failure, h2d, local, opened, prepare, refusal, worker
 
 __all__ = ["worker"]  # a fixture
 

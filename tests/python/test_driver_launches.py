@@ -4,9 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fake_driver import ROOT, needs_fake, needs_worker
-from linkscope.run.calibrate import MOST_STEPS
-from test_driver_matrix import (
+from driver_cases import (
     KIB,
     MIB,
     access,
@@ -23,7 +21,9 @@ from test_driver_matrix import (
     run,
     worker,
     works,
-)  # fmt: skip
+)
+from fake_driver import ROOT, needs_fake, needs_worker
+from linkscope.run.calibrate import MOST_STEPS
 
 __all__ = ["worker"]  # a fixture
 

@@ -7,9 +7,9 @@ import sys
 import pytest
 
 from campaign import only_long
+from driver_cases import failure, opened, prepare, refusal, worker
 from fake_driver import environment, needs_fake, needs_worker, too_short
 from linkscope.runfile import read_run
-from test_driver_matrix import failure, opened, prepare, refusal, worker
 from worker_pipe import NoAnswer
 
 __all__ = ["worker"]  # a fixture

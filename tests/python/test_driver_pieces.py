@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from driver_cases import KIB, PACKED, ROWS, TOGETHER, case, h2d, opened, prepare, refusal, run, worker, works
 from fake_driver import needs_fake, needs_worker
-from test_driver_matrix import KIB, PACKED, ROWS, TOGETHER, case, h2d, opened, prepare, refusal, run, worker, works
 
 __all__ = ["worker"]  # a fixture
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from driver_cases import case, opened, prepare, refusal, worker, works
 from fake_driver import needs_fake, needs_worker
 from test_driver_launches import Logged
-from test_driver_matrix import case, opened, prepare, refusal, worker, works
 
 __all__ = ["worker"]  # a fixture
 

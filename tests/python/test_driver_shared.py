@@ -12,11 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from driver_cases import case, d2d, d2h, failure, h2d, local, opened, prepare, refusal
 from fake_driver import WORKER, environment, needs_fake, needs_worker
 from group import Group
 from processes import runs
 from test_driver_kinds import MIB, by_sm, memories, run
-from test_driver_matrix import case, d2d, d2h, failure, h2d, local, opened, prepare, refusal
 from worker_pipe import Pipe
 
 pytestmark = [needs_fake, needs_worker]

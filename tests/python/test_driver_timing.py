@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from driver_cases import access, d2d, h2d, local, opened, prepare, worker
 from fake_driver import needs_fake, needs_worker
-from test_driver_matrix import access, d2d, h2d, local, opened, prepare, worker
 
 __all__ = ["worker"]  # a fixture
 

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
+from driver_cases import FAMILIES, KIB, MIB, d2d, d2h, failure, h2d, local, opened, prepare, run, worker, works
 from fake_driver import needs_fake, needs_worker
-from test_driver_matrix import FAMILIES, KIB, MIB, d2d, d2h, failure, h2d, local, opened, prepare, run, worker, works
 from worker_pipe import NoAnswer
 
 __all__ = ["worker"]  # a fixture

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from driver_cases import FAMILIES, d2h, failure, h2d, opened, prepare, worker
 from fake_driver import ROOT, needs_fake, needs_worker
 from linkscope.cli.main import main
 from linkscope.runfile import read_run
 from test_driver_calls import call, flags
-from test_driver_matrix import FAMILIES, d2h, failure, h2d, opened, prepare, worker
 
 __all__ = ["worker"]  # a fixture
 

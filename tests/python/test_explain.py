@@ -198,6 +198,13 @@ def test_the_command_ranks_findings_by_what_they_are_worth(tmp_path, capsys):
     assert len(made["transfers"]) == 4 and made["steps"] == 2
 
 
+def test_a_trace_without_copies_has_no_table_of_transfers(tmp_path, capsys):
+    kernels = [one for one in kineto()["traceEvents"] if one.get("cat") == "kernel"]
+    assert main(["explain", str(written(tmp_path, {"traceEvents": kernels})), "--against", "h200x4"]) == 0
+    out = capsys.readouterr().out
+    assert "copies 0 ns" in out and "Transfers" not in out
+
+
 def test_without_against_the_bundled_model_of_the_gpu_is_used_and_called_modelled(tmp_path, capsys):
     assert main(["explain", str(written(tmp_path, kineto()))]) == 0
     assert "expected times: MODELLED: h200x1" in capsys.readouterr().out

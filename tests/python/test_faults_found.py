@@ -2,11 +2,11 @@
 
 import pytest
 
+from driver_cases import KIB, MIB, d2d, failure, h2d, opened, prepare, run, worker
 from fake_driver import needs_fake, needs_worker
 from fakes import facts, plan
 from linkscope.run.assemble import Assembler
 from test_assemble import BOTH, ONE, round_of
-from test_driver_matrix import KIB, MIB, d2d, failure, h2d, opened, prepare, run, worker
 
 __all__ = ["worker"]  # a fixture
 

@@ -145,7 +145,8 @@ path, array, offset = "raw", on_gpu, 0
 array = np.zeros(3_000_000, np.uint8)
 result = {read[0]}
 assert np.array_equal(array, data)
-print(*(getattr(result, name) for name in ("cached", "direct", "buffered", "uring", "cufile", "uring_refused")))
+names = ("cached", "direct", "buffered", "uring", "cufile", "mapped", "uring_refused")
+print(*(getattr(result, name) for name in names))
 """,
         tmp_path,
     )
@@ -167,7 +168,7 @@ assert np.array_equal(array.array, numpy_array)
 
 @pytest.mark.parametrize("page", ["offload-a-kv-cache", "speed-up-your-own-copies"])
 def test_the_tunings_that_a_guide_prints_have_a_plan(page: str, tmp_path) -> None:
-    """The measurements take two minutes; test_tune.py makes short ones."""
+    """The measurements take two minutes; test_tune_command.py makes short ones."""
     text = text_of(page)
     printed = dict.fromkeys(re.findall(r"(?:`|^ {4})linkscope (tune(?: --(?:paths|budget) \S+?)*)(?=`|$)", text, re.M))
     assert printed

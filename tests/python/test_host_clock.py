@@ -5,13 +5,13 @@ import time
 
 import pytest
 
+from driver_cases import KIB, TOGETHER, case, failure, h2d, local, opened, prepare, worker, works
 from fake_driver import needs_fake, needs_worker
 from linkscope.machine import model as models
 from linkscope.plan import make_plan
 from linkscope.run import benchmark_table, measure
 from linkscope.run.target import modelled
 from linkscope.runfile import PointId, read_run
-from test_driver_matrix import KIB, TOGETHER, case, failure, h2d, local, opened, prepare, worker, works
 from test_driver_pieces import lines
 
 __all__ = ["worker"]  # a fixture

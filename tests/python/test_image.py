@@ -4,8 +4,10 @@ import gzip
 import hashlib
 import io
 import json
+import os
 import re
 import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -66,6 +68,15 @@ def test_the_recipes_install_by_the_same_script_and_start_the_same_program() -> 
     subprocess.run(["sh", "-n", str(CONTAINERS / "install.sh")], check=True)
     copied = apptainer.split("%files")[1].split("%post")[0]
     assert "install.sh" in copied and "/tmp" not in copied, "Apptainer mounts the host's /tmp over that of the image"
+
+
+def test_the_test_of_the_apptainer_recipe_passes_twice_and_leaves_no_file(tmp_path: Path) -> None:
+    """Apptainer mounts the host's /tmp in %test as well, where the first test may have left its run file."""
+    script = (CONTAINERS / "linkscope.def").read_text().split("%test")[1]
+    script = script.replace("/opt/linkscope/bin/linkscope", f"{sys.executable} -m linkscope")
+    for _ in range(2):
+        subprocess.run(["sh", "-c", script], check=True, env=os.environ | {"TMPDIR": str(tmp_path)}, timeout=120)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_packages_of_the_image_are_the_dependencies_of_the_wheel() -> None:

@@ -93,7 +93,10 @@ def test_half_of_the_round_trip_of_nvshmem_is_the_limit(ours_s: float, answer: s
 
 @needs_worker
 def test_a_model_of_two_gpus_is_compared_and_both_sides_are_kept(tmp_path, capsys, monkeypatch) -> None:
-    monkeypatch.setattr(tool, "_MESSAGES", tool._MESSAGES.replace("connections=*", "connections=4"))  # takes less time
+    # A few of the points, because a simulation of many blocks takes seconds.
+    monkeypatch.setattr(tool, "_MESSAGES", tool._MESSAGES.replace("connections=*", "connections=4"))
+    monkeypatch.setattr(tool, "_PUTS", tool._PUTS.replace("?*connections", "?*blocks=8&connections"))
+    monkeypatch.setattr(tool, "SIZES", tool.SIZES[2:])
     run, kept = tmp_path / "run.jsonl", tmp_path / "both.json"
     words = ["--machine", "h200x2", "--program", str(program(tmp_path, prints(LINES))), "--budget", "6s"]
     assert tool.main([*words, "-o", str(run), "--json", str(kept)]) == 1  # a test of NVSHMEM failed

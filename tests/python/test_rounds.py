@@ -30,8 +30,8 @@ from linkscope.stats import (
     rounds_interval,
 )
 from linkscope.stats.pooling import SIGMAS
+from sampler_workers import earlier
 from test_assemble import ONE, round_of
-from test_sampler_edges import earlier
 from test_sampler_expensive import Played
 
 

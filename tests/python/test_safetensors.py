@@ -56,7 +56,7 @@ def test_arrays_of_several_files_are_exact(tmp_path) -> None:
         counts=counts,
     )
     bytes_read = sum(one.nbytes for one in expected.values())
-    assert counts == {"cached": 0, "direct": 0, "buffered": bytes_read, "uring": 0, "cufile": 0}
+    assert counts == {"cached": 0, "direct": 0, "buffered": bytes_read, "uring": 0, "cufile": 0, "mapped": 0}
     assert loaded.keys() == expected.keys()
     for name, one in expected.items():
         assert loaded[name].dtype == one.dtype and np.array_equal(loaded[name], one)

@@ -4,32 +4,18 @@ import math
 
 import pytest
 
-from fakes import FAKE_WORKER, H2D, facts, plan, target
+from fakes import H2D, facts, plan
 from linkscope.plan import Plan
 from linkscope.run.answers import FlowFacts, Prepared, Trace
-from linkscope.run.balance import MOST_COUNT, balanced
+from linkscope.run.balance import MOST_COUNT
 from linkscope.run.batches import Task
 from linkscope.run.recipes import LEAST_BATCH_S
 from linkscope.run.round_parts import WrongData
 from linkscope.run.sampler import Sampler, Unsupported
 from linkscope.run.stopping import MANY_SAMPLES, MOST_SAMPLES
-from linkscope.run.worker import RequestFailed, Worker
-from linkscope.runfile import PointId, Round
-from linkscope.stats import median
-
-
-def sampled(size: int, mode: str = "batched", both: str = "false", first: Round | None = None, **behaviour) -> Round:
-    id = H2D.format(size, both, mode)
-    worker = Worker(FAKE_WORKER)
-    try:
-        worker.open(target(**behaviour).open_request)
-        return Sampler(worker, plan(id), facts()).measure(Task(PointId.parse(id), int(first is not None), first))
-    finally:
-        worker.kill()
-
-
-def value(record: Round, flow: int = 0) -> float:
-    return median(record.flows[flow].samples_s)
+from linkscope.run.worker import RequestFailed
+from linkscope.runfile import PointId
+from sampler_workers import Restless, Timed, sampled, value
 
 
 @pytest.mark.parametrize("size", [8, 4096, 1 << 20, 64 << 20, 1 << 30])
@@ -57,79 +43,6 @@ def test_a_later_round_uses_the_batch_of_the_first() -> None:
     first = sampled(8, each_s=2e-6)
     first.batch = [40]
     assert sampled(8, first=first, each_s=1e-6).batch == [40]
-
-
-@pytest.mark.parametrize("size", [4096, 1 << 20, 16 << 20, 256 << 20])
-def test_concurrent_flows_end_together(size: int) -> None:
-    record = sampled(size, both="true", each_s=0.0, start_s=0.0, rates={"numa:0->gpu:0": 9e9, "gpu:0->numa:0": 18e9})
-    assert [flow.src for flow in record.flows] == ["numa:0", "gpu:0"]
-    assert value(record, 0) == pytest.approx(size / 9e9, rel=1e-6)
-    assert value(record, 1) == pytest.approx(size / 18e9, rel=1e-6)
-    assert record.guards["joint_overlap"] > 0.95
-
-
-@pytest.mark.parametrize(
-    "each, least", [([1e-6], 50e-6), ([3.3e-6, 1e-6], 50e-6), ([1e-3, 0.7e-3], 50e-6), ([1.0, 0.4], 50e-6)]
-)
-def test_balanced_batches_end_together(each: list[float], least: float) -> None:
-    counts = balanced(each, least)
-    ends = [count * one for count, one in zip(counts, each, strict=True)]
-    assert max(ends) >= least * 0.9
-    assert max(ends) / min(ends) < 1.3
-    assert all(1 <= count <= MOST_COUNT for count in counts)
-
-
-def test_a_balanced_batch_is_as_short_as_possible() -> None:
-    """Operations of 7 and 5 ms: with 20 ms or more, batches of 3 and 4 end 1 ms apart, batches of 5 and 7 together."""
-    assert balanced([7e-3, 5e-3], 20e-3) == [5, 7]
-    assert balanced([7e-3, 7e-3], 20e-3) == [3, 3]
-    assert balanced([70e-3, 50e-3], 20e-3) == [1, 1]  # five operations of 70 ms would take too long
-
-
-def test_long_operations_get_few_samples_and_short_ones_more() -> None:
-    assert len(sampled(1 << 30, rate=5e9).flows[0].samples_s) == 2
-    assert len(sampled(128 << 20, rate=5e9).flows[0].samples_s) == 2  # two samples that agree
-    assert len(sampled(256 << 20, rate=10e9).flows[0].samples_s) == 2  # a copy of this size by an engine
-    assert len(sampled(4096).flows[0].samples_s) == 4
-
-
-class Restless:
-    """A worker whose samples never agree."""
-
-    timing = "gate"
-
-    def __init__(self, part: float = 0.5) -> None:
-        self.part = part  # relative deviation
-        self.calls, self.verified = 0, 0
-
-    def run(self, samples, batches, *, verify, limit_s):
-        stamps = []
-        for _ in range(samples):
-            for batch in batches:
-                self.calls += 1
-                stamps += [0.0, batch[0] * 2e-6 * (1 + self.part * (self.calls % 3))]
-        self.verified += verify
-        return Trace(samples, len(batches), 1, self.timing, stamps=stamps)
-
-    def prepare(self, case, key, limit_s, then=None):
-        flow = FlowFacts(0, "numa:0", "gpu:0", "pinned", "device", case["bytes"], "measured")
-        return Prepared(True, actors=1, flows=[flow])
-
-
-class Wobbling(Restless):
-    """A worker whose samples deviate from a time by `part`."""
-
-    def __init__(self, each_s: float, part: float) -> None:
-        super().__init__(part)
-        self.each_s = each_s
-
-    def run(self, samples, batches, *, verify, limit_s):
-        stamps = []
-        for _ in range(samples):
-            each = self.each_s * (1 + self.part * (-1, 1, 0, -0.6, 0.6, 0.3)[self.calls % 6])
-            stamps += [t for batch in batches for t in (0.0, batch[0] * each)]
-            self.calls += 1
-        return Trace(samples, len(batches), 1, self.timing, stamps=stamps)
 
 
 @pytest.mark.parametrize(
@@ -384,117 +297,6 @@ def test_cheaper_first_copies_are_left_out_of_the_batched_cost(cheap: int) -> No
     record = Sampler(Kinked(), plan(id), facts()).measure(Task(PointId.parse(id), 0))
     assert value(record) == pytest.approx(2e-6, rel=1e-6)
     assert "nonlinear" not in record.guards
-
-
-class Joint(Restless):
-    """Two flows; `ends` gives the seconds of each from the counts of both."""
-
-    def __init__(self, ends) -> None:
-        super().__init__()
-        self.ends = ends
-
-    def run(self, samples, batches, *, verify, limit_s):
-        one = [t for batch in batches for end in self.ends(*batch) for t in (0.0, end)]
-        return Trace(samples, len(batches), 2, "host", stamps=one * samples)
-
-    def prepare(self, case, key, limit_s, then=None):
-        prepared = super().prepare(case, key, limit_s)
-        back = FlowFacts(1, "gpu:0", "numa:0", "device", "pinned", case["bytes"], "measured")
-        return Prepared(True, actors=2, flows=[*prepared.flows, back])
-
-
-def test_flows_that_run_in_turn_keep_equal_batches() -> None:
-    id = H2D.format(64 << 20, "true", "batched")
-    worker = Joint(lambda first, second: (first * 2e-3, (first + second) * 2e-3))
-    record = Sampler(worker, plan(id), facts()).measure(Task(PointId.parse(id), 0))
-    assert record.batch[0] == record.batch[1]
-
-
-def test_a_flow_that_only_waits_for_the_other_is_not_balanced() -> None:
-    """Staged copies from two threads on an H200: with batches of 4 and 13 both end together because one waits."""
-
-    def ends(first: int, second: int) -> tuple[float, float]:
-        waits = first < second and first + second > 20
-        return (second * 2e-3 if waits else first * 4.3e-3 if first < second else first * 2.4e-3), second * 2e-3
-
-    id = H2D.format(64 << 20, "true", "batched")
-    record = Sampler(Joint(ends), plan(id), facts()).measure(Task(PointId.parse(id), 0, None))
-    first, second = record.batch
-    assert ends(2 * first, 2 * second)[0] == pytest.approx(2 * ends(first, second)[0])
-
-
-@pytest.mark.parametrize("size", [64 << 20, 512 << 20])
-def test_flows_in_turn_keep_their_own_times_and_record_the_joint_time(size: int) -> None:
-    """One engine copies all of the first flow, then all of the second."""
-    id = H2D.format(size, "true", "batched")
-    worker = Joint(lambda first, second: (first * 2e-3, (first + second) * 2e-3))
-    record = Sampler(worker, plan(id), facts()).measure(Task(PointId.parse(id), 0))
-    assert [value(record, flow) for flow in (0, 1)] == pytest.approx([2e-3, 4e-3], rel=1e-6)
-    assert record.guards["joint_overlap"] == pytest.approx(0.5)
-    assert record.guards["together_s"] == pytest.approx(4e-3)
-
-
-def two_paced_flows(first_s: float, second_s: float, alone_s: float):
-    """Seconds of two flows with their own pace while both run. The flow that remains alone is faster."""
-
-    def ends(first: int, second: int) -> tuple[float, float]:
-        one, other = first * first_s, second * second_s
-        if one <= other:
-            return one, one + (second - one / second_s) * alone_s
-        return other + (first - other / first_s) * alone_s, other
-
-    return ends
-
-
-def test_flows_of_different_pace_are_measured_while_both_run() -> None:
-    """512 MiB in both directions for four H200s: 28 ms to the GPUs, 18.5 ms to the host, 10 ms for a single
-    flow."""
-    id = H2D.format(512 << 20, "true", "batched")
-    record = Sampler(Joint(two_paced_flows(28e-3, 18.5e-3, 10e-3)), plan(id), facts()).measure(
-        Task(PointId.parse(id), 0)
-    )
-    assert value(record, 0) == pytest.approx(28e-3, rel=0.03) and value(record, 1) == pytest.approx(18.5e-3, rel=0.03)
-    assert record.guards["joint_overlap"] > 0.96
-
-
-def test_one_slow_sample_does_not_make_flows_run_in_turn() -> None:
-    calls = iter(range(1_000_000))
-
-    def ends(first: int, second: int) -> tuple[float, float]:
-        slow = 0.02 if next(calls) == 9 else 0.0
-        return first * 2e-3, second * 2e-3 + slow
-
-    id = H2D.format(64 << 20, "true", "batched")
-    record = Sampler(Joint(ends), plan(id), facts()).measure(Task(PointId.parse(id), 0))
-    assert [value(record, flow) for flow in (0, 1)] == pytest.approx([2e-3, 2e-3], rel=1e-6)
-    assert record.guards["joint_overlap"] > 0.96
-
-
-def test_a_later_round_measures_like_the_first() -> None:
-    """Flows of 10 and 5 ms whose first operation takes 1 ms longer: the longer batch has two, the shorter one is not
-    empty."""
-
-    def ends(first: int, second: int) -> tuple[float, float]:
-        return first and first * 10e-3 + 1e-3, second and second * 5e-3 + 1e-3
-
-    id = H2D.format(256 << 20, "true", "batched")
-    first = Sampler(Joint(ends), plan(id), facts()).measure(Task(PointId.parse(id), 0))
-    later = Sampler(Joint(ends), plan(id), facts()).measure(Task(PointId.parse(id), 1, first))
-    for record in (first, later):
-        assert [value(record, flow) for flow in (0, 1)] == pytest.approx([10e-3, 5e-3], rel=1e-6)
-
-
-class Timed(Restless):
-    """A flow whose times depend on the count only; it logs its batches."""
-
-    def __init__(self, time_of, timing: str = "gate") -> None:
-        super().__init__()
-        self.time_of, self.timing, self.asked = time_of, timing, []
-
-    def run(self, samples, batches, *, verify, limit_s):
-        self.asked += [batch[0] for batch in batches] * samples
-        stamps = [t for _ in range(samples) for batch in batches for t in (0.0, self.time_of(batch[0]))]
-        return Trace(samples, len(batches), 1, self.timing, stamps=stamps)
 
 
 def test_a_long_operation_has_no_second_batch() -> None:

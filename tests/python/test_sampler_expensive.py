@@ -8,8 +8,7 @@ from linkscope.run.batches import Task
 from linkscope.run.sampler import Sampler
 from linkscope.runfile import PointId
 from linkscope.stats import median
-from test_sampler import Joint, Timed, Wobbling, value
-from test_sampler_edges import earlier, measured
+from sampler_workers import Joint, Timed, Wobbling, earlier, measured, value
 
 ONE, FEW = (1, True), (1, False)
 

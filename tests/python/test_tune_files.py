@@ -14,7 +14,8 @@ from linkscope.tune import Job, Ring, Row, tune
 from linkscope.tune.bench import why_no_uring
 from linkscope.tune.grids import beside_in_grid, grid
 from test_transfer import python
-from test_tune import HOSTS, MIB, SimulatedBench, linkscope_tune, needs_library
+from test_tune import HOSTS, MIB, SimulatedBench
+from test_tune_command import linkscope_tune, needs_library
 
 SAVE, READ = Job("saved-file", 16 * MIB, 64 * MIB), Job("cold-file", 16 * MIB, 64 * MIB)
 BOTH = pytest.mark.parametrize("job", [SAVE, READ], ids=["saves", "reads"])

@@ -27,6 +27,20 @@ def test_the_latency_and_the_number_of_messages_are_read_from_what_ucx_prints(tm
     assert ucx.measure(GPU_TO_HOST, "lat", 8) == (pytest.approx(1.5e-6), 625000)
 
 
+@pytest.mark.parametrize("per_s, puts", [(625_000, 20_000), (5_000, 1_500), (166, 100)])
+def test_a_test_has_as_many_puts_as_fit_into_a_third_of_a_second(tmp_path, per_s: int, puts: int) -> None:
+    asked = tmp_path / "asked"
+    ucx = program(tmp_path, f"echo \"$*\" > {asked}; cat <<'END'\n{ANSWER.replace('625000', str(per_s))}END")
+    ucx.measure(GPU_TO_HOST, "bw", 8)
+    assert f"-n {puts} -w {puts // 10}" in asked.read_text()
+
+
+def test_one_gpu_is_compared_with_host_memory_and_two_with_each_other() -> None:
+    assert {way.memories for way in tool.ways(1)} == {"cuda,host"} and {way.memories for way in tool.ways(4)} == {
+        "cuda,cuda"
+    }
+
+
 def test_a_test_that_ucx_refuses_says_why_in_its_cell(tmp_path) -> None:
     ucx = program(tmp_path, "echo 'UCX  ERROR no such device' >&2; exit 255")
     latency, _ = tool.compared(ucx, [GPU_TO_HOST], [8], {})

@@ -26,6 +26,7 @@ _CUFILE = {
     False: "cuFileWrite(handle, src, bytes, 0, 0);  // handle: of cuFileHandleRegister, once",
 }
 _CHOICE = 'linkscope.native.set_knobs("{work}", bytes, uring={uring})  # or: linkscope tune --directory DIR\n'
+_STAGED = 'linkscope.native.set_knobs("read_cached", bytes, mapped=0)  # linkscope tune also tries mapped=1\n'
 _LIBRARY = {
     True: "linkscope.read_file(path, dst)  # C: ls_read_file",
     False: "linkscope.save_file(path, src)  # C: ls_save_file",
@@ -42,10 +43,10 @@ def call_of_file(method: Method, *, reads: bool) -> tuple[str, str]:
 
 
 def _chosen(method: Method, reads: bool) -> str:
-    """The line that leaves a file past the page cache to io_uring or to threads."""
+    """The line that leaves a cached file to the ring, and one past the page cache to io_uring or to threads."""
     params = dict(method.params)
     if params.get("cache") == "hot":
-        return ""  # threads read the page cache
+        return _STAGED if reads else ""
     return _CHOICE.format(work="read_cold" if reads else "write_file", uring=params.get("depth", 0))
 
 

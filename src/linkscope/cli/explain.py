@@ -52,7 +52,8 @@ def main(arguments: argparse.Namespace) -> int:
     found = explain(recorded, _expected(arguments.against, recorded))
     if figure:
         return _draw(found, figure)
-    from linkscope.explain.text import aligned, as_json, table, to_lines
+    from linkscope.explain.text import as_json, table, to_lines
+    from linkscope.report.plain import aligned
 
     if arguments.json:
         print(json.dumps(as_json(found)))
@@ -60,8 +61,10 @@ def main(arguments: argparse.Namespace) -> int:
     for line in to_lines(found):
         indent = "   " if line.startswith("   ") else ""
         print(filled(line.strip(), indent, indent + "  "))
-    print("\nTransfers, the longest groups first (median and expected: one copy):")
-    for line in aligned([tuple(map(with_signs, row)) for row in table(found)]):
+    head, *groups = (tuple(map(with_signs, row)) for row in table(found))
+    if groups:
+        print("\nTransfers, the longest groups first (median and expected: one copy):")
+    for line in aligned(head, groups, to_the_right=True):
         print(f"  {line}")
     return FINE
 

@@ -205,6 +205,7 @@ def _tune(arguments: argparse.Namespace, jobs: "list[Job]", budget_s: float, giv
                 "why_no_cufile": bench.why_no_cufile,
                 "why_no_peer": bench.why_no_peer,
                 "why_no_uring": bench.why_no_uring,
+                "why_no_mapped": bench.why_no_mapped,
             }
     except Failure as failure:
         raise UserError(f"copies on gpu:{gpu} fail: {failure}", SOMETHING_FAILED) from None
@@ -226,7 +227,8 @@ def _tune(arguments: argparse.Namespace, jobs: "list[Job]", budget_s: float, giv
         _print_table(rows)
         missing = len(jobs) - len(rows)
         more = f"; {missing} classes were not reached and keep their defaults" if missing else ""
-        for what, why in zip(("files by cuFile", "peer-to-gpu", "files by io_uring"), why_not.values(), strict=True):
+        names = ("files by cuFile", "peer-to-gpu", "files by io_uring", "files from the mapped page cache")
+        for what, why in zip(names, why_not.values(), strict=True):
             if why:
                 print(f"not raced: {what} ({why})")
         print(f"tuning: {file} ({len(rows)} of {len(jobs)} classes{more})")
@@ -265,6 +267,8 @@ def _knobs(row: "Row") -> str:
         return f"{choice.threads} threads, kernel on {choice.sm_blocks} SMs, {format_bytes(choice.sm_chunk)}"
     if choice.cufile:
         return f"cuFile, {choice.threads} threads, {format_bytes(choice.chunk)}"
+    if choice.mapped:
+        return f"mapped page cache, {choice.threads} threads, windows of {format_bytes(choice.chunk)}"
     if choice.uring:
         requests = "reads" if row.job.to_gpu else "writes"
         return f"io_uring, {choice.uring} {requests} of {format_bytes(choice.chunk)} in flight"

@@ -1,6 +1,5 @@
 """An explanation as text."""
 
-from collections.abc import Sequence
 from statistics import median
 
 from linkscope.explain.by_step import by_step
@@ -86,16 +85,6 @@ def as_json(found: Explanation) -> dict[str, object]:
             for copy, expected in zip(found.recorded.copies, found.expected_s, strict=True)
         ],
     }  # fmt: skip
-
-
-def aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """The rows with columns of equal width; the first column is text."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for row in rows:
-        cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
-        lines.append("  ".join(cells))
-    return lines
 
 
 def _path(copy: Copy) -> str:

@@ -116,7 +116,7 @@ def why_no_gpu() -> str:
 
 
 def latest_fallback() -> str:
-    """Returns why the latest copy fell back to the driver's own, or why cuFile did not move a file; '' if none did."""
+    """Returns why the latest copy fell back to the driver's own, or why a file took another way; '' if none did."""
     return str(library().ls_latest_fallback().decode())
 
 

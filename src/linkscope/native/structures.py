@@ -22,6 +22,7 @@ class Knobs(ctypes.Structure):
         ("cufile", c_uint32),
         ("tma", c_uint32),
         ("uring", c_uint32),
+        ("mapped", c_uint32),
     ]
 
 
@@ -38,6 +39,7 @@ class ReadCounts(ctypes.Structure):
         ("buffered", c_uint64),
         ("uring", c_uint64),
         ("cufile", c_uint64),
+        ("mapped", c_uint64),
         ("uring_refused", c_int32),
     ]
 

@@ -40,11 +40,18 @@ def replay_to_text(bars: Sequence[Bar], modelled: bool) -> str:
     return "\n".join([*(["MODELLED", ""] if modelled else []), *table, *means]) + "\n"
 
 
-def aligned(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """The rows in columns as wide as their longest cell; columns without any cell are left out. Empty without rows."""
+def aligned(head: Sequence[str], rows: Iterable[Sequence[str]], *, to_the_right: bool = False) -> list[str]:
+    """The rows in columns as wide as their longest cell; columns without any cell are left out. Empty without rows.
+
+    `to_the_right`: all columns but the first end below each other, for numbers.
+    """
     listed = [[printable(cell) for cell in row] for row in rows]
     if not listed:
         return []
     shown = [column for column in range(len(head)) if any(row[column] for row in listed)]
     widths = {column: max(len(row[column]) for row in (head, *listed)) for column in shown}
-    return [_GAP.join(row[column].ljust(widths[column]) for column in shown).rstrip() for row in (head, *listed)]
+
+    def placed(cell: str, column: int) -> str:
+        return cell.rjust(widths[column]) if to_the_right and column else cell.ljust(widths[column])
+
+    return [_GAP.join(placed(row[column], column) for column in shown).rstrip() for row in (head, *listed)]

@@ -32,11 +32,13 @@ class Ring:
     cufile: int = 0  # not 0: cuFile moves a file
     tma: int = 0  # not 0: the kernel uses the Tensor Memory Accelerator
     uring: int = 0  # of cold and saved files: requests of io_uring in flight, which one thread starts; 0: threads
+    mapped: int = 0  # not 0: the GPU copies a file from the page cache itself
 
     def cost(self) -> tuple[int, int, int, int]:
         """What the copy takes from others: links of helpers, CPUs, SMs, then pinned memory."""
         by_uring = self.uring and not self.cufile  # cuFile has precedence
-        threads, slots = (1, self.uring) if by_uring else (self.threads, self.threads * self.depth)
+        each = 1 if self.mapped else self.depth  # a thread has one window of a mapped file
+        threads, slots = (1, self.uring) if by_uring else (self.threads, self.threads * each)
         return self.links, threads, self.sm_blocks, slots * self.chunk
 
     def as_dict(self) -> dict[str, int]:
@@ -106,7 +108,7 @@ class LibraryBench:
         self.helpers = len(helpers)
         self._directory = directory
         self.why_no_uring = why_no_uring() if directory else ""
-        self.why_no_cufile = ""  # the latest reason
+        self.why_no_cufile = self.why_no_mapped = ""  # the latest reason
         self.why_no_peer = ""
         self._trial = native.Trial(gpu, nbytes)
         try:
@@ -178,6 +180,8 @@ class LibraryBench:
         except (native.TransferError, MemoryError, ValueError) as error:
             if str(error).startswith("cufile: "):
                 self.why_no_cufile = str(error).removeprefix("cufile: ")
+            if str(error).startswith("mapped: "):
+                self.why_no_mapped = str(error).removeprefix("mapped: ")
             raise Failure(str(error)) from error
 
     def cpu_s(self) -> float:

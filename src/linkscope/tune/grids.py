@@ -11,6 +11,8 @@ from linkscope.tune.prior import CHUNKS, DEPTHS, SM_BLOCKS, THREADS, beside
 _KIB, _MIB = 1 << 10, 1 << 20
 _IN_FLIGHT = (1, 2, 4, 8, 16, 24, 32, 48, 64)  # requests of io_uring
 _CHUNKS_OF_RELAY = (*CHUNKS, 8 * _MIB)  # to a slot in memory of a helper
+_WINDOWS = (*_CHUNKS_OF_RELAY, 16 * _MIB, 32 * _MIB, 64 * _MIB)  # of a mapped file, that a thread has at once
+_SLOT = 4 * _MIB  # of the arena
 _BLOCKS_OF_COPY = (8, 16, 32, 48, 64, 96, 128, 192, 256, 512)  # of a kernel between memories of GPUs
 
 
@@ -32,6 +34,8 @@ def grid(job: Job, bench: Bench, default: Ring) -> list[Ring]:
         found = _of_disk(job, bench, default, large[1:])
     elif job.path == "cached-file":
         found = [replace(default, threads=t, chunk=c) for t, c in itertools.product((2, 4, 8, 12, 16), fine)]
+        windows = itertools.product((2, 4, 8, 16), (4 * _MIB, 16 * _MIB))
+        found += [replace(default, threads=t, chunk=c, mapped=1) for t, c in windows]
     else:
         found = [replace(default, threads=t, chunk=c) for t, c in itertools.product((2, 4, 8, 16), fine)]
     if job.is_file:  # a short one is a single chunk
@@ -67,7 +71,8 @@ def beside_in_grid(job: Job, ring: Ring, bench: Bench) -> Iterator[Ring]:
         yield from (replace(ring, sm_blocks=one) for one in beside(_BLOCKS_OF_COPY, ring.sm_blocks))
         yield replace(ring, tma=1 - ring.tma)
         return
-    near = [replace(ring, chunk=one) for one in beside(_CHUNKS_OF_RELAY if job.is_relay else CHUNKS, ring.chunk)]
+    chunks = _WINDOWS if ring.mapped else _CHUNKS_OF_RELAY if job.is_relay else CHUNKS
+    near = [replace(ring, chunk=one) for one in beside(chunks, ring.chunk)]
     if not _is_one_thread(job, ring):
         near += [replace(ring, threads=one) for one in beside(THREADS, ring.threads)]
     if job.is_relay:
@@ -75,7 +80,7 @@ def beside_in_grid(job: Job, ring: Ring, bench: Bench) -> Iterator[Ring]:
         near += [replace(ring, links=one) for one in steps if 2 <= one <= bench.helpers + 1]
     elif _is_by_uring(ring):
         near += [replace(ring, uring=one) for one in beside(_IN_FLIGHT, ring.uring)]
-    elif not ring.cufile:
+    elif not ring.cufile and not ring.mapped:
         most = 3 if job.path == "gpu-to-gpu" else DEPTHS[-1]
         near += [replace(ring, depth=one) for one in beside(DEPTHS, ring.depth) if one <= most]
     if job.is_packed:
@@ -89,4 +94,6 @@ def _fits(ring: Ring, job: Job, bench: Bench) -> bool:
         slots = ring.depth
     elif _is_by_uring(ring):
         slots = ring.uring
+    elif ring.mapped:
+        slots = ring.threads * -(-ring.chunk // _SLOT)  # no slots, but as much pinned memory
     return ring.threads <= bench.cpus and ring.chunk <= job.total_bytes and slots <= bench.slots

@@ -81,18 +81,18 @@ struct ReadWay {
   const char* name;
   bool cold, plain, cufile;
   u32 uring = 4;  // reads of io_uring in flight
+  bool mapped = false;
 };
-inline constexpr ReadWay read_ways[] = {{"cached", false, false, false},
-                                        {"cold", true, false, false},
-                                        {"cold, without io_uring", true, false, false, 0},
-                                        {"plain", true, true, false},
-                                        {"cuFile", true, false, true}};
+inline constexpr ReadWay read_ways[] = {
+    {"cached", false, false, false}, {"mapped", false, false, false, 0, true},
+    {"cold", true, false, false},    {"cold, without io_uring", true, false, false, 0},
+    {"plain", true, true, false},    {"cuFile", true, false, true}};
 
 inline std::unique_ptr<Transfers> transfers_of(const ReadWay& way) {
   auto transfers = std::make_unique<Transfers>(small_chunks());
   for (const auto work : {StagedWork::read_cached, StagedWork::read_cold})
     for (const u64 start : file_classes)
-      transfers->set(work, start, {way.plain, 3, 100_KiB, 4, 1, 0, 0, 1, 1, way.cufile, false, way.uring});
+      transfers->set(work, start, {way.plain, 3, 100_KiB, 4, 1, 0, 0, 1, 1, way.cufile, false, way.uring, way.mapped});
   return transfers;
 }
 

@@ -113,8 +113,15 @@ Options where_threads_save() {
   return options;
 }
 
+/// Kernels move chunks, and the GPU copies files from the page cache.
+Options where_files_are_mapped() {
+  Options options = small_chunks_by_kernel();
+  for (const u64 start : file_classes) options.of(StagedWork::read_cached, start).mapped = true;
+  return options;
+}
+
 const Way ways[] = {{where_threads_save(), BlockMethod::loop, 0},
-                    {small_chunks_by_kernel(), BlockMethod::kernel, 1},
+                    {where_files_are_mapped(), BlockMethod::kernel, 1},
                     {with_links(), BlockMethod::batch, 3}};
 
 /// The driver's functions that all of the library calls, and how often.

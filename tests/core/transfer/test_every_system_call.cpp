@@ -27,7 +27,7 @@ struct Operations {
     Options options = small_chunks();
     options.arena_bytes = 512_KiB;  // two slots, which reads use several times
     transfers = std::make_unique<Transfers>(options);
-    for (const u64 start : file_classes) transfers->set(StagedWork::read_cached, start, {false, 2, 32_KiB, 2, 1, 0});
+    map_cached(false);
     std::memcpy(with.on_gpu(1_MiB), data.data(), bytes);
     std::memcpy(with.on_gpu(2_MiB), large.data(), large_bytes);
     fs::create_directory(folder);
@@ -39,6 +39,11 @@ struct Operations {
   Operations(const Operations&) = delete;
   Operations& operator=(const Operations&) = delete;
 
+  /// Whether the GPU copies cached files from the page cache.
+  void map_cached(bool mapped) {
+    for (const u64 start : file_classes)
+      transfers->set(StagedWork::read_cached, start, {false, 2, 32_KiB, 2, 1, 0, 0, 1, 1, false, false, 0, mapped});
+  }
   /// `uring`: reads of io_uring in flight, of a file that is not in the page cache; 0: threads read.
   void read(std::byte* dst, bool cold, u32 uring = 2) {
     ReadCounts counts;
@@ -73,6 +78,7 @@ struct Operations {
     for (const auto& one : fs::directory_iterator{folder}) fs::remove(one);
     std::ofstream{saved} << std::string(old_bytes, 'x');
     auto error = error_of(work);
+    map_cached(false);
     pretend_nothing_cached(false);
     return error;
   }
@@ -123,6 +129,12 @@ constexpr Operation operations[] = {
     {"a cold file to a GPU", [](Operations& all) { all.read(all.with.on_gpu(), true); }, on_gpu},
     {"a cold file to a GPU without io_uring", [](Operations& all) { all.read(all.with.on_gpu(), true, 0); }, on_gpu},
     {"a cached file to a GPU", [](Operations& all) { all.read(all.with.on_gpu(), false); }, on_gpu},
+    {"a cached file to a GPU that reads it itself",
+     [](Operations& all) {
+       all.map_cached(true);
+       all.read(all.with.on_gpu(), false);
+     },
+     on_gpu},
     {"a file to the host", [](Operations& all) { all.read(all.host.data(), false); },
      [](const Operations& all) { return all.host == all.data; }},
     {"a save", [](Operations& all) { all.save(false, 0); }, in_file},

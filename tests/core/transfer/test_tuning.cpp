@@ -43,6 +43,7 @@ Options reading(const std::string& path) {
 constexpr auto to_gpu = MethodId::ring_to_gpu;
 constexpr Knobs by_tma{false, 1, 16_KiB, 1, 1, 0, 32, 4_KiB, 1, false, true},
     by_sm{false, 1, 16_KiB, 1, 1, 0, 64, 4_KiB};
+constexpr Knobs mapped{false, 4, 16_MiB, 2, 1, 0, 0, 1, 1, false, false, 0, true};
 constexpr Knobs tuned{false, 2, 128_KiB, 3, 1, 64_KiB};
 
 /// Writes a file with one changed class.
@@ -52,6 +53,7 @@ void write_with(const TuningFile& file, const Knobs& knobs, u64 bytes = 1_MiB) {
   transfers.set(Towards::host, 4_KiB, {BlockMethod::batch, 5});
   transfers.set("packed_to_host", 5_KiB, {true, 2, 64_KiB, 3, 1, 0, 7, 4_KiB});
   transfers.set("read_cold", 2_MiB, {false, 2, 512_KiB, 32, 1, 0, 0, 1, 1, true});
+  transfers.set("read_cached", 2_MiB, mapped);
   transfers.set("write_file", 2_MiB, {false, 2, 512_KiB, 3, 1, 0, 0, 1, 1, false, false, 7});
   transfers.set("between_gpus", 1_MiB, {false, 1, 512_KiB, 2, 1, 0});
   transfers.set("within_gpu", 1_MiB, by_tma);
@@ -121,6 +123,9 @@ TEST_CASE("a tuning file gives the knobs back that were written") {
   CHECK(read.knobs("packed_to_host", 64_KiB) == small_chunks().of(StagedWork::packed_to_host, 64_KiB));
   CHECK(read.knobs("read_cold", 1_MiB) == Knobs{false, 2, 512_KiB, 32, 1, 0, 0, 1, 1, true});
   CHECK(read.knobs("read_cold", 16_MiB) == small_chunks().of(StagedWork::read_cold, 16_MiB));
+  CHECK(read.knobs("read_cached", 1_MiB) == mapped);
+  CHECK(read.knobs("read_cached", 16_MiB) == small_chunks().of(StagedWork::read_cached, 16_MiB));
+  CHECK(file.text().find("copies read_cached from 1048576 mapped ") != std::string::npos);
   CHECK(read.knobs("write_file", 1_MiB).uring == 7);
   CHECK(read.knobs("write_file", 16_MiB).uring == 32);
   CHECK(read.knobs("between_gpus", 1_MiB).chunk == 512_KiB);
@@ -151,7 +156,7 @@ TEST_CASE("a damaged, stale or foreign file changes nothing and is named with it
       {"ring_to_gpu from 65536", "ring_to_gpu from 65537", "65537 is not the first size of a class"},
       {"copies ring_to_gpu", "copies ring_to_mars", "'ring_to_mars' is not a method"},
       {"read_cold from 1048576", "read_cold from 65536", "65536 is not the first size of a class"},
-      {" ring threads", " string threads", "'string' is not plain, ring, cufile, sm or tma"},
+      {" ring threads", " string threads", "'string' is not plain, ring, cufile, mapped, sm or tma"},
       {"blocks to_gpu", "blocks to_mars", "'to_mars' is not a direction"},
       {"batch", "bunch", "'bunch' is not a method for blocks"},
       {"copies", "copy", "'copy' is not copies or blocks"},

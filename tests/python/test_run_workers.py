@@ -1,0 +1,179 @@
+"""The worker processes of a run: how many there are, when they end, and what happens if one fails."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from fakes import FAKE_WORKER, measured, no_worker_opens_after, plan, target
+from linkscope.plan.classes import PathClass
+from linkscope.run.answers import Prepared
+from linkscope.run.worker import RequestFailed, Worker, WorkerGone
+from linkscope.run.workers import Workers, twice
+from linkscope.runfile import read_run
+from processes import runs
+from test_assemble import ONE
+from test_run_edges import LARGE, OTHER
+
+
+def test_every_round_of_a_plan_without_classes_has_its_own_process(tmp_path, monkeypatch) -> None:
+    opened: list[int] = []
+    opens = Worker.opened
+
+    def seen(worker: Worker) -> dict[str, Any]:
+        opened.append(worker.pid)
+        return opens(worker)
+
+    monkeypatch.setattr(Worker, "opened", seen)
+    measured(target(modelled=False), plan(ONE, LARGE), tmp_path / "a.jsonl")
+    assert len(opened) == len(set(opened)) == 6
+    opened.clear()
+    classes = [PathClass("host to GPU", ["numa:0->gpu:0"])]
+    with_classes = structs.replace(plan(ONE, LARGE, rounds=6), classes=classes)
+    measured(target(modelled=False), with_classes, tmp_path / "b.jsonl")
+    assert len(set(opened)) < len(opened)  # every second round has a fresh platform in the same process
+
+
+def test_a_fresh_process_opens_while_the_previous_ends_and_measures_after_its_end(tmp_path, monkeypatch) -> None:
+    calls: list[str] = []
+
+    def noted(does: Callable[..., Any]) -> Callable[..., Any]:
+        def logged(*given: Any) -> Any:
+            calls.append(does.__name__)
+            return does(*given)
+
+        return logged
+
+    for name in ("ask_to_open", "end", "kill", "prepare"):
+        monkeypatch.setattr(Worker, name, noted(getattr(Worker, name)))
+    measured(target(modelled=False), plan(ONE, rounds=2), tmp_path / "a.jsonl")
+    first = calls.index("ask_to_open")  # the requests before it open a worker for its version
+    assert calls[first:] == ["ask_to_open", "prepare", "end", "ask_to_open", "kill", "prepare", "kill"]
+
+
+def test_a_worker_that_dies_while_opening_is_started_again(tmp_path, monkeypatch) -> None:
+    asks, dying = Worker.ask_to_open, [0, 1, 0, 0]
+
+    def sometimes(worker: Worker, request: dict[str, Any]) -> None:
+        if dying.pop(0):
+            worker.kill()
+            raise WorkerGone("it died")
+        asks(worker, request)
+
+    monkeypatch.setattr(Worker, "ask_to_open", sometimes)
+    assert measured(target(modelled=False), plan(ONE, rounds=3), tmp_path / "a.jsonl").points[ONE].median_s
+    assert not dying
+
+
+def test_a_worker_that_lost_its_gpu_is_not_used_again(tmp_path, monkeypatch) -> None:
+    used: dict[str, list[int]] = {}
+    prepares = Worker.prepare
+
+    def seen(worker: Worker, case: Any, key: str, *others: Any) -> Prepared:
+        used.setdefault(key, []).append(worker.pid)
+        return prepares(worker, case, key, *others)
+
+    monkeypatch.setattr(Worker, "prepare", seen)
+    for flaw, processes in (("lost", 3), ("fail", 1)):
+        used.clear()
+        measured(target(flawed={flaw: "*/8?*#0"}), plan(ONE, OTHER, rounds=2), tmp_path / f"{flaw}.jsonl")
+        assert len({pid for pids in used.values() for pid in pids}) == processes, flaw  # a lost one is tried twice
+
+
+@pytest.mark.parametrize(
+    "problem", [RequestFailed("failed", "no second platform"), WorkerGone("no answer", hung=True, abandoned=True)]
+)
+def test_the_gpus_of_an_unkillable_worker_are_lost_if_its_platform_does_not_reopen(
+    tmp_path, monkeypatch, problem: Exception
+) -> None:
+    kills, tried = Worker.kill, list[int]()
+
+    def never(worker: Worker, request: dict[str, Any]) -> dict[str, Any]:
+        tried.append(worker.pid)
+        raise problem
+
+    def unkillable(worker: Worker) -> bool:
+        return kills(worker) and worker.pid not in tried
+
+    monkeypatch.setattr(Worker, "open", never)
+    monkeypatch.setattr(Worker, "kill", unkillable)
+    path = tmp_path / "a.jsonl"
+    classes = [PathClass("host to GPU", ["numa:0->gpu:0"])]
+    measured(target(modelled=False), structs.replace(plan(ONE, rounds=6), classes=classes), path)
+    (found,) = read_run(path).points
+    assert len(tried) == len(found.flows[0].samples_s) == 1
+    assert "gpu:0" in (found.reason or "") and "could not be killed" in (found.reason or "")
+
+
+def test_a_worker_that_is_still_opening_is_ended_and_never_used(monkeypatch) -> None:
+    started, opened = list[Worker](), list[int]()
+    asks, opens = Worker.ask_to_open, Worker.opened
+
+    def noted(worker: Worker, request: dict[str, Any]) -> None:
+        started.append(worker)
+        asks(worker, request)
+
+    def seen(worker: Worker) -> dict[str, Any]:
+        opened.append(started.index(worker))
+        return opens(worker)
+
+    monkeypatch.setattr(Worker, "ask_to_open", noted)
+    monkeypatch.setattr(Worker, "opened", seen)
+    workers = Workers(FAKE_WORKER, target().open_request, lambda: False)
+    workers.get()
+    assert workers.replace() and workers.drop()
+    assert [runs(worker.pid) for worker in started] == [False, False]
+    workers.get()
+    workers.drop()
+    assert opened == [0, 2]
+
+
+def test_a_point_with_three_sufficient_rounds_keeps_its_value_if_no_worker_starts(tmp_path, monkeypatch) -> None:
+    no_worker_opens_after(3, monkeypatch)
+    classes = [PathClass("host to GPU", ["numa:0->gpu:0"])]
+    made = structs.replace(plan(ONE, budget_s=1e4), classes=classes, early=True)
+    found = measured(target(modelled=False, noise=0.05), made, tmp_path / "a.jsonl").points[ONE]
+    assert "no GPU any more" in (found.reason or "") + found.guards.get("stopped", "")
+    assert found.status in ("ok", "missed_precision") and found.median_s and len(found.flows[0].samples_s) == 3
+
+
+def test_a_point_is_tried_again_if_its_worker_died_early_or_lost_its_gpu(monkeypatch) -> None:
+    """A hang is not tried again, because it would cost the whole time-out again, and neither is a late death."""
+
+    def tries(problem: Exception) -> int:
+        tried: list[int] = []
+
+        def measure() -> None:
+            tried.append(1)
+            raise problem
+
+        with pytest.raises(type(problem)):
+            twice(measure)
+        return len(tried)
+
+    problems = (WorkerGone("killed"), RequestFailed("lost", "Xid 79"), WorkerGone("no answer", hung=True),
+                RequestFailed("failed", "no memory"))  # fmt: skip
+    assert [tries(problem) for problem in problems] == [2, 2, 1, 1]
+    monkeypatch.setattr("linkscope.run.workers._CHEAP_S", -1.0)
+    assert tries(problems[0]) == 1
+
+
+def test_a_worker_that_does_not_start_is_started_three_times(tmp_path, monkeypatch) -> None:
+    opens, failing = Worker.opened, [2]
+    unopened: list[int] = []  # processes that did not open; they hold GPU resources until they end
+
+    def sometimes(worker: Worker) -> dict[str, Any]:
+        if failing[0] > 0:
+            failing[0] -= 1
+            unopened.append(worker.pid)
+            raise RequestFailed("failed", "not yet")
+        return opens(worker)
+
+    monkeypatch.setattr(Worker, "opened", sometimes)
+    assert measured(target(), plan(ONE, rounds=2), tmp_path / "a.jsonl").points[ONE].median_s
+    assert len(unopened) == 2 and not any(Path(f"/proc/{pid}").exists() for pid in unopened)
+    failing[0] = 3
+    found = measured(target(), plan(ONE, rounds=2), tmp_path / "b.jsonl").points[ONE]
+    assert found.status == "failed" and "not yet" in (found.reason or "")
