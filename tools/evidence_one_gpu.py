@@ -85,6 +85,27 @@ def files(call: Call) -> int:
     return _answer(call, words, Path(f"{call.result}.json"), call.seconds, settings)
 
 
+def nccl_topology(call: Call) -> int:
+    """Lets NCCL read the topology that linkscope exports from a short run. What NCCL says becomes RESULT.txt; the exit
+    code is 1 if it says that it did not read the file.
+    """
+    run, topology, said = call.unfinished / f"{call.base}.jsonl", f"{call.result}.xml", Path(f"{call.result}.txt")
+    command = [sys.executable, "-m", "linkscope"]
+    sums = ["run", "--suite", "collectives", "--rounds", "1", *only("all_reduce/nccl/*/1048576[?]mode=batched&ranks=*")]
+    settings = {"NCCL_TOPO_FILE": topology, "NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,ENV,GRAPH"}
+    for words in (
+        ["run", "--suite", "quick", "--budget", "20s", "--force", "-o", str(run)],
+        ["export", str(run), "--format", "nccl-topo", "--force", "-o", topology],
+        [*sums, "--force", "-o", str(run)],
+    ):
+        # By a file: workers answer on their standard output.
+        status = logged([*command, *words], call.seconds / 2, call.log, settings | {"NCCL_DEBUG_FILE": str(said)})
+        if status:
+            return status
+    text = said.read_text() if said.exists() else ""
+    return 0 if "Loading topology file" in text and "XML Parse" not in text else 1
+
+
 def _answer(call: Call, words: list[str], path: Path, seconds: float, settings: dict[str, str] | None = None) -> int:
     """Runs a command of linkscope and keeps what it prints, if it succeeds."""
     new = path.with_suffix(".new")
@@ -116,6 +137,7 @@ STEPS = {
     "put-get": Step(90, tests("test_put_get.py", settings=_LONG)),
     "proxies": Step(58, linkscope_run("--suite", "putget-queues", "--budget", "{budget}s", *only("*proxies=*"))),
     "ranks": Step(150, linkscope_run("--budget", "{budget}s", *only(*RANKS), launcher=ranks), least=90),
+    "nccl-topology": Step(60, nccl_topology),
     **{f"ranks-{count}": more_ranks(count) for count in _MORE_RANKS},
     "products": Step(120, tool("transfer_bench.py", *_ISSUE, "gemm", "cold",
                                small=("--largest", "16", "--file-mib", "16", "--repeats", "1")), least=60),

@@ -23,13 +23,15 @@ def ranks_by(launcher: str, count: int) -> Sequence[str]:
     """The words before the program. `launcher`: mpirun or mpiexec of any MPI.
 
     Two ranks stay on no CPU of their own: several threads of a rank wait by polling, which takes milliseconds on one
-    CPU. More ranks get a core each where there are enough: ranks that poll never sleep, so the kernel would leave two
-    of them on one core while another is free. Open MPI also must not load a UCX of its own beside the one that is
-    measured, and refuses root unless it is told.
+    CPU. More ranks get two cores each, or one where there are no more: ranks that poll never sleep, so the kernel would
+    leave two of them on one core while another is free. The second core is for linkscope beside its worker.
+
+    Open MPI also must not load a UCX of its own beside the one that is measured, and needs an option to run as root.
     """
     said = subprocess.run([launcher, "--version"], capture_output=True, text=True).stdout
-    binding = "core" if 2 < count <= (os.cpu_count() or 1) else "none"
+    each = min((os.cpu_count() or 1) // count, 2) if count > 2 else 0
     if not any(name in said for name in _OPEN_MPI):
-        return [launcher, "-bind-to", binding, "-n", str(count)]
+        return [launcher, "-bind-to", f"core:{each}" if each else "none", "-n", str(count)]
+    binding = ["--map-by", f"slot:PE={each}", "--bind-to", "core"] if each else ["--bind-to", "none"]
     as_root = [] if os.getuid() else ["--allow-run-as-root"]
-    return [launcher, *as_root, "--mca", "pml", "ob1", "--mca", "osc", "^ucx", "--bind-to", binding, "-n", str(count)]
+    return [launcher, *as_root, "--mca", "pml", "ob1", "--mca", "osc", "^ucx", *binding, "-n", str(count)]

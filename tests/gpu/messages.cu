@@ -80,6 +80,14 @@ extern "C" __global__ void ping_pong(u64 mine, u64 theirs, unsigned self, u64 co
   *result = memory.now_ns() - begin;
 }
 
+// One look at a word of the channel's local region. there: 1 if the word is below the value, 2 if not; 0 after an error.
+extern "C" __global__ void look(Channel channel, u64 word, u64 value, u64* there) {
+  DevicePoster<Block> poster{channel, DeviceMemoryWords{}, Block{}};
+  bool found = false;
+  const Posted done = poster.poll(word, value, found);
+  if (threadIdx.x == 0) *there = done == Posted::ok ? 1 + found : 0;
+}
+
 // A stream of messages of 64 bytes: each 8 lanes have a ring of their own, of `stream_slots` slots, in the receiver's memory.
 // `count` messages go through each ring. result: for each block its start, its end, and a Wrong.
 constexpr unsigned stream_words = 8, stream_slots = 32;

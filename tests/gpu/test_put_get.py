@@ -295,6 +295,32 @@ def test_random_traffic_between_gpus_arrives_once_and_whole(capsys) -> None:
     all_come_once(capsys, "memory of the second of two GPUs", f"on_gpu(1, {BYTES})", "[0, 1]", PEERS)
 
 
+LOOK = """
+SIZE, WORD = 4096, 64
+host, on = Region(size=SIZE), Region(on_gpu(0, SIZE), SIZE)
+writer, looker = Channel(host, on), Channel(on, host, gpu=0, timeout_s=5.0)
+view = (c_uint64 * 16)()
+ok(library.ls_channel_view(looker.pointer, byref(view)))
+kernel, stream, result = function(0, "look"), stream(0), on_gpu(0, 8)
+for threads in (1, 32, 256):
+    for number, expected in ((threads, 1), (threads - 1, 2)):
+        launch(0, kernel, stream, 1, threads, view, c_uint64(WORD), c_uint64(number), c_uint64(result))
+        wait(0, stream)
+        assert numbers(result, 1) == [expected], (threads, number, numbers(result, 1))
+        ok(writer.call("ls_signal", WORD, threads))
+        ok(writer.call("ls_quiet"))
+    launch(0, kernel, stream, 1, threads, view, c_uint64(WORD), c_uint64(threads), c_uint64(result))
+    wait(0, stream)
+    assert numbers(result, 1) == [2], threads
+print("seen")
+"""
+
+
+@only_real
+def test_a_kernel_looks_once_at_a_word_and_sees_it_when_it_has_its_value() -> None:
+    assert script(KERNELS.replace("ROOT", repr(str(ROOT)), 1) + LOOK) == "seen"
+
+
 PING_PONG = """
 gpus = GPUS
 words = [on_gpu(gpu, 4096) for gpu in gpus]

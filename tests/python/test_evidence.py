@@ -273,6 +273,30 @@ def test_the_plans_of_ranks_and_of_packed_words_have_each_point_that_they_name()
         assert done.returncode == 0 and len(json.loads(done.stdout)["points"]) == count, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize(
+    ("said", "status"),
+    [("NCCL INFO Loading topology file a.xml", 0), ("Loading topology file\nXML Parse error", 1), ("NCCL INFO", 1)],
+)
+def test_a_topology_that_nccl_does_not_read_fails_its_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, status: int
+) -> None:
+    monkeypatch.setattr(steps, "machine", lambda: "testx1")
+    (tmp_path / "packed").mkdir()
+    started = []
+
+    def run(words: list[str], seconds: float, log: object, settings: dict[str, str]) -> int:
+        started.append(words[3])
+        if "collectives" in words:
+            assert settings["NCCL_TOPO_FILE"] in before
+            Path(settings["NCCL_DEBUG_FILE"]).write_text(said)
+        before[:] = words
+        return 0
+
+    before: list[str] = []
+    monkeypatch.setattr(one_gpu, "logged", run)
+    assert one_gpu.nccl_topology(call(tmp_path, "nccl-topology")) == status and started == ["run", "export", "run"]
+
+
 def test_what_tests_print_becomes_a_file_and_is_in_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steps, "machine", lambda: "testx1")
     (tmp_path / "packed").mkdir()

@@ -20,20 +20,22 @@ def started(folder: Path, said: str, count: int) -> list[str]:
 
 
 @pytest.mark.parametrize("said", [OPEN_MPI, OF_MPIEXEC, MPICH])
-def test_only_open_mpi_is_told_to_load_no_ucx_of_its_own_and_to_accept_root(tmp_path: Path, said: str) -> None:
+def test_only_open_mpi_gets_options_against_a_ucx_of_its_own_and_for_root(tmp_path: Path, said: str) -> None:
     words = started(tmp_path, said, 2)
     assert ("^ucx" in words) == (said != MPICH)
     assert ("--allow-run-as-root" in words) == (said != MPICH and os.getuid() == 0)
 
 
-@pytest.mark.parametrize("said, option", [(OPEN_MPI, "--bind-to"), (MPICH, "-bind-to")])
-@pytest.mark.parametrize("count, binding", [(2, "none"), (4, "core"), (8, "core"), (16, "none")])
-def test_more_than_two_ranks_get_a_core_each_where_there_are_enough(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, option: str, count: int, binding: str
+@pytest.mark.parametrize("count, cores", [(2, 0), (4, 2), (8, 1), (16, 0)])
+def test_more_than_two_ranks_get_cores_of_their_own_where_there_are_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, cores: int
 ) -> None:
     monkeypatch.setattr(tool.os, "cpu_count", lambda: 8)
-    words = started(tmp_path, said, count)
-    assert words[words.index(option) + 1] == binding
+    for said, bound, free in (
+        (OPEN_MPI, f"--map-by slot:PE={cores} --bind-to core", "--bind-to none"),
+        (MPICH, f"-bind-to core:{cores}", "-bind-to none"),
+    ):
+        assert (bound if cores else free) in " ".join(started(tmp_path, said, count))
 
 
 def test_a_launcher_behind_a_linked_folder_is_started_by_its_own_folder(

@@ -163,7 +163,7 @@ def test_points_that_were_too_short_for_the_clock_are_not_said_to_have_failed_an
     [
         ([range(16)] * 16, "16 ranks on vm share 16 CPUs and wait for each other; give each rank a core"),
         ([[0, 1], [0, 1]], "2 ranks on vm share 2 CPUs and wait for each other"),
-        ([[number] for number in range(16)], "measure again with more --rounds"),
+        ([[number] for number in range(16)], "a rank with one CPU starts late, because linkscope shares it"),
         ([range(16)] * 15, "measure again with more --rounds"),
     ],
 )
@@ -180,6 +180,17 @@ def test_ranks_that_share_all_cpus_are_the_named_cause_of_points_that_were_too_s
     short.status, short.reason, short.median_s = "failed", f"{TOO_SHORT}: the batch took no longer", None
     assert f"1 point has no value, too short for the clock: {cure}" in text_of(run)
     assert cure in page(run)
+
+
+@pytest.mark.parametrize("way", ["staged", "none"])
+def test_ranks_with_one_cpu_are_named_only_where_a_message_is_staged_by_their_threads(way: str) -> None:
+    run = run_of("h100x1-mpi")
+    for rank in run.header.machine["mpi"]["ranks"]:
+        rank["cpus"] = [rank["rank"]]
+    of_way = [point for point in run.points if (point.params.get("way") == "staged") == (way == "staged")]
+    listed = [point for point in of_way if point.params.get("way") in (None, way)]
+    said = page(dataclasses.replace(run, points=listed))
+    assert ("which its threads share" in said) == (way == "staged")
 
 
 def test_a_failed_point_beside_one_that_was_too_short_is_still_said_to_have_failed() -> None:

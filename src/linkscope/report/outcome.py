@@ -54,15 +54,20 @@ class Problem:
 
 
 def too_short_cure(run: Run) -> str:
-    """What gives points that were too short for the clock a value. Ranks that poll and share CPUs wait for each other
-    for milliseconds, which more rounds hardly average out.
+    """What gives points that were too short for the clock a value. Ranks that poll wait for milliseconds for one that
+    shares its CPU with another rank or with linkscope, which more rounds hardly average out.
     """
     of_host: dict[str, list[list[int]]] = {}
     for one in run.header.machine.get("mpi", {}).get("ranks", ()):
-        of_host.setdefault(one["host"], []).append(one.get("cpus", []))
-    for host, ranks in of_host.items():
+        of_host.setdefault(one.get("host", "a host"), []).append(one.get("cpus", []))
+    for host, ranks in of_host.items() if any(map(_among_ranks, run.points)) else ():
         cpus = {cpu for one in ranks for cpu in one}
-        if len(ranks) >= len(cpus) > 0 and sum(map(len, ranks)) > len(cpus) and any(map(_among_ranks, run.points)):
+        if min(map(len, ranks)) == 1:
+            return (
+                "a rank with one CPU starts late, because linkscope shares it, and the others wait; give each rank two "
+                "CPUs (`mpirun --map-by slot:PE=2 --bind-to core`), or start fewer ranks"
+            )
+        if len(ranks) >= len(cpus) > 0 and sum(map(len, ranks)) > len(cpus):
             return (
                 f"{len(ranks)} ranks on {host} share {count_text(len(cpus), 'CPU')} and wait for each other; give each "
                 "rank a core (`mpiexec --bind-to core`), or start fewer ranks"

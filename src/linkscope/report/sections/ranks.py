@@ -80,7 +80,8 @@ def section(view: RunView) -> Section | None:
     shared = _shared_gpu(points, view.run.header.machine)
     if shared:
         blocks.append(Paragraph(shared, on=Output.TERMINAL | Output.MARKDOWN))
-    if narrow := [f"rank:{one['rank']} {_ONE_CPU}" for one in ranks if len(one.get("cpus", "..")) == 1]:
+    staged = any(point.params.get("way") in ("staged", "double") for point in points)
+    if staged and (narrow := [f"rank:{one['rank']} {_ONE_CPU}" for one in ranks if len(one.get("cpus", "..")) == 1]):
         blocks.append(Items.of(narrow))
     trips = _by_series(point for point in points if point.benchmark != "rank_rate")
     rates = _by_series(point for point in points if point.benchmark == "rank_rate")
