@@ -50,7 +50,7 @@ Options::Options() : registered_bytes{host_memory_bytes() / 2} {
   set_all(MethodId::relay_to_host, {false, std::min(cpus, 2u), 4_MiB, 1, 4, 0, 0, 1, most_links}, 16_MiB);
   for (const auto id : {MethodId::relay_to_gpu, MethodId::relay_to_host})  // a probe: 8 MiB fill four links
     for (const u64 start : {256_MiB, 768_MiB}) of(id, start).chunk = 8_MiB;
-  set_all(MethodId::between_gpus, {false, 1, 4_MiB, 3, 16, 0}, 4_MiB);
+  set_all(MethodId::between_gpus, {false, 1, 4_MiB, 3, 16, 0}, 16_MiB);
   // Runs on H100 and H200: kernels gain 9 % at 4 MiB and nothing from 16 MiB, and take SMs that other work then lacks.
   for (const auto id : {MethodId::within_gpu, MethodId::between_peers})
     set_all(id, {true, 1, 16_KiB, 1, 1, 0, 128, 4_KiB}, ~u64{0});

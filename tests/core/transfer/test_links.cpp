@@ -215,6 +215,18 @@ TEST_CASE("a copy between GPUs without peer access goes through pinned slots, in
   CHECK(transfers.arena_bytes() <= 3 * 256_KiB * 2);
 }
 
+TEST_CASE("between GPUs without peer access, copies of 16 MiB and more leave the driver, and shorter ones stay") {
+  // Four H100s: through pinned slots, 4 MiB take a third longer than by the driver, and 16 MiB an eighth less time.
+  const Application with;
+  Transfers transfers;
+  const OnOther elsewhere{with, 16_MiB};
+  const auto method = [&](u64 bytes) {
+    return std::string{transfers.method_of({elsewhere.at(), with.on_gpu(), bytes, with.stream->get()})};
+  };
+  CHECK(method(16_MiB - 1) == "plain");
+  CHECK(method(16_MiB) == "between_gpus");
+}
+
 TEST_CASE("with peer access the driver copies between GPUs") {
   const Application with;
   Transfers transfers{with_helpers()};
