@@ -5,6 +5,7 @@
   rates                                {"src->dst": bytes per second}, instead of `rate`
   noise                                relative spread of a round, drawn from the key
   flawed                               {"hang|die|garbage|wrong|fail|lost|unsupported|memory|slow": glob of keys}
+  last_words                           what a worker that dies prints on standard error
   once                                 a file: the fault happens only while it is missing, and creates it
 """
 
@@ -128,7 +129,7 @@ class FakeWorker:
         if self.flawed("hang"):
             time.sleep(3600)
         if self.flawed("die"):
-            print("the driver said: Xid 79", file=sys.stderr, flush=True)
+            print(self.machine.get("last_words", "the driver said: Xid 79"), file=sys.stderr, flush=True)
             os.kill(os.getpid(), signal.SIGKILL)
         if self.flawed("garbage"):
             sys.stdout.buffer.write(b"NVRM: oops\n")

@@ -139,6 +139,39 @@ def test_a_point_with_three_sufficient_rounds_keeps_its_value_if_no_worker_start
     assert found.status in ("ok", "missed_precision") and found.median_s and len(found.flows[0].samples_s) == 3
 
 
+def test_points_keep_their_rounds_if_no_worker_starts_and_the_point_that_ended_it_is_named(
+    tmp_path, monkeypatch
+) -> None:
+    no_worker_opens_after(3, monkeypatch)
+    where = target(modelled=False, flawed={"die": f"{OTHER}*"})
+    points = measured(where, plan(ONE, OTHER, rounds=6), tmp_path / "a.jsonl").points
+    kept, ended = points[ONE], points[OTHER]
+    assert kept.status == "missed_precision" and kept.median_s and kept.flows[0].samples_s
+    assert (kept.reason or "").endswith(f"no GPU any more; it measured {OTHER}"), kept.reason
+    assert ended.status == "failed" and "was ended by SIGKILL" in (ended.reason or "")
+
+
+OPEN_MPI = """[vm:7] *** Process received signal ***
+[vm:7] Signal: Segmentation fault (11)
+[vm:7] [ 0] /lib/x86_64-linux-gnu/libc.so.6(+0x42520)[0x7f0000000000]
+[vm:7] [ 1] /opt/ucx/lib/ucx/libuct_cuda.so.0(uct_cuda_ipc_post+0x24)[0x7f0000000001]
+[vm:7] [ 2] /opt/ucx/lib/libucp.so.0(ucp_put_nbx+0x1)[0x7f0000000002]
+[vm:7] *** End of error message ***"""
+UCX = """==== backtrace (tid:      7) ====
+ 0  /opt/ucx/lib/libucs.so.0(ucs_handle_error+0x2e4) [0x7f0000000000]
+ 1  /lib/x86_64-linux-gnu/libc.so.6(+0x42520) [0x7f0000000001]
+ 2  /opt/ucx/lib/ucx/libuct_cuda.so.0(uct_cuda_ipc_post+0x24) [0x7f0000000002]
+================================="""
+
+
+@pytest.mark.parametrize("calls", [OPEN_MPI, UCX])
+def test_a_worker_that_crashes_in_a_library_names_the_call_that_the_library_printed(tmp_path, calls: str) -> None:
+    where = target(flawed={"die": "*"}, last_words=calls)
+    found = measured(where, plan(ONE), tmp_path / "a.jsonl").points[ONE]
+    assert found.status == "failed"
+    assert (found.reason or "").endswith("in /opt/ucx/lib/ucx/libuct_cuda.so.0(uct_cuda_ipc_post+0x24)"), found.reason
+
+
 def test_a_point_is_tried_again_if_its_worker_died_early_or_lost_its_gpu(monkeypatch) -> None:
     """A hang is not tried again, because it would cost the whole time-out again, and neither is a late death."""
 

@@ -5,6 +5,7 @@ A process that misses its deadline is killed. A process that cannot be killed (a
 
 import contextlib
 import os
+import re
 import select
 import signal
 import subprocess
@@ -29,6 +30,11 @@ WORKER = "the worker"  # the name of a worker that runs a program alone
 
 class Interrupted(Exception):
     """The user stopped the run (Ctrl-C, SIGTERM) during a request."""
+
+
+# A line of calls that Open MPI prints ("[host:7] [ 3] /lib/a.so(f+0x1)[0x2]"), or UCX (" 3  /lib/a.so(f+0x1) [0x2]").
+_FRAME = re.compile(r"(?:\[[^\]]+\] \[ *\d+\]|=*\s*\d+) +(/\S+?(?:\([^)]*\))?) ?\[0x[0-9a-f]+\]$")
+_OF_SIGNAL = re.compile(r"/libc\.so|/libpthread|/libucs\.so|/libopen-pal\.so|/libopen-rte\.so")  # they print the calls
 
 
 class WorkerGone(Exception):
@@ -270,9 +276,11 @@ class Process:
         return WorkerGone(f"{self.name} {how}" + (f": {last}" if last else ""))
 
     def _last_error(self) -> str:
-        """Returns the process's last line on standard error."""
+        """Returns the process's last line on standard error, or where it crashed if a library printed its calls."""
         self._errors.seek(0)
-        lines = self._errors.read()[-4096:].decode(errors="replace").strip().splitlines()
+        lines = self._errors.read()[-65536:].decode(errors="replace").strip().splitlines()
+        if frames := [found[1] for line in lines if (found := _FRAME.match(line)) and not _OF_SIGNAL.search(found[1])]:
+            return f"in {frames[0]}"
         return lines[-1].strip() if lines else ""
 
 

@@ -42,7 +42,6 @@ class Records:
         self._budget = budget
         self._noise = noise
         self._journal = journal
-        self._base = EARLY_ROUNDS if plan.early else plan.rounds  # rounds after which a point has a value
         self._assessed = 0  # rounds that the last renewal knew
 
     def resume(self) -> None:
@@ -142,11 +141,11 @@ class Records:
             self.finish(self._assembler.without_value(id, "skipped", why))
 
     def give_up(self, problem: str) -> None:
-        """Ends a run whose workers no longer start: points with their base rounds keep their value, the others fail."""
+        """Ends a run whose workers no longer start: points with rounds keep their value, the others fail."""
         for id, state in self._ledger.states.items():
             if state.phase is Phase.FINAL:
                 continue
-            if len(state.rounds) >= self._base:
+            if state.rounds:
                 self.finish(self._assembler.point(id, state.rounds, problem))
             elif state.phase is Phase.OPEN and state.record:  # the budget refused the point
                 self.finish(state.record)

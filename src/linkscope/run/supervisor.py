@@ -74,6 +74,7 @@ class Supervisor:
         self._records = Records(plan, self._ledger, assembler, self._budget, self._noise, self._journal)
         self._passes = Passes(target, plan, states, services)
         self._kept_s = 0.0  # time that the first rounds leave for later rounds
+        self._ended_in = ""  # the point that was measured when a worker last ended
 
     def carry_out(self) -> Outcome:
         """Measures until nothing is left, the budget is spent, or the user stops the run."""
@@ -88,7 +89,7 @@ class Supervisor:
             self._conclude_done(self._ledger.unfinished())
             self._records.finish_measured(INTERRUPTED)
         except CannotStart as problem:
-            self._records.give_up(str(problem))
+            self._records.give_up(f"{problem}; it measured {self._ended_in}" if self._ended_in else str(problem))
         finally:
             self._passes.stop()
             self._services.progress.stop()
@@ -234,6 +235,8 @@ class Supervisor:
         except WrongData as wrong:
             self._records.failed(id, f"wrong data: {wrong}", verified=False)
         except (RequestFailed, WorkerGone) as failure:
+            if isinstance(failure, WorkerGone):
+                self._ended_in = id
             self._records.failed(id, str(failure))
         else:
             self._records.add_round(state, record)
