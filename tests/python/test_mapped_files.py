@@ -10,7 +10,8 @@ from linkscope.cli.tune import _knobs
 from linkscope.tune import Job, Ring, Row, tune
 from linkscope.tune.grids import beside_in_grid, grid
 from test_transfer import python
-from test_tune import HOSTS, MIB, SimulatedBench, linkscope_tune, needs_library
+from test_tune import HOSTS, MIB, SimulatedBench
+from test_tune_command import linkscope_tune, needs_library
 
 CACHED = Job("cached-file", 16 * MIB, 64 * MIB)
 MAPPED = "for start in native.file_classes(): native.set_knobs('read_cached', start, mapped=1, chunk=1 << 20)\n"

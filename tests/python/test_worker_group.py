@@ -2,10 +2,12 @@
 
 import os
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from linkscope.run.answers import Carried, Trace, Verdict, merged
+from linkscope.run.ranks import RankWorker
 from linkscope.run.worker import RequestFailed, Worker, WorkerGone
 from processes import children, runs
 
@@ -152,3 +154,20 @@ def test_traces_are_merged():
     assert whole.verdict == Verdict(False, 16, 4, "here") and [link.link for link in whole.links] == ["a", "b"]
     assert whole.spent == {"memory_s": 1.0}
     assert merged([first]) == first
+
+
+def test_times_from_the_last_entry_leave_out_that_a_process_waited_for_another():
+    early_and_late = [1.0, 9.0, 7.0, 9.5, 20.0, 29.0, 21.0, 29.5]  # two batches of two actors
+    trace = Trace(1, 2, 2, "host", stamps=early_and_late).from_last_entry()
+    assert [trace.seconds(0, batch, actor) for batch in (0, 1) for actor in (0, 1)] == [2.0, 2.5, 8.0, 8.5]
+    ended_before = Trace(1, 1, 2, "host", stamps=[1.0, 2.0, 3.0, 4.0]).from_last_entry()
+    assert ended_before.seconds(0, 0, 0) == 0.0
+
+
+@pytest.mark.parametrize("networks, begins", [(("a", "a"), 7.0), (("a", "b"), 1.0)])
+def test_only_ranks_of_one_host_whose_clock_is_the_same_count_from_the_last_entry(monkeypatch, networks, begins):
+    stamped = Trace(1, 1, 2, "host", stamps=[1.0, 9.0, 7.0, 9.5])
+    monkeypatch.setattr(Worker, "_run_together", lambda self, line, limit_s: stamped)
+    ranks = object.__new__(RankWorker)
+    ranks._ranks = [SimpleNamespace(network=network) for network in networks]
+    assert ranks._run_together(b"", 1.0).stamps[0] == begins

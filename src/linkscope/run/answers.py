@@ -131,6 +131,15 @@ class Trace(msgspec.Struct):
             exits = [max(exits[at : at + step]) for at in blocks]
         return math.fsum(map(operator.sub, exits, entries))
 
+    def from_last_entry(self) -> "Trace":
+        """Returns the trace in which every loop of a batch begins with the last. All stamps are of one clock."""
+        entries, step = self.stamps[0::2], self.actors
+        last = [max(entries[at : at + step]) for at in range(0, len(entries), step) for _ in range(step)]
+        stamps = [
+            stamp for begin, end in zip(last, self.stamps[1::2], strict=True) for stamp in (begin, max(begin, end))
+        ]
+        return msgspec.structs.replace(self, stamps=stamps)
+
 
 def merged(parts: list[Trace]) -> Trace:
     """Returns the trace of a program of several processes. Each process stamps its own actors; other stamps are 0."""

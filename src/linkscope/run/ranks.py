@@ -18,6 +18,7 @@ import msgspec
 
 from linkscope.errors import FINE, SOMETHING_FAILED, STOPPED_EARLY, UserError
 from linkscope.run import local_suite
+from linkscope.run.answers import Trace
 from linkscope.run.contexts import Contexts
 from linkscope.run.links import CannotReach, Listener, NobodyCame, connect, own_tcp_counts
 from linkscope.run.meeting import LEAVE_LIMIT_S, START_LIMIT_S, Rank, Ready, World, several_hosts
@@ -236,6 +237,12 @@ class RankWorker(Worker):
                 for other, port in zip(self._ranks[:processes], self._ports[:processes], strict=True)
             ]
         }
+
+    def _run_together(self, line: bytes, limit_s: float) -> Trace:
+        """Ranks of one host have one clock. A rank that starts before the others waits for them, which is no part of
+        its operations."""
+        trace = super()._run_together(line, limit_s)
+        return trace if several_hosts(self._ranks) else trace.from_last_entry()
 
     def measure_nodes(self, file_of: Callable[[str], str], words: Sequence[str]) -> list[local_suite.NodeRun]:
         """Lets the first rank of each host measure its host by `linkscope run` with these words, all at once.
