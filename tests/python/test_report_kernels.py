@@ -161,6 +161,15 @@ def test_joint_flows_have_rates_and_shares() -> None:
     assert line.each == "3 flows of 100 to 200 GB/s, 25 to 50 % each"
 
 
+def test_joint_flows_that_ran_in_turn_have_a_total_and_no_rates_of_their_own() -> None:
+    points = joint_points()
+    for one in points:
+        one.guards["in_turn"] = True
+    assert [row.parts for joint in joints(points) for row in joint.rows] == [()] * 4
+    (line,) = joint_lines(points)
+    assert line.total == "400 GB/s [392, 408]" and line.each == "its flows did not run together"
+
+
 def test_bidirectional_joint_flows_have_separate_columns() -> None:
     one = point("host_to_all/ce/numa:0.pinned->gpu:all.device/4096?bidirectional=true", 1e-6)
     one.flows = [flow("numa:0", f"gpu:{n}", ("pinned", "device"), 4096, 1e-6) for n in (0, 1)]

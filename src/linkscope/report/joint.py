@@ -17,7 +17,7 @@ from linkscope.model.curves import (
     total_of,
 )
 from linkscope.model.text import params_text, paths_text, rate_text, varying
-from linkscope.report.trust import SIGN, missed
+from linkscope.report.trust import SIGN, flows_ran_apart, missed
 from linkscope.runfile import Flow, Point
 from linkscope.units import format_fraction, format_rate
 
@@ -107,8 +107,10 @@ def joint_lines(points: Iterable[Point]) -> list[JointLine]:
 
 
 def _row(point: Point, total: Estimate) -> JointRow:
+    """Flows that did not run together have a total, but no rates of their own: the time of each is that of a wait."""
     path = path_of(point)
-    rated = [(flow, rate) for flow in measured_flows(point) if (rate := flow_rate(flow)) is not None]
+    flows = [] if flows_ran_apart(point) else measured_flows(point)
+    rated = [(flow, rate) for flow in flows if (rate := flow_rate(flow)) is not None]
     parts = (Part(_name(flow, path), rate, rate.value / total.value) for flow, rate in rated)
     return JointRow(path, point.bytes, total, tuple(parts), missed(point))
 
@@ -123,7 +125,7 @@ def _line(joint: Joint, cluster: list[JointRow]) -> JointLine:
     best = cluster[0]
     rates = [part.rate.value for row in cluster for part in row.parts]
     shares = [part.share for row in cluster for part in row.parts]
-    each = ""
+    each = "its flows did not run together"
     if rates:
         each = (
             f"{len(best.parts)} flows of {min(rates):.4g} to {format_rate(max(rates))}, "
