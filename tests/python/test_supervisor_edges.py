@@ -11,6 +11,7 @@ import pytest
 from msgspec import structs
 
 from fakes import FAKE_WORKER, H2D, facts, measured, no_worker_opens_after, plan, round_record, target
+from linkscope.errors import SOMETHING_FAILED
 from linkscope.plan import Plan, most_memory
 from linkscope.plan.classes import PathClass
 from linkscope.plan.interference import Together
@@ -131,9 +132,12 @@ def test_the_monitor_is_stopped_however_the_run_ends(tmp_path, monkeypatch, endi
 def test_measured_rounds_are_kept_if_no_worker_starts_any_more(tmp_path, monkeypatch) -> None:
     no_worker_opens_after(2, monkeypatch)
     where = target(modelled=False, flawed={"unsupported": "*/8?*#0"})
-    found = measured(where, plan(ONE, LARGE), tmp_path / "a.jsonl").points
+    outcome = measured(where, plan(ONE, LARGE), tmp_path / "a.jsonl")
+    found = outcome.points
     assert found[ONE].status == "unsupported" and "the test says so" in (found[ONE].reason or "")
-    assert found[LARGE].status == "failed" and len(found[LARGE].flows[0].samples_s) == 2
+    kept = found[LARGE]
+    assert kept.status == "missed_precision" and len(kept.flows[0].samples_s) == 2 and kept.median_s
+    assert "no GPU any more" in (kept.reason or "") and outcome.exit_code == SOMETHING_FAILED
 
 
 def test_a_budget_for_some_of_the_points_gives_these_points_all_their_rounds(tmp_path) -> None:

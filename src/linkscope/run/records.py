@@ -140,8 +140,13 @@ class Records:
         for id in out:
             self.finish(self._assembler.without_value(id, "skipped", why))
 
-    def give_up(self, problem: str) -> None:
-        """Ends a run whose workers no longer start: points with rounds keep their value, the others fail."""
+    def give_up(self, problem: str) -> bool:
+        """Ends a run whose workers no longer start: points with rounds keep their value, the others fail.
+
+        Returns whether a point lacks rounds that it needs.
+        """
+        needed = EARLY_ROUNDS if self._plan.early else self._plan.rounds
+        lacking = any(len(state.rounds) < needed for state in self._ledger.unfinished().values())
         for id, state in self._ledger.states.items():
             if state.phase is Phase.FINAL:
                 continue
@@ -151,6 +156,7 @@ class Records:
                 self.finish(state.record)
             else:
                 self.failed(id, problem)
+        return lacking
 
     def finish(self, point: Point) -> None:
         """Writes the last record of a point."""

@@ -40,6 +40,7 @@ class Outcome:
     points: dict[str, Point]
     complete: bool
     wall_s: float
+    gave_up: bool = False  # no worker starts any more, before all points had the rounds that they need
 
     @property
     def exit_code(self) -> int:
@@ -47,7 +48,7 @@ class Outcome:
         if not self.complete:
             return STOPPED_EARLY
         found = {shown_status(point) for point in self.points.values()}
-        if "failed" in found:
+        if self.gave_up or "failed" in found:
             return SOMETHING_FAILED
         if not found or any(point.median_s is not None for point in self.points.values()):
             return FINE
@@ -79,7 +80,7 @@ class Supervisor:
     def carry_out(self) -> Outcome:
         """Measures until nothing is left, the budget is spent, or the user stops the run."""
         started = time.monotonic()
-        complete = True
+        complete, gave_up = True, False
         try:
             self._measure_all()
             self._records.finish_measured(self._budget.reason())
@@ -89,7 +90,8 @@ class Supervisor:
             self._conclude_done(self._ledger.unfinished())
             self._records.finish_measured(INTERRUPTED)
         except CannotStart as problem:
-            self._records.give_up(f"{problem}; it measured {self._ended_in}" if self._ended_in else str(problem))
+            why = f"{problem}; it measured {self._ended_in}" if self._ended_in else str(problem)
+            gave_up = self._records.give_up(why)
         finally:
             self._passes.stop()
             self._services.progress.stop()
@@ -99,7 +101,7 @@ class Supervisor:
         counts: dict[str, int] = dict(sorted(Counter(point.status for point in points.values()).items()))
         gained, contexts = self._services.tally.gained(), self._passes.contexts.tally()
         self._writer.write(End(wall_s=wall_s, complete=complete, counts=counts, gained=gained, contexts=contexts))
-        return Outcome(points, complete, wall_s)
+        return Outcome(points, complete, wall_s, gave_up)
 
     def _measure_all(self) -> None:
         if self._plan.classes:
