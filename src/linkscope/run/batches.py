@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from linkscope.run.answers import FlowFacts, Trace
-from linkscope.run.worker import REQUEST_LIMIT_S, RequestFailed, Worker
+from linkscope.run.worker import PATIENCE, REQUEST_LIMIT_S, RequestFailed, Worker
 from linkscope.runfile import PointId, Round
 from linkscope.stats import median
 
@@ -80,7 +80,7 @@ class Batches:
     def run(self, samples: int, batches: list[list[int]], *, verify: bool) -> Trace:
         """Runs samples of the batches."""
         longest = max(sum(batch[actor] for batch in batches) * self.each_s[actor] for actor in range(self.actors))
-        limit = REQUEST_LIMIT_S + 20 * (samples * longest + (self._contents_s if verify else 0.0))
+        limit = REQUEST_LIMIT_S + PATIENCE * (samples * longest + (self._contents_s if verify else 0.0))
         trace = self._worker.run(samples, batches, verify=verify, limit_s=limit)
         if (trace.actors, trace.samples, trace.batches) != (self.actors, samples, len(batches)):
             raise RequestFailed("failed", "the worker answered with other samples than requested")

@@ -19,7 +19,7 @@ from linkscope.run.recipes import RANKS, recipe_of
 from linkscope.run.round_parts import WrongData, flow_of, rounded, timing_of
 from linkscope.run.stamped import add_single_times
 from linkscope.run.stopping import Stopping
-from linkscope.run.worker import REQUEST_LIMIT_S, RequestFailed, RunRequest, Worker, WorkerGone
+from linkscope.run.worker import PATIENCE, REQUEST_LIMIT_S, RequestFailed, RunRequest, Worker, WorkerGone
 from linkscope.runfile import Round
 from linkscope.stats import median, slope
 
@@ -46,7 +46,7 @@ class Sampler:
 
     def _by(self, worker: Worker, task: Task) -> Round:
         case = self._case(task)
-        limit = REQUEST_LIMIT_S + 20 * 4 * case["footprint_bytes"] / SLOWEST_RATE
+        limit = REQUEST_LIMIT_S + PATIENCE * 4 * case["footprint_bytes"] / SLOWEST_RATE
         if task.point.engine == "nccl":
             limit += _NCCL_MEETS_S
         prepared = worker.prepare(case, f"{task.point}#{task.round}", limit, self._opening(task))

@@ -8,7 +8,7 @@ import math
 
 from linkscope.run.answers import Prepared
 from linkscope.run.round_parts import rounded
-from linkscope.run.worker import REQUEST_LIMIT_S, Worker
+from linkscope.run.worker import PATIENCE, REQUEST_LIMIT_S, Worker
 from linkscope.runfile import Round
 from linkscope.stats import median
 
@@ -26,7 +26,7 @@ def add_single_times(worker: Worker, record: Round, prepared: Prepared) -> None:
     each_s = [median(flow.samples_s) for flow in record.flows]
     longest_s = max(0.0, *each_s)  # noise may invert a slope
     count = _operations(longest_s, prepared.most_iterations, modelled=worker.is_modelled)
-    limit_s = REQUEST_LIMIT_S + 20 * count * longest_s
+    limit_s = REQUEST_LIMIT_S + PATIENCE * count * longest_s
     latencies = worker.run_stamped([count] * prepared.actors, limit_s)
     for facts, flow in zip(prepared.flows, record.flows, strict=True):
         if of := latencies[facts.actor]:

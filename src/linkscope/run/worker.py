@@ -23,12 +23,13 @@ from linkscope.run.answers import Latencies, Prepared, Trace, merged
 from linkscope.run.process import WORKER, Interrupted, Process, RequestFailed, WorkerGone, patient_s
 
 __all__ = [
-    "OPEN_LIMIT_S", "REQUEST_LIMIT_S", "Interrupted", "RequestFailed", "RunRequest", "Worker", "WorkerGone",
+    "OPEN_LIMIT_S", "PATIENCE", "REQUEST_LIMIT_S", "Interrupted", "RequestFailed", "RunRequest", "Worker", "WorkerGone",
     "driver_facts", "open_driver", "prepare_line", "worker_command",
 ]  # fmt: skip
 
 OPEN_LIMIT_S = 60.0
 REQUEST_LIMIT_S = 10.0
+PATIENCE = 20  # a request may take this multiple of what is expected, and REQUEST_LIMIT_S more
 _REST_S = 2.0  # for the other processes of a program, after one of them has failed
 _MOST_AHEAD_BYTES = 32 << 10  # a pipe holds 64 KiB: writing never blocks while the worker waits to write an answer
 
