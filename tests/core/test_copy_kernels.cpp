@@ -32,6 +32,18 @@ void check_copied(const Memory& from, const Memory& to, u64 seed) {
   CHECK((from.guards_intact() && to.guards_intact()));
 }
 
+/// The memory of an exchange that ran, and whose copies are checked in both directions.
+struct Exchanged {
+  Exchanged(const Launch& shape, u64 bytes) : from{bytes}, to{bytes}, back_from{bytes}, back_to{bytes} {
+    from.fill_with_pattern(bytes);
+    back_from.fill_with_pattern(bytes + 1);
+    run(shape, [&] { linkscope_exchange(to.data(), from.data(), back_to.data(), back_from.data(), bytes); });
+    check_copied(from, to, bytes);
+    check_copied(back_from, back_to, bytes + 1);
+  }
+  Memory from, to, back_from, back_to;
+};
+
 }  // namespace
 
 TEST_CASE("the copy kernel copies every byte once and touches nothing outside") {
@@ -82,19 +94,14 @@ TEST_CASE("the row-copy kernel copies every row once and touches nothing between
 TEST_CASE("the exchange kernel copies every byte once per direction: even warps in one, odd warps in the other") {
   for_all(
       [](const Launch& shape, u64 bytes) {
-        const Memory from{bytes}, to{bytes}, back_from{bytes}, back_to{bytes};
-        from.fill_with_pattern(bytes);
-        back_from.fill_with_pattern(bytes + 1);
-        run(shape, [&] { linkscope_exchange(to.data(), from.data(), back_to.data(), back_from.data(), bytes); });
-        check_copied(from, to, bytes);
-        check_copied(back_from, back_to, bytes + 1);
-        const auto within = [&](const Memory& memory, const char* at) {
-          return at >= memory.data() && at < memory.data() + bytes;
+        const Exchanged memory{shape, bytes};
+        const auto within = [&](const Memory& part, const char* at) {
+          return at >= part.data() && at < part.data() + bytes;
         };
         bool separate = true;
         for (const auto& access : accesses)
-          separate =
-              separate && (access.thread / 32 % 2 == 1) == (within(back_from, access.at) || within(back_to, access.at));
+          separate = separate && (access.thread / 32 % 2 == 1) ==
+                                     (within(memory.back_from, access.at) || within(memory.back_to, access.at));
         CHECK(separate);
       },
       64);
@@ -105,12 +112,7 @@ TEST_CASE("with a block per piece, each thread of the exchange kernel copies one
     for (const u64 bytes : {u64{8}, u64{16}, u64{24}, u64{8192}, u64{8200}, u64{100008}}) {
       const u64 each = u64{threads} / 2 * 16;
       const Launch shape{static_cast<unsigned>((bytes + each - 1) / each), threads};
-      const Memory from{bytes}, to{bytes}, back_from{bytes}, back_to{bytes};
-      from.fill_with_pattern(bytes);
-      back_from.fill_with_pattern(bytes + 1);
-      run(shape, [&] { linkscope_exchange(to.data(), from.data(), back_to.data(), back_from.data(), bytes); });
-      check_copied(from, to, bytes);
-      check_copied(back_from, back_to, bytes + 1);
+      const Exchanged checked{shape, bytes};
       std::map<unsigned, unsigned> by_thread;
       for (const auto& access : accesses) ++by_thread[access.block * threads + access.thread];
       for (const auto& [thread, count] : by_thread)

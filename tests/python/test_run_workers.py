@@ -147,7 +147,7 @@ def test_points_keep_their_rounds_if_no_worker_starts_and_the_point_that_ended_i
     points = measured(where, plan(ONE, OTHER, rounds=6), tmp_path / "a.jsonl").points
     kept, ended = points[ONE], points[OTHER]
     assert kept.status == "missed_precision" and kept.median_s and kept.flows[0].samples_s
-    assert (kept.reason or "").endswith(f"no GPU any more; it measured {OTHER}"), kept.reason
+    assert (kept.reason or "").endswith(f"no GPU any more; a worker last ended while it measured {OTHER}"), kept.reason
     assert ended.status == "failed" and "was ended by SIGKILL" in (ended.reason or "")
 
 

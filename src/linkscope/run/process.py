@@ -26,15 +26,13 @@ KILL_WAIT_S = 15.0  # the kernel frees the worker's memory first, which took mor
 _POLL_EVERY_S = 0.2  # latency of Ctrl-C during a request
 _LONGEST_LINE = 64 << 20
 WORKER = "the worker"  # the name of a worker that runs a program alone
+# A line of calls that Open MPI prints ("[host:7] [ 3] /lib/a.so(f+0x1)[0x2]"), or UCX (" 3  /lib/a.so(f+0x1) [0x2]").
+_FRAME = re.compile(r"(?:\[[^\]]+\] \[ *\d+\]|=*\s*\d+) +(/\S+?(?:\([^)]*\))?) ?\[0x[0-9a-f]+\]$")
+_OF_SIGNAL = re.compile(r"/libc\.so|/libpthread|/libucs\.so|/libopen-pal\.so|/libopen-rte\.so")  # they print the calls
 
 
 class Interrupted(Exception):
     """The user stopped the run (Ctrl-C, SIGTERM) during a request."""
-
-
-# A line of calls that Open MPI prints ("[host:7] [ 3] /lib/a.so(f+0x1)[0x2]"), or UCX (" 3  /lib/a.so(f+0x1) [0x2]").
-_FRAME = re.compile(r"(?:\[[^\]]+\] \[ *\d+\]|=*\s*\d+) +(/\S+?(?:\([^)]*\))?) ?\[0x[0-9a-f]+\]$")
-_OF_SIGNAL = re.compile(r"/libc\.so|/libpthread|/libucs\.so|/libopen-pal\.so|/libopen-rte\.so")  # they print the calls
 
 
 class WorkerGone(Exception):

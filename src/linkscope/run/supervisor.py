@@ -90,7 +90,8 @@ class Supervisor:
             self._conclude_done(self._ledger.unfinished())
             self._records.finish_measured(INTERRUPTED)
         except CannotStart as problem:
-            why = f"{problem}; it measured {self._ended_in}" if self._ended_in else str(problem)
+            ended = f"; a worker last ended while it measured {self._ended_in}" if self._ended_in else ""
+            why = f"{problem}{ended}"
             gave_up = self._records.give_up(why)
         finally:
             self._passes.stop()

@@ -44,6 +44,13 @@ struct Reading {
   Progress progress;
 };
 
+/// One thread takes the windows in their order.
+Options by_one_thread() {
+  Knobs knobs = by_mapping;
+  knobs.threads = 1;
+  return with_mapping(knobs);
+}
+
 /// Memory, mappings and descriptors that the library holds.
 struct Held {
   u64 driver = fake().held();
@@ -198,10 +205,8 @@ TEST_CASE(
   const TemporaryFile file{data};
   const FileReader reader{file.path.string()};
   const Held before;
-  Knobs one_thread = by_mapping;
-  one_thread.threads = 1;
   {
-    Reading one{with, with_mapping(one_thread)};
+    Reading one{with, by_one_thread()};
     const Failing always{"cuMemHostUnregister"};
     CHECK(one.read(reader, data, 0, data.size()) == "");
     CHECK(one.counts.mapped == 0);
@@ -270,9 +275,7 @@ TEST_CASE("a file that became shorter before or during the copy is an error that
   }
   const TemporaryFile file{data};
   const FileReader reader{file.path.string()};
-  Knobs one_thread = by_mapping;
-  one_thread.threads = 1;
-  Reading one{with, with_mapping(one_thread)};
+  Reading one{with, by_one_thread()};
   one.progress.report = [&](u64 done) {
     if (done == window) std::filesystem::resize_file(file.path, 3 * window + 10);
   };
@@ -322,9 +325,7 @@ TEST_CASE("a reading of mapped pages that is cancelled ends with whole windows a
   const FileReader reader{file.path.string()};
   const Held before;
   for (const u64 last : {u64{0}, window, 3 * window}) {
-    Knobs one_thread = by_mapping;
-    one_thread.threads = 1;
-    Reading one{with, with_mapping(one_thread)};
+    Reading one{with, by_one_thread()};
     one.progress.cancelled = last == 0;
     one.progress.report = [&](u64 done) { one.progress.cancelled = done >= last; };
     CHECK(one.read(reader, data, 0, data.size()).find("was cancelled") != std::string::npos);
