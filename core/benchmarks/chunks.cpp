@@ -16,6 +16,12 @@ u64 chunk_bytes(const Case& c) {
   return chunk;
 }
 
+Param chunk_param(std::string_view says) {
+  Param param{"chunk", {}, says};
+  for (const auto& [text, bytes] : chunks) param.values.push_back(text);
+  return param;
+}
+
 Seconds chunk_timeout(u64 chunk, Seconds least) {
   constexpr double slowest_rate = 0.02e9;  // B/s of a chunk that still arrives
   return least + Seconds{static_cast<double>(chunk) / slowest_rate};

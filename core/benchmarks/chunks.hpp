@@ -23,6 +23,9 @@ inline constexpr std::array<std::pair<std::string_view, u64>, 10> chunks{{{"1MiB
 /// The bytes of a case's chunk, at most those of the case. Throws Error{usage} for a size that is no multiple of it.
 u64 chunk_bytes(const Case&);
 
+/// The parameter, with what it says.
+[[nodiscard]] Param chunk_param(std::string_view says);
+
 /// The time that an actor waits for a chunk: `least`, and the chunk at the slowest rate that still counts.
 Seconds chunk_timeout(u64 chunk, Seconds least = Seconds{2.0});
 

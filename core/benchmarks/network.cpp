@@ -104,8 +104,7 @@ std::vector<Benchmark> network_copies() {
   };
   const Param src_numa = numa_of("src_numa", "NUMA node of the thread that sends, and of its slots");
   const Param dst_numa = numa_of("dst_numa", "NUMA node of the slots on the receiving host");
-  Param chunk{"chunk", {}, "bytes of a message; whole: one message, through one slot of its size"};
-  for (const auto& [text, bytes] : chunks) chunk.values.push_back(text);
+  const Param chunk = chunk_param("bytes of a message; whole: one message, through one slot of its size");
   const Param slots{
       "slots", {"2", "1", "3", "4", "8"}, "pinned slots at each GPU: with at least two, the legs overlap"};
   std::vector<Benchmark> rows;

@@ -104,12 +104,6 @@ Program build(const Case& c) {
   return program;
 }
 
-Param chunk_param() {
-  Param param{"chunk", {}, "bytes that fill a slot; whole: the copy goes through one slot of its size"};
-  for (const auto& [text, bytes] : chunks) param.values.push_back(text);
-  return param;
-}
-
 }  // namespace
 
 std::vector<Benchmark> staged_copies() {
@@ -117,7 +111,7 @@ std::vector<Benchmark> staged_copies() {
   using enum MemKind;
   const std::vector<Param> of_ring{
       mode_param(),
-      chunk_param(),
+      chunk_param("bytes that fill a slot; whole: the copy goes through one slot of its size"),
       {"slots", {"2", "1", "3", "4", "8"}, "pinned slots: with at least two, both legs overlap"}};
   std::vector<Benchmark> rows;
   const auto add = [&](std::string_view summary, PlaceKind src, PlaceKind dst,

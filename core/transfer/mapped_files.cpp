@@ -4,8 +4,8 @@
 
 #include "base/error.hpp"
 #include "gpu/context.hpp"
+#include "gpu/pinned_range.hpp"
 #include "gpu/stream.hpp"
-#include "host/mapped_range.hpp"
 #include "transfer/capture.hpp"
 
 namespace linkscope {
@@ -63,35 +63,6 @@ Windows divided(std::span<const FilePiece> pieces, u64 window_bytes) {
   }
   return windows;
 }
-
-/// Pages that the driver has pinned for reading.
-class PinnedRange {
- public:
-  PinnedRange(const Driver& driver, MappedRange& range) : driver_{driver}, range_{range} {
-    if (!driver.cuMemHostRegister || !driver.cuMemHostUnregister)
-      throw Error{ErrorKind::unsupported, "this driver has no cuMemHostRegister"};
-    try {
-      LINKSCOPE_CU(driver, cuMemHostRegister, range.pages(), range.bytes(), CU_MEMHOSTREGISTER_READ_ONLY);
-    } catch (const Error& error) {  // whatever the driver says: the staged way finds out whether the GPU is lost
-      throw Error{ErrorKind::unsupported, error.what()};
-    }
-  }
-  /// Pages that the driver still has stay mapped: it would take other memory at their addresses for them.
-  ~PinnedRange() {
-    if (!has_ended_ && driver_.cuMemHostUnregister(range_.pages()) != CUDA_SUCCESS) range_.leave();
-  }
-  PinnedRange(const PinnedRange&) = delete;
-  PinnedRange& operator=(const PinnedRange&) = delete;
-  void end() {
-    LINKSCOPE_CU(driver_, cuMemHostUnregister, range_.pages());
-    has_ended_ = true;
-  }
-
- private:
-  const Driver& driver_;
-  MappedRange& range_;
-  bool has_ended_ = false;
-};
 
 /// Copies on a lane. Its destructor waits for them, because their source ends.
 class LaneCopies {

@@ -78,12 +78,15 @@ def test_a_run_ranks_the_page_cache_io_uring_and_cufile_with_what_they_need(tmp_
         of_file(33e-3, chunk="1MiB", slots="4"),
         of_file(30e-3, chunk="1MiB", slots="2", depth="16"),
         of_file(3e-3, chunk="1MiB", slots="2", cache="hot"),
+        of_file(5e-3, name="file_mapped", chunk="4MiB", threads="8", node="numa:0"),
+        of_file(6e-3, name="file_mapped", chunk="1MiB", threads="1", node="numa:0"),
         of_file(20e-3, name="file_direct", node="numa:0"),
         of_file(1e-3, chunk="whole", slots="8"),  # overlaps several files only
     ]
     ways = of_run(tmp_path, capsys, points, DISK, "gpu:0")["ways"]
-    assert [round(one["seconds"] * 1e3) for one in ways] == [3, 20, 30, 33, 60]
-    cached, cufile, uring, threads, whole = ways
+    assert [round(one["seconds"] * 1e3) for one in ways] == [3, 5, 20, 30, 33, 60]
+    cached, mapped, cufile, uring, threads, whole = ways
+    assert "CPU threads that map and register windows of 4MiB: 8" in mapped["needs"]
     assert "the file in the page cache" in cached["needs"]
     assert "libcufile.so.0 and the kernel module nvidia-fs" in cufile["needs"] and "cuFileRead(" in cufile["code"]
     assert "a kernel that allows io_uring" in uring["needs"] and "a file system with O_DIRECT" in uring["needs"]
@@ -94,6 +97,7 @@ def test_a_run_ranks_the_page_cache_io_uring_and_cufile_with_what_they_need(tmp_
         (uring, 'set_knobs("read_cold", bytes, uring=16)'),
         (threads, "uring=0)"),
         (cached, "mapped=0)"),
+        (mapped, "mapped=1, threads=8, chunk=4194304)"),
     ):
         assert choice in way["code"] and way["code"].count("set_knobs") == 1
         assert way["code"].endswith("linkscope.read_file(path, dst)  # C: ls_read_file")

@@ -86,6 +86,26 @@ def test_copies_of_files_are_compared_with_one_read_and_one_copy() -> None:
     assert row.method == "cuFile by file calls"
 
 
+def test_files_in_the_page_cache_are_a_path_of_their_own_with_the_mapped_copy() -> None:
+    ends = "disk:0.file->gpu:0.device"
+    cached = (
+        f"file_copies/file/{ends}/{MIB}?bidirectional=false&cache=hot&chunk={{}}&mode=batched&ring=numa:0&slots={{}}"
+    )
+    cold = cached.replace("cache=hot&", "")
+    mapped = f"file_mapped/file/{ends}/{MIB}?chunk=1MiB&mode=batched&node=numa:0&threads=8"
+    points = [
+        point(cached.format("whole", 1), 5.0),
+        point(cached.format("1MiB", 2), 9.0),
+        point(mapped, 20.0),
+        point(cold.format("whole", 1), 1.8),
+        point(cold.format("1MiB", 2), 2.0),
+    ]
+    by = {row.where: row for row in tuning_rows(points)}
+    assert by["disk:0 file -> gpu:0 device in the page cache"].gain == pytest.approx(20 / 5)
+    assert by["disk:0 file -> gpu:0 device in the page cache"].method.startswith("mapped page cache by file calls")
+    assert by["disk:0 file -> gpu:0 device"].gain == pytest.approx(2.0 / 1.8)
+
+
 def test_a_gain_within_the_intervals_is_none() -> None:
     points = [point(PLAIN.format(MIB), 10.0, width=0.05), point(STAGED.format(MIB, "1MiB"), 10.5, width=0.05)]
     (row,) = tuning_rows(points)

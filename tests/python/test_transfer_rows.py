@@ -106,6 +106,7 @@ def test_the_rows_are_listed(capsys) -> None:
         ("pieces", "packed in pinned slots"),
         ("fresh", "host memory that nobody has touched"),
         ("file_direct", "cuFile reads a file into a GPU's memory"),
+        ("file_mapped", "a GPU copies a file from the page cache"),
         ("read_file", "depth"),
         ("fresh_staged", "pinned slots that CPU threads empty"),
     ):
@@ -256,4 +257,41 @@ def test_copies_of_files_are_ranked_with_what_each_needs(capsys, src: str, dst: 
 def test_wrong_points_of_files_are_refused_with_the_mistake(text: str, why: str) -> None:
     with simulation() as simulated:
         (found,) = simulated.seconds(disk_model(), [PointId.parse(text)])
+    assert isinstance(found, str) and why in found
+
+
+MAPPED = "file_mapped/file/disk:0.file->gpu:0.device/{}?chunk={}&mode=batched&node=numa:0&threads={}"
+
+
+def pinning_model(**memory: float) -> dict:
+    """A model with a disk, and with what pinning a page costs."""
+    found = quiet(models.load("jorda-b").to_json())
+    costs = {"call_us": 2.0, "pin_us": 10.0, "pin_page_us": 0.2, "unpin_page_us": 0.1} | memory
+    other = quiet(models.load("h200x2").to_json())["memory"]
+    return found | {"memory": other | {name: {"v": value, "from": "assumed"} for name, value in costs.items()}}
+
+
+def test_on_a_model_a_mapped_file_takes_the_pinning_of_its_pages_and_one_copy_by_the_gpu() -> None:
+    texts = [MAPPED.format(16 * MIB, chunk, 1) for chunk in ("4MiB", "1MiB")]
+    texts.append(f"h2d/ce/numa:0.pinned->gpu:0.device/{16 * MIB}?after=kernel&bidirectional=false&mode=batched")
+    with simulation() as simulated:
+        times = simulated.seconds(pinning_model(), [PointId.parse(text) for text in texts])
+        slower = simulated.seconds(pinning_model(pin_page_us=0.4), [PointId.parse(texts[0])])
+    assert not [one for one in (*times, *slower) if isinstance(one, str)], (times, slower)
+    four, sixteen, copy = (max(one) for one in times)
+    pages = 16 * MIB / 4096
+    assert four == pytest.approx(copy + pages * 0.3e-6 + 4 * 2 * 12e-6, rel=0.05)
+    assert sixteen > four + 12 * 2 * 12e-6
+    assert max(slower[0]) - four == pytest.approx(pages * 0.2e-6, rel=0.01)
+
+
+@pytest.mark.parametrize(("model", "text", "why"), [
+    (disk_model, MAPPED.format(MIB, "1MiB", 1), "its file has no [memory]"),
+    (pinning_model, MAPPED.format(MIB, "64KiB", 8), "how several threads share the pinning of pages"),
+    (pinning_model, MAPPED.format(MIB + 4096, "1MiB", 1), "no whole number of chunks"),
+    (pinning_model, f"{FILE.format(MIB, '?cache=hot')}", "no page cache"),
+])  # fmt: skip
+def test_a_model_says_which_files_in_the_page_cache_it_does_not_know(model, text: str, why: str) -> None:
+    with simulation() as simulated:
+        (found,) = simulated.seconds(model(), [PointId.parse(text)])
     assert isinstance(found, str) and why in found

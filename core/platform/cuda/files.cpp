@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <exception>
+#include <mutex>
 #include <variant>
 
 #include "base/error.hpp"
 #include "gpu/cufile.hpp"
+#include "gpu/pinned_range.hpp"
 
 namespace linkscope {
 namespace {
@@ -18,10 +21,22 @@ bool is_file(const Region& region) { return region.kind == MemKind::file; }
 
 bool past_cache(const Program& program) { return program.cache == CacheState::cold; }
 
+bool is_of_gpu(const Program& program, const Move& move) {
+  const Region &from = program.regions[move.from.region], &to = program.regions[move.to.region];
+  return move.engine == Engine::file && (is_gpu_memory(from.kind) || is_gpu_memory(to.kind));
+}
+
 /// The library is loaded once for this process.
 Cufile& cufile() {
   static Cufile one;
   return one;
+}
+
+void prepare_mapping(const CudaSession& session, ActorState& state, const Move& move) {
+  const u32 threads = std::max(1u, move.shape.threads);
+  if (threads > 1) state.crew = std::make_unique<Crew>(state.node, threads);
+  session.buffers[move.to.region]->device()->use();
+  while (state.mapped_copies.size() < threads) state.mapped_copies.push_back(std::make_unique<Stream>(session.driver));
 }
 
 std::string why_no_requests(int refused) {
@@ -36,10 +51,11 @@ std::string why_no_file_copy(const Program& program, const Actor& actor, const M
     return is_file(from) || is_file(to) ? "files are read and written by engine file" : "";
   if (is_file(from) == is_file(to)) return "one end of a file's copy is a file, and one is memory";
   if (actor.kind != ActorKind::cpu_thread) return "files are read and written by CPU threads here";
-  if (is_by_cufile(program, move)) {
-    if (!past_cache(program)) return "cuFile moves files past the page cache: choose cache=cold";
+  if (is_by_mapping(program, move))
+    return is_file(from) ? ""
+                         : "files in the page cache are mapped for reading only; cuFile writes past it: cache=cold";
+  if (is_by_cufile(program, move))
     if (const auto& why = cufile().why_not(); !why.empty()) return why;
-  }
   int refused = 0;
   if (move.shape.blocks > 1 && !Uring::open(move.shape.blocks, refused)) return why_no_requests(refused);
   if (!past_cache(program)) return "";
@@ -75,6 +91,10 @@ void prepare_files(const CudaSession& session, ActorState& state) {
   for (const auto& step : state.actor->loop) {
     const auto* move = std::get_if<Move>(&step);
     if (!move || move->engine != Engine::file) continue;
+    if (is_by_mapping(session.program, *move)) {
+      prepare_mapping(session, state, *move);
+      continue;
+    }
     depth = std::max(depth, move->shape.blocks);
     for (const u32 region : {move->from.region, move->to.region}) {
       if (!is_file(session.program.regions[region])) continue;
@@ -104,10 +124,41 @@ void move_by_cufile(const CudaSession& session, const ActorState& state, const M
   else file.write(at, in_file.bytes, offset);
 }
 
-bool is_by_cufile(const Program& program, const Move& move) {
-  if (move.engine != Engine::file) return false;
-  const Region &from = program.regions[move.from.region], &to = program.regions[move.to.region];
-  return is_gpu_memory(from.kind) || is_gpu_memory(to.kind);
+bool is_by_cufile(const Program& program, const Move& move) { return is_of_gpu(program, move) && past_cache(program); }
+
+bool is_by_mapping(const Program& program, const Move& move) {
+  return is_of_gpu(program, move) && !past_cache(program);
+}
+
+void move_by_mapping(const CudaSession& session, const ActorState& state, const Move& move) {
+  const auto& file = session.buffers[move.from.region]->memory().file();
+  const Buffer& memory = *session.buffers[move.to.region];
+  const CUdeviceptr to = memory.address() + move.to.offset_at(state.iteration);
+  const u64 offset = move.from.offset_at(state.iteration), windows = std::max(1u, move.shape.blocks),
+            bytes = move.from.bytes / windows;
+  const auto copy_window = [&](u64 window, const Stream& stream) {
+    const u64 at = window * bytes;
+    MappedRange range{file.buffered(), offset + at, bytes};
+    PinnedRange pinned{session.driver, range};
+    LINKSCOPE_CU(session.driver, cuMemcpyHtoDAsync, to + at, range.at(offset + at), bytes, stream.get());
+    stream.synchronize();
+    pinned.end();
+  };
+  std::mutex one;
+  std::exception_ptr failure;
+  const auto threads = static_cast<u32>(state.mapped_copies.size());
+  const auto part_of = [&](u32 part) {
+    try {
+      memory.device()->use();
+      for (u64 window = part; window < windows; window += threads) copy_window(window, *state.mapped_copies[part]);
+    } catch (...) {
+      const std::scoped_lock lock{one};
+      if (!failure) failure = std::current_exception();
+    }
+  };
+  if (state.crew) state.crew->run(part_of);
+  else part_of(0);
+  if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace linkscope

@@ -21,7 +21,13 @@ void prepare_files(const CudaSession&, ActorState&);
 
 /// Moves bytes between a file and GPU memory by cuFile. Throws Error{failed} with the reason of cuFile.
 void move_by_cufile(const CudaSession&, const ActorState&, const Move&);
-/// Whether a move is between a file and GPU memory, which cuFile carries out.
+/// Whether a move is between a file and GPU memory, past the page cache: cuFile carries it out.
 [[nodiscard]] bool is_by_cufile(const Program&, const Move&);
+
+/// Whether a move is between GPU memory and a file in the page cache, which is mapped and registered.
+[[nodiscard]] bool is_by_mapping(const Program&, const Move&);
+/// Copies a file from the page cache to GPU memory: each of the move's windows (blocks of its shape) is mapped,
+/// registered, copied and released by one of its threads. Throws Error{unsupported} if the driver refuses a window.
+void move_by_mapping(const CudaSession&, const ActorState&, const Move&);
 
 }  // namespace linkscope

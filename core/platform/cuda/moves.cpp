@@ -240,6 +240,7 @@ void queue_move(const CudaSession& session, ActorState& state, const Move& move,
       return session.buffers[span.region]->host() + span.offset_at(state.iteration);
     };
     if (is_by_cufile(session.program, move)) return move_by_cufile(session, state, move);
+    if (is_by_mapping(session.program, move)) return move_by_mapping(session, state, move);
     if (move.engine == Engine::file) {
       CpuMemory memory{0, nullptr, state.files};
       return memory.copy(reinterpret_cast<Word>(at(move.to)), reinterpret_cast<Word>(at(move.from)), move.from.bytes);

@@ -123,6 +123,7 @@ struct ActorState {
   std::vector<FileMemory> files;                              // that its ops read and write
   std::shared_ptr<Uring> requests;                            // of these files; null: one call at a time
   std::map<u32, std::shared_ptr<Cufile::File>> direct_files;  // by region
+  std::vector<std::unique_ptr<Stream>> mapped_copies;         // of each thread that maps windows of a file
   std::vector<RowMemory> rows;                                // that its ops copy
   std::vector<RankPost> posts;                                // messages of MPI of its loop, in order
   Device* device_of_posts = nullptr;                          // the GPU whose memory they send or receive

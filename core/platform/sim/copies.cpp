@@ -121,6 +121,26 @@ void Compiler::copy_from_gpu(const Program& program, const Actor& actor, const M
   op.stages.push_back(pageable_memcpy(program, actor, move, from_device, op));
 }
 
+/// Windows of a file in the page cache, one after another: a thread maps and pins the pages of each, the GPU copies them,
+/// and the thread releases them. Pages of a file take as long to pin as others. The time before the copy includes that of
+/// the release: only the sum is known.
+Op Compiler::move_mapped(const Program& program, const Actor& actor, const Move& move) const {
+  const Node to = node(program.regions[move.to.region].at);
+  const auto& costs = *machine_.memory;
+  const double windows = std::max(1u, move.shape.blocks),
+               pages = static_cast<double>(move.from.bytes) / static_cast<double>(costs.page_bytes);
+  Op op;
+  op.bytes = op.chunk_bytes = move.from.bytes;
+  op.moves = {move};
+  op.stages.push_back({.by = Stage::By::thread,
+                       .path = {},
+                       .setup = windows * (2 * (costs.call + costs.pin) + machine_.costs.call + machine_.costs.sync) +
+                                pages * (costs.pin_page + costs.unpin_page)});
+  op.stages.push_back(engine_stage(to, to_device, host_of(actor), to));
+  op.stages[1].setup *= windows;
+  return op;
+}
+
 /// Straight from the disk into memory or back (GPUDirect Storage, O_DIRECT), by one call for each iteration, or for
 /// each of the requests in flight. A model's disk has one rate, however many these are.
 Op Compiler::move_file(const Program& program, const Move& move) const {
@@ -139,7 +159,8 @@ Op Compiler::move_file(const Program& program, const Move& move) const {
 
 Op Compiler::op(const Program& program, const Actor& actor, const Move& move) const {
   if (move.engine == Engine::sm || move.engine == Engine::tma) return copy_by_sm(program, actor, move);
-  if (move.engine == Engine::file) return move_file(program, move);
+  if (move.engine == Engine::file)
+    return program.cache == CacheState::cold ? move_file(program, move) : move_mapped(program, actor, move);
   if (move.engine == Engine::nic) return send(program, actor, move);
   const Node from = node(program.regions[move.from.region].at), to = node(program.regions[move.to.region].at);
   Op op;

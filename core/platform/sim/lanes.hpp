@@ -216,6 +216,7 @@ class Compiler {
   [[nodiscard]] Op op(const Program&, const Actor&, const Move&) const;
   [[nodiscard]] Stage pageable_memcpy(const Program&, const Actor&, const Move&, Direction, Op&) const;
   [[nodiscard]] Op move_file(const Program&, const Move&) const;
+  [[nodiscard]] Op move_mapped(const Program&, const Actor&, const Move&) const;
   [[nodiscard]] double first_touches(const Program&, const Region& target, u64 bytes) const;
   void copy_by_cpu(const Program&, const Actor&, const Move&, Op&) const;
   void copy_within(Node gpu, Op&) const;

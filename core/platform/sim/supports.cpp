@@ -21,6 +21,16 @@ bool waits_in_turns(const Program& program) {
   });
 }
 
+/// Whether a GPU copies the program's files from the page cache.
+bool maps_files(const Program& program) {
+  const auto maps = [&](const Step& step) {
+    const auto* move = std::get_if<Move>(&step);
+    return move && move->engine == Engine::file && is_gpu_memory(program.regions[move->to.region].kind);
+  };
+  return std::any_of(program.actors.begin(), program.actors.end(),
+                     [&](const Actor& actor) { return std::any_of(actor.loop.begin(), actor.loop.end(), maps); });
+}
+
 }  // namespace
 
 Support Compiler::supports(const Program& program) const {
@@ -35,7 +45,8 @@ Support Compiler::supports(const Program& program) const {
     if (region.at.kind == PlaceKind::disk) {
       if (region.kind != MemKind::file)
         return Support::no(place + " holds files, and no " + to_string(region.kind) + " memory");
-      if (program.cache != CacheState::cold) return Support::no("the model's hosts have no page cache: files are cold");
+      if (program.cache != CacheState::cold && !maps_files(program))
+        return Support::no("the model's hosts have no page cache: files are cold, or mapped (file_mapped)");
       continue;  // the model's disks are never full
     }
     if (region.kind == MemKind::system)
@@ -195,6 +206,12 @@ Support Compiler::supports_file(const Program& program, const Actor& actor, cons
   if (in_file(move.from) == in_file(move.to))
     return Support::no("one end of a file's copy is a file, and one is memory");
   if (in_rows(move).count > 1) return Support::no("the model's files are read and written in one piece");
+  if (program.cache == CacheState::cold) return {};
+  if (!machine_.memory)
+    return Support::no("the model " + machine_.name +
+                       " does not say what mapping and pinning a page costs: its file has no [memory]");
+  if (move.shape.threads > 1)
+    return Support::no("the model does not say how several threads share the pinning of pages");
   return {};
 }
 

@@ -46,6 +46,8 @@ _OTHER = {
 def _of_file(method: Method, reads: bool) -> str:
     if method.family.benchmark == "file_direct":
         return f"{'cuFileRead' if reads else 'cuFileWrite'}, past memory of the host"
+    if method.family.benchmark == "file_mapped":
+        return "linkscope.read_file, from the mapped page cache"
     way = "through" if dict(method.params).get("cache") == "hot" else "past"
     if reads_whole(method):
         return f"{'pread, then cudaMemcpyAsync' if reads else 'cudaMemcpyAsync, then pwrite'}, {way} the page cache"

@@ -2,6 +2,7 @@
 
 from linkscope.advise.methods import reads_whole
 from linkscope.model.curves import Method
+from linkscope.units import parse_bytes
 
 _USUAL = {"slots": "2", "chunk": "1MiB", "ring": "numa:0"}
 _WHOLE = {
@@ -26,7 +27,7 @@ _CUFILE = {
     False: "cuFileWrite(handle, src, bytes, 0, 0);  // handle: of cuFileHandleRegister, once",
 }
 _CHOICE = 'linkscope.native.set_knobs("{work}", bytes, uring={uring})  # or: linkscope tune --directory DIR\n'
-_STAGED = 'linkscope.native.set_knobs("read_cached", bytes, mapped=0)  # linkscope tune also tries mapped=1\n'
+_CACHED = 'linkscope.native.set_knobs("read_cached", bytes, mapped={mapped}{more})  # linkscope tune tries both\n'
 _LIBRARY = {
     True: "linkscope.read_file(path, dst)  # C: ls_read_file",
     False: "linkscope.save_file(path, src)  # C: ls_save_file",
@@ -45,8 +46,11 @@ def call_of_file(method: Method, *, reads: bool) -> tuple[str, str]:
 def _chosen(method: Method, reads: bool) -> str:
     """The line that leaves a cached file to the ring, and one past the page cache to io_uring or to threads."""
     params = dict(method.params)
+    if method.family.benchmark == "file_mapped":
+        window, threads = parse_bytes(params.get("chunk", "1MiB")) or "bytes", params.get("threads", "1")
+        return _CACHED.format(mapped=1, more=f", threads={threads}, chunk={window}")
     if params.get("cache") == "hot":
-        return _STAGED if reads else ""
+        return _CACHED.format(mapped=0, more="") if reads else ""
     return _CHOICE.format(work="read_cold" if reads else "write_file", uring=params.get("depth", 0))
 
 
@@ -59,6 +63,10 @@ def needs_of_file(method: Method, *, reads: bool) -> tuple[str, ...]:
     params = dict(method.params)
     if method.family.benchmark == "file_direct":
         return "libcufile.so.0 and the kernel module nvidia-fs", "a file system that cuFile supports"
+    if method.family.benchmark == "file_mapped":
+        threads, window = params.get("threads", "1"), params.get("chunk", "1MiB")
+        mapped = f"CPU threads that map and register windows of {window}: {threads}"
+        return "the file in the page cache", mapped, "the library of linkscope"
     if params.get("cache") == "hot":
         needs = ["the file in the page cache" if reads else "memory for the page cache"]
     else:

@@ -19,8 +19,8 @@ PLAIN_FRESH, STAGED_FRESH = "fresh", "fresh_staged"  # copies to host memory tha
 FRESH = (PLAIN_FRESH, STAGED_FRESH)
 _KNOBS = ("chunk", "slots", "threads", "sms")  # of staged and relayed copies, which a tuner chooses
 _OF_NEW_PAGES = ("pageable", "hugepage")  # memory that the kernel provides at the first touch
-FILES = ("file_copies", "file_direct")  # through pinned slots, and by cuFile
-_KNOBS_OF_FILES = ("chunk", "slots", "ring", "node", "depth")
+FILES = ("file_copies", "file_direct", "file_mapped")  # through pinned slots, by cuFile, from the page cache
+_KNOBS_OF_FILES = ("chunk", "slots", "ring", "node", "depth", "threads")
 FAR = 16  # largest ratio of two sizes between which a time is interpolated
 
 

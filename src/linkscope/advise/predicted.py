@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from linkscope.flow import kind_of
+from linkscope.model.files import is_cached
 from linkscope.model.known import deviation, family_of, unmeasured
 from linkscope.model.skeleton import Content
 from linkscope.runfile import Point, PointId
@@ -81,7 +82,9 @@ def error_of(content: Content, point: PointId, others: Sequence[PointId] = ()) -
 
 def of_disk(content: Content, point: PointId, seconds: float) -> tuple[float, float] | None:
     """The interval of a time, if the rate of the disk has any value between `low` and `high` of the machine file. It is
-    too wide where the disk does not decide the time. None where the file does not state them."""
+    too wide where the disk does not decide the time. None where the file does not state them, and for cached files."""
+    if is_cached(point.benchmark, dict(point.params)):
+        return None
     reads = kind_of(point.src) == "disk"
     disk = point.src if reads else point.dst
     here = disk.partition("/")[2] if disk.startswith("host:") else disk

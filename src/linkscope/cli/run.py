@@ -99,8 +99,8 @@ def _add_points(parser: argparse.ArgumentParser) -> None:
     add(
         "--directory",
         metavar="DIR",
-        help="also measure files in this directory (file_copies, file_direct, read_file, contention); no file is left "
-        "there",
+        help="also measure files in this directory (file_copies, file_direct, file_mapped, read_file, contention); no "
+        "file is left there",
     )
     add("--suite", metavar="NAME", help="measure this suite: quick, standard (the default), full, …")
     add("--local", metavar="NAME", help="with ranks: first measure each node by this suite, into RUN-HOST.jsonl")
@@ -257,7 +257,7 @@ def _plan(arguments: argparse.Namespace, budget_s: float | None, seat: run_ranks
         alike_contexts=alike_contexts,
     )  # fmt: skip
     if arguments.directory and not any("disk:" in point for point in plan.points):
-        known = "file_copies, file_direct, read_file or --suite contention"
+        known = "file_copies, file_direct, file_mapped, read_file or --suite contention"
         raise UserError(f"--directory {arguments.directory}: no copy of a file is chosen; add {known}")
     check_points(plan, target.facts)
     if plan.classes and not chosen:

@@ -11,6 +11,7 @@ OPERATIONS = COPIES | {
     "exchange_all": "host ↔ all GPUs",
     "demand": "pages on demand",
     "file_direct": "cuFile",
+    "file_mapped": "mapped page cache",
     "fresh": "GPU → untouched memory",
     "fresh_staged": "GPU → untouched memory, staged",
 }

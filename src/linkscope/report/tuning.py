@@ -4,14 +4,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from linkscope.model.curves import Estimate, natural, total_of
-from linkscope.model.files import is_whole_file
+from linkscope.model.files import is_cached, is_whole_file
 from linkscope.model.text import param_text, size_text
 from linkscope.report.family_words import ENGINES, operation_text
 from linkscope.runfile import Point
 
 _PLAIN = ("h2d", "d2h", "d2d", "local")  # by a copy engine
 _FRESH = ("fresh", "fresh_staged")  # to memory that nobody has touched
-_FILES = ("file_copies", "file_direct")
+_FILES = ("file_copies", "file_direct", "file_mapped")
 _TUNED = ("staged", "split", "relayed", "pieces", *_FRESH, *_FILES)
 # Parameters of points that compare other things than methods.
 _OTHER_QUESTIONS = ("bidirectional", "cache", "clock", "cpu", "idle_gap_s", "initiator", "after", "call")
@@ -59,15 +59,19 @@ def _counts(point: Point) -> bool:
     if point.benchmark not in (*_PLAIN, *_TUNED) or point.params.get("mode", "batched") != "batched":
         return False
     usual = {"initiator": "src", "after": "kernel", "call": "memcpy", "bidirectional": "false"}
+    if point.benchmark in _FILES and is_cached(point.benchmark, point.params):
+        usual["cache"] = "hot"  # a path of its own
     return all(point.params.get(name, usual.get(name)) == usual.get(name) for name in _OTHER_QUESTIONS)
 
 
 def _where(point: Point) -> str:
-    """'numa:0 pageable -> gpu:0 device', with the absence of peer access. Untouched memory is no kind, but a state."""
+    """'numa:0 pageable -> gpu:0 device', with the absence of peer access. Untouched memory and cached files are states,
+    and no kinds."""
     is_ring = "ring" in point.params and point.benchmark not in _FILES
     through = ", without peer access" if is_ring or point.params.get("peer") == "off" else ""
+    cached = " in the page cache" if point.benchmark in _FILES and is_cached(point.benchmark, point.params) else ""
     target = "untouched memory" if point.benchmark in _FRESH else point.dst_memory
-    return f"{point.src} {point.src_memory} -> {point.dst} {target}{through}"
+    return f"{point.src} {point.src_memory} -> {point.dst} {target}{cached}{through}"
 
 
 def _row(where: str, size: str, points: list[Point]) -> TuningRow | None:

@@ -15,10 +15,10 @@ using namespace linkscope;
 
 namespace {
 
-const std::vector<NcclSource> fake{{"libnccl.so.2", "the tests have it"}};
+const std::vector<NcclSource> fake_nccl{{"libnccl.so.2", "the tests have it"}};
 
 CudaPlatform& with_nccl() {
-  static const auto made = make_cuda({}, nullptr, fake);
+  static const auto made = make_cuda({}, nullptr, fake_nccl);
   return *made;
 }
 
@@ -147,7 +147,7 @@ TEST_CASE("an error of one rank's call ends the others, and is reported in NCCL'
 }
 
 TEST_CASE("ranks that have met leave no shared memory in which later ranks would meet") {
-  const Nccl nccl{fake};
+  const Nccl nccl{fake_nccl};
   const NcclId id = nccl.new_id();
   CHECK(id.bytes != nccl.new_id().bytes);
   const NcclGroup group{nccl, id, 1, {{0, [] {}}}, Seconds{10}};
@@ -156,7 +156,7 @@ TEST_CASE("ranks that have met leave no shared memory in which later ranks would
 }
 
 TEST_CASE("ranks that do not meet are given up") {
-  const Nccl library{fake};
+  const Nccl library{fake_nccl};
   REQUIRE(library.facts().why_not.empty());
   std::vector<NcclGroup::Own> own(1);
   own[0].use = [] {};
@@ -173,10 +173,10 @@ TEST_CASE("without a usable NCCL, collectives are unsupported with the reason an
   CHECK(why_not({{"/no/such/libnccl.so.2", ""}}).find("/no/such/libnccl.so.2") != std::string::npos);
   CHECK(why_not({{"libcublas.so.13", ""}}).find("does not say its version") != std::string::npos);
   const Setting old{"FAKE_NCCL_VERSION", "2804"};
-  CHECK(why_not(fake).find("is NCCL 2.8.4, and 2.10.0 or newer is needed") != std::string::npos);
+  CHECK(why_not(fake_nccl).find("is NCCL 2.8.4, and 2.10.0 or newer is needed") != std::string::npos);
 }
 
 TEST_CASE("the user's setting of multicast is kept, and said") {
   const Setting given{"NCCL_NVLS_ENABLE", "0"};
-  CHECK(Nccl{fake}.facts().nvls == "NCCL_NVLS_ENABLE=0, from the environment");
+  CHECK(Nccl{fake_nccl}.facts().nvls == "NCCL_NVLS_ENABLE=0, from the environment");
 }

@@ -7,6 +7,7 @@
 
 #include "benchmarks/case.hpp"
 #include "cuda_testing.hpp"
+#include "fake_driver.hpp"
 
 using namespace linkscope;
 using namespace linkscope::literals;
@@ -128,6 +129,44 @@ TEST_CASE("cuFile moves a file exactly in both directions, and its absence is sa
     CHECK_MESSAGE(trace.verdict->ok, trace.verdict->first_wrong);
     CHECK(trace.verdict->checked_bytes >= 512_KiB);
   }
+}
+
+TEST_CASE("a file in the page cache is mapped, registered and copied exactly by one thread and by several") {
+  const Folder folder;
+  const auto program = [&](const char* chunk, const char* threads) {
+    return build_program({"file_mapped",
+                          Engine::file,
+                          parse_place("disk:" + folder.path.string()),
+                          parse_place("gpu:0"),
+                          MemKind::file,
+                          MemKind::device,
+                          1_MiB,
+                          2_MiB,
+                          {{"chunk", chunk}, {"threads", threads}}});
+  };
+  for (const char* chunk : {"whole", "64KiB"})
+    for (const char* threads : {"1", "4"}) {
+      fake().fail(nullptr, 0, 0, 0);  // counts calls from here
+      const auto [trace, note] = run(program(chunk, threads));
+      CHECK_MESSAGE(trace.verdict->ok, trace.verdict->first_wrong);
+      CHECK(trace.verdict->checked_bytes >= 1_MiB);
+      CHECK(note == "100.0 % cached");
+      constexpr u64 copies = 2 * 2 * 3;  // a rehearsal, two samples of three, and those of the comparison at least
+      const u64 windows = fake().calls("cuMemHostRegister");
+      CHECK(windows >= copies / 2 * (std::string{chunk} == "whole" ? 1 : 16));
+      CHECK(windows == fake().calls("cuMemHostUnregister"));
+      CHECK(fs::is_empty(folder.path));
+    }
+  const auto several = program("64KiB", "4");
+  const auto session = platform().prepare(several, "files#0");
+  const Failing sixth{"cuMemHostRegister", 5, 1};
+  const std::vector<u32> batch(several.actors.size(), 1);
+  CHECK_THROWS_WITH_AS((void)platform().run(*session, {1, {batch}, true}), doctest::Contains("cuMemHostRegister"),
+                       Error);
+  auto back = program("whole", "1");
+  auto& move = std::get<Move>(back.actors[0].loop[0]);
+  std::swap(move.from, move.to);
+  CHECK(why_not(back).find("mapped for reading only") != std::string::npos);
 }
 
 TEST_CASE("files are copied exactly in both directions, and their share of cached pages is noted") {
