@@ -336,7 +336,7 @@ typedef struct ls_step {
   uint64_t verb, local, remote, bytes, word, value;
 } ls_step;
 /* Lets the channel's GPU perform steps in the order of a stream: a thread (1), a warp (32), or a block of `threads`. One
- * call at a time; the next one waits for it. */
+ * call at a time; the next one waits for it. If a region's memory of a GPU was freed, it launches nothing and fails. */
 LS_EXPORT ls_status ls_run_steps(ls_channel* channel, const ls_step* steps, size_t count, uint32_t threads,
                                  void* stream);
 /* The same by several blocks together, at most one for each SM: a large put by 16 to 32 blocks is as fast as the link. */

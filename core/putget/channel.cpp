@@ -382,6 +382,8 @@ void OpenChannel::run_on_gpu(std::span<const PostStep> steps, u32 threads, CUstr
                      : threads == 1  ? GroupKind::thread
                      : threads == 32 ? GroupKind::warp
                                      : GroupKind::block;
+  // A kernel that stores to memory without a mapping ends its context, and with it all work of this process on the GPU.
+  if (const auto why = remote_.why_freed() + local_.why_freed(); !why.empty()) throw Error{ErrorKind::failed, why};
   const CurrentContext current{all_.driver(), gpu.context()};
   finish_on_gpu();
   constexpr u64 result_bytes = 2 * sizeof(u64);

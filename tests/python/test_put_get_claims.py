@@ -200,7 +200,7 @@ def test_of_several_runs_the_first_with_an_answer_counts() -> None:
 
 
 def test_the_command_prints_what_the_note_has(capsys: pytest.CaptureFixture[str]) -> None:
-    names = ("h100x1-putget", "h100x1-putget-queues", "h100x1-putget-within", "h100x1-putget-posts", "h100x2-puts")
+    names = ("h100x1-putget", "h100x1-putget-queues", "h100x1-putget-within", "h100x1-putget-posts", "h100x4-puts")
     paths = [str(RUN.with_name(f"{name}.jsonl.gz")) for name in (*names, "h100x1-packed")]
     assert tool.main(paths) == 0
     conclusions, targets = capsys.readouterr().out.rstrip().split("\n\n")

@@ -48,14 +48,16 @@ def test_each_listed_counter_has_a_run_of_its_own_and_stands_beside_the_papers(
 ) -> None:
     tool.main()
     head, _, *rows = capsys.readouterr().out.splitlines()
-    assert head == "| of 100 round trips | put | get | paper, system memory | paper, own memory |"
+    columns = "put | get | put by descriptors | paper: words in system memory | paper: in own memory"
+    assert head == f"| of 100 round trips | {columns} | paper: queues on the host | paper: on the GPU |"
     cells = {row.split(" | ")[0].strip("| "): [cell.strip(" |") for cell in row.split(" | ")[1:]] for row in rows}
     assert list(cells) == [counter.name for counter in tool.COUNTERS]
-    assert cells["system memory reads, 32 B"] == ["1234", "1234", "4368", "0"]
-    assert cells["L2 read hits"] == ["not listed", "not listed", "0", "3143"]
-    assert cells["instructions"] == ["needs 2 passes", "needs 2 passes", "46413", "22491"]
+    assert cells["system memory reads, 32 B"] == ["1234"] * 3 + ["4368", "0", "772", "80"]
+    assert cells["L2 read hits"] == ["not listed"] * 3 + ["0", "3143", "16647", "14575"]
+    assert cells["L2 read misses"] == ["1234"] * 3 + ["-", "-", "999", "1405"]
+    assert cells["instructions"] == ["needs 2 passes"] * 3 + ["46413", "22491", "123297", "110463"]
     runs = calls.read_text().splitlines()
-    assert len(runs) == 2 * len(NAMES)
+    assert len(runs) == 3 * len(NAMES)
     assert all(re.fullmatch(r"regex:\^linkscope_block\$ \w+\.sum", run) for run in runs)
 
 

@@ -112,6 +112,17 @@ def test_one_driver_at_all_sizes_is_said_as_such() -> None:
     assert series(small, "put_ping_pong").advice == "GPU at 8 B, the only size"
 
 
+def test_a_run_of_one_round_does_not_know_the_driver_however_much_the_times_differ() -> None:
+    def of_one_round(point: Point) -> Point:
+        flows = [msgspec.structs.replace(flow, round_medians_s=flow.round_medians_s[:1]) for flow in point.flows]
+        return msgspec.structs.replace(point, flows=flows)
+
+    run = only(lambda one: True, of_one_round)
+    assert series(run, "put_ping_pong").advice == "not known at all sizes, 8 B to 64 MiB"
+    crossing = claim(run, "GPU and host change")
+    assert (crossing.answer, crossing.evidence) == ("not known", "round trips: not known from 8 B")
+
+
 def test_a_single_size_of_a_driver_stands_for_no_other_size() -> None:
     run = only(lambda one: one.bytes in (8, 4 << 20))
     assert series(run, "put_ping_pong").advice == "GPU at 8 B, host at 4 MiB"

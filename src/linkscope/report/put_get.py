@@ -21,6 +21,7 @@ TOGETHER = 0.85  # share of the time that flows ran together; below, a joint rat
 OF_PROCESSES = ("ipc", "posix_fd")  # memory kinds that two processes share
 TRIPS, STREAMS = ("put_ping_pong", "get_ping_pong"), ("put", "get")
 _LEVEL = 0.95
+NOT_KNOWN = "not known"
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,13 @@ class Message:
 
     @property
     def driver(self) -> str:
-        """'GPU' or 'host', whichever is faster; 'either' where the interval has 1; '' where only one was measured."""
+        """'GPU' or 'host', whichever is faster; 'either' where the interval has 1, 'not known' without an interval; ''
+        where only one was measured."""
         if self.ratio is None:
             return ""
-        if self.interval is None or self.interval.low <= 1 <= self.interval.high:
+        if self.interval is None:
+            return NOT_KNOWN
+        if self.interval.low <= 1 <= self.interval.high:
             return "either"
         return "GPU" if self.ratio > 1 else "host"
 

@@ -14,6 +14,7 @@ from linkscope.report.put_get import (
     BY_CARD,
     DIRECT,
     HOST,
+    NOT_KNOWN,
     NOTIFIED,
     PACKED,
     TRIPS,
@@ -138,19 +139,20 @@ def _longer(item: str, text: str, slow: tuple[str, Point], fast: tuple[str, Poin
 
 
 def _crosses(messages: Sequence[Message]) -> Claim:
-    """The driver that is faster changes at about 2 KiB. Not known if the run has no sizes near it."""
+    """The driver that is faster changes at about 2 KiB. Not known if the run has no sizes near it, or no intervals."""
     text = f"GPU and host change places at about {format_bytes(_CROSSING)}"
     judged = [message for message in messages if message.driver]
     if len(judged) < _LEAST_SIZES:
         return _lacking("KL-10", text, "sizes with modes of the GPU and of the host")
-    pairs = [pair for pair in itertools.pairwise(judged) if pair[0].driver != pair[1].driver]
+    decided = [message for message in judged if message.driver != NOT_KNOWN]
+    pairs = [pair for pair in itertools.pairwise(decided) if pair[0].driver != pair[1].driver]
     beside = [(few, many) for few, many in pairs if few.bytes <= 2 * _CROSSING and many.bytes >= _CROSSING // 2]
     known = [few.bytes * _NEAR >= _CROSSING and many.bytes <= _CROSSING * _NEAR for few, many in beside]
-    near = any(known) or (None if beside else False)
+    near = any(known) or (None if beside or len(decided) < _LEAST_SIZES else False)
     drivers = itertools.groupby(judged, lambda message: message.driver)
     parts = [f"{driver} from {format_bytes(next(of).bytes)}" for driver, of in drivers]
     some = next(iter(judged[0].modes.values()))
-    lacks = "" if near is not None else ", no size between"
+    lacks = ", no size between" if beside and near is None else ""
     return Claim("KL-10", text, near, f"round trips: {', '.join(parts)}{lacks}{_on(some.src, some.dst)}")
 
 

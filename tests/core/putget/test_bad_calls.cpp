@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <sstream>
@@ -18,7 +19,7 @@ using namespace linkscope;
 
 namespace {
 
-constexpr Seconds brief{0.05};
+constexpr Seconds brief{0.05}, patience{60.0};
 
 /// A channel between pageable memory of two owners.
 struct Pair64 {
@@ -122,7 +123,7 @@ TEST_CASE("a ring has 2 slots or more, and descriptors of 16 to 128 bytes") {
   CHECK(*reinterpret_cast<u64*>(smallest.came.data() + word_at) == 100);
 }
 
-TEST_CASE("a channel has one user: a second kernel or thread is refused") {
+TEST_CASE("a channel has one user: a second kernel is refused, and a CPU thread where kernels post") {
   DeviceBytes on_gpu{64_KiB};
   PutRegion local{all(), on_gpu.pointer(), on_gpu.size()}, remote{all(), 64_KiB};
   OpenChannel channel{all(), local, remote, {.gpu = 0, .timeout = brief}};
@@ -132,6 +133,30 @@ TEST_CASE("a channel has one user: a second kernel or thread is refused") {
   CHECK(says(error_of([&] { channel.put(0, 0, 8); }), "kernels of a GPU post"));
   Pair64 by_cpu;
   CHECK(says(error_of([&] { by_cpu.channel.run_on_gpu({}, 32, nullptr); }), "CPU threads post"));
+}
+
+TEST_CASE("while a CPU thread waits in a channel, another one that posts or polls there is refused") {
+  Pair64 pair{{.timeout = patience}};
+  auto* word = reinterpret_cast<u64*>(pair.sent.data()) + 8;
+  std::string of_first;
+  std::thread first{[&] {  // again, where the other one was in the channel just then
+    do of_first = error_of([&] { pair.channel.await(64, 7); });
+    while (says(of_first, "another user"));
+  }};
+  const auto refused = [&](const auto& call) {
+    std::string text;
+    for (const auto end = std::chrono::steady_clock::now() + std::chrono::seconds{5};
+         text.empty() && std::chrono::steady_clock::now() < end;)
+      text = error_of(call);
+    return says(text, "another user");
+  };
+  bool there = false;
+  CHECK(refused([&] { pair.channel.put(0, 0, 8); }));
+  CHECK(refused([&] { pair.channel.poll(64, 7, &there); }));
+  CpuWords::release(reinterpret_cast<u64>(word), 7);
+  first.join();
+  CHECK(of_first == "");
+  CHECK(error_of([&] { pair.channel.put(0, 0, 8); }) == "");
 }
 
 TEST_CASE("a kernel that waits in vain ends, and the channel says what it waited for") {
@@ -191,6 +216,20 @@ TEST_CASE("memory that its owner freed is an error of the channel, not a crash")
                for (int i = 0; i < 1000; ++i) channel.put(0, 0, 64);
              }),
              "was freed"));
+}
+
+TEST_CASE("a kernel that would post to memory that its owner freed, or from it, is not launched") {
+  const std::vector put{PostStep{StepKind::operation, {Verb::put, 0, 0, 64, 0}, 0}, PostStep{StepKind::quiet, {}, 0}};
+  for (const bool of_peer : {true, false}) {
+    CAPTURE(of_peer);
+    DeviceBytes here{64_KiB, 0}, peer{64_KiB, 1};
+    PutRegion local{all(), here.pointer(), here.size()}, remote{all(), peer.pointer(), peer.size()};
+    OpenChannel channel{all(), local, remote, {.gpu = 0, .transport = Transport::memory}};
+    channel.run_on_gpu(put, 32, nullptr);
+    channel.finish_on_gpu();
+    (of_peer ? peer : here).free();
+    CHECK(says(error_of([&] { channel.run_on_gpu(put, 32, nullptr); }), "was freed while a channel used it"));
+  }
 }
 
 TEST_CASE("where a poster does not reach a region, a proxy serves it, and the channel says why") {

@@ -106,16 +106,19 @@ TEST_CASE("puts with signals arrive whole and in order between processes, by mem
   }
 }
 
-// The other process puts into memory of the first one's GPU.
+// The other process puts into memory of the first one's GPU, by loads and stores and by TMA.
 TEST_CASE("the other process of the GPU's memory" * doctest::skip()) {
   PutRegion local{all(), region_bytes}, remote{all(), setting("PUTGET_HANDLE"), 1};
   auto* bytes = reinterpret_cast<u64*>(local.start());
   for (u64 i = 0; i < 100; ++i) bytes[i] = 3 * i;
-  OpenChannel channel{all(), local, remote, {.gpu = 1}};
-  channel.run_on_gpu(std::vector{PostStep{StepKind::operation, {Verb::put, 0, 4096, 800, 0}, 0}}, 32, nullptr);
-  channel.finish_on_gpu();
-  std::printf("> %s\n", channel.transport().c_str());
-  std::fflush(stdout);
+  for (const bool tma : {false, true}) {
+    OpenChannel channel{all(), local, remote, {.gpu = 1, .tma = tma}};
+    const u64 at = tma ? 8192 : 4096;
+    channel.run_on_gpu(std::vector{PostStep{StepKind::operation, {Verb::put, 0, at, 800, 0}, 0}}, 32, nullptr);
+    channel.finish_on_gpu();
+    std::printf("> %s\n", channel.transport().c_str());
+    std::fflush(stdout);
+  }
   wait_for_the_end();
 }
 
@@ -129,11 +132,14 @@ TEST_CASE("memory of a GPU is shared between processes by a CUDA IPC handle and 
     CHECK(region->handle().starts_with(created ? "fd " : "ipc "));
     OtherProcess other{"the other process of the GPU's memory", {{"PUTGET_HANDLE", region->handle()}}};
     CHECK(other.line() == "memory");
+    CHECK(other.line() == "memory");
     CHECK(other.end() == 0);
-    std::vector<u64> found(100);
     const CurrentContext current{all().driver(), all().gpu(0).context()};
-    LINKSCOPE_CU(all().driver(), cuMemcpyDtoH, found.data(), region->start() + 4096, 800);
-    for (u64 i = 0; i < 100; ++i) CHECK(found[i] == 3 * i);
+    for (const u64 at : {4096, 8192}) {
+      std::vector<u64> found(100);
+      LINKSCOPE_CU(all().driver(), cuMemcpyDtoH, found.data(), region->start() + at, 800);
+      for (u64 i = 0; i < 100; ++i) CHECK(found[i] == 3 * i);
+    }
   }
 }
 

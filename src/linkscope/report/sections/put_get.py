@@ -53,11 +53,12 @@ _NOTE = (
     "host memory (notified). The host drives it by a copy engine, alone (host) or when a GPU asks (assisted). The "
     "faster mode of each counts, with the fastest number of threads and kind of word. Between hosts the driver posts "
     "to a network card, whose notifications it takes; in mode direct a GPU polls the last word of the payload. "
-    "Either: the 95 % interval of the ratio of their times contains 1. "
+    "Either: the 95 % interval of the ratio of their times contains 1. Not known: too few rounds for an interval. "
 )
 _SHORT = (
     "A GPU drives a message if its threads move the payload; the host drives it by a copy engine. Between hosts the "
-    "driver posts it to a network card. Either: the interval of the ratio of their times contains 1."
+    "driver posts it to a network card. Either: the interval of the ratio of their times contains 1. Not known: it has "
+    "no interval."
 )
 _OF_CONNECTIONS = (
     "Messages a second over a number of connections, and the share of the time that all of them ran together. A rate "
