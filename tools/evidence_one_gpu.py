@@ -143,6 +143,8 @@ STEPS = {
                                small=("--largest", "16", "--file-mib", "16", "--repeats", "1")), least=60),
     "mps": Step(80, linkscope_run("--suite", "sharing", *only("shared_*way=mps*"), goes_on=True), least=40),
     "md": Step(60, linkscope_run("--suite", "sp-5", *only("compute_md_double/*size=shoc"), goes_on=True)),
+    "sp-5-full": Step(560, linkscope_run("--suite", "sp-5-full", "--budget", "{budget}s"), least=200),
+    "sp-10": Step(150, linkscope_run("--suite", "sp-10", "--budget", "{budget}s"), least=100),
     "flows": Step(80, flows, least=30),
     "issue": Step(200, tool("transfer_bench.py", *_ISSUE, "copies", "torch", "small", "c", "blocks",
                             small=("--largest", "16", "--repeats", "1")), least=90),

@@ -180,7 +180,8 @@ def test_stand_ins_lose_at_most_a_twelfth_and_two_tasks_as_much_as_one_sp_13() -
 @needs_fake
 def test_wrong_results_fail_and_absent_libraries_are_a_reason(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
-    names = ("sgemm", "fft", "triad")
+    checked = ("triad", "stencil", "md", "md_double", "reduction", "scan", "sort")
+    names = ("sgemm", "fft", *checked)
     globs = [word for name in names for word in ("--only", f"compute_{name}/sm/gpu:0*size=small")]
     settings = environment(CUDA_GPUS=1, CUDA_CORRUPT="1+")
     words = ["run", "--suite", "full", *globs, "--rounds", "1", "-o", str(path), "-q"]
@@ -188,4 +189,5 @@ def test_wrong_results_fail_and_absent_libraries_are_a_reason(tmp_path: Path) ->
     points = {p.benchmark.removeprefix("compute_"): p for p in read_run(path).points}
     for library, name in (("libcublas", "sgemm"), ("libcufft", "fft")):
         assert points[name].status == "unsupported" and library in (points[name].reason or "")
-    assert points["triad"].status == "failed" and "bytes are wrong" in (points["triad"].reason or "")
+    for name in checked:
+        assert points[name].status == "failed" and "bytes are wrong" in (points[name].reason or ""), name

@@ -120,12 +120,35 @@ def test_rows_have_the_order_of_the_plan_and_a_p99(run: Run) -> None:
     assert [row.kind for row in matrix(run)] == ["h2d", "both", "peer"]
     row = rows(run)["h2d"]
     samples = sorted(sample for of in row.alone.flows[0].samples_s for sample in of)
-    assert row.alone_p99 == samples[-2]  # of 114 to 120 samples
+    assert row.alone_times.p99 == samples[-2]  # of 114 to 120 samples
+    assert row.alone_times.p99_ends == (min(slowest := [max(of) for of in row.alone.flows[0].samples_s]), max(slowest))
 
 
-def test_the_p99_of_copies_in_both_directions_counts_both_as_their_time_does(run: Run) -> None:
-    both = rows(run)["both"]
-    assert both.alone_p99 == pytest.approx(both.alone_s, rel=0.05)
+def test_median_and_p99_of_copies_in_both_directions_count_both_as_their_time_does(run: Run) -> None:
+    both = rows(run)["both"].alone_times
+    assert both.median == pytest.approx(rows(run)["both"].alone_s, rel=0.01)
+    assert both.interval is not None and both.interval[0] <= both.median <= both.interval[1]
+    assert both.p99 is not None and both.p99_ends is not None
+    assert both.median <= both.p99_ends[1] and both.p99_ends[0] <= both.p99 <= both.p99_ends[1] < 1.05 * both.median
+
+
+def test_fewer_than_100_samples_have_no_p99(run: Run) -> None:
+    alone = rows(run)["h2d"].alone
+    short = [msgspec.structs.replace(flow, samples_s=[of[:20] for of in flow.samples_s]) for flow in alone.flows]
+    few = [msgspec.structs.replace(p, flows=short) if p.id == alone.id else p for p in run.points]
+    times = rows(dataclasses.replace(run, points=few))["h2d"].alone_times
+    assert (times.median, times.p99, times.p99_ends) == (alone.median_s, None, None)
+
+
+def test_page_and_markdown_show_median_and_p99_of_each_pair_with_their_ends(run: Run, tmp_path: Path) -> None:
+    for name in ("--markdown", "-o"):
+        path = tmp_path / f"file{name}.html"
+        assert main(["report", str(run.path), name, str(path)]) == 0
+        text = path.read_text()
+        assert "Median and p99" in text or "p99 with the lowest and the highest p99 of a round" in text
+        lines = [line for line in text.splitlines() if line.startswith("| h2d | h2d | ")]
+        if name == "--markdown":
+            assert len(lines) == 1 and lines[0].count("µs") == 2 and lines[0].count("[") == 2
 
 
 def test_a_row_without_its_value_alone_is_left_out(tmp_path: Path) -> None:

@@ -224,9 +224,9 @@ def test_findings_measures_only_the_points_that_the_findings_need_on_these_gpus(
 @needs_worker
 def test_runs_and_flows_of_one_gpu_are_kept_and_a_second_call_measures_what_is_missing(tmp_path: Path) -> None:
     words = ["--machine", "h200x1", "--small", "--steps"]
-    done = evidence(str(tmp_path), *words, "mps,md,flows")
+    done = evidence(str(tmp_path), *words, "mps,md,sp-5-full,sp-10,flows", "--seconds", "900")
     assert done.returncode == 0, done.stdout + (tmp_path / "log.txt").read_text()
-    for name, count in {"mps": 12, "md": 3}.items():
+    for name, count in {"mps": 12, "md": 3, "sp-5-full": 40, "sp-10": 9}.items():
         points = read_run(tmp_path / f"h200x1-{name}.jsonl.gz").points
         assert len(points) == count and all(point.median_s or point.status == "unsupported" for point in points), name
     answers = sorted((tmp_path / "h200x1-flows").iterdir())
@@ -237,7 +237,7 @@ def test_runs_and_flows_of_one_gpu_are_kept_and_a_second_call_measures_what_is_m
     made = sorted((tmp_path / "unfinished" / "h200x1-flows").iterdir(), key=lambda path: path.stat().st_mtime_ns)
     first = [path.stem.rpartition("-")[0] for path in made[::2]]
     assert first == ["both", "own-thread"] * 2, "neither preset comes first in each turn"
-    (tmp_path / "unfinished" / "ended.txt").write_text("h200x1-mps\nh200x1-md\n")
+    (tmp_path / "unfinished" / "ended.txt").write_text("h200x1-mps\nh200x1-md\nh200x1-sp-5-full\nh200x1-sp-10\n")
     (tmp_path / "unfinished" / "h200x1-flows" / "both-2.json").unlink()
     kept = (tmp_path / "unfinished" / "h200x1-flows" / "both-1.json").stat().st_mtime_ns
     done = evidence(str(tmp_path), *words, "md,flows")

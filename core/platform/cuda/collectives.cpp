@@ -133,12 +133,12 @@ std::byte* start_of(const CudaSession& session, const Span& span, u64 iteration)
   return start + span.offset_at(iteration);
 }
 
-std::vector<std::byte> read(const CudaSession& session, const Span& span, u64 offset, u64 bytes) {
+Contents read(const CudaSession& session, const Span& span, u64 offset, u64 bytes) {
   Span part = span;
   part.offset = offset;
   part.bytes = bytes;
   part.slices = 1;
-  return contents_of(session, part);
+  return {session, part};
 }
 
 /// The largest difference that rounding leaves between a sum of `ranks` numbers and the exact one, per sum of their
@@ -166,7 +166,7 @@ void check_sum(const CudaSession& session, const Collective& of, const OutputPar
   u64 wrong = 0, first = 0;
   for (u64 i = 0; i < piece.bytes / sizeof(T); ++i) {
     T stored;
-    std::memcpy(&stored, found.data() + i * sizeof stored, sizeof stored);
+    std::memcpy(&stored, found.bytes().data() + i * sizeof stored, sizeof stored);
     bool same;
     if constexpr (std::is_same_v<T, u32>) {
       u32 sum = 0;

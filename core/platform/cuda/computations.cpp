@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <map>
 
+#include "host/parallel.hpp"
 #include "platform/cuda/moves.hpp"
 #include "platform/cuda/references.hpp"
 #include "program/computations.hpp"
@@ -52,10 +54,7 @@ struct Results {
   [[nodiscard]] Input input(std::size_t array) const {
     return input_of(session, call.traffic[array].span).value_or(Input{});
   }
-  template <class T>
-  [[nodiscard]] std::vector<T> output(std::size_t array) const {
-    return contents_as<T>(session, call.traffic[array].span);
-  }
+  [[nodiscard]] Contents output(std::size_t array) const { return {session, call.traffic[array].span}; }
   void checked(u64 bytes) const { verdict.checked_bytes += bytes; }
   void wrong(std::size_t array, u64 index, u64 bytes) const {
     const Span& span = call.traffic[array].span;
@@ -74,7 +73,8 @@ bool near(double found, double expected, double scale, double rounding = 1e-5) {
 void queue_triad(const Launches& of) { of.launch("linkscope_triad", of.at(2), of.at(0), of.at(1), of.call.shape[0]); }
 
 void check_triad(const Results& of) {
-  const auto found = of.output<float>(2);
+  const auto contents = of.output(2);
+  const auto found = contents.as<float>();
   const Input b = of.input(0), c = of.input(1);
   look_at(found.size(), most_compared, [&](u64 i) {
     of.checked(sizeof(float));
@@ -93,7 +93,8 @@ void queue_stencil(const Launches& of) {
 /// The last step, with the step before as its input. A sum of weighted neighbors stays within their range.
 void check_stencil(const Results& of) {
   const u64 n = of.call.shape[0];
-  const auto before = of.output<float>(2), found = of.output<float>(1);
+  const auto contents_before = of.output(2), contents = of.output(1);
+  const auto before = contents_before.as<float>(), found = contents.as<float>();
   look_at(n * n, most_compared, [&](u64 i) {
     const u64 row = i / n, column = i % n;
     const auto at = [&](std::int64_t down, std::int64_t right) {
@@ -121,7 +122,8 @@ void queue_forces(const Launches& of) {
 template <class Real>
 void check_forces_of(const Results& of, double rounding) {
   const u64 atoms = of.call.shape[0];
-  const auto found = of.output<Real>(2);
+  const auto contents = of.output(2);
+  const auto found = contents.as<Real>();
   const Input positions = of.input(0), neighbors = of.input(1);
   look_at(atoms, 1024, [&](u64 i) {
     std::array<double, 3> sum{}, size{};
@@ -153,6 +155,39 @@ void check_forces(const Results& of) {
 
 // --- sum and scan ---------------------------------------------------------------------------------------------------
 
+/// Calls work(begin, end) for ranges of elements on several threads.
+template <class Work>
+void parallel_elements(u64 elements, Work work) {
+  constexpr u64 each = sizeof(u32);
+  parallel_ranges(elements * each, each, [&work](u64 begin, u64 end) { work(begin / each, end / each); });
+}
+
+/// The sum of what `value` returns for each element.
+template <class Value>
+u64 sum_over(u64 elements, Value value) {
+  std::atomic<u64> all = 0;
+  parallel_elements(elements, [&](u64 begin, u64 end) {
+    u64 sum = 0;
+    for (u64 i = begin; i < end; ++i) sum += value(i);
+    all += sum;
+  });
+  return all;
+}
+
+/// The first element that `is_wrong`; `elements` if there is none.
+template <class IsWrong>
+u64 first_wrong(u64 elements, IsWrong is_wrong) {
+  std::atomic<u64> first = elements;
+  parallel_elements(elements, [&](u64 begin, u64 end) {
+    u64 i = begin;
+    while (i < end && !is_wrong(i)) ++i;
+    u64 known = first;
+    while (i < end && i < known && !first.compare_exchange_weak(known, i)) {
+    }
+  });
+  return first;
+}
+
 void queue_sum(const Launches& of) {
   of.clear(of.at(1), sizeof(u64));
   of.launch_blocks("linkscope_sum", of.blocks_that_fill(sum_threads), sum_threads, of.at(0), of.elements(), of.at(1));
@@ -160,13 +195,12 @@ void queue_sum(const Launches& of) {
 
 void check_sum(const Results& of) {
   const Input in = of.input(0);
-  u64 expected = 0;
-  for (u64 word = 0; word < of.call.shape[0] / 2; ++word) {
+  const u64 expected = sum_over(of.call.shape[0] / 2, [&in](u64 word) {
     const auto both = in.at<u64>(word);
-    expected += (both >> 32) + (both & 0xFFFFFFFF);
-  }
+    return (both >> 32) + (both & 0xFFFFFFFF);
+  });
   of.checked(sizeof(u64));
-  if (of.output<u64>(1)[0] != expected) of.wrong(1, 0, sizeof(u64));
+  if (of.output(1).as<u64>()[0] != expected) of.wrong(1, 0, sizeof(u64));
 }
 
 void queue_scan(const Launches& of) {
@@ -177,13 +211,13 @@ void queue_scan(const Launches& of) {
 }
 
 void check_scan(const Results& of) {
-  const auto found = of.output<u32>(1);
+  const auto contents = of.output(1);
+  const auto found = contents.as<u32>();
   const Input in = of.input(0);
-  u32 before = 0;
-  for (u64 i = 0; i < found.size(); ++i) {
-    if (found[i] != before) return of.wrong(1, i, sizeof(u32));
-    before += in.at<u32>(i);
-  }
+  // Each sum follows from the one before, so all are right if the first is 0.
+  const u64 wrong =
+      first_wrong(found.size(), [&](u64 i) { return found[i] != (i == 0 ? 0 : found[i - 1] + in.at<u32>(i - 1)); });
+  if (wrong < found.size()) return of.wrong(1, wrong, sizeof(u32));
   of.checked(found.size() * sizeof(u32));
 }
 
@@ -209,17 +243,17 @@ void queue_sort(const Launches& of) {
 
 /// Rising keys, and the same pairs of keys and values as before.
 void check_sort(const Results& of) {
-  const auto keys = of.output<u32>(4), values = of.output<u32>(5);
+  const auto key_contents = of.output(4), value_contents = of.output(5);
+  const auto keys = key_contents.as<u32>(), values = value_contents.as<u32>();
   const Input keys_before = of.input(0), values_before = of.input(1);
   const auto mixed = [](u32 key, u32 value) { return linkscope_pattern_word(key, value); };
-  u64 sum = 0, sum_before = 0;
-  for (u64 i = 0; i < keys.size(); ++i) {
-    if (i > 0 && keys[i] < keys[i - 1]) return of.wrong(4, i, sizeof(u32));
-    sum += mixed(keys[i], values[i]);
-    sum_before += mixed(keys_before.at<u32>(i), values_before.at<u32>(i));
-  }
+  const u64 wrong = first_wrong(keys.size(), [&](u64 i) { return i > 0 && keys[i] < keys[i - 1]; });
+  if (wrong < keys.size()) return of.wrong(4, wrong, sizeof(u32));
+  const u64 sum = sum_over(keys.size(), [&](u64 i) { return mixed(keys[i], values[i]); });
+  const u64 before =
+      sum_over(keys.size(), [&](u64 i) { return mixed(keys_before.at<u32>(i), values_before.at<u32>(i)); });
   of.checked(2 * keys.size() * sizeof(u32));
-  if (sum != sum_before) of.wrong(5, 0, sizeof(u32));
+  if (sum != before) of.wrong(5, 0, sizeof(u32));
 }
 
 // --- table ----------------------------------------------------------------------------------------------------------

@@ -49,6 +49,24 @@ Mismatch check_pattern(const std::byte* start, u64 bytes, u64 seed, u64 pattern_
                   [seed, first = pattern_offset / 8](u64 i) { return linkscope_pattern_word(seed, first + i); });
 }
 
+Difference difference(std::span<const std::byte> found, std::span<const std::byte> expected) {
+  std::mutex guard;
+  Difference all;
+  parallel_ranges(found.size(), 64, [&](u64 begin, u64 end) {
+    if (std::memcmp(found.data() + begin, expected.data() + begin, end - begin) == 0) return;
+    Difference mine;
+    for (u64 i = begin; i < end; ++i)
+      if (found[i] != expected[i]) {
+        mine.first_byte = std::min(mine.first_byte, i);
+        ++mine.wrong_bytes;
+      }
+    const std::scoped_lock lock{guard};
+    all.wrong_bytes += mine.wrong_bytes;
+    all.first_byte = std::min(all.first_byte, mine.first_byte);
+  });
+  return all;
+}
+
 Mismatch check_rows(const std::byte* start, u64 bytes, const linkscope_row_copy& copy) {
   return mismatch(start, bytes, [&copy](u64 i) { return linkscope_row_word(copy, 8 * i); });
 }

@@ -1,6 +1,7 @@
 // Filling, poisoning and comparing host memory, on several threads.
 #pragma once
 #include <cstddef>
+#include <span>
 
 #include "base/units.hpp"
 #include "program/row_order.hpp"
@@ -23,6 +24,14 @@ void fill(std::byte* start, u64 bytes, std::byte with);
 
 /// Compares `bytes` (a multiple of 8) at `start` with the pattern from byte `pattern_offset`.
 [[nodiscard]] Mismatch check_pattern(const std::byte* start, u64 bytes, u64 seed, u64 pattern_offset);
+struct Difference {
+  u64 wrong_bytes = 0;
+  u64 first_byte = ~u64{0};  // index of the first wrong byte
+};
+
+/// Compares memory with as many bytes that it should have.
+[[nodiscard]] Difference difference(std::span<const std::byte> found, std::span<const std::byte> expected);
+
 /// Compares slices with the result of row copies.
 [[nodiscard]] Mismatch check_rows(const std::byte* start, u64 bytes, const linkscope_row_copy&);
 

@@ -36,7 +36,8 @@ template <class T>
 void check_transforms(const CudaSession& session, const Opaque& call, Verdict& verdict) {
   using Complex = std::complex<double>;
   const Span& span = call.traffic[1].span;
-  const auto found = contents_as<T>(session, span);
+  const Contents contents{session, span};
+  const auto found = contents.as<T>();
   const auto in = input_of(session, call.traffic[0].span);
   const u64 points = call.shape[0];
   std::vector<Complex> turns(points);

@@ -104,7 +104,8 @@ class LuRunner final : public StepRunner {
     const Span& span = call_.traffic[1].span;
     const auto in = input_of(session, call_.traffic[0].span).value_or(Input{});
     verdict.checked_bytes += span.bytes;
-    if (!(scaled_residual(n_, {{0, in, contents_as<double>(session, span)}}) <= largest_residual))
+    const Contents factors{session, span};
+    if (!(scaled_residual(n_, {{0, in, factors.as<double>()}}) <= largest_residual))
       add_wrong(verdict, span.bytes, session, span, span.offset, ", by the residual of the factors");
   }
 };

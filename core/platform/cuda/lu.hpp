@@ -1,6 +1,7 @@
 // A blocked LU with look-ahead, by cuBLAS and device code of our own: as a whole on one GPU, and its parts for several.
 #pragma once
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,7 +37,7 @@ void queue_block_factors(const Device&, CUfunction, CUstream, const Columns& blo
 struct FactoredColumns {
   u64 first = 0;
   Input matrix;
-  std::vector<double> factors;
+  std::span<const double> factors;
 };
 /// HPL's scaled residual, of A x - L (U x), for a matrix of order n that had diagonal_of(n) added; rounding keeps it below
 /// 16. The columns are all of the matrix, in any order.

@@ -1,3 +1,4 @@
+#include <list>
 #include <variant>
 
 #include "platform/cuda/lu.hpp"
@@ -68,13 +69,14 @@ class PanelRunner final : public PartRunner {
 
   void check(const CudaSession& session, Verdict& verdict) const {
     std::vector<FactoredColumns> parts;
+    std::list<Contents> factors;
     for (const auto& actor : session.program.actors)
       for (const auto& step : actor.loop) {
         const auto* panel = std::get_if<Opaque>(&step);
         if (!panel || panel->library_call != panel_call) continue;
         const Span& span = panel->traffic[0].span;
-        parts.push_back(
-            {panel->shape[2], input_of(session, span).value_or(Input{}), contents_as<double>(session, span)});
+        const auto& own = factors.emplace_back(session, span);
+        parts.push_back({panel->shape[2], input_of(session, span).value_or(Input{}), own.as<double>()});
         verdict.checked_bytes += span.bytes;
       }
     const Span& last = call_.traffic[0].span;

@@ -48,7 +48,8 @@ void check_result(const CudaSession& session, const Span& span, Element element,
                   const std::function<Reference(u64 slice)>& reference_of, Verdict& verdict) {
   const u64 each = bytes_of(element);
   for (u64 slice = 0; slice < std::min<u64>(span.slices, iterations); ++slice) {
-    const auto found = contents_of(session, span, slice);
+    const Contents contents{session, span, slice};
+    const auto found = contents.bytes();
     verdict.checked_bytes += span.bytes;
     if (std::all_of(found.begin(), found.end(), [](std::byte one) { return one == poison; })) {
       add_wrong(verdict, span.bytes, session, span, span.offset_at(slice),

@@ -1,5 +1,8 @@
 #include "platform/cuda/references.hpp"
 
+#include "host/own_memory.hpp"
+#include "host/parallel.hpp"
+#include "platform/cuda/contents.hpp"
 #include "program/origin.hpp"
 
 namespace linkscope {
@@ -11,29 +14,43 @@ std::optional<Input> input_of(const CudaSession& session, const Span& span, u64 
   return Input{session.buffers[from->region]->seed(), from->offset_at(slice)};
 }
 
-std::vector<std::byte> contents_of(const CudaSession& session, const Span& span, u64 slice) {
+namespace {
+
+/// New memory whose pages several threads have brought in: page faults of one thread take longer than the copy of a
+/// GiB from a GPU.
+std::unique_ptr<std::byte[]> room_for(u64 bytes) {
+  constexpr u64 page = 4096;
+  auto room = std::make_unique_for_overwrite<std::byte[]>(bytes);
+  request_huge_pages(room.get(), bytes);
+  parallel_ranges(bytes, page, [&room](u64 begin, u64 end) {
+    for (u64 at = begin; at < end; at += page) room[at] = std::byte{0};
+  });
+  return room;
+}
+
+}  // namespace
+
+Contents::Contents(const CudaSession& session, const Span& span, u64 slice) {
   const Buffer& buffer = *session.buffers[span.region];
-  std::vector<std::byte> found(span.bytes);
-  if (const auto* host = buffer.host()) {
-    std::memcpy(found.data(), host + span.offset_at(slice), span.bytes);
-    return found;
+  const u64 offset = span.offset_at(slice);
+  const std::byte* start = buffer.host() + offset;
+  if (!buffer.host()) {
+    copy_ = room_for(span.bytes);
+    start = copy_.get();
+    buffer.device()->use();
+    LINKSCOPE_CU(session.driver, cuMemcpyDtoH, copy_.get(), buffer.address() + offset, span.bytes);
   }
-  buffer.device()->use();
-  LINKSCOPE_CU(session.driver, cuMemcpyDtoH, found.data(), buffer.address() + span.offset_at(slice), span.bytes);
-  return found;
+  bytes_ = {start, span.bytes};
 }
 
 void check_copy_of_result(const CudaSession& session, const Span& from, const Span& to, u64 iterations,
                           Checks& checks) {
   checks.add(session.buffers[from.region]->device(), [&session, &from, &to, iterations](Verdict& into) {
     if (iterations == 0) return;
-    const auto expected = contents_of(session, from), found = contents_of(session, to);
-    into.checked_bytes += found.size();
-    const auto differ = std::mismatch(found.begin(), found.end(), expected.begin());
-    if (differ.first == found.end()) return;
-    u64 wrong = 0;
-    for (std::size_t i = 0; i < found.size(); ++i) wrong += found[i] != expected[i];
-    add_wrong(into, wrong, session, to, to.offset + static_cast<u64>(differ.first - found.begin()),
+    const Contents expected{session, from}, found{session, to};
+    const auto differ = difference(found.bytes(), expected.bytes());
+    into.checked_bytes += to.bytes;
+    add_wrong(into, differ.wrong_bytes, session, to, to.offset + differ.first_byte,
               ", which differs from the result on the GPU");
   });
 }

@@ -1,8 +1,9 @@
 // Results of computations, and the inputs that they follow from, on the host.
 #pragma once
 #include <cstring>
+#include <memory>
 #include <optional>
-#include <vector>
+#include <span>
 
 #include "base/pattern.hpp"
 #include "base/short_floats.hpp"
@@ -27,15 +28,21 @@ struct Input {
 /// The pattern that a span holds, or that a move of any actor brings there; none if the span has other contents.
 [[nodiscard]] std::optional<Input> input_of(const CudaSession&, const Span&, u64 slice = 0);
 
-/// Copies a slice of GPU memory to the host.
-[[nodiscard]] std::vector<std::byte> contents_of(const CudaSession&, const Span&, u64 slice = 0);
-template <class T>
-[[nodiscard]] std::vector<T> contents_as(const CudaSession& session, const Span& span, u64 slice = 0) {
-  const auto bytes = contents_of(session, span, slice);
-  std::vector<T> values(bytes.size() / sizeof(T));
-  std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
-  return values;
-}
+/// The contents of a slice, to be read on the host: host memory in place, a GPU's as a copy.
+class Contents {
+ public:
+  Contents(const CudaSession&, const Span&, u64 slice = 0);
+
+  [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
+  template <class T>
+  [[nodiscard]] std::span<const T> as() const {
+    return {reinterpret_cast<const T*>(bytes_.data()), bytes_.size() / sizeof(T)};
+  }
+
+ private:
+  std::unique_ptr<std::byte[]> copy_;
+  std::span<const std::byte> bytes_;
+};
 
 /// Calls `look(position)` for all positions below `size`, or for spread ones if there are more than `most`.
 template <class Look>

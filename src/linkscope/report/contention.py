@@ -1,11 +1,11 @@
 """Who slows whom: the matrix of the suite `contention`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from linkscope.report.trust import sign_of
 from linkscope.runfile import Flow, Point, Run
-from linkscope.stats import Interval, geometric_mean, ratio_interval
+from linkscope.stats import Interval, geometric_mean, median, median_interval, ratio_interval, student_interval
 
 ALONE, AGAIN = "none", "again"
 _PREFIX = "contended_"
@@ -15,19 +15,31 @@ MISSED = 0.1  # a prediction that is off by more is said
 
 
 @dataclass(frozen=True)
+class Times:
+    """Seconds of an operation. `interval`: 95 %, of the median; None for too few rounds. `p99` is None for fewer than
+    100 samples. `p99_ends`: the lowest and the highest of the rounds' own p99, or the interval of stamped operations.
+    """
+
+    median: float
+    interval: tuple[float, float] | None
+    p99: float | None
+    p99_ends: tuple[float, float] | None
+
+
+@dataclass(frozen=True)
 class Slowdown:
     """The time of an operation beside other work, over its time alone: the ratio of geometric means of the rounds.
 
-    `seconds`, `p99`: of an operation beside it, `seconds` as the geometric mean of the rounds. `p99` is None for fewer
-    than 100 samples, `interval` for too few rounds. `predicted`: the ratio of the model; None without a model, and
-    where it cannot say. `sign`: of a ratio of points of which one missed its precision.
+    `seconds`: of an operation beside it, the geometric mean of the rounds. `times`: their median and p99. `interval` is
+    None for too few rounds. `predicted`: the ratio of the model; None without a model, and where it cannot say.
+    `sign`: of a ratio of points of which one missed its precision.
     """
 
     id: str
     ratio: float
     interval: Interval | None
     seconds: float
-    p99: float | None
+    times: Times
     sign: str
     predicted: float | None = None
 
@@ -78,9 +90,9 @@ class MatrixRow:
         return geometric_mean(_rounds(self.alone))
 
     @property
-    def alone_p99(self) -> float | None:
-        """Seconds of an operation alone, exceeded in 1 % of the samples."""
-        return _p99(self.alone)
+    def alone_times(self) -> Times:
+        """Median and p99 of an operation alone."""
+        return _times(self.alone)
 
     @property
     def drift(self) -> float | None:
@@ -139,26 +151,46 @@ def _slowdown(alone: Point, beside: Point, predicted: float | None) -> Slowdown:
     interval = ratio_interval(before, after, alike=None, level=_LEVEL)
     ratio = geometric_mean(after) / geometric_mean(before)
     sign = sign_of((alone, beside))
-    return Slowdown(beside.id, ratio, interval, geometric_mean(after), _p99(beside), sign, predicted)
+    return Slowdown(beside.id, ratio, interval, geometric_mean(after), _times(beside), sign, predicted)
 
 
 def _rounds(point: Point) -> list[float]:
     """Seconds of an operation in each round. Several measured flows count together: by their operations a second."""
     measured = [flow.round_medians_s for flow in point.flows if flow.role == "measured"]
-    return [1 / sum(1 / seconds for seconds in times) for times in zip(*measured, strict=True)]
+    return [_together(times) for times in zip(*measured, strict=True)]
 
 
-def _p99(point: Point) -> float | None:
-    """Of single operations where each has its own time, otherwise of the mean time in an interval. Several measured
-    flows count together, as in `_rounds`.
-    """
-    found = [_p99_of(flow) for flow in point.flows if flow.role == "measured"]
-    known = [one for one in found if one is not None]
-    return 1 / sum(1 / one for one in known) if known and len(known) == len(found) else None
+def _times(point: Point) -> Times:
+    """Several measured flows count together, as in `_rounds`."""
+    flows = [flow for flow in point.flows if flow.role == "measured"]
+    if len(flows) == 1 and point.median_s is not None:
+        return Times(point.median_s, point.ci95_s, *_p99(flows))
+    rounds = _rounds(point)
+    found = median_interval(rounds) or student_interval(rounds)
+    return Times(median(rounds), (found.low, found.high) if found else None, *_p99(flows))
 
 
-def _p99_of(flow: Flow) -> float | None:
-    if flow.p99_s is not None:
-        return flow.p99_s
-    samples = sorted(sample for of_round in flow.samples_s for sample in of_round)
-    return samples[-(len(samples) // 100) - 1] if len(samples) >= _LEAST_FOR_P99 else None
+def _p99(flows: Sequence[Flow]) -> tuple[float | None, tuple[float, float] | None]:
+    """Of single operations where each has its own time, otherwise of the mean time in an interval; with its ends."""
+    if len(flows) == 1 and flows[0].p99_s is not None:
+        return flows[0].p99_s, flows[0].p99_ci95_s
+    # A flow may lack the last interval of a round.
+    rounds = [
+        [_together(times) for times in zip(*of_round, strict=False)]
+        for of_round in zip(*(flow.samples_s for flow in flows), strict=True)
+    ]
+    samples = [sample for of_round in rounds for sample in of_round]
+    if len(samples) < _LEAST_FOR_P99:
+        return None, None
+    ends = [_slowest(of_round) for of_round in rounds if of_round]
+    return _slowest(samples), (min(ends), max(ends))
+
+
+def _slowest(samples: Sequence[float]) -> float:
+    """The sample that 1 % of them exceed; of fewer than 100 the largest."""
+    return sorted(samples)[-(len(samples) // 100) - 1]
+
+
+def _together(times: Iterable[float]) -> float:
+    """Seconds of an operation of several flows together, by their operations a second."""
+    return 1 / sum(1 / seconds for seconds in times)

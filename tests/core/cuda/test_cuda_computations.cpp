@@ -187,11 +187,22 @@ TEST_CASE("ranks of an LU update bring every tile to their GPUs and back, with a
   }
 }
 
+TEST_CASE("a result and its copy differ in as many bytes as are wrong, in whichever part of large memory") {
+  std::vector<std::byte> result(20 << 20, std::byte{7}), copy = result;
+  CHECK(difference(copy, result).wrong_bytes == 0);
+  for (const std::size_t at : {std::size_t{3}, std::size_t{9} << 20, copy.size() - 1}) copy[at] = std::byte{8};
+  CHECK(difference(copy, result).wrong_bytes == 3);
+  CHECK(difference(copy, result).first_byte == 3);
+  copy[3] = result[3];
+  CHECK(difference(copy, result).first_byte == 9 << 20);
+  CHECK(difference({copy.data() + copy.size() - 5, 5}, {result.data(), 5}).first_byte == 4);
+}
+
 TEST_CASE("factors with a wrong element exceed the residual that rounding leaves") {
   const u64 n = 64, seed = 5 | numbers_seed;
-  FactoredColumns all{0, {seed, 0}, {}};
-  for (u64 i = 0; i < n * n; ++i) all.factors.push_back(all.matrix.at<double>(i) + (i % (n + 1) ? 0 : diagonal_of(n)));
-  auto& at = all.factors;
+  std::vector<double> at(n * n);
+  const FactoredColumns all{0, {seed, 0}, at};
+  for (u64 i = 0; i < n * n; ++i) at[i] = all.matrix.at<double>(i) + (i % (n + 1) ? 0 : diagonal_of(n));
   for (u64 k = 0; k < n; ++k)
     for (u64 row = k + 1; row < n; ++row) {
       at[k * n + row] /= at[k * n + k];
@@ -201,7 +212,7 @@ TEST_CASE("factors with a wrong element exceed the residual that rounding leaves
   at[7 * n + 5] += 1e-6;
   CHECK(scaled_residual(n, {all}) > largest_residual);
   // A factor that is not a number must not count as no difference.
-  all.factors[7] = std::numeric_limits<double>::quiet_NaN();
+  at[7] = std::numeric_limits<double>::quiet_NaN();
   CHECK_FALSE(scaled_residual(n, {all}) <= largest_residual);
 }
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from linkscope.report.contention import MISSED, MatrixRow, matrix, others
+from linkscope.report.contention import MISSED, MatrixRow, Times, matrix, others
 from linkscope.report.family_words import work_text
 from linkscope.report.run_view import RunView
 from linkscope.report.section import (
@@ -25,7 +25,7 @@ from linkscope.report.section import (
 )
 from linkscope.runfile import Predicted
 from linkscope.stats import geometric_mean
-from linkscope.units import format_change, format_fraction, format_rate, format_seconds
+from linkscope.units import format_change, format_fraction, format_rate, format_seconds, format_seconds_interval
 
 _TITLE = "Who slows whom"
 _LEAST_SLOWDOWN = 1.005  # a smaller one is shown as ×1
@@ -51,6 +51,14 @@ _MISSED = (
     Column("Work", strong=True), Column("Beside", label="Beside"), Column("Slowdown", right=True, label="Slowdown"),
     Column("By the model", right=True, label="By the model"), Column("Deviation", right=True, label="Deviation"),
 )  # fmt: skip
+_TIMES = (
+    "Of an operation: the median with its 95 % interval; p99 with the lowest and the highest p99 of a round, of fewer "
+    "than 100 samples its slowest. A sample is the mean of a few ms, or one operation where each has its own stamp."
+)
+_TIME_COLUMNS = (
+    Column("Work", strong=True), Column("Beside", label="Beside"), Column("Median", right=True, label="Median"),
+    Column("p99", right=True, label="p99"),
+)  # fmt: skip
 _COLUMNS = (
     Column("Work", strong=True), Column("Alone", right=True, label="Alone"), Column("Beside", label="Beside"),
     Column("Takes", right=True, label="Takes"), Column("Over good", right=True, label="Over good"),
@@ -67,6 +75,7 @@ def section(view: RunView) -> Section | None:
     penalties = Table(
         "Penalties", _COLUMNS, (Group(tuple(Row(_penalty(row, _several(rows))) for row in rows)),), stacks=True
     )
+    times = Table("Median and p99", _TIME_COLUMNS, (Group(tuple(_times(rows))),), stacks=True)
     answers = _answers(rows)
     blocks: tuple[Block, ...] = (
         Items.of(answers, on=Output.PAGE),
@@ -74,11 +83,14 @@ def section(view: RunView) -> Section | None:
         _grid(rows),
         more("All slowdowns with their intervals", _table(rows, short=False, on=Output.ALL)),
         more(f"Times and penalties of {len(rows)} kinds of work", Paragraph(_PENALTIES), penalties),
+        more("Median and p99 of each pair", Paragraph(_TIMES), times),
         Paragraph(_NOTE.strip(), on=brief),
         _table(rows, short=True, on=Output.TERMINAL),
         _table(rows, short=False, on=Output.MARKDOWN),
         Paragraph(_PENALTIES, on=brief),
         replace(penalties, on=brief),
+        Paragraph(_TIMES, on=Output.MARKDOWN),
+        replace(times, on=Output.MARKDOWN),
     )
     blocks += _model_blocks(rows, view.run.predicted)
     return Section("contention", _TITLE, blocks, label="Slowdown", answers=answers)
@@ -215,10 +227,25 @@ def _penalty(row: MatrixRow, several: bool) -> tuple[Text, ...]:
     worst, slow = max(row.beside.items(), key=lambda item: item[1].ratio)
     drift = row.drift
     return (
-        _name(row, several), _pair(row.alone_s, row.alone_p99), worst, _pair(slow.seconds, slow.p99),
+        _name(row, several), _pair(row.alone_s, row.alone_times.p99), worst, _pair(slow.seconds, slow.times.p99),
         format_fraction(slow.over_good), format_fraction(slow.over_bad),
         "-" if drift is None else f"{100 * drift:+.2f} %",
     )  # fmt: skip
+
+
+def _times(rows: Sequence[MatrixRow]) -> list[Row]:
+    """A row for each kind of work alone, and for each beside another."""
+    several = _several(rows)
+    return [
+        Row((_name(row, several), name, *_with_ends(of)))
+        for row in rows
+        for name, of in (("-", row.alone_times), *((name, found.times) for name, found in row.beside.items()))
+    ]
+
+
+def _with_ends(of: Times) -> tuple[str, str]:
+    median = format_seconds_interval(of.median, *(of.interval or (None, None)))
+    return median, "-" if of.p99 is None else format_seconds_interval(of.p99, *(of.p99_ends or (None, None)))
 
 
 def _pair(median: float, p99: float | None) -> str:
