@@ -108,6 +108,12 @@ def test_each_line_of_single_messages_says_how_it_differs_from_the_others() -> N
     assert len(set(lines)) == len(lines) > 50
 
 
+def test_round_trips_beside_other_work_are_no_put_or_get() -> None:
+    run = read_run(PACKED.with_name("h100x1-contention-disk.jsonl.gz"))
+    assert any("ping_pong" in point.benchmark and point.flows[0].p99_s for point in run.points)
+    assert not singles(run) and put_get.section(RunView(run)) is None
+
+
 @needs_fake
 @needs_worker
 def test_kernels_of_one_gpu_and_of_two_processes_have_medians_p99_and_intervals_on_the_fake_driver(tmp_path) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from linkscope.report.put_get import OF_PROCESSES, TRIPS
+from linkscope.report.shared import is_contended
 from linkscope.runfile import Flow, Point, Run
 
 WORD = "ping_pong"
@@ -41,9 +42,10 @@ class Single:
 def singles(run: Run) -> list[Single]:
     """The points with stamped messages: bare words, round trips and streams, each by path, size and form.
 
-    None in a run of bare words alone, as suites of latencies have them.
+    None in a run of bare words alone, as suites of latencies have them, and none of work beside other work.
     """
-    stamped = [point for point in run.points if "stamp_cost_s" in point.guards and _has_tail(point)]
+    messages = (point for point in run.points if not is_contended(point))
+    stamped = [point for point in messages if "stamp_cost_s" in point.guards and _has_tail(point)]
     if all(point.benchmark == WORD for point in stamped):
         return []
     words = {_path(point): point.flows[0].p50_s or 0.0 for point in reversed(stamped) if point.benchmark == WORD}
