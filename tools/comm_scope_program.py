@@ -1,7 +1,7 @@
 """Runs Comm|Scope's own program in groups of benchmarks, for so long each that all of them fit into a given time.
 
 The program is one of Google Benchmark: `benchmark_min_time` counts only what a benchmark times, a repetition lasts up
-to 1.4 times as long, and trials of 1, 10 and more iterations come first. A benchmark that allocates, writes or flushes
+to 1.4 × that, and trials of 1, 10 and more iterations come first. A benchmark that allocates, writes or flushes
 its buffers before each copy takes many times longer. So the time of each group follows from what the groups before it
 took and left. Each has a file of its own: an interruption loses benchmarks of one group only. A benchmark whose
 shortest measurement does not fit into the time that is left does not start, and its result says so.
