@@ -104,3 +104,13 @@ def test_the_gallery_shows_the_maps(site: Path, browser: Browser) -> None:
       one.loading = "eager"; await one.decode(); return one.naturalWidth; }))"""
     widths = browser.ask(script)
     assert len(widths) >= 4 and min(widths) > 100
+
+
+def test_a_table_of_points_is_as_wide_as_its_page_and_laid_out_without_measuring_its_cells(
+    site: Path, browser: Browser
+) -> None:
+    browser.open(next(site.rglob("points.html")))
+    browser.ask("document.querySelector('.site-status').textContent = 'not supported: ' + '/sys/devices'.repeat(40)")
+    table = "document.getElementById('site-points')"
+    assert browser.ask(f"getComputedStyle({table}).tableLayout") == "fixed"
+    assert browser.ask(f"{table}.scrollWidth <= {table}.parentElement.clientWidth")
