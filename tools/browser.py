@@ -53,6 +53,7 @@ class Browser:
         self._session = self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self._call(f"{domain}.enable")
+        self._call("Performance.enable", timeDomain="threadTicks")
         self._call("Page.addScriptToEvaluateOnNewDocument", source=_READY)
 
     def open(
@@ -87,6 +88,11 @@ class Browser:
     def ready(self) -> float:
         """Seconds from the start of loading to the first frame after all scripts ran."""
         return float(self.ask(_WAIT)) / 1e3
+
+    def cpu_s(self) -> float:
+        """Seconds of CPU time of the page's main thread since the start of loading."""
+        found = {one["name"]: one["value"] for one in self._call("Performance.getMetrics")["metrics"]}
+        return float(found["ThreadTime"])
 
     def press(self, key: str) -> None:
         """Presses and releases a key."""

@@ -381,7 +381,7 @@ def test_comm_scope_and_the_same_points_by_its_rule_give_a_table_of_agreement(tm
     assert rows["UM_Prefetch_HostToGPU"].endswith("| beyond |")
     assert "failed to allocate host memory" in rows["ZeroCopy_GPUToHost"]
     assert "2 of 3 compared benchmarks agree; 2 could not be compared." in done.stdout
-    expected = r"beside: (\d) (?:demanding )?benchmarks? of Comm\|Scope, 5 repetitions of at least [01]\.\d+ s: "
+    expected = r"beside: (\d) (?:prefetching )?benchmarks? of Comm\|Scope, 5 repetitions of at least [01]\.\d+ s: "
     assert re.findall(expected, done.stdout) == ["4", "1"]
     table = (tmp_path / "out" / "h200x1-beside.md").read_text()
     files = [str(tmp_path / "out" / f"h200x1-beside{ending}") for ending in (".jsonl", "-1.json", "-2.json")]
