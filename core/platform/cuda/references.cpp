@@ -33,14 +33,14 @@ std::unique_ptr<std::byte[]> room_for(u64 bytes) {
 Contents::Contents(const CudaSession& session, const Span& span, u64 slice) {
   const Buffer& buffer = *session.buffers[span.region];
   const u64 offset = span.offset_at(slice);
-  const std::byte* start = buffer.host() + offset;
-  if (!buffer.host()) {
-    copy_ = room_for(span.bytes);
-    start = copy_.get();
-    buffer.device()->use();
-    LINKSCOPE_CU(session.driver, cuMemcpyDtoH, copy_.get(), buffer.address() + offset, span.bytes);
+  if (const auto* host = buffer.host()) {
+    bytes_ = {host + offset, span.bytes};
+    return;
   }
-  bytes_ = {start, span.bytes};
+  copy_ = room_for(span.bytes);
+  bytes_ = {copy_.get(), span.bytes};
+  buffer.device()->use();
+  LINKSCOPE_CU(session.driver, cuMemcpyDtoH, copy_.get(), buffer.address() + offset, span.bytes);
 }
 
 void check_copy_of_result(const CudaSession& session, const Span& from, const Span& to, u64 iterations,
