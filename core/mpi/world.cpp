@@ -13,8 +13,7 @@ namespace linkscope {
 namespace {
 
 [[noreturn]] void unusable(const std::string& library, const std::string& why) {
-  throw Error{ErrorKind::unsupported,
-              "the MPI library " + library + " cannot be used: " + why + "; LINKSCOPE_MPI names another"};
+  throw Error{ErrorKind::unsupported, "the MPI library " + library + " cannot be used: " + why};
 }
 
 /// A symbol that only Open MPI has.
