@@ -54,6 +54,8 @@ std::string version_text(const Library& library) {
   const std::string all{text.data()};
   auto line = all.substr(0, all.find('\n'));
   std::replace(line.begin(), line.end(), '\t', ' ');
+  const auto blanks = std::unique(line.begin(), line.end(), [](char a, char b) { return a == ' ' && b == ' '; });
+  line.erase(blanks, line.end());  // MPICH: "MPICH Version:      5.0.2"
   return line;
 }
 

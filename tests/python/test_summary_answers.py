@@ -147,6 +147,17 @@ def test_the_note_explains_the_sign_where_only_an_answer_has_it() -> None:
     assert "~" not in text_of(run_of("h100x1-sp-10")).replace("~ marks", "")
 
 
+@pytest.mark.parametrize(("measured", "names"), [(1, True), (3, False)])
+def test_the_reason_is_named_where_more_points_are_not_supported_than_measured(measured: int, names: bool) -> None:
+    run = run_of("h100x1-mpi")
+    run.points[:] = [point for point in run.points if point.median_s is not None][: measured + 2]
+    for point in run.points[measured:]:
+        point.status, point.reason, point.median_s = "unsupported", "NCCL cannot be used: pip install brings it", None
+    text = " ".join(text_of(run).split())
+    assert "2 not supported" in text
+    assert ("not supported, 2 points: NCCL cannot be used: pip install brings it" in text) == names
+
+
 def test_points_that_were_too_short_for_the_clock_are_not_said_to_have_failed_and_the_cure_is_named() -> None:
     run = run_of("h200x2-putget")
     assert verdict(run, []) == "424 points measured. 5 points were too short for the clock. 1 warning."
