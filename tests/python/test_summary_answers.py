@@ -1,6 +1,7 @@
 """The summary of a run without plain copies says what its suite found, instead of a list of rates."""
 
 import dataclasses
+import itertools
 from pathlib import Path
 
 import msgspec
@@ -170,21 +171,22 @@ def test_points_that_were_too_short_for_the_clock_are_not_said_to_have_failed_an
 
 
 @pytest.mark.parametrize(
-    ("cpus_of_ranks", "cure"),
+    ("cpus_of_ranks", "hosts", "cure"),
     [
-        ([range(16)] * 16, "16 ranks on vm share 16 CPUs and wait for each other; give each rank a core"),
-        ([[0, 1], [0, 1]], "2 ranks on vm share 2 CPUs and wait for each other"),
-        ([[number] for number in range(16)], "a rank with one CPU starts late, because linkscope shares it"),
-        ([range(16)] * 15, "measure again with more --rounds"),
+        ([range(16)] * 16, ["vm"], "16 ranks on vm share 16 CPUs and wait for each other; give each rank a core"),
+        ([[0, 1], [0, 1]], ["vm"], "2 ranks on vm share 2 CPUs and wait for each other"),
+        ([[0], [1]] * 2, ["a", "a", "b", "b"], "a rank with one CPU starts late, because linkscope shares it"),
+        ([[number] for number in range(16)], ["vm"], "measure again with more --rounds"),
+        ([range(16)] * 15, ["vm"], "measure again with more --rounds"),
     ],
 )
 def test_ranks_that_share_all_cpus_are_the_named_cause_of_points_that_were_too_short(
-    cpus_of_ranks: list[list[int]], cure: str
+    cpus_of_ranks: list[list[int]], hosts: list[str], cure: str
 ) -> None:
     run = run_of("h100x1-mpi")
     ranks = [
-        {"rank": number, "host": "vm", "numa": "numa:0", "cpus": list(cpus)}
-        for number, cpus in enumerate(cpus_of_ranks)
+        {"rank": number, "host": host, "numa": "numa:0", "cpus": list(cpus)}
+        for number, (cpus, host) in enumerate(zip(cpus_of_ranks, itertools.cycle(hosts), strict=False))
     ]
     run.header.machine["mpi"] = run.header.machine["mpi"] | {"ranks": ranks}
     short = next(point for point in run.points if point.benchmark == "rank_rate")
