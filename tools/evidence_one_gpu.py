@@ -86,24 +86,35 @@ def files(call: Call) -> int:
 
 
 def nccl_topology(call: Call) -> int:
-    """Lets NCCL read the topology that linkscope exports from a short run. What NCCL says becomes RESULT.txt; the exit
-    code is 1 if it says that it did not read the file.
+    """Lets NCCL read the topology and the settings that linkscope exports from a short run. What NCCL says becomes
+    RESULT.txt; the exit code is 1 if it says that it did not read one of them.
     """
     run, topology, said = call.unfinished / f"{call.base}.jsonl", f"{call.result}.xml", Path(f"{call.result}.txt")
+    hints = call.unfinished / f"{call.base}.env"
     command = [sys.executable, "-m", "linkscope"]
     sums = ["run", "--suite", "collectives", "--rounds", "1", *only("all_reduce/nccl/*/1048576[?]mode=batched&ranks=*")]
     settings = {"NCCL_TOPO_FILE": topology, "NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,ENV,GRAPH"}
     for words in (
         ["run", "--suite", "quick", "--budget", "20s", "--force", "-o", str(run)],
         ["export", str(run), "--format", "nccl-topo", "--force", "-o", topology],
+        ["export", str(run), "--format", "nccl-env", "--force", "-o", str(hints)],
         [*sums, "--force", "-o", str(run)],
     ):
         # By a file: workers answer on their standard output.
-        status = logged([*command, *words], call.seconds / 2, call.log, settings | {"NCCL_DEBUG_FILE": str(said)})
-        if status:
+        environment = settings | _exported(hints) | {"NCCL_DEBUG_FILE": str(said)}
+        if status := logged([*command, *words], call.seconds / 2, call.log, environment):
             return status
     text = said.read_text() if said.exists() else ""
-    return 0 if "Loading topology file" in text and "XML Parse" not in text else 1
+    is_read = "Loading topology file" in text and "XML Parse" not in text
+    is_set = all(f"{name} set by environment to {value}" in text for name, value in _exported(hints).items())
+    return 0 if is_read and is_set else 1
+
+
+def _exported(file: Path) -> dict[str, str]:
+    """The variables that the lines `export NAME=VALUE` of a file set; none if there is no file."""
+    lines = file.read_text().splitlines() if file.exists() else []
+    found = [line.removeprefix("export ").partition("=") for line in lines if line.startswith("export ")]
+    return {name: value for name, _, value in found}
 
 
 def _answer(call: Call, words: list[str], path: Path, seconds: float, settings: dict[str, str] | None = None) -> int:

@@ -13,8 +13,7 @@ namespace linkscope {
 namespace {
 
 [[noreturn]] void unusable(const std::string& library, const std::string& why) {
-  throw Error{ErrorKind::unsupported,
-              "the MPI library " + library + " cannot be used: " + why + "; LINKSCOPE_MPI names another"};
+  throw Error{ErrorKind::unsupported, "the MPI library " + library + " cannot be used: " + why};
 }
 
 /// A symbol that only Open MPI has.
@@ -55,6 +54,8 @@ std::string version_text(const Library& library) {
   const std::string all{text.data()};
   auto line = all.substr(0, all.find('\n'));
   std::replace(line.begin(), line.end(), '\t', ' ');
+  const auto blanks = std::unique(line.begin(), line.end(), [](char a, char b) { return a == ' ' && b == ' '; });
+  line.erase(blanks, line.end());  // MPICH: "MPICH Version:      5.0.2"
   return line;
 }
 

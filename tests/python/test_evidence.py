@@ -275,26 +275,33 @@ def test_the_plans_of_ranks_and_of_packed_words_have_each_point_that_they_name()
 
 @pytest.mark.parametrize(
     ("said", "status"),
-    [("NCCL INFO Loading topology file a.xml", 0), ("Loading topology file\nXML Parse error", 1), ("NCCL INFO", 1)],
+    [
+        ("NCCL INFO Loading topology file a.xml\nNCCL_P2P_LEVEL set by environment to SYS", 0),
+        ("NCCL INFO Loading topology file a.xml", 1),
+        ("Loading topology file\nXML Parse error\nNCCL_P2P_LEVEL set by environment to SYS", 1),
+        ("NCCL INFO", 1),
+    ],
 )
-def test_a_topology_that_nccl_does_not_read_fails_its_step(
+def test_a_topology_or_a_setting_that_nccl_does_not_read_fails_its_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, status: int
 ) -> None:
     monkeypatch.setattr(steps, "machine", lambda: "testx1")
     (tmp_path / "packed").mkdir()
+    (tmp_path / "kept").mkdir()
     started = []
 
     def run(words: list[str], seconds: float, log: object, settings: dict[str, str]) -> int:
         started.append(words[3])
+        if "nccl-env" in words:
+            Path(words[-1]).write_text("# peer access\nexport NCCL_P2P_LEVEL=SYS\n")
         if "collectives" in words:
-            assert settings["NCCL_TOPO_FILE"] in before
+            assert settings["NCCL_TOPO_FILE"].endswith(".xml") and settings["NCCL_P2P_LEVEL"] == "SYS"
             Path(settings["NCCL_DEBUG_FILE"]).write_text(said)
-        before[:] = words
         return 0
 
-    before: list[str] = []
     monkeypatch.setattr(one_gpu, "logged", run)
-    assert one_gpu.nccl_topology(call(tmp_path, "nccl-topology")) == status and started == ["run", "export", "run"]
+    assert one_gpu.nccl_topology(call(tmp_path, "nccl-topology")) == status
+    assert started == ["run", "export", "export", "run"]
 
 
 def test_what_tests_print_becomes_a_file_and_is_in_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

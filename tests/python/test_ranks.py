@@ -60,6 +60,7 @@ def test_two_ranks_measure_round_trips_and_rates_of_host_memory_and_of_gpus(tmp_
     about = run.header.machine["mpi"]
     print(f"{about['library']}, {about['path']}: {about['found']}")
     assert str(MPIEXEC.parent.parent) in about["path"] and "belongs to the launcher" in about["found"]
+    assert "  " not in about["library"]  # MPICH's own text has columns
     assert [(one["rank"], one["host"], one["gpu"]) for one in about["ranks"]] == [
         (0, os.uname().nodename, "gpu:0"), (1, os.uname().nodename, "gpu:1")
     ]  # fmt: skip

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from fakes import H2D, facts, plan
-from linkscope.run.answers import Trace
+from linkscope.run.answers import FlowFacts, Prepared, Trace
 from linkscope.run.assemble import Assembler
 from linkscope.run.batches import Task
 from linkscope.run.calibrate import LEAST_PART
@@ -271,3 +271,34 @@ def test_a_first_time_of_zero_does_not_lead_to_a_huge_batch() -> None:
     worker = Busy()
     assert value(measured(worker, 4096, "false")) == pytest.approx(4e-3, rel=0.01)
     assert worker.longest <= 2 * 16 * 4
+
+
+class Paused(Restless):
+    """Two ranks that wait for each other on a busy host: a batch has a fixed part, and a pause in two of five cases."""
+
+    def __init__(self, each_s: float, seed: int) -> None:
+        super().__init__()
+        self.each_s, self.chance = each_s, random.Random(seed)
+
+    def run(self, samples, batches, *, verify, limit_s):
+        stamps = []
+        for _ in range(samples):
+            for batch in batches:
+                pause_s = self.chance.uniform(1e-3, 30e-3) * (self.chance.random() < 0.4)
+                end = 80e-6 + batch[0] * self.each_s + pause_s
+                stamps += [0.0, end, 0.0, end]
+        return Trace(samples, len(batches), 2, "host", stamps=stamps)
+
+    def prepare(self, case, key, limit_s, then=None):
+        flows = [
+            FlowFacts(at, f"rank:{at}", f"rank:{at}", "pageable", "pageable", case["bytes"], role)
+            for at, role in enumerate(("measured", "background"))
+        ]
+        return Prepared(True, actors=2, in_step=True, flows=flows)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_pauses_of_ranks_do_not_shorten_their_batch(seed: int) -> None:
+    id = PointId.parse("all_gather/mpi/rank:0.pageable->rank:0.pageable/256?mode=batched&ranks=2")
+    record = Sampler(Paused(4e-6, seed), plan(H2D.format(256, "false", "batched")), facts()).measure(Task(id, 0))
+    assert record.batch[0] * 4e-6 > LEAST_PART * 0.2e-3 and record.batch[0] <= 4096

@@ -1,6 +1,7 @@
 """The summary of a run without plain copies says what its suite found, instead of a list of rates."""
 
 import dataclasses
+import itertools
 from pathlib import Path
 
 import msgspec
@@ -147,6 +148,17 @@ def test_the_note_explains_the_sign_where_only_an_answer_has_it() -> None:
     assert "~" not in text_of(run_of("h100x1-sp-10")).replace("~ marks", "")
 
 
+@pytest.mark.parametrize(("measured", "names"), [(1, True), (3, False)])
+def test_the_reason_is_named_where_more_points_are_not_supported_than_measured(measured: int, names: bool) -> None:
+    run = run_of("h100x1-mpi")
+    run.points[:] = [point for point in run.points if point.median_s is not None][: measured + 2]
+    for point in run.points[measured:]:
+        point.status, point.reason, point.median_s = "unsupported", "NCCL cannot be used: pip install brings it", None
+    text = " ".join(text_of(run).split())
+    assert "2 not supported" in text
+    assert ("not supported, 2 points: NCCL cannot be used: pip install brings it" in text) == names
+
+
 def test_points_that_were_too_short_for_the_clock_are_not_said_to_have_failed_and_the_cure_is_named() -> None:
     run = run_of("h200x2-putget")
     assert verdict(run, []) == "424 points measured. 5 points were too short for the clock. 1 warning."
@@ -159,21 +171,22 @@ def test_points_that_were_too_short_for_the_clock_are_not_said_to_have_failed_an
 
 
 @pytest.mark.parametrize(
-    ("cpus_of_ranks", "cure"),
+    ("cpus_of_ranks", "hosts", "cure"),
     [
-        ([range(16)] * 16, "16 ranks on vm share 16 CPUs and wait for each other; give each rank a core"),
-        ([[0, 1], [0, 1]], "2 ranks on vm share 2 CPUs and wait for each other"),
-        ([[number] for number in range(16)], "a rank with one CPU starts late, because linkscope shares it"),
-        ([range(16)] * 15, "measure again with more --rounds"),
+        ([range(16)] * 16, ["vm"], "16 ranks on vm share 16 CPUs and wait for each other; give each rank a core"),
+        ([[0, 1], [0, 1]], ["vm"], "2 ranks on vm share 2 CPUs and wait for each other"),
+        ([[0], [1]] * 2, ["a", "a", "b", "b"], "a rank with one CPU starts late, because linkscope shares it"),
+        ([[number] for number in range(16)], ["vm"], "measure again with more --rounds"),
+        ([range(16)] * 15, ["vm"], "measure again with more --rounds"),
     ],
 )
 def test_ranks_that_share_all_cpus_are_the_named_cause_of_points_that_were_too_short(
-    cpus_of_ranks: list[list[int]], cure: str
+    cpus_of_ranks: list[list[int]], hosts: list[str], cure: str
 ) -> None:
     run = run_of("h100x1-mpi")
     ranks = [
-        {"rank": number, "host": "vm", "numa": "numa:0", "cpus": list(cpus)}
-        for number, cpus in enumerate(cpus_of_ranks)
+        {"rank": number, "host": host, "numa": "numa:0", "cpus": list(cpus)}
+        for number, (cpus, host) in enumerate(zip(cpus_of_ranks, itertools.cycle(hosts), strict=False))
     ]
     run.header.machine["mpi"] = run.header.machine["mpi"] | {"ranks": ranks}
     short = next(point for point in run.points if point.benchmark == "rank_rate")

@@ -87,21 +87,25 @@ class Call(NamedTuple):
     memory: int
 
 
+def real_library() -> Path:
+    return next(Path(one["name"]) for one in libraries({}) if one["name"].startswith("/"))
+
+
 def built(folder: Path, *, cuda: bool) -> Path:
     """A library that writes to the file `calls` of the folder."""
     source, library = folder / "calls.cpp", folder / "libucp.so.0"
     source.write_text(SOURCE)
-    real = next(one["name"] for one in libraries({}) if one["name"].startswith("/"))
+    real = real_library()
     names = [f'-DREAL="{real}"', f'-DLOG="{folder / "calls"}"', f"-DCUDA={int(cuda)}"]
     subprocess.run(
         [
             "g++",
             "-shared",
             "-fPIC",
-            f"-Wl,--no-as-needed,-rpath,{Path(real).parent}",
+            f"-Wl,--no-as-needed,-rpath,{real.parent}",
             *names,
             str(source),
-            real,
+            str(real),
             "-o",
             str(library),
         ],
@@ -137,11 +141,11 @@ def test_processes_that_poll_have_cores_of_their_own_and_have_used_what_messages
         assert sum(call.progress == 0 for call in of[:512]) > 400
 
 
-def ranks_by_ucx(folder: Path, ids: list[str], library: Path) -> Run:
+def ranks_by_ucx(folder: Path, ids: list[str], library: Path, rounds: int = 1) -> Run:
     """The run of two ranks that meet without MPI, as tasks of srun do, so that no library brings a UCX of its own."""
     path = folder / "run.jsonl"
     only = [word for id in ids for word in ("--only", id)]
-    words = [*LINKSCOPE, "run", *only, "--rounds", "1", "--precision", "99%", "-q", "-o", str(path)]
+    words = [*LINKSCOPE, "run", *only, "--rounds", str(rounds), "--precision", "99%", "-q", "-o", str(path)]
     settings = environment(CUDA_GPUS=2) | {"LINKSCOPE_UCX": str(library), "SLURM_STEP_NUM_TASKS": "2"}
     of_task = [{"SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank)} for rank in (0, 1)]
     tasks = [
@@ -186,8 +190,17 @@ def test_a_double_buffer_has_a_message_of_every_slot_but_one_under_way_and_the_b
 
 @needs_fake
 def test_a_setting_that_leaves_out_the_cuda_of_ucx_is_named(tmp_path):
-    library = next(Path(one["name"]) for one in libraries({}) if one["name"].startswith("/"))
+    library = real_library()
     run = ranks_by_ucx(tmp_path, [f"{OF_GPUS}65536?way=aware&window=64"], library)
     (point,) = run.points
     assert point.status == "unsupported"
     assert re.search(r"takes no buffers of GPUs: UCX_MODULES=\^cuda leaves out its CUDA", point.reason), point.reason
+
+
+def test_a_later_round_of_ranks_says_how_ucx_was_found_as_the_first_one_does(tmp_path):
+    """The processes stay, so UCX is loaded already when they open the machine for the next round."""
+    library = real_library()
+    run = ranks_by_ucx(tmp_path, ["rank_ping_pong/ucx/rank:0.pageable->rank:1.pageable/8"], library, rounds=2)
+    (point,) = run.points
+    said = [one.guards["ucx"] for one in run.rounds[point.id]]
+    assert len(said) == 2 and said[0] == said[1] and said[0].endswith(": LINKSCOPE_UCX names it"), said

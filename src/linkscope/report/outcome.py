@@ -62,7 +62,7 @@ def too_short_cure(run: Run) -> str:
         of_host.setdefault(one.get("host", "a host"), []).append(one.get("cpus", []))
     for host, ranks in of_host.items() if any(map(_among_ranks, run.points)) else ():
         cpus = {cpu for one in ranks for cpu in one}
-        if min(map(len, ranks)) == 1:
+        if min(map(len, ranks)) == 1 and len(of_host) > 1:  # on one host, times count from the last start
             return (
                 "a rank with one CPU starts late, because linkscope shares it, and the others wait; give each rank two "
                 "CPUs (`mpirun --map-by slot:PE=2 --bind-to core`), or start fewer ranks"

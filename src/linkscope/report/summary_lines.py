@@ -201,7 +201,10 @@ def notes(run: Run, *, signed: bool) -> Iterable[str]:
         return
     if parts:
         yield "; ".join(parts) + (f"; {SIGN} marks a value that missed it" if signed else "")
-    skipped = [problem for problem in problems(run.points) if problem.status == "skipped"]
+    found = problems(run.points)
+    if counts["unsupported"] > measured:  # most of what was asked for
+        yield next(problem.text() for problem in found if problem.status == "unsupported")
+    skipped = [problem for problem in found if problem.status == "skipped"]
     yield from (f"{len(problem.ids)} not measured: {problem.reason}" for problem in skipped[:_MOST_REASONS])
 
 

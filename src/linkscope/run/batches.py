@@ -96,6 +96,16 @@ class Batches:
         self.note_slopes(self.slopes(trace, 0, batches), batch)
         return trace
 
+    def run_shortest(self, batch: list[int], samples: int) -> None:
+        """Runs a batch and its double, and notes the cost of an operation of every actor from the shortest times of
+        both. A pause of a process only adds to a time.
+        """
+        batches = [batch, [2 * count for count in batch]]
+        trace = self.run(samples, batches, verify=False)
+        short, long = (self.shortest_s(trace, at) for at in (0, 1))
+        slopes = [(more - less) / count for less, more, count in zip(short, long, batch, strict=True)]
+        self.note_slopes([[each] for each in slopes], batch)
+
     def note_slopes(self, slopes: list[list[float]], batch: list[int]) -> None:
         """Notes the cost of an operation of every actor: at least what the clock can show of the batch."""
         self.each_s = [max(median(of), self.tick_s / 8 / count) for of, count in zip(slopes, batch, strict=True)]
@@ -115,6 +125,11 @@ class Batches:
         """Returns the median seconds of each actor's batch `at`."""
         samples = range(trace.samples)
         return [median([trace.seconds(sample, at, actor) for sample in samples]) for actor in range(self.actors)]
+
+    def shortest_s(self, trace: Trace, at: int) -> list[float]:
+        """Returns the shortest time in seconds of each actor's batch `at`."""
+        samples = range(trace.samples)
+        return [min(trace.seconds(sample, at, actor) for sample in samples) for actor in range(self.actors)]
 
     def ends_s(self, batch: list[int]) -> list[float]:
         """Returns the expected seconds of each actor's batch."""

@@ -19,6 +19,9 @@ JOINT_MOST_S = 20e-3  # time over which the shares of several flows even out, at
 MUCH_MORE, MOST_MORE = 4, 16
 # A pointer chase is one launch with any number of steps. In CHASE_S, waking a link (H200: 58 us) costs a few per cent.
 CHASE_S, MOST_STEPS = 1e-3, 4096
+# Samples that choose a batch of ranks. If one rank pauses, all of them wait: a fifth of the samples of 8 ranks on a
+# busy host were below zero (docs/notes/ranks-evidence.md#four-to-sixteen-ranks).
+RANK_SAMPLES = 5
 ALONE_S = 8e-3  # operations of this length need no batch: the extra cost of a first one, about 15 us, is 0.2 % of it
 _SAME_RATE = 1.05
 
@@ -33,6 +36,8 @@ class Calibration:
         self._batches = batches
         self._recipe = recipe
         self._once_s = once_s
+        is_short = max(batches.each_s) < LONG_S  # by its bytes
+        self._samples = RANK_SAMPLES if recipe.waits_for_ranks and is_short else 1
         self.nonlinear = ""
 
     def batch(self) -> list[int]:
@@ -66,12 +71,12 @@ class Calibration:
         if repeats and self._once_s > 0:  # the first copy of this size costs the same as the others
             batches.each_s = [self._once_s] * batches.actors
         else:
-            batches.each_s = batches.median_ends_s(batches.run(1, [one], verify=False), 0)
+            batches.each_s = batches.shortest_s(batches.run(self._samples, [one], verify=False), 0)
         if max(batches.each_s) >= LONG_S or repeats:
             return 1
         few = 4 if max(batches.each_s) < LONG_S / 10 else 1
         few = min(few, max(most // 2, 1)) if most else few
-        batches.run_with_double([few] * batches.actors, 1)
+        batches.run_shortest([few] * batches.actors, self._samples)
         return few
 
     def _steps(self, few: int) -> list[int]:
@@ -83,7 +88,7 @@ class Calibration:
         steps = self._steps_of(max(*self._batches.each_s, self._batches.tick_s), most)
         while self._recipe.waits_for_ranks and steps > MUCH_MORE * few:
             few = min(steps, MOST_MORE * few)
-            self._batches.run_with_double([few] * self._batches.actors, 1)
+            self._batches.run_shortest([few] * self._batches.actors, self._samples)
             steps = self._steps_of(max(*self._batches.each_s, self._batches.tick_s), most)
         return [steps] * self._batches.actors
 
@@ -102,7 +107,7 @@ class Calibration:
         batch = balanced(batches.each_s, self._least_s(), most)
         while self._batches.is_timed_by_host and batch[0] > MUCH_MORE * few:
             few = min(batch[0], MOST_MORE * few)
-            batches.run_with_double([few], 1)
+            batches.run_shortest([few], self._samples)
             batch = balanced(batches.each_s, self._least_s(), most)
         return batch
 
@@ -117,7 +122,7 @@ class Calibration:
         batch = self._equal_counts()
         while self._recipe.waits_for_ranks and batch[0] > MUCH_MORE * few:
             few = min(batch[0], MOST_MORE * few)
-            self._batches.run_with_double([few] * self._batches.actors, 1)
+            self._batches.run_shortest([few] * self._batches.actors, self._samples)
             batch = self._equal_counts()
         return batch
 
