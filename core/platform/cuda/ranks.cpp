@@ -188,6 +188,8 @@ u32 agree_on_trips(CudaSession& session, ActorState& state, u32 wanted) {
     else number = session.peers->take<u64>(first.peer, "its number of round trips", session.patience());
     return static_cast<u32>(number);
   }
+  // UCX asks for events of earlier messages, and the driver crashes if no context is current.
+  if (state.device_of_posts) state.device_of_posts->use();
   RankPost post;
   post.sends = state.posts.front().sends;
   post.peer = state.posts.front().peer;
