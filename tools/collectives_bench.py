@@ -14,10 +14,12 @@ collectives.md with all tables, which are also printed. On a model the times are
 beside   nccl-tests (its folder has all_reduce_perf, ...), linkscope, and nccl-tests again, out of place, on all GPUs
          of one process with a thread for each. Both have one library, and multicast is off. --collectives: of these
 buffers  sums out of place with buffers of two kinds: nccl-tests has memory of ncclMemAlloc, and of cudaMalloc with
-         NCCL_CUMEM_ENABLE=0; linkscope has memory of cuMemAlloc, and of virtual memory management
+         NCCL_CUMEM_ENABLE=0, and 15 operations in a row in place of 100; linkscope has memory of cuMemAlloc, and of
+         virtual memory management. The four points of a collective need 51 to 63 s
 process  suite collectives, in one process
 ranks    suite collectives, a rank for each GPU
-mpi      suite mpi with two ranks: buffers of GPUs, staged, double-buffered and passed to MPI; collectives of MPI
+mpi      suite mpi with two ranks: buffers of GPUs, staged, double-buffered and passed to MPI; collectives of MPI.
+         Messages of UCX have a run of their own, because a rank that ends takes all points of its run with it
 """
 
 import argparse
@@ -51,6 +53,8 @@ _PROGRAMS = {
     "send_receive": "sendrecv_perf",
 }  # fmt: skip
 _SIZES = (256, 1 << 30, 4)  # least, most and factor of nccl-tests, which include those of the suite
+_FEW = 15  # operations in a row, about as many as in a batch of linkscope at 16 MiB
+_PROGRAM_S = 3.0  # a run needs this in addition to its budget
 _SUMS, _SUM_SIZES = ("all_reduce", "reduce_scatter", "reduce"), (1 << 24, 1 << 28, 16)
 _LARGE, _LARGE_TARGET, _SMALL_TARGET, _SMALL_TARGET_S = 1 << 20, 0.02, 0.05, 0.5e-6
 
@@ -123,14 +127,15 @@ def parse_nccl_tests(text: str) -> dict[int, float]:
 
 
 def _nccl_tests(
-    bench: Bench, name: str, library: str, sizes: tuple[int, int, int] = _SIZES, **settings: str
+    bench: Bench, name: str, library: str, sizes: tuple[int, int, int] = _SIZES, in_a_row: int = 100, **settings: str
 ) -> dict[int, float]:
+    """`in_a_row`: operations that are timed together, after 20 others."""
     assert bench.nccl_tests
     program = str(bench.nccl_tests / _PROGRAMS[name])
     paths = filter(None, [str(Path(library).parent), os.environ.get("LD_LIBRARY_PATH")])
     environment = {**os.environ, "NCCL_NVLS_ENABLE": "0", "LD_LIBRARY_PATH": ":".join(paths), **settings}
     least, most, factor = map(str, sizes)
-    common = ["-t", str(bench.gpus), "-g", "1", "-n", "100", "-w", "20", "-c", "1"]
+    common = ["-t", str(bench.gpus), "-g", "1", "-n", str(in_a_row), "-w", "20", "-c", "1"]
     text = bench.command([program, "-b", least, "-e", most, "-f", factor, *common], environment)
     with (bench.folder / f"{_PROGRAMS[name]}.txt").open("a") as file:
         file.write(text)
@@ -178,12 +183,18 @@ def beside(bench: Bench) -> Table:
 
 def buffers(bench: Bench) -> Table:
     _needs_nccl_tests(bench)
-    library, least_s = _library(bench), bench.left_s / len(_SUMS)
-    yield "| collective | size | nccl-tests | nccl-tests, cudaMalloc | linkscope, cuMemAlloc | linkscope, vmm |"
-    yield "|---|---|---|---|---|---|"
-    for name in _SUMS:
+    library = _library(bench)
+    yield (
+        f"| collective | size | nccl-tests | nccl-tests, cudaMalloc | nccl-tests, {_FEW} in a row "
+        "| linkscope, cuMemAlloc | linkscope, vmm |"
+    )
+    yield "|---|---|---|---|---|---|---|"
+    for at, name in enumerate(_SUMS):
+        ends = bench.ends - bench.left_s * (len(_SUMS) - at - 1) / (len(_SUMS) - at)
         theirs = [
-            _nccl_tests(bench, name, library, _SUM_SIZES, **settings) for settings in ({}, {"NCCL_CUMEM_ENABLE": "0"})
+            _nccl_tests(bench, name, library, _SUM_SIZES),
+            _nccl_tests(bench, name, library, _SUM_SIZES, NCCL_CUMEM_ENABLE="0"),
+            _nccl_tests(bench, name, library, _SUM_SIZES, in_a_row=_FEW),
         ]
         ids = {
             (size, kind): f"{name}/nccl/gpu:0.device->gpu:0.device/{size}?{kind}mode=batched&ranks={bench.gpus}"
@@ -191,7 +202,8 @@ def buffers(bench: Bench) -> Table:
             for kind in ("", "buffers=vmm&")
         }
         only = [word for id in ids.values() for word in ("--only", id)]
-        path = bench.run_file(f"buffers-{name}", *only, budget_s=least_s / 2)
+        part_s = max(ends - time.monotonic() - _PROGRAM_S, _SHORTEST_RUN_S)
+        path = bench.run_file(f"buffers-{name}", *only, budget_s=part_s)
         ours = {point.id: _time(rates_of(point)) for point in read_run(path).points if point.median_s}
         for size in _SUM_SIZES[:2]:
             times = [format_seconds(one[size]) if size in one else "" for one in theirs]
@@ -243,9 +255,12 @@ def ranks(bench: Bench) -> Table:
 
 def mpi(bench: Bench) -> Table:
     _needs_ranks(bench)
-    path = bench.run_file("mpi", "--suite", "mpi", ranks=2)
+    # Two thirds for MPI, which has 178 of 197 points.
+    path = bench.run_file("mpi", "--suite", "mpi", "--only", "*/mpi/*", ranks=2, budget_s=bench.left_s * 2 / 3)
     yield bench.section_of(path)
     yield f"\nBuffers of GPUs: `linkscope report {path.name}`, section Ranks."
+    path = bench.run_file("ucx", "--suite", "mpi", "--only", "*/ucx/*", ranks=2)
+    yield f"\nMessages of UCX: `linkscope report {path.name}`, section Ranks."
 
 
 SECTIONS = {

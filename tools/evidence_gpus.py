@@ -8,6 +8,7 @@ tune-links     `linkscope tune` of large copies over all links
 links-tuned    the same as links with that tuning
 loaders-gpus   a safetensors file to all GPUs at once (loaders_on_gpus.py)
 lu-gpus        a blocked LU on 1, 2 and 4 GPUs (contention_bench.py)
+lu-large       the same of 16384 rows, whose rounds take 15 s each: three rounds, so without intervals
 puts           puts beside NVSHMEM (nvshmem_bench.py; --nvshmem-program, --nvshmem)
 puts-library   round trips, messages and large puts of the library, and a million random messages (tests/gpu)
 queues-gpus    puts through descriptors, with the queue on either GPU and on the host (suite putget-queues)
@@ -165,6 +166,19 @@ def _queues(of: Work) -> list[str]:
     return [*run, "-o", of.file("putget-queues.jsonl")]
 
 
+def _lu_large(of: Work) -> list[str]:
+    sets = [found for found in ("01", "0123") if len(found) <= of.gpus]
+    chosen = [("0", "host", "0"), *((found, by, "1") for by in ("peer", "host") for found in sets)]
+    ids = [
+        f"lu_gpus/sm/gpu:0.device->gpu:0.device/0?ahead={ahead}&by={by}&gpus={found}&n=16384&node=0&panels=urgent"
+        "&threads_on=near"
+        for found, by, ahead in chosen
+    ]
+    only = [word for one in ids for word in ("--only", one)]
+    run = ["-m", "linkscope", "run", *only, "--rounds", "3", "--budget", f"{of.limit}s", "-q", "--force"]
+    return [*run, "-o", of.file("lu-16384.jsonl")]
+
+
 def _ucx(of: Work) -> list[str]:
     budget = f"{float(of.limit) * 0.65:.0f}s"  # UCX needs about a second a row
     files = ["-o", of.file("ucx.jsonl"), "--json", of.file("ucx.json")]
@@ -195,14 +209,15 @@ STEPS = {
     "links-tuned": Step(80, several(_links("links-tuned"), settings=_tuned, after="tune-links"), least=35),
     "loaders-gpus": Step(90, several(_loaders), least=45),
     "lu-gpus": Step(180, several(_contention("lu")), least=100),
+    "lu-large": Step(270, several(_lu_large), least=150),
     "puts": Step(130, several(_puts, needs="nvshmem_program"), least=90),
     "puts-library": Step(90, several(_library_puts, settings=_long), least=40),
     "queues-gpus": Step(60, several(_queues), least=30),
-    "buffers": Step(150, several(_collectives("buffers", ranks=2), needs="nccl_tests"), least=90),
+    "buffers": Step(290, several(_collectives("buffers", ranks=2), needs="nccl_tests"), least=230),
     "send-receive": Step(
         60, several(_collectives("beside", "--collectives", "send_receive"), needs="nccl_tests"), least=40
     ),
-    "mpi-gpus": Step(70, several(_collectives("mpi")), least=40),
+    "mpi-gpus": Step(270, several(_collectives("mpi")), least=90),
     "all-gather": Step(60, several(_contention("nccl")), least=40),
     "ucx": Step(130, several(_ucx, needs="ucx"), least=60),
     "contention-gpus": Step(300, several(_contention("capacity,presets,across")), least=120),

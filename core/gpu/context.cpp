@@ -13,4 +13,8 @@ CurrentContext::~CurrentContext() {
   if (changed_) driver_.cuCtxSetCurrent(callers_);
 }
 
+NoContextAtEnd::~NoContextAtEnd() {
+  if (driver_.usable()) driver_.cuCtxSetCurrent(nullptr);
+}
+
 }  // namespace linkscope

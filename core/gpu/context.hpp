@@ -19,4 +19,17 @@ class CurrentContext {
   bool changed_ = false;
 };
 
+/// Leaves its thread without a context at its end. A primary context that is released stays current, unlike one that is
+/// destroyed (cuDevicePrimaryCtxRelease), and other libraries then use it: UCX sets a flag of the current context.
+class NoContextAtEnd {
+ public:
+  explicit NoContextAtEnd(const Driver& driver) : driver_{driver} {}
+  ~NoContextAtEnd();  // without reporting errors
+  NoContextAtEnd(const NoContextAtEnd&) = delete;
+  NoContextAtEnd& operator=(const NoContextAtEnd&) = delete;
+
+ private:
+  const Driver& driver_;
+};
+
 }  // namespace linkscope

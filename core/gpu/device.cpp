@@ -1,5 +1,8 @@
 #include "gpu/device.hpp"
 
+#include <mutex>
+#include <set>
+
 #include "base/error.hpp"
 #include "gpu/context.hpp"
 
@@ -21,6 +24,16 @@ Device::~Device() {
     return;  // the driver is shutting down, so nothing can be freed
   }
   driver_.cuDevicePrimaryCtxRelease(facts_.handle);
+}
+
+void Device::keep_context() const {
+  static std::mutex guard;
+  static std::set<CUdevice> kept;
+  const std::lock_guard lock{guard};
+  if (kept.contains(facts_.handle)) return;
+  CUcontext same = nullptr;
+  LINKSCOPE_CU(driver_, cuDevicePrimaryCtxRetain, &same, facts_.handle);
+  kept.insert(facts_.handle);
 }
 
 void Device::use() const { LINKSCOPE_CU(driver_, cuCtxSetCurrent, context_); }

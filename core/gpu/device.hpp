@@ -26,6 +26,9 @@ class Device {
   [[nodiscard]] const DeviceFacts& facts() const { return facts_; }
   [[nodiscard]] CUcontext context() const { return context_; }
   [[nodiscard]] const Driver& driver() const { return driver_; }
+  /// Lets the context live until the process ends. A library that got this GPU's memory may keep streams, events and
+  /// mappings of other processes' memory: UCX before 1.22 keeps mappings after its context has ended.
+  void keep_context() const;
   /// Makes this device's context the calling thread's.
   void use() const;
   [[nodiscard]] CUfunction function(const std::string& module, const std::string& name);

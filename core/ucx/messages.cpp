@@ -2,8 +2,10 @@
 
 #include <sched.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -29,6 +31,8 @@ u64 tag_of(u32 sender, u32 kind) { return u64{sender} << 32 | kind; }
 }  // namespace
 
 UcxMessages::UcxMessages(const Ucx& ucx) : ucx_{ucx} {
+  static std::atomic<u64> made{0};
+  number_ = ++made;
   const auto& calls = ucx.calls();
   void* config = nullptr;
   ucx.check(calls.read_config(nullptr, nullptr, &config), "ucp_config_read");
@@ -55,13 +59,18 @@ std::string UcxMessages::address() const {
   void* found = nullptr;
   std::size_t bytes = 0;
   ucx_.check(ucx_.calls().address(worker_, &found, &bytes), "ucp_worker_get_address");
-  const std::string own{static_cast<const char*>(found), bytes};
+  std::string own(sizeof number_, '\0');
+  std::memcpy(own.data(), &number_, sizeof number_);
+  own.append(static_cast<const char*>(found), bytes);
   ucx_.calls().release_address(worker_, found);
   return own;
 }
 
 void UcxMessages::connect(u32 peer, const std::string& address) {
-  const UcxEndpointParams params{with_address, address.data(), {}};
+  u64 number = 0;
+  std::memcpy(&number, address.data(), sizeof number);
+  if (std::exchange(numbers_[peer], number) == number) return;
+  const UcxEndpointParams params{with_address, address.data() + sizeof number, {}};
   void* endpoint = nullptr;
   ucx_.check(ucx_.calls().make_endpoint(worker_, &params, &endpoint), "ucp_ep_create");
   endpoints_[peer] = endpoint;

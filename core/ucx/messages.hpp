@@ -21,10 +21,9 @@ class UcxMessages {
 
   /// The number of this process, which its messages carry.
   void set_process(u32 process) { process_ = process; }
-  /// By what others reach this process: bytes that only UCX reads.
+  /// By what others reach this process: its number, and bytes that only UCX reads.
   [[nodiscard]] std::string address() const;
-  [[nodiscard]] bool reaches(u32 peer) const { return endpoints_.contains(peer); }
-  /// Throws Error{failed}.
+  /// Connects with a peer by its address, unless it did so already. Throws Error{failed}.
   void connect(u32 peer, const std::string& address);
   /// Why it takes no memory of GPUs; "" if it does.
   [[nodiscard]] std::string why_not_gpu() const;
@@ -49,7 +48,9 @@ class UcxMessages {
   const Ucx& ucx_;
   u32 process_ = 0;
   void *context_ = nullptr, *worker_ = nullptr;
+  u64 number_ = 0;                  // of those that this process has made, from 1
   std::map<u32, void*> endpoints_;  // by process
+  std::map<u32, u64> numbers_;      // theirs, likewise
   std::deque<void*> under_way_;     // sends, the oldest first
 };
 

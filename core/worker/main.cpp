@@ -115,6 +115,9 @@ class Worker {
     if (!mpi_ && op == "share") throw Error{ErrorKind::usage, "'share' before 'mpi'"};
     if (op == "share") return {{{"texts", mpi_->share(request.at("text").get<std::string>())}}, {}};
     session_.reset();
+    platform_.reset();  // by all ranks at the same time, because they may have opened each other's memory
+    sim_ = nullptr;
+    cuda_ = nullptr;
     if (mpi_) mpi_->end();  // ranks may also have met without MPI
     return {};
   }

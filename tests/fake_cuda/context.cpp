@@ -1,12 +1,14 @@
 #include "context.hpp"
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "calls.hpp"
 #include "faults.hpp"
 #include "leaks.hpp"
 #include "settings.hpp"
+#include "sharing.hpp"
 #include "stream.hpp"
 
 namespace fake {
@@ -73,6 +75,15 @@ unsigned long long extra_us_of(std::size_t number) {
 
 }  // namespace
 
+namespace {
+
+/// Streams, events and openings of other processes' memory that a context still has.
+std::size_t objects_of(CUcontext context) {
+  return streams_of(context) + events_of(context) + openings_by(context->device);
+}
+
+}  // namespace
+
 CUresult device_primary_ctx_retain(CUcontext* context, CUdevice device) {
   const std::lock_guard lock{global_mutex()};
   if (!is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
@@ -89,6 +100,8 @@ CUresult device_primary_ctx_release(CUdevice device) {
   auto& primary = primaries()[static_cast<std::size_t>(device)];
   if (primary.retained == 0) return CUDA_ERROR_INVALID_CONTEXT;
   if (--primary.retained > 0) return CUDA_SUCCESS;
+  if (const auto left = objects_of(&primary); left > 0)
+    note_misuse("a primary context that ends before " + std::to_string(left) + " of its streams, events and openings");
   primary.peers.clear();
   for (auto& other : primaries()) other.peers.erase(&primary);
   return CUDA_SUCCESS;

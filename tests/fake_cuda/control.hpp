@@ -7,6 +7,10 @@ extern "C" void fake_cuda_fail(const char* symbol, unsigned long long after, uns
 // The number of resources that the process holds: memory, contexts, streams, events, graphs, modules.
 extern "C" unsigned long long fake_cuda_held();
 
+// The number of uses of what has ended, since the process began: a released context that is current, streams and events
+// of it, memory of another process that was closed. A real driver may crash at each.
+extern "C" unsigned long long fake_cuda_misuses();
+
 // The name of one of the symbols that were called since the latest fake_cuda_fail, in alphabetical order; null after the
 // last one.
 extern "C" const char* fake_cuda_called(unsigned long long number);

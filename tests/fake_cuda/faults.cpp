@@ -13,6 +13,7 @@
 #include <string>
 #include <thread>
 
+#include "context.hpp"
 #include "control.hpp"
 #include "settings.hpp"
 
@@ -21,7 +22,7 @@ namespace {
 
 std::atomic<int> sticky{CUDA_SUCCESS};
 std::atomic<bool> is_initialized{false};
-std::atomic<unsigned long long> hang_calls{0}, die_calls{0}, copies_begun{0}, copies_made{0};
+std::atomic<unsigned long long> hang_calls{0}, die_calls{0}, copies_begun{0}, copies_made{0}, misuses{0};
 
 /// Writes one line for a call with the time of the worker's clock. A test sees which calls lie between two stamps, also
 /// on a slow machine.
@@ -58,6 +59,23 @@ CUresult planned(const char* symbol) {
 
 }  // namespace
 
+void note_misuse(const std::string& what) {
+  ++misuses;
+  if (settings().log.empty()) return;
+  const std::lock_guard lock{global_mutex()};
+  std::ofstream{settings().log, std::ios::app} << "misuse " << what << '\n';
+}
+
+namespace {
+
+/// Calls that may be made while the thread's current context has ended: those of devices, and those that replace it.
+bool needs_no_context(const std::string& symbol) {
+  return symbol.starts_with("cuDevice") || symbol == "cuCtxSetCurrent" || symbol == "cuCtxGetCurrent" ||
+         symbol == "cuCtxCreate";
+}
+
+}  // namespace
+
 CUresult enter(const char* symbol) {
   if (!settings().calls.empty()) log_call(symbol);
   if (settings().hang_symbol == symbol && hang_calls++ >= settings().hang_after)
@@ -68,6 +86,10 @@ CUresult enter(const char* symbol) {
   const auto& when = settings().slow_while;
   if (settings().slow_symbol == symbol && (when.empty() || std::filesystem::exists(when)))
     std::this_thread::sleep_for(std::chrono::microseconds{settings().slow_us});
+  if (current() && !is_context(current()) && !needs_no_context(symbol)) {
+    note_misuse(std::string{symbol} + " while the current context has ended");
+    return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  }
   return lost();
 }
 
@@ -106,6 +128,8 @@ EXPORT void fake_cuda_fail(const char* symbol, unsigned long long after, unsigne
   fake::plan().calls.clear();
   fake::has_plan = true;
 }
+
+EXPORT unsigned long long fake_cuda_misuses() { return fake::misuses; }
 
 EXPORT const char* fake_cuda_called(unsigned long long number) {
   const std::lock_guard held{fake::plan().mutex};

@@ -2,10 +2,16 @@
 #pragma once
 #include <cuda.h>
 
+#include <string>
+
 namespace fake {
 
 /// The start of a call: counts it, hangs, ends the process or waits by setting, and returns the sticky error, if any.
 [[nodiscard]] CUresult enter(const char* symbol);
+
+/// Records a use of what has ended, where a real driver may crash: the call may still return an error. Tests read the
+/// number (control.hpp) or the log.
+void note_misuse(const std::string& what);
 
 /// Makes every later call fail with this error.
 void lose(CUresult error);

@@ -16,6 +16,7 @@
 
 #include "calls.hpp"
 #include "context.hpp"
+#include "faults.hpp"
 #include "leaks.hpp"
 #include "memory.hpp"
 #include "settings.hpp"
@@ -84,6 +85,12 @@ void count_opened(LeakCounts& counts) {
   for (const auto& [what, one] : opened()) counts["openings of other processes' memory"] += one.times;
 }
 
+std::size_t openings_by(CUdevice device) {
+  const std::lock_guard lock{global_mutex()};
+  return static_cast<std::size_t>(std::count_if(opened().begin(), opened().end(),
+                                                [&](const auto& one) { return std::get<2>(one.first) == device; }));
+}
+
 CUresult ipc_get_mem_handle(CUipcMemHandle* handle, CUdeviceptr pointer) {
   if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
   const auto allocation = find(pointer, 1);
@@ -134,7 +141,10 @@ CUresult ipc_close_mem_handle(CUdeviceptr pointer) {
   const auto found = std::find_if(opened().begin(), opened().end(), [&](const auto& one) {
     return one.second.at == pointer && std::get<2>(one.first) == current()->device;
   });
-  if (found == opened().end()) return CUDA_ERROR_INVALID_VALUE;
+  if (found == opened().end()) {
+    note_misuse("memory of another process that is closed, or not open");
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   if (--found->second.times > 0) return CUDA_SUCCESS;
   opened().erase(found);
   const auto allocation = forget(pointer, Allocation::Kind::opened);

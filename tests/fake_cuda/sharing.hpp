@@ -18,4 +18,7 @@ struct Backing {
 /// Maps the file at a reserved address, or at any address (0). Returns null on failure. `opened`: from another process.
 [[nodiscard]] void* map_backing(unsigned long long at, unsigned long long bytes, int descriptor, bool opened);
 
+/// How many memories of other processes a device's contexts have open.
+[[nodiscard]] std::size_t openings_by(CUdevice);
+
 }  // namespace fake

@@ -4,6 +4,7 @@
 #include <thread>
 #include <utility>
 
+#include "faults.hpp"
 #include "leaks.hpp"
 #include "settings.hpp"
 
@@ -119,7 +120,11 @@ std::shared_ptr<CUstream_st> make_stream(CUcontext context, unsigned flags) {
 }
 
 std::shared_ptr<CUstream_st> stream_of(CUstream handle) {
-  if (handle && handle != CU_STREAM_LEGACY) return streams().find(handle);
+  if (handle && handle != CU_STREAM_LEGACY) {
+    auto stream = streams().find(handle);
+    if (!stream || !is_context(stream->context)) note_misuse("a stream that has ended, or whose context has");
+    return stream;
+  }
   const std::lock_guard lock{global_mutex()};
   const CUcontext context = current();
   if (!context) return nullptr;
@@ -128,6 +133,14 @@ std::shared_ptr<CUstream_st> stream_of(CUstream handle) {
     streams().add(context->legacy_stream);
   }
   return context->legacy_stream;
+}
+
+std::size_t streams_of(CUcontext context) {
+  std::size_t number = 0;
+  streams().each([&](CUstream_st& stream) {
+    if (stream.context == context && context->legacy_stream.get() != &stream) ++number;
+  });
+  return number;
 }
 
 void drain(CUcontext context) {

@@ -66,6 +66,9 @@ Live<CUstream_st>& streams();
 /// The stream of a handle. A null handle means the legacy stream of the current context. Returns null if it does not
 /// exist.
 [[nodiscard]] std::shared_ptr<CUstream_st> stream_of(CUstream);
+/// The streams and events of a context that live, without the legacy stream.
+[[nodiscard]] std::size_t streams_of(CUcontext);
+[[nodiscard]] std::size_t events_of(CUcontext);
 /// Waits for all queued work of a context; null: of every context.
 void drain(CUcontext);
 /// Waits for the streams of a context that synchronize with the legacy stream.

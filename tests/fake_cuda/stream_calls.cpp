@@ -23,6 +23,12 @@ Live<CUevent_st>& events() {
   return *live;
 }
 
+std::shared_ptr<CUevent_st> event_of(CUevent handle) {
+  auto event = events().find(handle);
+  if (!event || !is_context(event->context)) note_misuse("an event that has ended, or whose context has");
+  return event;
+}
+
 long long monotonic_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
       .count();
@@ -53,6 +59,12 @@ bool satisfied(unsigned now, unsigned value, unsigned how) {
 
 void count_events(LeakCounts& counts) { counts["events"] += events().size(); }
 
+std::size_t events_of(CUcontext context) {
+  std::size_t number = 0;
+  events().each([&](CUevent_st& event) { number += event.context == context; });
+  return number;
+}
+
 constexpr int highest_priority = -5;
 
 CUresult ctx_get_stream_priority_range(int* lowest, int* highest) {
@@ -77,8 +89,9 @@ CUresult stream_create(CUstream* stream, unsigned flags) {
 }
 
 CUresult stream_destroy(CUstream handle) {
-  const auto stream = streams().remove(handle);
+  const auto stream = handle ? stream_of(handle) : nullptr;
   if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+  streams().remove(handle);
   stream->close();
   return CUDA_SUCCESS;
 }
@@ -106,7 +119,7 @@ CUresult stream_query(CUstream handle) {
 
 CUresult stream_wait_event(CUstream handle, CUevent event_handle, unsigned flags) {
   const auto stream = stream_of(handle);
-  const auto event = events().find(event_handle);
+  const auto event = event_of(event_handle);
   if (!stream || !event) return CUDA_ERROR_INVALID_HANDLE;
   if (flags != CU_EVENT_WAIT_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
   // The stream waits for the current record. A later record of the same event does not delay it.
@@ -141,10 +154,14 @@ CUresult event_create(CUevent* handle, unsigned flags) {
   return CUDA_SUCCESS;
 }
 
-CUresult event_destroy(CUevent event) { return events().remove(event) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE; }
+CUresult event_destroy(CUevent event) {
+  if (!event_of(event)) return CUDA_ERROR_INVALID_HANDLE;
+  events().remove(event);
+  return CUDA_SUCCESS;
+}
 
 CUresult event_record(CUevent handle, CUstream stream_handle) {
-  const auto event = events().find(handle);
+  const auto event = event_of(handle);
   const auto stream = stream_of(stream_handle);
   if (!event || !stream || event->context != stream->context) return CUDA_ERROR_INVALID_HANDLE;
   if (stream->captured()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;  // the fake captures no dependencies
@@ -164,21 +181,21 @@ CUresult event_record(CUevent handle, CUstream stream_handle) {
 
 CUresult event_query(CUevent handle) {
   if (const CUresult status = unsafe_during_capture(); status != CUDA_SUCCESS) return status;
-  const auto event = events().find(handle);
+  const auto event = event_of(handle);
   if (!event) return CUDA_ERROR_INVALID_HANDLE;
   const auto record = event->record();
   return !record || record->done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 CUresult event_synchronize(CUevent handle) {
-  const auto event = events().find(handle);
+  const auto event = event_of(handle);
   if (!event) return CUDA_ERROR_INVALID_HANDLE;
   if (const auto record = event->record()) record->done.wait(false);
   return lost();
 }
 
 CUresult event_elapsed_time(float* milliseconds, CUevent start_handle, CUevent end_handle) {
-  const auto start = events().find(start_handle), end = events().find(end_handle);
+  const auto start = event_of(start_handle), end = event_of(end_handle);
   if (!start || !end || !start->timing || !end->timing || start->context != end->context)
     return CUDA_ERROR_INVALID_HANDLE;
   const auto from = start->record(), to = end->record();

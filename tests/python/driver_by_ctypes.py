@@ -6,6 +6,7 @@ from collections.abc import Callable
 from ctypes import byref, c_char, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from pathlib import Path
 
+CONTEXT_IS_DESTROYED = 709
 INVALID_VALUE, OUT_OF_MEMORY, INVALID_IMAGE, INVALID_CONTEXT, NO_BINARY, INVALID_HANDLE = 1, 2, 200, 201, 209, 400
 NOT_FOUND, NOT_READY, PEER_ALREADY_ENABLED, PEER_NOT_ENABLED = 500, 600, 704, 705
 ALREADY_REGISTERED, NOT_REGISTERED = 712, 713

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import driver_checks
-from driver_by_ctypes import INVALID_VALUE
+from driver_by_ctypes import CONTEXT_IS_DESTROYED, INVALID_VALUE
 from fake_driver import DEVICE_CODE, environment, needs_fake
 
 pytestmark = needs_fake
@@ -151,3 +151,27 @@ def test_an_invalid_setting_ends_the_process(name, value):
     command = [sys.executable, "-c", "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)"]
     done = subprocess.run(command, env=environment(**{name: value}), capture_output=True, text=True, timeout=300)
     assert done.returncode == 70 and f"FAKE_{name}='{value}'" in done.stderr
+
+
+ENDED = """
+from driver_by_ctypes import Gpu
+d = c.Driver()
+gpu = Gpu(d, Path('.'))
+stream, word = gpu.stream(), c_uint64()
+d.ok('cuDevicePrimaryCtxRelease', c_int(0))
+print(d.cuMemAlloc(byref(word), c_size_t(8)))
+d.ok('cuCtxSetCurrent', None)
+d.cuStreamSynchronize(stream)
+"""
+
+
+def test_uses_of_a_context_that_ended_and_of_what_it_had_are_recorded(tmp_path):
+    """A real driver may crash at each. A primary context that is released stays current."""
+    log = tmp_path / "log"
+    assert python(ENDED, CUDA_LOG=str(log)).split() == [str(CONTEXT_IS_DESTROYED)]
+    recorded = [line for line in log.read_text().splitlines() if line.startswith("misuse ")]
+    assert recorded == [
+        "misuse a primary context that ends before 1 of its streams, events and openings",
+        "misuse cuMemAlloc while the current context has ended",
+        "misuse a stream that has ended, or whose context has",
+    ]

@@ -50,6 +50,19 @@ def run_of(count: int, path: Path, only: list[str], *words: str) -> Run:
 
 @needs_mpi
 @needs_fake
+def test_ranks_that_open_their_machine_anew_use_nothing_that_has_ended(tmp_path):
+    log, path = tmp_path / "log", tmp_path / "run.jsonl"
+    only = ["--only", "rank_rate/mpi/*device*/65536[?]way=staged*", "--only", "rank_ping_pong/mpi/*pageable*/8"]
+    words = ["--suite", "mpi", *only, "--rounds", "3", "--precision", "99%", "-o", str(path)]
+    done = mpiexec(2, *words, FAKE_CUDA_LOG=str(log))
+    assert read_run(path).end.complete, done.stderr
+    lines = log.read_text().splitlines()
+    assert lines.count("ended") == 2  # both workers ended by themselves
+    assert [line for line in lines if line.startswith("misuse")] == []
+
+
+@needs_mpi
+@needs_fake
 def test_two_ranks_measure_round_trips_and_rates_of_host_memory_and_of_gpus(tmp_path):
     only = [
         "rank_empty/mpi/*", "rank_ping_pong/mpi/rank:0.pageable*/8", "rank_ping_pong/*device*->*device*/65536?*",

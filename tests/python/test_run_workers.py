@@ -1,5 +1,6 @@
 """The worker processes of a run: how many there are, when they end, and what happens if one fails."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,9 @@ from msgspec import structs
 from fakes import FAKE_WORKER, measured, no_worker_opens_after, plan, target
 from linkscope.plan.classes import PathClass
 from linkscope.run.answers import Prepared
+from linkscope.run.ranks import RankWorkers
 from linkscope.run.worker import RequestFailed, Worker, WorkerGone
-from linkscope.run.workers import Workers, twice
+from linkscope.run.workers import CannotStart, Workers, twice
 from linkscope.runfile import read_run
 from processes import runs
 from test_assemble import ONE
@@ -154,22 +156,71 @@ def test_points_keep_their_rounds_if_no_worker_starts_and_the_point_that_ended_i
 OPEN_MPI = """[vm:7] *** Process received signal ***
 [vm:7] Signal: Segmentation fault (11)
 [vm:7] [ 0] /lib/x86_64-linux-gnu/libc.so.6(+0x42520)[0x7f0000000000]
-[vm:7] [ 1] /opt/ucx/lib/ucx/libuct_cuda.so.0(uct_cuda_ipc_post+0x24)[0x7f0000000001]
-[vm:7] [ 2] /opt/ucx/lib/libucp.so.0(ucp_put_nbx+0x1)[0x7f0000000002]
+[vm:7] [ 1] /usr/lib/libcuda.so.1(+0x338aa1)[0x7f0000000001]
+[vm:7] [ 2] /usr/lib/libcuda.so.1(+0x2f0000)[0x7f0000000002]
+[vm:7] [ 3] /opt/ucx/lib/ucx/libuct_cuda.so.0(uct_cuda_copy_md_open+0x24)[0x7f0000000003]
+[vm:7] [ 4] /opt/ucx/lib/libuct.so.0(+0x1)[0x7f0000000004]
+[vm:7] [ 5] /opt/ucx/lib/libucp.so.0(ucp_init_version+0x1)[0x7f0000000005]
+[vm:7] [ 6] /opt/linkscope/linkscope-worker(+0x10)[0x7f0000000006]
+[vm:7] [ 7] /opt/linkscope/linkscope-worker(main+0x10)[0x7f0000000007]
+[vm:7] [ 8] /lib/x86_64-linux-gnu/libc.so.6(__libc_start_main+0x80)[0x7f0000000008]
 [vm:7] *** End of error message ***"""
 UCX = """==== backtrace (tid:      7) ====
  0  /opt/ucx/lib/libucs.so.0(ucs_handle_error+0x2e4) [0x7f0000000000]
  1  /lib/x86_64-linux-gnu/libc.so.6(+0x42520) [0x7f0000000001]
  2  /opt/ucx/lib/ucx/libuct_cuda.so.0(uct_cuda_ipc_post+0x24) [0x7f0000000002]
+ 3  /opt/ucx/lib/libucs.so.0(ucs_callbackq_add+0x1) [0x7f0000000003]
 ================================="""
+OF_OPEN_MPI = (
+    "in libcuda.so.1+0x338aa1, called by libuct_cuda.so.0(uct_cuda_copy_md_open), called by libuct.so.0+0x1, called by "
+    "libucp.so.0(ucp_init_version), called by linkscope-worker+0x10, called by linkscope-worker(main)"
+)
+OF_UCX = "in libuct_cuda.so.0(uct_cuda_ipc_post), called by libucs.so.0(ucs_callbackq_add)"
 
 
-@pytest.mark.parametrize("calls", [OPEN_MPI, UCX])
-def test_a_worker_that_crashes_in_a_library_names_the_call_that_the_library_printed(tmp_path, calls: str) -> None:
-    where = target(flawed={"die": "*"}, last_words=calls)
+@pytest.mark.parametrize(("printed", "named"), [(OPEN_MPI, OF_OPEN_MPI), (UCX, OF_UCX)])
+def test_a_worker_that_crashes_in_a_library_names_who_called_it_by_up_to_six_calls(
+    tmp_path, printed: str, named: str
+) -> None:
+    where = target(flawed={"die": "*"}, last_words=printed)
     found = measured(where, plan(ONE), tmp_path / "a.jsonl").points[ONE]
     assert found.status == "failed"
-    assert (found.reason or "").endswith("in /opt/ucx/lib/ucx/libuct_cuda.so.0(uct_cuda_ipc_post+0x24)"), found.reason
+    assert (found.reason or "").endswith(f": {named}"), found.reason
+
+
+def test_a_point_whose_worker_died_is_named_even_if_no_worker_starts_for_a_second_try(tmp_path, monkeypatch) -> None:
+    """Ranks cannot be started again, so their second try would hide the point in which they ended."""
+    no_worker_opens_after(1, monkeypatch)
+    where = target(modelled=False, flawed={"die": f"{OTHER}*"})
+    points = measured(where, plan(ONE, OTHER), tmp_path / "a.jsonl").points
+    assert points[OTHER].status == "failed" and "was ended by SIGKILL" in (points[OTHER].reason or "")
+
+
+class _Ranks:
+    """Ranks whose machine opens a number of times; then a rank ends."""
+
+    def __init__(self, opens: int) -> None:
+        self.opens, self.why_gone = opens, ""
+
+    def open(self, request: dict[str, Any]) -> dict[str, Any]:
+        self.opens -= 1
+        if self.opens < 0:
+            raise WorkerGone("rank 0 was ended by SIGSEGV: in libcuda.so.1+0x1")
+        return {}
+
+
+@pytest.mark.parametrize(("opens", "when"), [(0, "opened"), (2, "opened anew after pass 2")])
+def test_ranks_that_end_while_their_machine_is_opened_say_after_which_pass(opens: int, when: str) -> None:
+    workers = RankWorkers(_Ranks(opens), {})  # type: ignore[arg-type]
+    for _ in range(opens):
+        workers.get()
+        workers.replace()
+    with pytest.raises(CannotStart) as ended:
+        workers.get()
+    named = f"rank 0 was ended by SIGSEGV: in libcuda.so.1+0x1; the machine was being {when}"
+    assert str(ended.value) == named
+    with pytest.raises(CannotStart, match=re.escape(named)):
+        workers.get()
 
 
 def test_a_point_is_tried_again_if_its_worker_died_early_or_lost_its_gpu(monkeypatch) -> None:

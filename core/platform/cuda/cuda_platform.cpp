@@ -4,8 +4,10 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "gpu/context.hpp"
 #include "gpu/devices.hpp"
 #include "host/flush.hpp"
+#include "host/patience.hpp"
 #include "host/topology.hpp"
 #include "platform/cuda/caller.hpp"
 #include "platform/cuda/calls.hpp"
@@ -41,13 +43,13 @@ class CudaPlatformImpl final : public CudaPlatform {
             driver_,
             facts_,
             [this](const Program& program, const Actor& actor) {
-              return why_no_ranks(mpi_, ucx_, nixl_, program, actor);
+              return why_no_ranks(mpi_, ucx_, nixl_, program, actor, peers_ ? peers_->process() : 0);
             },
             [this](const Program& program, const Actor& actor) { return collectives_.why_not(mpi_, program, actor); },
             [this](u32 gpu) { return device(gpu).free_bytes(); },
             [this](const Program& program) { return why_not_shared(program); }},
         collectives_{nccl},
-        ucx_{ucx},
+        ucx_{ucx, [this](u32 gpu) -> Device& { return device(gpu); }},
         nixl_{nixl},
         buffers_{driver_, most} {
     facts_.present = driver_.usable();
@@ -57,6 +59,8 @@ class CudaPlatformImpl final : public CudaPlatform {
     facts_.peers = list_peers(driver_, facts_.gpus);
     facts_.missing = driver_.missing();
   }
+
+  ~CudaPlatformImpl() override { close_memory_of_ucx(); }
 
   [[nodiscard]] const DriverFacts& facts() const override { return facts_; }
   [[nodiscard]] std::vector<ContextsMade> make_contexts(const std::vector<u32>& gpus, const Floors&) override;
@@ -76,8 +80,11 @@ class CudaPlatformImpl final : public CudaPlatform {
   void give_stream(CudaSession&, ActorState&, std::map<u32, std::size_t>& streams);
   void make_actors(CudaSession&);
 
+  void close_memory_of_ucx() noexcept;
+
   const MpiWorld* mpi_;
   Driver driver_;
+  NoContextAtEnd no_context_{driver_};  // declared before the devices, so that it ends after their contexts
   DriverFacts facts_;
   Offer offer_;
   Devices devices_{driver_, embedded_code()};
@@ -127,6 +134,17 @@ void CudaPlatformImpl::join(u32 process, u32 processes, const std::string& meeti
   ucx_.forget_others();
   nixl_.forget_others();
   peers_ = std::make_unique<Peers>(process, processes, meeting, std::move(far));
+}
+
+/// UCX maps GPU memory of other processes until it ends. The driver must not free memory that another process has mapped,
+/// so UCX ends in all processes before the buffers of any.
+void CudaPlatformImpl::close_memory_of_ucx() noexcept {
+  try {
+    const bool shared = ucx_.shares_gpus() && peers_ && !peers_->ended();
+    ucx_.forget_others();
+    if (shared) peers_->meet("it to close memory of GPUs", patient(Seconds{6.0}));
+  } catch (...) {  // a process that has ended keeps nothing open
+  }
 }
 
 std::string CudaPlatformImpl::why_not_shared(const Program& program) const {

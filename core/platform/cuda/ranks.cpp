@@ -101,10 +101,10 @@ std::optional<Engine> carrier_of(const Actor& actor) {
 }
 
 std::string why_no_ranks(const MpiWorld* mpi, UcxOfProcess& ucx, NixlOfProcess& nixl, const Program& program,
-                         const Actor& actor) {
+                         const Actor& actor, u32 process) {
   const auto carrier = carrier_of(actor);
   if (carrier == Engine::nixl) return nixl.why_not();
-  if (carrier == Engine::ucx) return ucx.why_not(program, actor);
+  if (carrier == Engine::ucx) return ucx.why_not(program, actor, process);
   if (!mpi) return "messages of MPI need ranks that mpiexec started, or srun with a PMI that the MPI library knows";
   for (const auto& step : actor.loop) {
     const auto* message = std::get_if<RankMessage>(&step);
@@ -135,7 +135,9 @@ void prepare_rank_messages(const CudaSession& session, ActorState& state) {
     post.stride = span.stride;
     post.slices = span.slices;
     post.on_gpu = buffer.host() == nullptr;
-    if (post.on_gpu) state.device_of_posts = buffer.device();
+    if (!post.on_gpu) continue;
+    state.device_of_posts = buffer.device();
+    buffer.device()->keep_context();
   }
 }
 
@@ -186,6 +188,8 @@ u32 agree_on_trips(CudaSession& session, ActorState& state, u32 wanted) {
     else number = session.peers->take<u64>(first.peer, "its number of round trips", session.patience());
     return static_cast<u32>(number);
   }
+  // UCX asks for events of earlier messages, and the driver crashes if no context is current.
+  if (state.device_of_posts) state.device_of_posts->use();
   RankPost post;
   post.sends = state.posts.front().sends;
   post.peer = state.posts.front().peer;

@@ -9,8 +9,9 @@ namespace linkscope {
 /// What carries the messages of an actor to other processes; none: it has none.
 [[nodiscard]] std::optional<Engine> carrier_of(const Actor&);
 /// Why an actor's messages to other processes cannot be exchanged here; "" if they can. `mpi`: null without MPI.
-[[nodiscard]] std::string why_no_ranks(const MpiWorld* mpi, UcxOfProcess&, NixlOfProcess&, const Program&,
-                                       const Actor&);
+/// `process`: this one.
+[[nodiscard]] std::string why_no_ranks(const MpiWorld* mpi, UcxOfProcess&, NixlOfProcess&, const Program&, const Actor&,
+                                       u32 process);
 /// The CPUs for the thread of an actor that exchanges messages of UCX or NIXL with other processes of its node; none: all of the
 /// node. Ranks of MPI have the CPUs that their launcher gave them.
 [[nodiscard]] std::vector<int> cpus_of_messages(const Program& whole, const Actor&);

@@ -1,5 +1,6 @@
 #include "platform/cuda/ucx.hpp"
 
+#include <optional>
 #include <set>
 
 #include "base/error.hpp"
@@ -22,6 +23,20 @@ std::set<u32> peers_of(const CudaSession& session) {
   return found;
 }
 
+/// The GPU whose memory a process, or any process, sends or receives by UCX; none: messages are in memory of the host.
+std::optional<u32> gpu_of(const Program& program, std::optional<u32> process) {
+  for (const auto& actor : program.actors) {
+    if (process && actor.process != *process) continue;
+    for (const auto& step : actor.loop) {
+      if (!is_by_ucx(step)) continue;
+      const auto& span = std::get<RankMessage>(step).span;
+      if (!span) continue;
+      if (const Place& at = program.regions[span->region].at; at.kind == PlaceKind::gpu) return at.index;
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 const Ucx& UcxOfProcess::library() {
@@ -34,8 +49,23 @@ UcxMessages& UcxOfProcess::messages() {
   return *messages_;
 }
 
-std::string UcxOfProcess::why_not(const Program& program, const Actor& actor) {
+/// UCX looks at the calling thread's context when it is made: it learns the GPU, and sets a flag of the context. So a
+/// UCX that was made without the GPU is made anew.
+void UcxOfProcess::take_gpu(const Device& device) {
+  device.use();
+  if (!made_with_gpu_) messages_.reset();
+  made_with_gpu_ = true;
+  (void)messages();
+}
+
+void UcxOfProcess::forget_others() {
+  messages_.reset();
+  made_with_gpu_ = shares_gpus_ = false;
+}
+
+std::string UcxOfProcess::why_not(const Program& program, const Actor& actor, u32 process) {
   if (const auto& why = library().facts().why_not; !why.empty()) return why;
+  if (const auto gpu = gpu_of(program, process)) take_gpu(open_(*gpu));
   for (const auto& step : actor.loop) {
     if (!is_by_ucx(step)) continue;
     const auto& span = std::get<RankMessage>(step).span;
@@ -47,18 +77,16 @@ std::string UcxOfProcess::why_not(const Program& program, const Actor& actor) {
 }
 
 void UcxOfProcess::prepare(CudaSession& session) {
+  shares_gpus_ |= gpu_of(session.whole, {}).has_value();
   const auto others = peers_of(session);
   if (others.empty()) return;
   auto& own = messages();
   own.set_process(session.process);
   const auto& facts = library().facts();
   session.notes.emplace_back("ucx", facts.version + ", " + facts.path + ": " + facts.found);
-  std::set<u32> missing;
-  for (const u32 peer : others)
-    if (!own.reaches(peer)) missing.insert(peer);
   const auto address = own.address();
-  for (const u32 peer : missing) give_text(*session.peers, peer, address);
-  for (const u32 peer : missing)
+  for (const u32 peer : others) give_text(*session.peers, peer, address);
+  for (const u32 peer : others)  // which may have made its UCX anew
     own.connect(peer, take_text(*session.peers, peer, "its address of UCX", session.patience()));
   session.ucx = messages_;
 }

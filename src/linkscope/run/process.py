@@ -27,8 +27,9 @@ _POLL_EVERY_S = 0.2  # latency of Ctrl-C during a request
 _LONGEST_LINE = 64 << 20
 WORKER = "the worker"  # the name of a worker that runs a program alone
 # A line of calls that Open MPI prints ("[host:7] [ 3] /lib/a.so(f+0x1)[0x2]"), or UCX (" 3  /lib/a.so(f+0x1) [0x2]").
-_FRAME = re.compile(r"(?:\[[^\]]+\] \[ *\d+\]|=*\s*\d+) +(/\S+?(?:\([^)]*\))?) ?\[0x[0-9a-f]+\]$")
+_FRAME = re.compile(r"(?:\[[^\]]+\] \[ *\d+\]|=*\s*\d+) +(/\S+?)(?:\(([^)+]*)\+?(\w*)\))? ?\[0x[0-9a-f]+\]$")
 _OF_SIGNAL = re.compile(r"/libc\.so|/libpthread|/libucs\.so|/libopen-pal\.so|/libopen-rte\.so")  # they print the calls
+_MOST_FRAMES = 6  # those after them are of the program that calls the library
 
 
 class Interrupted(Exception):
@@ -277,9 +278,22 @@ class Process:
         """Returns the process's last line on standard error, or where it crashed if a library printed its calls."""
         self._errors.seek(0)
         lines = self._errors.read()[-65536:].decode(errors="replace").strip().splitlines()
-        if frames := [found[1] for line in lines if (found := _FRAME.match(line)) and not _OF_SIGNAL.search(found[1])]:
-            return f"in {frames[0]}"
-        return lines[-1].strip() if lines else ""
+        return _calls(lines) or (lines[-1].strip() if lines else "")
+
+
+def _calls(lines: Sequence[str]) -> str:
+    """Returns the calls that a library printed, the innermost first; "" if it printed none. A call has its function, or
+    its offset in the library if that is unknown. Of several unknown ones in a row of one library, the innermost."""
+    calls: list[str] = []
+    latest = ""  # the library of the call before, if its function is unknown
+    for line in lines:
+        if not (frame := _FRAME.match(line)) or (not calls and _OF_SIGNAL.search(frame[1])):
+            continue
+        library, function, offset = frame[1].rpartition("/")[2], frame[2], frame[3]
+        if function or library != latest:
+            calls.append(f"{library}({function})" if function else f"{library}+{offset}" if offset else library)
+        latest = "" if function else library
+    return f"in {', called by '.join(calls[:_MOST_FRAMES])}" if calls else ""
 
 
 def _signal_name(number: int) -> str:

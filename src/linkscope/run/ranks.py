@@ -362,6 +362,7 @@ class RankWorkers(Workers):
     def __init__(self, worker: RankWorker, open_request: dict[str, Any], contexts: Contexts | None = None) -> None:
         super().__init__([], open_request, lambda: False, contexts)
         self._ranks = worker
+        self._opened = 0  # how often the machine was opened
 
     def get(self) -> Worker:
         if self._ranks.why_gone:
@@ -370,8 +371,10 @@ class RankWorkers(Workers):
             try:
                 self._record_contexts(self._ranks.open(self._request()))
             except (WorkerGone, RequestFailed) as problem:
-                self._ranks.why_gone = str(problem)
-                raise CannotStart(str(problem)) from None
+                anew = f"opened anew after pass {self._opened}" if self._opened else "opened"
+                self._ranks.why_gone = f"{problem}; the machine was being {anew}"
+                raise CannotStart(self._ranks.why_gone) from None
+            self._opened += 1
             self._worker = self._ranks
         return self._worker
 

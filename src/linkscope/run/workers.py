@@ -14,22 +14,28 @@ _CHEAP_S = 5.0  # a worker that dies sooner is retried
 Answer = TypeVar("Answer")
 
 
+class CannotStart(Exception):
+    """No worker opens the machine any more."""
+
+
 def twice(measure: Callable[[], Answer]) -> Answer:
-    """Measures a point, and retries once if its worker dies early: the point is probably not the cause."""
+    """Measures a point, and retries once if its worker dies early: the point is probably not the cause. If no worker
+    starts again, the first failure is the answer, because it is of this point."""
     started = time.monotonic()
     try:
         return measure()
     except WorkerGone as gone:
         if gone.hung or time.monotonic() - started > patient_s(_CHEAP_S):
             raise
+        first: WorkerGone | RequestFailed = gone
     except RequestFailed as failure:
         if failure.kind != "lost":
             raise
-    return measure()
-
-
-class CannotStart(Exception):
-    """No worker opens the machine any more."""
+        first = failure
+    try:
+        return measure()
+    except CannotStart:
+        raise first from None
 
 
 class Workers:
