@@ -116,7 +116,7 @@ def found_in_runs() -> dict[str, set[str]]:
 
 def _guard(name: str) -> str:
     """`pages numa:0.pinned` is the guard `pages`, and `gpu:3` is `gpu:N`."""
-    name = re.sub(r"^(page size|pages|route) .*", r"\1", name)
+    name = re.sub(r"^(page size|page cache|pages|route) .*", r"\1", name)
     return re.sub(r"^gpu:\d+$", "gpu:N", name)
 
 

@@ -42,8 +42,8 @@ FOUND = {
         "round trips beside zero-copy reads, ~2.653 µs → ~201.2 µs.",
     ],
     "h100x1-sharing": [
-        "kernel launches, 4 clients: processes under MPS ~385,290 /s (~×4 of one alone), green",
-        "processes in turn 7,272 /s (~×0.077 of one alone).",
+        "kernel launches, 4 clients: processes under MPS ~333,314 /s (~×3.4 of one alone), threads",
+        "processes in turn ~7,270 /s (~×0.083 of one alone).",
     ],
     "h100x1-sp-5": ["Compute Transfers lengthen iterations by ×1.03 (stencil, pinned) to ×290 (reduction, pageable)"],
     "h100x1-sp-10": ["Tasks Up to 16 tasks for each GPU: no rate collapses."],
