@@ -34,7 +34,7 @@ def run(folder: Path, path: Path, *more: str) -> Run:
 def test_files_of_a_directory_are_measured_in_both_directions_and_leave_nothing(tmp_path) -> None:
     folder = tmp_path / "a" / "b;->c d"  # a path that ids must escape
     folder.mkdir(parents=True)
-    hot = ("--only", "file_copies/*cache=hot*")
+    hot = ("--only", "file_copies/*/16777216[?]*cache=hot*chunk=1MiB*")
     points = run(folder, tmp_path / "run.jsonl", "--rounds", "1", *hot).points
     disk = f"disk:{folder}"
     assert {(one.src, one.dst, "cache=hot" in one.id) for one in points} == {
