@@ -136,8 +136,9 @@ FAKE_EXPORT int cudnnSetStream(Handle* handle, CUstream stream) {
 }
 
 FAKE_EXPORT int cudnnBackendCreateDescriptor(int kind, Descriptor** descriptor) {
+  if (kind == attention && std::getenv("FAKE_CUDNN_NO_ATTENTION")) return bad_parameter;
   *descriptor = new Descriptor{kind, false, {}};
-  return kind == attention && std::getenv("FAKE_CUDNN_NO_ATTENTION") ? bad_parameter : success;
+  return success;
 }
 FAKE_EXPORT int cudnnBackendDestroyDescriptor(Descriptor* descriptor) {
   delete descriptor;
