@@ -33,14 +33,14 @@ TEST_CASE("check_pattern accepts any range of a pattern and locates one wrong by
   std::vector<u64> words(1_MiB);
   auto* bytes = reinterpret_cast<std::byte*>(words.data());
   fill_pattern(bytes, 8_MiB, 42);
-  CHECK(check_pattern(bytes, 8_MiB, 42, 0).wrong_words == 0);
-  CHECK(check_pattern(bytes + 4096, 8192, 42, 4096).wrong_words == 0);
-  CHECK(check_pattern(bytes + 4096, 8192, 42, 0).wrong_words == 1024);
-  CHECK(check_pattern(bytes, 8_MiB, 43, 0).wrong_words == 1_MiB);
+  CHECK(check_pattern(bytes, 8_MiB, 42, 0).wrong == 0);
+  CHECK(check_pattern(bytes + 4096, 8192, 42, 4096).wrong == 0);
+  CHECK(check_pattern(bytes + 4096, 8192, 42, 0).wrong == 1024);
+  CHECK(check_pattern(bytes, 8_MiB, 43, 0).wrong == 1_MiB);
   bytes[5_MiB + 3] ^= std::byte{1};
   const auto found = check_pattern(bytes, 8_MiB, 42, 0);
-  CHECK(found.wrong_words == 1);
-  CHECK(found.first_word == (5_MiB) / 8);
+  CHECK(found.wrong == 1);
+  CHECK(found.first == (5_MiB) / 8);
 }
 
 TEST_CASE("fill writes poison everywhere, and check_rows locates a changed byte between rows") {
@@ -51,10 +51,10 @@ TEST_CASE("fill writes poison everywhere, and check_rows locates a changed byte 
   const linkscope_row_copy two_rows{104, 16, 2, {48, 2, ~0ull}, {16, 2, ~0ull}, 0, 0, 1, 42, poison_word};
   for (u64 slice = 0; slice < 1000; ++slice)
     for (u64 i = 0; i < 4; ++i) words[slice * 13 + i / 2 * 6 + i % 2] = linkscope_pattern_word(42, i);
-  CHECK(check_rows(bytes, 104'000, two_rows).wrong_words == 0);
+  CHECK(check_rows(bytes, 104'000, two_rows).wrong == 0);
   bytes[99'999] = std::byte{0};
   const auto found = check_rows(bytes, 104'000, two_rows);
-  CHECK((found.wrong_words == 1 && found.first_word == 99'999 / 8));
+  CHECK((found.wrong == 1 && found.first == 99'999 / 8));
 }
 
 TEST_CASE("threads that poll for each other get CPUs of different cores, as long as there are enough") {

@@ -111,7 +111,7 @@ namespace {
 
 /// Launches a kernel with its arguments and the place of its result.
 template <class... A>
-Compared compared_by(const Driver& driver, const Buffer& checked, CUfunction kernel, A... arguments) {
+Mismatch compared_by(const Driver& driver, const Buffer& checked, CUfunction kernel, A... arguments) {
   auto& device = *checked.device();
   device.use();
   CUdeviceptr result = device.result(comparison_result);
@@ -128,26 +128,20 @@ Compared compared_by(const Driver& driver, const Buffer& checked, CUfunction ker
 
 }  // namespace
 
-Compared compare(const Driver& driver, const Buffer& checked, u64 offset, u64 bytes, u64 seed, u64 pattern_offset) {
-  if (!checked.reachable()) {
-    const auto found = check_pattern(checked.host() + offset, bytes, seed, pattern_offset);
-    return {found.wrong_words, found.first_word};
-  }
+Mismatch compare(const Driver& driver, const Buffer& checked, u64 offset, u64 bytes, u64 seed, u64 pattern_offset) {
+  if (!checked.reachable()) return check_pattern(checked.host() + offset, bytes, seed, pattern_offset);
   const CUfunction kernel = checked.device()->function("pattern", "linkscope_check");
   return compared_by(driver, checked, kernel, checked.address() + offset, bytes / 8, seed, pattern_offset / 8);
 }
 
-Compared compare_rows(const Driver& driver, const Buffer& checked, u64 offset, u64 bytes,
+Mismatch compare_rows(const Driver& driver, const Buffer& checked, u64 offset, u64 bytes,
                       const linkscope_row_copy& copy) {
-  if (!checked.reachable()) {
-    const auto found = check_rows(checked.host() + offset, bytes, copy);
-    return {found.wrong_words, found.first_word};
-  }
+  if (!checked.reachable()) return check_rows(checked.host() + offset, bytes, copy);
   return compared_by(driver, checked, checked.device()->function("pattern", "linkscope_check_rows"),
                      checked.address() + offset, bytes / 8, copy);
 }
 
-Compared compare_lines(const Driver& driver, const Buffer& checked, u64 offset, const Access& access, u64 seed) {
+Mismatch compare_lines(const Driver& driver, const Buffer& checked, u64 offset, const Access& access, u64 seed) {
   const CUfunction kernel = checked.device()->function("access", "linkscope_check_lines");
   return compared_by(driver, checked, kernel, checked.address() + offset, access.span.bytes / 8, access_count(access),
                      access.stride, u64{access.width}, seed, offset, poison_word);

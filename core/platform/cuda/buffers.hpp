@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "gpu/device.hpp"
 #include "platform/cuda/allocation.hpp"
+#include "platform/cuda/contents.hpp"
 #include "platform/cuda/cuda_platform.hpp"
 #include "program/program.hpp"
 #include "program/row_order.hpp"
@@ -104,17 +105,13 @@ inline constexpr std::size_t comparison_result = 0, first_actor_result = 1;
 
 /// Compares part of `checked` with the pattern `seed` from byte `pattern_offset`; on the GPU if it can access the
 /// memory.
-struct Compared {
-  u64 wrong_words = 0;
-  u64 first_word = 0;
-};
-[[nodiscard]] Compared compare(const Driver&, const Buffer& checked, u64 offset, u64 bytes, u64 seed,
+[[nodiscard]] Mismatch compare(const Driver&, const Buffer& checked, u64 offset, u64 bytes, u64 seed,
                                u64 pattern_offset);
 /// Compares slices with the result of row copies; likewise.
-[[nodiscard]] Compared compare_rows(const Driver&, const Buffer& checked, u64 offset, u64 bytes,
+[[nodiscard]] Mismatch compare_rows(const Driver&, const Buffer& checked, u64 offset, u64 bytes,
                                     const linkscope_row_copy&);
 /// Compares the written lines of a slice with the pattern `seed`, and the rest with its old contents; for memory that
 /// its GPU can access.
-[[nodiscard]] Compared compare_lines(const Driver&, const Buffer& checked, u64 offset, const Access&, u64 seed);
+[[nodiscard]] Mismatch compare_lines(const Driver&, const Buffer& checked, u64 offset, const Access&, u64 seed);
 
 }  // namespace linkscope

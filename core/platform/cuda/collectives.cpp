@@ -221,7 +221,7 @@ void check_part(const CudaSession& session, const Collective& of, const OutputPa
     const auto found = compare(session.driver, *session.buffers[of.out.region], at, part.bytes,
                                seed_of(session, from.region), from.offset_at(slice) + part.from);
     verdict.checked_bytes += part.bytes;
-    add_wrong(verdict, found.wrong_words * sizeof(u64), session, of.out, at + found.first_word * sizeof(u64));
+    add_wrong(verdict, found.wrong * sizeof(u64), session, of.out, at + found.first * sizeof(u64));
   }
 }
 

@@ -22,24 +22,39 @@ void fill(std::byte* start, u64 bytes, std::byte with) {
 
 namespace {
 
+/// What `look` finds in ranges of memory, joined.
+template <class Look>
+Mismatch joined(u64 bytes, u64 grain, Look look) {
+  std::mutex guard;
+  Mismatch all;
+  parallel_ranges(bytes, grain, [&](u64 begin, u64 end) {
+    const Mismatch mine = look(begin, end);
+    const std::scoped_lock lock{guard};
+    all.wrong += mine.wrong;
+    all.first = std::min(all.first, mine.first);
+  });
+  return all;
+}
+
+/// Counts the elements in [begin, end) that are not right.
+template <class IsRight>
+Mismatch count_wrong(u64 begin, u64 end, IsRight is_right) {
+  Mismatch found;
+  for (u64 i = begin; i < end; ++i)
+    if (!is_right(i)) {
+      found.first = std::min(found.first, i);
+      ++found.wrong;
+    }
+  return found;
+}
+
 /// Counts the words that differ from expected(index).
 template <class Expected>
 Mismatch mismatch(const std::byte* start, u64 bytes, Expected expected) {
   const auto* words = reinterpret_cast<const u64*>(start);
-  std::mutex guard;
-  Mismatch all;
-  parallel_ranges(bytes, sizeof(u64), [&](u64 begin, u64 end) {
-    Mismatch mine;
-    for (u64 i = begin / 8; i < end / 8; ++i)
-      if (words[i] != expected(i)) {
-        mine.first_word = std::min(mine.first_word, i);
-        ++mine.wrong_words;
-      }
-    const std::scoped_lock lock{guard};
-    all.wrong_words += mine.wrong_words;
-    all.first_word = std::min(all.first_word, mine.first_word);
+  return joined(bytes, sizeof(u64), [&](u64 begin, u64 end) {
+    return count_wrong(begin / 8, end / 8, [&](u64 i) { return words[i] == expected(i); });
   });
-  return all;
 }
 
 }  // namespace
@@ -49,22 +64,11 @@ Mismatch check_pattern(const std::byte* start, u64 bytes, u64 seed, u64 pattern_
                   [seed, first = pattern_offset / 8](u64 i) { return linkscope_pattern_word(seed, first + i); });
 }
 
-Difference difference(std::span<const std::byte> found, std::span<const std::byte> expected) {
-  std::mutex guard;
-  Difference all;
-  parallel_ranges(found.size(), 64, [&](u64 begin, u64 end) {
-    if (std::memcmp(found.data() + begin, expected.data() + begin, end - begin) == 0) return;
-    Difference mine;
-    for (u64 i = begin; i < end; ++i)
-      if (found[i] != expected[i]) {
-        mine.first_byte = std::min(mine.first_byte, i);
-        ++mine.wrong_bytes;
-      }
-    const std::scoped_lock lock{guard};
-    all.wrong_bytes += mine.wrong_bytes;
-    all.first_byte = std::min(all.first_byte, mine.first_byte);
+Mismatch difference(std::span<const std::byte> found, std::span<const std::byte> expected) {
+  return joined(found.size(), 64, [&](u64 begin, u64 end) -> Mismatch {
+    if (std::memcmp(found.data() + begin, expected.data() + begin, end - begin) == 0) return {};
+    return count_wrong(begin, end, [&](u64 i) { return found[i] == expected[i]; });
   });
-  return all;
 }
 
 Mismatch check_rows(const std::byte* start, u64 bytes, const linkscope_row_copy& copy) {

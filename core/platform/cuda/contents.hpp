@@ -14,9 +14,10 @@ inline constexpr u64 poison_word = 0x0101010101010101ull * static_cast<u64>(pois
 /// The bit of a seed whose pattern consists of numbers.
 inline constexpr u64 numbers_seed = u64{1} << 63;
 
+/// What is wrong in compared memory, in words of 8 B if not stated otherwise.
 struct Mismatch {
-  u64 wrong_words = 0;
-  u64 first_word = ~u64{0};  // index of the first wrong word
+  u64 wrong = 0;
+  u64 first = ~u64{0};  // index of the first wrong one
 };
 
 void fill_pattern(std::byte* start, u64 bytes, u64 seed);
@@ -24,13 +25,9 @@ void fill(std::byte* start, u64 bytes, std::byte with);
 
 /// Compares `bytes` (a multiple of 8) at `start` with the pattern from byte `pattern_offset`.
 [[nodiscard]] Mismatch check_pattern(const std::byte* start, u64 bytes, u64 seed, u64 pattern_offset);
-struct Difference {
-  u64 wrong_bytes = 0;
-  u64 first_byte = ~u64{0};  // index of the first wrong byte
-};
 
-/// Compares memory with as many bytes that it should have.
-[[nodiscard]] Difference difference(std::span<const std::byte> found, std::span<const std::byte> expected);
+/// Compares memory with as many bytes that it should have. The result is in bytes.
+[[nodiscard]] Mismatch difference(std::span<const std::byte> found, std::span<const std::byte> expected);
 
 /// Compares slices with the result of row copies.
 [[nodiscard]] Mismatch check_rows(const std::byte* start, u64 bytes, const linkscope_row_copy&);

@@ -273,9 +273,8 @@ u64 check_pages(const CudaSession& session, const Span& span, u64 page, bool wri
   }
   const auto differs = check_pattern(start, span.bytes, buffer.seed(), span.offset);
   verdict.checked_bytes += span.bytes;
-  if (differs.wrong_words > changed && verdict.ok)
-    add_wrong(verdict, (differs.wrong_words - changed) * 8, session, span, span.offset + differs.first_word * 8,
-              " or later");
+  if (differs.wrong > changed && verdict.ok)
+    add_wrong(verdict, (differs.wrong - changed) * 8, session, span, span.offset + differs.first * 8, " or later");
   return sum;
 }
 

@@ -50,8 +50,7 @@ void check_copy_of_result(const CudaSession& session, const Span& from, const Sp
     const Contents expected{session, from}, found{session, to};
     const auto differ = difference(found.bytes(), expected.bytes());
     into.checked_bytes += to.bytes;
-    add_wrong(into, differ.wrong_bytes, session, to, to.offset + differ.first_byte,
-              ", which differs from the result on the GPU");
+    add_wrong(into, differ.wrong, session, to, to.offset + differ.first, ", which differs from the result on the GPU");
   });
 }
 

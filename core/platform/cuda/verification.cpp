@@ -61,7 +61,7 @@ void check_range(const CudaSession& session, const Span& to, u64 bytes, u64 seed
                  Verdict& verdict) {
   const auto found = compare(session.driver, *session.buffers[to.region], to.offset, bytes, seed, pattern_offset);
   verdict.checked_bytes += bytes;
-  add_wrong(verdict, found.wrong_words * 8, session, to, to.offset + found.first_word * 8);
+  add_wrong(verdict, found.wrong * 8, session, to, to.offset + found.first * 8);
 }
 
 linkscope_row_layout layout_of(const Rows& rows, u64 count) {
@@ -87,7 +87,7 @@ void check_slices(const CudaSession& session, const Span& from, const Span& to, 
                                 poison_word};
   const auto found = compare_rows(session.driver, buffer, to.offset, slices * slice_bytes, copy);
   verdict.checked_bytes += slices * to.bytes;
-  add_wrong(verdict, found.wrong_words * 8, session, to, to.offset + found.first_word * 8);
+  add_wrong(verdict, found.wrong * 8, session, to, to.offset + found.first * 8);
 }
 
 /// The result of the last iteration that wrote each slice of `to`, where the two spans begin anew at different times.
@@ -122,7 +122,7 @@ void compare_lines_of(const CudaSession& session, const Access& access, u64 iter
     const u64 offset = span.offset_at(slice);
     const auto found = compare_lines(session.driver, *session.buffers[span.region], offset, access, written_seed);
     verdict.checked_bytes += span.bytes;
-    add_wrong(verdict, found.wrong_words * 8, session, span, offset + found.first_word * 8);
+    add_wrong(verdict, found.wrong * 8, session, span, offset + found.first * 8);
   }
 }
 
