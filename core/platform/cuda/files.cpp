@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "gpu/cufile.hpp"
 #include "gpu/pinned_range.hpp"
+#include "host/topology.hpp"
 
 namespace linkscope {
 namespace {
@@ -33,7 +34,7 @@ Cufile& cufile() {
 }
 
 void prepare_mapping(const CudaSession& session, ActorState& state, const Move& move) {
-  const u32 threads = std::max(1u, move.shape.threads);
+  const u32 threads = std::clamp(move.shape.threads, 1u, std::max(1u, move.shape.blocks));
   if (threads > 1) state.crew = std::make_unique<Crew>(state.node, threads);
   session.buffers[move.to.region]->device()->use();
   while (state.mapped_copies.size() < threads) state.mapped_copies.push_back(std::make_unique<Stream>(session.driver));
@@ -51,9 +52,11 @@ std::string why_no_file_copy(const Program& program, const Actor& actor, const M
     return is_file(from) || is_file(to) ? "files are read and written by engine file" : "";
   if (is_file(from) == is_file(to)) return "one end of a file's copy is a file, and one is memory";
   if (actor.kind != ActorKind::cpu_thread) return "files are read and written by CPU threads here";
-  if (is_by_mapping(program, move))
-    return is_file(from) ? ""
-                         : "files in the page cache are mapped for reading only; cuFile writes past it: cache=cold";
+  if (is_by_mapping(program, move)) {
+    if (!is_file(from)) return "files in the page cache are mapped for reading only; cuFile writes past it: cache=cold";
+    const auto cpus = host_nodes().at(actor.place.index).cpus.size();
+    return move.shape.threads > cpus ? why_no_cpus(actor.place, move.shape.threads, cpus) : "";
+  }
   if (is_by_cufile(program, move))
     if (const auto& why = cufile().why_not(); !why.empty()) return why;
   int refused = 0;
