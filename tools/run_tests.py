@@ -1,5 +1,7 @@
 """Runs the C++ tests beside the Python tests, and prints `N passed, N failed` over all as the last line.
 
+The lines before it name each failed check with its place, because a reader of a long log often has only its end.
+
 With LINKSCOPE_TESTS=long (`make test-long`) the C++ tests run with sanitizers too.
 """
 
@@ -59,7 +61,12 @@ def python_tests(command: list[str]) -> Result:
         print(line, end="", flush=True)
         lines.append(line)
     status, summary = process.wait(), lines[-1] if lines else ""
-    return result(status, count(r"(\d+) passed", summary), count(r"(\d+) (?:failed|error)", summary), "")
+    return result(status, count(r"(\d+) passed", summary), count(r"(\d+) (?:failed|error)", summary), "".join(lines))
+
+
+def failed_checks(text: str) -> list[str]:
+    """The lines of doctest and pytest that name a failed check or a failed test."""
+    return re.findall(r"^(?:\S+:\d+: (?:FATAL )?ERROR: .*|(?:FAILED|ERROR) \S+::.*)$", text, re.MULTILINE)
 
 
 def main() -> int:
@@ -72,7 +79,9 @@ def main() -> int:
         core = beside.submit(core_tests, programs)
         python = python_tests([sys.executable, "-m", "pytest", *workers, "--durations=25", *sys.argv[1:]])
         results = [python, *core.result()]
-    print("".join(one.output for one in results), end="")
+    print("".join(one.output for one in results[1:]), end="")
+    for one in results:
+        print("".join(f"{line}\n" for line in failed_checks(one.output)), end="")
     failed = sum(one.failed for one in results)
     print(f"{sum(one.passed for one in results)} passed, {failed} failed")
     return 1 if failed else 0

@@ -31,6 +31,14 @@ def test_pytest_without_any_test_counts_as_a_failure(tmp_path: Path) -> None:
     assert run_tests.python_tests(["sh", "-c", "echo '2 failed, 9 passed, 1 error in 3s'; exit 1"])[:2] == (9, 3)
 
 
+def test_the_last_lines_name_each_failed_check_with_its_place() -> None:
+    doctest = "TEST CASE:  x\n\n/a/test_x.cpp:7: ERROR: CHECK( a == b ) is NOT correct!\n  values: CHECK( 1 == 2 )\n"
+    fatal = "/a/test_x.cpp:9: FATAL ERROR: REQUIRE( a ) is NOT correct!"
+    pytest = "FAILED tests/test_y.py::test_y - assert 1 == 2"
+    text = f"{doctest}\n{fatal}\n[doctest] Status: FAILURE!\nE  ERROR: no line of a test\n{pytest}\n1 failed in 2s\n"
+    assert run_tests.failed_checks(text) == [doctest.splitlines()[2], fatal, pytest]
+
+
 def test_commands_of_tests_keep_compiled_modules() -> None:
     words = [sys.executable, "-c", "import sys; sys.exit(sys.flags.dont_write_bytecode)"]
     assert subprocess.run(words).returncode == 0
