@@ -45,21 +45,9 @@ void check_blocks(Transfers& transfers, const Application& with, std::byte* dst,
   }
 }
 
-/// New pageable memory. `first` is the start of its first 2 MiB that are aligned to 2 MiB.
-struct Mapped {
-  explicit Mapped(u64 size) : bytes{size} {
-    memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    REQUIRE(memory != MAP_FAILED);
-    first = reinterpret_cast<std::byte*>((reinterpret_cast<u64>(memory) + 2_MiB - 1) / 2_MiB * 2_MiB);
-  }
-  ~Mapped() { munmap(memory, bytes); }
-  Mapped(const Mapped&) = delete;
-  Mapped& operator=(const Mapped&) = delete;
-
-  u64 bytes;
-  void* memory;
-  std::byte* first;
-};
+std::byte* first_large_page(const Pages& pages) {
+  return reinterpret_cast<std::byte*>((reinterpret_cast<u64>(pages.start) + 2_MiB - 1) / 2_MiB * 2_MiB);
+}
 
 }  // namespace
 
@@ -168,7 +156,8 @@ TEST_CASE("a block that was freed, cannot be written or overlaps itself is refus
   Transfers transfers{small_chunks()};
   std::memset(with.on_gpu(), 1, 64_KiB);
   std::memset(pinned.data(), 2, 64_KiB);
-  auto* read_only = static_cast<std::byte*>(mmap(nullptr, 4_MiB, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  Pages pages{4_MiB, PROT_READ};
+  std::byte* read_only = pages.at();
   const auto refused = [&](std::byte* dst, const std::byte* src) {
     const auto block = [](std::byte* to, const std::byte* from) {
       return Block{reinterpret_cast<u64>(to), reinterpret_cast<u64>(from), 4_KiB};
@@ -179,7 +168,7 @@ TEST_CASE("a block that was freed, cannot be written or overlaps itself is refus
   for (std::byte* start : {with.on_gpu(8_KiB), pinned.data() + 8_KiB})
     CHECK(refused(start, start + 100).find("a block overlap; copy through a third") != std::string::npos);
   CHECK(refused(read_only, with.on_gpu(8_KiB)).find("this process can write") != std::string::npos);
-  munmap(read_only, 4_MiB);
+  pages.free();
   CHECK(refused(read_only, with.on_gpu(8_KiB)).find("this process can write") != std::string::npos);
   CHECK(refused(with.on_gpu(8_KiB), read_only).find("this process can read") != std::string::npos);
   with.stream->synchronize();
@@ -189,8 +178,8 @@ TEST_CASE("a block that was freed, cannot be written or overlaps itself is refus
 TEST_CASE("a freed or protected pageable block is refused, although the others of the same 2 MiB are good") {
   const Application with;
   Transfers transfers{small_chunks()};
-  const Mapped mapped{4_MiB};
-  std::byte* first = mapped.first;
+  const Pages pages{4_MiB};
+  std::byte* first = first_large_page(pages);
   const auto error = [&](bool to_gpu, std::initializer_list<u64> offsets) {
     std::vector<Block> blocks;
     for (const u64 offset : offsets) {
@@ -276,8 +265,8 @@ TEST_CASE("an error in the calls for blocks leaves each block to a copy of its o
 TEST_CASE("a pageable block that begins in known memory and ends in memory that was freed is refused") {
   const Application with;
   Transfers transfers{small_chunks()};
-  const Mapped mapped{6_MiB};
-  std::byte* first = mapped.first;
+  const Pages pages{6_MiB};
+  std::byte* first = first_large_page(pages);
   munmap(first + 2_MiB, 4_KiB);
   const auto start = reinterpret_cast<u64>(first), gpu = reinterpret_cast<u64>(with.on_gpu());
   const auto error = [&](bool to_gpu, u64 bytes) {

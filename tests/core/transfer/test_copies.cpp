@@ -304,9 +304,10 @@ TEST_CASE("wrong requests are refused with the cure") {
   CHECK(refused(host.data(), host.data() + 10, 100, stream).find("overlap") != std::string::npos);
   CHECK(refused(nullptr, host.data(), 100, stream).find("destination has address 0") != std::string::npos);
   CHECK(refused(with.on_gpu(79_MiB), host.data(), 2_MiB, stream).find("ends after 1 MiB") != std::string::npos);
-  void* read_only = mmap(nullptr, 2_MiB, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  Pages pages{2_MiB, PROT_READ};
+  std::byte* read_only = pages.at();
   CHECK(refused(read_only, with.on_gpu(), 2_MiB, stream).find("can write") != std::string::npos);
-  munmap(read_only, 2_MiB);
+  pages.free();
   CHECK(refused(with.on_gpu(), read_only, 2_MiB, stream).find("can read") != std::string::npos);
   CHECK(refused(with.on_gpu(), host.data(), 2_MiB, reinterpret_cast<CUstream>(host.data()))
             .find("stream does not exist") != std::string::npos);

@@ -1,6 +1,5 @@
 // Files that go to a GPU or to host memory: exact pieces, and errors of the system's calls.
 #include <fcntl.h>
-#include <sys/mman.h>
 
 #include <cstring>
 #include <filesystem>
@@ -153,9 +152,10 @@ TEST_CASE("a reading to two GPUs, to memory that cannot be written or on a captu
     CHECK(refused({{0, 8, with.on_gpu()}, {8, 8, other}}).find("call it once for each of them") != std::string::npos);
     CHECK(refused({{0, 8, other}, {8, 8, with.on_gpu()}}).find("call it once for each of them") != std::string::npos);
   }
-  void* read_only = mmap(nullptr, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  Pages pages{4096, PROT_READ};
+  std::byte* read_only = pages.at();
   CHECK(refused({{0, 8, read_only}}).find("none that this process can write") != std::string::npos);
-  munmap(read_only, 4096);
+  pages.free();
   CHECK(refused({{0, 8, read_only}}).find("none that this process can write") != std::string::npos);
   CHECK(refused({{4090, 8, host.data()}}).find("it is truncated") != std::string::npos);
   const Capture capture{with.stream->get()};

@@ -10,20 +10,6 @@ using namespace linkscope;
 
 namespace {
 
-/// Pages that a test may free early.
-struct Pages {
-  explicit Pages(u64 count, int access = PROT_READ | PROT_WRITE)
-      : bytes{count}, start{mmap(nullptr, count, access, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)} {}
-  ~Pages() { free(); }
-  void free() {
-    if (start) munmap(start, bytes);
-    start = nullptr;
-  }
-  [[nodiscard]] std::byte* at(u64 offset = 0) const { return static_cast<std::byte*>(start) + offset; }
-  u64 bytes;
-  void* start;
-};
-
 std::string method(Transfers& transfers, const Application& with, const void* src, u64 bytes = 1_MiB) {
   return transfers.method_of({with.on_gpu(), src, bytes, with.stream->get()});
 }

@@ -1,6 +1,7 @@
 // Memory, streams and planned failures for the tests of core/transfer, on the fake driver.
 #pragma once
 #include <dlfcn.h>
+#include <sys/mman.h>
 
 #include <atomic>
 #include <cstdlib>
@@ -69,6 +70,28 @@ struct Application {
   }
   DeviceMemory memory;
   std::unique_ptr<Stream> stream;
+};
+
+/// New pageable memory that a test may free early. It lies far from where the kernel puts other memory, so that after its end
+/// no thread gets its addresses, for its stack say, and makes them valid again.
+struct Pages {
+  explicit Pages(u64 size, int access = PROT_READ | PROT_WRITE) : bytes{size} {
+    static std::atomic<u64> next{0x2000'0000'0000};
+    void* wanted = reinterpret_cast<void*>(next.fetch_add((bytes + 4_MiB) / 2_MiB * 2_MiB));
+    start = mmap(wanted, bytes, access, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    REQUIRE(start != MAP_FAILED);
+  }
+  ~Pages() { free(); }
+  Pages(const Pages&) = delete;
+  Pages& operator=(const Pages&) = delete;
+  void free() {
+    if (start) munmap(start, bytes);
+    start = nullptr;
+  }
+  [[nodiscard]] std::byte* at(u64 offset = 0) const { return static_cast<std::byte*>(start) + offset; }
+
+  u64 bytes;
+  void* start;
 };
 
 /// A stream whose work waits until the word is set: what is queued behind it stays queued.
