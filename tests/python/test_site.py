@@ -1,6 +1,7 @@
 """`linkscope site`: known values, bad input, addresses, and what changes when run files change."""
 
 import csv
+import email.utils
 import gzip
 import json
 import shlex
@@ -126,8 +127,15 @@ def test_the_feed_names_added_replaced_and_removed_runs(small: tuple[Path, Path]
     (runs / "a.jsonl").write_bytes(machine(51.0))
     (runs / "b.jsonl").unlink()
     build([runs], site)
-    titles = [one.text or "" for one in xml.parse(site / "changes.xml").iter("{http://www.w3.org/2005/Atom}title")]
-    assert [title.partition(":")[0] for title in titles[1:]] == ["replaced", "removed", "added", "added"]
+    feed = xml.parse(site / "changes.xml").getroot()
+    assert (feed.tag, feed.get("version")) == ("rss", "2.0")
+    items = feed.findall("channel/item")
+    titles = [item.findtext("title", "") for item in items]
+    assert [title.partition(":")[0] for title in titles] == ["replaced", "removed", "added", "added"]
+    assert all((site / item.findtext("link", "")).is_file() for item in items)
+    dates = [email.utils.parsedate_to_datetime(item.findtext("pubDate", "")) for item in items]
+    assert dates == sorted(dates, reverse=True)
+    assert len({item.findtext("guid") for item in items}) == len(items)
 
 
 def test_nothing_is_written_where_no_run_file_changed(small: tuple[Path, Path]) -> None:

@@ -267,7 +267,7 @@ def _result(function: Callable[..., Made], job: tuple[Any, ...], future: Future[
 
 
 def _changes(before: State, entries: dict[str, Entry], names: dict[str, str]) -> list[Change]:
-    """The changes since the last build, then those before."""
+    """The changes since the last build, then those before. A run that is gone has no address in earlier ones either."""
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     gone = {name: content for name, content in before.sources.items() if content not in entries}
     found = []
@@ -277,7 +277,11 @@ def _changes(before: State, entries: dict[str, Entry], names: dict[str, str]) ->
             what = "replaced" if gone.pop(name, None) else "added"
             found.append(_change(now, what, entry, entry.page))
     found += [_change(now, "removed", before.entries[content], "") for content in gone.values()]
-    return [*found, *before.changes][:MOST]
+    pages = {entry.page for entry in entries.values()}
+    earlier = [
+        one if one.address in pages else msgspec.structs.replace(one, address="") for one in before.changes[:MOST]
+    ]
+    return [*found, *earlier][:MOST]
 
 
 def _change(now: str, what: str, entry: Entry, address: str) -> Change:

@@ -1,8 +1,10 @@
-"""The Atom feed of changes: runs that were added, replaced or removed."""
+"""The RSS feed of changes: runs that were added, replaced or removed."""
 
+import datetime
+import email.utils
 import uuid
 from collections.abc import Sequence
-from xml.sax.saxutils import escape, quoteattr
+from xml.sax.saxutils import escape
 
 import msgspec
 
@@ -11,7 +13,7 @@ _SPACE = uuid.UUID("6f1c0a52-6f0b-5d0b-9d7e-4c1f8f2b6a11")
 
 
 class Change(msgspec.Struct):
-    """One change. `when`: UTC, ISO 8601; `what`: added, replaced or removed; `address`: '' for a removed run."""
+    """One change. `when`: UTC, ISO 8601; `what`: added, replaced or removed; `address`: '' for a run that is gone."""
 
     when: str
     what: str
@@ -21,23 +23,27 @@ class Change(msgspec.Struct):
 
 
 def feed(changes: Sequence[Change], url: str) -> str:
-    """The feed, the newest change first. `url`: where the site is; '' leaves addresses relative to the feed."""
+    """The feed in RSS 2.0, the newest change first. `url`: where the site is; '' leaves addresses relative."""
     base = url.rstrip("/") + "/" if url else ""
-    updated = changes[0].when if changes else "1970-01-01T00:00:00+00:00"
     parts = [
         '<?xml version="1.0" encoding="utf-8"?>',
-        '<feed xmlns="http://www.w3.org/2005/Atom">',
+        '<rss version="2.0"><channel>',
         "<title>linkscope: changes of runs</title>",
-        f"<id>urn:uuid:{uuid.uuid5(_SPACE, base or 'site')}</id>",
-        f"<updated>{updated}</updated>",
-        "<author><name>linkscope</name></author>",
-        f'<link rel="self" href={quoteattr(base + "changes.xml")}/>',
+        f"<link>{escape(base)}index.html</link>",
+        "<description>Runs that were added, replaced or removed</description>",
     ]
+    parts += [f"<lastBuildDate>{_date(one.when)}</lastBuildDate>" for one in changes[:1]]
     for change in changes:
         key = f"{change.when} {change.what} {change.run}"
-        address = change.address or "index.html"
         parts.append(
-            f"<entry><id>urn:uuid:{uuid.uuid5(_SPACE, key)}</id><title>{escape(change.what)}: {escape(change.title)}"
-            f"</title><updated>{change.when}</updated><link href={quoteattr(base + address)}/></entry>"
+            f"<item><title>{escape(change.what)}: {escape(change.title)}</title>"
+            f"<link>{escape(base + (change.address or 'index.html'))}</link>"
+            f'<guid isPermaLink="false">urn:uuid:{uuid.uuid5(_SPACE, key)}</guid>'
+            f"<pubDate>{_date(change.when)}</pubDate></item>"
         )
-    return "\n".join([*parts, "</feed>", ""])
+    return "\n".join([*parts, "</channel></rss>", ""])
+
+
+def _date(when: str) -> str:
+    """A time in ISO 8601 as RSS wants it (RFC 822)."""
+    return email.utils.format_datetime(datetime.datetime.fromisoformat(when))
