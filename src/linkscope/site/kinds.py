@@ -4,12 +4,12 @@ A cell is one value of one configuration: the best rate over sizes, or the short
 It is the value of the median path among those of one configuration.
 """
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
 
+from linkscope.flow import kind_of
 from linkscope.model.curves import Estimate, Path, path_of, rate_of, time_of, total_of
 from linkscope.report.headline import best_points, host_memory, is_headline, peaks_of, rates_of
 from linkscope.report.trust import has_warning, inherited, missed, sign_of
@@ -192,16 +192,23 @@ def _kind_of(point: Point) -> str | None:
 
 
 def _label(point: Point) -> str:
-    """The configuration: kinds of places with their memory, and the parameters."""
-    ends = [f"{re.sub(r'[:/].*', '', place)}.{memory}" for place, memory in _ends(point)]
+    """The configuration: kinds of places with their memory, and the parameters.
+
+    Own memory and that of another GPU, NUMA node or host are different configurations.
+    """
+    ends = [f"{kind_of(point.src)}.{point.src_memory}", f"{_which(point)}{kind_of(point.dst)}.{point.dst_memory}"]
     size = [format_bytes(point.bytes)] if point.bytes and point.params.get("mode") == "single" else []
     params = [f"{name}={value}" for name, value in sorted(point.params.items()) if name != "mode" or value != "batched"]
     return ", ".join([" → ".join(ends), *size, *params])
 
 
-def _ends(point: Point) -> Iterator[tuple[str, str]]:
-    yield point.src, point.src_memory
-    yield point.dst, point.dst_memory
+def _which(point: Point) -> str:
+    """'same ' or 'other ' if both ends are of one kind, 'remote ' on another host."""
+    if len({place.partition("/")[0] for place in (point.src, point.dst) if place.startswith("host:")}) > 1:
+        return "remote "
+    if kind_of(point.src) != kind_of(point.dst) or kind_of(point.src) not in ("gpu", "numa"):
+        return ""
+    return "same " if point.src == point.dst else "other "
 
 
 def _same(one: Point, other: Point) -> bool:
