@@ -1,12 +1,14 @@
 """The folders that a site is made from: odd file names, sites inside, equal files, folders without permission."""
 
 import os
+import xml.etree.ElementTree as xml
 from pathlib import Path
 
 import pytest
 
 from linkscope.cli import main as command_line
 from linkscope.errors import UserError
+from linkscope.site import build as site_build
 from linkscope.site.build import build
 from site_runs import machine
 
@@ -83,3 +85,29 @@ def test_a_check_of_a_folder_without_run_files_does_not_pass(
 ) -> None:
     assert command_line.main(["site", "--check", str(tmp_path)]) == 2
     assert "no file there ends in .jsonl" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("step", ["make", "report"])
+def test_a_file_that_is_written_meanwhile_is_not_shown_in_two_states(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    (runs / "b.jsonl").write_bytes(machine(60.0).partition(b"\n")[0] + b"\n")
+    real = getattr(site_build, step)
+
+    def late(path: Path, name: str, *words: object) -> object:
+        if name == "b.jsonl":
+            path.write_bytes(machine(60.0))
+        return real(path, name, *words)
+
+    monkeypatch.setattr(site_build, step, late)
+    assert build([runs], tmp_path / "out").runs == 1
+    assert "b.jsonl changed while the site was made" in not_shown(tmp_path / "out")
+    monkeypatch.setattr(site_build, step, real)
+    assert build([runs], tmp_path / "out").runs == 2
+
+
+def test_the_feed_is_xml_whatever_the_title_of_a_machine(runs: Path, tmp_path: Path) -> None:
+    (runs / "a.jsonl").write_bytes(machine(50.0, title="a\x01<b>\x0b \ufffe \u00b5"))
+    build([runs], tmp_path / "out")
+    titles = [one.text for one in xml.parse(tmp_path / "out" / "changes.xml").iter("title")]
+    assert titles[1] == "added: a?<b>? ? \u00b5: 2026-11-25, quick"
