@@ -80,3 +80,27 @@ def test_a_value_that_is_missing_and_one_without_an_interval_are_explained(tmp_p
     table = (site_of(tmp_path, text_of(run([few], name="few", **header)), text_of(other)) / "table.html").read_text()
     assert "50 GB/s</a>" in table and "A value without an interval has fewer than six rounds" in table
     assert '<td class="n"></td>' in table and "An empty cell: no run of the machine has a comparable value" in table
+
+
+def test_the_best_rate_of_a_path_counts_although_only_a_smaller_size_reached_its_precision(tmp_path: Path) -> None:
+    small, large = (
+        point(f"demand/fault/numa:0.managed->gpu:0.managed/{size}?access=write", size / gbps / 1e9)
+        for size, gbps in ((128, 0.001), (1 << 20, 11.0))
+    )
+    large.status = "missed_precision"
+    one = run([small, large], modelled=False, name="one", gpus=GPUS, numa=[NODE])
+    page = (site_of(tmp_path, text_of(one)) / "p" / "demand-fault.html").read_text()
+    assert "~11.0 GB/s" in page and "1 MiB" in page and "128 B" not in page
+
+
+def test_merged_runs_of_different_nodes_are_different_machines(tmp_path: Path) -> None:
+    def merged(gbps: float, host: str, memory: int) -> bytes:
+        nodes = [{"host": host, "machine": {"name": "1x-test", "gpus": [GPU | {"memory_bytes": memory}]}}]
+        ids = f"get/mpi/host:0/gpu:0.device->host:1/gpu:0.device/{SIZE}?mode=batched"
+        return text_of(
+            run([point(ids, SIZE / gbps / 1e9)], modelled=False, name="2-nodes-of-several-kinds", hosts=nodes)
+        )
+
+    site = site_of(tmp_path, merged(10.0, "n1", 1 << 36), merged(11.0, "n2", 1 << 36), merged(12.0, "n3", 1 << 37))
+    machines = json.loads((site / "index.json").read_text())["machines"]
+    assert sorted(len(one["runs"]) for one in machines) == [1, 2], "names of hosts do not count, their hardware does"

@@ -131,6 +131,9 @@ def fingerprint(machine: dict[str, Any]) -> str:
                 _kept(pair, ("src", "dst", "peer", "level", "nvlinks")) for pair in _tables(machine.get("pairs"))
             ],
         }
+        if hosts := _tables(machine.get("hosts")):  # of a merged run
+            nodes = [node for host in hosts if isinstance(node := host.get("machine"), dict)]
+            told["hosts"] = [fingerprint(node) for node in nodes]
     return hashlib.sha256(msgspec.json.encode([machine.get("name"), told], order="deterministic")).hexdigest()
 
 

@@ -12,7 +12,7 @@ import msgspec
 from linkscope.flow import kind_of
 from linkscope.model.curves import Estimate, Path, path_of, rate_of, time_of, total_of
 from linkscope.report.headline import best_points, host_memory, is_headline, peaks_of, rates_of
-from linkscope.report.trust import has_warning, inherited, missed, sign_of
+from linkscope.report.trust import has_warning, sign_of
 from linkscope.runfile import Point, Run
 from linkscope.runfile.methods import current, version
 from linkscope.units import format_bytes
@@ -160,9 +160,10 @@ def _cell(run: Run, kind: str, label: str, points: Iterable[Point]) -> Cell:
 
 
 def _best(points: Sequence[Point], *, timed: bool) -> tuple[Point, Estimate, str]:
-    rated = [] if timed else [(point, rate) for point in points if point.bytes and (rate := total_of(point))]
-    if rated:
-        return (*max(rated, key=lambda pair: (not missed(pair[0]), not inherited(pair[0]), pair[1].value)), "GB/s")
+    """The point of a path with the best rate, or with the smallest size of single copies, its value and the unit."""
+    for point in () if timed else best_points([one for one in points if one.bytes], total_of).values():
+        if (rate := total_of(point)) is not None:
+            return point, rate, "GB/s"
     point = min(points, key=lambda one: (one.bytes, one.median_s or 0.0))
     return point, time_of(point) or Estimate(point.median_s or 0.0), "s"
 
