@@ -25,7 +25,10 @@ Driver::Driver() { load(); }
 void Driver::load() {
   void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (!library) {
-    why_not_ = "there is no CUDA driver here (libcuda.so.1 cannot be loaded)";
+    const std::string reason = dlerror();
+    const bool absent = reason.find("No such file") != std::string::npos;
+    why_not_ = absent ? "there is no CUDA driver here (libcuda.so.1 cannot be loaded)"
+                      : "the CUDA driver cannot be loaded: " + reason;
     return;
   }
   const auto get_version = symbol<PFN_cuDriverGetVersion_v2020>(library, "cuDriverGetVersion");

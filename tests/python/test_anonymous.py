@@ -113,3 +113,50 @@ def test_the_command_refuses_a_format_and_standard_output_together_with_anonymou
     assert "--anonymous" in capsys.readouterr().err
     assert command_line.main(["export", "--anonymous", source, "-o", str(tmp_path / "b.csv")]) == 2
     assert ".jsonl" in capsys.readouterr().err
+
+
+def test_globs_of_only_are_no_paths(tmp_path: Path) -> None:
+    plan = {"suite": "quick", "only": ["*/ce/numa:0*", f"*->{QUOTED}*"]}
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(text_of(run(copies(50.0), modelled=False, name="alpha"), plan=plan))
+    assert json.loads(anonymous(path)[0].splitlines()[0])["plan"]["only"] == ["*/ce/numa:0*", "*->disk:/path-1*"]
+    path.write_bytes(text_of(run(copies(50.0), modelled=False, name="alpha"), plan=plan | {"only": ["*/ce/numa:0*"]}))
+    assert personal_data(path).words == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("[Errno 2] No such file or directory: '/data/my runs/mia.txt'", ("data", "mia")),
+        ("connection to fe80::5054:ff:fe12:3456 lost", ("5054", "3456")),
+        ("address 2001:db8:85a3:0:0:8a2e:370::7334 is in use", ("2001", "7334")),
+        ("port GUID 506b:4b03:00cb:9a1c is down", ("506b", "9a1c")),
+        ("MAC AA-BB-CC-DD-EE-FF is unknown", ("AA-BB", "EE-FF")),
+        ("mount of filer.physik.uni-example.de:/export failed", ("filer", "physik", "uni-example", "export")),
+        ("node7.cluster.uni-example.de does not answer", ("node7", "uni-example")),
+    ],
+)
+def test_addresses_and_names_in_error_texts_are_replaced(tmp_path: Path, text: str, left: tuple[str, ...]) -> None:
+    path = tmp_path / "a.jsonl"
+    failed = point("h2d/ce/numa:0.pinned->gpu:0.device/8?mode=batched", status="failed", reason=text)
+    path.write_bytes(text_of(run([failed], modelled=False, name="alpha")))
+    reason = json.loads(anonymous(path)[0].splitlines()[1])["reason"]
+    assert not [word for word in left if word in reason], reason
+
+
+def test_words_that_look_like_addresses_or_hosts_stay(tmp_path: Path) -> None:
+    text = "std::bad_alloc at 0000:3b:00.0, 10:20:30; kernels.cu, a.b.so, x.y.py, host:0/gpu:1, 12.9.1, cuda::abc::def"
+    path = tmp_path / "a.jsonl"
+    failed = point("h2d/ce/numa:0.pinned->gpu:0.device/8?mode=batched", status="failed", reason=text)
+    path.write_bytes(text_of(run([failed], modelled=False, name="alpha")))
+    assert json.loads(anonymous(path)[0].splitlines()[1])["reason"] == text
+
+
+def test_hosts_in_variables_and_in_lists_are_replaced(tmp_path: Path) -> None:
+    variables = {"NCCL_HOSTID": "gpunode42", "NCCL_COMM_ID": "gpunode41:5000", "UCX_NET_DEVICES": "mlx5_0:1"}
+    facts = {"hostname": ["gpunode43", "gpunode44"]}
+    path = tmp_path / "a.jsonl"
+    one = run(copies(50.0), modelled=False, name="alpha", **facts)
+    path.write_bytes(text_of(one, environment={"process": {"variables": variables}}))
+    text = anonymous(path)[0].decode()
+    assert "gpunode" not in text and "mlx5_0:1" in text

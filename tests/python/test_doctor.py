@@ -1,5 +1,8 @@
 """`doctor` finds every ailment, names its cure, and finds nothing on a healthy machine."""
 
+import os
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -45,6 +48,14 @@ def answers(**each):
 IDLE_PCIE = {"CurrPcieLinkGeneration": 1, "MaxPcieLinkGeneration": 5}
 CPUFREQ = "/sys/devices/system/cpu/cpufreq/policy0/scaling_governor"
 THP = "/sys/kernel/mm/transparent_hugepage/enabled"
+NOTHING_VISIBLE = {
+    "driver_present": False, "version": 13000, "gpus": [],
+    "why_not": "the CUDA driver does not start: CUDA_ERROR_NO_DEVICE (no CUDA-capable device is detected)",
+}  # fmt: skip
+DAMAGED = {
+    "driver_present": False, "version": 0, "gpus": [],
+    "why_not": "the CUDA driver cannot be loaded: /lib/libcuda.so.1: file too short",
+}  # fmt: skip
 DRIVER = {"driver_present": False, "version": 11040, "why_not": "the CUDA driver is too old", "gpus": []}
 
 
@@ -73,6 +84,8 @@ DRIVER = {"driver_present": False, "version": 11040, "why_not": "the CUDA driver
         ({"init": fakes.LIBRARY_NOT_FOUND}, "warn", "libnvidia-ml.so.1"),
         ({"answers": {"nvmlSystemGetDriverVersion": "470.82.01"}}, "bad", "470.82.01 is too old"),
         ({"driver": DRIVER}, "bad", "CUDA does not work: the CUDA driver is too old"),
+        ({"driver": NOTHING_VISIBLE}, "bad", "CUDA does not work: the CUDA driver does not start"),
+        ({"driver": DAMAGED}, "bad", "CUDA does not work: the CUDA driver cannot be loaded"),
         ({"driver": fakes.driver(order=[1])}, "info", "does not show 3 of the GPUs"),
         ({"variables": {"CUDA_LAUNCH_BLOCKING": "1"}}, "bad", "CUDA_LAUNCH_BLOCKING"),
         ({"variables": {"CUDA_VISIBLE_DEVICES": "1,2"}}, "info", "'1,2'"),
@@ -100,6 +113,22 @@ def test_every_ailment_is_found(settings, severity, words, examine):
     assert matching and {finding.severity for finding in matching} == {severity}
     assert all(finding.why and finding.cure for finding in found)
     assert exit_code(found) == int(worst(found) == "bad")
+
+
+@pytest.mark.parametrize("variables", [{"CUDA_VISIBLE_DEVICES": ""}, {}])
+def test_the_cure_for_a_driver_that_shows_no_gpu_is_the_variable_that_hides_them(variables, examine):
+    [found] = [one for one in examine(driver=NOTHING_VISIBLE, variables=variables) if "does not start" in one.what]
+    assert ("unset CUDA_VISIBLE_DEVICES" in found.cure) == bool(variables) == ("repair" not in found.cure)
+
+
+def test_a_damaged_driver_is_not_taken_for_an_absent_one(tmp_path):
+    (tmp_path / "libcuda.so.1").write_text("no library")
+    code = "from linkscope.run.worker import driver_facts; print(driver_facts()['why_not'])"
+    found = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | {"LD_LIBRARY_PATH": str(tmp_path)}, capture_output=True,
+        text=True, check=True,
+    )  # fmt: skip
+    assert found.stdout.startswith(f"the CUDA driver cannot be loaded: {tmp_path}/libcuda.so.1: ")
 
 
 def test_a_host_without_gpus_is_reported(monkeypatch):

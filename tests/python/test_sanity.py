@@ -19,7 +19,7 @@ from linkscope.plan import SUITES
 from linkscope.plan.enumerate import points_of
 from linkscope.run import benchmark_table, libraries
 from linkscope.run.target import choose
-from linkscope.runfile import read_run
+from linkscope.runfile import TOO_SHORT, read_run
 
 BRIDGE = "/sys/bus/pci/devices/0000:10:01.0"
 
@@ -104,6 +104,11 @@ def test_every_reason_is_printed_once_with_its_points() -> None:
     text = "\n".join(sanity.lines([*points, point(ids[0])], [bad("what", "why", "cure")]))
     assert text.count("no driver") == 1 and "and 2 more" in text and text.startswith("1 operations work.")
     assert "what to do: cure" in text
+
+
+def test_an_operation_that_was_too_short_for_the_clock_works() -> None:
+    short = point("ping_pong/sm/gpu:0.device->gpu:1.device/0", status="failed", reason=f"{TOO_SHORT}: a batch")
+    assert list(sanity.lines([short], [])) == ["1 operations work."]
 
 
 def test_a_bad_finding_makes_the_exit_code_1(

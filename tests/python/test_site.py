@@ -229,7 +229,7 @@ def test_runs_are_made_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
             most[0] = max(most[0], under_way[0])
             return Later()
 
-    monkeypatch.setattr(module, "ProcessPoolExecutor", Pool)
+    monkeypatch.setattr(module, "processes", Pool)
     monkeypatch.setattr(module.os, "sched_getaffinity", lambda _: {0, 1})
     jobs = [(str(number),) for number in range(1000)]
     assert [job for job, _ in module._parallel(print, jobs)] == jobs

@@ -1,21 +1,27 @@
 """`linkscope site` with many runs of a machine: which have a report, and what a later call reads and writes again."""
 
+import contextlib
 import csv
 import errno
 import gzip
 import json
 import os
 import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from linkscope.cli import main as command_line
+from linkscope.errors import STOPPED_EARLY, UserError
 from linkscope.site import build as site_build
 from linkscope.site import downloads, sources
 from linkscope.site.build import build
 from linkscope.site.downloads import formats
 from linkscope.site.entry import Entry
+from linkscope.site.folder import Folder
 from linkscope.site.make import Made, make
 from site_runs import machine
 
@@ -223,3 +229,46 @@ def test_a_site_needs_one_report_for_the_page_of_a_machine(
 ) -> None:
     assert command_line.main(["site", str(four[0]), "-o", str(four[1]), "--reports", "0"]) == 2
     assert "--reports 0: give 1 or more" in capsys.readouterr().err
+
+
+def sleeping(path: Path, name: str, content: str) -> Made:
+    (path.parent / "began").touch()
+    time.sleep(60)
+    raise AssertionError
+
+
+@pytest.mark.parametrize("presses", [1, 2])
+def test_ctrl_c_ends_the_command_and_its_processes_at_once(
+    four: tuple[Path, Path], tmp_path: Path, presses: int
+) -> None:
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("with one CPU all pages are made in one process")
+    code = (
+        "import sys; from linkscope.cli import main; from linkscope.site import build\n"
+        "import test_site_many_runs as own\n"
+        "build.make = own.sleeping; sys.exit(main.main(sys.argv[1:]))"
+    )
+    command = [sys.executable, "-c", code, "site", str(four[0]), "-o", str(tmp_path / "stopped")]
+    folders = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    with subprocess.Popen(
+        command, env=os.environ | {"PYTHONPATH": folders}, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as one:
+        try:
+            while not (four[0] / "began").exists() and one.poll() is None:
+                time.sleep(0.01)
+            for _ in range(presses):
+                os.killpg(one.pid, signal.SIGINT)  # as a terminal does: to all processes of the command
+            _, said = one.communicate(timeout=30)  # a command that waits for its processes takes 60 s or for ever
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(one.pid, signal.SIGKILL)
+    assert one.returncode in (STOPPED_EARLY, -signal.SIGINT) and "Traceback" not in said
+
+
+def test_two_commands_do_not_write_one_site_together(four: tuple[Path, Path]) -> None:
+    runs, site = four
+    first = Folder(site)
+    with pytest.raises(UserError, match="another `linkscope site` writes this site"):
+        build([runs], site)
+    first.close()
+    assert build([runs], site, reports=2).runs == 4

@@ -55,10 +55,12 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _check(inputs: list[Path], *, as_json: bool) -> int:
-    from linkscope.site.check import check
+    from linkscope.site.check import Problem, check
     from linkscope.site.sources import run_files
 
-    results = [(str(path), *check(path)) for _, path in run_files(inputs)]
+    unreadable: list[tuple[str, str]] = []
+    results = [(str(path), *check(path)) for _, path in run_files(inputs, unreadable)]
+    results += [(name, [Problem(why, "give yourself permission to read it")], False) for name, why in unreadable]
     if as_json:
         import json
 

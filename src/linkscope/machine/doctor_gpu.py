@@ -12,8 +12,14 @@ _OLDEST_DRIVER = 525
 # The texts by which the worker and linkscope.machine.nvml report absence, as opposed to a fault.
 _NO_CUDA = (NOT_ASKED, "there is no CUDA driver here")
 _NO_NVML = ("there is no NVML here", "nvidia-ml-py is not installed")
+_REPAIR = "install a driver, or repair this one"
 # A working link has a few replays a day.
 _MANY_REPLAYS = 100
+
+
+def _variables(environment: Mapping[str, Any]) -> Mapping[str, str]:
+    found: Mapping[str, str] = environment.get("process", {}).get("variables", {})
+    return found
 
 
 def driver(machine: Machine, environment: Mapping[str, Any]) -> Found:
@@ -35,7 +41,9 @@ def driver(machine: Machine, environment: Mapping[str, Any]) -> Found:
             f"install driver {_OLDEST_DRIVER} or newer",
         )
     elif cuda and cuda != NOT_ASKED:
-        yield bad(f"CUDA does not work: {cuda}", "no GPU can be used", "install a driver, or repair this one")
+        hides = "CUDA_ERROR_NO_DEVICE" in cuda and "CUDA_VISIBLE_DEVICES" in _variables(environment)
+        cure = "unset CUDA_VISIBLE_DEVICES, which names no GPU that is here" if hides else _REPAIR
+        yield bad(f"CUDA does not work: {cuda}", "no GPU can be used", cure)
     if nvml:
         unseen = "clocks, throttling, links and errors of the GPUs cannot be seen"
         if "different versions" in nvml:

@@ -14,22 +14,27 @@ from linkscope.runfile.ids import PointId
 
 HOST, USER, SERIAL, UUID, PATH, ADDRESS = "host name", "user name", "serial number", "UUID", "path", "address"
 _KEYS = {
-    HOST: {"host", "hostname", "host_name", "nodename", "node_name", "fqdn"},
+    HOST: {"host", "hostname", "host_name", "nodename", "node_name", "fqdn", "nccl_hostid", "nccl_comm_id"},
     USER: {"user", "username", "user_name", "login", "logname", "owner"},
     SERIAL: {"serial", "serial_number", "board_serial", "product_serial", "asset_tag"},
 }
 _KIND_OF_KEY = {key: kind for kind, keys in _KEYS.items() for key in keys}
 _NOT_PERSONAL = re.compile(r"|localhost|root|hidden|unknown|none|null|n/a|host:?\d+|(host|user|serial)-\d+", re.I)
 _SYSTEM = re.compile(r"/(usr|lib|lib32|lib64|bin|sbin|etc|proc|sys|dev)(/|$)|/opt/(nvidia|cuda)\b|/path-\d+(/|$)")
-_PATH = re.compile(r"(?<![\w.~/%>-])~?/[^\s\"'<>|;:,()\[\]{}?*&`]+")
+_PATH = re.compile(r"(?<![\w.~/%>*-])~?/[^\s\"'<>|;:,()\[\]{}?*&`]+")
+_QUOTED_PATH = re.compile(r"(['\"`])(~?/[^'\"`\n]+)\1")  # may hold spaces
 _DISK = re.compile(r"(?:host:\d+/)?disk:(?P<path>.+)", re.DOTALL)
 _HOME = re.compile(r"/(?:home|Users)/([^/\s\"'<>|;:,()\[\]{}?*&`]+)")
+_COUNTRIES = "at|au|be|br|ca|ch|cn|cz|de|dk|es|eu|fi|fr|it|jp|kr|nl|no|pl|se|sg|tw|uk|us"  # none is a file's ending
 _FORMS = (
     (UUID, re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.I)),
     (ADDRESS, re.compile(r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b")),
-    (ADDRESS, re.compile(r"\b[0-9a-f]{2}(?::[0-9a-f]{2}){5}\b", re.I)),
+    (ADDRESS, re.compile(r"\b[0-9a-f]{2}(?:[:-][0-9a-f]{2}){5}\b", re.I)),
+    (ADDRESS, re.compile(r"(?<![\w:.])[0-9a-f]{4}(?::[0-9a-f]{4}){3}(?:(?::[0-9a-f]{4}){4})?(?![\w:.])", re.I)),
+    (ADDRESS, re.compile(r"(?<![\w:.])(?=[a-f:]*\d)(?:[0-9a-f]{1,4}:){1,7}(?::[0-9a-f]{1,4}){1,7}(?![\w:.])", re.I)),
     (ADDRESS, re.compile(r"(?<![\d.])(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d|1?\d?\d)(?![\d.])")),
     (HOST, re.compile(r"\b(?:[a-z0-9-]+\.)+(?:com|org|net|edu|gov|mil|local|lan|internal|cluster|corp|test)\b", re.I)),
+    (HOST, re.compile(rf"\b(?:[a-z0-9-]+\.){{2,}}(?:{_COUNTRIES})\b", re.I)),
 )  # fmt: skip
 _ID = re.compile(r"[a-z0-9_]+/[a-z0-9_]+/[^>]+->")
 _PLACEHOLDER_UUID = re.compile(r"(0{4,8}-){4}0{6}\d{6}")
@@ -58,7 +63,7 @@ class Private:
                     self._visit(inner, name, [*place, name])
         elif isinstance(value, list) and not is_numeric(value):
             for inner in value:
-                self._visit(inner, "", place)
+                self._visit(inner, key, place)
 
     def counts(self) -> list[tuple[str, int, str]]:
         """Returns (kind, number of words, the key of the first) for each kind."""
@@ -109,9 +114,9 @@ def _search(key: str, text: str) -> Iterator[tuple[str, str]]:
     for home in _HOME.finditer(text):
         if not _NOT_PERSONAL.fullmatch(home[1]):
             yield USER, home[1]
-    for path in _PATH.finditer(text):
-        if not _SYSTEM.match(path[0]):
-            yield PATH, path[0].rstrip(".-")
+    for path in [*(quoted[2] for quoted in _QUOTED_PATH.finditer(text)), *(plain[0] for plain in _PATH.finditer(text))]:
+        if not _SYSTEM.match(path):
+            yield PATH, path.rstrip(".-")
     for kind, form in _FORMS:
         if kind == ADDRESS and "version" in key:  # a version of four numbers looks like an address
             continue

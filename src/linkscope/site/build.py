@@ -25,6 +25,7 @@ from linkscope.site.entry import Entry, Summary
 from linkscope.site.feed import MOST, Change, feed
 from linkscope.site.folder import STATE, Folder
 from linkscope.site.make import KILLED, Made, machine_page, make, report
+from linkscope.site.processes import processes
 from linkscope.site.sources import Sources
 
 REPORTS = 20  # newest runs of a machine that have a report
@@ -65,14 +66,10 @@ def build(inputs: Sequence[Path], output: Path, url: str = "", reports: int = RE
     """
     if any(given.resolve() == output.resolve() for given in inputs):
         raise UserError(f"-o {output}: this is an input: choose another folder for the site")
-    before = _state(output)
-    sources = Sources(inputs, output, before.stamps)
-    if not sources.names and not sources.refused:
-        listed = ", ".join(map(str, inputs))
-        raise UserError(f"{listed}: no file there ends in .jsonl or .jsonl.gz. Name a folder with run files")
+    sources = Sources(inputs, output, _state(output).stamps)
     folder = Folder(output)
     try:
-        return _build(sources, folder, before, max(1, reports), url)
+        return _build(sources, folder, _state(output), max(1, reports), url)
     finally:
         folder.close()
 
@@ -85,6 +82,9 @@ def _build(sources: Sources, folder: Folder, before: State, reports: int, url: s
     doubtful = folder.interrupted or before.code != code or before.formats != formats()
     ordered = sorted(entries.values(), key=lambda entry: (entry.machine, entry.slug))
     machines = machines_of(ordered, lambda entry: _summary(folder, entry))
+    for name, content in sources.duplicates:
+        whether = "is shown" if content in entries else "has no page either"
+        refused.append((name, f"a duplicate of {sources.name_of(content)}, which {whether}"))
     refused.sort()
     changes = _changes(before, entries, sources.names)
     tables = _tables(folder, ordered, [] if doubtful else before.tables)
@@ -237,7 +237,7 @@ def _parallel(function: Callable[..., Made], jobs: Sequence[tuple[Any, ...]]) ->
         for job in jobs:
             yield job, function(*job)
         return
-    with ProcessPoolExecutor(count) as pool:
+    with processes(count) as pool:
         waiting: deque[tuple[tuple[Any, ...], Future[Made] | None]] = deque()
         for job in jobs:
             waiting.append((job, _submitted(pool, function, job)))
@@ -261,7 +261,7 @@ def _result(function: Callable[..., Made], job: tuple[Any, ...], future: Future[
     with contextlib.suppress(BrokenProcessPool):
         if future is not None:
             return future.result()
-    with ProcessPoolExecutor(1) as alone, contextlib.suppress(BrokenProcessPool):
+    with processes(1) as alone, contextlib.suppress(BrokenProcessPool):
         return alone.submit(function, *job).result()
     return Made(None, {}, f"{KILLED}. Other files have their pages")
 

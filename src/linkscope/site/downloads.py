@@ -10,7 +10,6 @@ import itertools
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from linkscope.report.export import COLUMNS
 from linkscope.site.entry import Entry
 from linkscope.site.folder import Folder
 from linkscope.site.make import ADDED, KILLED
+from linkscope.site.processes import processes
 
 if TYPE_CHECKING:
     import duckdb
@@ -118,7 +118,7 @@ def _apart(missing: dict[str, str], name: str, write: Callable[..., None], *word
 
     `missing` gets the reason if the function fails. Errors of the disk are raised: other files would have them too.
     """
-    with ProcessPoolExecutor(1) as pool:
+    with processes(1) as pool:
         future = pool.submit(write, *words)
         yield
         try:

@@ -19,8 +19,8 @@ DIGITS = 10  # hexadecimal digits of a hash in an address
 class Entry(msgspec.Struct):
     """A run file on the site. `content`: SHA-256 of its text; `doubts`: why values are not compared.
 
-    `links`: those of the machine's map, and how many of them have a rate. `report`: whether its page is the report;
-    None where it has no page yet.
+    `links`: those of the machine's map; `measured_links`: their directions with a rate. `report`: whether its page is
+    the report; None where it has no page yet.
     """
 
     content: str
@@ -98,7 +98,7 @@ def entry_of(run: Run, content: str) -> Entry:
         valued=sum(point.median_s is not None for point in run.points),
         driver=str((driver if isinstance(driver, dict) else {}).get("version") or ""),
         links=len(links),
-        measured_links=sum(wire.there is not None or wire.back is not None for wire in links),
+        measured_links=sum((wire.there is not None) + (wire.back is not None) for wire in links),
         doubts=doubts(run),
     )
 
@@ -131,6 +131,9 @@ def fingerprint(machine: dict[str, Any]) -> str:
                 _kept(pair, ("src", "dst", "peer", "level", "nvlinks")) for pair in _tables(machine.get("pairs"))
             ],
         }
+        if hosts := _tables(machine.get("hosts")):  # of a merged run
+            nodes = [node for host in hosts if isinstance(node := host.get("machine"), dict)]
+            told["hosts"] = [fingerprint(node) for node in nodes]
     return hashlib.sha256(msgspec.json.encode([machine.get("name"), told], order="deterministic")).hexdigest()
 
 

@@ -2,6 +2,7 @@
 
 import datetime
 import email.utils
+import re
 import uuid
 from collections.abc import Sequence
 from xml.sax.saxutils import escape
@@ -9,6 +10,7 @@ from xml.sax.saxutils import escape
 import msgspec
 
 MOST = 100  # entries of the feed
+_NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0, 2.2
 _SPACE = uuid.UUID("6f1c0a52-6f0b-5d0b-9d7e-4c1f8f2b6a11")
 
 
@@ -36,7 +38,7 @@ def feed(changes: Sequence[Change], url: str) -> str:
     for change in changes:
         key = f"{change.when} {change.what} {change.run}"
         parts.append(
-            f"<item><title>{escape(change.what)}: {escape(change.title)}</title>"
+            f"<item><title>{escape(change.what)}: {escape(_NOT_XML.sub('?', change.title))}</title>"
             f"<link>{escape(base + (change.address or 'index.html'))}</link>"
             f'<guid isPermaLink="false">urn:uuid:{uuid.uuid5(_SPACE, key)}</guid>'
             f"<pubDate>{_date(change.when)}</pubDate></item>"

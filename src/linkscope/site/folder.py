@@ -1,6 +1,7 @@
 """The output folder: writes what changed, removes what is no longer made, touches nothing that it did not write."""
 
 import contextlib
+import fcntl
 import os
 from pathlib import Path
 
@@ -38,8 +39,20 @@ class Folder:
         try:
             root.mkdir(parents=True, exist_ok=True)
             self._journal = open(root / _JOURNAL, "a", encoding="utf-8")  # noqa: SIM115  closed by finish()
+            self._lock()
         except OSError as error:
             raise UserError(f"-o {root}: cannot be written: {error.strerror}; choose another path") from None
+
+    def _lock(self) -> None:
+        """Raises UserError while another process writes the site, or when it just did: its journal is gone then."""
+        try:
+            fcntl.flock(self._journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(self._journal.fileno()), (self.root / _JOURNAL).stat()):
+                return
+        except (BlockingIOError, FileNotFoundError):
+            pass
+        self._journal.close()
+        raise UserError(f"-o {self.root}: another `linkscope site` writes this site; call again when it has ended")
 
     def known(self) -> set[str]:
         """The files of earlier runs."""

@@ -4,15 +4,15 @@ A cell is one value of one configuration: the best rate over sizes, or the short
 It is the value of the median path among those of one configuration.
 """
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
 
+from linkscope.flow import kind_of
 from linkscope.model.curves import Estimate, Path, path_of, rate_of, time_of, total_of
 from linkscope.report.headline import best_points, host_memory, is_headline, peaks_of, rates_of
-from linkscope.report.trust import has_warning, inherited, missed, sign_of
+from linkscope.report.trust import has_warning, sign_of
 from linkscope.runfile import Point, Run
 from linkscope.runfile.methods import current, version
 from linkscope.units import format_bytes
@@ -160,9 +160,10 @@ def _cell(run: Run, kind: str, label: str, points: Iterable[Point]) -> Cell:
 
 
 def _best(points: Sequence[Point], *, timed: bool) -> tuple[Point, Estimate, str]:
-    rated = [] if timed else [(point, rate) for point in points if point.bytes and (rate := total_of(point))]
-    if rated:
-        return (*max(rated, key=lambda pair: (not missed(pair[0]), not inherited(pair[0]), pair[1].value)), "GB/s")
+    """The point of a path with the best rate, or with the smallest size of single copies, its value and the unit."""
+    for point in () if timed else best_points([one for one in points if one.bytes], total_of).values():
+        if (rate := total_of(point)) is not None:
+            return point, rate, "GB/s"
     point = min(points, key=lambda one: (one.bytes, one.median_s or 0.0))
     return point, time_of(point) or Estimate(point.median_s or 0.0), "s"
 
@@ -192,16 +193,23 @@ def _kind_of(point: Point) -> str | None:
 
 
 def _label(point: Point) -> str:
-    """The configuration: kinds of places with their memory, and the parameters."""
-    ends = [f"{re.sub(r'[:/].*', '', place)}.{memory}" for place, memory in _ends(point)]
+    """The configuration: kinds of places with their memory, and the parameters.
+
+    Own memory and that of another GPU, NUMA node or host are different configurations.
+    """
+    ends = [f"{kind_of(point.src)}.{point.src_memory}", f"{_which(point)}{kind_of(point.dst)}.{point.dst_memory}"]
     size = [format_bytes(point.bytes)] if point.bytes and point.params.get("mode") == "single" else []
     params = [f"{name}={value}" for name, value in sorted(point.params.items()) if name != "mode" or value != "batched"]
     return ", ".join([" → ".join(ends), *size, *params])
 
 
-def _ends(point: Point) -> Iterator[tuple[str, str]]:
-    yield point.src, point.src_memory
-    yield point.dst, point.dst_memory
+def _which(point: Point) -> str:
+    """'same ' or 'other ' if both ends are of one kind, 'remote ' on another host."""
+    if len({place.partition("/")[0] for place in (point.src, point.dst) if place.startswith("host:")}) > 1:
+        return "remote "
+    if kind_of(point.src) != kind_of(point.dst) or kind_of(point.src) not in ("gpu", "numa"):
+        return ""
+    return "same " if point.src == point.dst else "other "
 
 
 def _same(one: Point, other: Point) -> bool:

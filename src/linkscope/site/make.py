@@ -25,7 +25,7 @@ from linkscope.runfile import Point, Run, is_too_short, read_run
 from linkscope.site.entry import Entry, Summary, anchor, entry_of
 from linkscope.site.kinds import cells_of
 from linkscope.site.pages import ASSETS, asset, render
-from linkscope.site.sources import is_compressed
+from linkscope.site.sources import hash_of_text, is_compressed
 from linkscope.units import format_fraction, format_rate_interval, format_seconds_interval
 
 ADDED = ("machine", "run", "started", "suite", "rule", "address")  # columns before those of `export`
@@ -46,22 +46,25 @@ def make(path: Path, name: str, content: str) -> Made:
     """Makes the files of a run file except its report. `name`: how the site names the file; `content`: SHA-256 of its
     text.
     """
-    return _made(path, name, lambda run: _files(run, path, content))
+    return _made(path, name, content, lambda run: _files(run, path, content))
 
 
 def report(path: Path, name: str, entry: Entry) -> Made:
     """Makes the report of the run file of an entry, with the styles and scripts that it needs."""
-    return _made(path, name, lambda run: _report(run, entry))
+    return _made(path, name, entry.content, lambda run: _report(run, entry))
 
 
-def _made(path: Path, name: str, files: Callable[[Run], Made]) -> Made:
+def _made(path: Path, name: str, content: str, files: Callable[[Run], Made]) -> Made:
     try:
         run = read_run(path, rounds=False)
     except UserError as error:
         return Made(None, {}, str(error).replace(str(path), name))
     warnings = [text.replace(str(path), name) for text in run.warnings]
     try:
-        return files(replace(run, path=Path(name), warnings=warnings))
+        made = files(replace(run, path=Path(name), warnings=warnings))
+        if hash_of_text(path) != content:  # its pages and its download would differ
+            return Made(None, {}, f"{name} changed while the site was made. Call `linkscope site` again")
+        return made
     except Exception as error:  # an error of linkscope, and thousands of other files have pages
         what = f"{name}: linkscope cannot make its page ({type(error).__name__}: {error})"
         return Made(None, {}, f"{what}. `linkscope report` of the file shows where; please report the error")

@@ -16,7 +16,14 @@ from linkscope.site import figure
 from linkscope.site.compare import Comparison, Machine, Value
 from linkscope.site.entry import Entry, anchor
 from linkscope.site.kinds import PLAIN, Cell, title_of
-from linkscope.units import format_bytes, format_fraction, format_rate_interval, format_seconds_interval
+from linkscope.units import (
+    format_bytes,
+    format_fraction,
+    format_rate,
+    format_rate_interval,
+    format_seconds,
+    format_seconds_interval,
+)
 
 ASSETS = "assets"
 TABLE_KINDS = (
@@ -149,9 +156,9 @@ def _range_text(value: Value) -> str:
     cell = value.cell
     if cell.paths < 2 or cell.range is None:
         return "1 path"
-    scale = 1.0
-    low, high = (end / scale for end in cell.range)
-    return f"{cell.paths} paths, {low:.4g} to {high:.4g} {cell.unit}"
+    text = format_seconds if cell.unit == "s" else format_rate
+    low, high = map(text, cell.range)
+    return f"{cell.paths} paths, {low} to {high}"
 
 
 def _point_address(value: Value) -> str:
