@@ -26,7 +26,7 @@ void Driver::load() {
   void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (!library) {
     const std::string reason = dlerror();
-    const bool absent = reason.find("No such file") != std::string::npos;
+    const bool absent = reason.starts_with("libcuda.so.1: ") && reason.find("No such file") != std::string::npos;
     why_not_ = absent ? "there is no CUDA driver here (libcuda.so.1 cannot be loaded)"
                       : "the CUDA driver cannot be loaded: " + reason;
     return;
