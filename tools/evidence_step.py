@@ -174,6 +174,7 @@ def logged(
         cwd=ROOT,
         env=os.environ | settings if settings else None,
         process_group=0,
+        preexec_fn=_hear_interruptions,
     )
     try:
         return process.wait(seconds)
@@ -182,6 +183,11 @@ def logged(
     except KeyboardInterrupt:
         _interrupted(process)
         raise
+
+
+def _hear_interruptions() -> None:
+    """In the child: a shell that starts this program with `&` lets it, and so its children, ignore SIGINT."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _interrupted(process: subprocess.Popen[bytes]) -> int:

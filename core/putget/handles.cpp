@@ -7,17 +7,19 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <cstring>
 
 #include "base/error.hpp"
 #include "base/units.hpp"
+#include "host/patience.hpp"
 
 namespace linkscope {
 namespace {
 
 constexpr int most_waiting = 64;
-constexpr timeval patience{2, 0};
+constexpr Seconds answer_time{2.0};
 
 /// An abstract address: no file has to be removed.
 struct Address {
@@ -36,7 +38,9 @@ struct Address {
 Descriptor new_socket() {
   Descriptor made{socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)};
   if (!made) throw Error{ErrorKind::failed, std::string{"no socket for a region: "} + std::strerror(errno)};
-  setsockopt(made.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  const auto most = std::chrono::ceil<std::chrono::seconds>(patient(answer_time));
+  const timeval limit{most.count(), 0};
+  setsockopt(made.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
   return made;
 }
 

@@ -145,7 +145,7 @@ TEST_CASE("while a CPU thread waits in a channel, another one that posts or poll
   }};
   const auto refused = [&](const auto& call) {
     std::string text;
-    for (const auto end = std::chrono::steady_clock::now() + std::chrono::seconds{5};
+    for (const auto end = std::chrono::steady_clock::now() + patience;
          text.empty() && std::chrono::steady_clock::now() < end;)
       text = error_of(call);
     return says(text, "another user");
@@ -273,7 +273,7 @@ TEST_CASE("a server of TCP goes on when the process had too many files, and forg
   PutRegion local{all(), sent.data(), sent.size()}, served{all(), came.data(), came.size()};
   PutRegion remote{all(), served.serve_tcp("127.0.0.1", 0), 0};
   const auto put = [&](std::byte value) {
-    OpenChannel channel{all(), local, remote, {.timeout = Seconds{10}}};
+    OpenChannel channel{all(), local, remote, {.timeout = patience}};
     sent.data()[0] = value;
     channel.put(0, 0, 1);
     channel.quiet();

@@ -17,6 +17,19 @@ namespace linkscope {
 
 FileFaults injected;
 
+Resident::Resident(const std::filesystem::path& path, u64 offset, u64 bytes)
+    : bytes_{bytes ? bytes : std::filesystem::file_size(path)} {
+  const Descriptor file{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  start_ = mmap(nullptr, bytes_, PROT_READ, MAP_SHARED, file.get(), static_cast<off_t>(offset));
+  REQUIRE(start_ != MAP_FAILED);
+  REQUIRE(madvise(start_, bytes_, MADV_RANDOM) == 0);  // no page beside the part is read
+  const auto* pages = static_cast<const volatile std::byte*>(start_);
+  for (u64 at = 0; at < bytes_; at += 4096) (void)pages[at];
+  (void)mlock(start_, bytes_);  // as far as this process may: mapped pages go last
+}
+
+Resident::~Resident() { munmap(start_, bytes_); }
+
 std::vector<FilePiece> random_pieces(u64 file_bytes, std::byte* dst, u64 longest, u64 seed) {
   std::mt19937_64 random{seed};
   std::vector<FilePiece> pieces;

@@ -43,6 +43,25 @@ struct TemporaryFile {
   TemporaryFile& operator=(const TemporaryFile&) = delete;
 };
 
+/// Keeps a file, or a part of it, in the page cache, from which a busy machine would otherwise remove it.
+class Resident {
+ public:
+  explicit Resident(const std::filesystem::path& path, u64 offset = 0, u64 bytes = 0);
+  ~Resident();
+  Resident(const Resident&) = delete;
+  Resident& operator=(const Resident&) = delete;
+
+ private:
+  u64 bytes_;
+  void* start_;
+};
+
+/// A temporary file whose pages stay in the page cache.
+struct CachedFile : TemporaryFile {
+  using TemporaryFile::TemporaryFile;
+  const Resident resident{path};
+};
+
 /// Pieces of random sizes and distances in the order of the file, placed with gaps.
 std::vector<FilePiece> random_pieces(u64 file_bytes, std::byte* dst, u64 longest, u64 seed);
 /// Whether the kernel and the file system have what cold files are read by.

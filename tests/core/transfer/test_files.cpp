@@ -23,7 +23,7 @@ TEST_CASE("pieces of a file are exact on a GPU and on the host") {
 TEST_CASE("a reading has the chunk and the reads in flight of its class, and a plain one uses the page cache") {
   const Application with;
   const auto data = random_bytes(3_MiB + 77, 69);
-  const TemporaryFile file{data};
+  const CachedFile file{data};
   const FileReader reader{file.path.string()};
   Transfers transfers{small_chunks()};
   const auto read = [&](StagedWork work, const Knobs& knobs) {
@@ -57,7 +57,10 @@ TEST_CASE("reading a cold file leaves it out of the page cache, and a cached fil
   const TemporaryFile file{data};
   const FileReader reader{file.path.string()};
   ReadCounts warm;
-  CHECK(read_whole(with, reader, data, warm).empty());
+  {
+    const Resident all{file.path};
+    CHECK(read_whole(with, reader, data, warm).empty());
+  }
   CHECK(warm.cached == data.size());
   evict(file.path);
   if (reader.direct() < 0 || cached_pages(file.path) > 0) return;  // a file system in memory
@@ -66,10 +69,7 @@ TEST_CASE("reading a cold file leaves it out of the page cache, and a cached fil
   CHECK(cold.direct == data.size());
   CHECK(cached_pages(file.path) == 0);
   // One part is brought back: it alone comes from the cache.
-  Bytes part(1_MiB);
-  const Descriptor again{open(file.path.c_str(), O_RDONLY | O_CLOEXEC)};
-  REQUIRE(posix_fadvise(again.get(), 0, 0, POSIX_FADV_RANDOM) == 0);
-  REQUIRE(pread(again.get(), part.data(), part.size(), 1_MiB) == static_cast<ssize_t>(part.size()));
+  const Resident part{file.path, 1_MiB, 1_MiB};
   ReadCounts mixed;
   CHECK(read_whole(with, reader, data, mixed).empty());
   CHECK(mixed.cached >= 512_KiB);

@@ -63,7 +63,7 @@ struct Held {
 TEST_CASE("a piece that begins and ends beside the ends of pages and windows is exact, and the GPU copies it itself") {
   const Application with;
   const auto data = random_bytes(1_MiB + 77, 150);
-  const TemporaryFile file{data};
+  const CachedFile file{data};
   const FileReader reader{file.path.string()};
   const Held before;
   for (const u64 offset : {u64{0}, u64{1}, u64{4095}, u64{4096}, u64{4097}, window - 64_KiB, window - 1, window + 1})
@@ -85,7 +85,7 @@ TEST_CASE("a piece that begins and ends beside the ends of pages and windows is 
 TEST_CASE("an empty piece maps nothing, and pieces below 64 KiB are staged") {
   const Application with;
   const auto data = random_bytes(300'000, 151);
-  const TemporaryFile file{data};
+  const CachedFile file{data};
   const FileReader reader{file.path.string()};
   for (const u64 bytes : {u64{0}, u64{1}, u64{4096}, 64_KiB - 1}) {
     Reading one{with};
@@ -100,7 +100,7 @@ TEST_CASE("an empty piece maps nothing, and pieces below 64 KiB are staged") {
 TEST_CASE("windows that are pinned at the same time have at most the bytes of the arena") {
   const Application with;
   const auto data = random_bytes(4_MiB, 152);
-  const TemporaryFile file{data};
+  const CachedFile file{data};
   const FileReader reader{file.path.string()};
   Options options = with_mapping({false, 4, 64_MiB, 2, 1, 0, 0, 1, 1, false, false, 0, true});
   options.arena_bytes = 1_MiB;
@@ -114,7 +114,7 @@ TEST_CASE("windows that are pinned at the same time have at most the bytes of th
 TEST_CASE("a file that is not in the page cache is not mapped") {
   const Application with;
   const auto data = random_bytes(1_MiB, 153);
-  const TemporaryFile file{data};
+  const CachedFile file{data};
   const FileReader reader{file.path.string()};
   injected.nothing_cached = true;
   if (reader.is_cached(0, data.size())) return;  // a file system in memory
@@ -128,7 +128,7 @@ TEST_CASE("a file that is not in the page cache is not mapped") {
 TEST_CASE("a window that lacks a page is staged where mincore does not tell, and nothing is noted") {
   const Application with;
   const auto data = random_bytes(1_MiB, 163);
-  const TemporaryFile file{data};
+  const CachedFile file{data};
   const FileReader reader{file.path.string()};
   for (const int error : {EAGAIN, EOPNOTSUPP}) {
     injected.nowait_error = error;
@@ -142,7 +142,7 @@ TEST_CASE("a window that lacks a page is staged where mincore does not tell, and
 TEST_CASE("an error in any call for a window leaves the rest of the file to the ring, which is said") {
   const Application with;
   const auto data = random_bytes(1_MiB + 77, 154);
-  const TemporaryFile file{data};
+  const CachedFile file{data};
   const FileReader reader{file.path.string()};
   const Held before;
   for (const char* call : {"cuMemHostRegister", "cuMemHostUnregister", "cuMemcpyHtoDAsync", "cuEventCreate",
@@ -165,7 +165,7 @@ TEST_CASE("an error in any call for a window leaves the rest of the file to the 
 TEST_CASE("a driver that cannot register memory for reading leaves the file to the ring, which is said") {
   const Application with;
   const auto data = random_bytes(1_MiB, 155);
-  const TemporaryFile file{data};
+  const CachedFile file{data};
   const FileReader reader{file.path.string()};
   for (const CUresult refusal : {CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_UNKNOWN}) {
     Reading one{with};
@@ -181,7 +181,7 @@ TEST_CASE("a driver that cannot register memory for reading leaves the file to t
 TEST_CASE("pages are unmapped only after the copies from them, also if the driver reports an error meanwhile") {
   const Application with;
   const auto data = random_bytes(window, 164);
-  const TemporaryFile file{data};
+  const CachedFile file{data};
   const FileReader reader{file.path.string()};
   Transfers transfers{with_mapping()};
   ReadCounts counts;
@@ -202,7 +202,7 @@ TEST_CASE(
     "pages whose registration the driver does not end stay mapped, so that no other memory gets their addresses") {
   const Application with;
   const auto data = random_bytes(1_MiB, 166);
-  const TemporaryFile file{data};
+  const CachedFile file{data};
   const FileReader reader{file.path.string()};
   const Held before;
   {
@@ -217,7 +217,7 @@ TEST_CASE(
 TEST_CASE("two pieces of one window are pinned together, also if they overlap in the file") {
   const Application with;
   const auto data = random_bytes(1_MiB, 165);
-  const TemporaryFile file{data};
+  const CachedFile file{data};
   const FileReader reader{file.path.string()};
   Transfers transfers{with_mapping()};
   ReadCounts counts;
@@ -236,7 +236,7 @@ TEST_CASE(
     "a file that cannot be mapped is staged, which is said; a kernel without the advice to bring pages in maps it") {
   const Application with;
   const auto data = random_bytes(1_MiB, 156);
-  const TemporaryFile file{data};
+  const CachedFile file{data};
   const FileReader reader{file.path.string()};
   const struct {
     const char* call;
@@ -261,7 +261,7 @@ TEST_CASE("a file that became shorter before or during the copy is an error that
   const auto data = random_bytes(1_MiB, 157);
   for (const u64 left : {u64{0}, u64{1}, window, 5 * window + 1, data.size() - 1}) {
     CAPTURE(left);
-    const TemporaryFile file{data};
+    const CachedFile file{data};
     const FileReader reader{file.path.string()};
     const Held before;
     {
@@ -273,7 +273,7 @@ TEST_CASE("a file that became shorter before or during the copy is an error that
     std::filesystem::remove(file.path);
     CHECK(Held{} == before);
   }
-  const TemporaryFile file{data};
+  const CachedFile file{data};
   const FileReader reader{file.path.string()};
   Reading one{with, by_one_thread()};
   one.progress.report = [&](u64 done) {
@@ -286,7 +286,7 @@ TEST_CASE("a file that became shorter before or during the copy is an error that
 TEST_CASE("zeros behind the new end of a file that loses part of a page during the copy are not taken for data") {
   const Application with;
   const auto data = random_bytes(window, 158);
-  const TemporaryFile file{data};
+  const CachedFile file{data};
   const FileReader reader{file.path.string()};
   Reading one{with};
   const Gate gate{with};
@@ -303,7 +303,7 @@ TEST_CASE("zeros behind the new end of a file that loses part of a page during t
 TEST_CASE("when a reading of mapped pages returns, the data is on the GPU and the file may change") {
   const Application with;
   const auto data = random_bytes(1_MiB, 159), other = random_bytes(1_MiB, 160);
-  const TemporaryFile file{data};
+  const CachedFile file{data};
   const FileReader reader{file.path.string()};
   Transfers transfers{with_mapping()};
   ReadCounts counts;
@@ -321,7 +321,7 @@ TEST_CASE("when a reading of mapped pages returns, the data is on the GPU and th
 TEST_CASE("a reading of mapped pages that is cancelled ends with whole windows and says so, and nothing stays pinned") {
   const Application with;
   const auto data = random_bytes(1_MiB, 161);
-  const TemporaryFile file{data};
+  const CachedFile file{data};
   const FileReader reader{file.path.string()};
   const Held before;
   for (const u64 last : {u64{0}, window, 3 * window}) {
@@ -338,7 +338,7 @@ TEST_CASE("a reading of mapped pages that is cancelled ends with whole windows a
 TEST_CASE("files are mapped while another stream is captured") {
   const Application with;
   const auto data = random_bytes(1_MiB, 162);
-  const TemporaryFile file{data};
+  const CachedFile file{data};
   const FileReader reader{file.path.string()};
   Reading one{with};
   CHECK(one.read(reader, data, 0, window) == "");

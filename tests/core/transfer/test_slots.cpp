@@ -11,12 +11,12 @@ namespace {
 
 constexpr u64 slot_bytes = 64_KiB;
 
-/// Opens a gate when the work has ended, and after seconds if it has not: a test that would hang fails.
+/// Opens a gate when the work has ended, and after minutes if it has not: a test that would hang fails.
 class Opener {
  public:
   explicit Opener(const Gate& gate)
       : thread_{[this, &gate] {
-          for (int i = 0; i < 500 && !ended_; ++i) std::this_thread::sleep_for(std::chrono::milliseconds{10});
+          for (int i = 0; i < 12'000 && !ended_; ++i) std::this_thread::sleep_for(std::chrono::milliseconds{10});
           was_late_ = !ended_;
           gate.open();
         }} {}
