@@ -62,7 +62,12 @@ class Nvrtc:
         return sorted(arch for arch in archs if arch >= LOWEST_ARCH)
 
     def compile(self, source: pathlib.Path, include: Sequence[str], arch: str) -> bytes:
-        """Machine code where arch is sm_NN, PTX where it is compute_NN. Code from headers in <> has no line numbers,
+        """Machine code where arch is sm_NN, PTX where it is compute_NN."""
+        (code,) = self.compile_to(["CUBIN" if arch.startswith("sm_") else "PTX"], source, include, arch)
+        return code
+
+    def compile_to(self, kinds: Sequence[str], source: pathlib.Path, include: Sequence[str], arch: str) -> list[bytes]:
+        """CUBIN and PTX of one compilation: machine code is made from PTX. Code from headers in <> has no line numbers,
         which would more than double it.
         """
         program = ctypes.c_void_p()
@@ -79,13 +84,15 @@ class Nvrtc:
             log = ctypes.create_string_buffer(size.value)
             self.lib.nvrtcGetProgramLog(program, log)
             sys.exit(f"{source} for {arch}:\n{log.value.decode()}")
-        kind = "CUBIN" if arch.startswith("sm_") else "PTX"
-        size = ctypes.c_size_t()
-        self.check(getattr(self.lib, f"nvrtcGet{kind}Size")(program, ctypes.byref(size)), "size")
-        code = ctypes.create_string_buffer(size.value)
-        self.check(getattr(self.lib, f"nvrtcGet{kind}")(program, code), "code")
+        results = []
+        for kind in kinds:
+            size = ctypes.c_size_t()
+            self.check(getattr(self.lib, f"nvrtcGet{kind}Size")(program, ctypes.byref(size)), "size")
+            code = ctypes.create_string_buffer(size.value)
+            self.check(getattr(self.lib, f"nvrtcGet{kind}")(program, code), "code")
+            results.append(code.raw)
         self.lib.nvrtcDestroyProgram(ctypes.byref(program))
-        return code.raw
+        return results
 
 
 def targets(nvrtc: Nvrtc, first_only: bool) -> list[tuple[str, int, bool]]:
@@ -112,8 +119,14 @@ def compile_kernels(args: argparse.Namespace) -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     for stale in [*args.out.glob(f"{stem.name}.sm_*"), *args.out.glob(f"{stem.name}.compute_*")]:
         stale.unlink()
-    for name, _, _ in targets(nvrtc, args.first_only):
-        stem.with_suffix(f".{name}").write_bytes(nvrtc.compile(args.kernels[0], args.include, name))
+    for name, arch, is_ptx in targets(nvrtc, args.first_only):
+        if is_ptx:
+            continue  # comes with the machine code of the same architecture
+        kinds = {"CUBIN": name, "PTX": f"compute_{arch}"} if arch == PTX_ARCH else {"CUBIN": name}
+        for file, code in zip(
+            kinds.values(), nvrtc.compile_to(list(kinds), args.kernels[0], args.include, name), strict=True
+        ):
+            stem.with_suffix(f".{file}").write_bytes(code)
     stamp = stem.with_suffix(".compiled")
     headers = sorted(headers_of(args.kernels[0].read_text(), pathlib.Path(args.include[0])))
     stem.with_suffix(".d").write_text(f"{stamp}: {' '.join(map(str, headers))}\n")

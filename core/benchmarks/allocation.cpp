@@ -14,7 +14,7 @@ using namespace literals;
 
 /// Allocations per sample: few small allocations are imprecise, and many large ones exceed a node's memory. At least
 /// four, so that two can be compared with the double.
-u32 allocations(u64 bytes) { return static_cast<u32>(std::clamp<u64>(64_MiB / bytes, 4, 32)); }
+u32 allocation_count(u64 bytes) { return static_cast<u32>(std::clamp<u64>(64_MiB / bytes, 4, 32)); }
 
 constexpr std::pair<std::string_view, u64> sizes[] = {{"4KiB", 4_KiB},   {"64KiB", 64_KiB}, {"1MiB", 1_MiB},
                                                       {"16MiB", 16_MiB}, {"64MiB", 64_MiB}, {"256MiB", 256_MiB},
@@ -32,11 +32,11 @@ Param size_param() {
   return {"size", std::move(names), "of each allocation"};
 }
 
-Program build(const Case& c) {
+Program build_allocation(const Case& c) {
   const bool on_gpu = c.src.kind == PlaceKind::gpu;
   const u64 bytes = size_of(c), page = completed(c, {c.src, c.src_memory}).page_bytes;
   const u64 stride = page ? (bytes + page - 1) / page * page : bytes;  // no two share a huge page
-  const u32 count = allocations(stride);
+  const u32 count = allocation_count(stride);
   const auto phase = c.param("phase", "allocate");
   (void)phase_index(c.src_memory, phase);
   Program program;
@@ -88,7 +88,7 @@ std::vector<Benchmark> allocations() {
                      src == dst ? Relation::same : Relation::any,
                      std::move(memories),
                      std::move(params),
-                     build,
+                     build_allocation,
                      sized};
   };
   return of_role(

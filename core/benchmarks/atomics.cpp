@@ -8,7 +8,7 @@ namespace {
 Scope scope_of(const Case& c) { return c.param("scope", "gpu") == "gpu" ? Scope::gpu : Scope::system; }
 
 /// One addition for every 8 bytes.
-Program build_rate(const Case& c) {
+Program build_additions(const Case& c) {
   const u64 stride = slice_stride(c.bytes);
   const u32 slices = slice_count(c.bytes, c.footprint_bytes, c.engine);
   const auto pattern = c.param("words", "each") == "each" ? Access::Pattern::linear : Access::Pattern::same;
@@ -20,7 +20,7 @@ Program build_rate(const Case& c) {
   return one_sided(c, {c.dst, c.dst_memory, stride * slices, Content::zero}, c.src, std::move(kernel));
 }
 
-Program build_latency(const Case& c) {
+Program build_single_additions(const Case& c) {
   constexpr u64 line = 256;
   Kernel kernel{KernelId::add_chain,
                 {1, 1},
@@ -93,19 +93,20 @@ std::vector<Benchmark> atomics() {
       {"by", {"both", "gpu", "cpu"}, "both: GPU threads and a CPU thread add at the same time; or one side alone"},
       {"words", {"one", "apart"}, "one: all additions share one word; apart: each side has a word of its own"}};
   return {
-      row("atomic", "GPU threads add to words of host memory, 8 bytes an addition", numa, host, rate, build_rate, true),
+      row("atomic", "GPU threads add to words of host memory, 8 bytes an addition", numa, host, rate, build_additions,
+          true),
       row("atomic", "GPU threads add to words of GPU memory, their own or a peer's, 8 bytes an addition", gpu, own,
-          rate, build_rate, true),
+          rate, build_additions, true),
       row("atomic_shared",
           "GPU threads and a CPU thread add to words of host memory at the same time, 8 bytes an addition", numa, host,
           both_sides, build_shared, true),
       row("atomic_latency",
           "a GPU thread adds to a word of host memory; each addition needs the result of the one before", numa, host,
-          alone, build_latency, false),
+          alone, build_single_additions, false),
       row("atomic_latency",
           "a GPU thread adds to a word of GPU memory, its own or a peer's; each addition needs the result of the one "
           "before",
-          gpu, own, alone, build_latency, false),
+          gpu, own, alone, build_single_additions, false),
   };
 }
 

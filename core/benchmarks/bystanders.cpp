@@ -8,8 +8,6 @@
 namespace linkscope {
 namespace {
 
-constexpr u64 line = 256, word_bytes = sizeof(u64);
-
 Program product(const Case& c) {
   auto program = build_program({"gemm", Engine::sm, c.src, c.src, c.src_memory, c.src_memory, 0, 0, {}});
   auto& flow = program.flows.front();
@@ -33,7 +31,7 @@ Program poster(const Case& c) {
 /// Blocks that poll one word in host memory, which a CPU thread sets when all of them have seen it.
 Program pollers(const Case& c, u32 blocks) {
   Program program;
-  for (u32 word = 0; word < 2; ++word) program.regions.push_back({c.dst, c.dst_memory, line, Content::zero});
+  for (u32 word = 0; word < 2; ++word) program.regions.push_back({c.dst, c.dst_memory, line_bytes, Content::zero});
   const Span told{0, 0, word_bytes}, seen{1, 0, word_bytes};
   Set answer{seen, 1, 1};
   answer.adds = true;
@@ -53,9 +51,9 @@ Program pollers(const Case& c, u32 blocks) {
   return program;
 }
 
-Program build(const Case& c) {
+Program build_bystanders(const Case& c) {
   const auto beside = c.param("beside", "none");
-  const u32 blocks = static_cast<u32>(std::stoul(c.param("blocks", "1")));
+  const u32 blocks = c.number("blocks", "1");
   std::vector<Program> programs{product(c)};
   if (beside == "post") programs.insert(programs.end(), blocks, poster(c));
   if (beside == "poll") programs.push_back(pollers(c, blocks));
@@ -79,7 +77,7 @@ std::vector<Benchmark> bystanders() {
            {{MemKind::device, MemKind::pinned}},
            {{"beside", {"none", "post", "poll"}, "what the other blocks do; none: the products alone"},
             {"blocks", {"1", "4", "16", "32"}, "blocks that post or poll, of one thread each", not_in_id}},
-           build,
+           build_bystanders,
            sized,
            Taken::by_name,
            Role::contention}};

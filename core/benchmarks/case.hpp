@@ -36,6 +36,10 @@ struct Case {
     const auto found = params.find(name);
     return found == params.end() ? otherwise : found->second;
   }
+  /// The same for a parameter whose values are numbers.
+  [[nodiscard]] u32 number(const std::string& name, const std::string& otherwise) const {
+    return static_cast<u32>(std::stoul(param(name, otherwise)));
+  }
 };
 
 /// Relation of the two places: with to_all or from_all the destination or the source is gpu:all; with other_host they

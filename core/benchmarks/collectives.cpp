@@ -83,9 +83,9 @@ Actor actor_of(const Case& c, const Seat& seat, Collective collective) {
   return actor;
 }
 
-Program build(const Case& c) {
+Program build_collectives(const Case& c) {
   const auto kind = parse_collective(c.benchmark);
-  const auto ranks = static_cast<u32>(std::stoul(c.param("ranks", "2")));
+  const auto ranks = c.number("ranks", "2");
   if (in_blocks(kind) && c.bytes % (sizeof(u64) * ranks))
     throw Error{ErrorKind::usage, c.benchmark + ": " + std::to_string(c.bytes) +
                                       " B do not divide into words of 8 B for " + std::to_string(ranks) +
@@ -172,7 +172,7 @@ Benchmark row_of(const Text& text, Engine engine, PlaceKind kind, MemKind memory
           Relation::same,
           {{memory, memory}},
           std::move(params),
-          build};
+          build_collectives};
 }
 
 }  // namespace

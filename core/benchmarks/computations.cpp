@@ -235,7 +235,7 @@ Program beside_second(const Case& c, const std::string& node) {
   return together({with_transfers(c), with_transfers(second)});
 }
 
-Program build(const Case& c) {
+Program build_computations(const Case& c) {
   if (c.src.kind == PlaceKind::gpu) return alone(c);
   if (const auto second = c.param("second", "none"); second != "none") return beside_second(c, second);
   const auto beside = c.param("beside", "");
@@ -269,7 +269,7 @@ std::vector<Benchmark> computations() {
                     Relation::same,
                     {{device, device}},
                     {size},
-                    build,
+                    build_computations,
                     sized,
                     Taken::by_name,
                     Role::computation});
@@ -282,7 +282,7 @@ std::vector<Benchmark> computations() {
                     Relation::any,
                     {{pinned, device}, {pageable, device}},
                     stand_in ? std::vector{size, beside, second} : std::vector{size, beside},
-                    build,
+                    build_computations,
                     sized,
                     Taken::by_name,
                     Role::computation});

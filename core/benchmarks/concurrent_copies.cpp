@@ -11,10 +11,6 @@ namespace {
 
 using Ends = std::pair<Place, Place>;
 
-[[noreturn]] void misfit(const Case& c, const std::string& what) {
-  throw Error{ErrorKind::usage, c.benchmark + ": " + what};
-}
-
 std::string text(const Ends& path) { return to_string(path.first) + "->" + to_string(path.second); }
 
 MemKind memory_at(const Place& place) { return place.kind == PlaceKind::gpu ? MemKind::device : MemKind::pinned; }
@@ -39,7 +35,7 @@ std::vector<Ends> paths_of(const Case& c) {
   return found;
 }
 
-Program build(const Case& c) {
+Program build_concurrent_copies(const Case& c) {
   Program program = empty_program(c);
   for (const auto& [src, dst] : paths_of(c)) {
     Case one = c;
@@ -63,7 +59,7 @@ std::vector<Benchmark> concurrent_copies() {
                      "linkscope",  Engine::ce,
                      src,          dst,
                      relation,     {{src_memory, dst_memory}},
-                     {with},       build};
+                     {with},       build_concurrent_copies};
   };
   return {row(numa, gpu, Relation::any, pinned, device), row(gpu, numa, Relation::any, device, pinned),
           row(gpu, gpu, Relation::different, device, device)};

@@ -260,7 +260,7 @@ Program build_probe(const Kind& kind, const Site& site) {
 
 Program build_loaded(const Case& c) {
   const Site site = site_of(c);
-  const u32 load = static_cast<u32>(std::stoul(c.param("load", "0")));
+  const u32 load = c.number("load", "0");
   std::vector<Program> programs{
       build_probe(kind_named(std::string_view{c.benchmark}.substr(loaded_prefix.size())), site)};
   const Kind& beside = kind_named(c.param("beside", "h2d"));

@@ -6,9 +6,11 @@
 
 namespace linkscope {
 
+void misfit(const Case& c, const std::string& what) { throw Error{ErrorKind::usage, c.benchmark + ": " + what}; }
+
 u64 slice_stride(u64 bytes) {
-  constexpr u64 line = 256;  // no two slices share a cache line or a GPU sector
-  return (bytes + line - 1) / line * line;
+  // No two slices share a cache line or a GPU sector.
+  return (bytes + line_bytes - 1) / line_bytes * line_bytes;
 }
 
 u32 slice_count(u64 bytes, u64 footprint_bytes, Engine engine) {
@@ -98,7 +100,7 @@ Param depth_param() {
 }
 
 Shape file_shape(const Case& c) {
-  const auto depth = static_cast<u32>(std::stoul(c.param("depth", "1")));
+  const auto depth = c.number("depth", "1");
   return depth > 1 ? Shape{depth, 0} : Shape{};
 }
 
@@ -196,7 +198,7 @@ Shape kernel_shape(const Case& c) {
   const auto blocks = c.param("blocks", "sms");
   constexpr u32 one_warp = 32;  // one thread issues a TMA copy
   return {blocks == "sms" ? 0 : static_cast<u32>(std::stoul(blocks)),
-          c.engine == Engine::tma ? one_warp : static_cast<u32>(std::stoul(c.param("threads", "512")))};
+          c.engine == Engine::tma ? one_warp : c.number("threads", "512")};
 }
 
 Program empty_program(const Case& c) {
@@ -233,6 +235,10 @@ void add_copy(Program& program, const Case& c, const Copy& copy, Actor actor) {
   // Data that a core has written stay in its cache until they are copied for the first time.
   if (once_only(program.cache)) program.most_iterations = from.slices;
   program.actors.push_back(std::move(actor));
+}
+
+Actor stream_at(const Place& gpu, const Place& cpu, std::vector<Step> loop) {
+  return {gpu, ActorKind::stream, Clock::host, cpu, 0, {}, std::move(loop)};
 }
 
 Actor stream_of(const Case& c) {

@@ -13,12 +13,21 @@ struct Copy {
   bool row_by_row = false;
 };
 
+/// Of words that actors set and wait for. Each word has cache lines of its own.
+constexpr u64 word_bytes = sizeof(u64), line_bytes = 256;
+
+/// Throws Error{usage}: the name of the benchmark, then the text.
+[[noreturn]] void misfit(const Case&, const std::string& what);
+
 /// A program without actors, in the state that the case's parameters select.
 [[nodiscard]] Program empty_program(const Case&);
 
 /// Adds regions, an actor with the copy as its loop, and the flow. `actor` carries place, kind and clock; the case
 /// carries the engine, and the launch shape for kernels.
 void add_copy(Program&, const Case&, const Copy&, Actor actor);
+
+/// A stream that a host thread on node `cpu` keeps: host threads exchange the words of its loop.
+[[nodiscard]] Actor stream_at(const Place& gpu, const Place& cpu, std::vector<Step> loop);
 
 /// The stream of the GPU that copies; of two GPUs, that of the initiator.
 [[nodiscard]] Actor stream_of(const Case&);

@@ -5,7 +5,7 @@
 namespace linkscope {
 namespace {
 
-Program build(const Case& c) { return one_copy(c, {c.src, c.dst, c.src_memory, c.dst_memory}); }
+Program build_copies_together(const Case& c) { return one_copy(c, {c.src, c.dst, c.src_memory, c.dst_memory}); }
 
 }  // namespace
 
@@ -23,7 +23,7 @@ std::vector<Benchmark> copies_together() {
       if (relation == Relation::different) params.push_back(initiator_param());
       params.insert(params.end(), {clock_param(), idle_param()});
       rows.push_back({name, batch ? by_batch : by_graph, source, engine, src, dst, relation, std::move(memories),
-                      std::move(params), build});
+                      std::move(params), build_copies_together});
     };
     add("h2d", "copies from host memory to a GPU, a batch by one call",
         "copies from host memory to a GPU, a batch as one graph", numa, gpu, Relation::any,

@@ -12,9 +12,9 @@ void add_touch(Program& program, const Case& c, const Place& home, const Place& 
   const auto dir = c.param("access", "write") == "write" ? Access::Dir::write : Access::Dir::read;
   const auto threads = c.param("threads", "1");
   const auto blocks = c.param("blocks", "256");
-  const Shape shape = on_cpu ? Shape{1, threads == "all" ? all_cpus : static_cast<u32>(std::stoul(threads))}
-                             : Shape{blocks == "sms" ? 0 : static_cast<u32>(std::stoul(blocks)),
-                                     static_cast<u32>(std::stoul(c.param("block_threads", "256")))};
+  const Shape shape =
+      on_cpu ? Shape{1, threads == "all" ? all_cpus : static_cast<u32>(std::stoul(threads))}
+             : Shape{blocks == "sms" ? 0 : static_cast<u32>(std::stoul(blocks)), c.number("block_threads", "256")};
   const Span span{0, 0, c.bytes, c.bytes, 1};
   const bool random = c.param("order", "linear") == "random";
   const auto stride = c.param("stride", "page");
@@ -35,7 +35,7 @@ void add_touch(Program& program, const Case& c, const Place& home, const Place& 
   if (stride != "page") program.flows.back().bytes = c.bytes / std::stoul(stride) * small_page;
 }
 
-Program build(const Case& c) { return migrations(c, add_touch); }
+Program build_demand(const Case& c) { return migrations(c, add_touch); }
 
 }  // namespace
 
@@ -63,7 +63,7 @@ std::vector<Benchmark> demands() {
     return Benchmark{"demand",      summary,  "Comm|Scope 3.4, 4.5 (CS-9, CS-13, CS-14)",
                      Engine::fault, src,      dst,
                      relation,      memories, std::move(params),
-                     build};
+                     build_demand};
   };
   return of_role(Role::migration,
                  {

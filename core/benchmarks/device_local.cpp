@@ -4,7 +4,7 @@
 namespace linkscope {
 namespace {
 
-Program build(const Case& c) {
+Program build_device_local(const Case& c) {
   Program program = empty_program(c);
   add_copy(program, c, {c.src, c.dst, c.src_memory, c.dst_memory},
            {c.src, ActorKind::stream, Clock::event, {}, 0, {}, {}});
@@ -22,7 +22,7 @@ const Benchmark device_local{"local",
                              Relation::same,
                              {{MemKind::device, MemKind::device}},
                              {mode_param(), after_param(), clock_param(), idle_param()},
-                             build,
+                             build_device_local,
                              true,
                              Taken::unasked};
 

@@ -5,7 +5,7 @@
 namespace linkscope {
 namespace {
 
-Program build(const Case& c) {
+Program build_device_to_device(const Case& c) {
   const bool by_source = c.param("initiator", "src") == "src";
   const auto stream = [&](const Place& src, const Place& dst) {
     Actor actor{by_source ? src : dst, ActorKind::stream, Clock::event, {}, 0, {}, {}};
@@ -48,7 +48,7 @@ const Benchmark device_to_device{
      cpu_of_gpus_param(),
      clock_param(),
      idle_param()},
-    build,
+    build_device_to_device,
     true,
     Taken::unasked};
 

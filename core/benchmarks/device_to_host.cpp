@@ -4,7 +4,7 @@
 namespace linkscope {
 namespace {
 
-Program build(const Case& c) {
+Program build_device_to_host(const Case& c) {
   Program program = empty_program(c);
   Actor stream{c.src, ActorKind::stream, Clock::event, bound(c, c.dst), 0, {}, {}};
   add_copy(program, c, {c.src, c.dst, c.src_memory, c.dst_memory}, std::move(stream));
@@ -24,7 +24,7 @@ const Benchmark device_to_host{
     Relation::any,
     {{MemKind::device, MemKind::pageable}, {MemKind::device, MemKind::pinned}, {MemKind::device, MemKind::registered}},
     {mode_param(), after_param(), cache_param(), cpu_param(), binding_param(), clock_param(), idle_param()},
-    build,
+    build_device_to_host,
     true,
     Taken::unasked};
 

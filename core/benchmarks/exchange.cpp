@@ -17,7 +17,7 @@ Param pieces_param() {
 
 Shape shape_of(const Case& c) {
   if (c.param("blocks", "pieces") != "pieces") return kernel_shape(c);
-  const auto threads = static_cast<u32>(std::stoul(c.param("threads", "512")));
+  const auto threads = c.number("threads", "512");
   const u64 each = u64{threads} / 2 * 16;  // bytes per direction
   return {static_cast<u32>((c.bytes + each - 1) / each), threads};
 }
@@ -47,7 +47,7 @@ void add_exchange(Program& program, const Case& c, const Place& host, const Plac
   program.flows.push_back({actor, gpu, host, c.dst_memory, c.src_memory, c.bytes});
 }
 
-Program build(const Case& c) {
+Program build_exchange(const Case& c) {
   Program program;
   if (c.dst.index != all_places) add_exchange(program, c, c.src, c.dst);
   else if (c.others.empty()) throw Error{ErrorKind::usage, c.benchmark + ": the GPUs of gpu:all are not given"};
@@ -68,7 +68,7 @@ std::vector<Benchmark> exchanges() {
                      relation,
                      {{MemKind::pinned, MemKind::device}},
                      {pieces_param(), threads_param()},
-                     build};
+                     build_exchange};
   };
   return {
       row("exchange", "one kernel copies from and to host memory concurrently: even warps read, odd warps write",

@@ -12,7 +12,7 @@ using namespace literals;
 // many faults the driver avoids.
 u64 distance(const std::string& step) { return step == "2MiB" ? 2_MiB : step == "64KiB" ? 64_KiB : 4_KiB; }
 
-Program build(const Case& c) {
+Program build_fault_latency(const Case& c) {
   const u64 apart = distance(c.param("step", "2MiB"));
   // The sampler's number of faults: at 2 MiB steps the largest managed region; for shorter steps several blocks.
   const u32 steps = apart == 2_MiB ? 512 : 4096;
@@ -40,7 +40,7 @@ std::vector<Benchmark> fault_latencies() {
                      Relation::any,
                      moving_memory,
                      {{"step", {"2MiB", "64KiB", "4KiB"}, "bytes from one touched page to the next", default_in_id}},
-                     build,
+                     build_fault_latency,
                      sized};
   };
   return of_role(Role::latency, {

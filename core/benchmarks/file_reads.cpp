@@ -7,7 +7,7 @@
 namespace linkscope {
 namespace {
 
-Program build(const Case& c) {
+Program build_file_reads(const Case& c) {
   Program program = empty_program(c);
   Actor thread{c.dst, ActorKind::cpu_thread, Clock::host, {}, 0, {}, {}};
   add_copy(program, c, {c.src, c.dst, c.src_memory, c.dst_memory}, std::move(thread));
@@ -26,7 +26,7 @@ Program build_called(const Case& c) {
 }
 
 Program build_mapped(const Case& c) {
-  const auto threads = static_cast<u32>(std::stoul(c.param("threads", "1")));
+  const auto threads = c.number("threads", "1");
   Case cached = c;
   cached.params["cache"] = "hot";
   Program program = build_called(cached);
@@ -82,7 +82,7 @@ std::vector<Benchmark> file_reads() {
            Relation::any,
            {{MemKind::file, MemKind::pinned}},
            {file_cache_param(), depth_param()},
-           build}};
+           build_file_reads}};
 }
 
 }  // namespace linkscope

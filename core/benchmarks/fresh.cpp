@@ -8,8 +8,7 @@
 namespace linkscope {
 namespace {
 
-constexpr u64 word = sizeof(u64), line = 256;  // each word has cache lines of its own
-constexpr u32 slots = 2;                       // both legs overlap
+constexpr u32 slots = 2;  // both legs overlap
 
 /// No page belongs to two copies, so that each copy is the first to touch its own.
 Case with_fresh_pages(Case c) {
@@ -43,15 +42,15 @@ Program build_ring(const Case& given) {
   program.regions.push_back(completed(c, {c.src, c.src_memory, slices * stride, Content::pattern}));
   program.regions.push_back({c.dst, MemKind::pinned, slots * stride, Content::poison});
   program.regions.push_back(completed(c, {c.dst, c.dst_memory, slices * stride, Content::poison}));
-  program.regions.push_back({c.dst, MemKind::pinned, 2 * line, Content::zero});
+  program.regions.push_back({c.dst, MemKind::pinned, 2 * line_bytes, Content::zero});
   const Span source{0, 0, chunk, stride, slices}, slot{1, 0, chunk, stride, slots}, target{2, 0, chunk, stride, slices};
-  const Span filled{3, 0, word}, emptied{3, line, word};
+  const Span filled{3, 0, word_bytes}, emptied{3, line_bytes, word_bytes};
   const Seconds timeout = chunk_timeout(chunk);
 
   Actor stream = stream_of(c), threads{c.dst, ActorKind::cpu_thread, Clock::host, {}, 0, {}, {}};
   stream.clock = Clock::host;  // host threads exchange the words
   Move emptying{slot, target, Engine::cpu};
-  emptying.shape = {1, static_cast<u32>(std::stoul(c.param("threads", "8")))};
+  emptying.shape = {1, c.number("threads", "8")};
   // The first `slots` chunks wait for no slot.
   stream.loop = {Wait{emptied, 1 - u64{slots}, 1, timeout}, Move{source, slot, Engine::ce}, Set{filled, 1, 1}};
   threads.loop = {Wait{filled, 1, 1, timeout}, emptying, Set{emptied, 1, 1}};

@@ -12,7 +12,7 @@ u64 bytes_of_element(const std::string& element) {
 }
 
 /// By the library: fp8 gives bf16. By our own kernel: f32.
-Program build(const Case& c) {
+Program build_gemm(const Case& c) {
   const auto element = c.param("element", "bf16");
   const bool own = c.benchmark == "gemm_floor";
   const u64 n = std::stoul(c.param("n", "4096")), bytes = n * n * bytes_of_element(element);
@@ -54,7 +54,7 @@ std::vector<Benchmark> gemms() {
                      Relation::same,
                      {{MemKind::device, MemKind::device}},
                      {std::move(element), length},
-                     build,
+                     build_gemm,
                      sized,
                      Taken::by_name,
                      Role::computation};

@@ -31,7 +31,7 @@ struct Cube {
   }
 };
 
-Program build(const Case& c) {
+Program build_halos(const Case& c) {
   const auto cube = Cube::with_face(c);
   const Rows face = cube.face(c.param("face", "z"));
   const u32 slices = slice_count(cube.bytes(), c.footprint_bytes, c.engine);
@@ -75,7 +75,7 @@ std::vector<Benchmark> halos() {
                      Relation::any,
                      {{MemKind::device, MemKind::device}},
                      std::move(params),
-                     build};
+                     build_halos};
   };
   return {
       row("a face of a cube of cells to another cube, by copy engine", Engine::ce,

@@ -7,7 +7,7 @@ namespace {
 
 Actor stream(const Place& gpu, const Place& numa) { return {gpu, ActorKind::stream, Clock::event, numa, 0, {}, {}}; }
 
-Program build(const Case& c) {
+Program build_host_to_device(const Case& c) {
   Program program = empty_program(c);
   const Place cpu = bound(c, c.src);
   add_copy(program, c, {c.src, c.dst, c.src_memory, c.dst_memory}, stream(c.dst, cpu));
@@ -43,7 +43,7 @@ const Benchmark host_to_device{
     {{MemKind::pageable, MemKind::device}, {MemKind::pinned, MemKind::device}, {MemKind::registered, MemKind::device}},
     {mode_param(), after_param(), bidirectional_param(), cache_param(), cpu_param(), binding_param(),
      host_threads_param(), clock_param(), idle_param()},
-    build,
+    build_host_to_device,
     true,
     Taken::unasked};
 

@@ -5,7 +5,7 @@
 namespace linkscope {
 namespace {
 
-Program build(const Case& c) {
+Program build_host_to_host(const Case& c) {
   Program program = empty_program(c);
   Actor thread{c.param("initiator", "src") == "src" ? c.src : c.dst, ActorKind::cpu_thread, Clock::host, {}, 0, {}, {}};
   add_copy(program, c, {c.src, c.dst, c.src_memory, c.dst_memory}, std::move(thread));
@@ -24,7 +24,7 @@ const Benchmark host_to_host{
     Relation::any,
     {{MemKind::pageable, MemKind::pinned}, {MemKind::pinned, MemKind::pageable}},
     {mode_param(), {"initiator", {"src", "dst"}, "the NUMA node on which the copying thread runs"}, cache_param()},
-    build,
+    build_host_to_host,
     true,
     Taken::unasked};
 

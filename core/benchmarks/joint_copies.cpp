@@ -11,7 +11,7 @@ namespace {
 
 bool is_all(const Place& place) { return place.index == all_places; }
 
-Program build(const Case& c) {
+Program build_joint_copies(const Case& c) {
   if (c.others.empty()) throw Error{ErrorKind::usage, c.benchmark + ": the GPUs of gpu:all are not given"};
   Program program;
   program.peer = c.src.kind == PlaceKind::gpu && c.dst.kind == PlaceKind::gpu;
@@ -49,8 +49,16 @@ std::vector<Benchmark> joint_copies() {
     const auto add = [&](const char* name, const char* summary, const char* source, PlaceKind src, PlaceKind dst,
                          Relation relation, MemKind src_memory, MemKind dst_memory, std::vector<Param> params) {
       if (engine == Engine::sm) params.insert(params.begin(), {blocks_param(), threads_param()});
-      rows.push_back(
-          {name, summary, source, engine, src, dst, relation, {{src_memory, dst_memory}}, std::move(params), build});
+      rows.push_back({name,
+                      summary,
+                      source,
+                      engine,
+                      src,
+                      dst,
+                      relation,
+                      {{src_memory, dst_memory}},
+                      std::move(params),
+                      build_joint_copies});
     };
     add("host_to_all", "copies from one NUMA node to all GPUs at once",
         "nvbandwidth host_to_all_memcpy and host_to_all_bidirectional_memcpy", numa, gpu, Relation::to_all, pinned,

@@ -15,7 +15,7 @@ constexpr u64 line = 128;  // of a GPU's caches
 Access access_of(const Case& c, Access::Dir dir) {
   const u64 spacing = slice_stride(c.bytes);
   Access access{{0, 0, c.bytes, spacing, slice_count(c.bytes, c.footprint_bytes, c.engine)}, dir};
-  access.width = static_cast<u32>(std::stoul(c.param("width", "16")));
+  access.width = c.number("width", "16");
   const bool random = c.param("order", "linear") == "random";
   const auto stride = c.param("stride", "none");
   if (stride == "none" && !random) {

@@ -7,7 +7,7 @@
 namespace linkscope {
 namespace {
 
-Program build(const Case& c) {
+Program build_kernel_copies(const Case& c) {
   Program program = one_copy(c, {c.src, c.dst, c.src_memory, c.dst_memory});
   if (c.param("bidirectional", "false") == "true") {
     Case back = c;
@@ -45,7 +45,7 @@ std::vector<Benchmark> kernel_copies() {
       rows.push_back(
           {name, summary, source, engine, src, dst, relation, memories,
            params(engine, relation == Relation::different, src == numa || relation == Relation::different, src == dst),
-           build});
+           build_kernel_copies});
     };
     using Memories = std::vector<std::pair<MemKind, MemKind>>;
     add("h2d", sm ? "GPU threads copy host memory into GPU memory" : "TMA copies host memory into GPU memory", numa,

@@ -8,7 +8,7 @@
 namespace linkscope {
 namespace {
 
-Program build(const Case& c) {
+Program build_latency(const Case& c) {
   const u64 bytes = c.param("range", "2MiB") == "2MiB" ? u64{2} << 20 : u64{64} << 20;
   Kernel kernel{KernelId::chase, {1, 1}, 1, {{{0, 0, bytes, bytes, 1}, Access::Dir::read, Access::Pattern::chase, 8}}};
   if (const auto sm = c.param("sm", "any"); sm != "any") {
@@ -55,7 +55,7 @@ std::vector<Benchmark> latencies() {
     return Benchmark{"latency",     summary,  "nvbandwidth host_device_latency_sm and device_to_device_latency_sm",
                      engine,        src,      dst,
                      Relation::any, memories, std::move(params),
-                     build,         sized};
+                     build_latency, sized};
   };
   return of_role(Role::latency, {
                                     row("pointer chase by a GPU thread through host memory", Engine::sm, numa, gpu,

@@ -10,9 +10,8 @@
 namespace linkscope {
 namespace {
 
-constexpr u64 word = sizeof(u64), line = 256;  // each word has cache lines of its own
-constexpr u64 block = 768;                     // NB of the paper's runs
-constexpr Seconds timeout{5.0};
+constexpr u64 block = 768;  // NB of the paper's runs
+constexpr Seconds tile_timeout{5.0};
 
 /// One rank: its places, and the lengths of its work.
 struct Rank {
@@ -31,9 +30,9 @@ void add_rank(Program& program, const Rank& rank) {
                                                  {rank.gpu, MemKind::device, rank.slots * tile_bytes, Content::poison},
                                                  {rank.gpu, MemKind::device, blocks_bytes, Content::numbers},
                                                  {rank.gpu, MemKind::device, blocks_bytes, Content::numbers},
-                                                 {rank.node, MemKind::pinned, 4 * line, Content::zero}});
+                                                 {rank.node, MemKind::pinned, 4 * line_bytes, Content::zero}});
   const auto whole = [&](u32 region, u64 bytes, u32 slots) { return Span{first + region, 0, bytes, bytes, slots}; };
-  const auto flag = [&](u64 number) { return Span{first + 6, number * line, word}; };
+  const auto flag = [&](u64 number) { return Span{first + 6, number * line_bytes, word_bytes}; };
   const Span filled = flag(0), used = flag(1), computed = flag(2), emptied = flag(3);
   const Span arrived = whole(2, tile_bytes, rank.slots), product = whole(3, tile_bytes, rank.slots);
   const auto n = static_cast<double>(rank.tile);
@@ -53,19 +52,19 @@ void add_rank(Program& program, const Rank& rank) {
                       {rank.tile, rank.tile, rank.depth},
                       {{whole(4, blocks_bytes, 1), read}, {whole(5, blocks_bytes, 1), read}, {product, write}},
                       operations};
-  program.actors.push_back(actor_of({Wait{filled, 1, 1, timeout}, Wait{emptied, before_reuse, 1, timeout}, update,
-                                     Set{used, 1, 1}, Set{computed, 1, 1}}));
+  program.actors.push_back(actor_of({Wait{filled, 1, 1, tile_timeout}, Wait{emptied, before_reuse, 1, tile_timeout},
+                                     update, Set{used, 1, 1}, Set{computed, 1, 1}}));
   program.actors.push_back(
-      actor_of({Wait{used, before_reuse, 1, timeout}, Move{whole(0, tile_bytes, 1), arrived}, Set{filled, 1, 1}}));
+      actor_of({Wait{used, before_reuse, 1, tile_timeout}, Move{whole(0, tile_bytes, 1), arrived}, Set{filled, 1, 1}}));
   program.actors.push_back(
-      actor_of({Wait{computed, 1, 1, timeout}, Move{product, whole(1, tile_bytes, 1)}, Set{emptied, 1, 1}}));
+      actor_of({Wait{computed, 1, 1, tile_timeout}, Move{product, whole(1, tile_bytes, 1)}, Set{emptied, 1, 1}}));
   using enum MemKind;
   program.flows.push_back({actor, rank.gpu, rank.gpu, device, device, 0, true, operations});
   program.flows.push_back({actor + 1, rank.node, rank.gpu, pinned, device, 0, false});
   program.flows.push_back({actor + 2, rank.gpu, rank.node, device, pinned, 0, false});
 }
 
-Program build(const Case& c) {
+Program build_lu(const Case& c) {
   Program program;
   program.held_by = HeldBy::nothing;
   const auto nodes = c.param("nodes", "0");
@@ -75,7 +74,7 @@ Program build(const Case& c) {
                        {PlaceKind::numa, static_cast<u32>(nodes[rank] - '0'), c.src.host, {}},
                        u64{small ? 128u : 2048u},
                        small ? u64{64} : block,
-                       static_cast<u32>(std::stoul(c.param("slots", "2")))});
+                       c.number("slots", "2")});
   return program;
 }
 
@@ -141,7 +140,7 @@ std::vector<Benchmark> lu_updates() {
              {"0", "01", "011", "and all others of up to four ranks on two nodes"}},
             {"slots", {"2", "1"}, "tiles on the GPU; 1: no look-ahead"},
             {"size", {"shoc", "small"}, "tiles of 2048 x 2048, or a small one"}},
-           build,
+           build_lu,
            sized,
            Taken::by_name,
            Role::computation}};

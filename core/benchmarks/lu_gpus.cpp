@@ -10,8 +10,7 @@
 namespace linkscope {
 namespace {
 
-constexpr u64 line = 256;  // each word has cache lines of its own
-constexpr Seconds timeout{10.0};
+constexpr Seconds panel_timeout{10.0};
 
 /// Words of a rank. They count panels, of all iterations: a panel is updated (it can be factored), factored, stored in the
 /// node's memory, or taken from its owner. `finished`: all updates of the iteration are done.
@@ -47,9 +46,11 @@ struct Layout {
   }
   [[nodiscard]] Span taken_by(u64 rank, u64 panel) const { return whole(4 + 2 * static_cast<u32>(rank), panel); }
 
-  [[nodiscard]] static Span word(u64 rank, Word word) { return {2, (rank * words + word) * line, sizeof(u64)}; }
+  [[nodiscard]] static Span word(u64 rank, Word word) { return {2, (rank * words + word) * line_bytes, word_bytes}; }
   /// That a word has counted so many panels of this iteration, or all before it.
-  [[nodiscard]] Wait wait(u64 rank, Word of, u64 count) const { return {word(rank, of), count, panels(), timeout}; }
+  [[nodiscard]] Wait wait(u64 rank, Word of, u64 count) const {
+    return {word(rank, of), count, panels(), panel_timeout};
+  }
   [[nodiscard]] Wait wait_for_last_iteration(u64 rank, Word of, u64 count) const {
     return wait(rank, of, count - panels());
   }
@@ -162,7 +163,7 @@ Layout layout_of(const Case& c) {
   return at;
 }
 
-Program build(const Case& c) {
+Program build_lu_gpus(const Case& c) {
   using enum MemKind;
   const Layout at = layout_of(c);
   const u64 bytes = at.panels() * at.panel_bytes();
@@ -171,11 +172,11 @@ Program build(const Case& c) {
   program.peer = at.by_peer && at.ranks() > 1;
   program.regions = {{at.node, pinned, bytes, Content::numbers},
                      {at.node, pinned, bytes, Content::poison},
-                     {at.node, pinned, at.ranks() * words * line, Content::zero}};
+                     {at.node, pinned, at.ranks() * words * line_bytes, Content::zero}};
   for (u64 rank = 0; rank < at.ranks(); ++rank) {
     const u64 count = (at.last_of(rank) - rank) / at.ranks() + 1;
     program.regions.push_back({at.gpu(rank), device, count * at.panel_bytes(), Content::poison});
-    program.regions.push_back({at.gpu(rank), device, at.ranks() > 1 ? bytes : line, Content::poison});
+    program.regions.push_back({at.gpu(rank), device, at.ranks() > 1 ? bytes : line_bytes, Content::poison});
     for (auto* actor : {updates, panels, stores}) program.actors.push_back(actor(at, rank));
   }
   const auto order = static_cast<double>(at.n);
@@ -227,7 +228,7 @@ std::vector<Benchmark> lu_over_gpus() {
              "the priority of the stream that factors: that of the updates, or the highest",
              in_id},
             {"n", {"8192", "256", "16384"}, "rows and columns"}},
-           build,
+           build_lu_gpus,
            sized,
            Taken::by_name,
            Role::computation}};

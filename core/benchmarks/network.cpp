@@ -12,8 +12,6 @@ namespace {
 
 using namespace literals;
 
-constexpr u64 word = sizeof(u64), line = 256;
-
 /// The NUMA node of an end's thread and slots: that of its memory, otherwise that of the parameter.
 Place node_of(const Case& c, const Place& end, const std::string& param) {
   if (end.kind == PlaceKind::numa) return end;
@@ -37,15 +35,12 @@ struct Words {
 
 Words add_words(Program& program, const Place& sender, const Place& receiver) {
   const auto first = static_cast<u32>(program.regions.size());
-  program.regions.push_back({sender, MemKind::pinned, 3 * line, Content::zero});
-  program.regions.push_back({receiver, MemKind::pinned, line, Content::zero});
-  return {{first, 0, word}, {first, line, word}, {first + 1, 0, word}, {first, 2 * line, word}};
-}
-
-Actor stream_at(const Place& gpu, const Place& numa, std::vector<Step> loop) {
-  Actor actor{gpu, ActorKind::stream, Clock::host, numa, 0, {}, {}};
-  actor.loop = std::move(loop);
-  return actor;
+  program.regions.push_back({sender, MemKind::pinned, 3 * line_bytes, Content::zero});
+  program.regions.push_back({receiver, MemKind::pinned, line_bytes, Content::zero});
+  return {{first, 0, word_bytes},
+          {first, line_bytes, word_bytes},
+          {first + 1, 0, word_bytes},
+          {first, 2 * line_bytes, word_bytes}};
 }
 
 Program staged(const Case& c) {
@@ -54,7 +49,7 @@ Program staged(const Case& c) {
   const Place sender = node_of(c, c.src, "src_numa"), receiver = node_of(c, c.dst, "dst_numa");
   const u64 chunk = chunk_bytes(c), stride = slice_stride(chunk);
   program.passes = static_cast<u32>(c.bytes / chunk);
-  const auto slots = static_cast<u32>(std::stoul(c.param("slots", "2")));
+  const auto slots = c.number("slots", "2");
   const auto slices = slice_count(c.bytes, c.footprint_bytes, c.engine) * program.passes;
   const bool from_gpu = c.src.kind == PlaceKind::gpu, to_gpu = c.dst.kind == PlaceKind::gpu;
   const auto add = [&](const Place& at, MemKind kind, u32 count, Content content) {

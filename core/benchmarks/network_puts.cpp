@@ -12,7 +12,6 @@
 namespace linkscope {
 namespace {
 
-constexpr u64 line = 256, word_bytes = sizeof(u64);
 constexpr u32 ring_slots = 16;  // puts under way of a stream
 constexpr bool measured = true;
 
@@ -61,11 +60,11 @@ class Connection {
       side.given = add(side.gpu, slots * slice_stride(bytes), Content::pattern);
       side.received = add(side.gpu, slots * slice_stride(bytes), Content::poison);
       side.ring = add(in_registers() ? side.card : queues, ring_slots * descriptor());
-      side.told = add(side.card, line);
-      side.notes = add(queues, numbers * line);
-      side.last = add(side.gpu, line);
-      side.pointers = add(in_registers() ? side.card : queues, numbers * line);
-      side.flags = add(side.numa, numbers * line);
+      side.told = add(side.card, line_bytes);
+      side.notes = add(queues, numbers * line_bytes);
+      side.last = add(side.gpu, line_bytes);
+      side.pointers = add(in_registers() ? side.card : queues, numbers * line_bytes);
+      side.flags = add(side.numa, numbers * line_bytes);
     }
   }
 
@@ -108,7 +107,7 @@ class Connection {
     card.loop.emplace_back(take);
     card.loop.emplace_back(Move{*take.job->from, *take.job->to, Engine::nic});
     card.loop.emplace_back(Set{*take.job->signal, 1, 1});
-    if (says_sent()) card.loop.emplace_back(Set{{sides_[side].notes, sent * line, word_bytes}, 1, 1});
+    if (says_sent()) card.loop.emplace_back(Set{{sides_[side].notes, sent * line_bytes, word_bytes}, 1, 1});
     program_->actors.push_back(std::move(card));
   }
 
@@ -124,7 +123,9 @@ class Connection {
   }
   /// The side with the payload of what a side posts.
   [[nodiscard]] u32 giver(u32 side) const { return way_ == Way::put ? side : 1 - side; }
-  [[nodiscard]] Span flag(u32 side, Number number) const { return {sides_[side].flags, number * line, word_bytes}; }
+  [[nodiscard]] Span flag(u32 side, Number number) const {
+    return {sides_[side].flags, number * line_bytes, word_bytes};
+  }
   [[nodiscard]] Span doorbell(u32 side) const { return {sides_[side].told, 0, word_bytes}; }
   [[nodiscard]] Span slot(u32 side) const { return {sides_[side].ring, 0, descriptor(), descriptor(), ring_slots}; }
   [[nodiscard]] Job job(u32 side) const {
@@ -134,8 +135,8 @@ class Connection {
             Span{sides_[to].received, 0, bytes_, stride, slots_}, wait_arrived(to).word};
   }
   [[nodiscard]] Wait notification(u32 side, Number number, u32 ahead) const {
-    Wait wait{{sides_[side].notes, number * line, word_bytes}, u64{1} - ahead, 1};
-    wait.pointer = Span{sides_[side].pointers, number * line, word_bytes};
+    Wait wait{{sides_[side].notes, number * line_bytes, word_bytes}, u64{1} - ahead, 1};
+    wait.pointer = Span{sides_[side].pointers, number * line_bytes, word_bytes};
     return wait;
   }
   u32 add(const Place& at, u64 bytes, Content content = Content::zero) {
@@ -261,7 +262,7 @@ Program messages(const Case& c) {
 /// Posts alone: no card takes them.
 Program posts(const Case& c) {
   Program program;
-  const Connection made{program, c, Way::put, 1, line};
+  const Connection made{program, c, Way::put, 1, line_bytes};
   std::vector<Step> loop;
   made.post(0, loop);
   add_user(program, c, c.src, std::move(loop), 0);

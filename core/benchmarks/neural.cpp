@@ -6,8 +6,6 @@
 namespace linkscope {
 namespace {
 
-u64 number(const Case& c, const char* name, const char* otherwise) { return std::stoul(c.param(name, otherwise)); }
-
 /// Arrays of numbers, the last one a result, and one operation on them.
 Program operation(const Case& c, Opaque call, const std::vector<u64>& elements) {
   const u64 each = call.element == "f32" ? 4 : 2;
@@ -30,7 +28,7 @@ Program operation(const Case& c, Opaque call, const std::vector<u64>& elements) 
 /// 32 images of 32 x 32 pixels. The border of zeros has no operations.
 Program convolution(const Case& c) {
   constexpr u64 images = 32, size = 32, taps = (3 * size - 2) * (3 * size - 2);
-  const u64 channels = number(c, "channels", "256"), image = images * channels * size * size;
+  const u64 channels = c.number("channels", "256"), image = images * channels * size * size;
   const double operations = 2.0 * static_cast<double>(images * channels * channels * taps);
   return operation(c, {"cudnn_convolution", c.param("element", "bf16"), {images, channels, size}, {}, operations},
                    {image, 9 * channels * channels, image});
@@ -39,7 +37,7 @@ Program convolution(const Case& c) {
 /// 4 batches of 16 heads of 128 numbers.
 Program attention(const Case& c) {
   constexpr u64 batch = 4, heads = 16, width = 128;
-  const u64 length = number(c, "length", "2048"), array = batch * heads * length * width;
+  const u64 length = c.number("length", "2048"), array = batch * heads * length * width;
   const double operations = 4.0 * static_cast<double>(array) * static_cast<double>(length);
   return operation(c, {"cudnn_attention", c.param("element", "bf16"), {batch, heads, length, width}, {}, operations},
                    {array, array, array, array});
@@ -48,7 +46,7 @@ Program attention(const Case& c) {
 /// 2^25 numbers in all. The time is that of reading and writing them, so the flow counts bytes.
 Program softmax(const Case& c) {
   constexpr u64 all = u64{1} << 25;
-  const u64 length = number(c, "length", "4096");
+  const u64 length = c.number("length", "4096");
   return operation(c, {"cudnn_softmax", c.param("element", "f32"), {all / length, length}, {}, 0}, {all, all});
 }
 

@@ -9,12 +9,7 @@
 namespace linkscope {
 namespace {
 
-constexpr u64 word = sizeof(u64), line = 256;  // each word has cache lines of its own
 constexpr u32 kernel_threads = 512;
-
-u32 number(const Case& c, const char* name, const char* otherwise) {
-  return static_cast<u32>(std::stoul(c.param(name, otherwise)));
-}
 
 /// The pieces of a slot: the largest whole part of all pieces that fits it.
 u64 pieces_of_slot(const Case& c, u64 piece) {
@@ -30,11 +25,11 @@ u64 pieces_of_slot(const Case& c, u64 piece) {
   return fitting;
 }
 
-Program build(const Case& c) {
+Program build_packed(const Case& c) {
   const bool to_gpu = c.dst.kind == PlaceKind::gpu;
   const Place &host = to_gpu ? c.src : c.dst, &gpu = to_gpu ? c.dst : c.src;
   const u64 piece = std::stoull(c.param("piece", "4096")), of_slot = pieces_of_slot(c, piece), chunk = of_slot * piece;
-  const u32 slots = number(c, "slots", "2");
+  const u32 slots = c.number("slots", "2");
   Program program = empty_program(c);
   program.held_by = HeldBy::nothing;
   program.passes = static_cast<u32>(c.bytes / chunk);
@@ -45,10 +40,10 @@ Program build(const Case& c) {
   program.regions.push_back(completed(c, {c.src, c.src_memory, slices * stride, Content::pattern}));
   program.regions.push_back({host, MemKind::pinned, slots * slice_stride(chunk), Content::poison});
   program.regions.push_back(completed(c, {c.dst, c.dst_memory, slices * stride, Content::poison}));
-  program.regions.push_back({host, MemKind::pinned, 2 * line, Content::zero});
+  program.regions.push_back({host, MemKind::pinned, 2 * line_bytes, Content::zero});
   const Span source{0, 0, chunk, stride, slices, apart}, slot{1, 0, chunk, slice_stride(chunk), slots},
       target{2, 0, chunk, stride, slices, apart};
-  const Span filled{3, 0, word}, emptied{3, line, word};
+  const Span filled{3, 0, word_bytes}, emptied{3, line_bytes, word_bytes};
 
   Actor thread{host, ActorKind::cpu_thread, Clock::host, {}, 0, {}, {}}, stream;
   stream.place = gpu;
@@ -56,7 +51,7 @@ Program build(const Case& c) {
   stream.cpu = host;
   const auto copy = [&](const Span& from, const Span& to, bool by_gpu) {
     Move move{from, to, by_gpu ? Engine::sm : Engine::cpu};
-    move.shape = by_gpu ? Shape{number(c, "sms", "32"), kernel_threads} : Shape{1, number(c, "threads", "8")};
+    move.shape = by_gpu ? Shape{c.number("sms", "32"), kernel_threads} : Shape{1, c.number("threads", "8")};
     return move;
   };
   const Seconds timeout = chunk_timeout(chunk);
@@ -85,8 +80,8 @@ std::vector<Benchmark> packed_pieces() {
       {"threads", {"8", "1", "2", "4", "16"}, "CPU threads that share the pieces of a slot"}};
   const auto row = [&](const char* summary, PlaceKind src, PlaceKind dst, std::pair<MemKind, MemKind> memories) {
     return Benchmark{
-        "pieces", summary, "CUDA 13.0: cuMemcpyBatchAsync", Engine::sm, src, dst, Relation::any, {memories},
-        params,   build};
+        "pieces", summary,     "CUDA 13.0: cuMemcpyBatchAsync", Engine::sm, src, dst, Relation::any, {memories},
+        params,   build_packed};
   };
   return {row("scattered pieces of pageable memory, packed in pinned slots and spread by a kernel", numa, gpu,
               {pageable, device}),

@@ -12,7 +12,7 @@ namespace {
 // The number of operations that fit behind a gate: a stream's queue, and one call (H200, driver 580).
 constexpr u64 queued_copies = 1024, queued_by_one_call = 4096;
 
-Program build(const Case& c) {
+Program build_pieces(const Case& c) {
   const u64 piece = std::stoull(c.param("piece", "4096"));
   if (c.bytes % piece != 0 || c.bytes == piece)
     throw Error{ErrorKind::usage, c.benchmark + ": " + std::to_string(c.bytes) +
@@ -36,8 +36,16 @@ std::vector<Benchmark> pieces() {
     std::vector<Param> params{mode_param(), {"piece", {"4096", "64", "512", "65536"}, "bytes of a piece"}};
     if (engine == Engine::sm) params.insert(params.end(), {blocks_param(), threads_param()});
     const auto row = [&](PlaceKind src, PlaceKind dst, Relation relation, std::pair<MemKind, MemKind> memories) {
-      rows.push_back(
-          {"pieces", summary, "CUDA 13.0: cuMemcpyBatchAsync", engine, src, dst, relation, {memories}, params, build});
+      rows.push_back({"pieces",
+                      summary,
+                      "CUDA 13.0: cuMemcpyBatchAsync",
+                      engine,
+                      src,
+                      dst,
+                      relation,
+                      {memories},
+                      params,
+                      build_pieces});
       if (relation == Relation::different) rows.back().params.push_back(initiator_param());
       rows.back().params.push_back(clock_param());
     };

@@ -9,35 +9,35 @@ namespace {
 using namespace literals;
 
 // Separate cache lines, and for managed memory separate migration blocks.
-constexpr u64 apart = 2_MiB, word = sizeof(u64);
+constexpr u64 separation = 2_MiB;
 
-struct Words {
+struct WordRegions {
   u32 region[2];  // of the word that the source waits for, and of the destination's
 };
 
 /// Both words in one region, or each in its own.
-Words add_words(Program& program, const Case& c) {
+WordRegions add_words(Program& program, const Case& c) {
   if (c.src.kind == PlaceKind::gpu && (c.src_memory == MemKind::device || is_shared(c.src_memory))) {
     const bool at_waiter = c.param("word", "waiter") == "waiter";
-    program.regions = {{c.src, c.src_memory, 2 * apart, Content::zero},
-                       completed(c, {c.dst, c.dst_memory, 2 * apart, Content::zero})};
-    return at_waiter ? Words{{0, 1}} : Words{{1, 0}};
+    program.regions = {{c.src, c.src_memory, 2 * separation, Content::zero},
+                       completed(c, {c.dst, c.dst_memory, 2 * separation, Content::zero})};
+    return at_waiter ? WordRegions{{0, 1}} : WordRegions{{1, 0}};
   }
   const Place host{PlaceKind::numa, 0, c.src.host, {}};
   const Place& at = c.src_memory == MemKind::device                                   ? c.dst
                     : c.src_memory == MemKind::pinned && c.src.kind == PlaceKind::gpu ? host
                                                                                       : c.src;
-  program.regions = {completed(c, {at, c.src_memory, 2 * apart, Content::zero})};
+  program.regions = {completed(c, {at, c.src_memory, 2 * separation, Content::zero})};
   return {{0, 0}};
 }
 
-Program build(const Case& c) {
+Program build_word_ping_pong(const Case& c) {
   Program program;
   program.peer = c.src.kind == PlaceKind::gpu && c.src_memory != MemKind::pinned;
   program.cache = CacheState::hot;  // a polled word is in the memory of the side that polls
   program.mps = c.param("way", "") == "mps";
-  const Words words = add_words(program, c);
-  const Span ping{words.region[1], 0, word, 0, 1}, pong{words.region[0], apart, word, 0, 1};
+  const WordRegions words = add_words(program, c);
+  const Span ping{words.region[1], 0, word_bytes, 0, 1}, pong{words.region[0], separation, word_bytes, 0, 1};
   const auto actor = [&](const Place& at, std::vector<Step> loop) {
     Actor made;
     made.place = at;
@@ -51,7 +51,7 @@ Program build(const Case& c) {
                     actor(c.dst, {Wait{ping, 1, 1}, Set{pong, 1, 1}})};
   // Of two processes the second one drives the CPU thread, or the destination's GPU.
   if (is_shared(c.src_memory)) program.actors[c.src.kind == c.dst.kind].process = 1;
-  if (c.src_memory == MemKind::managed) program.actors[0].once = {Prefetch{{0, 0, 2 * apart, 0, 1}, c.src}};
+  if (c.src_memory == MemKind::managed) program.actors[0].once = {Prefetch{{0, 0, 2 * separation, 0, 1}, c.src}};
   constexpr bool measured = true;
   program.flows = {{0, c.src, c.dst, c.src_memory, c.dst_memory, 0, measured},
                    {1, c.dst, c.src, c.dst_memory, c.src_memory, 0, !measured}};
@@ -72,8 +72,8 @@ std::vector<Benchmark> ping_pongs() {
   const auto row = [](const char* summary, Engine engine, PlaceKind src, PlaceKind dst, Relation relation,
                       const Memories& memories, std::vector<Param> params = {}) {
     constexpr bool sized = false;
-    return Benchmark{"ping_pong", summary,  "Klenk 4 (KL-1)",  engine, src,  dst,
-                     relation,    memories, std::move(params), build,  sized};
+    return Benchmark{"ping_pong", summary,           "Klenk 4 (KL-1)",     engine, src, dst, relation,
+                     memories,    std::move(params), build_word_ping_pong, sized};
   };
   return of_role(
       Role::latency,

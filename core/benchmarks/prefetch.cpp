@@ -16,7 +16,7 @@ void add_prefetch(Program& program, const Case& c, const Place& home, const Plac
   add_migration(program, c, {.home = home, .to = to, .by = stream, .bytes = c.bytes}, step);
 }
 
-Program build(const Case& c) { return migrations(c, add_prefetch); }
+Program build_prefetch(const Case& c) { return migrations(c, add_prefetch); }
 
 }  // namespace
 
@@ -33,9 +33,8 @@ std::vector<Benchmark> prefetches() {
                       "the pages' contents are discarded: by a call before the prefetch, or by the same call",
                       default_in_id});
     const auto& memories = relation == Relation::any ? moving_memory : managed_memory;
-    return Benchmark{
-        "prefetch",        summary, "Comm|Scope 3.5 (CS-10)", Engine::prefetch, src, dst, relation, memories,
-        std::move(params), build};
+    return Benchmark{"prefetch", summary,  "Comm|Scope 3.5 (CS-10)", Engine::prefetch, src, dst,
+                     relation,   memories, std::move(params),        build_prefetch};
   };
   return of_role(
       Role::migration,

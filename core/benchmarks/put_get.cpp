@@ -17,8 +17,6 @@ namespace {
 
 using namespace literals;
 
-// Each word has cache lines of its own.
-constexpr u64 word_bytes = sizeof(u64), line = 256;
 constexpr u32 ring_slots = 16;  // messages under way of a stream of messages
 constexpr u32 least_slots = 4;  // of each group of blocks: a put does not wait for the answer to the one before
 constexpr bool measured = true;
@@ -33,10 +31,6 @@ Control control_of(const Case& c) {
   if (c.engine == Engine::ce) return c.param("control", "host") == "host" ? Control::host : Control::assisted;
   const auto named = c.param("control", "direct");
   return named == "direct" ? Control::direct : named == "own" ? Control::own : Control::notified;
-}
-
-u32 number_of(const Case& c, const char* param, const char* otherwise) {
-  return static_cast<u32>(std::stoul(c.param(param, otherwise)));
 }
 
 /// Whether a kernel is launched for each message, as programs do whose kernels do not stay on the GPU. The host thread then
@@ -63,7 +57,7 @@ using Movers = std::array<bool, 2>;  // whether each side moves a payload
 class Connection {
  public:
   Connection(Program& program, const Case& c, u32 slots, Movers movers) : program_{program}, case_{c} {
-    const u32 blocks = number_of(c, "blocks", "1");
+    const u32 blocks = c.number("blocks", "1");
     check(blocks);
     slots_ = slots == 1 || at_once_ == 1 ? slots : std::max(slots / at_once_, least_slots);
     part_ = part_of_block(c.bytes, relaunched_ ? 1 : blocks);  // a relaunched kernel has all blocks
@@ -148,7 +142,9 @@ class Connection {
     return {sides_[side].words, number * words_gap(), word_bytes};
   }
   /// Bytes of one kind of words: those of the blocks lie behind each other, because one warp polls 32 of them at once.
-  [[nodiscard]] u64 words_gap() const { return (most_blocks() * word_bytes + line - 1) / line * line; }
+  [[nodiscard]] u64 words_gap() const {
+    return (most_blocks() * word_bytes + line_bytes - 1) / line_bytes * line_bytes;
+  }
   /// Of all messages that one block sends at once.
   [[nodiscard]] u64 packed_bytes() const { return at_once_ * case_.bytes; }
   /// The payload of a message to a side, which lies in one of its slots if there are several.
@@ -174,12 +170,10 @@ class Connection {
             {sides_[1 - giver].received, offset, bytes, stride(), slots_},
             case_.engine,
             false,
-            relaunched_ ? Shape{number_of(case_, "blocks", "1"), threads()} : Shape{}};
+            relaunched_ ? Shape{case_.number("blocks", "1"), threads()} : Shape{}};
   }
   /// Of a block.
-  [[nodiscard]] u32 threads() const {
-    return case_.engine == Engine::tma ? one_warp : number_of(case_, "threads", "1024");
-  }
+  [[nodiscard]] u32 threads() const { return case_.engine == Engine::tma ? one_warp : case_.number("threads", "1024"); }
   static u64 part_of_block(u64 bytes, u32 blocks) {
     constexpr u64 least = 128;  // a line
     return ((bytes + blocks - 1) / blocks + least - 1) / least * least;
@@ -235,7 +229,7 @@ class Connection {
   bool is_packed_ = case_.param("word", "separate") == "packed";
   std::array<Side, 2> sides_;
   std::array<u32, 2> blocks_{1, 1};
-  u32 at_once_ = number_of(case_, "at_once", "1"), slots_ = 1;
+  u32 at_once_ = case_.number("at_once", "1"), slots_ = 1;
   u64 part_ = 0;   // bytes of a block's part
   u32 parts_ = 1;  // blocks that move a message
 };
@@ -315,7 +309,7 @@ Program round_trip(const Case& c) {
 template <u32 mover>
 Program messages(const Case& c) {
   Program program = empty(c);
-  for (u32 left = number_of(c, "connections", "1"); left > 0; --left) {
+  for (u32 left = c.number("connections", "1"); left > 0; --left) {
     Connection made{program, c, ring_slots, {mover == 0, mover == 1}};
     add_messages(made, mover);
   }

@@ -10,13 +10,9 @@
 namespace linkscope {
 namespace {
 
-constexpr u64 line = 256, word_bytes = sizeof(u64), pair = 16;
+constexpr u64 pair = 16;
 constexpr u32 ring_slots = 16;
 constexpr bool measured = true;
-
-u32 number_of(const Case& c, const char* param, const char* otherwise) {
-  return static_cast<u32>(std::stoul(c.param(param, otherwise)));
-}
 
 /// The GPU that posts. Puts between host memories have the first one.
 Place poster_of(const Case& c) {
@@ -47,8 +43,8 @@ class Queue {
     const auto where = c.param("queue", "host");
     const Place& ring = by_host || where == "host" ? ends_.node : where == "own" ? ends_.poster : ends_.dst;
     ends_.slots = add_words(ring, ring_slots * slot_pitch());
-    ends_.signals = add_words(by_host ? ends_.node : ends_.dst, line);
-    ends_.credits = add_words(by_host ? ends_.node : ends_.poster, line);
+    ends_.signals = add_words(by_host ? ends_.node : ends_.dst, line_bytes);
+    ends_.credits = add_words(by_host ? ends_.node : ends_.poster, line_bytes);
   }
 
   /// A word of the side that this queue's puts go to, which answers them.
@@ -86,12 +82,12 @@ class Queue {
     actor.place = actor.kind == ActorKind::cpu_thread ? ends_.node : ends_.poster;
     if (case_.engine != Engine::sm) actor.clock = Clock::host;
     if (actor.kind == ActorKind::stream) actor.cpu = ends_.node;
-    actor.threads = actor.kind == ActorKind::gpu_block ? number_of(case_, "threads", "256") : 1;
+    actor.threads = actor.kind == ActorKind::gpu_block ? case_.number("threads", "256") : 1;
     return actor;
   }
 
  private:
-  [[nodiscard]] u64 descriptor() const { return number_of(case_, "descriptor", "32"); }
+  [[nodiscard]] u64 descriptor() const { return case_.number("descriptor", "32"); }
   /// Bytes of the descriptors of a message: one of 16 B holds the put or the word, and others hold both.
   [[nodiscard]] u64 slot_pitch() const { return std::max(2 * pair, descriptor()); }
   [[nodiscard]] Span word(u32 region) const { return {region, 0, word_bytes, 0, 1}; }
@@ -163,15 +159,15 @@ void add_server(Program& program, const Queue& queue) {
 /// of the host serves its rings in turn, and so does a CPU thread that receives.
 Program messages(const Case& c) {
   Program program = empty(c);
-  const u32 connections = number_of(c, "connections", "1");
+  const u32 connections = c.number("connections", "1");
   const bool own = c.param("proxies", "own") == "own";
-  const u32 servers = own ? connections : std::min(connections, number_of(c, "proxies", "1"));
+  const u32 servers = own ? connections : std::min(connections, c.number("proxies", "1"));
   std::vector<std::vector<Step>> served(servers), posts, received;
   for (u32 ring = 0; ring < connections; ++ring) {
     Queue queue{program, c, ends_of(c), ring_slots};
     const bool on_host = c.engine != Engine::sm || c.dst.kind == PlaceKind::numa;
     program.regions.push_back(
-        {on_host ? node_of(c) : poster_of(c), on_host ? MemKind::pinned : MemKind::device, line, Content::zero});
+        {on_host ? node_of(c) : poster_of(c), on_host ? MemKind::pinned : MemKind::device, line_bytes, Content::zero});
     const Span room{static_cast<u32>(program.regions.size() - 1), 0, word_bytes, 0, 1};
     if (ring < servers) program.actors.push_back(queue.server());
     queue.serve(ring % servers, served[ring % servers]);
@@ -204,7 +200,7 @@ Program round_trip(const Case& c) {
     add_server(program, back);
     first.emplace_back(back.arrived());
   } else {
-    program.regions.push_back({node_of(c), MemKind::pinned, line, Content::zero});
+    program.regions.push_back({node_of(c), MemKind::pinned, line_bytes, Content::zero});
     const Span word{static_cast<u32>(program.regions.size() - 1), 0, word_bytes, 0, 1};
     second.emplace_back(answer(word));
     first.emplace_back(Wait{word, 1, 1});
@@ -219,12 +215,12 @@ Program posts(const Case& c) {
   Program program;
   program.peer = c.dst.kind == PlaceKind::gpu && c.src != c.dst;
   const MemKind memory = c.dst.kind == PlaceKind::gpu ? MemKind::device : MemKind::pinned;
-  const u64 bytes = number_of(c, "descriptor", "32");
-  program.regions = {{c.src, MemKind::device, line, Content::pattern},
-                     {c.src, MemKind::device, line, Content::poison},
-                     {c.src, MemKind::device, line, Content::zero},
+  const u64 bytes = c.number("descriptor", "32");
+  program.regions = {{c.src, MemKind::device, line_bytes, Content::pattern},
+                     {c.src, MemKind::device, line_bytes, Content::poison},
+                     {c.src, MemKind::device, line_bytes, Content::zero},
                      {c.dst, memory, ring_slots * std::max(2 * pair, bytes), Content::zero}};
-  const Span from{0, 0, line, 0, 1}, to{1, 0, line, 0, 1}, signal{2, 0, word_bytes, 0, 1};
+  const Span from{0, 0, line_bytes, 0, 1}, to{1, 0, line_bytes, 0, 1}, signal{2, 0, word_bytes, 0, 1};
   Job put{0, bytes, from, to}, end{0, bytes};
   (bytes == pair ? end : put).signal = signal;
   std::vector<Step> loop;

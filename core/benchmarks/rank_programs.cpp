@@ -12,8 +12,6 @@
 namespace linkscope {
 namespace {
 
-constexpr u64 word = sizeof(u64), line = 256;  // each word has cache lines of its own
-
 /// One end of the messages: a rank, and its memory for them.
 struct End {
   u32 rank;
@@ -48,7 +46,7 @@ class Builder {
     program.held_by = HeldBy::nothing;
     program.passes = static_cast<u32>(c.bytes ? c.bytes / chunk_ : 1);
     in_chunks_ = c.param("way", "staged") == "double";
-    slots_ = in_chunks_ ? static_cast<u32>(std::stoul(c.param("slots", "2"))) : 1;
+    slots_ = in_chunks_ ? c.number("slots", "2") : 1;
     ahead_ = c.param("sends", "ahead") == "ahead" ? slots_ - 1 : 0;
   }
 
@@ -66,8 +64,8 @@ class Builder {
   }
   /// Words by which the host thread of a stream and the thread with the messages wait for each other.
   std::pair<Span, Span> add_words(const End& end) {
-    const Span first = add(end.rank, end.at.numa, MemKind::pinned, 2 * line, Content::zero, {0, 0, word});
-    return {first, {first.region, line, word}};
+    const Span first = add(end.rank, end.at.numa, MemKind::pinned, 2 * line_bytes, Content::zero, {0, 0, word_bytes});
+    return {first, {first.region, line_bytes, word_bytes}};
   }
 
   u32 add_thread(const End& end, std::vector<Step> loop) {
@@ -237,11 +235,11 @@ Program build_ping_pong(const Case& c) {
 namespace {
 
 /// A stream of messages in one direction.
-Program build_rate(const Case& c) {
+Program build_message_rate(const Case& c) {
   Builder builder{c};
   const End from = first_of(c), to = second_of(c);
   const bool staged = from.staged || to.staged;
-  const u32 window = staged ? 0 : static_cast<u32>(std::stoul(c.param("window", "64")));
+  const u32 window = staged ? 0 : c.number("window", "64");
   const Span source = builder.add_memory(from, Content::pattern), target = builder.add_memory(to, Content::poison);
   const Span out = from.staged ? builder.add_slots(from) : source, in = to.staged ? builder.add_slots(to) : target;
   const auto send = builder.send(to.rank, out, in, window), receive = builder.receive(from.rank, in, out, window);
@@ -282,11 +280,11 @@ u32 add_exchange(Builder& builder, const Side& side, const Side& other, u32 wind
 }  // namespace
 
 Program build_both(const Case& c) {
-  if (c.param("bidirectional", "false") != "true") return build_rate(c);
+  if (c.param("bidirectional", "false") != "true") return build_message_rate(c);
   Builder builder{c};
   const Side here = add_side(builder, c, first_of(c)), there = add_side(builder, c, second_of(c));
   const bool staged = here.end.staged || there.end.staged;
-  const u32 window = staged ? 1 : static_cast<u32>(std::stoul(c.param("window", "64")));
+  const u32 window = staged ? 1 : c.number("window", "64");
   const u32 first = add_exchange(builder, here, there, window), second = add_exchange(builder, there, here, window);
   builder.program.flows = {{second, c.src, c.dst, c.src_memory, c.dst_memory, c.bytes},
                            {first, c.dst, c.src, c.dst_memory, c.src_memory, c.bytes}};
@@ -296,10 +294,6 @@ Program build_both(const Case& c) {
 namespace {
 
 using Pair = std::pair<Place, Place>;
-
-[[noreturn]] void misfit(const Case& c, const std::string& what) {
-  throw Error{ErrorKind::usage, c.benchmark + ": " + what};
-}
 
 /// The pair of the case, then those of `with`.
 std::vector<Pair> pairs_of(const Case& c) {
@@ -321,7 +315,7 @@ std::vector<Pair> pairs_of(const Case& c) {
 
 Program build_rates_of_pairs(const Case& c) {
   Builder builder{c};
-  const u32 window = static_cast<u32>(std::stoul(c.param("window", "16")));
+  const u32 window = c.number("window", "16");
   const auto pairs = pairs_of(c);
   std::map<u32, std::pair<End, std::vector<Step>>> ranks;
   const auto loop_of = [&](const End& end) -> std::vector<Step>& {

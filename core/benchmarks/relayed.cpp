@@ -13,18 +13,18 @@ namespace {
 
 using namespace literals;
 
-constexpr u64 word = sizeof(u64), line = 256;  // each word has cache lines of its own
-constexpr u32 slots = 2;                       // of a helper: both legs overlap
-constexpr Seconds timeout{4.0};
+constexpr u32 helper_slots = 2;  // of a helper: both legs overlap
+constexpr Seconds relay_timeout{4.0};
 
-constexpr std::array<std::pair<std::string_view, u64>, 4> chunks{
+constexpr std::array<std::pair<std::string_view, u64>, 4> relayed_chunks{
     {{"4MiB", 4_MiB}, {"1MiB", 1_MiB}, {"2MiB", 2_MiB}, {"8MiB", 8_MiB}}};
 
 u64 chunk_bytes(const Case& c, u64 paths) {
   const auto text = c.param("chunk", "4MiB");
-  const auto found = std::find_if(chunks.begin(), chunks.end(), [&](const auto& one) { return one.first == text; });
+  const auto found =
+      std::find_if(relayed_chunks.begin(), relayed_chunks.end(), [&](const auto& one) { return one.first == text; });
   const u64 part = c.bytes / paths, chunk = std::min(found->second, part);
-  if (chunk < word || c.bytes % paths != 0 || part % chunk != 0 || chunk % word != 0)
+  if (chunk < word_bytes || c.bytes % paths != 0 || part % chunk != 0 || chunk % word_bytes != 0)
     throw Error{ErrorKind::usage, c.benchmark + ": " + std::to_string(c.bytes) + " B cannot be divided into " +
                                       std::to_string(paths) + " equal parts of whole chunks of " + bytes_text(chunk)};
   return chunk;
@@ -39,22 +39,13 @@ std::vector<Place> helpers_of(const Place& gpu, u64 count) {
   return found;
 }
 
-Actor stream_at(const Place& gpu, const Place& cpu, std::vector<Step> loop) {
-  Actor actor;
-  actor.place = gpu;
-  actor.clock = Clock::host;  // host threads exchange the words
-  actor.cpu = cpu;
-  actor.loop = std::move(loop);
-  return actor;
-}
-
 /// Slots between two actors, and the words that say which are filled and emptied.
 struct Slots {
   Span slot, filled, emptied;
 
   /// The first slots wait for nobody.
-  [[nodiscard]] Wait until_empty() const { return {emptied, 1 - u64{slots}, 1, timeout}; }
-  [[nodiscard]] Wait until_full() const { return {filled, 1, 1, timeout}; }
+  [[nodiscard]] Wait until_empty() const { return {emptied, 1 - u64{helper_slots}, 1, relay_timeout}; }
+  [[nodiscard]] Wait until_full() const { return {filled, 1, 1, relay_timeout}; }
 };
 
 /// Builds the parts of one copy, link by link.
@@ -94,9 +85,11 @@ class Relay {
 
   Slots add_slots(const Place& at, MemKind kind) {
     const auto ring = static_cast<u32>(program_.regions.size());
-    program_.regions.push_back({at, kind, slots * slice_stride(chunk_), Content::poison});
-    program_.regions.push_back({host_, MemKind::pinned, 2 * line, Content::zero});
-    return {{ring, 0, chunk_, slice_stride(chunk_), slots}, {ring + 1, 0, word}, {ring + 1, line, word}};
+    program_.regions.push_back({at, kind, helper_slots * slice_stride(chunk_), Content::poison});
+    program_.regions.push_back({host_, MemKind::pinned, 2 * line_bytes, Content::zero});
+    return {{ring, 0, chunk_, slice_stride(chunk_), helper_slots},
+            {ring + 1, 0, word_bytes},
+            {ring + 1, line_bytes, word_bytes}};
   }
 
   u32 add_actor(Actor actor) {
@@ -108,7 +101,7 @@ class Relay {
   u32 add_threads(const Span& end, const Slots& ring) {
     Actor actor{host_, ActorKind::cpu_thread, Clock::host, {}, 0, {}, {}};
     Move move{to_gpu_ ? end : ring.slot, to_gpu_ ? ring.slot : end, Engine::cpu};
-    move.shape = {1, static_cast<u32>(std::stoul(case_.param("threads", "4")))};
+    move.shape = {1, case_.number("threads", "4")};
     if (to_gpu_) actor.loop = {ring.until_empty(), move, Set{ring.filled, 1, 1}};
     else actor.loop = {ring.until_full(), move, Set{ring.emptied, 1, 1}};
     return add_actor(std::move(actor));
@@ -182,7 +175,7 @@ class Relay {
   std::optional<Slots> first_;  // of the first helper
 };
 
-Program build(const Case& c) {
+Program build_relayed(const Case& c) {
   Program program = empty_program(c);
   program.held_by = HeldBy::nothing;
   program.peer = true;
@@ -196,7 +189,7 @@ std::vector<Benchmark> relayed_copies() {
   using enum PlaceKind;
   using enum MemKind;
   Param chunk{"chunk", {}, "bytes of a chunk, or less in a short copy"};
-  for (const auto& [text, bytes] : chunks) chunk.values.push_back(text);
+  for (const auto& [text, bytes] : relayed_chunks) chunk.values.push_back(text);
   const std::vector<Param> params{
       mode_param(),
       {"helpers", {"1", "3", "7"}, "other GPUs whose links carry parts, those with the lowest numbers"},
@@ -214,7 +207,7 @@ std::vector<Benchmark> relayed_copies() {
                      Relation::any,
                      {{src_memory, dst_memory}},
                      staged ? with_threads : params,
-                     build};
+                     build_relayed};
   };
   return {
       row("a copy from pinned memory to a GPU, over its link and those of helper GPUs", numa, gpu, pinned, device),

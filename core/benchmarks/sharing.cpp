@@ -58,7 +58,7 @@ constexpr Work works[] = {
 
 Program build(const Case& c) {
   const auto way = c.param("way", "threads");
-  const auto clients = static_cast<u32>(std::stoul(c.param("clients", "1")));
+  const auto clients = c.number("clients", "1");
   std::vector<Program> programs;
   for (const auto& work : works) {
     if (c.benchmark != work.name) continue;

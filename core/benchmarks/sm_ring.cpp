@@ -10,13 +10,8 @@
 namespace linkscope {
 namespace {
 
-constexpr u64 word = sizeof(u64), line = 256;  // each word has cache lines of its own
-constexpr u64 granule = 16;                    // bytes of a GPU block's access
+constexpr u64 granule = 16;  // bytes of a GPU block's access
 constexpr u32 block_threads = 1024;
-
-u32 number(const Case& c, const char* name, const char* otherwise) {
-  return static_cast<u32>(std::stoul(c.param(name, otherwise)));
-}
 
 /// The shape of a copy: a pass moves one chunk by each block.
 struct Shares {
@@ -24,9 +19,9 @@ struct Shares {
   u64 chunk;
 
   explicit Shares(const Case& c)
-      : blocks{number(c, "sms", "16")},
-        threads{std::min(number(c, "threads", "8"), blocks)},
-        slots{number(c, "slots", "2")},
+      : blocks{c.number("sms", "16")},
+        threads{std::min(c.number("threads", "8"), blocks)},
+        slots{c.number("slots", "2")},
         chunk{0} {
     Case part = c;
     part.bytes = c.bytes / blocks;
@@ -54,7 +49,7 @@ class Ring {
     source_ = add({c.src, c.src_memory, all, Content::pattern});
     ring_ = add({host_, MemKind::pinned, u64{share_.blocks} * share_.slots * stride_, Content::poison});
     target_ = add({c.dst, c.dst_memory, all, Content::poison});
-    words_ = add({host_, MemKind::pinned, u64{2} * share_.blocks * line, Content::zero});
+    words_ = add({host_, MemKind::pinned, u64{2} * share_.blocks * line_bytes, Content::zero});
     for (u32 thread = 0; thread < share_.threads; ++thread) add_thread(thread);
     for (u32 block = 0; block < share_.blocks; ++block) add_block(block);
   }
@@ -70,7 +65,9 @@ class Ring {
   [[nodiscard]] Span slot(u32 block) const {
     return {ring_, u64{block} * share_.slots * stride_, share_.chunk, stride_, share_.slots};
   }
-  [[nodiscard]] Span at_word(u32 block, bool filled) const { return {words_, (2 * block + filled) * line, word}; }
+  [[nodiscard]] Span at_word(u32 block, bool filled) const {
+    return {words_, (2 * block + filled) * line_bytes, word_bytes};
+  }
   /// The first `slots` chunks of a block wait for no slot.
   [[nodiscard]] std::vector<Step> leg(u32 block, bool fills, Engine engine) const {
     const Seconds timeout = chunk_timeout(share_.chunk);
@@ -122,7 +119,7 @@ class Ring {
   u32 slices_ = 0, source_ = 0, ring_ = 0, target_ = 0, words_ = 0;
 };
 
-Program build(const Case& c) {
+Program build_sm_ring(const Case& c) {
   Program program = empty_program(c);
   program.held_by = HeldBy::nothing;
   const Ring ring(program, c);
@@ -143,9 +140,10 @@ std::vector<Benchmark> sm_rings() {
       {"sms", {"16", "8", "32", "64"}, "blocks of the kernel, each with slots of its own"},
       {"threads", {"8", "1", "2", "4", "16"}, "CPU threads, each of which serves as many blocks"}};
   const auto row = [&](const char* summary, PlaceKind src, PlaceKind dst, std::pair<MemKind, MemKind> memories) {
-    return Benchmark{
-        "staged", summary, "CUDA: kernels that read pinned memory", Engine::sm, src, dst, Relation::any, {memories},
-        params,   build};
+    return Benchmark{"staged",      summary,    "CUDA: kernels that read pinned memory",
+                     Engine::sm,    src,        dst,
+                     Relation::any, {memories}, params,
+                     build_sm_ring};
   };
   return {row("a copy to a GPU through pinned slots that CPU threads fill and one kernel empties", numa, gpu,
               {pageable, device}),

@@ -6,7 +6,7 @@
 namespace linkscope {
 namespace {
 
-Program build(const Case& c) {
+Program build_split_copies(const Case& c) {
   const u64 parts = std::stoull(c.param("streams", "2")), words = c.bytes / 8;
   if (words < parts)
     throw Error{ErrorKind::usage, c.benchmark + ": " + std::to_string(c.bytes) + " B is too small for " +
@@ -39,7 +39,7 @@ std::vector<Benchmark> split_copies() {
                      Relation::any,
                      {{src_memory, dst_memory}},
                      std::move(params),
-                     build};
+                     build_split_copies};
   };
   return {
       row("one copy from host memory to a GPU, split over several streams", numa, gpu, pinned, device),

@@ -13,8 +13,6 @@ namespace {
 
 using namespace literals;
 
-constexpr u64 word = sizeof(u64), line = 256;  // each word has cache lines of its own
-
 /// The ends of one staged copy, and where its ring is.
 struct Staging {
   Place src, dst, ring;
@@ -40,17 +38,17 @@ Actor filler_or_emptier(const Place& end, const Place& ring, std::vector<Step> l
 /// Adds the memory of a staged copy, and its two actors. Returns the flow of the whole copy and that of its first leg.
 std::pair<Flow, Flow> add_staged(Program& program, const Case& c, const Staging& staging) {
   const u64 stride = slice_stride(staging.chunk), chunks_of_copy = c.bytes / staging.chunk;
-  const auto slots = static_cast<u32>(std::stoul(c.param("slots", "2")));
+  const auto slots = c.number("slots", "2");
   const auto slices = static_cast<u32>(slice_count(c.bytes, c.footprint_bytes, c.engine) * chunks_of_copy);
   const auto first = static_cast<u32>(program.regions.size());
   program.regions.push_back(completed(c, {staging.src, staging.src_memory, slices * stride, Content::pattern}));
   program.regions.push_back({staging.ring, MemKind::pinned, slots * stride, Content::poison});
   program.regions.push_back(completed(c, {staging.dst, staging.dst_memory, slices * stride, Content::poison}));
-  program.regions.push_back({staging.ring, MemKind::pinned, 2 * line, Content::zero});
+  program.regions.push_back({staging.ring, MemKind::pinned, 2 * line_bytes, Content::zero});
 
   const Span source{first, 0, staging.chunk, stride, slices}, slot{first + 1, 0, staging.chunk, stride, slots},
       target{first + 2, 0, staging.chunk, stride, slices};
-  const Span filled{first + 3, 0, word}, emptied{first + 3, line, word};
+  const Span filled{first + 3, 0, word_bytes}, emptied{first + 3, line_bytes, word_bytes};
   const auto copy = [&](const Place& end, const Span& from, const Span& to) {
     Move move{from, to, engine_at(end)};
     if (move.engine == Engine::cpu) move.shape = {1, staging.threads};
@@ -80,16 +78,10 @@ Place ring_of(const Case& c) {
   return ring;
 }
 
-Program build(const Case& c) {
+Program build_staged(const Case& c) {
   Program program = empty_program(c);
   program.held_by = HeldBy::nothing;
-  const Staging there{c.src,
-                      c.dst,
-                      ring_of(c),
-                      c.src_memory,
-                      c.dst_memory,
-                      chunk_bytes(c),
-                      static_cast<u32>(std::stoul(c.param("threads", "1")))};
+  const Staging there{c.src, c.dst, ring_of(c), c.src_memory, c.dst_memory, chunk_bytes(c), c.number("threads", "1")};
   program.passes = static_cast<u32>(c.bytes / there.chunk);
   const auto [whole, leg] = add_staged(program, c, there);
   program.flows = {whole};
@@ -124,7 +116,7 @@ std::vector<Benchmark> staged_copies() {
     rows.push_back({of_file ? "file_copies" : "staged", summary,
                     of_file ? "Jorda et al., disks" : "Jorda et al. (JO-2, JO-6)", of_file ? Engine::file : Engine::ce,
                     src, dst, src == dst ? Relation::different : Relation::any, std::move(memories), std::move(params),
-                    build});
+                    build_staged});
   };
   const Param threads{"threads", {"1", "2", "4", "8", "16"}, "CPU threads that share the copy of a chunk"};
   add("a copy from host memory to a GPU through pinned slots that CPU threads fill", numa, gpu,

@@ -8,7 +8,7 @@ namespace {
 
 constexpr u64 plane_rows = 8;
 
-Program build(const Case& c) {
+Program build_strided_copies(const Case& c) {
   const u64 row = std::stoull(c.param("row", "512"));
   if (c.bytes % (plane_rows * row) != 0)
     throw Error{ErrorKind::usage, c.benchmark + ": " + std::to_string(c.bytes) +
@@ -51,7 +51,7 @@ std::vector<Benchmark> strided_copies() {
                       Relation::any,
                       {memories},
                       params,
-                      build});
+                      build_strided_copies});
       if (src == dst) rows.back().params.push_back(initiator_param());
       rows.back().params.push_back(clock_param());
     };

@@ -52,7 +52,7 @@ Cpu cpu(const Case& c, u32 n) {
   return {c.src, n};
 }
 
-Program build(const Case& c) {
+Program build_tasks(const Case& c) {
   const auto gpus = gpus_of(c);
   const auto transfers = static_cast<u32>(gpus.size()), tasks = message_tasks(c, transfers);
   const auto at = c.param("at", "both");
@@ -96,7 +96,7 @@ Program build(const Case& c) {
 // --- tasks of ranks -------------------------------------------------------------------------------------------------
 
 /// Pairs of ranks: the pair of the case first, then the other ranks in order. With an odd number, the last rank has no pair.
-std::vector<std::pair<Place, Place>> pairs_of(const Case& c) {
+std::vector<std::pair<Place, Place>> pairs_of_all(const Case& c) {
   std::vector<std::pair<Place, Place>> pairs{{c.src, c.dst}};
   std::optional<Place> single;
   for (u32 rank = 0; rank < c.ranks.size(); ++rank) {
@@ -146,7 +146,7 @@ Program transfer_of(const Case& c, u32 rank) {
 }
 
 Program build_of_ranks(const Case& c) {
-  const auto pairs = pairs_of(c);
+  const auto pairs = pairs_of_all(c);
   const auto transfers = transferring(c, pairs);
   const auto at = c.param("at", "both");
   const bool one_thread = c.param("threads", "two") == "one" && at == "both",
@@ -216,7 +216,7 @@ std::vector<Benchmark> task_sets() {
                  {"threads", {"two", "one"}, "transfer and messages by two bound threads, or by one", default_in_id},
                  {"channel", {channel_names.begin(), channel_names.end()}, "as of `message`", default_in_id},
                  again_param()},
-                build};
+                build_tasks};
   row.role = Role::contention;
   return {std::move(row), of_ranks()};
 }

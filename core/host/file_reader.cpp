@@ -66,13 +66,13 @@ bool FileReader::can_be_read_now(u64 offset, u64 bytes) const {
 
 /// False if the file system refuses such reads, or if the file ends first: then read() says so.
 bool FileReader::read_direct(std::byte* to, u64 offset, u64 bytes) const {
-  const u64 whole = (bytes + granule - 1) / granule * granule;
+  const u64 whole = (bytes + file_granule - 1) / file_granule * file_granule;
   for (u64 done = 0; direct_ && done < bytes;) {
     const ssize_t got = pread(direct_.get(), to + done, whole - done, static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return false;
     done += static_cast<u64>(got);
-    if (done < bytes && done % granule != 0) return false;
+    if (done < bytes && done % file_granule != 0) return false;
   }
   return static_cast<bool>(direct_);
 }
@@ -110,7 +110,7 @@ void FileReader::read_aligned(std::byte* to, u64 offset, u64 bytes, ReadCounts& 
     return;
   }
   // A range that is partly in the cache is read again from its last whole granule.
-  const u64 kept = *cached / granule * granule;
+  const u64 kept = *cached / file_granule * file_granule;
   counts.cached += kept;
   read_cold(to + kept, offset + kept, bytes - kept, counts);
 }

@@ -6,6 +6,7 @@
 
 #include "base/units.hpp"
 #include "host/descriptor.hpp"
+#include "host/file_granule.hpp"
 
 namespace linkscope {
 
@@ -18,9 +19,6 @@ struct ReadCounts {
 
 class FileReader {
  public:
-  /// Offsets, sizes and addresses of reads that may bypass the page cache are multiples of this.
-  static constexpr u64 granule = 4096;
-
   /// Throws Error{usage} if the file cannot be opened.
   explicit FileReader(std::string path);
   ~FileReader();
@@ -30,8 +28,8 @@ class FileReader {
   [[nodiscard]] u64 size() const { return size_; }
   /// Reads [offset, offset + bytes). Throws Error{usage} if the file ends before, Error{failed} if the system refuses.
   void read(std::byte* to, u64 offset, u64 bytes, ReadCounts&) const;
-  /// The same for a range that begins at a multiple of `granule` and a buffer with room for whole granules. What is not
-  /// in the page cache is read by O_DIRECT, where the file system has it.
+  /// The same for a range that begins at a multiple of `file_granule` and a buffer with room for whole granules. What is
+  /// not in the page cache is read by O_DIRECT, where the file system has it.
   void read_aligned(std::byte* to, u64 offset, u64 bytes, ReadCounts&) const;
   /// The same for a range that is not in the page cache, which is not asked.
   void read_cold(std::byte* to, u64 offset, u64 bytes, ReadCounts&) const;

@@ -96,7 +96,7 @@ u64 FileWriter::write_direct(const std::byte* from, u64 offset, u64 bytes) const
     if (put < 0 && errno == EINTR) continue;
     if (put <= 0) break;
     done += static_cast<u64>(put);
-    if (done % granule != 0) break;
+    if (done % file_granule != 0) break;
   }
   return done;
 }
@@ -112,9 +112,9 @@ void FileWriter::write_buffered(const std::byte* from, u64 offset, u64 bytes, Wr
 }
 
 void FileWriter::write(const std::byte* from, u64 offset, u64 bytes, WriteCounts& counts) const {
-  const u64 into = offset % granule, head = std::min(bytes, into ? granule - into : 0);
-  const u64 whole = (bytes - head) / granule * granule;
-  const bool alike = reinterpret_cast<u64>(from) % granule == into;
+  const u64 into = offset % file_granule, head = std::min(bytes, into ? file_granule - into : 0);
+  const u64 whole = (bytes - head) / file_granule * file_granule;
+  const bool alike = reinterpret_cast<u64>(from) % file_granule == into;
   if (!direct_ || !alike || whole == 0) return write_buffered(from, offset, bytes, counts);
   const u64 done = head + write_direct(from + head, offset + head, whole);
   counts.direct += done - head;

@@ -6,6 +6,7 @@
 
 #include "base/units.hpp"
 #include "host/descriptor.hpp"
+#include "host/file_granule.hpp"
 
 namespace linkscope {
 
@@ -18,9 +19,6 @@ struct WriteCounts {
 
 class FileWriter {
  public:
-  /// Offsets, sizes and addresses of writes that may bypass the page cache are multiples of this.
-  static constexpr u64 granule = 4096;
-
   /// Makes a temporary file beside `path` and reserves its space. Throws Error{usage} if the directory or an existing
   /// file cannot be written, Error{failed} if the disk has no room.
   FileWriter(const std::string& path, u64 bytes);

@@ -17,12 +17,9 @@ namespace {
 
 using namespace literals;
 
-constexpr unsigned threads_of_block = 1024;
 constexpr u64 kernel_piece = 16_KiB;  // longer blocks are divided, so that all warps have work
 // The GPU starts when so much is listed, which takes it longer than the CPU needs for a launch.
 constexpr u64 first_part = 1_MiB, part_growth = 8;
-
-const void* pointer(u64 address) { return reinterpret_cast<const void*>(address); }
 
 /// One end of all blocks. Most blocks of a call lie in few allocations, and a question to the driver takes 0.3 µs, so what
 /// is known of an allocation is kept.
@@ -40,18 +37,18 @@ class End {
 
  private:
   void locate_at(u64 address, u64 bytes) {
-    known_ = locate_all(driver_, pointer(address), bytes);
+    known_ = locate_all(driver_, to_pointer(address), bytes);
     reached_ = known_.memory == MemoryType::pinned || (known_.memory == MemoryType::device && known_.device == gpu_);
     start_ = address;
-    end_ = address + std::max(bytes, bytes_from(driver_, pointer(address)));
+    end_ = address + std::max(bytes, bytes_from(driver_, to_pointer(address)));
     if (known_.memory != MemoryType::pageable) return;
     if (!is_usable(address, bytes)) throw Error{ErrorKind::usage, refusal_};
     // Memory of a GPU never shares a huge page of addresses with memory that the driver does not know. Where a part of
     // it is not mapped or protected, each block is checked: a thread that packs a freed one would end the process.
     constexpr u64 huge_page = 2_MiB;
     const u64 next = address / huge_page * huge_page + huge_page;
-    if (next > end_ && is_mapped(pointer(end_), next - end_) &&
-        !pages_.first_refused(pointer(end_), next - end_, access_))
+    if (next > end_ && is_mapped(to_pointer(end_), next - end_) &&
+        !pages_.first_refused(to_pointer(end_), next - end_, access_))
       end_ = next;
   }
   [[nodiscard]] bool is_usable(u64 address, u64 bytes) const {
@@ -93,7 +90,7 @@ void launch(const Resources& with, const CopyLane& lane, const std::byte* table,
 
 /// The GPU reads what it does not write: blocks within its memory count as towards the GPU.
 Towards direction(const Resources& with, std::span<const Block> blocks) {
-  const auto dst = locate(with.driver, pointer(blocks.front().dst));
+  const auto dst = locate(with.driver, to_pointer(blocks.front().dst));
   return dst.memory == MemoryType::device ? Towards::gpu : Towards::host;
 }
 
@@ -175,15 +172,12 @@ void copy_by_loop(const Resources& with, std::span<const Block> blocks, const Co
     LINKSCOPE_CU(with.driver, cuMemcpyAsync, block.dst, block.src, block.bytes, lane.stream);
 }
 
-// A packed piece begins at the offset within 16 bytes that its other end has, so that the kernel moves whole words.
-constexpr u64 line = 16;
-
 /// Chunks of pieces that fit into `room` with their entries of the table.
 std::vector<Chunk> packed(const std::vector<Block>& pieces, u64 room) {
   std::vector<Chunk> chunks;
   u64 used = room;
   for (u64 i = 0; i < pieces.size(); ++i) {
-    const u64 more = sizeof(Block) + pieces[i].bytes + 2 * line;
+    const u64 more = sizeof(Block) + pieces[i].bytes + 2 * vector_bytes;
     if (used + more > room) {
       chunks.push_back({i, 0, 0});
       used = 0;
@@ -269,7 +263,7 @@ void copy_packed(const Resources& with, const std::vector<Block>& blocks, const 
     for (u64 i = 0; i < chunk.count; ++i) {
       const Block& piece = pieces[chunk.at + i];
       const u64 on_gpu = to_gpu ? piece.dst : piece.src;
-      at = (at + line - 1) / line * line + on_gpu % line;
+      at = (at + vector_bytes - 1) / vector_bytes * vector_bytes + on_gpu % vector_bytes;
       visit(i, piece, at);
       at += piece.bytes;
     }
@@ -282,8 +276,8 @@ void copy_packed(const Resources& with, const std::vector<Block>& blocks, const 
   };
   work.by_cpu = [&](std::byte* slot, Chunk chunk) {
     each(slot, chunk, [&](u64, const Block& piece, u64 at) {
-      if (to_gpu) std::memcpy(reinterpret_cast<void*>(at), pointer(piece.src), piece.bytes);
-      else std::memcpy(reinterpret_cast<void*>(piece.dst), pointer(at), piece.bytes);
+      if (to_gpu) std::memcpy(to_pointer(at), to_pointer(piece.src), piece.bytes);
+      else std::memcpy(to_pointer(piece.dst), to_pointer(at), piece.bytes);
     });
     if (to_gpu) list(slot, chunk);
   };

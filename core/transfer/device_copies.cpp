@@ -12,7 +12,6 @@ namespace {
 
 using namespace literals;
 
-constexpr u64 line = 16;                // of TMA: both ends have the same offset within it
 constexpr u64 bytes_of_block = 16_KiB;  // fewer are not worth a thread block: one access of each of 1024 threads
 constexpr unsigned threads_of_sm = 1024, threads_of_tma = 32;
 
@@ -43,7 +42,7 @@ CUdevice own(const Resources& with, const CopyLane& lane) { return with.gpus.fac
 bool is_by_tma(const Resources& with, const PlannedCopy& copy, const Knobs& knobs) {
   constexpr int hopper = 9;
   const u64 skew = reinterpret_cast<u64>(copy.request.dst) ^ reinterpret_cast<u64>(copy.request.src);
-  return knobs.tma && skew % line == 0 &&
+  return knobs.tma && skew % vector_bytes == 0 &&
          with.gpus.facts()[copy.lane->gpu].attribute("COMPUTE_CAPABILITY_MAJOR", 0) >= hopper;
 }
 

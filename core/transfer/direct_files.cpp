@@ -10,12 +10,10 @@
 namespace linkscope {
 namespace {
 
-constexpr u64 granule = FileWriter::granule;
-
 CUdeviceptr on_gpu(const void* start) { return reinterpret_cast<CUdeviceptr>(start); }
 
 /// The bytes of one call of cuFile: whole pages, so that no two threads write to one.
-u64 call_bytes(const Knobs& knobs) { return std::max(knobs.chunk / granule * granule, granule); }
+u64 call_bytes(const Knobs& knobs) { return std::max(knobs.chunk / file_granule * file_granule, file_granule); }
 
 /// Calls move(file, i) for each of `count` ranges by several threads. `bytes_of(i)`: for the progress.
 template <class BytesOf, class Move>
@@ -51,7 +49,7 @@ std::vector<FilePart> divided(std::span<const FilePart> parts, u64 most) {
   std::vector<FilePart> calls;
   for (const auto& [offset, bytes, src, is_on_gpu] : parts)
     for (u64 at = 0; at < bytes;) {
-      const u64 left = bytes - at, whole = std::min(left, most) / granule * granule,
+      const u64 left = bytes - at, whole = std::min(left, most) / file_granule * file_granule,
                 step = is_on_gpu && whole ? whole : std::min(left, most);
       calls.push_back({offset + at, step, src + at, is_on_gpu});
       at += step;
@@ -61,7 +59,7 @@ std::vector<FilePart> divided(std::span<const FilePart> parts, u64 most) {
 
 void write_end(const Resources& with, const FileWriter& file, const FilePart& end, CUstream stream,
                WriteCounts& counts) {
-  std::array<std::byte, granule> buffer{};
+  std::array<std::byte, file_granule> buffer{};
   LINKSCOPE_CU(with.driver, cuMemcpyDtoHAsync, buffer.data(), on_gpu(end.src), end.bytes, stream);
   LINKSCOPE_CU(with.driver, cuStreamSynchronize, stream);
   file.write(buffer.data(), end.offset, end.bytes, counts);
@@ -92,7 +90,7 @@ bool read_by_cufile(const Resources& with, const FileReader& file, std::span<con
 
 bool write_by_cufile(const Resources& with, const FileWriter& file, std::span<const FilePart> parts, const Knobs& knobs,
                      const CopyLane& lane, WriteCounts& counts, Progress& progress) {
-  const auto is_within_page = [](const FilePart& part) { return part.on_gpu && part.offset % granule != 0; };
+  const auto is_within_page = [](const FilePart& part) { return part.on_gpu && part.offset % file_granule != 0; };
   if (std::any_of(parts.begin(), parts.end(), is_within_page)) {
     with.fallbacks.note("cufile: a GPU's part of the file begins within a page of 4096 bytes");
     return false;
@@ -104,7 +102,7 @@ bool write_by_cufile(const Resources& with, const FileWriter& file, std::span<co
                  [&](const Cufile::File& direct, u64 i) {
                    const auto& call = calls[i];
                    if (!call.on_gpu) return file.write(call.src, call.offset, call.bytes, written);
-                   if (call.bytes % granule != 0) return write_end(with, file, call, lane.stream, written);
+                   if (call.bytes % file_granule != 0) return write_end(with, file, call, lane.stream, written);
                    direct.write(on_gpu(call.src), call.bytes, call.offset);
                    written.cufile += call.bytes;
                  }))

@@ -16,8 +16,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr u64 granule = FileReader::granule;
-
 class Reading {
  public:
   Reading(const Resources& with, const DiskReads& reads, Arena::Lease& lease, Uring& ring, ReadCounts& counts)
@@ -62,7 +60,7 @@ class Reading {
 
   void start(Slot& slot, Chunk chunk, const CopyLane& lane, Progress& progress) {
     const auto [offset, bytes] = reads_.range_of(chunk);
-    const u64 tag = unused_.back(), whole = (bytes + granule - 1) / granule * granule;
+    const u64 tag = unused_.back(), whole = (bytes + file_granule - 1) / file_granule * file_granule;
     unused_.pop_back();
     under_way_[tag] = {&slot, chunk};
     if (!ring_.read(reads_.file.direct(), {slot.data(), whole}, offset, tag)) finish({tag, 0}, lane, progress);
@@ -75,7 +73,7 @@ class Reading {
     // A file ends within its last granule. Any other short read, and an error, is made again by this thread, which knows
     // other ways and reports what is wrong.
     const u64 moved = done.moved > 0 ? static_cast<u64>(done.moved) : 0;
-    const u64 kept = moved >= bytes ? bytes : moved / granule * granule;
+    const u64 kept = moved >= bytes ? bytes : moved / file_granule * file_granule;
     counts_.direct += kept;
     counts_.uring += kept;
     if (kept < bytes) reads_.file.read_cold(slot->data() + kept, offset + kept, bytes - kept, counts_);

@@ -15,8 +15,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr u64 granule = FileWriter::granule;
-
 /// Each slot goes round: unused, filled by the GPU, written, unused.
 class Writing {
  public:
@@ -50,8 +48,8 @@ class Writing {
     u64 head = 0, bytes = 0;
   };
   static Whole whole_of(Chunk chunk) {
-    const u64 into = chunk.at % granule, head = std::min(chunk.bytes, into ? granule - into : 0);
-    return {head, (chunk.bytes - head) / granule * granule};
+    const u64 into = chunk.at % file_granule, head = std::min(chunk.bytes, into ? file_granule - into : 0);
+    return {head, (chunk.bytes - head) / file_granule * file_granule};
   }
 
   void fill(Chunk chunk, const CopyLane& lane) {
@@ -92,7 +90,7 @@ class Writing {
     // What is left after a short write or an error is written again by this thread, which knows other ways and reports what
     // is wrong. The ends of the file within a granule are always left.
     const u64 moved = done.moved > 0 ? static_cast<u64>(done.moved) : 0,
-              kept = std::min(moved, bytes) / granule * granule;
+              kept = std::min(moved, bytes) / file_granule * file_granule;
     counts_.direct += kept;
     counts_.uring += kept;
     const u64 end = head + kept;

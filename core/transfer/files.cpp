@@ -13,9 +13,7 @@
 namespace linkscope {
 namespace {
 
-constexpr u64 granule = FileReader::granule;
-
-u64 granule_before(u64 offset) { return offset / granule * granule; }
+u64 granule_before(u64 offset) { return offset / file_granule * file_granule; }
 
 /// Pieces of at most `most` bytes in the order of the file.
 std::vector<FilePiece> in_order(std::span<const FilePiece> pieces, u64 most) {
@@ -39,7 +37,7 @@ std::vector<Chunk> chunks_of(const std::vector<FilePiece>& pieces, u64 slot_byte
   for (u64 i = 0; i < pieces.size(); ++i) {
     const u64 end = pieces[i].offset + pieces[i].bytes;
     // A chunk is read up to the end of its last piece. Pieces may overlap, and one that ends earlier begins a new chunk.
-    if (chunks.empty() || end < furthest || granule_before(end - 1) + granule - start > slot_bytes) {
+    if (chunks.empty() || end < furthest || granule_before(end - 1) + file_granule - start > slot_bytes) {
       start = granule_before(pieces[i].offset);
       chunks.push_back({i, 0, 0});
     }
@@ -65,7 +63,7 @@ struct ByState {
 /// each page, so one thread would take a quarter of the time of the copies.
 ByState by_state(const Resources& with, const FileReader& file, std::span<const FilePiece> wanted, Progress& progress) {
   const u64 slot_bytes = with.arena.slot_bytes();
-  const auto pieces = in_order(wanted, slot_bytes - granule);
+  const auto pieces = in_order(wanted, slot_bytes - file_granule);
   const auto chunks = chunks_of(pieces, slot_bytes);
   std::vector<char> cached(chunks.size());
   share_out(with.movers, chunks.size(), with.options.of(MethodId::host, total_bytes(wanted)).threads, progress,
@@ -101,9 +99,9 @@ void read_plainly(const Resources& with, const FileReader& file, std::span<const
 /// Reads pieces of one state into slots. Threads read pieces of the page cache in any case.
 void read_staged(const Resources& with, const FileReader& file, std::span<const FilePiece> wanted, const Knobs& knobs,
                  bool is_cold, const CopyLane& lane, ReadCounts& counts, Progress& progress) {
-  const u64 slot_bytes = std::clamp(knobs.chunk, 2 * granule, with.arena.slot_bytes());
+  const u64 slot_bytes = std::clamp(knobs.chunk, 2 * file_granule, with.arena.slot_bytes());
   // A piece of a large tensor begins anywhere in a granule, and fills a slot with its first and last granule.
-  const auto pieces = in_order(wanted, slot_bytes - granule);
+  const auto pieces = in_order(wanted, slot_bytes - file_granule);
   const auto range = [&](Chunk chunk) { return range_of(pieces, chunk); };
   const auto queue = [&](std::byte* slot, Chunk chunk) {
     const u64 start = granule_before(pieces[chunk.at].offset);

@@ -10,6 +10,11 @@
 
 namespace linkscope {
 
+/// What one access of a thread moves, and one of TMA. Both ends of a copy have the same offset within it.
+constexpr u64 vector_bytes = 16;
+/// Of the kernels that move bytes for the host.
+constexpr unsigned threads_of_block = 1024;
+
 class Gpus {
  public:
   explicit Gpus(const Driver& driver) : driver_{driver}, devices_{driver, transfer_code()} {}

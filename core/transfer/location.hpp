@@ -16,6 +16,8 @@ struct Location {
   bool operator==(const Location&) const = default;
 };
 
+[[nodiscard]] inline void* to_pointer(u64 address) { return reinterpret_cast<void*>(address); }
+
 /// The kind of memory at an address. All memory that the driver does not know is pageable.
 [[nodiscard]] Location locate(const Driver&, const void* address);
 

@@ -66,13 +66,6 @@ std::vector<Chunk> divide(u64 bytes, u64 chunk, u64 address, u64 granule) {
   return chunks;
 }
 
-/// The GPU waits for the first chunk, and the caller for the last one: both are short in a short copy.
-u64 chunk_for(u64 bytes, const Knobs& knobs, u64 slot_bytes, u64 smallest) {
-  const u64 most = std::min(knobs.chunk, slot_bytes),
-            even = bytes / (u64{knobs.chunks_each} * knobs.threads) / smallest * smallest;
-  return std::clamp(even, std::min(smallest, most), most);
-}
-
 bool fits_ring_to_gpu(const Resources& with, const PlannedCopy& copy) {
   return copy.lane && !copy.captured && can_ring(with) && copy.src.memory == MemoryType::pageable &&
          copy.dst.memory == MemoryType::device && with.options.uses(MethodId::ring_to_gpu, copy.request.bytes);
@@ -97,7 +90,8 @@ void ring_to_gpu(const Resources& with, const PlannedCopy& copy, Progress& progr
   const auto shared = for_links(with, copy, knobs, Towards::gpu);
   RingWork work;
   work.chunks =
-      divide(request.bytes, chunk_for(request.bytes, shared, with.arena.slot_bytes(), smallest_chunk), dst, granule);
+      divide(request.bytes, chunk_for(request.bytes, shared, shared.threads, with.arena.slot_bytes(), smallest_chunk),
+             dst, granule);
   work.by_cpu = [&](std::byte* slot, Chunk chunk) {
     copy_in_pieces(slot, bytes_at(request.src, chunk.at), chunk.bytes, knobs.piece);
   };
@@ -116,8 +110,9 @@ void ring_from_gpu(const Resources& with, const PlannedCopy& copy, const Knobs& 
                     progress);
   const auto shared = for_links(with, copy, knobs, Towards::host);
   RingWork work;
-  work.chunks = divide(request.bytes, chunk_for(request.bytes, shared, with.arena.slot_bytes(), smallest),
-                       reinterpret_cast<u64>(request.dst), huge_page);
+  work.chunks =
+      divide(request.bytes, chunk_for(request.bytes, shared, shared.threads, with.arena.slot_bytes(), smallest),
+             reinterpret_cast<u64>(request.dst), huge_page);
   work.by_cpu = [&](std::byte* slot, Chunk chunk) {
     copy_in_pieces(bytes_at(request.dst, chunk.at), slot, chunk.bytes, knobs.piece);
   };
@@ -220,6 +215,12 @@ constexpr CopyMethod methods[] = {
 static_assert(std::size(methods) == method_count);
 
 }  // namespace
+
+u64 chunk_for(u64 bytes, const Knobs& knobs, u64 workers, u64 slot_bytes, u64 smallest) {
+  const u64 most = std::min(knobs.chunk, slot_bytes),
+            even = bytes / (u64{knobs.chunks_each} * workers) / smallest * smallest;
+  return std::clamp(even, std::min(smallest, most), most);
+}
 
 void copy_in_pieces(std::byte* to, const std::byte* from, u64 bytes, u64 piece) {
   if (piece == 0) piece = bytes;

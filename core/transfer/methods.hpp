@@ -59,6 +59,9 @@ struct CopyMethod {
 [[nodiscard]] const CopyMethod& method_for(const Resources&, const PlannedCopy&);
 /// Throws Error{usage} with all names.
 [[nodiscard]] const CopyMethod& method_named(const std::string& name);
+/// The length of chunks that `workers`, which are threads or paths, move at once. The first chunk delays the start and the
+/// last one the end, so both are short in a short copy. A multiple of `smallest`, or a slot if that is shorter.
+[[nodiscard]] u64 chunk_for(u64 bytes, const Knobs&, u64 workers, u64 slot_bytes, u64 smallest);
 /// memcpy of at most `piece` bytes at a time; 0: of all.
 void copy_in_pieces(std::byte* to, const std::byte* from, u64 bytes, u64 piece);
 /// The driver's own copy.

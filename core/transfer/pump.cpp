@@ -22,18 +22,16 @@ namespace {
 using namespace literals;
 using namespace std::chrono_literals;
 
-constexpr u64 cache_line = 64, line = 16;  // the kernel moves vectors of 16 bytes
-constexpr Seconds timeout{2.0};            // of the kernel, for a chunk
-constexpr unsigned threads_of_block = 1024;
-// The other side takes some microseconds for a chunk. If earlier work of the stream takes longer, the thread sleeps.
-constexpr std::chrono::nanoseconds attentive = 200us, between_questions = 50ms;
+constexpr u64 cache_line = 64;
+constexpr Seconds timeout{2.0};  // of the kernel, for a chunk
+constexpr std::chrono::nanoseconds between_questions = 50ms;
 
 /// The ring of one copy, in one slot of the arena: words first, then the slots. Each word has a cache line of its own.
 linkscope_pump_task task_in(std::byte* memory, u64 memory_bytes, const PumpedCopy& copy, u64 chunk) {
   const u64 stride = chunk + cache_line, per_slot = stride + 2 * cache_line,
             slots = (memory_bytes - 2 * cache_line) / per_slot;
   const u64 start = reinterpret_cast<u64>(memory), words = start + cache_line,
-            ring = words + slots * 2 * cache_line + copy.device % line;
+            ring = words + slots * 2 * cache_line + copy.device % vector_bytes;
   return {copy.device,
           copy.bytes,
           chunk,
@@ -89,7 +87,7 @@ struct Pumping {
         ask_driver(word, value);
         asked = now;
       }
-      if (now - begin < attentive) std::this_thread::yield();
+      if (now - begin < polling_time) std::this_thread::yield();
       else std::this_thread::sleep_for(20us);
     }
   }
@@ -131,7 +129,8 @@ void run_pump(const Resources& with, const CopyLane& lane, const PumpedCopy& cop
   auto lease = with.arena.take_free(1);
   if (lease.size() == 0) throw Error{ErrorKind::memory, "the arena has no free slot for the ring of a copy"};
   Slot& slot = lease[0];
-  const u64 most = with.arena.slot_bytes() / 4, chunk = std::clamp(knobs.sm_chunk / line * line, line, most);
+  const u64 most = with.arena.slot_bytes() / 4,
+            chunk = std::clamp(knobs.sm_chunk / vector_bytes * vector_bytes, vector_bytes, most);
   const auto task = task_in(slot.data(), with.arena.slot_bytes(), copy, chunk);
   std::memset(slot.data(), 0, cache_line + task.slots * task.word_gap);
   slot.expose(lane);

@@ -13,8 +13,6 @@
 namespace linkscope {
 namespace {
 
-void* pointer(u64 address) { return reinterpret_cast<void*>(address); }
-
 constexpr const char* freed =
     "memory was registered and then freed, so the GPU has its former pages; end a registration before freeing its "
     "memory";
@@ -53,7 +51,7 @@ std::shared_ptr<Registrations::Range> Registrations::pin(const Range& range) {
   auto pinned = std::make_shared<Range>(range);
   const DuringCaptures allowed{driver_};
   const CurrentContext current{driver_, gpus_.made_context()};
-  const CUresult status = driver_.cuMemHostRegister(pointer(range.start), range.bytes,
+  const CUresult status = driver_.cuMemHostRegister(to_pointer(range.start), range.bytes,
                                                     CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
   if (status == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED)
     throw Error{ErrorKind::usage,
@@ -80,7 +78,7 @@ void Registrations::unpin(const Range& range) {
   const DuringCaptures allowed{driver_};
   finish_work();
   const CurrentContext current{driver_, gpus_.made_context()};
-  LINKSCOPE_CU(driver_, cuMemHostUnregister, pointer(range.start));
+  LINKSCOPE_CU(driver_, cuMemHostUnregister, to_pointer(range.start));
 }
 
 void Registrations::finish_work() const {
@@ -107,7 +105,7 @@ void Registrations::clear() {
   } catch (const Error&) {  // the GPU is lost, or the driver is shutting down
   }
   for (auto& entry : entries_)
-    if (entry.pinned && entry.pinned.use_count() == 1) driver_.cuMemHostUnregister(pointer(entry.pinned->start));
+    if (entry.pinned && entry.pinned.use_count() == 1) driver_.cuMemHostUnregister(to_pointer(entry.pinned->start));
     else entry.pinned.reset();
   entries_.clear();
   count_ = 0;

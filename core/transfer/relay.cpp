@@ -17,15 +17,8 @@ namespace {
 
 using namespace literals;
 
-constexpr u64 smallest_chunk = 256_KiB;  // a shorter one takes less time than the calls that relay it
-constexpr u64 last_chunk = 1_MiB;        // of a copy of pinned memory
-
-/// The first path ends with the last chunk of all paths only if chunks are short against the whole.
-u64 chunk_for(u64 bytes, const Knobs& knobs, u64 paths, u64 slot_bytes) {
-  const u64 most = std::min(knobs.chunk, slot_bytes),
-            even = bytes / (u64{knobs.chunks_each} * paths) / smallest_chunk * smallest_chunk;
-  return std::clamp(even, std::min(smallest_chunk, most), most);
-}
+constexpr u64 smallest_relayed = 256_KiB;  // a shorter one takes less time than the calls that relay it
+constexpr u64 last_chunk = 1_MiB;          // of a copy of pinned memory
 
 /// The helpers of a copy between host memory and the GPU of its stream.
 std::vector<u32> helpers_of_copy(const Resources& with, const PlannedCopy& copy, const Knobs& knobs, Towards towards) {
@@ -68,8 +61,9 @@ void relay(const Resources& with, const PlannedCopy& copy, MethodId id, Towards 
   const auto& request = copy.request;
   const auto& knobs = with.options.of(id, request.bytes);
   Paths paths{with, *copy.lane, towards, helpers_of(with, *copy.lane, knobs.links)};
-  Pulling all{
-      tapered(request.bytes, chunk_for(request.bytes, knobs, paths.count(), with.hops.slot_bytes()), paths.count())};
+  Pulling all{tapered(request.bytes,
+                      chunk_for(request.bytes, knobs, paths.count(), with.hops.slot_bytes(), smallest_relayed),
+                      paths.count())};
   const auto start = reinterpret_cast<u64>(towards == Towards::gpu ? request.dst : request.src);
   auto* pinned = static_cast<std::byte*>(towards == Towards::gpu ? const_cast<void*>(request.src) : request.dst);
   paths.run([&] {
@@ -100,7 +94,7 @@ std::vector<Chunk> tapered(u64 bytes, u64 chunk, u64 paths) {
   const u64 least = std::min(chunk, last_chunk);
   std::vector<Chunk> chunks;
   for (u64 at = 0; at < bytes; at += chunks.back().bytes) {
-    const u64 left = bytes - at, part = left / (2 * paths) / smallest_chunk * smallest_chunk;
+    const u64 left = bytes - at, part = left / (2 * paths) / smallest_relayed * smallest_relayed;
     const u64 size = std::min(left, std::clamp(part, least, chunk));
     chunks.push_back({at, size, size});
   }
@@ -139,7 +133,7 @@ u64 chunk_in_cache(u64 chunk, u64 slots, u64 cache_bytes) {
   // Four H200s with a cache of 300 MiB: a ring of 288 MiB moved half of what 64 to 96 MiB did.
   constexpr u64 part = 4, least = 1_MiB;
   if (cache_bytes == 0) return chunk;
-  const u64 fitting = cache_bytes / part / std::max<u64>(slots, 1) / smallest_chunk * smallest_chunk;
+  const u64 fitting = cache_bytes / part / std::max<u64>(slots, 1) / smallest_relayed * smallest_relayed;
   return std::clamp(fitting, std::min(least, chunk), chunk);
 }
 
@@ -177,7 +171,7 @@ void between_gpus(const Resources& with, const PlannedCopy& copy, Progress& prog
   std::vector<CUdeviceptr> memory;
   for (std::size_t i = 0; i < lease.size(); ++i) memory.push_back(reinterpret_cast<CUdeviceptr>(lease[i].data()));
   hop->use(memory);
-  const u64 chunk = chunk_for(request.bytes, knobs, 1, with.arena.slot_bytes());
+  const u64 chunk = chunk_for(request.bytes, knobs, 1, with.arena.slot_bytes(), smallest_relayed);
   const BothGpus both{with, copy};
   try {
     const Event before{with.driver, CU_EVENT_DISABLE_TIMING};

@@ -51,8 +51,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A chunk takes tens of microseconds. Earlier work of the stream may take seconds, and then the thread sleeps.
-constexpr std::chrono::nanoseconds attentive = 200us, forever = std::chrono::nanoseconds::max();
+constexpr std::chrono::nanoseconds forever = std::chrono::nanoseconds::max();
 
 }  // namespace
 
@@ -63,7 +62,7 @@ bool SlotRing::wait(State& state, Slot& slot, std::chrono::nanoseconds most) con
     if (state.progress.cancelled) throw Cancelled{};
     const auto waited = std::chrono::steady_clock::now() - begin;
     if (state.stops || waited > most) return false;
-    if (waited < attentive) std::this_thread::yield();
+    if (waited < polling_time) std::this_thread::yield();
     else std::this_thread::sleep_for(20us);
   }
   return true;
@@ -72,7 +71,7 @@ bool SlotRing::wait(State& state, Slot& slot, std::chrono::nanoseconds most) con
 /// The slot for a thread's next chunk; null if the copy stops.
 Slot* SlotRing::free_slot(State& state) const {
   Slot* slot = state.take_slot();
-  if (wait(state, *slot, attentive)) return slot;
+  if (wait(state, *slot, polling_time)) return slot;
   // The stream has other work to do first. With more slots, the caller need not wait for that work.
   if (Slot* more = state.stops ? nullptr : lease_.one_more()) {
     state.give_back(slot);

@@ -17,6 +17,10 @@ struct Chunk {
   u64 bytes = 0;
 };
 
+/// How long a thread polls before it sleeps between polls. The other side takes microseconds for a chunk, but earlier work
+/// of the stream may take seconds.
+constexpr std::chrono::microseconds polling_time{200};
+
 /// What happens to one chunk. Several threads call both functions at once, for different chunks.
 struct RingWork {
   std::vector<Chunk> chunks;

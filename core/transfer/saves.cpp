@@ -63,13 +63,12 @@ void write_from_gpu(const Resources& with, const FileWriter& file, std::span<con
                     const CopyLane& lane, WriteCounts& counts, Progress& progress) {
   const auto& knobs = with.options.of(StagedWork::write_file, parts.back().offset + parts.back().bytes);
   if (knobs.cufile && write_by_cufile(with, file, parts, knobs, lane, counts, progress)) return;
-  const u64 most = std::max(FileWriter::granule,
-                            std::min(knobs.chunk, with.arena.slot_bytes()) / FileWriter::granule * FileWriter::granule);
+  const u64 most = std::max(file_granule, std::min(knobs.chunk, with.arena.slot_bytes()) / file_granule * file_granule);
   const auto plainly = [&] { write_plainly(with, file, parts, most, lane, counts, progress); };
   if (knobs.plain) return plainly();
   // A byte of the file is as far from a granule in its slot as in the file.
   const auto place = [](std::byte* slot, Chunk chunk, u64 offset) {
-    return slot + (offset - chunk.at / FileWriter::granule * FileWriter::granule);
+    return slot + (offset - chunk.at / file_granule * file_granule);
   };
   RingWork work;
   work.chunks = chunks_of(parts, most);
@@ -100,7 +99,7 @@ void write_from_gpu(const Resources& with, const FileWriter& file, std::span<con
 void write_from_host(const Resources& with, const FileWriter& file, std::span<const FilePart> parts,
                      WriteCounts& counts, Progress& progress) {
   const auto& knobs = with.options.of(MethodId::host, parts.back().offset + parts.back().bytes);
-  const auto chunks = chunks_of(parts, std::max(knobs.chunk, FileWriter::granule));
+  const auto chunks = chunks_of(parts, std::max(knobs.chunk, file_granule));
   share_out(with.movers, chunks.size(), knobs.threads, progress, [&](u64 i) {
     each_part(parts, chunks[i], false,
               [&](u64 offset, const std::byte* src, u64 bytes) { file.write(src, offset, bytes, counts); });

@@ -19,8 +19,6 @@ namespace {
 
 std::atomic<bool> is_child_of_fork{false};
 
-void* to_pointer(u64 address) { return reinterpret_cast<void*>(address); }
-
 std::optional<StagedWork> staged_work_named(const std::string& name) {
   const auto* found =
       std::find_if(staged_works.begin(), staged_works.end(), [&](StagedWork work) { return name == name_of(work); });

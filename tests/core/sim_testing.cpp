@@ -69,6 +69,16 @@ Case copy_case(const std::string& benchmark, const std::string& src, const std::
           std::move(params)};
 }
 
+Program valid_program(const std::string& benchmark, Engine engine, const std::string& src, const std::string& dst,
+                      std::map<std::string, std::string> params, u64 bytes) {
+  const auto memory = [](const std::string& at) { return at.starts_with("gpu") ? "device" : "pinned"; };
+  auto c = copy_case(benchmark, src, memory(src), dst, memory(dst), bytes, std::move(params));
+  c.engine = engine;
+  auto program = build_program(c);
+  validate(program);
+  return program;
+}
+
 std::vector<Benchmark> rows_of(const std::vector<std::string_view>& names) {
   std::vector<Benchmark> found;
   for (const auto& row : benchmarks())
@@ -112,6 +122,10 @@ Case with_value(Case c, std::string_view param, std::string_view value) {
   return c;
 }
 
+std::string refusal(const nlohmann::json& machine, const Program& program) {
+  return make_sim(machine, 1)->supports(program).why_not;
+}
+
 double time_of(Platform& platform, const Program& program, u32 n, const std::string& key) {
   const auto session = platform.prepare(program, key);
   const auto trace = platform.run(*session, {1, {std::vector<u32>(program.actors.size(), n)}, false});
@@ -130,5 +144,7 @@ double slope(Platform& platform, const Program& program, u32 n, const std::strin
 double single(Platform& platform, const Program& program, const std::string& key) {
   return time_of(platform, program, 1, key) - time_of(platform, program, 0, key);
 }
+
+void check_us(double seconds, double us) { CHECK(seconds * 1e6 == doctest::Approx(us).epsilon(1e-9)); }
 
 }  // namespace linkscope::testing

@@ -12,8 +12,6 @@ using namespace linkscope::testing;
 
 namespace {
 
-constexpr u64 word = sizeof(u64);
-
 /// A block of gpu:0 that runs these steps on region 0 (its own memory), 1 (pinned memory of numa:0) and 2 (words there).
 Program of_block(std::vector<Step> loop, u32 threads = 512) {
   Program p;

@@ -43,7 +43,7 @@ double copy_by_sm(u64 bytes) {
   return cost_of(c);
 }
 
-std::string refusal(void (*change)(Program&)) {
+std::string error_after(void (*change)(Program&)) {
   auto program = build_program(collective("all_reduce", "2", 64));
   change(program);
   return error_of([&] { validate(program); });
@@ -116,12 +116,13 @@ TEST_CASE("a collective that cannot be run is refused with a reason") {
     CAPTURE(text);
     return text.find(words) != std::string::npos;
   };
-  CHECK(refusal([](Program&) {}) == "");
-  CHECK(contains(refusal([](Program& p) { p.actors[0].loop.emplace_back(Fence{}); }), "is the whole loop"));
-  CHECK(contains(refusal([](Program& p) { p.actors.pop_back(), p.flows.pop_back(); }), "each rank of a collective"));
-  CHECK(contains(refusal([](Program& p) { first(p).rank = 7; }), "no such rank"));
-  CHECK(contains(refusal([](Program& p) { p.actors[0].tenths = 5; }), "cannot rest"));
-  CHECK(contains(refusal([](Program& p) { first(p).in.bytes = 8; }), "do not fit"));
+  CHECK(error_after([](Program&) {}) == "");
+  CHECK(contains(error_after([](Program& p) { p.actors[0].loop.emplace_back(Fence{}); }), "is the whole loop"));
+  CHECK(
+      contains(error_after([](Program& p) { p.actors.pop_back(), p.flows.pop_back(); }), "each rank of a collective"));
+  CHECK(contains(error_after([](Program& p) { first(p).rank = 7; }), "no such rank"));
+  CHECK(contains(error_after([](Program& p) { p.actors[0].tenths = 5; }), "cannot rest"));
+  CHECK(contains(error_after([](Program& p) { first(p).in.bytes = 8; }), "do not fit"));
 }
 
 TEST_CASE("on a model, large collectives take as long as the bytes that a rank sends, by SMs") {

@@ -16,8 +16,6 @@ namespace {
 
 using Params = std::map<std::string, std::string>;
 
-constexpr u64 megabyte = 1'000'000;  // 100 us at 10 GB/s
-
 Program h2d(const std::string& memory, Params params) {
   return build_program(copy_case("h2d", "numa:0", memory, "gpu:0", "device", megabyte, std::move(params)));
 }
@@ -35,7 +33,7 @@ Program shared_access(const std::string& memory, Params params) {
   return build_program(c);
 }
 
-void check_us(double seconds, double us) { CHECK(seconds * 1e6 == doctest::Approx(us).epsilon(1e-3)); }
+void check_within_a_thousandth(double seconds, double us) { CHECK(seconds * 1e6 == doctest::Approx(us).epsilon(1e-3)); }
 
 /// Time of each actor in its first iteration, alone in a sample.
 double seconds_of(Platform& sim, const Program& program, std::size_t actor) {
@@ -117,11 +115,11 @@ TEST_CASE("a CPU adds slower to a word to which a GPU adds too, and as fast to a
   machine["atomic"]["cpu_us"] = 0.01;
   const auto sim = make_sim(machine, 1);
   // 1000 additions; the GPU's each take the round trip of 1 us and 0.2 us, in which the line is away for 0.1 us
-  check_us(seconds_of(*sim, shared_words({{"by", "cpu"}}), 0), 10);
-  check_us(seconds_of(*sim, shared_words({{"words", "apart"}}), 1), 10);
-  check_us(seconds_of(*sim, shared_words({}), 1), 10 / (1 - 0.1 / 1.2));
+  check_within_a_thousandth(seconds_of(*sim, shared_words({{"by", "cpu"}}), 0), 10);
+  check_within_a_thousandth(seconds_of(*sim, shared_words({{"words", "apart"}}), 1), 10);
+  check_within_a_thousandth(seconds_of(*sim, shared_words({}), 1), 10 / (1 - 0.1 / 1.2));
   const auto gpu_us = seconds_of(*sim, shared_words({{"by", "gpu"}}), 0) * 1e6;
-  check_us(seconds_of(*sim, shared_words({}), 0), gpu_us);
+  check_within_a_thousandth(seconds_of(*sim, shared_words({}), 0), gpu_us);
   CHECK(gpu_us > 1000 * 1.2);
   const auto without = make_sim(toy(), 1)->supports(shared_words({}));
   CHECK(without.why_not == "the model toy does not say how long an addition by a CPU takes: cpu_us of [atomic]");
@@ -137,7 +135,7 @@ TEST_CASE("a GPU and a CPU thread read the same host memory, or memory of their 
     const auto text = to_text(both);
     CHECK((text.find("[0 +1000000] -> r1") != std::string::npos) == (std::string{bytes} == "same"));
   }
-  check_us(seconds_of(*sim, shared_access("pinned", {{"by", "cpu"}}), 0), 0.1 + megabyte / 5e3);
+  check_within_a_thousandth(seconds_of(*sim, shared_access("pinned", {{"by", "cpu"}}), 0), 0.1 + megabyte / 5e3);
   CHECK(shared_access("pinned", {{"by", "gpu"}}).actors.size() == 1);
 }
 

@@ -24,7 +24,7 @@ struct Flushed {
   const std::byte* start;
   u64 bytes;
 };
-std::vector<Flushed> flushed;
+std::vector<Flushed> flushes;
 std::mutex guard;  // several threads share a large flush
 
 }  // namespace
@@ -33,7 +33,7 @@ extern "C" void __real__ZN9linkscope16flush_cpu_cachesEPKvm(const void*, u64);
 extern "C" void __wrap__ZN9linkscope16flush_cpu_cachesEPKvm(const void* start, u64 bytes) {
   {
     const std::scoped_lock lock{guard};
-    flushed.push_back({static_cast<const std::byte*>(start), bytes});
+    flushes.push_back({static_cast<const std::byte*>(start), bytes});
   }
   __real__ZN9linkscope16flush_cpu_cachesEPKvm(start, bytes);
 }
@@ -52,7 +52,7 @@ struct Chase {
     c.src = c.dst = numa(0);
     c.params = {{"range", range}, {"cache", cache}};
     session = platform->prepare(build_program(c), "key#0");
-    flushed.clear();
+    flushes.clear();
   }
   [[nodiscard]] CudaSession& inside() const { return static_cast<CudaSession&>(*session); }
   [[nodiscard]] std::byte* memory() const { return inside().buffers.front()->host(); }
@@ -67,7 +67,7 @@ std::pair<u64, u64> flushes_of_a_line(const std::byte* start, u64 bytes) {
   u64 least = ~u64{0}, most = 0;
   for (u64 offset = 0; offset < bytes; offset += linkscope_chain_line) {
     u64 count = 0;
-    for (const auto& range : flushed)
+    for (const auto& range : flushes)
       count += start + offset >= range.start && start + offset < range.start + range.bytes;
     least = std::min(least, count);
     most = std::max(most, count);
@@ -93,7 +93,7 @@ TEST_CASE("a hot CPU pointer chase visits all lines before the first sample and 
     const Chase chase{range, "hot"};
     CHECK(chase.steps_taken() == bytes / linkscope_chain_line);
     REQUIRE(chase.run(3, {{8}, {16}}, false).stamps.size() == 6);
-    CHECK(flushed.empty());
+    CHECK(flushes.empty());
   }
 }
 
@@ -189,11 +189,11 @@ TEST_CASE(
     const auto session = platform->prepare(build_program(c), "key#0");
     if (3 * last_level_cache_bytes() <= c.footprint_bytes) continue;
     for (const u32 batch : {4u, 6u}) {  // of 16 slices; a batch of 6 begins again at the first slice
-      flushed.clear();
+      flushes.clear();
       (void)platform->run(*session, {8, {{batch}}, false});
       const u64 times = 8 * batch / 16;
       u64 bytes = 0;
-      for (const auto& range : flushed) bytes += range.bytes;
+      for (const auto& range : flushes) bytes += range.bytes;
       CHECK(bytes == 2 * times * c.footprint_bytes);
       for (const auto* buffer : static_cast<CudaSession&>(*session).buffers)
         CHECK(flushes_of_a_line(buffer->host(), c.footprint_bytes) == std::pair<u64, u64>{times, times});

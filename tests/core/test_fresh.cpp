@@ -14,9 +14,9 @@ namespace {
 
 using Params = std::map<std::string, std::string>;
 
-nlohmann::json machine() { return exact(bundled("h200x4")); }
+nlohmann::json h200() { return exact(bundled("h200x4")); }
 
-double constant(const char* table, const char* key) { return machine()[table][key]["v"].get<double>(); }
+double constant(const char* table, const char* key) { return h200()[table][key]["v"].get<double>(); }
 
 Program program_of(const char* name, u64 bytes, Params params = {}, const char* memory = "pageable") {
   params.emplace("mode", "batched");
@@ -24,14 +24,14 @@ Program program_of(const char* name, u64 bytes, Params params = {}, const char* 
 }
 
 double seconds(const Program& program) {
-  const auto sim = make_sim(machine(), 1);
+  const auto sim = make_sim(h200(), 1);
   const auto support = sim->supports(program);
   REQUIRE_MESSAGE(support, support.why_not);
   return slope(*sim, program, program.most_iterations ? program.most_iterations / 2 : 8);
 }
 
 Verdict verdict_of(const Program& program) {
-  const auto sim = make_sim(machine(), 1);
+  const auto sim = make_sim(h200(), 1);
   const auto session = sim->prepare(program, "fresh#0");
   return *sim->run(*session, {1, {std::vector<u32>(program.actors.size(), 2)}, true}).verdict;
 }
@@ -50,7 +50,7 @@ TEST_CASE("threads that empty a ring share the first touch of its destination") 
     return seconds(program_of("fresh_staged", 64_MiB, {{"threads", threads}}));
   };
   const double fault = constant("memory", "fault_us") * 1e-6, clear = 4096 / (constant("memory", "clear_gbps") * 1e9),
-               copy = 64.0 * (1 << 20) / (machine()["numa"][0]["memcpy_gbps"]["v"].get<double>() * 1e9);
+               copy = 64.0 * (1 << 20) / (h200()["numa"][0]["memcpy_gbps"]["v"].get<double>() * 1e9);
   CHECK(staged("1") == about(16384 * (fault + clear) + copy).epsilon(0.1));
   CHECK(staged("1") > 3.5 * staged("4"));
   CHECK(seconds(program_of("fresh", 64_MiB)) > 4 * seconds(program_of("fresh_staged", 64_MiB, {}, "hugepage")));

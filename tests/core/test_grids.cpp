@@ -12,8 +12,6 @@ using namespace linkscope::testing;
 
 namespace {
 
-constexpr u64 word = sizeof(u64), line = 256;
-
 /// Blocks of one kernel, each of which waits for a word of a CPU thread and answers with a word of its own.
 Program answering(u32 blocks) {
   Program p;
@@ -40,23 +38,12 @@ Program answering(u32 blocks) {
 }
 
 /// The number of kernels that the blocks of a GPU are.
-std::size_t kernels(const Program& program, const Place& gpu) {
+std::size_t kernels_of(const Program& program, const Place& gpu) {
   std::set<u32> leaders;
   for (u32 actor = 0; actor < program.actors.size(); ++actor)
     if (program.actors[actor].kind == ActorKind::gpu_block && program.actors[actor].place == gpu)
       leaders.insert(leader_of(program, actor));
   return leaders.size();
-}
-
-Program program_of(const char* benchmark, Engine engine, const char* src, const char* dst,
-                   std::map<std::string, std::string> params) {
-  const auto memory = [](const char* at) { return at[0] == 'g' ? "device" : "pinned"; };
-  auto c = copy_case(benchmark, src, memory(src), dst, memory(dst), 4096, std::move(params));
-  c.engine = engine;
-  if (c.benchmark == "bystander") c.bytes = 0;
-  auto program = build_program(c);
-  validate(program);
-  return program;
 }
 
 }  // namespace
@@ -79,7 +66,7 @@ TEST_CASE("the text of a program names the grid of a block") {
 
 TEST_CASE("programs that run together keep their kernels apart") {
   const auto both = together({answering(2), answering(3)});
-  CHECK(kernels(both, gpu(0)) == 2);
+  CHECK(kernels_of(both, gpu(0)) == 2);
   CHECK(leader_of(both, 1) == 0);
   CHECK(leader_of(both, 5) == 3);
 }
@@ -133,23 +120,24 @@ TEST_CASE("in the simulation a kernel begins once, and ends with the last of its
 
 TEST_CASE("the bystanders of a product are one kernel, however many blocks post or poll") {
   for (const char* beside : {"post", "poll"})
-    CHECK(kernels(program_of("bystander", Engine::sm, "gpu:0", "numa:0", {{"beside", beside}, {"blocks", "32"}}),
-                  gpu(0)) == 1);
+    CHECK(
+        kernels_of(valid_program("bystander", Engine::sm, "gpu:0", "numa:0", {{"beside", beside}, {"blocks", "32"}}, 0),
+                   gpu(0)) == 1);
 }
 
 TEST_CASE("connections are blocks of one kernel for each thing that a GPU does, or each is a kernel of its own") {
   const auto of = [](const char* benchmark, Engine engine, const char* src, const char* dst, const char* launch) {
-    return program_of(benchmark, engine, src, dst, {{"connections", "8"}, {"launch", launch}});
+    return valid_program(benchmark, engine, src, dst, {{"connections", "8"}, {"launch", launch}});
   };
-  CHECK(kernels(of("queued_put", Engine::sm, "gpu:0", "gpu:0", "one"), gpu(0)) == 3);  // serves, posts, receives
-  CHECK(kernels(of("queued_put", Engine::sm, "gpu:0", "gpu:0", "each"), gpu(0)) == 24);
-  CHECK(kernels(of("queued_put", Engine::cpu, "numa:0", "numa:0", "one"), gpu(0)) == 1);
+  CHECK(kernels_of(of("queued_put", Engine::sm, "gpu:0", "gpu:0", "one"), gpu(0)) == 3);  // serves, posts, receives
+  CHECK(kernels_of(of("queued_put", Engine::sm, "gpu:0", "gpu:0", "each"), gpu(0)) == 24);
+  CHECK(kernels_of(of("queued_put", Engine::cpu, "numa:0", "numa:0", "one"), gpu(0)) == 1);
   for (const u32 side : {0u, 1u}) {
-    CHECK(kernels(of("put", Engine::sm, "gpu:0", "gpu:1", "one"), gpu(side)) == 1);
-    CHECK(kernels(of("put", Engine::sm, "gpu:0", "gpu:1", "each"), gpu(side)) == 8);
+    CHECK(kernels_of(of("put", Engine::sm, "gpu:0", "gpu:1", "one"), gpu(side)) == 1);
+    CHECK(kernels_of(of("put", Engine::sm, "gpu:0", "gpu:1", "each"), gpu(side)) == 8);
   }
 }
 
 TEST_CASE("two kernels of one GPU that answer each other stay two kernels") {
-  CHECK(kernels(program_of("queued_put_ping_pong", Engine::sm, "gpu:0", "gpu:0", {}), gpu(0)) == 4);
+  CHECK(kernels_of(valid_program("queued_put_ping_pong", Engine::sm, "gpu:0", "gpu:0", {}), gpu(0)) == 4);
 }

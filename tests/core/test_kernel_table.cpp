@@ -18,7 +18,7 @@ using Names = std::set<std::string>;
 
 /// The names of all kernels with a trait.
 template <class Trait>
-Names with(Trait trait) {
+Names kernels_with(Trait trait) {
   Names names;
   for (const auto& row : kernels())
     if (trait(row)) names.insert(row.name);
@@ -53,17 +53,18 @@ TEST_CASE("each kernel has one row, and its name leads back to it") {
 
 TEST_CASE("each trait holds for the kernels that it describes") {
   using Row = KernelTraits;
-  CHECK(with([](const Row& row) { return row.by_cpu_thread; }) == Names{"add", "chase", "touch", "touch_chain"});
-  CHECK(with([](const Row& row) { return row.atomic; }) == Names{"add", "add_chain"});
-  CHECK(with([](const Row& row) { return row.follows_chain; }) == Names{"chase", "touch_chain"});
-  CHECK(with([](const Row& row) { return row.touches_pages; }) == Names{"touch", "touch_chain"});
-  CHECK(with([](const Row& row) { return row.all_bytes; }) == Names{"read", "write"});
-  CHECK(with([](const Row& row) { return row.in_pairs; }) == Names{"exchange"});
-  CHECK(with([](const Row& row) { return row.on_chosen_sm; }) == Names{"chase"});
-  CHECK(with([](const Row& row) { return row.proof == Proof::sum; }) == Names{"read", "touch"});
-  CHECK(with([](const Row& row) { return row.proof == Proof::contents; }) == Names{"write", "exchange"});
-  CHECK(with([](const Row& row) { return row.proof == Proof::additions; }) == Names{"add", "add_chain"});
-  CHECK(with([](const Row& row) { return row.proof == Proof::position; }) == Names{"chase", "touch_chain"});
+  CHECK(kernels_with([](const Row& row) { return row.by_cpu_thread; }) ==
+        Names{"add", "chase", "touch", "touch_chain"});
+  CHECK(kernels_with([](const Row& row) { return row.atomic; }) == Names{"add", "add_chain"});
+  CHECK(kernels_with([](const Row& row) { return row.follows_chain; }) == Names{"chase", "touch_chain"});
+  CHECK(kernels_with([](const Row& row) { return row.touches_pages; }) == Names{"touch", "touch_chain"});
+  CHECK(kernels_with([](const Row& row) { return row.all_bytes; }) == Names{"read", "write"});
+  CHECK(kernels_with([](const Row& row) { return row.in_pairs; }) == Names{"exchange"});
+  CHECK(kernels_with([](const Row& row) { return row.on_chosen_sm; }) == Names{"chase"});
+  CHECK(kernels_with([](const Row& row) { return row.proof == Proof::sum; }) == Names{"read", "touch"});
+  CHECK(kernels_with([](const Row& row) { return row.proof == Proof::contents; }) == Names{"write", "exchange"});
+  CHECK(kernels_with([](const Row& row) { return row.proof == Proof::additions; }) == Names{"add", "add_chain"});
+  CHECK(kernels_with([](const Row& row) { return row.proof == Proof::position; }) == Names{"chase", "touch_chain"});
 }
 
 TEST_CASE("traits of a kernel that describe the same fact agree") {

@@ -17,7 +17,7 @@ using Names = std::set<std::string>;
 
 /// The names of all kinds with a trait.
 template <class Trait>
-Names with(Trait trait) {
+Names kinds_with(Trait trait) {
   Names names;
   for (const auto& row : mem_kinds())
     if (trait(row)) names.insert(row.name);
@@ -50,18 +50,18 @@ TEST_CASE("an unknown memory kind is refused with the names of all kinds") {
 
 TEST_CASE("each trait holds for the memory kinds that it describes") {
   using Row = MemKindTraits;
-  CHECK(with([](const Row& row) { return row.pages_move; }) == Names{"managed", "system"});
-  CHECK(with([](const Row& row) { return row.pageable; }) == Names{"pageable", "hugepage"});
-  CHECK(with([](const Row& row) { return row.shared; }) == Names{"ipc", "posix_fd", "shm"});
-  CHECK(with([](const Row& row) { return row.huge_pages; }) == Names{"hugepage", "registered_hugepage"});
-  CHECK(with([](const Row& row) { return row.by_driver; }) == Names{"pinned", "wc", "mapped"});
-  CHECK(with([](const Row& row) { return row.registered; }) == Names{"registered", "registered_hugepage", "shm"});
-  CHECK(with([](const Row& row) { return row.by_vmm; }) == Names{"vmm", "posix_fd"});
-  CHECK(with([](const Row& row) { return row.granted_to_peers; }) == Names{"vmm", "pool", "posix_fd"});
-  CHECK(with([](const Row& row) { return row.holder == Holder::gpu; }) ==
+  CHECK(kinds_with([](const Row& row) { return row.pages_move; }) == Names{"managed", "system"});
+  CHECK(kinds_with([](const Row& row) { return row.pageable; }) == Names{"pageable", "hugepage"});
+  CHECK(kinds_with([](const Row& row) { return row.shared; }) == Names{"ipc", "posix_fd", "shm"});
+  CHECK(kinds_with([](const Row& row) { return row.huge_pages; }) == Names{"hugepage", "registered_hugepage"});
+  CHECK(kinds_with([](const Row& row) { return row.by_driver; }) == Names{"pinned", "wc", "mapped"});
+  CHECK(kinds_with([](const Row& row) { return row.registered; }) == Names{"registered", "registered_hugepage", "shm"});
+  CHECK(kinds_with([](const Row& row) { return row.by_vmm; }) == Names{"vmm", "posix_fd"});
+  CHECK(kinds_with([](const Row& row) { return row.granted_to_peers; }) == Names{"vmm", "pool", "posix_fd"});
+  CHECK(kinds_with([](const Row& row) { return row.holder == Holder::gpu; }) ==
         Names{"device", "vmm", "pool", "ipc", "posix_fd"});
-  CHECK(with([](const Row& row) { return row.holder == Holder::either; }) == Names{"managed", "system"});
-  CHECK(with([](const Row& row) { return row.holder == Holder::disk; }) == Names{"file"});
+  CHECK(kinds_with([](const Row& row) { return row.holder == Holder::either; }) == Names{"managed", "system"});
+  CHECK(kinds_with([](const Row& row) { return row.holder == Holder::disk; }) == Names{"file"});
 }
 
 TEST_CASE("a short question about a memory kind has the answer of its row") {

@@ -27,7 +27,7 @@ nlohmann::json two_hosts() {
   return machine;
 }
 
-constexpr double mib = 1048576, between = 3e-6, message = 1e-6;
+constexpr double between_s = 3e-6, message_s = 1e-6;
 
 Program network(const std::string& src, const std::string& dst, u64 bytes,
                 std::map<std::string, std::string> params = {}) {
@@ -49,25 +49,21 @@ double seconds(const nlohmann::json& machine, const Program& program) {
   return single(*sim, program);
 }
 
-std::string refusal(const nlohmann::json& machine, const Program& program) {
-  return make_sim(machine, 1)->supports(program).why_not;
-}
-
 }  // namespace
 
 TEST_CASE("a message takes its own cost, the latency of its path, and its bytes at the rate of the narrowest link") {
   const auto machine = two_hosts();
   CHECK(seconds(machine, network("host:0/numa:0", "host:1/numa:0", 4_MiB)) ==
-        about(message + between + 4 * mib / 4e9).epsilon(0.001));
+        about(message_s + between_s + 4 * mib / 4e9).epsilon(0.001));
   // From the other node the message also crosses the link between the nodes, at both ends.
   CHECK(seconds(machine, network("host:0/numa:1", "host:1/numa:1", 8)) ==
-        about(message + between + 0.5e-6 + 2e-9).epsilon(0.001));
+        about(message_s + between_s + 0.5e-6 + 2e-9).epsilon(0.001));
 }
 
 TEST_CASE("short messages between host memories are copied at both ends, and longer ones ask first") {
   auto machine = two_hosts();
   machine["nic"][0].update({{"eager_kib", 8}, {"eager_gbps", 4}, {"eager_far_gbps", 2}});
-  const double sent = message + between, bytes = 8192;
+  const double sent = message_s + between_s, bytes = 8192;
   CHECK(seconds(machine, network("host:0/numa:0", "host:1/numa:0", 8_KiB)) ==
         about(sent + bytes / 4e9 + 2 * bytes / 4e9).epsilon(0.001));
   CHECK(seconds(machine, network("host:0/numa:1", "host:1/numa:0", 8_KiB)) ==
@@ -83,7 +79,7 @@ TEST_CASE("a card reaches the memory of a GPU at its own rates, and reads long m
   CHECK(refusal(machine, network("host:0/numa:0", "host:1/gpu:0", 1_MiB)).find("gpu_write_gbps") != std::string::npos);
   machine["nic"][0].update(
       {{"gpu_read_gbps", 2}, {"gpu_write_gbps", 3}, {"gpu_short_kib", 1024}, {"gpu_long_read_gbps", 1}});
-  const double sent = message + between + 0.5e-6;  // the bus of one GPU
+  const double sent = message_s + between_s + 0.5e-6;  // the bus of one GPU
   CHECK(seconds(machine, network("host:0/gpu:0", "host:1/numa:0", 1_MiB)) == about(sent + mib / 2e9).epsilon(0.001));
   CHECK(seconds(machine, network("host:0/gpu:0", "host:1/numa:0", 2_MiB)) ==
         about(sent + 2 * mib / 1e9).epsilon(0.001));
@@ -130,7 +126,7 @@ TEST_CASE("two transfers share the network") {
   auto& move = std::get<Move>(actor.loop[0]);
   move.from.region = 2, move.to.region = 3;
   program.actors.push_back(actor);
-  CHECK(seconds(two_hosts(), program) == about(message + between + 8 * mib / 4e9).epsilon(0.001));
+  CHECK(seconds(two_hosts(), program) == about(message_s + between_s + 8 * mib / 4e9).epsilon(0.001));
 }
 
 TEST_CASE("a transfer between hosts that the model cannot run has a reason") {

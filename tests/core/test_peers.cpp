@@ -51,7 +51,8 @@ Hosts two_hosts(u32 processes, u32 first) {
 }
 
 /// Runs one function per process; returns the message of each one's error, "" for none.
-std::vector<std::string> together(const std::vector<std::function<void(Peers&)>>& processes, const Hosts& hosts = {}) {
+std::vector<std::string> run_together(const std::vector<std::function<void(Peers&)>>& processes,
+                                      const Hosts& hosts = {}) {
   const auto meeting = fresh_name();
   std::vector<std::string> errors(processes.size());
   {
@@ -70,7 +71,7 @@ std::vector<std::string> together(const std::vector<std::function<void(Peers&)>>
 }
 
 std::vector<std::string> all(u32 count, const std::function<void(Peers&)>& process) {
-  return together(std::vector<std::function<void(Peers&)>>(count, process));
+  return run_together(std::vector<std::function<void(Peers&)>>(count, process));
 }
 
 }  // namespace
@@ -92,32 +93,32 @@ TEST_CASE("texts of any length arrive whole, one after the other") {
   const std::vector<std::size_t> lengths{0, 1, 1023, 1024, 1025, 2048, 5000};
   const auto text = [](std::size_t length) { return std::string(length, static_cast<char>('a' + length % 26)); };
   const auto errors =
-      together({[&](Peers& peers) {
-                  for (const auto length : lengths) give_text(peers, 1, text(length));
-                },
-                [&](Peers& peers) {
-                  for (const auto length : lengths)
-                    if (take_text(peers, 0, "a text", patience) != text(length))
-                      throw Error{ErrorKind::failed, "another text of " + std::to_string(length) + " bytes"};
-                }});
+      run_together({[&](Peers& peers) {
+                      for (const auto length : lengths) give_text(peers, 1, text(length));
+                    },
+                    [&](Peers& peers) {
+                      for (const auto length : lengths)
+                        if (take_text(peers, 0, "a text", patience) != text(length))
+                          throw Error{ErrorKind::failed, "another text of " + std::to_string(length) + " bytes"};
+                    }});
   CHECK(errors == std::vector<std::string>(2));
 }
 
 TEST_CASE("a descriptor goes with a value, and both processes then see the same memory") {
   u64 seen = 0;
-  const auto errors = together({[&](Peers& peers) {
-                                  const SharedPages pages{0, 4096};
-                                  peers.give(1, u32{7}, pages.descriptor().get());
-                                  peers.meet("the other", patience);
-                                  seen = *reinterpret_cast<const u64*>(pages.data());
-                                },
-                                [](Peers& peers) {
-                                  Descriptor came;
-                                  (void)peers.take<u32>(0, "pages", patience, &came);
-                                  const SharedPages pages{came, 4096};
-                                  *reinterpret_cast<u64*>(pages.data()) = 42;
-                                  peers.meet("the other", patience);
-                                }});
+  const auto errors = run_together({[&](Peers& peers) {
+                                      const SharedPages pages{0, 4096};
+                                      peers.give(1, u32{7}, pages.descriptor().get());
+                                      peers.meet("the other", patience);
+                                      seen = *reinterpret_cast<const u64*>(pages.data());
+                                    },
+                                    [](Peers& peers) {
+                                      Descriptor came;
+                                      (void)peers.take<u32>(0, "pages", patience, &came);
+                                      const SharedPages pages{came, 4096};
+                                      *reinterpret_cast<u64*>(pages.data()) = 42;
+                                      peers.meet("the other", patience);
+                                    }});
   CHECK(errors == std::vector<std::string>(2));
   CHECK(seen == 42);
 }
@@ -136,47 +137,47 @@ TEST_CASE("no process starts before all have come, any number of times") {
 }
 
 TEST_CASE("a process that ends is named by those that wait for it") {
-  const auto errors = together({[](Peers& peers) { peers.meet("the start", patience); }, [](Peers&) {},
-                                [](Peers& peers) { (void)peers.take<u32>(1, "its memory", patience); }});
+  const auto errors = run_together({[](Peers& peers) { peers.meet("the start", patience); }, [](Peers&) {},
+                                    [](Peers& peers) { (void)peers.take<u32>(1, "its memory", patience); }});
   CHECK(errors[0] == "process 1 ended while process 0 waited for the start");
   CHECK(errors[2] == "process 1 ended while process 2 waited for its memory");
 }
 
 TEST_CASE("the end of a process is seen by one that waits for nothing, and by one at the common start") {
-  const auto errors = together({[](Peers& peers) {
-                                  const auto start = std::chrono::steady_clock::now();
-                                  while (std::chrono::steady_clock::now() - start < patience) peers.check_alive();
-                                },
-                                [](Peers&) {}});
+  const auto errors = run_together({[](Peers& peers) {
+                                      const auto start = std::chrono::steady_clock::now();
+                                      while (std::chrono::steady_clock::now() - start < patience) peers.check_alive();
+                                    },
+                                    [](Peers&) {}});
   CHECK(errors[0] == "process 1 ended while process 0 waited for it to do its part");
-  CHECK(together({[](Peers& peers) { peers.start_together(); }, [](Peers&) {}})[0] == errors[0]);
+  CHECK(run_together({[](Peers& peers) { peers.start_together(); }, [](Peers&) {}})[0] == errors[0]);
 }
 
 TEST_CASE("the error of a process reaches all others with its kind and its number") {
   ErrorKind kind = ErrorKind::failed;
   const auto fails = [](Peers& peers) { peers.fail(Error{ErrorKind::memory, "no memory left"}); };
-  const auto errors = together({[&](Peers& peers) {
-                                  try {
-                                    peers.meet("the start", patience);
-                                  } catch (const Error& error) {
-                                    kind = error.kind();
-                                    peers.fail(error);
-                                    throw;
-                                  }
-                                },
-                                fails,
-                                [](Peers& peers) {
-                                  // Process 0 may give its arrival before it hears of the error.
-                                  for (int i = 0; i < 2; ++i) (void)peers.take<u32>(0, "its memory", patience);
-                                }});
+  const auto errors = run_together({[&](Peers& peers) {
+                                      try {
+                                        peers.meet("the start", patience);
+                                      } catch (const Error& error) {
+                                        kind = error.kind();
+                                        peers.fail(error);
+                                        throw;
+                                      }
+                                    },
+                                    fails,
+                                    [](Peers& peers) {
+                                      // Process 0 may give its arrival before it hears of the error.
+                                      for (int i = 0; i < 2; ++i) (void)peers.take<u32>(0, "its memory", patience);
+                                    }});
   CHECK(errors[0] == "process 1: no memory left");
   CHECK(kind == ErrorKind::memory);
   CHECK(errors[2] == "process 1: no memory left");
 }
 
 TEST_CASE("a process that does not answer is named after the time-out") {
-  const auto errors = together({[](Peers& peers) { (void)peers.take<u32>(1, "its memory", Seconds{0.05}); },
-                                [](Peers& peers) { (void)peers.take<u32>(0, "anything", patience); }});
+  const auto errors = run_together({[](Peers& peers) { (void)peers.take<u32>(1, "its memory", Seconds{0.05}); },
+                                    [](Peers& peers) { (void)peers.take<u32>(0, "anything", patience); }});
   CHECK(errors[0] == "process 1 did not answer within 0 s: process 0 waited for its memory");
 }
 
@@ -209,22 +210,22 @@ TEST_CASE("processes of two hosts give values, meet, and start together") {
       if (started < 3 * round) throw Error{ErrorKind::failed, "started alone"};
     }
   };
-  CHECK(together({process, process, process}, two_hosts(3, 2)) == std::vector<std::string>(3));
+  CHECK(run_together({process, process, process}, two_hosts(3, 2)) == std::vector<std::string>(3));
 }
 
 TEST_CASE("a process of another host that fails or ends is named, and gets no memory") {
   const auto waits = [](Peers& peers) { (void)peers.take<u32>(1, "its memory", patience); };
-  CHECK(together({waits, [](Peers&) {}}, two_hosts(2, 1))[0] ==
+  CHECK(run_together({waits, [](Peers&) {}}, two_hosts(2, 1))[0] ==
         "process 1 ended while process 0 waited for its memory");
   const auto fails = [](Peers& peers) { peers.fail(Error{ErrorKind::memory, "no memory left"}); };
-  CHECK(together({waits, fails}, two_hosts(2, 1))[0] == "process 1: no memory left");
+  CHECK(run_together({waits, fails}, two_hosts(2, 1))[0] == "process 1: no memory left");
   const auto looks = [](Peers& peers) {
     for (const auto start = std::chrono::steady_clock::now(); std::chrono::steady_clock::now() - start < patience;)
       peers.check_alive();
   };
-  CHECK(together({looks, fails}, two_hosts(2, 1))[0] == "process 1: no memory left");
+  CHECK(run_together({looks, fails}, two_hosts(2, 1))[0] == "process 1: no memory left");
   const auto gives = [](Peers& peers) { peers.give(0, 1U, 1); };
-  CHECK(together({[](Peers&) {}, gives}, two_hosts(2, 1))[1] ==
+  CHECK(run_together({[](Peers&) {}, gives}, two_hosts(2, 1))[1] ==
         "process 0 is on another host, which cannot use memory of this one");
 }
 
@@ -234,7 +235,7 @@ TEST_CASE("a stranger at the port of a meeting is refused, and the meeting takes
   const auto silent = connect_far({port}, patience), other = connect_far({port}, patience);
   REQUIRE(send_far(other.get(), "another-meeting 1"));
   const auto meets = [](Peers& peers) { peers.meet("the start", patience); };
-  CHECK(together({meets, meets}, hosts) == std::vector<std::string>(2));
+  CHECK(run_together({meets, meets}, hosts) == std::vector<std::string>(2));
 }
 
 TEST_CASE("another host that cannot be reached is named with its addresses") {

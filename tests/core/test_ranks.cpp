@@ -20,7 +20,7 @@ namespace {
 constexpr double set_up_us = 0.5, copied_gbps = 2.5;  // two copies of 5 GB/s, one after the other
 constexpr double bus_gbps = 10;                       // 80 % of 12.5 GB/s
 
-nlohmann::json machine() {
+nlohmann::json toy_with_messages() {
   auto with_messages = toy();
   with_messages["costs"]["message_shm_us"] = set_up_us;
   return with_messages;
@@ -35,11 +35,11 @@ Case rank_case(const std::string& benchmark, const std::string& memory, u64 byte
 }
 
 double cost_us(const Case& c) {
-  const auto sim = make_sim(machine(), 1);
+  const auto sim = make_sim(toy_with_messages(), 1);
   return slope(*sim, build_program(c), 64) * 1e6;
 }
 
-std::string refusal(Program program, void (*change)(Program&)) {
+std::string error_after(Program program, void (*change)(Program&)) {
   change(program);
   try {
     validate(program);
@@ -83,7 +83,7 @@ TEST_CASE("a double buffer starts messages ahead, and then costs what the receiv
   }
   const auto one = rank_case("rank_rate", "device", 16_MiB, {{"way", "double"}, {"sends", "one"}});
   CHECK(std::get<RankMessage>(build_program(one).actors[1].loop[1]).ahead == 0);
-  CHECK(refusal(build_program(one), [](Program& program) {
+  CHECK(error_after(build_program(one), [](Program& program) {
           std::get<RankMessage>(program.actors[2].loop[1]).ahead = 1;
         }).find("only sends") != std::string::npos);
 }
@@ -128,9 +128,9 @@ TEST_CASE("all passes of an iteration make the first part of a loop before any p
 
 TEST_CASE("loops in two parts have steps in both, and messages in them") {
   const auto good = build_program(rank_case("rank_ping_pong", "device", 2_MiB, {{"way", "double"}}));
-  CHECK(refusal(good, [](Program&) {}) == "");
-  CHECK(refusal(good, [](Program& p) { p.actors[0].first_steps = 6; }).find("has no steps") != std::string::npos);
-  CHECK(refusal(good, [](Program& p) {
+  CHECK(error_after(good, [](Program&) {}) == "");
+  CHECK(error_after(good, [](Program& p) { p.actors[0].first_steps = 6; }).find("has no steps") != std::string::npos);
+  CHECK(error_after(good, [](Program& p) {
           std::erase_if(p.actors[1].loop, [](const Step& s) { return std::holds_alternative<RankMessage>(s); });
           p.actors[1].first_steps = 1;
         }).find("only loops with messages") != std::string::npos);
@@ -140,10 +140,11 @@ TEST_CASE("writes of NIXL need a receiver whose memory is free again when they c
   auto c = rank_case("rank_rate", "pageable", 4096, {{"window", "16"}});
   c.engine = Engine::nixl;
   const auto good = build_program(c);
-  CHECK(refusal(good, [](Program&) {}) == "");
+  CHECK(error_after(good, [](Program&) {}) == "");
   CHECK(to_text(good).find(" by nixl") != std::string::npos);
-  CHECK(refusal(good, [](Program& p) { message_of_first(p).window = 0; }).find("memory is free") != std::string::npos);
-  CHECK(refusal(good, [](Program& p) {
+  CHECK(error_after(good, [](Program& p) { message_of_first(p).window = 0; }).find("memory is free") !=
+        std::string::npos);
+  CHECK(error_after(good, [](Program& p) {
           auto& message = message_of_first(p);
           *message.span = {message.span->region, 0, 8, 8, 2};
           message.theirs->bytes = 8;
@@ -157,8 +158,9 @@ TEST_CASE("a write of NIXL cannot start ahead of the answer to the one before it
   auto c = rank_case("rank_ping_pong", "pageable", 4096);
   c.engine = Engine::nixl;
   const auto good = build_program(c);
-  CHECK(refusal(good, [](Program&) {}) == "");
-  CHECK(refusal(good, [](Program& p) { message_of_first(p).ahead = 1; }).find("memory is free") != std::string::npos);
+  CHECK(error_after(good, [](Program&) {}) == "");
+  CHECK(error_after(good, [](Program& p) { message_of_first(p).ahead = 1; }).find("memory is free") !=
+        std::string::npos);
 }
 
 TEST_CASE("staged messages of GPUs in both directions overlap on the model") {
@@ -184,13 +186,13 @@ TEST_CASE("messages of UCX are of two processes also without ranks, and cost wha
 }
 
 TEST_CASE("the model takes no buffers of GPUs in messages, and says what to use") {
-  const auto support =
-      make_sim(machine(), 1)->supports(build_program(rank_case("rank_rate", "device", 8, {{"way", "aware"}})));
+  const auto support = make_sim(toy_with_messages(), 1)
+                           ->supports(build_program(rank_case("rank_rate", "device", 8, {{"way", "aware"}})));
   CHECK(support.why_not.find("use way=staged") != std::string::npos);
 }
 
 TEST_CASE("every way of messages between ranks delivers the sender's bytes on the model") {
-  const auto sim = make_sim(machine(), 1);
+  const auto sim = make_sim(toy_with_messages(), 1);
   std::vector<Case> cases{rank_case("rank_ping_pong", "pinned", 4096), rank_case("rank_ping_pong", "device", 65536),
                           rank_case("rank_rate", "pinned", 4096, {{"bidirectional", "true"}}),
                           rank_case("rank_rate", "device", 2_MiB)};
@@ -239,23 +241,24 @@ TEST_CASE("what a rank receives through slots of both sides is the pattern of th
 
 TEST_CASE("messages between ranks that cannot be exchanged are refused") {
   const auto good = build_program(rank_case("rank_ping_pong", "pageable", 64));
-  CHECK(refusal(good, [](Program&) {}) == "");
-  CHECK(refusal(good, [](Program& p) { p.actors[0].kind = ActorKind::stream; }).find("only CPU threads") !=
+  CHECK(error_after(good, [](Program&) {}) == "");
+  CHECK(error_after(good, [](Program& p) { p.actors[0].kind = ActorKind::stream; }).find("only CPU threads") !=
         std::string::npos);
-  CHECK(refusal(good, [](Program& p) { message_of_first(p).peer = 0; }).find("to itself") != std::string::npos);
-  CHECK(refusal(good, [](Program& p) { message_of_first(p).theirs.reset(); }).find("on both sides") !=
+  CHECK(error_after(good, [](Program& p) { message_of_first(p).peer = 0; }).find("to itself") != std::string::npos);
+  CHECK(error_after(good, [](Program& p) { message_of_first(p).theirs.reset(); }).find("on both sides") !=
         std::string::npos);
-  CHECK(refusal(good, [](Program& p) { message_of_first(p).theirs->bytes = 8; }).find("unequal lengths") !=
+  CHECK(error_after(good, [](Program& p) { message_of_first(p).theirs->bytes = 8; }).find("unequal lengths") !=
         std::string::npos);
-  CHECK(refusal(good, [](Program& p) { p.actors[0].loop.push_back(p.actors[0].loop[0]); }).find("sends one message") !=
-        std::string::npos);
-  CHECK(refusal(good, [](Program& p) {
+  CHECK(error_after(good, [](Program& p) {
+          p.actors[0].loop.push_back(p.actors[0].loop[0]);
+        }).find("sends one message") != std::string::npos);
+  CHECK(error_after(good, [](Program& p) {
           message_of_first(p).window = 4;
           p.actors[0].loop.emplace_back(Fence{});
         }).find("are the whole loop") != std::string::npos);
-  CHECK(refusal(good, [](Program& p) { message_of_first(p).by = Engine::cpu; }).find("of MPI, UCX or NIXL") !=
+  CHECK(error_after(good, [](Program& p) { message_of_first(p).by = Engine::cpu; }).find("of MPI, UCX or NIXL") !=
         std::string::npos);
-  CHECK(refusal(good, [](Program& p) { p.actors[0].tenths = 5; }).find("cannot rest") != std::string::npos);
+  CHECK(error_after(good, [](Program& p) { p.actors[0].tenths = 5; }).find("cannot rest") != std::string::npos);
 }
 
 TEST_CASE("a case names ranks that exist, and GPUs that they have") {
@@ -278,7 +281,7 @@ Case nodes_case(const std::string& benchmark, const std::string& dst, const std:
 }  // namespace
 
 TEST_CASE("messages of pairs of ranks at once deliver the bytes of every pair, also in a ring and from many to one") {
-  const auto sim = make_sim(machine(), 1);
+  const auto sim = make_sim(toy_with_messages(), 1);
   for (const auto& c : {nodes_case("node_rate", "rank:1", "rank:2->rank:3"),
                         nodes_case("node_rate", "rank:1", "rank:1->rank:2,rank:2->rank:3,rank:3->rank:0"),
                         nodes_case("node_rate", "rank:3", "rank:1->rank:3,rank:2->rank:3"),
@@ -320,7 +323,7 @@ Case tasks_case(std::map<std::string, std::string> params) {
 
 /// Samples of a duration: what each actor did.
 std::vector<Series> series_of(const Program& program) {
-  const auto sim = make_sim(machine(), 1);
+  const auto sim = make_sim(toy_with_messages(), 1);
   const auto session = sim->prepare(program, "key#0");
   const auto trace =
       sim->run(*session, {.samples = 1, .batches = {}, .verify = true, .lasts = Duration{.length = Seconds{0.02}}});

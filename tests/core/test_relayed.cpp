@@ -17,7 +17,7 @@ Case relayed(const char* src, const char* dst, u64 bytes, const char* helpers, c
                    {{"mode", "batched"}, {"helpers", helpers}, {"chunk", chunk}});
 }
 
-double seconds(const Case& c) {
+double slope_of(const Case& c) {
   const auto sim = make_sim(exact(bundled("h200x4")), 1);
   const auto program = build_program(c);
   const auto support = sim->supports(program);
@@ -31,10 +31,10 @@ TEST_CASE("each helper's link adds most of its rate to a copy of pinned memory")
   for (const auto& [src, dst, plain] : {std::tuple{"numa:0", "gpu:2", "h2d"}, std::tuple{"gpu:2", "numa:0", "d2h"}}) {
     CAPTURE(plain);
     const bool to_gpu = src[0] == 'n';
-    const double alone = seconds(
+    const double alone = slope_of(
                      copy_case(plain, src, to_gpu ? "pinned" : "device", dst, to_gpu ? "device" : "pinned", 256_MiB)),
-                 two = seconds(relayed(src, dst, 256_MiB, "1")),
-                 four = seconds(relayed(src, dst, 256_MiB, "3", "8MiB"));
+                 two = slope_of(relayed(src, dst, 256_MiB, "1")),
+                 four = slope_of(relayed(src, dst, 256_MiB, "3", "8MiB"));
     CHECK(alone / two > 1.6);
     CHECK(alone / two < 2.0);
     CHECK(alone / four > 2.4);

@@ -34,8 +34,6 @@ Program atomics(const std::string& benchmark, const std::string& dst, Params par
                       std::move(params), bytes);
 }
 
-void check_us(double seconds, double us) { CHECK(seconds * 1e6 == doctest::Approx(us).epsilon(1e-6)); }
-
 }  // namespace
 
 TEST_CASE("a call costs what the machine file states plus its amount; the work that it queues costs nothing") {
@@ -170,8 +168,7 @@ TEST_CASE("actors that wait for each other must do the same number of iterations
 
 TEST_CASE("memory or link limit the rate of atomic operations; dependent ones each take a round trip") {
   const auto sim = make_sim(toy(), 1);
-  constexpr u64 megabyte = 1'000'000;  // 125 000 additions
-  check_us(slope(*sim, atomics("atomic", "gpu:0", {}, megabyte)), 2 + 125 / 4.0);
+  check_us(slope(*sim, atomics("atomic", "gpu:0", {}, megabyte)), 2 + 125 / 4.0);  // 125 000 additions
   check_us(slope(*sim, atomics("atomic", "gpu:0", {{"words", "one"}, {"scope", "system"}}, megabyte)), 2 + 125 / 0.5);
   check_us(slope(*sim, atomics("atomic", "gpu:1", {}, megabyte)),
            2 + 0.25 + 125 / (40.0 / 32));  // the bridge, 32 B each

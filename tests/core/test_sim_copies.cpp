@@ -14,9 +14,6 @@ namespace {
 
 using Params = std::map<std::string, std::string>;
 
-constexpr u64 megabyte = 1'000'000;       // 100 us at 10 GB/s
-constexpr u64 ten_chunks = 10 * 102'400;  // of 100 KiB: 10.24 us each at 10 GB/s
-
 Program h2d(const std::string& memory, const std::string& gpu, u64 bytes, Params params = {}) {
   return build_program(copy_case("h2d", "numa:0", memory, gpu, "device", bytes, std::move(params)));
 }
@@ -27,7 +24,6 @@ Program d2d(u64 bytes, Params params = {}) {
   return build_program(copy_case("d2d", "gpu:0", "device", "gpu:1", "device", bytes, std::move(params)));
 }
 
-void check_us(double seconds, double us) { CHECK(seconds * 1e6 == doctest::Approx(us).epsilon(1e-6)); }
 void check_about_us(double seconds, double us) { CHECK(seconds * 1e6 == doctest::Approx(us).epsilon(0.01)); }
 
 }  // namespace

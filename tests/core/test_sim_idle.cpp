@@ -25,13 +25,13 @@ nlohmann::json toy_with_wake_times() {
   return made;
 }
 
-Program copy(const std::string& name, const std::string& src, const std::string& dst, Params params) {
+Program single_copy(const std::string& name, const std::string& src, const std::string& dst, Params params) {
   const auto memory = [](const std::string& place) { return place.starts_with("numa") ? "pinned" : "device"; };
   params.insert({"mode", "single"});
   return build_program(copy_case(name, src, memory(src), dst, memory(dst), 4096, std::move(params)));
 }
 
-Program call(const std::string& name, Params params) {
+Program single_call(const std::string& name, Params params) {
   params.insert({"mode", "single"});
   auto c = copy_case(name, "numa:0", "pageable", "gpu:0", "device", 0, std::move(params));
   c.engine = Engine::cpu;
@@ -55,12 +55,13 @@ TEST_CASE("after an idle gap the host waits for the GPU and the link to wake up,
     const double expected = 20 * sleep_depth(us, 1000) + 5 * sleep_depth(us, 10000);
     const auto gap_of = [&](Params params) { return params.insert({"idle_gap_s", gap}), params; };
     const Params host{{"clock", "host"}};
-    CHECK(extra_us(*sim, copy("h2d", "numa:0", "gpu:0", gap_of(host)), copy("h2d", "numa:0", "gpu:0", host)) ==
+    CHECK(extra_us(*sim, single_copy("h2d", "numa:0", "gpu:0", gap_of(host)),
+                   single_copy("h2d", "numa:0", "gpu:0", host)) == doctest::Approx(expected));
+    CHECK(extra_us(*sim, single_copy("d2h", "gpu:0", "numa:0", gap_of(host)),
+                   single_copy("d2h", "gpu:0", "numa:0", host)) == doctest::Approx(expected));
+    CHECK(extra_us(*sim, single_call("launch_to_end", gap_of({})), single_call("launch_to_end", {})) ==
           doctest::Approx(expected));
-    CHECK(extra_us(*sim, copy("d2h", "gpu:0", "numa:0", gap_of(host)), copy("d2h", "gpu:0", "numa:0", host)) ==
-          doctest::Approx(expected));
-    CHECK(extra_us(*sim, call("launch_to_end", gap_of({})), call("launch_to_end", {})) == doctest::Approx(expected));
-    CHECK(extra_us(*sim, call("launch", gap_of({})), call("launch", {})) ==
+    CHECK(extra_us(*sim, single_call("launch", gap_of({})), single_call("launch", {})) ==
           doctest::Approx(0));  // the call does not wait for the GPU
   }
 }
@@ -69,9 +70,9 @@ TEST_CASE("after a gate the GPU and the link that the gate's word crossed are aw
   const auto sim = make_sim(toy_with_wake_times(), 1);
   for (const std::string after : {"kernel", "wait"}) {
     const Params busy{{"after", after}}, idle{{"after", after}, {"idle_gap_s", "0.01"}};
-    CHECK(extra_us(*sim, copy("h2d", "numa:0", "gpu:0", idle), copy("h2d", "numa:0", "gpu:0", busy)) ==
+    CHECK(extra_us(*sim, single_copy("h2d", "numa:0", "gpu:0", idle), single_copy("h2d", "numa:0", "gpu:0", busy)) ==
           doctest::Approx(0));
-    CHECK(extra_us(*sim, copy("d2d", "gpu:0", "gpu:1", idle), copy("d2d", "gpu:0", "gpu:1", busy)) ==
+    CHECK(extra_us(*sim, single_copy("d2d", "gpu:0", "gpu:1", idle), single_copy("d2d", "gpu:0", "gpu:1", busy)) ==
           doctest::Approx(8 * sleep_depth(10000, 10000)));
   }
 }
@@ -79,17 +80,17 @@ TEST_CASE("after a gate the GPU and the link that the gate's word crossed are aw
 TEST_CASE("a machine file without wake times causes no delay") {
   const auto sim = make_sim(toy(), 1);
   const Params host{{"clock", "host"}}, idle{{"clock", "host"}, {"idle_gap_s", "0.1"}};
-  CHECK(extra_us(*sim, copy("h2d", "numa:0", "gpu:0", idle), copy("h2d", "numa:0", "gpu:0", host)) ==
+  CHECK(extra_us(*sim, single_copy("h2d", "numa:0", "gpu:0", idle), single_copy("h2d", "numa:0", "gpu:0", host)) ==
         doctest::Approx(0));
 }
 
 TEST_CASE("an idle gap is allowed only before a single operation") {
-  CHECK_THROWS_WITH_AS(copy("h2d", "numa:0", "gpu:0", {{"mode", "batched"}, {"idle_gap_s", "0.01"}}),
+  CHECK_THROWS_WITH_AS(single_copy("h2d", "numa:0", "gpu:0", {{"mode", "batched"}, {"idle_gap_s", "0.01"}}),
                        doctest::Contains("idle_gap_s needs mode=single"), Error);
-  CHECK_THROWS_WITH_AS(copy("h2d", "numa:0", "gpu:0", {{"idle_gap_s", "5"}}),
+  CHECK_THROWS_WITH_AS(single_copy("h2d", "numa:0", "gpu:0", {{"idle_gap_s", "5"}}),
                        doctest::Contains("idle_gap_s is 0, 0.0001, 0.001, 0.01, 0.1, not '5'"), Error);
   const auto sim = make_sim(toy(), 1);
-  const auto program = copy("h2d", "numa:0", "gpu:0", {{"idle_gap_s", "0.01"}});
+  const auto program = single_copy("h2d", "numa:0", "gpu:0", {{"idle_gap_s", "0.01"}});
   const auto session = sim->prepare(program, "key#0");
   CHECK_THROWS_WITH_AS(sim->run(*session, {1, {{2}}, false}), doctest::Contains("allows at most 1 per sample"), Error);
   auto wrong = program;
@@ -98,8 +99,8 @@ TEST_CASE("an idle gap is allowed only before a single operation") {
   wrong = program;
   wrong.most_iterations = 0;
   CHECK_THROWS_WITH_AS(validate(wrong), doctest::Contains("only a single iteration can follow an idle gap"), Error);
-  CHECK_THROWS_WITH_AS(together({program, copy("h2d", "numa:0", "gpu:0", {})}), doctest::Contains("other idle gaps"),
-                       Error);
+  CHECK_THROWS_WITH_AS(together({program, single_copy("h2d", "numa:0", "gpu:0", {})}),
+                       doctest::Contains("other idle gaps"), Error);
 }
 
 TEST_CASE("a machine file with wake_us but without a valid wake_after_us is refused") {

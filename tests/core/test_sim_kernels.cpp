@@ -10,7 +10,6 @@ using namespace linkscope::testing;
 namespace {
 
 using Params = std::map<std::string, std::string>;
-constexpr u64 megabyte = 1'000'000;
 
 Program by_sm(const std::string& benchmark, const std::string& src, const std::string& dst, u64 bytes,
               Params params = {}, Engine engine = Engine::sm) {
@@ -20,8 +19,6 @@ Program by_sm(const std::string& benchmark, const std::string& src, const std::s
   c.engine = engine;
   return build_program(c);
 }
-
-void check_us(double seconds, double us) { CHECK(seconds * 1e6 == doctest::Approx(us).epsilon(1e-6)); }
 
 // One block of 512 threads has 32 KiB in flight and needs 0.2 us to read them and 0.1 us to write them.
 constexpr double tile = 32768 * 1e-3;  // us at 1 GB/s
@@ -63,7 +60,6 @@ TEST_CASE("SMs can reach a different fraction of a link in each direction") {
 TEST_CASE("pages beyond the reach of a GPU's TLB wait for page-table walks, one after the other") {
   auto machine = toy();
   auto& kernel = machine["kernel"];
-  const double mib = 1 << 20;
   kernel["host_reach_mib"] = 2e6 / mib;
   kernel["host_page_kib"] = 4;
   kernel["host_walk_us"] = 3.2768;  // 1.25 GB/s where every page misses

@@ -50,7 +50,6 @@ TEST_CASE("each phase of each memory kind costs the sum of its calls, pages and 
     CAPTURE(phase);
     CHECK(cost(machine, allocation(kind, phase, size, std::move(more))) == about(expected).epsilon(1e-6));
   };
-  constexpr double mib = 1 << 20;
   takes("pageable", "allocate", "1MiB", 2 * us);
   takes("pageable", "touch", "1MiB", 256 * 0.5 * us + mib / 8e9);
   takes("pageable", "free", "1MiB", (2 + 256 * 0.25) * us);

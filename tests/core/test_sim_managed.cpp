@@ -20,15 +20,9 @@ Program managed(const std::string& benchmark, const std::string& src, const std:
   return build_program(c);
 }
 
-void check_us(double seconds, double us) { CHECK(seconds * 1e6 == doctest::Approx(us).epsilon(1e-9)); }
-
 /// Time of a batch of GPU faults, by default over the link to the host: pages, latency of the route, rate.
 double batch(double pages, double latency = 0.5, double gbps = 8) {
   return 20 + 3 * pages + latency + pages * page_us / gbps;
-}
-
-std::string why(const nlohmann::json& machine, const Program& program) {
-  return make_sim(machine, 1)->supports(program).why_not;
 }
 
 }  // namespace
@@ -124,7 +118,8 @@ TEST_CASE("the copy engine moves a prefetch in pieces") {
   check_us(prefetch("numa:0", "gpu:0", 8), 30 + 5 + 0.5 + page_us / 10);
   check_us(prefetch("numa:0", "gpu:0", 1_MiB), 30 + 8 * (5 + 0.5 + 2 * page_us / 10));
   check_us(prefetch("gpu:0", "numa:0", 1_MiB), 30 + 8 * (7 + 0.5 + 2 * page_us / 10));
-  check_us(prefetch("gpu:0", "numa:0", 8), 30 + 3.5 + 0.5 + page_us / 10);  // half a piece: the host's cost is per page
+  check_us(prefetch("gpu:0", "numa:0", 8),
+           30 + 3.5 + 0.5 + page_us / 10);  // half a piece: the host's cost is per page
   check_us(prefetch("gpu:0", "gpu:1", 1_MiB), 30 + 8 * (5 + 0.25 + 2 * page_us / 40));
   check_us(prefetch("gpu:0", "gpu:1", 1_MiB, {{"peer", "off"}}), 30 + 8 * (5 + 0.75 + 0.5 + 2 * page_us / 10));
 }
@@ -354,32 +349,33 @@ TEST_CASE("links carry whole pages, to the destination and back home") {
 
 TEST_CASE("managed memory that the model lacks is not supported, with the reason") {
   const auto small = managed("demand", "numa:0", "gpu:0", 1_MiB);
-  CHECK(why(toy(), small).empty());
+  CHECK(refusal(toy(), small).empty());
   auto without = toy();
   without.erase("managed");
-  CHECK(why(without, small).find("[managed]") != std::string::npos);
+  CHECK(refusal(without, small).find("[managed]") != std::string::npos);
   auto without_peer = toy();
   without_peer.erase("peer");
-  CHECK(why(without_peer, managed("demand", "gpu:0", "gpu:1", 1_MiB)).find("peer access") != std::string::npos);
-  CHECK(why(without_peer, managed("demand", "gpu:0", "gpu:1", 1_MiB, {{"peer", "off"}})).empty());
-  CHECK(why(toy(), managed("demand", "numa:0", "gpu:0", 1_GiB)).empty());
-  CHECK(why(toy(), managed("demand", "numa:0", "gpu:0", 1_GiB + 8)).find("1 GiB") != std::string::npos);
-  CHECK(why(toy(), managed("prefetch", "numa:0", "gpu:0", 1_GiB, {{"bidirectional", "true"}})).find("2 GiB") !=
+  CHECK(refusal(without_peer, managed("demand", "gpu:0", "gpu:1", 1_MiB)).find("peer access") != std::string::npos);
+  CHECK(refusal(without_peer, managed("demand", "gpu:0", "gpu:1", 1_MiB, {{"peer", "off"}})).empty());
+  CHECK(refusal(toy(), managed("demand", "numa:0", "gpu:0", 1_GiB)).empty());
+  CHECK(refusal(toy(), managed("demand", "numa:0", "gpu:0", 1_GiB + 8)).find("1 GiB") != std::string::npos);
+  CHECK(refusal(toy(), managed("prefetch", "numa:0", "gpu:0", 1_GiB, {{"bidirectional", "true"}})).find("2 GiB") !=
         std::string::npos);
   auto small_gpu = toy();
   small_gpu["gpu"][0]["memory_gib"] = 4;
-  CHECK(why(small_gpu, managed("prefetch", "gpu:0", "numa:0", 512_MiB)).find("a tenth of the free memory of gpu:0") !=
-        std::string::npos);
-  CHECK(why(small_gpu, managed("prefetch", "gpu:0", "numa:0", 256_MiB)).empty());
+  CHECK(
+      refusal(small_gpu, managed("prefetch", "gpu:0", "numa:0", 512_MiB)).find("a tenth of the free memory of gpu:0") !=
+      std::string::npos);
+  CHECK(refusal(small_gpu, managed("prefetch", "gpu:0", "numa:0", 256_MiB)).empty());
   auto copied = small;
   copied.actors[0].loop = {Move{{0, 0, 8, 8, 1}, {0, 8, 8, 8, 1}, Engine::ce}};
-  CHECK(why(toy(), copied).find("not copied") != std::string::npos);
+  CHECK(refusal(toy(), copied).find("not copied") != std::string::npos);
   auto c = copy_case("demand", "numa:0", "system", "gpu:0", "system", 4096);
   c.engine = Engine::fault;
-  CHECK(why(toy(), build_program(c)).find("HMM or ATS") != std::string::npos);
+  CHECK(refusal(toy(), build_program(c)).find("HMM or ATS") != std::string::npos);
   auto three = managed("demand", "numa:0", "gpu:0", 1_MiB);
   three.actors[0].once.push_back(Prefetch{{0, 0, 8, 8, 1}, gpu(1)});
-  CHECK(why(toy(), three).find("one other place") != std::string::npos);
+  CHECK(refusal(toy(), three).find("one other place") != std::string::npos);
 }
 
 TEST_CASE("verification finds a wrong byte in a page that has moved") {

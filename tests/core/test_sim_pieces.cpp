@@ -11,7 +11,7 @@ namespace {
 
 using Params = std::map<std::string, std::string>;
 
-nlohmann::json machine() {
+nlohmann::json toy_with_batches() {
   auto made = toy();
   made["batch"] = {{"issue_us", 1.5}, {"host_us", 2.5}};
   made["graph"] = {{"launch_us", 5}, {"node_us", 0.5}};
@@ -28,12 +28,10 @@ Program make_program(Engine engine, const std::string& benchmark, const std::str
   return build_program(c);
 }
 
-void check_us(double seconds, double us) { CHECK(seconds * 1e6 == doctest::Approx(us).epsilon(1e-6)); }
-
 }  // namespace
 
 TEST_CASE("pieces that single calls queue cost one copy each") {
-  const auto sim = make_sim(machine(), 1);
+  const auto sim = make_sim(toy_with_batches(), 1);
   check_us(slope(*sim, make_program(Engine::ce, "pieces", "numa:0", "gpu:0", 409600), 5), 100 * (2 + 0.5 + 4.096 / 10));
   check_us(slope(*sim, make_program(Engine::ce, "pieces", "gpu:0", "numa:0", 409600), 5), 100 * (3 + 0.5 + 4.096 / 10));
   check_us(slope(*sim, make_program(Engine::ce, "pieces", "gpu:0", "gpu:1", 409600), 5),
@@ -43,7 +41,7 @@ TEST_CASE("pieces that single calls queue cost one copy each") {
 }
 
 TEST_CASE("one batched call overlaps the set-ups of its pieces with their bytes: the slower of the two counts") {
-  const auto sim = make_sim(machine(), 1);
+  const auto sim = make_sim(toy_with_batches(), 1);
   check_us(slope(*sim, make_program(Engine::batch, "pieces", "numa:0", "gpu:0", 409600)), 100 * 1.5);
   check_us(slope(*sim, make_program(Engine::batch, "pieces", "numa:0", "gpu:0", 6400, {{"piece", "64"}})), 100 * 1.5);
   check_us(slope(*sim, make_program(Engine::batch, "pieces", "numa:0", "gpu:0", 6553600, {{"piece", "65536"}})),
@@ -60,7 +58,7 @@ TEST_CASE("one batched call overlaps the set-ups of its pieces with their bytes:
 }
 
 TEST_CASE("with the host's clock, calls count if they take longer than the work that they queue") {
-  const auto sim = make_sim(machine(), 1);
+  const auto sim = make_sim(toy_with_batches(), 1);
   const auto pieces = [](Engine engine, u64 piece, Params params = {}) {
     params.insert({{"clock", "host"}, {"piece", std::to_string(piece)}});
     return make_program(engine, "pieces", "numa:0", "gpu:0", 100 * piece, std::move(params));
@@ -81,7 +79,7 @@ TEST_CASE("with the host's clock, calls count if they take longer than the work 
 }
 
 TEST_CASE("single copies, rows and halos can be timed by the host's clock too") {
-  const auto sim = make_sim(machine(), 1);
+  const auto sim = make_sim(toy_with_batches(), 1);
   const double call = 2, launch = 3;
   const Params host{{"clock", "host"}};
   check_us(single(*sim, make_program(Engine::ce, "h2d", "numa:0", "gpu:0", 4096, host)), call + 2 + 0.5 + 0.4096);
@@ -92,7 +90,7 @@ TEST_CASE("single copies, rows and halos can be timed by the host's clock too") 
 }
 
 TEST_CASE("the nodes of a graph run one after the other, and its launch is paid once") {
-  const auto sim = make_sim(machine(), 1);
+  const auto sim = make_sim(toy_with_batches(), 1);
   const double node = 2 + 0.5 + 0.5 + 0.4096;
   check_us(slope(*sim, make_program(Engine::graph, "h2d", "numa:0", "gpu:0", 4096)), node);
   check_us(single(*sim, make_program(Engine::graph, "h2d", "numa:0", "gpu:0", 4096)),
@@ -105,7 +103,7 @@ TEST_CASE("the nodes of a graph run one after the other, and its launch is paid 
 
 TEST_CASE(
     "a copy of rows costs one set-up plus the larger of its transfer without gaps and the engine's time per row") {
-  const auto sim = make_sim(machine(), 1);
+  const auto sim = make_sim(toy_with_batches(), 1);
   for (const std::string shape : {"2d", "3d"})
     for (const std::string gaps : {"both", "src", "dst"})
       check_us(slope(*sim,
@@ -119,7 +117,7 @@ TEST_CASE(
 }
 
 TEST_CASE("SMs move whole sectors, and words of 8 bytes if rows are not whole vectors") {
-  const auto sim = make_sim(machine(), 1);
+  const auto sim = make_sim(toy_with_batches(), 1);
   const double setup = 2 + 0.5, bytes = 1048.576;  // us at 1 GB/s
   const auto strided = [&](Params params) {
     return slope(*sim, make_program(Engine::sm, "strided", "gpu:0", "gpu:0", 1048576, std::move(params)));
@@ -136,7 +134,7 @@ TEST_CASE("SMs move whole sectors, and words of 8 bytes if rows are not whole ve
 }
 
 TEST_CASE("a halo is copied in place, or packed, copied and unpacked by the other GPU") {
-  const auto sim = make_sim(machine(), 1);
+  const auto sim = make_sim(toy_with_batches(), 1);
   const auto halo = [&](Params params) {
     return slope(*sim, make_program(Engine::ce, "halo", "gpu:0", "gpu:1", 4096, std::move(params)));
   };
@@ -149,7 +147,7 @@ TEST_CASE("a halo is copied in place, or packed, copied and unpacked by the othe
 }
 
 TEST_CASE("the links carry exactly the bytes of the copy, and verification compares all of them") {
-  const auto sim = make_sim(machine(), 1);
+  const auto sim = make_sim(toy_with_batches(), 1);
   for (const auto& program : {make_program(Engine::ce, "strided", "numa:0", "gpu:0", 65536),
                               make_program(Engine::batch, "pieces", "numa:0", "gpu:0", 65536),
                               make_program(Engine::graph, "pieces", "numa:0", "gpu:0", 65536),
@@ -175,13 +173,13 @@ TEST_CASE("rows that come from another slice of the source each time are those t
   auto& move = std::get<Move>(program.actors[0].loop[0]);
   REQUIRE(move.from.slices > 1);
   move.to.slices = 1;
-  const auto sim = make_sim(machine(), 1);
+  const auto sim = make_sim(toy_with_batches(), 1);
   const auto session = sim->prepare(program, "key#0");
   CHECK(sim->run(*session, {1, {{2}}, true}).verdict->ok);
 }
 
 TEST_CASE("verification finds a wrong byte in a row, and rows that a lying peer did not deliver") {
-  auto broken = machine();
+  auto broken = toy_with_batches();
   broken["fault"] = {{{"kind", "corrupt"}}};
   const auto corrupt = make_sim(broken, 1);
   for (const auto& program : {make_program(Engine::ce, "strided", "numa:0", "gpu:0", 65536, {{"row", "8"}}),
@@ -201,7 +199,7 @@ TEST_CASE("verification finds a wrong byte in a row, and rows that a lying peer 
 
 TEST_CASE("pieces and rows that the model lacks are not supported, with the reason") {
   const auto without = [](const char* table, const char* key, const Program& program) {
-    auto made = machine();
+    auto made = toy_with_batches();
     if (*key) made[table].erase(key);
     else made.erase(table);
     return make_sim(made, 1)->supports(program).why_not;

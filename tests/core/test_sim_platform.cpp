@@ -25,10 +25,6 @@ std::vector<double> durations(const Trace& trace) {
   return all;
 }
 
-std::string refusal(const nlohmann::json& machine, const Program& program) {
-  return make_sim(machine, 1)->supports(program).why_not;
-}
-
 std::string parse_error(const nlohmann::json& machine) {
   try {
     (void)make_sim(machine, 1);

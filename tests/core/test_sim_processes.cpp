@@ -12,11 +12,9 @@ using namespace linkscope::testing;
 
 namespace {
 
-constexpr u64 megabyte = 1'000'000;
-constexpr double copy = 102.5, events = 1;
-constexpr u64 ten_chunks = 10 * 102'400;  // of 100 KiB
+constexpr double copy_us = 102.5, events_us = 1;
 
-Program h2d(const std::string& memory, const std::string& gpu = "gpu:0", u64 bytes = megabyte) {
+Program waited_h2d(const std::string& memory, const std::string& gpu = "gpu:0", u64 bytes = megabyte) {
   return build_program(copy_case("h2d", "numa:0", memory, gpu, "device", bytes, {{"after", "wait"}}));
 }
 
@@ -60,42 +58,43 @@ std::string why_not(const nlohmann::json& machine, const Program& program) {
 
 TEST_CASE(
     "two processes that copy to one GPU alternate by time slices: half of the time each, less the context switches") {
-  const auto two = processes({h2d("pinned"), h2d("pinned")});
+  const auto two = processes({waited_h2d("pinned"), waited_h2d("pinned")});
   // Slice of 150 us: a copy that has begun is finished, so two copies per slice: A A, B B, A A, B B.
-  check_all_us(ends(slices(10, 150), two, {4, 4}), {6 * copy + 2 * 10 + events, 8 * copy + 3 * 10 + events});
+  check_all_us(ends(slices(10, 150), two, {4, 4}),
+               {6 * copy_us + 2 * 10 + events_us, 8 * copy_us + 3 * 10 + events_us});
   // Slice shorter than a copy: the processes alternate copy by copy.
-  check_all_us(ends(slices(10, 0), two, {4, 4}), {7 * copy + 6 * 10 + events, 8 * copy + 7 * 10 + events});
-  check_all_us(ends(slices(10, 50), two, {4, 4}), {7 * copy + 6 * 10 + events, 8 * copy + 7 * 10 + events});
+  check_all_us(ends(slices(10, 0), two, {4, 4}), {7 * copy_us + 6 * 10 + events_us, 8 * copy_us + 7 * 10 + events_us});
+  check_all_us(ends(slices(10, 50), two, {4, 4}), {7 * copy_us + 6 * 10 + events_us, 8 * copy_us + 7 * 10 + events_us});
   // Slice longer than all copies: one process after the other.
-  check_all_us(ends(slices(10, 10'000), two, {4, 4}), {4 * copy + events, 8 * copy + 10 + events});
+  check_all_us(ends(slices(10, 10'000), two, {4, 4}), {4 * copy_us + events_us, 8 * copy_us + 10 + events_us});
   const auto sim = make_sim(slices(10, 150), 1);
-  CHECK(slope(*sim, two) * 1e6 == about(2 * copy + 10));
+  CHECK(slope(*sim, two) * 1e6 == about(2 * copy_us + 10));
 }
 
 TEST_CASE("three processes use the GPU in round-robin order") {
-  const auto three = processes({h2d("pinned"), h2d("pinned"), h2d("pinned")});
+  const auto three = processes({waited_h2d("pinned"), waited_h2d("pinned"), waited_h2d("pinned")});
   check_all_us(ends(slices(10, 0), three, {2, 2, 2}),
-               {4 * copy + 3 * 10 + events, 5 * copy + 4 * 10 + events, 6 * copy + 5 * 10 + events});
+               {4 * copy_us + 3 * 10 + events_us, 5 * copy_us + 4 * 10 + events_us, 6 * copy_us + 5 * 10 + events_us});
 }
 
 TEST_CASE("a process without work yields the GPU immediately, and a lone process pays for no context switch") {
-  const auto two = processes({h2d("pinned"), h2d("pinned")});
-  check_all_us(ends(slices(10, 10'000), two, {1, 3}), {copy + events, 4 * copy + 10 + events});
-  check_all_us(ends(slices(10, 0), two, {4, 1}), {5 * copy + 2 * 10 + events, 2 * copy + 10 + events});
-  check_all_us(ends(slices(10, 0), two, {4, 0}), {4 * copy + events, events});
+  const auto two = processes({waited_h2d("pinned"), waited_h2d("pinned")});
+  check_all_us(ends(slices(10, 10'000), two, {1, 3}), {copy_us + events_us, 4 * copy_us + 10 + events_us});
+  check_all_us(ends(slices(10, 0), two, {4, 1}), {5 * copy_us + 2 * 10 + events_us, 2 * copy_us + 10 + events_us});
+  check_all_us(ends(slices(10, 0), two, {4, 0}), {4 * copy_us + events_us, events_us});
   // Two streams of one process share the engine for any length of slice.
-  check_all_us(ends(slices(10, 0), together({h2d("pinned"), h2d("pinned")}), {2, 2}),
-               {3 * copy + events, 4 * copy + events});
+  check_all_us(ends(slices(10, 0), together({waited_h2d("pinned"), waited_h2d("pinned")}), {2, 2}),
+               {3 * copy_us + events_us, 4 * copy_us + events_us});
 }
 
 TEST_CASE("streams of one process copy in both directions concurrently; two processes take turns") {
   const auto out =
       build_program(copy_case("d2h", "gpu:0", "device", "numa:0", "pinned", megabyte, {{"after", "wait"}}));
   const double from_gpu_us = 103.5;
-  check_all_us(ends(slices(10, 0), together({h2d("pinned"), out}), {2, 2}),
-               {2 * copy + events, 2 * from_gpu_us + events});
-  check_all_us(ends(slices(10, 0), processes({h2d("pinned"), out}), {2, 2}),
-               {2 * copy + from_gpu_us + 2 * 10 + events, 2 * copy + 2 * from_gpu_us + 3 * 10 + events});
+  check_all_us(ends(slices(10, 0), together({waited_h2d("pinned"), out}), {2, 2}),
+               {2 * copy_us + events_us, 2 * from_gpu_us + events_us});
+  check_all_us(ends(slices(10, 0), processes({waited_h2d("pinned"), out}), {2, 2}),
+               {2 * copy_us + from_gpu_us + 2 * 10 + events_us, 2 * copy_us + 2 * from_gpu_us + 3 * 10 + events_us});
 }
 
 TEST_CASE("kernels of one process run concurrently; kernels of two processes take turns") {
@@ -104,9 +103,9 @@ TEST_CASE("kernels of one process run concurrently; kernels of two processes tak
     c.engine = Engine::sm;
     return c;
   }());
-  const double one_process = time_of(*make_sim(toy(), 1), read, 1) * 1e6 - events;
+  const double one_process = time_of(*make_sim(toy(), 1), read, 1) * 1e6 - events_us;
   check_all_us(ends(slices(10, 0), processes({read, read}), {1, 1}),
-               {one_process + events, 2 * one_process + 10 + events});
+               {one_process + events_us, 2 * one_process + 10 + events_us});
   CHECK(ends(slices(10, 0), together({read, read}), {1, 1})[1] < 2 * one_process);
 }
 
@@ -115,13 +114,15 @@ TEST_CASE("processes on two GPUs share only the link before them") {
   machine["share"] = {{{"name", "up"}, {"links", {"bus *->gpu:*"}}, {"gbps", 10}}};
   const auto second =
       build_program(copy_case("h2d", "numa:1", "pinned", "gpu:1", "device", megabyte, {{"after", "wait"}}));
-  check_all_us(ends(machine, processes({h2d("pinned"), second}), {2, 2}), {2 * 202.5 + events, 2 * 202.5 + events});
-  check_all_us(ends(toy(), processes({h2d("pinned"), second}), {2, 2}), {2 * copy + events, 2 * copy + events});
+  check_all_us(ends(machine, processes({waited_h2d("pinned"), second}), {2, 2}),
+               {2 * 202.5 + events_us, 2 * 202.5 + events_us});
+  check_all_us(ends(toy(), processes({waited_h2d("pinned"), second}), {2, 2}),
+               {2 * copy_us + events_us, 2 * copy_us + events_us});
 }
 
 TEST_CASE("pageable copies of two processes overlap; those of one process take turns at the copying thread") {
   // Per chunk the thread needs 2 us for a call and 25.6 us at 4 GB/s. Only the 25.6 us hold the driver's lock.
-  const auto pageable = [](const std::string& gpu) { return h2d("pageable", gpu, ten_chunks); };
+  const auto pageable = [](const std::string& gpu) { return waited_h2d("pageable", gpu, ten_chunks); };
   const auto chunks = [](const nlohmann::json& machine, const Program& program) {
     return slope(*make_sim(machine, 1), program) * 1e6 / 10;
   };
@@ -143,10 +144,10 @@ TEST_CASE("staged copies of two processes in opposite directions take turns on b
         copy_case("d2d", from, "device", to, "device", ten_chunks, {{"peer", "off"}, {"after", "wait"}}));
   };
   const auto forward = staged("gpu:0", "gpu:1"), backward = staged("gpu:1", "gpu:0");
-  const double one_process = ends(toy(), forward, {3})[0] - events;
+  const double one_process = ends(toy(), forward, {3})[0] - events_us;
   for (const double slice : {0.0, 40.0, 10'000.0}) {
     const auto end_times = ends(slices(1, slice), processes({forward, backward}), {3, 3});
-    const double last = std::max(end_times[0], end_times[1]) - events;
+    const double last = std::max(end_times[0], end_times[1]) - events_us;
     CHECK(last > 1.2 * one_process);
     CHECK(last < 3 * one_process);
   }
@@ -155,7 +156,7 @@ TEST_CASE("staged copies of two processes in opposite directions take turns on b
 TEST_CASE(
     "SP-10: n processes that copy 64 MiB to one GPU of sl390 get 1/n of the rate each, less the context switches") {
   const auto sim = make_sim(exact(bundled("sl390")), 1);
-  const auto one = h2d("pinned", "gpu:0", 64_MiB);
+  const auto one = waited_h2d("pinned", "gpu:0", 64_MiB);
   const double one_process = slope(*sim, one);
   for (const u32 tasks : {2u, 3u, 4u}) {
     const double each = slope(*sim, processes(std::vector<Program>(tasks, one)));
@@ -165,12 +166,12 @@ TEST_CASE(
 }
 
 TEST_CASE("combinations of processes that the model lacks are refused with the reason") {
-  auto two = processes({h2d("pinned"), h2d("pinned")});
+  auto two = processes({waited_h2d("pinned"), waited_h2d("pinned")});
   CHECK(why_not(toy(), two) ==
         "several processes use gpu:0, and the model toy does not say how they share it: context_switch_us and "
         "time_slice_us of [costs]");
   CHECK(why_not(slices(10, 100), two).empty());
-  CHECK(why_not(toy(), processes({h2d("pinned", "gpu:0"), h2d("pinned", "gpu:1")})).empty());
+  CHECK(why_not(toy(), processes({waited_h2d("pinned", "gpu:0"), waited_h2d("pinned", "gpu:1")})).empty());
   two.regions[0].process = 1;
   CHECK(why_not(slices(10, 100), two) ==
         "region r0 is of process 1, and process 0 uses it: pinned memory is not shared");
@@ -217,7 +218,7 @@ TEST_CASE("the drivers' rings of all processes take part of the last-level cache
 
 TEST_CASE("processes under MPS run side by side, like threads of one process, and need no time slices") {
   const auto pair = [](bool mps) {
-    auto program = processes({h2d("pinned"), h2d("pinned")});
+    auto program = processes({waited_h2d("pinned"), waited_h2d("pinned")});
     program.mps = mps;
     return program;
   };
@@ -227,7 +228,7 @@ TEST_CASE("processes under MPS run side by side, like threads of one process, an
   for (auto& region : threads.regions) region.process = 0;
   for (auto& actor : threads.actors) actor.process = 0;
   check_all_us(ends(toy(), pair(true), {4, 4}), ends(toy(), threads, {4, 4}));
-  CHECK(together({pair(true), h2d("pinned")}).mps);
+  CHECK(together({pair(true), waited_h2d("pinned")}).mps);
 }
 
 TEST_CASE("a stream of a green context has its part of the SMs, and one that waits for each operation pays for it") {
@@ -238,12 +239,12 @@ TEST_CASE("a stream of a green context has its part of the SMs, and one that wai
   const double all = each_us();
   program.actors[0].sms = SmShare{0, 4};
   CHECK(each_us() > 2 * all);
-  auto copies = h2d("pinned");
+  auto copies = waited_h2d("pinned");
   copies.actors[0].singly = true;
   const auto sim = make_sim(toy(), 1);
   const auto session = sim->prepare(copies, "singly#0");
   const auto trace = sim->run(*session, {1, {}, true, Duration{Seconds{0.02}, Seconds{0.01}}});
   // The call, 2, and the end that the thread sees, 4.
-  CHECK(*trace.series[0].latencies.quantile(0.5) * 1e6 == doctest::Approx(copy + 2 + 4).epsilon(0.012));
+  CHECK(*trace.series[0].latencies.quantile(0.5) * 1e6 == doctest::Approx(copy_us + 2 + 4).epsilon(0.012));
   CHECK(trace.series[0].latencies.count() == trace.series[0].marks.back().iterations);
 }

@@ -14,8 +14,6 @@ using namespace linkscope::testing;
 
 namespace {
 
-constexpr u64 word = sizeof(u64), line = 256;
-
 /// Runs `iterations` of every actor, compares all data, and returns the time in seconds.
 double run_on(Platform& sim, const Program& program, u32 iterations) {
   validate(program);

@@ -13,7 +13,7 @@ namespace {
 
 // Seconds of the legs of 1 MiB on the toy: a CPU thread copies 5 GB/s, the bus carries 10 GB/s. A copy on a stream needs
 // a call of 2 us, a set-up of 2 us (to the GPU) or 3 us (from it), 0.5 us on the bus, and 4 us until its end is seen.
-constexpr double mib = 1048576, by_cpu = 0.1e-6 + mib / 5e9, in = 8.5e-6 + mib / 10e9, out = 9.5e-6 + mib / 10e9;
+constexpr double by_cpu = 0.1e-6 + mib / 5e9, in = 8.5e-6 + mib / 10e9, out = 9.5e-6 + mib / 10e9;
 constexpr double empty_sample = 4e-6;  // which single() subtracts: the host sees the end of an idle stream as late
 
 Case staged(const char* src, const char* dst, u64 bytes, std::map<std::string, std::string> params) {
@@ -22,14 +22,14 @@ Case staged(const char* src, const char* dst, u64 bytes, std::map<std::string, s
   return copy_case("staged", src, memory(src), dst, memory(dst), bytes, std::move(params));
 }
 
-nlohmann::json machine() {
+nlohmann::json toy_with_cpus() {
   auto made = toy();
   made["numa"][0]["cpus"] = 8;
   return made;
 }
 
 double seconds(const Case& c) {
-  const auto sim = make_sim(machine(), 1);
+  const auto sim = make_sim(toy_with_cpus(), 1);
   const auto program = build_program(c);
   const auto support = sim->supports(program);
   REQUIRE_MESSAGE(support, support.why_not);
