@@ -108,7 +108,7 @@ def test_memory_that_could_not_be_filled_is_not_reused(worker):
 # --- missing or unusable drivers ----------------------------------------------------------------------------------
 
 UNUSABLE = {
-    "no driver": ({"library": "broken"}, ["no CUDA driver"]),
+    "damaged driver": ({"library": "broken"}, ["the CUDA driver cannot be loaded", "too short"]),
     "too old": ({"library": "old"}, ["too old", "11.4", "12.0", "525", "update the driver"]),
     "no device": ({"CUDA_INIT": 100}, ["CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"]),
     "no GPUs": ({"CUDA_GPUS": 0}, ["CUDA_ERROR_NO_DEVICE"]),
