@@ -70,9 +70,9 @@ def failed_checks(text: str) -> list[str]:
 
 
 def main() -> int:
-    # One worker more than cores, because many tests wait for processes. A file stays on one worker, because its
+    # Two workers more than cores, because many tests wait for processes. A file stays on one worker, because its
     # fixtures are made once per file. conftest.py puts the longest files first, so that none is left at the end.
-    workers = ["-n", str(len(os.sched_getaffinity(0)) + 1), "--dist", "loadfile", "--no-loadscope-reorder"]
+    workers = ["-n", str(len(os.sched_getaffinity(0)) + 2), "--dist", "loadfile", "--no-loadscope-reorder"]
     builds = ["dev", "asan", "tsan"] if os.environ.get("LINKSCOPE_TESTS") == "long" else ["dev"]
     programs = [f"build/{build}/tests/core/{name}" for build in builds for name in PROGRAMS]
     with concurrent.futures.ThreadPoolExecutor(1) as beside:
