@@ -219,6 +219,7 @@ def test_the_plan_lists_the_classes_and_measures_nothing(tmp_path) -> None:
         (["--directory", "/nowhere", "--largest", "1MiB"], {}, 2, "--directory /nowhere: /nowhere cannot be used"),
         (["--helpers", "gpu:0"], {}, 2, "gpu:0 is measured itself"),
         (["--helpers", "one"], {}, 2, "--helpers one: write a whole number"),
+        (["-o", "-"], {}, 2, "-o -: the library reads a tuning from a file"),
         (["--helpers", "gpu:7"], {}, 3, "helper gpu:7 is not here; this process sees 2 GPUs"),
         ([], {"LINKSCOPE_TRANSFER": "plain"}, 2, "unset it to tune"),
         ([], {"LINKSCOPE_TRANSFER": "slow"}, 2, "'plain' or 'auto'"),

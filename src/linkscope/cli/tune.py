@@ -105,6 +105,8 @@ def main(arguments: argparse.Namespace) -> int:
 
 def _check_output(output: Path) -> None:
     """Refuses, before minutes of measuring, a file that cannot be written or that is no tuning."""
+    if output == target.STANDARD_OUTPUT:
+        raise UserError("-o -: the library reads a tuning from a file; name one")
     target.check_writable(output, [])
     if output.is_file() and output.stat().st_size:
         with output.open("rb") as file:
