@@ -4,6 +4,7 @@ import importlib
 import json
 import math
 import os
+import stat
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -113,7 +114,7 @@ def save_safetensors(
     `progress` and `checksums` are as for load_safetensors(); a checksum needs one tensor at a time in host memory.
     Returns the numbers of bytes that were written past the page cache and through it, as save_file() does.
     """
-    header: dict[str, Any] = {"__metadata__": metadata} if metadata else {}
+    header: dict[str, Any] = {"__metadata__": _checked_metadata(metadata)} if metadata else {}
     sources, end = list[tuple[int, int, int]](), 0
     for one in sorted((_saved(*item) for item in tensors.items()), key=_Saved.order):
         nbytes = one.memory.nbytes
@@ -131,9 +132,22 @@ def save_safetensors(
     return counts
 
 
+def _checked_metadata(metadata: dict[str, str]) -> dict[str, str]:
+    """Raises ValueError for metadata that the format's own library refuses to read: it reads texts by name."""
+    for key, value in metadata.items():
+        if not _is_text(key) or not _is_text(value):
+            raise ValueError(f"metadata {key!r} is {value!r}; the format keeps only texts, so pass both as texts")
+    return metadata
+
+
+def _is_text(value: object) -> bool:
+    """Whether UTF-8 can hold it: a half of a surrogate pair is no character."""
+    return isinstance(value, str) and value == value.encode(errors="ignore").decode()
+
+
 def _saved(name: str, tensor: Any) -> "_Saved":
     where = f"tensor '{name}'"
-    if not isinstance(name, str) or name == "__metadata__":
+    if not _is_text(name) or name == "__metadata__":
         raise ValueError(f"{name!r} cannot be the name of a tensor; use another text")
     if hasattr(tensor, "shape") and hasattr(tensor, "dtype"):
         shape, type_name = tensor.shape, str(tensor.dtype).removeprefix("torch.")
@@ -173,7 +187,10 @@ class _Saved:
 def read_header(path: Path) -> list[Entry]:
     """Returns the tensors of a file in the order of its header. Raises HeaderError with the place of the mistake."""
     try:
-        size = path.stat().st_size
+        facts = path.stat()
+        if not stat.S_ISREG(facts.st_mode):  # to open a pipe would wait for its writer
+            raise HeaderError(f"{path} is no regular file; name a safetensors file")
+        size = facts.st_size
         with path.open("rb") as file:
             start = file.read(_LENGTH_BYTES)
             if len(start) < _LENGTH_BYTES:

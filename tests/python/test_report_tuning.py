@@ -54,6 +54,19 @@ def test_a_copy_of_pieces_has_their_number_and_size() -> None:
     assert row.method == "gathered by one batch call"
 
 
+def test_pieces_are_compared_with_the_cost_of_their_calls_if_it_was_measured() -> None:
+    pieces = "pieces/{}/numa:0.pinned->gpu:0.device/4096000?{}mode=batched&piece=4096"
+    by_gpu = [point(pieces.format(engine, ""), gbps) for engine, gbps in (("ce", 1.6), ("batch", 55.0), ("sm", 48.8))]
+    by_host = [
+        point(pieces.format(engine, "clock=host&"), gbps)
+        for engine, gbps in (("ce", 1.6), ("batch", 2.1), ("sm", 48.9))
+    ]
+    (row,) = tuning_rows(by_gpu + by_host)
+    assert row.method == "gathered by GPU threads" and row.ids == (by_host[0].id, by_host[2].id)
+    (row,) = tuning_rows(by_gpu + by_host[1:])  # the loop has no such time
+    assert row.method == "gathered by one batch call" and row.ids == (by_gpu[0].id, by_gpu[1].id)
+
+
 def test_copies_to_untouched_memory_are_compared_with_the_plain_call_to_such_memory() -> None:
     ends = "gpu:0.device->numa:0.{}"
     points = [

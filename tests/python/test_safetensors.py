@@ -1,6 +1,7 @@
 """Loading of safetensors files: exact data, and hostile headers that end in one sentence."""
 
 import json
+import os
 import struct
 import zlib
 from pathlib import Path
@@ -158,3 +159,23 @@ def test_a_file_that_shrank_after_its_header_was_read_is_refused(tmp_path) -> No
     held = np.zeros(200, np.uint8)
     with pytest.raises(ValueError, match="200 from byte 0 are needed; it is truncated"):
         native.read_file(tmp_path / "a", [(0, 200, held.ctypes.data)])
+
+
+@pytest.mark.parametrize(
+    ("names", "metadata", "message"),
+    [
+        (["a"], {"step": 7}, "metadata 'step' is 7; the format keeps only texts"),
+        (["a"], {7: "step"}, "metadata 7 is 'step'; the format keeps only texts"),
+        (["\ud800"], None, "cannot be the name of a tensor"),
+    ],
+)
+def test_a_header_that_the_formats_own_library_cannot_read_is_not_saved(tmp_path, names, metadata, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        linkscope.save_safetensors({name: np.zeros(2) for name in names}, tmp_path / "a", metadata=metadata)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_pipe_is_refused_without_waiting_for_its_writer(tmp_path) -> None:
+    os.mkfifo(tmp_path / "a")
+    with pytest.raises(HeaderError, match="is no regular file"):
+        linkscope.load_safetensors(tmp_path / "a")

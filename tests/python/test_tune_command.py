@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -148,6 +149,44 @@ def test_ctrl_c_keeps_the_classes_so_far(tmp_path) -> None:
 
 @needs_fake
 @needs_library
+def test_classes_that_a_later_run_does_not_measure_keep_their_tuning(tmp_path) -> None:
+    file = tmp_path / "mine.tuning"
+    words = ["--largest", "256KiB", "--budget", "2s", "-o", str(file)]
+    assert linkscope_tune("--paths", "to-gpu", *words).returncode == 0
+    first = file.read_text()
+    blocks, copies = "blocks to_gpu from 4096 loop sm_blocks 5\n", "copies ring_to_host from 65536 ring threads 3 "
+    other = re.sub(r"blocks to_gpu from 4096 .*\n", blocks, first)
+    file.write_text(re.sub(r"copies ring_to_host from 65536 \w+ threads \d+ ", copies, other))
+    done = linkscope_tune("--paths", "to-gpu,packed-to-gpu", "--json", *words)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["earlier"].startswith("made ") and blocks in file.read_text()
+    assert copies in file.read_text()
+    file.write_text(file.read_text().replace("fingerprint: ", "fingerprint: another machine, "))
+    assert linkscope_tune("--paths", "to-gpu", *words).returncode == 0
+    assert blocks not in file.read_text() and copies not in file.read_text()
+
+
+@needs_fake
+@needs_library
+def test_a_file_that_is_no_tuning_is_not_replaced(tmp_path) -> None:
+    other = tmp_path / "notes.txt"
+    other.write_text("my notes\n")
+    done = linkscope_tune("--budget", "2s", "--largest", "64KiB", "--paths", "to-gpu", "-o", str(other))
+    assert done.returncode == 2 and "notes.txt: this file is no tuning" in done.stderr
+    assert "1 of 1" not in done.stderr and other.read_text() == "my notes\n"
+
+
+@needs_fake
+@needs_library
+def test_rates_are_printed_even_if_the_file_of_this_machine_cannot_be_written(tmp_path) -> None:
+    (tmp_path / "cache").write_text("no folder")
+    words = ["--budget", "1s", "--largest", "64KiB", "--paths", "to-gpu"]
+    done = linkscope_tune(*words, XDG_CACHE_HOME=str(tmp_path / "cache"))
+    assert done.returncode == 2 and "cannot be written" in done.stderr and "to-gpu " in done.stdout
+
+
+@needs_fake
+@needs_library
 def test_the_plan_lists_the_classes_and_measures_nothing(tmp_path) -> None:
     done = linkscope_tune("--plan-only", "--paths", "to-gpu,blocks-to-gpu", XDG_CACHE_HOME=str(tmp_path))
     assert done.returncode == 0 and "16 classes in at most 2 min" in done.stdout and not list(tmp_path.iterdir())
@@ -180,6 +219,7 @@ def test_the_plan_lists_the_classes_and_measures_nothing(tmp_path) -> None:
         (["--directory", "/nowhere", "--largest", "1MiB"], {}, 2, "--directory /nowhere: /nowhere cannot be used"),
         (["--helpers", "gpu:0"], {}, 2, "gpu:0 is measured itself"),
         (["--helpers", "one"], {}, 2, "--helpers one: write a whole number"),
+        (["-o", "-"], {}, 2, "-o -: the library reads a tuning from a file"),
         (["--helpers", "gpu:7"], {}, 3, "helper gpu:7 is not here; this process sees 2 GPUs"),
         ([], {"LINKSCOPE_TRANSFER": "plain"}, 2, "unset it to tune"),
         ([], {"LINKSCOPE_TRANSFER": "slow"}, 2, "'plain' or 'auto'"),

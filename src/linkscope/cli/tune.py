@@ -21,7 +21,8 @@ With an option:
   --helpers: pinned-to-gpu, pinned-from-gpu   and the links of these GPUs for the other paths
 
 The result is a text file in $XDG_CACHE_HOME/linkscope or ~/.cache/linkscope. The library loads it on a machine with the
-same GPUs, driver and CPUs. LINKSCOPE_TRANSFER_TUNING=FILE|none chooses another file or none.
+same GPUs, driver and CPUs. LINKSCOPE_TRANSFER_TUNING=FILE|none chooses another file or none. A later run replaces the
+classes that it measures.
 
 Exit codes: 0 the file is written; 1 copies fail; 3 no GPU; 4 stopped early, with the classes so far in the file.
 """
@@ -31,9 +32,10 @@ import json
 import os
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from linkscope.cli import options
+from linkscope.cli import options, target
 from linkscope.errors import FINE, NOT_HERE, SOMETHING_FAILED, STOPPED_EARLY, UserError, suggestion
 from linkscope.units import (
     format_bytes,
@@ -51,6 +53,7 @@ SUMMARY = "find the fastest way to copy for linkscope.copy"
 _BUDGET, _LARGEST = "120s", "1GiB"
 _SMALLEST = 64 << 10
 _MOST_GPUS = 1024
+_FIRST_WORDS = b"linkscope transfer tuning"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"largest copy, and memory of each kind that the measurement uses (default {_LARGEST})",
     )
     add("--smallest", metavar="SIZE", default="64KiB", help="leave out size classes of smaller copies (default 64KiB)")
-    add("--helpers", metavar="GPUS", help="GPUs whose links copies may use, for example gpu:1,gpu:3 (default: none)")
+    add("--helpers", metavar="GPUS", help="GPUs whose links copies may use: gpu:1,gpu:3 (default: none)")
     add("--other-gpu", metavar="N", help="another GPU, from which copies are measured (default: none)")
     add("--directory", metavar="DIR", help="where files of at most 256 MiB are measured (default: none)")
     add("-o", "--output", metavar="FILE", help="the file to write, in place of that of this machine")
@@ -92,10 +95,23 @@ def main(arguments: argparse.Namespace) -> int:
     if reason := native.why_no_gpu():
         raise UserError(f"no GPU to tune: {reason}. Copies here need no tuning; tune on a node with GPUs", NOT_HERE)
     jobs = _jobs(arguments, paths, largest)
+    if arguments.output is not None:
+        _check_output(Path(arguments.output))
     if arguments.plan_only:
         _print_plan(jobs, budget_s, as_json=arguments.json)
         return FINE
     return _tune(arguments, jobs, budget_s, given)
+
+
+def _check_output(output: Path) -> None:
+    """Refuses, before minutes of measuring, a file that cannot be written or that is no tuning."""
+    if output == target.STANDARD_OUTPUT:
+        raise UserError("-o -: the library reads a tuning from a file; name one")
+    target.check_writable(output, [])
+    if output.is_file() and output.stat().st_size:
+        with output.open("rb") as file:
+            if file.read(len(_FIRST_WORDS)) != _FIRST_WORDS:
+                raise UserError(f"-o {output}: this file is no tuning; name another file, or remove it")
 
 
 @dataclass(frozen=True)
@@ -209,10 +225,7 @@ def _tune(arguments: argparse.Namespace, jobs: "list[Job]", budget_s: float, giv
             }
     except Failure as failure:
         raise UserError(f"copies on gpu:{gpu} fail: {failure}", SOMETHING_FAILED) from None
-    try:
-        file = native.save_tuning(arguments.output)
-    except native.TransferError as error:
-        raise UserError(str(error)) from None
+    file, earlier = _save(arguments, rows)
     if arguments.json:
         facts = {
             "file": file,
@@ -221,18 +234,56 @@ def _tune(arguments: argparse.Namespace, jobs: "list[Job]", budget_s: float, giv
             "helpers": given.helpers,
             **why_not,
             "complete": len(rows) == len(jobs),
+            "earlier": earlier,
         }
         print(json.dumps(facts | {"classes": [_as_json(row) for row in rows]}))
     else:
         _print_table(rows)
         missing = len(jobs) - len(rows)
-        more = f"; {missing} classes were not reached and keep their defaults" if missing else ""
+        kept = "the earlier tuning" if earlier else "their defaults"
+        more = f"; {missing} classes were not reached and keep {kept}" if missing else ""
         names = ("files by cuFile", "peer-to-gpu", "files by io_uring", "files from the mapped page cache")
         for what, why in zip(names, why_not.values(), strict=True):
             if why:
                 print(f"not raced: {what} ({why})")
         print(f"tuning: {file} ({len(rows)} of {len(jobs)} classes{more})")
     return STOPPED_EARLY if stopped else FINE
+
+
+def _save(arguments: argparse.Namespace, rows: "list[Row]") -> tuple[str, str]:
+    """Returns the path of the tuning, and when the earlier one was made that its other classes have."""
+    from linkscope import native
+
+    try:
+        earlier = _load_earlier(arguments.output, rows)
+        return native.save_tuning(arguments.output), earlier
+    except native.TransferError as error:
+        if not arguments.json:
+            _print_table(rows)
+        raise UserError(str(error)) from None
+
+
+def _load_earlier(output: str | None, rows: "list[Row]") -> str:
+    """Puts the choices of the rows over the tuning that the file has, whose other classes stay.
+
+    Returns when that was made; '' if the file has none of this machine.
+    """
+    from linkscope import native
+
+    jobs = [row.job for row in rows]
+    blocks = [(job, native.block_knobs(job.to_gpu, job.nbytes)) for job in jobs if job.is_blocks]
+    others = [(job, native.knobs(job.method, job.nbytes)) for job in jobs if not job.is_blocks]
+    if output is None:
+        del os.environ["LINKSCOPE_TRANSFER_TUNING"]
+    else:
+        os.environ["LINKSCOPE_TRANSFER_TUNING"] = os.path.abspath(output)
+    native.close()
+    file, note = native.tuning()
+    for job, (method, sm_blocks) in blocks:
+        native.set_block_knobs(job.to_gpu, job.nbytes, method, sm_blocks)
+    for job, knobs in others:
+        native.replace_knobs(job.method, job.nbytes, knobs)
+    return note if file else ""
 
 
 def _opened(bench: Any, nbytes: int, given: _Given) -> Any:

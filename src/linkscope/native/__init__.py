@@ -57,7 +57,7 @@ def read_file(
     called = _Reported(report)
     watch = Watch(report=called.function)
     array = (Piece * len(pieces))(*(Piece(*piece) for piece in pieces))
-    called.check(library().ls_read_file(os.fsencode(path), array, len(pieces), stream, byref(watch)))
+    called.check(library().ls_read_file(_path(path), array, len(pieces), stream, byref(watch)))
     counts: ReadCounts = watch.counts
     return counts
 
@@ -72,9 +72,17 @@ def save_file(
     called = _Reported(report)
     saving = Saving(report=called.function, durable=durable)
     array = (Source * len(sources))(*(Source(*source) for source in sources))
-    called.check(library().ls_save_file(os.fsencode(path), array, len(sources), byref(saving)))
+    called.check(library().ls_save_file(_path(path), array, len(sources), byref(saving)))
     counts: WriteCounts = saving.counts
     return counts
+
+
+def _path(path: str | os.PathLike[str]) -> bytes:
+    """Raises ValueError for a path without a name, and for one with a byte 0, at which C would end another name."""
+    encoded = os.fsencode(path)
+    if not encoded or b"\0" in encoded:
+        raise ValueError(f"{os.fspath(path)!r} is no path of a file")
+    return encoded
 
 
 class _Reported:
@@ -130,8 +138,16 @@ def knobs(method: str, nbytes: int) -> Knobs:
 def set_knobs(method: str, nbytes: int, **changed: int) -> None:
     """Changes some knobs of the size class that has `nbytes`. Call it while no copy is in progress."""
     wanted = knobs(method, nbytes)
+    names = [name for name, *_ in Knobs._fields_]
     for name, value in changed.items():
+        if name not in names:
+            raise ValueError(f"'{name}' is no knob; knobs: {', '.join(names)}")
         setattr(wanted, name, value)
+    replace_knobs(method, nbytes, wanted)
+
+
+def replace_knobs(method: str, nbytes: int, wanted: Knobs) -> None:
+    """Replaces all knobs of the size class that has `nbytes`. Call it while no copy is in progress."""
     check(library().ls_set_knobs(method.encode(), nbytes, byref(wanted)))
 
 
@@ -214,5 +230,5 @@ def tuning() -> tuple[str, str]:
 def save_tuning(path: str | None = None) -> str:
     """Writes the present knobs to a file, by default that of this machine, and returns its path."""
     written = c_char_p()
-    check(library().ls_save_tuning(None if path is None else os.fsencode(path), byref(written)))
+    check(library().ls_save_tuning(None if path is None else _path(path), byref(written)))
     return os.fsdecode(written.value or b"")

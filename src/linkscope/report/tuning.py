@@ -49,8 +49,19 @@ def tuning_rows(points: Iterable[Point]) -> list[TuningRow]:
     for point in points:
         if _counts(point):
             situations.setdefault((_where(point), size_text(point)), []).append(point)
-    rows = [row for (where, size), of in situations.items() if (row := _row(where, size, of)) is not None]
+    rows = [
+        row for (where, size), of in situations.items() if (row := _row(where, size, _by_one_clock(of))) is not None
+    ]
     return sorted(rows, key=lambda row: (natural(row.where), row.bytes, row.size))
+
+
+def _by_one_clock(points: list[Point]) -> list[Point]:
+    """Scattered pieces by the host's clock, if the loop of plain copies has such a time.
+
+    The clock of the GPU leaves out the calls behind a gate, which cost a batch call of many pieces most of its time.
+    """
+    by_host = [point for point in points if point.params.get("clock") == "host"]
+    return by_host if any(map(_is_plain, by_host)) else [point for point in points if point not in by_host]
 
 
 def _counts(point: Point) -> bool:
@@ -61,6 +72,8 @@ def _counts(point: Point) -> bool:
     usual = {"initiator": "src", "after": "kernel", "call": "memcpy", "bidirectional": "false"}
     if point.benchmark in _FILES and is_cached(point.benchmark, point.params):
         usual["cache"] = "hot"  # a path of its own
+    if point.benchmark == "pieces" and point.params.get("clock") == "host":
+        usual["clock"] = "host"
     return all(point.params.get(name, usual.get(name)) == usual.get(name) for name in _OTHER_QUESTIONS)
 
 

@@ -11,8 +11,8 @@ from linkscope.units import format_fraction
 _HEADING = "What tuning gains here"
 _NOTE = (
     "The largest gains of staged, split or gathered copies, and of copies to new memory by several threads, against "
-    "the plain copy of the same bytes between the same memories. The peak is that of the slowest leg. Times leave out "
-    "the calls, which the gains under Actions include. "
+    "the plain copy of the same bytes between the same memories. The peak is that of the slowest leg. Times of "
+    "scattered pieces include the calls if the host's clock timed them; other times leave the calls out. "
 )
 _COLUMNS = (
     Column("Path", wraps=True), Column("Size", right=True, label="Size"),
