@@ -35,7 +35,7 @@ std::string to_string(const Location& location) {
     case MemoryType::pinned:
       return "pinned memory";
     case MemoryType::managed:
-      return "managed memory";
+      return location.device < 0 ? "memory of different kinds" : "managed memory";
     case MemoryType::device:
       return "memory of GPU " + std::to_string(location.device);
   }
