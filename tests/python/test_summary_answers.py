@@ -35,7 +35,7 @@ def text_of(run: Run) -> str:
 FOUND = {
     "h100x1-contention-a": [
         "Slowdown Zero-copy reads slow others: GPU-CPU round trips ~×45.8 (2.726 µs → 125 µs), kernel launches ~×33.5",
-        "Not slowed by other work: messages, messages by socket (2 of 13 kinds).",
+        "Not clearly slowed by other work: messages, messages by socket (2 of 13 kinds).",
     ],
     "h100x1-loaded-latency": [
         "At full load, small operations take ×1.34 to ×75.9 their time alone. The largest ratio is that of GPU-CPU "
@@ -62,7 +62,7 @@ FOUND = {
         "latency of the smallest message: pinned → device 4.504 µs (8 B); device → device 131.6 µs (8 B); pinned → "
         "pinned ~801.9 ns (512 B)",
         "pinned → pinned ~14.15 GB/s at 64 KiB",  # both directions together reach 14.45
-        "double-buffered messages of GPU buffers: ×0.927 to ×1.46 the rate of whole staging, by size.",
+        "double-buffered messages of GPU buffers: ~×0.927 to ~×1.46 the rate of whole staging, by size.",
     ],
     "h100x1-ranks-a": [
         "half of a round trip of the smallest message: device → device ~179.3 µs (16 MiB, by NIXL).",

@@ -50,8 +50,14 @@ def incomplete(run: Run) -> list[str]:
     if run.end is None:
         return ["The run has no end record. It was cut off, or it is still running."]
     if not run.end.complete:
-        return ["The run was stopped early. `linkscope run --resume RUN` measures the rest."]
+        return [f"The run was stopped early. `{with_its_ranks(run)}linkscope run --resume RUN` measures the rest."]
     return []
+
+
+def with_its_ranks(run: Run) -> str:
+    """'mpiexec -n 2 ' before a command that goes on with a run of two ranks; '' of one process, and on a model."""
+    ranks = len(run.header.machine.get("mpi", {}).get("ranks", ()))
+    return f"mpiexec -n {ranks} " if ranks and not run.modelled else ""
 
 
 def failed_text(points: Iterable[Point]) -> str:
