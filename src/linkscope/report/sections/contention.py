@@ -98,7 +98,8 @@ def section(view: RunView) -> Section | None:
 
 
 def _answers(rows: Sequence[MatrixRow]) -> tuple[Text, ...]:
-    """The kinds of work that slow others most, each with those that it slows most; then what nothing clearly slows."""
+    """The kinds of work that slow others most, each with those that it slows most; then those that nothing
+    clearly slows, of those that ran beside each kind."""
     slowed: dict[str, dict[str, MatrixRow]] = {}  # by disturbing kind the slowest row of each other kind
     for row in rows:
         for name, found in row.beside.items():
@@ -117,7 +118,9 @@ def _answers(rows: Sequence[MatrixRow]) -> tuple[Text, ...]:
         named = ", ".join(_slowed_text(row, name) for row in worst[:_MOST_SLOWED])
         more = f" and {len(worst) - _MOST_SLOWED} more" if len(worst) > _MOST_SLOWED else ""
         texts.append((Span(f"{_capital(work_text(name))} slow others", "strong"), f": {named}{more}."))
-    calm = [kind for kind in dict.fromkeys(row.kind for row in rows) if not any(kind in of for of in slowed.values())]
+    partly = {row.kind for row in rows if len(row.beside) < len(others(rows))}  # some pairs have no value
+    known = dict.fromkeys(row.kind for row in rows if row.kind not in partly)
+    calm = [kind for kind in known if not any(kind in of for of in slowed.values())]
     if slowed and calm:
         named = ", ".join(map(work_text, calm))
         texts.append(f"Not clearly slowed by other work: {named} ({len(calm)} of {count} kinds).")
