@@ -105,7 +105,9 @@ def test_clients_on_a_fast_and_on_a_slow_path_are_compared_with_one_client_on_th
     assert main(["report", str(path), "--summary"]) == 0
     told = " ".join(capsys.readouterr().out.split())
     for gpu, gbps in ((0, r"69\.\d+"), (2, r"40\.\d+")):
-        found = rf"copies to the GPU, numa:0 and gpu:{gpu}, 4 clients: threads of one process ~?{gbps} GB/s \(~?×1 of one"
+        found = (
+            rf"copies to the GPU, numa:0 and gpu:{gpu}, 4 clients: threads of one process ~?{gbps} GB/s \(~?×1 of one"
+        )
         assert re.search(found, told), told
 
 
