@@ -152,6 +152,13 @@ def test_a_kind_that_did_not_run_beside_each_other_kind_is_not_called_unslowed()
     assert "Not clearly slowed by other work: messages by socket (1 of 13 kinds)." in text
 
 
+def test_a_long_reason_loses_what_it_has_in_brackets_and_keeps_what_follows() -> None:
+    run = run_of("h100x1-mpi")
+    reason = f"rank 2 (process 7 (of 9) on vm) has ended; a worker last ended while it measured {'x' * 90}"
+    failed = [msgspec.structs.replace(run.points[0], status="failed", reason=reason, median_s=None)]
+    assert "1 point failed: rank 2 has ended; a worker last" in text_of(dataclasses.replace(run, points=failed))
+
+
 def test_the_note_explains_the_sign_where_only_an_answer_has_it() -> None:
     assert "~ marks a value that missed it" in text_of(run_of("h100x1-contention-a"))
     assert "~" not in text_of(run_of("h100x1-bystander")).replace("~ marks", "")

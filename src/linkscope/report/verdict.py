@@ -166,7 +166,10 @@ def _too_short(run: Run) -> list[str]:
     return [f"{count_text(count, 'point')} {verb} no value, {TOO_SHORT}: {too_short_cure(run)}."] if count else []
 
 
+_IN_BRACKETS = re.compile(r" \((?:[^()]|\([^()]*\))*\)")  # one pair may hold others
+
+
 def _short(reason: str) -> str:
-    """The reason without its derivation in brackets if it is long, and then without its end."""
-    short = reason if len(reason) <= _LONGEST else re.sub(r" \(.*", "", reason, flags=re.DOTALL)
+    """The reason without what it has in brackets if it is long, and then without its end."""
+    short = reason if len(reason) <= _LONGEST else _IN_BRACKETS.sub("", reason)
     return textwrap.shorten(short, _LONGEST, placeholder=" …")
