@@ -21,6 +21,7 @@ from linkscope.runfile import PointId, Run, read_run
 from test_cli import linkscope
 
 pytestmark = [needs_worker]
+RESULTS = Path(__file__).parents[2] / "results"
 KINDS = (
     "h2d", "d2h", "both", "local", "peer", "zero_copy", "memory", "triad", "gemm", "launch", "ping_pong", "host",
     "message", "socket",
@@ -163,6 +164,18 @@ def test_the_report_shows_the_matrix(run: Run, tmp_path: Path, capsys: pytest.Ca
     assert main(["report", str(run.path), "-o", str(page)]) == 0
     assert 'id="contention"' in page.read_text() and "Slowdown by work beside it" in page.read_text()
     assert 'id="paths"' not in page.read_text()  # no point is of one transfer
+
+
+def test_the_time_alone_in_the_matrix_is_the_one_that_its_slowdowns_divide_by(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = RESULTS / "h100x1-contention-a.jsonl.gz"  # the median of launches alone is 2.92 us, and the mean 3.08 us
+    slowed = rows(read_run(path))["launch"].beside["zero_copy"]
+    assert main(["report", str(path), "--summary=full"]) == 0
+    (line,) = [one for one in capsys.readouterr().out.splitlines() if one.startswith("  launch ") and "~33.5" in one]
+    alone, unit = line.split()[1:3]
+    assert (alone[0], unit) == ("~", "µs")
+    assert float(alone[1:]) * slowed.ratio == pytest.approx(slowed.seconds * 1e6, rel=0.001)
 
 
 def test_penalties_over_the_good_and_over_the_bad_value(run: Run) -> None:

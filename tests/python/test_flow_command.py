@@ -192,6 +192,14 @@ def test_the_text_shows_a_line_for_each_flow_the_total_and_the_skew(capsys: Capt
     assert "starts differed by at most" in lines[5]
 
 
+def test_one_flow_alone_has_no_skew_and_equal_flows_that_a_model_misses_are_named_once(capsys: Captured) -> None:
+    for text, last in (("numa:0 -> gpu:0", ""), ("numa:0 -> gpu:0 x3", " x3")):
+        assert main(["flow", text, "--machine", "ac922", "--against", "sl390", "--seconds", "50ms"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[-1].endswith(f"off by more than 10 %: numa:0 → gpu:0{last}")
+        assert ("starts differed" in lines[-2]) == bool(last)
+
+
 @pytest.mark.parametrize(
     "text, code, pointer, problem",
     [

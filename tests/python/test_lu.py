@@ -14,6 +14,7 @@ from linkscope.plan.enumerate import points_of
 from linkscope.plan.suites import SUITES
 from linkscope.report.sections.lu import Placement, placements_of_lu, predicted_ranks, ranks_of
 from linkscope.report.sections.lu_gpus import lu_placements
+from linkscope.report.summary import summary
 from linkscope.run import benchmark_table
 from linkscope.run.target import choose
 from linkscope.runfile import Run, read_run
@@ -137,6 +138,14 @@ def test_an_lu_whose_panels_wait_for_updates_is_predicted_slower_than_one_with_u
     same = [of for of in groups[8192, 3] if [of.params[key] for key in ("node", "ahead")] == ["0", "1"]]
     found = {of.params.get("panels", "usual"): of.predicted for of in same if of.params["threads_on"] == "near"}
     assert found["usual"] is not None and found["urgent"] is not None and found["usual"] > 1.1 * found["urgent"]
+
+
+def test_the_summary_names_the_panel_stream_where_the_worst_variant_has_another_one(run: Run) -> None:
+    points = [p for p in run.points if p.benchmark == "lu_gpus" and p.params["gpus"] == "0" and p.params["node"] == "0"]
+    ahead = [p for p in points if p.params["ahead"] == "1" and p.params["threads_on"] == "near"]
+    assert {p.params.get("panels") for p in ahead} == {None, "urgent"}
+    text = " ".join(summary(replace(run, points=ahead), width=96, colour=False).split())
+    assert "longer: a usual panel stream instead of an urgent panel stream." in text, text
 
 
 def test_without_an_lu_on_one_gpu_or_rates_of_copies_there_is_no_prediction(run: Run) -> None:

@@ -116,7 +116,7 @@ def test_flow_names_the_rates_that_the_model_misses(capsys: Captured) -> None:
     words = ["flow", "numa:0 -> gpu:0 16MiB", "--machine", "h200x4", "--seconds", "0.05", "--rounds", "1"]
     assert main([*words, "--against", "dl160"]) == 0
     out = capsys.readouterr().out
-    assert "model 5." in out and "MODELLED by dl160; off by more than 10 %: numa:0 -> gpu:0 16MiB" in out
+    assert "model 5." in out and "MODELLED by dl160; off by more than 10 %: numa:0 → gpu:0 16MiB" in out
     assert main([*words, "--against", "h200x1"]) == 0
     assert "MODELLED by h200x1; all are within 10 %" in capsys.readouterr().out
 

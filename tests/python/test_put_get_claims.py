@@ -10,7 +10,7 @@ import pytest
 from linkscope.report.put_get_claims import Claim, best_claims, claims
 from linkscope.report.run_view import RunView
 from linkscope.report.sections import put_get
-from linkscope.runfile import Point, Run
+from linkscope.runfile import Point, Run, read_run
 from test_report_put_get import RUN, claim, measured, only, series, timed
 
 NOTE = Path(__file__).parents[2] / "docs" / "notes" / "put-get-evidence.md"
@@ -189,6 +189,14 @@ def test_a_small_footprint_is_judged_on_small_messages_only_kl_12(nbytes: int, a
     ]
     run = dataclasses.replace(measured(), points=[timed(both[0], 2), both[1]])
     assert claim(run, "A small footprint").answer == answer
+
+
+def test_a_mode_that_the_run_has_on_another_path_only_is_lacking_on_the_judged_path() -> None:
+    run = read_run(RUN.with_name("h100x1-putget.jsonl.gz"))  # it has mode notified to numa:0
+    found = claim(run, "A GPU that drives messages")
+    assert (found.answer, found.evidence) == (
+        "cannot be tested", "the run lacks mode notified, between two kernels of gpu:0"
+    )  # fmt: skip
 
 
 def test_of_several_runs_the_first_with_an_answer_counts() -> None:

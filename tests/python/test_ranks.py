@@ -14,8 +14,10 @@ import pytest
 
 from fake_driver import WORKER, environment, needs_fake, needs_worker, too_short
 from linkscope.report.task_sets import task_sets
+from linkscope.report.verdict import incomplete
 from linkscope.run.launcher import launched, libraries
 from linkscope.runfile import Run, read_run
+from linkscope.site.check import problems
 
 MPIEXEC = Path(sys.executable).with_name("mpiexec")
 needs_mpi = pytest.mark.skipif(
@@ -177,6 +179,28 @@ def test_the_others_end_and_keep_what_was_measured_when_a_rank_is_killed(tmp_pat
     path = tmp_path / "run.jsonl"
     run = run_until_rank_1_is_killed([str(MPIEXEC), "-n", "2", *LINKSCOPE, "run", *KILLED, "-o", str(path)], path)
     assert any("rank 1 (process" in (point.reason or "") for point in run.points), [one.reason for one in run.points]
+
+
+@needs_mpi
+def test_a_run_of_two_ranks_that_is_stopped_says_how_two_ranks_go_on_with_it(tmp_path):
+    path, printed = tmp_path / "run.jsonl", tmp_path / "printed.txt"
+    with printed.open("w") as file:
+        command = [str(MPIEXEC), "-n", "2", *LINKSCOPE, "run", *KILLED, "-o", str(path)]
+        started = subprocess.Popen(command, env=without_ranks(), stdout=file, stderr=subprocess.DEVNULL)
+        try:
+            wait_for_a_round(path, started)
+            started.send_signal(signal.SIGINT)
+            started.wait(300)
+        finally:
+            started.kill()
+        run = ended(path)
+    assert not run.end.complete
+    assert "`mpiexec -n 2 linkscope run --resume RUN` measures the rest." in incomplete(run)[0]
+    assert problems(path)[0].cure == f"`mpiexec -n 2 linkscope run --resume {path}`"
+    deadline = time.monotonic() + 60
+    while "continue with: " not in printed.read_text() and time.monotonic() < deadline:
+        time.sleep(0.1)  # rank 0 outlives the launcher
+    assert re.search(r"continue with: mpiexec -n 2 .*run --resume ", printed.read_text()), printed.read_text()
 
 
 @needs_mpi

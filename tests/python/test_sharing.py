@@ -94,6 +94,23 @@ def test_clients_share_the_link_by_any_way_on_a_model(tmp_path: Path, capsys: py
     assert "Sharing one GPU" in text and "4 processes under MPS" in text and "p99 over alone" in text
 
 
+def test_clients_on_a_fast_and_on_a_slow_path_are_compared_with_one_client_on_the_same_path(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "run.jsonl"
+    globs = [word for count in (1, 4) for word in ("--only", f"shared_h2d/*clients={count}&way=threads")]
+    words = ["run", "--machine", "ac922", "--suite", "sharing", *globs, "-o", str(path), "-q"]
+    assert main(words) == 0
+    capsys.readouterr()
+    assert main(["report", str(path), "--summary"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    for gpu, gbps in ((0, r"69\.\d+"), (2, r"40\.\d+")):
+        found = (
+            rf"copies to the GPU, numa:0 and gpu:{gpu}, 4 clients: threads of one process ~?{gbps} GB/s \(~?×1 of one"
+        )
+        assert re.search(found, told), told
+
+
 @pytest.mark.parametrize("way", ["threads", "mps"])
 @pytest.mark.parametrize("count", [3, 8])
 def test_other_numbers_of_clients_are_measured_by_their_ids(way: str, count: int, tmp_path: Path) -> None:

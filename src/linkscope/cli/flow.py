@@ -12,6 +12,7 @@ same-path:N.
 
 import argparse
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -167,12 +168,13 @@ def _lines(measured: "Measured", target: "Target", predicted: _Prediction | None
         jain = "" if measured.jain is None else f", fairness {measured.jain:.4f} (Jain's index; 1: equal shares)"
         lines.append(f"total  {value} GB/s {width}".rstrip() + jain)
     rounds = len(measured.common_s)
-    apart = (
-        f"starts differed by at most {format_seconds(max(measured.start_skew_s))}, "
-        f"ends by {format_seconds(max(measured.end_skew_s))}"
-    )
-    common = format_seconds(min(measured.common_s))
-    lines.append(with_signs(f"all ran for {common} or more in {rounds} round{'s' * (rounds != 1)}; {apart}"))
+    ran = f"ran for {format_seconds(min(measured.common_s))} or more in {rounds} round{'s' * (rounds != 1)}"
+    if len(measured.flows) > 1:
+        ran = (
+            f"all {ran}; starts differed by at most {format_seconds(max(measured.start_skew_s))}, "
+            f"ends by {format_seconds(max(measured.end_skew_s))}"
+        )
+    lines.append(with_signs(ran))
     return lines + ([] if predicted is None else [_model_line(measured, predicted)])
 
 
@@ -192,9 +194,9 @@ def _model_line(measured: "Measured", predicted: _Prediction) -> str:
     missed = [str(measured.flows[at].asked.flow) for at, one in enumerate(off) if abs(one) > _MISSED]
     if not missed:
         return f"predictions are MODELLED by {predicted.by}; all are within {format_fraction(_MISSED)}"
-    return (
-        f"predictions are MODELLED by {predicted.by}; off by more than {format_fraction(_MISSED)}: {'; '.join(missed)}"
-    )
+    counted = (f"{text} x{count}" if count > 1 else text for text, count in Counter(missed).items())
+    listed = with_signs("; ".join(counted))
+    return f"predictions are MODELLED by {predicted.by}; off by more than {format_fraction(_MISSED)}: {listed}"
 
 
 def _cells(flow: "FlowRates") -> list[str]:

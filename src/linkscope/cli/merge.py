@@ -25,6 +25,7 @@ def main(arguments: argparse.Namespace) -> int:
     """Runs `linkscope merge`."""
     import msgspec
 
+    from linkscope.report.verdict import with_its_ranks
     from linkscope.runfile.merge import merged, parts_of
 
     if len(arguments.runs) < 2:
@@ -37,7 +38,7 @@ def main(arguments: argparse.Namespace) -> int:
             planned, have = len(part.run.header.plan.get("points", ())), len(part.run.points)
             print(
                 f"linkscope: warning: {part.run.path} is half-finished: {have} of {planned} planned points have a "
-                f"result. `linkscope run --resume {part.run.path}` there measures the others",
+                f"result. `{with_its_ranks(part.run)}linkscope run --resume {part.run.path}` there measures the others",
                 file=sys.stderr,
             )
     encoder = msgspec.json.Encoder()

@@ -362,8 +362,16 @@ def _finish(arguments: argparse.Namespace, path: Path, outcome: "Outcome") -> in
         if arguments.report:
             print(f"report:   {arguments.report}")
         if outcome.exit_code == STOPPED_EARLY:
-            print(f"stopped early; continue with: {_command()} run --resume {path}")
+            print(f"stopped early; continue with: {_resuming(path)}")
     return code
+
+
+def _resuming(path: Path) -> str:
+    """The command that goes on with a run, by as many ranks as it had."""
+    from linkscope.report.verdict import with_its_ranks
+    from linkscope.runfile import read_run
+
+    return f"{with_its_ranks(read_run(path, rounds=False))}{_command()} run --resume {path}"
 
 
 def _print_summary(path: Path) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from linkscope.report.trust import sign_of
 from linkscope.runfile import Point, Run
 
 PREFIX = "compute_"
@@ -16,7 +17,7 @@ class Placed:
     """A computation with its transfers from a near and a far node. Times in seconds, sizes in bytes.
 
     `alone`: seconds of the computation without transfers. `extra`: how much longer copies of its bytes take from the
-    far node. None: not measured.
+    far node. None: not measured. `sign`: before its ratios, ~ if one of the times missed its precision.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Placed:
     moved: int
     operations: float
     extra: float | None
+    sign: str
 
     @property
     def is_undisturbed(self) -> bool:
@@ -61,7 +63,7 @@ def placements(run: Run) -> list[Placed]:
     near_nodes = _near_nodes(run.header.machine)
     valued = [point for point in run.points if point.median_s]
     of_kind = [point for point in valued if point.benchmark.startswith(PREFIX)]
-    alone = {(point.benchmark, _size(point)): point.median_s for point in of_kind if point.src == point.dst}
+    alone = {(point.benchmark, _size(point)): point for point in of_kind if point.src == point.dst}
     costs = _costs(valued, near_nodes)
     found: dict[tuple[str, ...], dict[bool, Point]] = {}
     for point in of_kind:
@@ -109,7 +111,7 @@ def _costs(points: Sequence[Point], near_nodes: Mapping[str, str]) -> dict[tuple
 def _placed(
     key: tuple[str, ...],
     ends: Mapping[bool, Point],
-    alone: Mapping[tuple[str, str], float | None],
+    alone: Mapping[tuple[str, str], Point],
     costs: Mapping[tuple[str, str, bool], float],
 ) -> Placed:
     benchmark, memory, size, beside = key
@@ -120,7 +122,10 @@ def _placed(
     for flow, copy in zip(measured, _COPIES, strict=False):
         good, bad = (costs.get((copy, memory, is_near)) for is_near in (True, False))
         extra = None if extra is None or good is None or bad is None else extra + flow.bytes * (bad - good)
+    by_itself = alone.get((benchmark, size))
+    sign = sign_of(point for point in (near, far, by_itself) if point)
     return Placed(
         benchmark.removeprefix(PREFIX), memory, size, beside, near.median_s or 0.0, far.median_s if far else None,
-        alone.get((benchmark, size)), sum(flow.bytes for flow in measured), measured[0].operations or 0.0, extra,
+        by_itself.median_s if by_itself else None, sum(flow.bytes for flow in measured), measured[0].operations or 0.0,
+        extra, sign,
     )  # fmt: skip

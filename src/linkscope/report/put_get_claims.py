@@ -123,7 +123,14 @@ def _slower(item: str, text: str, messages: Sequence[Message], slow: str, fast: 
             return _longer(item, text, (slow, message.modes[slow]), (fast, message.modes[fast]))
     measured_modes = {mode for message in messages for mode in message.modes}
     lacking = [mode for mode in (slow, fast) if mode not in measured_modes]
-    return _lacking(item, text, f"mode {lacking[0]}" if lacking else f"a size with modes {slow} and {fast}")
+    what = f"mode {lacking[0]}" if lacking else f"a size with modes {slow} and {fast}"
+    return _lacking(item, text, what + _path_of(messages))
+
+
+def _path_of(messages: Sequence[Message]) -> str:
+    """The path of the messages as the end of an evidence; '' without messages."""
+    some = next((point for message in messages for point in message.modes.values()), None)
+    return _on(some.src, some.dst) if some else ""
 
 
 def _longer(item: str, text: str, slow: tuple[str, Point], fast: tuple[str, Point]) -> Claim:
@@ -143,7 +150,7 @@ def _crosses(messages: Sequence[Message]) -> Claim:
     text = f"GPU and host change places at about {format_bytes(_CROSSING)}"
     judged = [message for message in messages if message.driver]
     if len(judged) < _LEAST_SIZES:
-        return _lacking("KL-10", text, "sizes with modes of the GPU and of the host")
+        return _lacking("KL-10", text, f"sizes with modes of the GPU and of the host{_path_of(messages)}")
     decided = [message for message in judged if message.driver != NOT_KNOWN]
     pairs = [pair for pair in itertools.pairwise(decided) if pair[0].driver != pair[1].driver]
     beside = [(few, many) for few, many in pairs if few.bytes <= 2 * _CROSSING and many.bytes >= _CROSSING // 2]
@@ -229,7 +236,7 @@ def _gpu_and_host(rates: Sequence[Connections], item: str, text: str, most: bool
             both.setdefault((_rank(*one.path), -one.count if most else one.count), {})[one.mode == HOST] = one
     known = [key for key, of in both.items() if len(of) == len((True, False))]
     if not known:
-        return _lacking(item, text, "rates by connections of the GPU and of the host")
+        return _lacking(item, text, "rates by connections of the GPU and of the host, to a GPU")
     of = both[min(known)]
     if apart := [one for one in of.values() if not one.counts]:
         return Claim(item, text, None, _apart(*apart))

@@ -50,8 +50,14 @@ def incomplete(run: Run) -> list[str]:
     if run.end is None:
         return ["The run has no end record. It was cut off, or it is still running."]
     if not run.end.complete:
-        return ["The run was stopped early. `linkscope run --resume RUN` measures the rest."]
+        return [f"The run was stopped early. `{with_its_ranks(run)}linkscope run --resume RUN` measures the rest."]
     return []
+
+
+def with_its_ranks(run: Run) -> str:
+    """'mpiexec -n 2 ' before a command that goes on with a run of two ranks; '' of one process, and on a model."""
+    ranks = len(run.header.machine.get("mpi", {}).get("ranks", ()))
+    return f"mpiexec -n {ranks} " if ranks and not run.modelled else ""
 
 
 def failed_text(points: Iterable[Point]) -> str:
@@ -160,7 +166,10 @@ def _too_short(run: Run) -> list[str]:
     return [f"{count_text(count, 'point')} {verb} no value, {TOO_SHORT}: {too_short_cure(run)}."] if count else []
 
 
+_IN_BRACKETS = re.compile(r" \((?:[^()]|\([^()]*\))*\)")  # one pair may hold others
+
+
 def _short(reason: str) -> str:
-    """The reason without its derivation in brackets if it is long, and then without its end."""
-    short = reason if len(reason) <= _LONGEST else re.sub(r" \(.*", "", reason, flags=re.DOTALL)
+    """The reason without what it has in brackets if it is long, and then without its end."""
+    short = reason if len(reason) <= _LONGEST else _IN_BRACKETS.sub("", reason)
     return textwrap.shorten(short, _LONGEST, placeholder=" …")

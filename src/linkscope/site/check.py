@@ -7,6 +7,7 @@ from pathlib import Path
 from linkscope.errors import UserError
 from linkscope.model.text import count_text
 from linkscope.report.outcome import TOO_SHORT_CURE
+from linkscope.report.verdict import with_its_ranks
 from linkscope.report.wires import wires
 from linkscope.runfile import read_run, shown_status
 from linkscope.runfile.anonymous import personal_data
@@ -27,9 +28,10 @@ def problems(path: Path) -> list[Problem]:
     Raises UserError where the file holds no run of this schema.
     """
     run, file = read_run(path, rounds=False), shlex.quote(str(path))
-    found = [Problem(text.replace(f"{path}: ", ""), f"`linkscope run --resume {file}`") for text in run.warnings]
+    resume = f"`{with_its_ranks(run)}linkscope run --resume {file}`"
+    found = [Problem(text.replace(f"{path}: ", ""), resume) for text in run.warnings]
     if not run.warnings and (run.end is None or not run.end.complete):
-        found.append(Problem("the run did not end", f"`linkscope run --resume {file}`"))
+        found.append(Problem("the run did not end", resume))
     methods = {name: version(run.header, name) for name in sorted({point.benchmark for point in run.points})}
     now = current(methods)
     old = [f"{name} (method {by}, now {now[name]})" for name, by in methods.items() if by < now[name]]

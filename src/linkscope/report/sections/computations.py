@@ -47,7 +47,7 @@ def section(view: RunView) -> Section | None:
 
 def _by_transfers(found: Sequence[Placed]) -> str:
     """The computations that near transfers lengthen least and most; '' if no computation was measured alone."""
-    by_cost = [(one.near / one.alone, one) for one in found if one.alone and one.is_undisturbed]
+    by_cost = [(one.near / one.alone, one.sign, one) for one in found if one.alone and one.is_undisturbed]
     if not by_cost:
         return ""
     if len(by_cost) == 1:
@@ -64,24 +64,24 @@ def _by_far_node(found: Sequence[Placed]) -> str:
     mean = sum(penalty for penalty, _ in penalties) / len(penalties)
     return (
         f"From the far NUMA node, {count_text(len(penalties), 'computation')} lose {format_fraction(mean)} of the near "
-        f"node's rate on average, and up to {format_fraction(most)} ({_named(worst)})."
+        f"node's rate on average, and up to {worst.sign}{format_fraction(most)} ({_named(worst)})."
     )
 
 
 def _by_neighbours(found: Sequence[Placed]) -> Iterable[str]:
     """For each kind of neighbour how much longer iterations from the near node take beside it."""
-    quiet = {(one.name, one.memory, one.size): one.near for one in found if one.is_undisturbed}
+    quiet = {(one.name, one.memory, one.size): one for one in found if one.is_undisturbed}
     for beside, what in _BESIDE.items():
-        slowed = [(one.near / quiet[key], one) for one in found
+        slowed = [(one.near / quiet[key].near, one.sign or quiet[key].sign, one) for one in found
                   if one.beside == beside and (key := (one.name, one.memory, one.size)) in quiet]  # fmt: skip
         if slowed:
             yield f"Beside {what}, iterations take {_range(slowed)} as long as undisturbed."
 
 
-def _range(found: Sequence[tuple[float, Placed]]) -> str:
-    """'×1.03 (stencil, pinned) to ×35.9 (scan, pageable)'."""
-    ends = dict.fromkeys(end(found, key=lambda pair: pair[0]) for end in (min, max))
-    return " to ".join(f"×{ratio:.3g} ({_named(one)})" for ratio, one in ends)
+def _range(found: Sequence[tuple[float, str, Placed]]) -> str:
+    """'×1.03 (stencil, pinned) to ~×35.9 (scan, pageable)'."""
+    ends = dict.fromkeys(end(found, key=lambda of: of[0]) for end in (min, max))
+    return " to ".join(f"{sign}×{ratio:.3g} ({_named(one)})" for ratio, sign, one in ends)
 
 
 def _named(one: Placed) -> str:

@@ -23,6 +23,7 @@ from linkscope.report.section import (
     Text,
     more,
 )
+from linkscope.report.trust import signed
 from linkscope.runfile import Predicted
 from linkscope.stats import geometric_mean
 from linkscope.units import format_change, format_fraction, format_rate, format_seconds, format_seconds_interval
@@ -32,8 +33,8 @@ _LEAST_SLOWDOWN = 1.005  # a smaller one is shown as ×1
 _MOST_DISTURBING, _MOST_SLOWED = 3, 3
 _NOTE = (
     "Each row is a kind of work, each column the work beside it on the same GPU and NUMA node. A number is the time of "
-    "an operation beside the other work over its time alone; 1 is no slowdown. Page and Markdown add the 95 % interval "
-    "of the ratio. "
+    "an operation beside the other work over its time alone, both by the geometric mean of the rounds; 1 is no "
+    "slowdown. Page and Markdown add the 95 % interval of the ratio. "
 )
 _ON_PAGE = (
     "Each number is the time of an operation beside the other work over its time alone; 1 is no slowdown. A cell says "
@@ -97,7 +98,8 @@ def section(view: RunView) -> Section | None:
 
 
 def _answers(rows: Sequence[MatrixRow]) -> tuple[Text, ...]:
-    """The kinds of work that slow others most, each with those that it slows most; then what nothing slows."""
+    """The kinds of work that slow others most, each with those that it slows most; then those that nothing
+    clearly slows, of those that ran beside each kind."""
     slowed: dict[str, dict[str, MatrixRow]] = {}  # by disturbing kind the slowest row of each other kind
     for row in rows:
         for name, found in row.beside.items():
@@ -116,9 +118,12 @@ def _answers(rows: Sequence[MatrixRow]) -> tuple[Text, ...]:
         named = ", ".join(_slowed_text(row, name) for row in worst[:_MOST_SLOWED])
         more = f" and {len(worst) - _MOST_SLOWED} more" if len(worst) > _MOST_SLOWED else ""
         texts.append((Span(f"{_capital(work_text(name))} slow others", "strong"), f": {named}{more}."))
-    calm = [kind for kind in dict.fromkeys(row.kind for row in rows) if not any(kind in of for of in slowed.values())]
+    partly = {row.kind for row in rows if len(row.beside) < len(others(rows))}  # some pairs have no value
+    known = dict.fromkeys(row.kind for row in rows if row.kind not in partly)
+    calm = [kind for kind in known if not any(kind in of for of in slowed.values())]
     if slowed and calm:
-        texts.append(f"Not slowed by other work: {', '.join(map(work_text, calm))} ({len(calm)} of {count} kinds).")
+        named = ", ".join(map(work_text, calm))
+        texts.append(f"Not clearly slowed by other work: {named} ({len(calm)} of {count} kinds).")
     return tuple(texts) if slowed else ("No kind of work clearly slows another one.",)
 
 
@@ -209,7 +214,10 @@ def _name(row: MatrixRow, several: bool) -> str:
 
 
 def _alone(row: MatrixRow) -> str:
-    return format_rate(row.alone.total_gbps) if row.alone.total_gbps else format_seconds(row.alone.median_s or 0.0)
+    """The rate or the time alone, by the geometric mean of the rounds: that is what the slowdowns divide by."""
+    gbps = row.alone.total_gbps
+    text = format_rate(gbps * row.alone_times.median / row.alone_s) if gbps else format_seconds(row.alone_s)
+    return signed(text, [row.alone])
 
 
 def _cell(row: MatrixRow, other: str, *, short: bool) -> Text:
@@ -228,7 +236,7 @@ def _penalty(row: MatrixRow, several: bool) -> tuple[Text, ...]:
     drift = row.drift
     return (
         _name(row, several), _pair(row.alone_s, row.alone_times.p99), worst, _pair(slow.seconds, slow.times.p99),
-        format_fraction(slow.over_good), format_fraction(slow.over_bad),
+        slow.sign + format_fraction(slow.over_good), slow.sign + format_fraction(slow.over_bad),
         "-" if drift is None else f"{100 * drift:+.2f} %",
     )  # fmt: skip
 

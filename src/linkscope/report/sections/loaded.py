@@ -65,9 +65,10 @@ def _answer(found: Sequence[Loaded], load: int, when: str) -> str:
     if not ratios:
         return ""
     worst, at, alone, one = max(ratios, key=lambda of: of[0])
-    least = min(ratio for ratio, *_ in ratios)
+    least, low, before, _ = min(ratios, key=lambda of: of[0])
     return (
-        f"{when}, small operations take ×{least:.3g} to ×{worst:.3g} their time alone. The largest ratio is that of "
+        f"{when}, small operations take {low.sign or before.sign}×{least:.3g} to {at.sign or alone.sign}×{worst:.3g} "
+        f"their time alone. The largest ratio is that of "
         f"{work_text(one.kind)} beside {work_text(one.beside)}, {_half(alone)} → {_half(at)}."
     )
 

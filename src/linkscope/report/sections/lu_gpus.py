@@ -3,12 +3,14 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from linkscope.flow import kind_of
 from linkscope.model.computing import peak_of_gpu
 from linkscope.model.lu import LuParts, factor_s, lu_s
 from linkscope.model.text import count_text
 from linkscope.report.run_view import RunView
 from linkscope.report.section import Column, Group, Items, Output, Paragraph, Row, Section, Table
 from linkscope.report.sections.lu import ranks_of
+from linkscope.report.trust import sign_of
 from linkscope.runfile import Point, Run
 from linkscope.stats import median
 from linkscope.units import format_fraction, format_seconds
@@ -42,13 +44,14 @@ Costs = Mapping[tuple[str, str, str], float]  # seconds of a byte, by benchmark 
 @dataclass(frozen=True)
 class LuPlacement:
     """A placement of an LU over GPUs: its parameters, seconds with their 95 % interval, operations, and predicted
-    seconds; None: unknown."""
+    seconds; None: unknown. `sign`: before numbers of a point that missed its precision."""
 
     params: Mapping[str, str]
     seconds: float
     operations: float
     predicted: float | None
     interval: Sequence[float] | None = None
+    sign: str = ""
 
     @property
     def gpus(self) -> str:
@@ -65,7 +68,9 @@ def lu_placements(*runs: Run) -> dict[tuple[int, int], list[LuPlacement]]:
     for point in found:
         params = point.params
         predicted = costs.predicted(params) if costs else None
-        made = LuPlacement(params, point.median_s or 0.0, point.flows[0].operations or 0.0, predicted, point.ci95_s)
+        made = LuPlacement(
+            params, point.median_s or 0.0, point.flows[0].operations or 0.0, predicted, point.ci95_s, sign_of([point])
+        )  # fmt: skip
         groups.setdefault((_order(params), len(made.gpus)), []).append(made)
     return {key: sorted(groups[key], key=lambda one: one.seconds) for key in sorted(groups)}
 
@@ -189,9 +194,10 @@ def section(view: RunView) -> Section | None:
         rows = [
             Row((
                 one.gpus, f"numa:{one.params['node']}", _threads(one), one.params["by"] if len(one.gpus) > 1 else "-",
-                "yes" if one.params["ahead"] == "1" else "no", _stream(one.params), format_seconds(one.seconds),
-                f"{one.operations / one.seconds / 1e12:.3g}", format_fraction(one.seconds / best - 1),
-                format_seconds(one.predicted) if one.predicted else "-", str(rank or "-"),
+                "yes" if one.params["ahead"] == "1" else "no", _stream(one.params),
+                one.sign + format_seconds(one.seconds), f"{one.sign}{one.operations / one.seconds / 1e12:.3g}",
+                format_fraction(one.seconds / best - 1), format_seconds(one.predicted) if one.predicted else "-",
+                str(rank or "-"),
                 format_fraction(group[-1].seconds / best - 1) if one is group[0] else "",
             ))
             for one, rank in zip(group, ranks, strict=True)
@@ -211,13 +217,16 @@ def _answer(run: Run, order: int, count: int, group: Sequence[LuPlacement]) -> s
     rate = best.operations / best.seconds
     peak = peak_of_gpu(run.header.machine, run.header.environment, "gpu:0", "f64")[0]
     share = f" ({format_fraction(rate / (count * peak))} of the peak)" if peak else ""
-    text = f"n = {order} on {count_text(count, 'GPU')}: {rate / 1e12:.3g} TFLOP/s{share}"
-    longer = format_fraction(worst.seconds / best.seconds - 1)
-    differ = [
-        name for name in _VARIES if best.params.get(name) != worst.params.get(name) and (count > 1 or name != "by")
-    ]
+    text = f"n = {order} on {count_text(count, 'GPU')}: {best.sign}{rate / 1e12:.3g} TFLOP/s{share}"
+    longer = (best.sign or worst.sign) + format_fraction(worst.seconds / best.seconds - 1)
+    alike = {"by"} if count == 1 else set()  # parameters whose values mean the same here
+    if sum(kind_of(place) == "numa" for place in run.header.machine["places"]) == 1:
+        alike |= {"threads_on", "node"}  # the only NUMA node is the near one
+    differ = [name for name in _VARIES if name not in alike and best.params.get(name) != worst.params.get(name)]
     if not differ:
         return f"{text}."
+    if best.interval and worst.interval and worst.interval[0] <= best.interval[1]:
+        return f"{text}. Its {len(group)} variants do not clearly differ."
     bad, good = (", ".join(_VARIES[name](one) for name in differ) for one in (worst, best))
     return f"{text}. The worst of {len(group)} variants takes {longer} longer: {bad} instead of {good}."
 
@@ -228,6 +237,7 @@ _VARIES: Mapping[str, Callable[[LuPlacement], str]] = {
     "node": lambda one: f"the matrix on numa:{one.params['node']}",
     "threads_on": lambda one: f"threads on {_threads(one)}",
     "by": lambda one: "panels by peer copies" if one.params["by"] == "peer" else "panels through the host",
+    "panels": lambda one: f"{'an' if _stream(one.params) == 'urgent' else 'a'} {_stream(one.params)} panel stream",
     "ahead": lambda one: "look-ahead" if one.params["ahead"] == "1" else "no look-ahead",
 }
 

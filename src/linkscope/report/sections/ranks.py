@@ -29,7 +29,7 @@ from linkscope.report.section import (
     table,
 )
 from linkscope.report.svg import SERIES_COLOURS, Series, rate_chart, swatch, time_chart
-from linkscope.report.trust import has_warning, signed
+from linkscope.report.trust import has_warning, sign_of, signed
 from linkscope.runfile import Point
 from linkscope.units import format_bytes, format_rate, format_seconds, format_seconds_interval
 
@@ -129,7 +129,7 @@ def _answers(points: Sequence[Point]) -> Iterator[str]:
         ("one double-buffered message of GPU buffers alone", trips),
         ("double-buffered messages of GPU buffers", rates),
     ):
-        if gains := [one.gain for one in _staged(of).values() if one.gain]:
+        if gains := [(one.gain, one.sign) for one in _staged(of).values() if one.gain]:
             yield f"{what}: {_gains_text(gains)}."
 
 
@@ -162,9 +162,9 @@ def _shared_gpu(points: Sequence[Point], machine: Mapping[str, Any]) -> str:
     return text
 
 
-def _gains_text(gains: Sequence[float]) -> str:
-    """The lowest and the highest gain; one number if both look the same."""
-    low, high = (f"×{end(gains):.3g}" for end in (min, max))
+def _gains_text(gains: Sequence[tuple[float, str]]) -> str:
+    """The lowest and the highest gain, each with its sign; one number if both look the same."""
+    low, high = (f"{sign}×{gain:.3g}" for gain, sign in (min(gains), max(gains)))
     return f"{low} the rate of whole staging" if low == high else f"{low} to {high} the rate of whole staging, by size"
 
 
@@ -306,13 +306,18 @@ class _Ways:
         return rates[0] / rates[1] if rates[0] and rates[1] else None
 
     @property
+    def sign(self) -> str:
+        """The sign of the gain: ~ if one of its two points missed its precision."""
+        return sign_of([point for point in (self.double, self.whole) if point])
+
+    @property
     def gain_text(self) -> str:
         """The gain with its interval."""
         if self.gain is None or self.double is None or self.whole is None:
             return "-"
         rounds = [point.flows[0].round_medians_s if point.flows else [] for point in (self.double, self.whole)]
         ends = time_ratio(self.double, self.whole) if all(rounds) else None
-        return f"{self.gain:.3g}" + (f" [{ends.low:.3g}, {ends.high:.3g}]" if ends else "")
+        return f"{self.sign}{self.gain:.3g}" + (f" [{ends.low:.3g}, {ends.high:.3g}]" if ends else "")
 
 
 def _staged(points: Sequence[Point]) -> dict[tuple[str, int], _Ways]:

@@ -1,6 +1,7 @@
 """Section: several clients of one GPU, as threads, processes, processes under MPS or green contexts."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from linkscope.report.family_words import operation_text, work_text
@@ -55,13 +56,14 @@ def section(view: RunView) -> Section | None:
         key = (point.benchmark, point.src, point.dst, point.params["way"])
         found.setdefault(key, {})[int(point.params["clients"])] = point
     order = list(_WAYS)
+    several = _of_several_paths(points)
     groups = tuple(
-        Group(tuple(_row(point, one.get(1)) for _, point in sorted(one.items())))
+        Group(tuple(_row(point, one.get(1), _path(point, several)) for _, point in sorted(one.items())))
         for _, one in sorted(found.items(), key=lambda item: (item[0][:3], order.index(item[0][3])))
     )
     table = Table(_TITLE, _COLUMNS, groups, stacks=True)
     count = sum(len(group.rows) for group in groups)
-    answers = tuple(_findings(points))
+    answers = tuple(_findings([point for point in points if not has_warning(point)], several))
     return Section("sharing", _TITLE, (
         Items.of(answers, on=Output.PAGE) if answers else Paragraph(prose(_ALONE), on=Output.PAGE),
         more(f"All {count} rows as a table", Paragraph((_NOTE, METHOD), note=True), table),
@@ -70,14 +72,25 @@ def section(view: RunView) -> Section | None:
     ), label="Sharing", answers=answers)  # fmt: skip
 
 
-def _findings(points: Sequence[Point]) -> list[Text]:
-    """For each work with several clients what all of the largest number get together, by each way, the best first, and
-    its ratio to one client alone in the same way; without warnings.
+def _of_several_paths(points: Sequence[Point]) -> set[str]:
+    """The benchmarks that ran on several paths."""
+    ends = {(point.benchmark, point.src, point.dst) for point in points}
+    return {name for name, count in Counter(name for name, *_ in ends).items() if count > 1}
+
+
+def _path(point: Point, several: Collection[str]) -> str:
+    """', numa:0 and gpu:1' where its benchmark ran on several paths; '' elsewhere."""
+    return f", {point.src} and {point.dst}" if point.benchmark in several else ""
+
+
+def _findings(points: Sequence[Point], several: Collection[str]) -> list[Text]:
+    """For each work and path with several clients what all of the largest number get together, by each way, the best
+    first, and its ratio to one client alone in the same way.
     """
     works: dict[str, list[Point]] = {}
     for point in points:
-        if not has_warning(point):
-            works.setdefault(work_text(point.benchmark.removeprefix(_PREFIX)), []).append(point)
+        name = work_text(point.benchmark.removeprefix(_PREFIX)) + _path(point, several)
+        works.setdefault(name, []).append(point)
     texts: list[Text] = []
     for work, of in sorted(works.items()):
         most = max(len(point.flows) for point in of)
@@ -104,14 +117,14 @@ def _total(point: Point) -> str:
     return _written(point, _sum(point))
 
 
-def _row(point: Point, alone: Point | None) -> Row:
+def _row(point: Point, alone: Point | None, path: str) -> Row:
     rates = [_per_s(flow) for flow in point.flows]
     tails = [flow.p99_s for flow in point.flows if flow.p99_s]
     medians = [flow.p50_s for flow in point.flows if flow.p50_s]
     before = alone.flows[0].p99_s if alone else None
     clients, jain = len(point.flows), jain_index(rates)
     return Row((
-        operation_text(point.benchmark.removeprefix(_PREFIX)),
+        operation_text(point.benchmark.removeprefix(_PREFIX)) + path,
         f"{clients} {_WAYS[point.params['way']]}" if clients > 1 else f"1, as {_WAYS[point.params['way']]}",
         " to ".join(dict.fromkeys((_written(point, min(rates)), _written(point, max(rates))))),
         _total(point), f"{jain:.4f}" if clients > 1 and jain is not None else "-",

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from linkscope.report.run_view import RunView
 from linkscope.report.section import Column, Group, Items, Output, Paragraph, Row, Section, Table
+from linkscope.report.trust import sign_of
 from linkscope.runfile import Point, PointId
 from linkscope.units import format_fraction
 
@@ -27,7 +28,8 @@ _COLUMNS = (
 
 def section(view: RunView) -> Section | None:
     """A table with a row for each number of tasks. None without several tasks."""
-    rates = {PointId.parse(point.id): found for point in view.run.points if (found := _rates(point))}
+    points = {PointId.parse(point.id): point for point in view.run.points if _rates(point)}
+    rates = {id: _rates(point) for id, point in points.items()}
     several = sorted(((int(id.param("tasks")), id) for id in rates if id.param("tasks")), key=lambda of: of[0])
     groups: dict[PointId, list[Row]] = {}
     compared: list[tuple[PointId, PointId, int]] = []
@@ -42,19 +44,23 @@ def section(view: RunView) -> Section | None:
     if not groups:
         return None
     made = Table(_TITLE, _COLUMNS, tuple(Group(tuple(rows)) for rows in groups.values()), stacks=True)
-    answers = (_answer([(id, tasks, min(rates[id]) * tasks / min(rates[once])) for once, id, tasks in compared]),)
+    shares = [
+        (id, tasks, min(rates[id]) * tasks / min(rates[once]), sign_of((points[once], points[id])))
+        for once, id, tasks in compared
+    ]
+    answers = (_answer(shares),)
     blocks = (Items.of(answers, on=Output.PAGE), Paragraph(_NOTE, note=True), made)
     return Section("tasks", _TITLE, blocks, label="Tasks", answers=answers)
 
 
-def _answer(shares: Sequence[tuple[PointId, int, float]]) -> str:
-    """The smallest share of an equal share, and whether the rate collapses."""
-    id, tasks, least = min(shares, key=lambda one: one[2])
-    most = max(tasks for _, tasks, _ in shares)
+def _answer(shares: Sequence[tuple[PointId, int, float, str]]) -> str:
+    """The smallest share of an equal share with its sign, and whether the rate collapses."""
+    id, tasks, least, sign = min(shares, key=lambda one: one[2])
+    most = max(tasks for _, tasks, *_ in shares)
     verdict = "the rate collapses" if least < _COLLAPSED else "no rate collapses"
     return (
-        f"Up to {most} tasks for each GPU: {verdict}. The slowest task gets {format_fraction(least)} of an equal share "
-        f"or more ({tasks} tasks, {id.src} → {id.dst})."
+        f"Up to {most} tasks for each GPU: {verdict}. The slowest task gets {sign}{format_fraction(least)} of an equal "
+        f"share or more ({tasks} tasks, {id.src} → {id.dst})."
     )
 
 
