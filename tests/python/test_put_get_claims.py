@@ -31,7 +31,7 @@ def test_the_papers_conclusions_that_hold_on_two_h200s() -> None:
         "Many blocks reach the rate of the host": None,
         "The rate with the host's help is flat beyond 4 connections": None,
         "A small footprint saves time: payload and number in one word": None,
-        "Threads that post together beat one thread": True,
+        "Threads that move a large message together beat one thread": True,
         "Words that stay off the host link save time": True,
     }
     assert claim(measured(), "A GPU that").evidence.startswith("8 B: notified 6.296 us, host 16.41 us; ratio 0.384 [")

@@ -161,7 +161,13 @@ def test_a_long_reason_loses_what_it_has_in_brackets_and_keeps_what_follows() ->
 
 def test_the_note_explains_the_sign_where_only_an_answer_has_it() -> None:
     assert "~ marks a value that missed it" in text_of(run_of("h100x1-contention-a"))
-    assert "~" not in text_of(run_of("h100x1-bystander")).replace("~ marks", "")
+    run = run_of("h100x1-bystander")
+    assert "~" not in text_of(dataclasses.replace(run, points=[one for one in run.points if one.status == "ok"]))
+
+
+def test_the_blocks_that_slow_products_most_are_named_with_the_ratio_and_its_interval() -> None:
+    text = text_of(run_of("h100x1-bystander"))
+    assert "slowed most by 32 blocks that poll, gpu:0 → numa:0: ~×3.54 [2.52, 4.86] of the time alone" in text
 
 
 @pytest.mark.parametrize(("measured", "names"), [(1, True), (3, False)])

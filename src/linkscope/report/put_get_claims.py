@@ -329,7 +329,7 @@ def _small(run: Run) -> Claim:
 
 def _collaborates(run: Run) -> Claim:
     """A block moves a large message faster than one of its threads; the evidence has the smallest message as well."""
-    text = "Threads that post together beat one thread"
+    text = "Threads that move a large message together beat one thread"
     forms: dict[tuple[str, ...], dict[int, dict[int, Point]]] = {}
     for point in measured(run):
         if point.benchmark in TRIPS and "threads" in point.params:

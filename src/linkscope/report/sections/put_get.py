@@ -101,6 +101,7 @@ def section(view: RunView) -> Section | None:
     series = [one for one in every if one.advice]
     through = queued(view.run)
     others = [*_others(view), *_single_messages(view)]
+    beside = _most_slowed(view)
     if not (series or through or others):
         return None
     if not series:
@@ -110,9 +111,9 @@ def section(view: RunView) -> Section | None:
         times = tuple(map(_fastest, every))
         listed = (Items.of(times),) if times else ()
         parts = (*listed, *others, *by_queues, *held_here)
-        return Section("put-get", _TITLE, parts, _TITLES, label="Messages", answers=times)
+        return Section("put-get", _TITLE, parts, _TITLES, label="Messages", answers=(*times, *beside))
     advice = [(Span(f"{_name(one)}: ", "strong"), f"{one.advice}.") for one in series]
-    answers = tuple(_by_advice(series))
+    answers = (*_by_advice(series), *beside)
     blocks: list[Block] = [
         Paragraph(_SHORT, on=Output.PAGE),
         Paragraph(_NOTE.strip(), on=Output.TERMINAL | Output.MARKDOWN),
@@ -147,6 +148,18 @@ def _fastest(series: Series) -> Text:
         value = signed(format_seconds(seconds_of(best)), [best])
     named = f"{_SHORT_NAMES[series.benchmark]}, {_path(series)}"
     return f"{named}: {format_bytes(best.bytes)} {value} ({mode_of(best)})."
+
+
+def _most_slowed(view: RunView) -> list[Text]:
+    """How much longer products take beside the blocks that slow them most. Nothing without such points."""
+    found = bystanders(view.run)
+    if not found:
+        return []
+    worst = max(found, key=lambda one: one.ratio)
+    point, count = worst.point, blocks_of(worst.point)
+    blocks = f"{count} blocks that {point.params['beside']}" if count > 1 else f"a block that {point.params['beside']}s"
+    value = signed(f"×{_with_ends(worst.ratio, worst.interval)}", [point, worst.before])
+    return [f"products of matrices are slowed most by {blocks}, {point.src} → {point.dst}: {value} of the time alone."]
 
 
 def _by_advice(series: Sequence[Series]) -> list[Text]:
