@@ -29,6 +29,12 @@ bool is_on_one_page(const void* start, u64 bytes) {
   return first / page == (first + bytes - 1) / page;
 }
 
+/// Whether a range of at least one byte ends behind the last address, as one at a negative number does.
+bool is_beyond_addresses(const void* start, u64 bytes) {
+  const auto first = reinterpret_cast<u64>(start);
+  return first + bytes <= first;
+}
+
 std::byte* last_byte(const void* start, u64 bytes) {
   return const_cast<std::byte*>(static_cast<const std::byte*>(start)) + bytes - 1;
 }
@@ -38,8 +44,8 @@ std::byte* last_byte(const void* start, u64 bytes) {
 bool can_read(const void* start, u64 bytes) {
   std::byte read{};
   const auto reads = [&](void* at) { return accepts(process_vm_readv, &read, at); };
-  return bytes == 0 ||
-         (reads(const_cast<void*>(start)) && (is_on_one_page(start, bytes) || reads(last_byte(start, bytes))));
+  return bytes == 0 || (!is_beyond_addresses(start, bytes) && reads(const_cast<void*>(start)) &&
+                        (is_on_one_page(start, bytes) || reads(last_byte(start, bytes))));
 }
 
 bool can_write(void* start, u64 bytes) {
@@ -47,7 +53,8 @@ bool can_write(void* start, u64 bytes) {
     std::byte kept{};
     return accepts(process_vm_readv, &kept, at) && accepts(process_vm_writev, &kept, at);
   };
-  return bytes == 0 || (itself(start) && (is_on_one_page(start, bytes) || itself(last_byte(start, bytes))));
+  return bytes == 0 || (!is_beyond_addresses(start, bytes) && itself(start) &&
+                        (is_on_one_page(start, bytes) || itself(last_byte(start, bytes))));
 }
 
 bool is_mapped(const void* start, u64 bytes) {

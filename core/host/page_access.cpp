@@ -26,8 +26,8 @@ PageAccess::PageAccess() : maps_{open("/proc/self/maps", O_RDONLY | O_CLOEXEC)},
 
 std::optional<u64> PageAccess::first_refused(const void* start, u64 bytes, Access access) const {
   if (!maps_ || getpid() != owner_) return {};
-  const u64 begin = reinterpret_cast<u64>(start), end = begin + bytes;
-  for (u64 at = begin; at < end;) {
+  const u64 begin = reinterpret_cast<u64>(start);
+  for (u64 at = begin; at - begin < bytes;) {  // the end may be beyond the last address
     Query query{};
     query.size = sizeof(query);
     query.flags = access == Access::read ? readable : writable;

@@ -1,5 +1,6 @@
 // The library in one object: copies that choose their method.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <memory>
@@ -117,7 +118,7 @@ class Transfers {
 
  private:
   [[nodiscard]] bool copy_small(const CopyRequest& request) const {
-    if (!small_copy_ || is_in_child_of_fork() || overlap(request)) return false;
+    if (!small_copy_ || is_in_child_of_fork() || overlap(request) || !may_be_memory(request)) return false;
     if (request.stream == stream_of_memory && gpus_.facts().size() > 1) return false;
     return small_copy_(reinterpret_cast<CUdeviceptr>(request.dst), reinterpret_cast<CUdeviceptr>(request.src),
                        request.bytes, driver_stream(request.stream)) == CUDA_SUCCESS;
@@ -125,6 +126,12 @@ class Transfers {
   [[nodiscard]] static bool overlap(const CopyRequest& request) {
     const auto dst = reinterpret_cast<u64>(request.dst), src = reinterpret_cast<u64>(request.src);
     return (dst > src ? dst - src : src - dst) < request.bytes;
+  }
+  /// False for small integers and negative ones that are taken for addresses: the driver would end the process there.
+  [[nodiscard]] static bool may_be_memory(const CopyRequest& request) {
+    constexpr u64 never_mapped = 64 << 10;
+    const auto [low, high] = std::minmax({reinterpret_cast<u64>(request.dst), reinterpret_cast<u64>(request.src)});
+    return low >= never_mapped && static_cast<std::int64_t>(high) > 0;
   }
   [[nodiscard]] Location find(const void* start, u64 bytes) const;
   [[nodiscard]] bool captured(const CopyLane&) const;

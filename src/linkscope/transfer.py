@@ -64,7 +64,9 @@ def copy(dst: Any, src: Any, stream: Any = None) -> None:
     After the call a pageable source may be changed, and a pageable destination holds the data. Pinned memory must stay
     allocated until the stream has made the copy. The default stream is PyTorch's current stream for a tensor, the
     stream of `__cuda_array_interface__`, or else the legacy default stream of the GPU that has the memory. Raises
-    ValueError if the two objects name different streams, unless both are tensors.
+    ValueError if the two objects name different streams, unless both are tensors, and for memory that this process
+    cannot read or write. Sizes that the driver copies itself (below 1 MiB if untuned) are not checked for memory that
+    was freed: there the driver ends the process, as in its own copies.
     """
     to, source = _pair(dst, src)
     number = _stream_number(stream, to, source)

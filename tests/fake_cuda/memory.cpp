@@ -91,7 +91,8 @@ std::optional<Allocation> find(unsigned long long address, unsigned long long by
   auto after = allocations().upper_bound(address);
   if (after == allocations().begin()) return {};
   const auto& allocation = (--after)->second;
-  if (address + bytes > allocation.base + allocation.bytes) return {};
+  const unsigned long long into = address - allocation.base;
+  if (into > allocation.bytes || bytes > allocation.bytes - into) return {};
   return allocation;
 }
 

@@ -95,6 +95,21 @@ TEST_CASE("freed and foreign pointers are refused by every function, and the oth
   CHECK(same(with.on_gpu(), host.data(), bytes));
 }
 
+TEST_CASE("numbers that are taken for addresses are refused by copies of any size") {
+  const Application with;
+  Transfers transfers{small_chunks()};
+  for (const u64 number : {u64{8}, u64{0x1000}, u64{0xffff}, ~u64{0}, ~u64{0} - 4095, u64{1} << 63})
+    for (const u64 size : {u64{1}, u64{64}, 4_KiB, 2_MiB}) {
+      CAPTURE(number);
+      CAPTURE(size);
+      auto* bad = reinterpret_cast<std::byte*>(number);
+      const auto reading = error_of([&] { transfers.copy({with.on_gpu(), bad, size, with.stream->get()}); });
+      const auto writing = error_of([&] { transfers.copy({bad, with.on_gpu(), size, with.stream->get()}); });
+      CHECK_MESSAGE(reading.find("no memory that this process can read") != std::string::npos, reading);
+      CHECK_MESSAGE(writing.find("no memory that this process can write") != std::string::npos, writing);
+    }
+}
+
 TEST_CASE("memory of another GPU than the stream's is right by every function") {
   const Application with;
   const OnOther elsewhere{with, bytes};
