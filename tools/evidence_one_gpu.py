@@ -1,6 +1,6 @@
 """Steps of tools/evidence.py for one GPU: what put and get, ranks, contention and transfers still lack in docs/notes.
 
-In the order of a call with `--steps one-gpu`: the first eight take two calls of ten minutes at most.
+A call with `--steps one-gpu` takes them in the order of the table; what is still to measure comes first.
 """
 
 import os
@@ -12,7 +12,7 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
-from evidence_step import STOPPED, Call, Step, linkscope_run, logged, tests, tool
+from evidence_step import STOPPED, Call, Step, linkscope_run, logged, printed_tool, tests, tool
 from launcher import installed, ranks_by
 
 _PAIR = "rank:0.device->rank:1.device/16777216"
@@ -31,6 +31,14 @@ RANKS = (
     f"rank_ping_pong/mpi/{_PAIR}?way=double",
     f"rank_ping_pong/mpi/{_PAIR}?chunk=4MiB&slots=3&way=double",
 )
+# Needs an MPI that has support of GPUs. The staged messages beside it are of the same MPI.
+AWARE = tuple(
+    f"rank_{what}/mpi/rank:0.device->rank:1.device/*way={way}*"
+    for what in ("ping_pong", "rate")
+    for way in ("aware", "staged")
+)
+GETS = ("get/*/gpu:0.device->gpu:0.device/*",)
+MAPPED = ("file_mapped*", "file_copies*hot*")
 PACKED = ("*word=packed*", "*/4[?]*")  # [?]: the character, so that 4 MiB (4194304) does not match
 # With more than two ranks: collectives of MPI by all of them, and messages of two beside others that wait. Seconds for
 # each number of ranks. More than four measure only some messages, whose times differ little by the number that waits.
@@ -143,19 +151,28 @@ _LIBRARIES = ("{kept}", "--sections", "libraries", "--limit", "{budget}")
 _LU = ("{kept}", "--sections", "lu", "--limit", "{budget}")
 _LOADERS = ("--everything", "--repeats", "5", "--budget", "{budget}", "-o", "{result}.json")
 _LONG = {"LINKSCOPE_TESTS": "long"}
+_MAPPED = ("file_mapped", "file_copies", "--suite", "full", "--directory", "/tmp", "--budget", "{budget}s")
+_UCX = ("--sizes", "8,4096,65536,1048576", "--budget", "25s", "-o", "{result}.jsonl", "--json", "{result}.json")
 
 STEPS = {
+    "nccl-topology": Step(60, nccl_topology),
+    **{f"ranks-{count}": more_ranks(count) for count in _MORE_RANKS},
+    "ranks-aware": Step(60, linkscope_run("--suite", "mpi", "--budget", "{budget}s", *only(*AWARE), launcher=ranks)),
+    "sp-10": Step(130, linkscope_run("--suite", "sp-10", "--budget", "{budget}s"), least=100),
+    "mapped": Step(70, linkscope_run(*_MAPPED, *only(*MAPPED)), least=40),
+    "gets": Step(70, linkscope_run("--suite", "putget", "--budget", "{budget}s", *only(*GETS)), least=40),
+    "ucx-host": Step(60, tool("ucx_bench.py", *_UCX)),
+    "counters": Step(100, printed_tool("put_get_counters.py"), least=50),
+    "arrays": Step(60, tests("-n0", "test_arrays.py")),
+    "sanitizer": Step(150, tests("-n0", "test_transfer.py"), least=60),
+    "sp-5-full": Step(560, linkscope_run("--suite", "sp-5-full", "--budget", "{budget}s"), least=200),
     "put-get": Step(90, tests("test_put_get.py", settings=_LONG)),
     "proxies": Step(58, linkscope_run("--suite", "putget-queues", "--budget", "{budget}s", *only("*proxies=*"))),
     "ranks": Step(150, linkscope_run("--budget", "{budget}s", *only(*RANKS), launcher=ranks), least=90),
-    "nccl-topology": Step(60, nccl_topology),
-    **{f"ranks-{count}": more_ranks(count) for count in _MORE_RANKS},
     "products": Step(120, tool("transfer_bench.py", *_ISSUE, "gemm", "cold",
                                small=("--largest", "16", "--file-mib", "16", "--repeats", "1")), least=60),
     "mps": Step(80, linkscope_run("--suite", "sharing", *only("shared_*way=mps*"), goes_on=True), least=40),
     "md": Step(60, linkscope_run("--suite", "sp-5", *only("compute_md_double/*size=shoc"), goes_on=True)),
-    "sp-5-full": Step(560, linkscope_run("--suite", "sp-5-full", "--budget", "{budget}s"), least=200),
-    "sp-10": Step(150, linkscope_run("--suite", "sp-10", "--budget", "{budget}s"), least=100),
     "flows": Step(80, flows, least=30),
     "issue": Step(200, tool("transfer_bench.py", *_ISSUE, "copies", "torch", "small", "c", "blocks",
                             small=("--largest", "16", "--repeats", "1")), least=90),

@@ -139,10 +139,17 @@ def tests(*words: str, settings: Mapping[str, str] | None = None) -> Action:
     """The action of tests by pytest; words are its options and files of tests/gpu. What they print becomes RESULT.txt,
     and is in the log too.
     """
+    files = [str(ROOT / "tests" / "gpu" / word) if word.endswith(".py") else word for word in words]
+    return _printed([sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "-rs", *files], settings)
 
+
+def printed_tool(name: str, *words: str) -> Action:
+    """The action of one of the tools that has no files: what it prints becomes RESULT.txt, and is in the log too."""
+    return _printed([sys.executable, str(ROOT / "tools" / name), *words])
+
+
+def _printed(command: Sequence[str], settings: Mapping[str, str] | None = None) -> Action:
     def action(call: Call) -> int:
-        files = [str(ROOT / "tests" / "gpu" / word) if word.endswith(".py") else word for word in words]
-        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "-rs", *files]
         printed = Path(f"{call.result}.txt")
         try:
             with printed.open("w") as output:

@@ -102,8 +102,9 @@ def printed(text: str) -> tuple[float, float] | None:
     starts = [at for at, line in enumerate(lines) if line.startswith("iterations,")]
     if not starts:
         return None
-    row = next(csv.DictReader(lines[starts[0] : starts[0] + 2]), None)
-    return (float(row["50.0_percentile_lat"]) * 1e-6, float(row["overall_mr"])) if row else None
+    row = next(csv.DictReader(lines[starts[0] : starts[0] + 2]), {})
+    latency, rate = row.get("50.0_percentile_lat"), row.get("overall_mr")
+    return (float(latency) * 1e-6, float(rate)) if latency and rate else None
 
 
 def ways(gpus: int) -> list[Way]:

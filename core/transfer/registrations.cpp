@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "gpu/context.hpp"
 #include "host/own_memory.hpp"
+#include "host/shared_file.hpp"
 #include "transfer/capture.hpp"
 #include "transfer/location.hpp"
 
@@ -20,16 +21,16 @@ constexpr const char* freed =
 }  // namespace
 
 void Registrations::add(void* start, u64 bytes) {
-  const Range range{reinterpret_cast<u64>(start), bytes};
   if (bytes == 0) throw Error{ErrorKind::usage, "a range of 0 B cannot be registered; name memory of at least 1 B"};
   const auto at = locate_all(driver_, start, bytes);
   if (!at.on_host())
     throw Error{ErrorKind::usage,
                 to_string(at) + " cannot be registered, or is pinned in part; name host memory that is not"};
-  if (!can_write(start, bytes))
-    throw Error{ErrorKind::usage,
-                "the range is no memory that this process can write: it is read-only, was freed, or is shorter than " +
-                    bytes_text(bytes)};
+  const Range range{reinterpret_cast<u64>(start), bytes, !can_write(start, bytes)};
+  if (range.is_read_only && !can_read(start, bytes))
+    throw Error{
+        ErrorKind::usage,
+        "the range is no memory that this process can read: it was freed, or is shorter than " + bytes_text(bytes)};
   const std::lock_guard lock{mutex_};
   const auto outer = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) {
     return entry.pinned && entry.pinned->holds(range.start, range.bytes);
@@ -37,6 +38,7 @@ void Registrations::add(void* start, u64 bytes) {
   Entry entry{range, nullptr};
   if (outer != entries_.end()) entry.pinned = outer->pinned;
   else if (driver_.usable() && at.memory == MemoryType::pageable) entry.pinned = pin(range);
+  read_only_count_ += entry.is_read_only();
   entries_.push_back(std::move(entry));
   ++count_;
 }
@@ -51,11 +53,17 @@ std::shared_ptr<Registrations::Range> Registrations::pin(const Range& range) {
   auto pinned = std::make_shared<Range>(range);
   const DuringCaptures allowed{driver_};
   const CurrentContext current{driver_, gpus_.made_context()};
-  const CUresult status = driver_.cuMemHostRegister(to_pointer(range.start), range.bytes,
-                                                    CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+  const unsigned reading = range.is_read_only ? CU_MEMHOSTREGISTER_READ_ONLY : 0;
+  const CUresult status = driver_.cuMemHostRegister(
+      to_pointer(range.start), range.bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | reading);
   if (status == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED)
     throw Error{ErrorKind::usage,
                 "a part of the range, or of its first or last page, is pinned already; register all of it at once"};
+  if (status == CUDA_SUCCESS) return pinned;
+  if (const std::string file = shared_file(to_pointer(range.start), range.bytes); !file.empty())
+    throw Error{ErrorKind::usage, "the range is mapped from " + file +
+                                      " for writing, and Linux pins no memory that it writes back to a disk; map it "
+                                      "for reading (mode \"r\" of numpy.memmap), or copy it without a registration"};
   driver_.check(status, "cuMemHostRegister");
   return pinned;
 }
@@ -69,6 +77,7 @@ void Registrations::remove(void* start) {
     throw Error{ErrorKind::usage, "no registered range begins here; name the address that was registered"};
   const bool is_alive = can_read(start, found->range.bytes);
   if (found->pinned && found->pinned.use_count() == 1) unpin(*found->pinned);
+  read_only_count_ -= found->is_read_only();
   entries_.erase(std::next(found).base());
   --count_;
   if (!is_alive) throw Error{ErrorKind::usage, freed};
@@ -98,6 +107,17 @@ void Registrations::check_alive(const void* start, u64 bytes) const {
   if (is_registered && !can_read(start, bytes)) throw Error{ErrorKind::usage, freed};
 }
 
+void Registrations::check_writable(const void* start, u64 bytes) const {
+  const auto begin = reinterpret_cast<u64>(start);
+  const std::lock_guard lock{mutex_};
+  const bool is_refused = std::any_of(entries_.begin(), entries_.end(), [&](const Entry& entry) {
+    return entry.is_read_only() && entry.pinned->start < begin + bytes &&
+           begin < entry.pinned->start + entry.pinned->bytes;
+  });
+  if (is_refused)
+    throw Error{ErrorKind::usage, "the destination is registered, and this process could only read it then"};
+}
+
 void Registrations::clear() {
   const std::lock_guard lock{mutex_};
   try {
@@ -108,7 +128,7 @@ void Registrations::clear() {
     if (entry.pinned && entry.pinned.use_count() == 1) driver_.cuMemHostUnregister(to_pointer(entry.pinned->start));
     else entry.pinned.reset();
   entries_.clear();
-  count_ = 0;
+  count_ = read_only_count_ = 0;
 }
 
 u64 Registrations::bytes() const {

@@ -159,6 +159,7 @@ PlannedCopy Transfers::look_up(const CopyRequest& request) {
       can_write(request.dst, request.bytes))
     return copy;
   if (is_child_of_fork) refuse_gpus();
+  registrations_.require_writable(request.dst, request.bytes);
   copy.dst = locate_all(driver_, request.dst, request.bytes);
   copy.src = locate_all(driver_, request.src, request.bytes);
   if (copy.dst.memory == MemoryType::pinned) registrations_.require_alive(request.dst, request.bytes);
@@ -256,6 +257,7 @@ void Transfers::copy_blocks(std::span<const Block> blocks, CUstream stream) {
   const auto first = std::find_if(blocks.begin(), blocks.end(), [](const Block& block) { return block.bytes > 0; });
   if (first == blocks.end()) return;
   refuse_overlaps(blocks);
+  for (const auto& block : blocks) registrations_.require_writable(to_pointer(block.dst), block.bytes);
   const PlannedCopy copy = look_up({to_pointer(first->dst), to_pointer(first->src), first->bytes, stream});
   SortedBlocks sorted;
   // A graph would keep the list of blocks that is in a slot, which other copies use later.

@@ -120,6 +120,7 @@ class Transfers {
   [[nodiscard]] bool copy_small(const CopyRequest& request) const {
     if (!small_copy_ || is_in_child_of_fork() || overlap(request) || !may_be_memory(request)) return false;
     if (request.stream == stream_of_memory && gpus_.facts().size() > 1) return false;
+    registrations_.require_writable(request.dst, request.bytes);
     return small_copy_(reinterpret_cast<CUdeviceptr>(request.dst), reinterpret_cast<CUdeviceptr>(request.src),
                        request.bytes, driver_stream(request.stream)) == CUDA_SUCCESS;
   }

@@ -13,6 +13,7 @@
 #include "captures.hpp"
 #include "context.hpp"
 #include "faults.hpp"
+#include "host/shared_file.hpp"
 #include "leaks.hpp"
 #include "log.hpp"
 #include "settings.hpp"
@@ -372,7 +373,9 @@ CUresult mem_host_register(void* address, size_t bytes, unsigned flags) {
   for (const auto& [begin, allocation] : allocations())
     if (begin < base + bytes && base < begin + allocation.bytes) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   if (!may_pin(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-  if ((flags & CU_MEMHOSTREGISTER_READ_ONLY) && !has_pages(base, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  const bool is_read_only = flags & CU_MEMHOSTREGISTER_READ_ONLY;
+  if (is_read_only ? !has_pages(base, bytes) : !linkscope::shared_file(address, bytes).empty())
+    return CUDA_ERROR_INVALID_VALUE;
   remember({Allocation::Kind::registered, base, bytes});
   return CUDA_SUCCESS;
 }

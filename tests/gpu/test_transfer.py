@@ -196,11 +196,12 @@ assert np.array_equal(back, source) and method() == "ring_to_gpu" and native.reg
     script(code)
 
 
-def test_a_mapped_file_that_is_registered_is_copied_as_pinned_memory(tmp_path) -> None:
+@pytest.mark.parametrize("mode", ["r", "c"])
+def test_a_mapped_file_that_is_registered_is_copied_as_pinned_memory(tmp_path, mode: str) -> None:
     code = f"""
 source, path = data((8 << 20) + 4096), Path({str(tmp_path)!r}) / "file"
 source.tofile(path)
-mapped, on_gpu = np.memmap(path, np.uint8, "r+"), Array(source.size)
+mapped, on_gpu = np.memmap(path, np.uint8, {mode!r}), Array(source.size)
 with linkscope.register(mapped):
     print(native.method_of(on_gpu.address, mapped.ctypes.data, mapped.nbytes, STREAM))
     linkscope.copy(on_gpu, mapped, stream=STREAM)
@@ -208,6 +209,19 @@ with linkscope.register(mapped):
 assert np.array_equal(linkscope.to_cpu(on_gpu), source)
 """
     assert script(code) == "plain\n"
+
+
+def test_a_file_of_a_disk_that_is_mapped_for_writing_is_registered_or_refused_with_the_cure(tmp_path) -> None:
+    code = f"""
+source, path = data(8 << 20), Path({str(tmp_path)!r}) / "file"
+source.tofile(path)
+try:
+    with linkscope.register(np.memmap(path, np.uint8, "r+")): pass
+except ValueError as error:
+    assert f"mapped from {{path}} for writing" in str(error), error
+    print("refused")
+"""
+    assert script(code) in ("", "refused\n")
 
 
 @pytest.mark.parametrize("threads", [1, 8])

@@ -275,10 +275,13 @@ def test_tools_of_one_gpu_keep_what_they_have_when_their_time_is_over(tmp_path: 
 
 
 @needs_worker
-def test_the_plans_of_ranks_and_of_packed_words_have_each_point_that_they_name() -> None:
+def test_the_plans_of_steps_have_each_point_that_they_name() -> None:
     for options, count in (
-        (one_gpu.only(*one_gpu.RANKS), len(one_gpu.RANKS)), (["--suite", "putget", *one_gpu.only(*one_gpu.PACKED)], 61),
-    ):  # fmt: skip
+        (one_gpu.only(*one_gpu.RANKS), len(one_gpu.RANKS)),
+        (["--suite", "putget", *one_gpu.only(*one_gpu.PACKED)], 61),
+        (["--suite", "putget", *one_gpu.only(*one_gpu.GETS)], 36),
+        (["--suite", "mpi", *one_gpu.only(*one_gpu.AWARE)], 29),
+    ):
         words = [sys.executable, "-m", "linkscope", "run", "--machine", "h200x1", *options, "--plan-only", "--json"]
         done = subprocess.run(words, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0 and len(json.loads(done.stdout)["points"]) == count, done.stdout + done.stderr
@@ -313,6 +316,16 @@ def test_a_topology_or_a_setting_that_nccl_does_not_read_fails_its_step(
     monkeypatch.setattr(one_gpu, "logged", run)
     assert one_gpu.nccl_topology(call(tmp_path, "nccl-topology")) == status
     assert started == ["run", "export", "export", "run"]
+
+
+def test_what_a_tool_prints_becomes_a_file_and_is_in_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "machine", lambda: "testx1")
+    (tmp_path / "packed").mkdir()
+    with (tmp_path / "log.txt").open("w+") as log:
+        status = steps.printed_tool("side_by_side.py", "--help")(replace(call(tmp_path, "counters"), log=log))
+    printed = (tmp_path / "packed" / "testx1-counters.txt").read_text()
+    assert status == 0 and "Usage: python tools/side_by_side.py" in printed
+    assert printed in (tmp_path / "log.txt").read_text()
 
 
 def test_what_tests_print_becomes_a_file_and_is_in_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,8 +41,11 @@ def test_one_gpu_is_compared_with_host_memory_and_two_with_each_other() -> None:
     }
 
 
-def test_a_test_that_ucx_refuses_says_why_in_its_cell(tmp_path) -> None:
-    ucx = program(tmp_path, "echo 'UCX  ERROR no such device' >&2; exit 255")
+@pytest.mark.parametrize(
+    "before", ["", f"echo '{ANSWER.splitlines()[0]}'; "]
+)  # the heading, before UCX looks for a GPU
+def test_a_test_that_ucx_refuses_says_why_in_its_cell(tmp_path, before: str) -> None:
+    ucx = program(tmp_path, f"{before}echo 'UCX  ERROR no such device'; exit 255")
     latency, _ = tool.compared(ucx, [GPU_TO_HOST], [8], {})
     assert "UCX  ERROR no such device" in latency["ucx"]["reason"] and "no such device" in tool.line_of(latency)
 

@@ -46,7 +46,7 @@ TEST_CASE("a file that is mapped and registered goes to a GPU from its page cach
   auto data = random_bytes(2_MiB, 141);
   const TemporaryFile file{data};
   const Descriptor opened{open(file.path.c_str(), O_RDWR | O_CLOEXEC)};
-  void* mapped = mmap(nullptr, data.size(), PROT_READ | PROT_WRITE, MAP_SHARED, opened.get(), 0);
+  void* mapped = mmap(nullptr, data.size(), PROT_READ, MAP_SHARED, opened.get(), 0);
   REQUIRE(mapped != MAP_FAILED);
   transfers.register_memory(mapped, data.size());
   CHECK(method(transfers, with, mapped, data.size()) == "plain");
@@ -110,7 +110,7 @@ TEST_CASE("the bound of registered memory is kept, and what cannot be registered
   Options options = small_chunks();
   options.registered_bytes = 3_MiB;
   Transfers transfers{options};
-  const Pages pages{8_MiB}, read_only{1_MiB, PROT_READ};
+  const Pages pages{8_MiB}, hidden{1_MiB, PROT_NONE};
   const auto refused = [&](void* start, u64 bytes) {
     return error_of([&] { transfers.register_memory(start, bytes); });
   };
@@ -119,10 +119,54 @@ TEST_CASE("the bound of registered memory is kept, and what cannot be registered
         0);
   CHECK(refused(pages.at(4_MiB), 1_MiB).empty());
   CHECK(refused(with.on_gpu(), 1_MiB).find("memory of GPU ") == 0);
-  CHECK(refused(read_only.at(), 1_MiB).find("read-only") != std::string::npos);
+  CHECK(refused(hidden.at(), 1_MiB).find("no memory that this process can read") != std::string::npos);
   CHECK(refused(pages.at(), 0).find("0 B cannot be registered") != std::string::npos);
-  CHECK(refused(nullptr, 1_MiB).find("no memory that this process can write") != std::string::npos);
+  CHECK(refused(nullptr, 1_MiB).find("no memory that this process can read") != std::string::npos);
   CHECK(transfers.registered_bytes() == 3_MiB);
+}
+
+TEST_CASE("memory that can only be read is registered as a source, and no copy writes to it until that ends") {
+  const Application with;
+  Transfers transfers{small_chunks()};
+  const Pages read_only{4_MiB, PROT_READ};
+  CHECK(method(transfers, with, read_only.at()) == "ring_to_gpu");
+  transfers.register_memory(read_only.at(), 4_MiB);
+  CHECK(method(transfers, with, read_only.at()) == "plain");
+  transfers.copy({with.on_gpu(), read_only.at(), 1_MiB, with.stream->get()});
+  for (const u64 bytes : {u64{8}, 2_MiB}) {
+    const CopyRequest request{read_only.at(1_MiB), with.on_gpu(), bytes, with.stream->get()};
+    CHECK(error_of([&] { transfers.copy(request); }).find("could only read it") != std::string::npos);
+    const std::vector<Block> blocks{
+        {reinterpret_cast<u64>(with.on_gpu(4_MiB)), reinterpret_cast<u64>(with.on_gpu()), 8},
+        {reinterpret_cast<u64>(request.dst), reinterpret_cast<u64>(request.src), bytes}};
+    CHECK(error_of([&] { transfers.copy_blocks(blocks, with.stream->get()); }).find("could only read it") !=
+          std::string::npos);
+  }
+  transfers.unregister_memory(read_only.at());
+  CHECK(method(transfers, with, read_only.at()) == "ring_to_gpu");
+  const Pages written{1_MiB};
+  transfers.copy({written.at(), with.on_gpu(), 1_MiB, with.stream->get()});
+}
+
+TEST_CASE("a file on a disk is pinned if it is mapped for reading or privately, and refused by its name if not") {
+  const Application with;
+  Transfers transfers{small_chunks()};
+  const File file{random_bytes(2_MiB, 5)};
+  const Descriptor opened{open(file.path.c_str(), O_RDWR | O_CLOEXEC)};
+  const auto refusal = [&](int rights, int flags) {
+    void* mapped = mmap(nullptr, 2_MiB, rights, flags, opened.get(), 0);
+    const std::string error = error_of([&] {
+      transfers.register_memory(mapped, 2_MiB);
+      transfers.unregister_memory(mapped);
+    });
+    munmap(mapped, 2_MiB);
+    return error;
+  };
+  CHECK(refusal(PROT_READ, MAP_SHARED).empty());
+  CHECK(refusal(PROT_READ | PROT_WRITE, MAP_PRIVATE).empty());
+  const std::string error = refusal(PROT_READ | PROT_WRITE, MAP_SHARED);
+  CHECK(error.find("mapped from " + file.path.string() + " for writing") != std::string::npos);
+  CHECK(error.find("mode \"r\" of numpy.memmap") != std::string::npos);
 }
 
 TEST_CASE("memory that was freed while it was registered is an error for copies and for the end of the registration") {
