@@ -12,7 +12,7 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
-from evidence_step import STOPPED, Call, Step, linkscope_run, logged, printed_tool, tests, tool
+from evidence_step import STOPPED, Call, Step, gpus, linkscope_run, logged, printed_tool, tests, tool
 from launcher import installed, ranks_by
 
 _PAIR = "rank:0.device->rank:1.device/16777216"
@@ -39,6 +39,8 @@ AWARE = tuple(
 )
 GETS = ("get/*/gpu:0.device->gpu:0.device/*",)
 MAPPED = ("file_mapped*", "file_copies*hot*")
+# Copies over all links, also between GPUs through the host: what NCCL's topology and settings are made from.
+LINKS = ("--suite", "full", "--only", "?2?/ce/*/67108864[?]*")
 PACKED = ("*word=packed*", "*/4[?]*")  # [?]: the character, so that 4 MiB (4194304) does not match
 # With more than two ranks: collectives of MPI by all of them, and messages of two beside others that wait. Seconds for
 # each number of ranks. More than four measure only some messages, whose times differ little by the number that waits.
@@ -95,7 +97,7 @@ def files(call: Call) -> int:
 
 def nccl_topology(call: Call) -> int:
     """Lets NCCL read the topology and the settings that linkscope exports from a short run. What NCCL says becomes
-    RESULT.txt; the exit code is 1 if it says that it did not read one of them.
+    RESULT.txt; the exit code is 1 if it says that it did not read one of them, or if several GPUs gave no setting.
     """
     run, topology, said = call.unfinished / f"{call.base}.jsonl", f"{call.result}.xml", Path(f"{call.result}.txt")
     hints = call.unfinished / f"{call.base}.env"
@@ -103,7 +105,7 @@ def nccl_topology(call: Call) -> int:
     sums = ["run", "--suite", "collectives", "--rounds", "1", *only("all_reduce/nccl/*/1048576[?]mode=batched&ranks=*")]
     settings = {"NCCL_TOPO_FILE": topology, "NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,ENV,GRAPH"}
     for words in (
-        ["run", "--suite", "quick", "--budget", "20s", "--force", "-o", str(run)],
+        ["run", *LINKS, "--budget", "25s", "--force", "-o", str(run)],
         ["export", str(run), "--format", "nccl-topo", "--force", "-o", topology],
         ["export", str(run), "--format", "nccl-env", "--force", "-o", str(hints)],
         [*sums, "--force", "-o", str(run)],
@@ -115,7 +117,7 @@ def nccl_topology(call: Call) -> int:
     text = said.read_text() if said.exists() else ""
     is_read = "Loading topology file" in text and "XML Parse" not in text
     is_set = all(f"{name} set by environment to {value}" in text for name, value in _exported(hints).items())
-    return 0 if is_read and is_set else 1
+    return 0 if is_read and is_set and (len(gpus()) == 1 or _exported(hints)) else 1
 
 
 def _exported(file: Path) -> dict[str, str]:

@@ -287,19 +287,25 @@ def test_the_plans_of_steps_have_each_point_that_they_name() -> None:
         assert done.returncode == 0 and len(json.loads(done.stdout)["points"]) == count, done.stdout + done.stderr
 
 
+SETTING = "export NCCL_P2P_LEVEL=SYS\n"
+
+
 @pytest.mark.parametrize(
-    ("said", "status"),
+    ("said", "setting", "count", "status"),
     [
-        ("NCCL INFO Loading topology file a.xml\nNCCL_P2P_LEVEL set by environment to SYS", 0),
-        ("NCCL INFO Loading topology file a.xml", 1),
-        ("Loading topology file\nXML Parse error\nNCCL_P2P_LEVEL set by environment to SYS", 1),
-        ("NCCL INFO", 1),
+        ("NCCL INFO Loading topology file a.xml\nNCCL_P2P_LEVEL set by environment to SYS", SETTING, 2, 0),
+        ("NCCL INFO Loading topology file a.xml", SETTING, 2, 1),
+        ("Loading topology file\nXML Parse error\nNCCL_P2P_LEVEL set by environment to SYS", SETTING, 2, 1),
+        ("NCCL INFO", SETTING, 2, 1),
+        ("NCCL INFO Loading topology file a.xml", "", 2, 1),  # nothing was given, so nothing was read
+        ("NCCL INFO Loading topology file a.xml", "", 1, 0),  # one GPU has no path to choose
     ],
 )
 def test_a_topology_or_a_setting_that_nccl_does_not_read_fails_its_step(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, status: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, setting: str, count: int, status: int
 ) -> None:
-    monkeypatch.setattr(steps, "machine", lambda: "testx1")
+    monkeypatch.setattr(steps, "machine", lambda: f"testx{count}")
+    monkeypatch.setattr(one_gpu, "gpus", lambda: ["test"] * count)
     (tmp_path / "packed").mkdir()
     (tmp_path / "kept").mkdir()
     started = []
@@ -307,9 +313,10 @@ def test_a_topology_or_a_setting_that_nccl_does_not_read_fails_its_step(
     def run(words: list[str], seconds: float, log: object, settings: dict[str, str]) -> int:
         started.append(words[3])
         if "nccl-env" in words:
-            Path(words[-1]).write_text("# peer access\nexport NCCL_P2P_LEVEL=SYS\n")
+            Path(words[-1]).write_text(f"# peer access\n{setting}")
         if "collectives" in words:
-            assert settings["NCCL_TOPO_FILE"].endswith(".xml") and settings["NCCL_P2P_LEVEL"] == "SYS"
+            assert settings["NCCL_TOPO_FILE"].endswith(".xml")
+            assert settings.get("NCCL_P2P_LEVEL") == ("SYS" if setting else None)
             Path(settings["NCCL_DEBUG_FILE"]).write_text(said)
         return 0
 
