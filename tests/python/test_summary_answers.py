@@ -46,7 +46,9 @@ FOUND = {
         "processes in turn ~7,270 /s (~×0.083 of one alone).",
     ],
     "h100x1-sp-5": ["Compute Transfers lengthen iterations by ×1.03 (stencil, pinned) to ~×290 (reduction, pageable)"],
-    "h100x1-sp-10": ["Up to 16 tasks for each GPU: no rate collapses. The slowest task gets ~79 % of an equal share or more (2 tasks"],
+    "h100x1-sp-10": [
+        "Up to 16 tasks for each GPU: no rate collapses. The slowest task gets ~79 % of an equal share or more (2",
+    ],
     "h100x1-sp-11": ["Messages beside transfers take up to ~119 % longer (median; numa:0: 1 transfer + 1 message of"],
     "h100x4-lu": [
         "n = 8192 on 4 GPUs: ~16.4 TFLOP/s (6.1 % of the peak). The worst of 4 variants takes ~72 % longer: panels "
