@@ -13,9 +13,9 @@ collectives.md with all tables, which are also printed. On a model the times are
 
 beside   nccl-tests (its folder has all_reduce_perf, ...), linkscope, and nccl-tests again, out of place, on all GPUs
          of one process with a thread for each. Both have one library, and multicast is off. --collectives: of these
-buffers  sums out of place with buffers of two kinds: nccl-tests has memory of ncclMemAlloc, and of cudaMalloc with
-         NCCL_CUMEM_ENABLE=0, and 15 operations in a row in place of 100; linkscope has memory of cuMemAlloc, and of
-         virtual memory management. The four points of a collective need 51 to 63 s
+buffers  sums out of place with other buffers: nccl-tests has input and output of 256 MiB, a power of two, and of 262 MiB,
+         which lie at other distances; linkscope has memory of cuMemAlloc, and of virtual memory management, as
+         nccl-tests. The four points of a collective need 48 to 63 s
 process  suite collectives, in one process
 ranks    suite collectives, a rank for each GPU
 mpi      suite mpi with two ranks: buffers of GPUs, staged, double-buffered and passed to MPI; collectives of MPI.
@@ -53,7 +53,7 @@ _PROGRAMS = {
     "send_receive": "sendrecv_perf",
 }  # fmt: skip
 _SIZES = (256, 1 << 30, 4)  # least, most and factor of nccl-tests, which include those of the suite
-_FEW = 15  # operations in a row, about as many as in a batch of linkscope at 16 MiB
+_APART = 6 << 20  # B more than a power of two, in whole pages of 2 MiB
 _PROGRAM_S = 3.0  # a run needs this in addition to its budget
 _SUMS, _SUM_SIZES = ("all_reduce", "reduce_scatter", "reduce"), (1 << 24, 1 << 28, 16)
 _LARGE, _LARGE_TARGET, _SMALL_TARGET, _SMALL_TARGET_S = 1 << 20, 0.02, 0.05, 0.5e-6
@@ -126,16 +126,14 @@ def parse_nccl_tests(text: str) -> dict[int, float]:
     return found
 
 
-def _nccl_tests(
-    bench: Bench, name: str, library: str, sizes: tuple[int, int, int] = _SIZES, in_a_row: int = 100, **settings: str
-) -> dict[int, float]:
-    """`in_a_row`: operations that are timed together, after 20 others."""
+def _nccl_tests(bench: Bench, name: str, library: str, sizes: tuple[int, int, int] = _SIZES) -> dict[int, float]:
+    """Seconds by size. `sizes`: least, most and factor; buffers have the most."""
     assert bench.nccl_tests
     program = str(bench.nccl_tests / _PROGRAMS[name])
     paths = filter(None, [str(Path(library).parent), os.environ.get("LD_LIBRARY_PATH")])
-    environment = {**os.environ, "NCCL_NVLS_ENABLE": "0", "LD_LIBRARY_PATH": ":".join(paths), **settings}
+    environment = {**os.environ, "NCCL_NVLS_ENABLE": "0", "LD_LIBRARY_PATH": ":".join(paths)}
     least, most, factor = map(str, sizes)
-    common = ["-t", str(bench.gpus), "-g", "1", "-n", str(in_a_row), "-w", "20", "-c", "1"]
+    common = ["-t", str(bench.gpus), "-g", "1", "-n", "100", "-w", "20", "-c", "1"]
     text = bench.command([program, "-b", least, "-e", most, "-f", factor, *common], environment)
     with (bench.folder / f"{_PROGRAMS[name]}.txt").open("a") as file:
         file.write(text)
@@ -185,17 +183,14 @@ def buffers(bench: Bench) -> Table:
     _needs_nccl_tests(bench)
     library = _library(bench)
     yield (
-        f"| collective | size | nccl-tests | nccl-tests, cudaMalloc | nccl-tests, {_FEW} in a row "
+        f"| collective | size | nccl-tests | nccl-tests, buffers {format_bytes(_APART)} larger "
         "| linkscope, cuMemAlloc | linkscope, vmm |"
     )
-    yield "|---|---|---|---|---|---|---|"
+    yield "|---|---|---|---|---|---|"
     for at, name in enumerate(_SUMS):
         ends = bench.ends - bench.left_s * (len(_SUMS) - at - 1) / (len(_SUMS) - at)
-        theirs = [
-            _nccl_tests(bench, name, library, _SUM_SIZES),
-            _nccl_tests(bench, name, library, _SUM_SIZES, NCCL_CUMEM_ENABLE="0"),
-            _nccl_tests(bench, name, library, _SUM_SIZES, in_a_row=_FEW),
-        ]
+        least, most, factor = _SUM_SIZES
+        theirs = [_nccl_tests(bench, name, library, (least, most + more, factor)) for more in (0, _APART)]
         ids = {
             (size, kind): f"{name}/nccl/gpu:0.device->gpu:0.device/{size}?{kind}mode=batched&ranks={bench.gpus}"
             for size in _SUM_SIZES[:2]

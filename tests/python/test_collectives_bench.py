@@ -20,7 +20,7 @@ TEXT = f"""# nThread 4 nGpus 1 minBytes 256 maxBytes 1024 step: 4(factor) warmup
 
 
 def with_fakes(folder: Path, monkeypatch) -> None:
-    """Two GPUs, NCCL, and a program of nccl-tests in the folder, which takes 10 us more with memory of cudaMalloc."""
+    """Two GPUs, NCCL, and a program of nccl-tests in the folder, which takes 10 us more with buffers of 1033 B."""
     for name, value in environment(CUDA_GPUS=2).items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("LINKSCOPE_NCCL", str(LIBRARIES / "nccl" / "libnccl.so.2"))
@@ -28,7 +28,7 @@ def with_fakes(folder: Path, monkeypatch) -> None:
     program = folder / "all_reduce_perf"
     program.write_text(f"""#!/bin/sh
 test "$NCCL_NVLS_ENABLE" = 0 || exit 1
-if test "$NCCL_CUMEM_ENABLE" = 0; then cat <<'END'
+if test "$4" = 1033; then cat <<'END'
 {slower}END
 else cat <<'END'
 {TEXT}END
@@ -93,10 +93,11 @@ def test_linkscope_stands_between_two_runs_of_nccl_tests(tmp_path: Path, monkeyp
 
 
 @needs_fake
-def test_sums_with_buffers_of_two_kinds_stand_beside_those_of_nccl_tests(tmp_path: Path, monkeypatch) -> None:
+def test_sums_with_other_buffers_stand_beside_those_of_nccl_tests(tmp_path: Path, monkeypatch) -> None:
     with_fakes(tmp_path, monkeypatch)
     monkeypatch.setattr(tool, "_SUMS", ("all_reduce",))
     monkeypatch.setattr(tool, "_SUM_SIZES", (256, 1024, 4))
+    monkeypatch.setattr(tool, "_APART", 9)
     out = tmp_path / "out"
     assert tool.main([str(out), "--nccl-tests", str(tmp_path), "--sections", "buffers", "--budget", "120"]) == 0
     text = (out / "collectives.md").read_text()
