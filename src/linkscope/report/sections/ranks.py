@@ -130,7 +130,21 @@ def _answers(points: Sequence[Point]) -> Iterator[str]:
         ("double-buffered messages of GPU buffers", rates),
     ):
         if gains := [(one.gain, one.sign) for one in _staged(of).values() if one.gain]:
-            yield f"{what}: {_gains_text(gains)}."
+            yield f"{what}: {_over_staging(_gains_text(gains))}."
+    for what, of in (("one message alone", trips), ("many messages", rates)):
+        if listed := [f"{ends} {_gains_text(gains)}" for ends, gains in _of_library(of).items()]:
+            yield f"GPU buffers that the library takes itself, {what}: {_over_staging('; '.join(listed))}."
+
+
+def _of_library(points: Sequence[Point]) -> dict[str, list[tuple[float, str]]]:
+    """The gains of buffers of GPUs that MPI or UCX takes itself over whole staging, with their signs, by memories."""
+    found: dict[str, list[tuple[float, str]]] = {}
+    for ways in _staged(points).values():
+        if ways.aware and ways.whole and ways.aware.gbps and ways.whole.gbps:
+            ends = f"{ways.aware.src_memory} → {ways.aware.dst_memory}{_by(ways.aware)}"
+            gain = (ways.aware.gbps / ways.whole.gbps, sign_of([ways.aware, ways.whole]))
+            found.setdefault(ends, []).append(gain)
+    return found
 
 
 def _trip(ends: str, point: Point) -> str:
@@ -165,7 +179,11 @@ def _shared_gpu(points: Sequence[Point], machine: Mapping[str, Any]) -> str:
 def _gains_text(gains: Sequence[tuple[float, str]]) -> str:
     """The lowest and the highest gain, each with its sign; one number if both look the same."""
     low, high = (f"{sign}×{gain:.3g}" for gain, sign in (min(gains), max(gains)))
-    return f"{low} the rate of whole staging" if low == high else f"{low} to {high} the rate of whole staging, by size"
+    return low if low == high else f"{low} to {high}"
+
+
+def _over_staging(gains: str) -> str:
+    return f"{gains} the rate of whole staging{', by size' if ' to ' in gains else ''}"
 
 
 def _first_of_each(points: Iterable[Point]) -> dict[str, Point]:
