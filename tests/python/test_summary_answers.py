@@ -69,7 +69,7 @@ FOUND = {
         "double-buffered messages of GPU buffers: ~×0.927 to ~×1.46 the rate of whole staging, by size.",
     ],
     "h100x2-mpi": [
-        "GPU buffers that the library takes itself, many messages: device → device ~×2.96 to ~×65.6; device → pinned "
+        "GPU buffers that the library takes itself, many messages: device → device ~×2.6 to ~×65.6; device → pinned "
         "~×0.647 to ~×1.12; pinned → device ~×0.243 to ~×0.533 the rate of whole staging, by size.",
     ],
     "h100x1-ranks-a": [

@@ -339,10 +339,10 @@ class _Ways:
 
 
 def _staged(points: Sequence[Point]) -> dict[tuple[str, int], _Ways]:
-    """The ways of each path and size with staged messages, in order."""
+    """The ways of each path and size with staged messages in one direction, in order."""
     found: dict[tuple[str, int], dict[str, Point]] = {}
     for point in points:
-        if "way" not in point.params:
+        if "way" not in point.params or point.bidirectional:
             continue
         ends = f"{point.src}.{point.src_memory} -> {point.dst}.{point.dst_memory}{_by(point)}"
         of = found.setdefault((ends, point.bytes), {})
@@ -354,7 +354,7 @@ def _staged(points: Sequence[Point]) -> dict[tuple[str, int], _Ways]:
 
 def _of_gpus(points: Sequence[Point]) -> tuple[Group, ...]:
     """The ways beside each other, a row for each path and size: of one message alone, and of many."""
-    kinds = (("One message alone", "rank_ping_pong"), ("One message after the other", "rank_rate"))
+    kinds = (("One message alone", "rank_ping_pong"), ("Many messages in one direction", "rank_rate"))
     found = {head: _staged([point for point in points if point.benchmark == name]) for head, name in kinds}
     return tuple(
         Group(tuple(rows), head=head)
