@@ -115,7 +115,8 @@ class Calibration:
         """Returns the minimum duration of a batch, from the known cost of an operation."""
         size, longest = self._recipe.size, max(self._batches.each_s)
         shares_even_s = min(size.joint_count * longest, JOINT_MOST_S)
-        return max(size.batch_s, shares_even_s, min(LEAST_COUNT * longest, LEAST_COUNT_S))
+        on_hardware_s = 0.0 if self._batches.is_modelled else self._recipe.on_hardware_s
+        return max(size.batch_s, shares_even_s, min(LEAST_COUNT * longest, LEAST_COUNT_S), on_hardware_s)
 
     def _grow_in_step(self, few: int) -> list[int]:
         """Returns equal counts. Those of ranks grow in steps, as in _steps()."""

@@ -14,6 +14,9 @@ LEAST_BATCH_S, JOINT_BATCH_S = 50e-6, 1e-3
 MOST_LONGER = 8  # ratio of the longer batch of a sample to the shorter one
 RANKS = ("mpi", "nccl", "ucx", "nixl")  # engines whose actors are ranks: those without a measured flow only take part
 LONG_S = 10e-3  # operations or idle gaps of at least this length are not batched
+# A batch of sums out of place takes about 0.12 ms more after another batch than after a pause, whatever its length (two
+# H100s, 16 to 256 MiB; docs/notes/collectives-evidence.md). A batch of this length makes that 1.2 % of an operation.
+NCCL_BATCH_S = 10e-3
 _MIB = 1 << 20
 
 
@@ -68,6 +71,7 @@ _ENGINES = {
     "nixl": EngineLimits(8192, MOST_LONGER * 8192, by_host=True),
     # All copies of a single call are cheap to queue. Longer batches have more copies if these stay behind the gate.
     "batch": EngineLimits(1024, 16384),
+    "nccl": EngineLimits(1024, 8192),  # no gate holds them
 }
 _OTHER_ENGINES = EngineLimits(MOST_COUNT, 512)
 
@@ -87,6 +91,7 @@ class Recipe:
     waking: int  # operations before the first sample; 0: none
     after_settling: int  # samples of a request, in addition to those that do not count
     first_samples: int  # samples of a round's first request, if all of them count
+    on_hardware_s: float = 0.0  # least duration of a batch there
 
 
 def recipe_of(point: PointId, prepared: Prepared) -> Recipe:
@@ -107,6 +112,7 @@ def recipe_of(point: PointId, prepared: Prepared) -> Recipe:
         waking=waking(point) if does_settle else 0,
         after_settling=MOVING_SAMPLES if pages_move(point) else 6,
         first_samples=6 if single else 3,
+        on_hardware_s=NCCL_BATCH_S if point.engine == "nccl" else 0.0,
     )
 
 
