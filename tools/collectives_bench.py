@@ -13,9 +13,9 @@ collectives.md with all tables, which are also printed. On a model the times are
 
 beside   nccl-tests (its folder has all_reduce_perf, ...), linkscope, and nccl-tests again, out of place, on all GPUs
          of one process with a thread for each. Both have one library, and multicast is off. --collectives: of these
-buffers  sums out of place with other buffers: nccl-tests has input and output of 256 MiB, a power of two, and of 262 MiB,
-         which lie at other distances; linkscope has memory of cuMemAlloc, and of virtual memory management, as
-         nccl-tests. The four points of a collective need 48 to 63 s
+buffers  sums out of place with other buffers: nccl-tests has input and output of 256 MiB, a power of two, and of
+         262 MiB, which lie at other distances; linkscope has memory of cuMemAlloc, and of virtual memory management,
+         as nccl-tests. The four points of a collective need 48 to 63 s
 process  suite collectives, in one process
 ranks    suite collectives, a rank for each GPU
 mpi      suite mpi with two ranks: buffers of GPUs, staged, double-buffered and passed to MPI; collectives of MPI.

@@ -5,6 +5,7 @@ Usage: .venv/bin/python tools/numa_findings.py     (reads results/, simulates ma
 An effect holds where it exceeds the drift of its run, or where the intervals of the compared rates do not overlap.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -304,9 +305,11 @@ def of_slowest(count: int) -> float:
 
 
 def range_of_slowest(count: int) -> tuple[float, float]:
-    """Its 95 % interval, with the rate of one task as it is; any share if there is none."""
+    """The 95 % interval of that share, for the measured rate of one task. Without an interval, any share is in it."""
     slowest, alone = _slowest(count)
-    low_s, high_s = slowest.ci95_s or (1e-9, 1e9)
+    if slowest.ci95_s is None:
+        return 0.0, math.inf
+    low_s, high_s = slowest.ci95_s
     return LARGE / high_s / 1e9 / alone, LARGE / low_s / 1e9 / alone
 
 
@@ -325,7 +328,7 @@ def equal_shares(
     run: str = "",
     interval_of: Callable[[int], tuple[float, float]] | None = None,
 ) -> Answer:
-    """Undecided where a share differs from an equal one, and its interval contains that."""
+    """Undecided if the interval of each share that is not equal contains the equal share."""
     found = {count: of(count) for count in counts}
     far = [count for count, share in found.items() if abs(share * count - 1) >= _ALIKE]
     ranges = {count: interval_of(count) for count in far} if interval_of else {}

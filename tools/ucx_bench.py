@@ -103,8 +103,10 @@ def printed(text: str) -> tuple[float, float] | None:
     if not starts:
         return None
     row = next(csv.DictReader(lines[starts[0] : starts[0] + 2]), {})
-    latency, rate = row.get("50.0_percentile_lat"), row.get("overall_mr")
-    return (float(latency) * 1e-6, float(rate)) if latency and rate else None
+    try:
+        return float(row["50.0_percentile_lat"]) * 1e-6, float(row["overall_mr"])
+    except (KeyError, TypeError, ValueError):  # an error of UCX stands below the heading; it may have commas
+        return None
 
 
 def ways(gpus: int) -> list[Way]:

@@ -4,6 +4,7 @@
 #include <sys/vfs.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <string>
 
@@ -24,8 +25,11 @@ namespace linkscope {
     if (std::sscanf(line.c_str(), "%lx-%lx %4s %*s %*s %*s %n", &first, &end, rights, &path) < 3) continue;
     if (end <= begin || first >= begin + bytes || rights[1] != 'w' || rights[3] != 's') continue;
     const std::string name = path > 0 ? line.substr(static_cast<std::size_t>(path)) : "";
+    // The folder, as the file may be deleted. Memory without a file has names in the root: /memfd:NAME, /SYSV00000000.
+    const std::string folder = std::filesystem::path{name}.parent_path();
     struct statfs on{};
-    if (name.starts_with('/') && statfs(name.c_str(), &on) == 0 && on.f_type != TMPFS_MAGIC &&
+    const auto& known = name.ends_with(" (deleted)") && folder != "/" ? folder : name;
+    if (name.starts_with('/') && statfs(known.c_str(), &on) == 0 && on.f_type != TMPFS_MAGIC &&
         on.f_type != HUGETLBFS_MAGIC)
       return name;
   }

@@ -38,7 +38,7 @@ void Registrations::add(void* start, u64 bytes) {
   Entry entry{range, nullptr};
   if (outer != entries_.end()) entry.pinned = outer->pinned;
   else if (driver_.usable() && at.memory == MemoryType::pageable) entry.pinned = pin(range);
-  read_only_count_ += entry.is_read_only();
+  read_only_count_ += entry.protects().is_read_only;
   entries_.push_back(std::move(entry));
   ++count_;
 }
@@ -59,12 +59,16 @@ std::shared_ptr<Registrations::Range> Registrations::pin(const Range& range) {
   if (status == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED)
     throw Error{ErrorKind::usage,
                 "a part of the range, or of its first or last page, is pinned already; register all of it at once"};
-  if (status == CUDA_SUCCESS) return pinned;
-  if (const std::string file = shared_file(to_pointer(range.start), range.bytes); !file.empty())
+  try {
+    driver_.check(status, "cuMemHostRegister");
+  } catch (const Error& error) {
+    const bool is_refused = error.kind() == ErrorKind::failed || status == CUDA_ERROR_UNKNOWN;
+    const std::string file = is_refused ? shared_file(to_pointer(range.start), range.bytes) : "";
+    if (file.empty()) throw;  // for example a lack of memory or a lost GPU, whatever the range is
     throw Error{ErrorKind::usage, "the range is mapped from " + file +
                                       " for writing, and Linux pins no memory that it writes back to a disk; map it "
                                       "for reading (mode \"r\" of numpy.memmap), or copy it without a registration"};
-  driver_.check(status, "cuMemHostRegister");
+  }
   return pinned;
 }
 
@@ -77,7 +81,7 @@ void Registrations::remove(void* start) {
     throw Error{ErrorKind::usage, "no registered range begins here; name the address that was registered"};
   const bool is_alive = can_read(start, found->range.bytes);
   if (found->pinned && found->pinned.use_count() == 1) unpin(*found->pinned);
-  read_only_count_ -= found->is_read_only();
+  read_only_count_ -= found->protects().is_read_only;
   entries_.erase(std::next(found).base());
   --count_;
   if (!is_alive) throw Error{ErrorKind::usage, freed};
@@ -111,11 +115,11 @@ void Registrations::check_writable(const void* start, u64 bytes) const {
   const auto begin = reinterpret_cast<u64>(start);
   const std::lock_guard lock{mutex_};
   const bool is_refused = std::any_of(entries_.begin(), entries_.end(), [&](const Entry& entry) {
-    return entry.is_read_only() && entry.pinned->start < begin + bytes &&
-           begin < entry.pinned->start + entry.pinned->bytes;
+    return entry.protects().is_read_only && entry.protects().meets(begin, bytes);
   });
   if (is_refused)
-    throw Error{ErrorKind::usage, "the destination is registered, and this process could only read it then"};
+    throw Error{ErrorKind::usage,
+                "the destination was registered when this process could only read it; end that registration first"};
 }
 
 void Registrations::clear() {

@@ -29,10 +29,10 @@ class Registrations {
   void require_alive(const void* start, u64 bytes) const {
     if (count_.load(std::memory_order_relaxed)) check_alive(start, bytes);
   }
-  /// Throws Error{usage} for a destination in a range that was pinned for copies from it: a GPU that writes there loses
-  /// its context.
+  /// Throws Error{usage} for a destination in a range that was registered as a source only: a GPU that writes there loses
+  /// its context. A destination of 0 B is nowhere.
   void require_writable(const void* start, u64 bytes) const {
-    if (read_only_count_.load(std::memory_order_relaxed)) check_writable(start, bytes);
+    if (bytes && read_only_count_.load(std::memory_order_relaxed)) check_writable(start, bytes);
   }
   /// Ends all registrations, without reporting errors.
   void clear();
@@ -46,11 +46,15 @@ class Registrations {
     [[nodiscard]] bool holds(u64 address, u64 count) const {
       return start <= address && count <= bytes && address - start <= bytes - count;
     }
+    [[nodiscard]] bool meets(u64 address, u64 count) const {
+      return start < address + count && address < start + bytes;
+    }
   };
   struct Entry {
     Range range;
     std::shared_ptr<Range> pinned;  // here, perhaps for another entry first; null: by somebody else
-    [[nodiscard]] bool is_read_only() const { return pinned && pinned->is_read_only; }
+    /// What copies must not write to: all that was pinned for reading, or a range that somebody else pinned.
+    [[nodiscard]] const Range& protects() const { return pinned && pinned->is_read_only ? *pinned : range; }
   };
   [[nodiscard]] std::shared_ptr<Range> pin(const Range&);
   void unpin(const Range&);

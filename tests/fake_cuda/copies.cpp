@@ -87,6 +87,7 @@ CUresult queue(const Copy& copy, CUstream handle) {
   if (!stream) return CUDA_ERROR_INVALID_HANDLE;
   if (copy.bytes == 0) return CUDA_SUCCESS;
   if (copy.dst.invalid() || copy.src.invalid()) return CUDA_ERROR_INVALID_VALUE;
+  if (copy.dst.allocation && copy.dst.allocation->is_read_only) lose(CUDA_ERROR_ILLEGAL_ADDRESS);
   const CUdevice by = stream->context->device;
   const bool by_peer = copy.by_peer(by), staged = copy.foreign(by) || (copy.between_gpus() && !by_peer);
   if (staged) {

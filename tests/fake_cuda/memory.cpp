@@ -1,6 +1,7 @@
 #include "memory.hpp"
 
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -56,6 +57,14 @@ bool has_pages(unsigned long long base, size_t bytes) {
 #else
   return base + bytes > base;
 #endif
+}
+
+/// False if the kernel refuses to write the first byte, which keeps its value.
+bool is_writable(void* address) {
+  char kept = 0;
+  const iovec here{&kept, 1}, there{address, 1};
+  return process_vm_readv(getpid(), &here, 1, &there, 1, 0) != 1 ||
+         process_vm_writev(getpid(), &here, 1, &there, 1, 0) == 1 || errno != EFAULT;
 }
 
 }  // namespace
@@ -374,9 +383,11 @@ CUresult mem_host_register(void* address, size_t bytes, unsigned flags) {
     if (begin < base + bytes && base < begin + allocation.bytes) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   if (!may_pin(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   const bool is_read_only = flags & CU_MEMHOSTREGISTER_READ_ONLY;
-  if (is_read_only ? !has_pages(base, bytes) : !linkscope::shared_file(address, bytes).empty())
+  if (is_read_only ? !has_pages(base, bytes) : !is_writable(address) || !linkscope::shared_file(address, bytes).empty())
     return CUDA_ERROR_INVALID_VALUE;
-  remember({Allocation::Kind::registered, base, bytes});
+  Allocation registered{Allocation::Kind::registered, base, bytes};
+  registered.is_read_only = is_read_only;
+  remember(registered);
   return CUDA_SUCCESS;
 }
 

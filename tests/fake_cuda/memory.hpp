@@ -31,8 +31,9 @@ struct Allocation {
   std::shared_ptr<Advised> advised = nullptr;
   std::shared_ptr<std::set<int>> granted = nullptr;  // kind granted: GPUs with access, peers or not
   [[nodiscard]] bool of_gpu() const { return kind == Kind::device || kind == Kind::opened; }
-  int descriptor = -1;  // kind device: of the file that holds it
-  CUdevice by = 0;      // kind opened: the only GPU for which it is mapped
+  int descriptor = -1;        // kind device: of the file that holds it
+  CUdevice by = 0;            // kind opened: the only GPU for which it is mapped
+  bool is_read_only = false;  // kind registered: a GPU that writes is lost
 };
 
 [[nodiscard]] inline unsigned long long address_of(const void* pointer) {

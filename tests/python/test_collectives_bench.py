@@ -28,7 +28,7 @@ def with_fakes(folder: Path, monkeypatch) -> None:
     program = folder / "all_reduce_perf"
     program.write_text(f"""#!/bin/sh
 test "$NCCL_NVLS_ENABLE" = 0 || exit 1
-if test "$4" = 1033; then cat <<'END'
+if test "$2 $4" = "256 1033"; then cat <<'END'
 {slower}END
 else cat <<'END'
 {TEXT}END

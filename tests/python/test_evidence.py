@@ -276,15 +276,37 @@ def test_tools_of_one_gpu_keep_what_they_have_when_their_time_is_over(tmp_path: 
 
 @needs_worker
 def test_the_plans_of_steps_have_each_point_that_they_name() -> None:
-    for options, count in (
-        (one_gpu.only(*one_gpu.RANKS), len(one_gpu.RANKS)),
-        (["--suite", "putget", *one_gpu.only(*one_gpu.PACKED)], 61),
-        (["--suite", "putget", *one_gpu.only(*one_gpu.GETS)], 36),
-        (["--suite", "mpi", *one_gpu.only(*one_gpu.AWARE)], 29),
+    for machine, options, count in (
+        ("h200x1", one_gpu.only(*one_gpu.RANKS), len(one_gpu.RANKS)),
+        ("h200x1", ["--suite", "putget", *one_gpu.only(*one_gpu.PACKED)], 61),
+        ("h200x1", ["--suite", "putget", *one_gpu.only(*one_gpu.GETS)], 36),
+        ("h200x1", ["--suite", "mpi", *one_gpu.only(*one_gpu.AWARE)], 29),
+        ("h200x1", one_gpu.LINKS, 7),
+        ("h200x4", one_gpu.LINKS, 76),
     ):
-        words = [sys.executable, "-m", "linkscope", "run", "--machine", "h200x1", *options, "--plan-only", "--json"]
+        words = [sys.executable, "-m", "linkscope", "run", "--machine", machine, *options, "--plan-only", "--json"]
         done = subprocess.run(words, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0 and len(json.loads(done.stdout)["points"]) == count, done.stdout + done.stderr
+
+
+@needs_fake
+def test_the_step_of_mapped_files_compares_them_with_hot_ones(tmp_path: Path) -> None:
+    options = ["file_mapped", "file_copies", "--suite", "full", "--directory", str(tmp_path)]
+    words = [
+        sys.executable,
+        "-m",
+        "linkscope",
+        "run",
+        *options,
+        *one_gpu.only(*one_gpu.MAPPED),
+        "--plan-only",
+        "--json",
+    ]
+    done = subprocess.run(words, env=environment(CUDA_GPUS=1), capture_output=True, text=True, timeout=60)
+    ids = [point["id"] for point in json.loads(done.stdout)["points"]]
+    copies = [id for id in ids if id.startswith("file_copies/")]
+    assert copies and all("cache=hot" in id for id in copies)
+    assert any(id.startswith("file_mapped/") for id in ids)
 
 
 SETTING = "export NCCL_P2P_LEVEL=SYS\n"

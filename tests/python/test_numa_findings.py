@@ -1,6 +1,8 @@
 """tools/numa_findings.py: the page is up to date, and a verdict follows from the numbers."""
 
+import math
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 import numa_findings as tool
 import pytest
@@ -46,6 +48,47 @@ def test_shares_of_a_link_are_equal_or_collapse() -> None:
     assert tool.equal_shares(equal, (2, 3)).verdict == tool.HOLDS and tool.collapse(equal, (4,)).verdict == tool.NOT
     assert tool.equal_shares(collapsed, (2, 3)).verdict == tool.NOT
     assert tool.collapse(collapsed, (4, 8)).verdict == tool.HOLDS
+
+
+@pytest.mark.parametrize(
+    "of_two, of_three, verdict",
+    [
+        ((0.3, 0.6), (0.2, 0.4), tool.OPEN),
+        ((0.0, math.inf), (0.2, 0.4), tool.OPEN),
+        ((0.3, 0.6), (0.2, 0.3), tool.NOT),  # one share is not equal for sure
+        ((0.41, 0.45), (0.2, 0.3), tool.NOT),
+        ((0.55, 0.6), (0.2, 0.4), tool.NOT),
+    ],
+)
+def test_unequal_shares_are_undecided_if_all_intervals_contain_equal_ones(
+    of_two: tuple[float, float], of_three: tuple[float, float], verdict: str
+) -> None:
+    intervals = {2: of_two, 3: of_three}
+    answer = tool.equal_shares(lambda count: 0.8 / count, (2, 3), "run", intervals.__getitem__)
+    assert answer.verdict == verdict
+    assert f"0.40 [{of_two[0]:.2f}, {of_two[1]:.2f}] of the rate with 2 tasks" in answer.numbers
+
+
+@pytest.mark.parametrize(
+    "flows, share, interval",
+    [
+        ([(50.0, (0.001, 0.002)), (20.0, (0.002, 0.004))], 0.4, (0.335544, 0.671089)),
+        ([(20.0, None), (50.0, (0.001, 0.002))], 0.4, (0.0, math.inf)),
+    ],
+)
+def test_the_share_of_the_slowest_task_has_the_interval_of_that_task(
+    monkeypatch: pytest.MonkeyPatch,
+    flows: list[tuple[float, tuple[float, float] | None]],
+    share: float,
+    interval: tuple[float, float],
+) -> None:
+    def point_of(run: str, id: str) -> SimpleNamespace:
+        found = flows if id.endswith("&tasks=2") else [(50.0, None)]
+        return SimpleNamespace(flows=[SimpleNamespace(gbps=gbps, ci95_s=ci95_s) for gbps, ci95_s in found])
+
+    monkeypatch.setattr(tool, "point_of", point_of)
+    assert tool.of_slowest(2) == pytest.approx(share)
+    assert tool.range_of_slowest(2) == pytest.approx(interval, rel=1e-5)
 
 
 @pytest.mark.parametrize("total, verdict", [(150.0, tool.HOLDS), (220.0, tool.NOT), (199.0, tool.OPEN)])

@@ -41,13 +41,13 @@ def test_one_gpu_is_compared_with_host_memory_and_two_with_each_other() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "before", ["", f"echo '{ANSWER.splitlines()[0]}'; "]
-)  # the heading, before UCX looks for a GPU
-def test_a_test_that_ucx_refuses_says_why_in_its_cell(tmp_path, before: str) -> None:
-    ucx = program(tmp_path, f"{before}echo 'UCX  ERROR no such device'; exit 255")
+# UCX prints the heading before it looks for a GPU.
+@pytest.mark.parametrize("before", ["", f"echo '{ANSWER.splitlines()[0]}'; "])
+@pytest.mark.parametrize("error", ["UCX  ERROR no such device", "UCX  ERROR no device, use a, b, c, d, e, f, g or h"])
+def test_a_test_that_ucx_refuses_says_why_in_its_cell(tmp_path, before: str, error: str) -> None:
+    ucx = program(tmp_path, f"{before}echo '{error}'; exit 255")
     latency, _ = tool.compared(ucx, [GPU_TO_HOST], [8], {})
-    assert "UCX  ERROR no such device" in latency["ucx"]["reason"] and "no such device" in tool.line_of(latency)
+    assert error in latency["ucx"]["reason"] and error in tool.line_of(latency)
 
 
 def test_a_round_trip_counts_as_two_puts_and_a_stream_as_one(tmp_path) -> None:

@@ -2,9 +2,11 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
+#include <filesystem>
 #include <thread>
 
 #include "file_faults.hpp"
+#include "host/shared_file.hpp"
 
 using namespace linkscope;
 
@@ -148,6 +150,84 @@ TEST_CASE("memory that can only be read is registered as a source, and no copy w
   transfers.copy({written.at(), with.on_gpu(), 1_MiB, with.stream->get()});
 }
 
+TEST_CASE("what is registered as a source ends exactly at its range, and copies of 0 B are no copies to it") {
+  const Application with;
+  Transfers transfers{small_chunks()};
+  const Pages pages{4_MiB};
+  mprotect(pages.at(1_MiB), 2_MiB, PROT_READ);
+  transfers.register_memory(pages.at(1_MiB), 2_MiB);
+  const auto refusal = [&](u64 offset, u64 bytes) {
+    return error_of([&] { transfers.copy({pages.at(offset), with.on_gpu(), bytes, with.stream->get()}); });
+  };
+  CHECK(refusal(1_MiB - 8, 8).empty());
+  CHECK(refusal(3_MiB, 8).empty());
+  CHECK(refusal(2_MiB, 0).empty());
+  for (const auto& [offset, bytes] : {std::pair{1_MiB - 8, u64{9}}, {3_MiB - 1, 8}, {0, 4_MiB}, {1_MiB, 1}})
+    CHECK(refusal(offset, bytes).find("end that registration first") != std::string::npos);
+  const std::vector<Block> blocks{
+      {reinterpret_cast<u64>(pages.at()), reinterpret_cast<u64>(with.on_gpu()), 8},
+      {reinterpret_cast<u64>(pages.at(2_MiB)), reinterpret_cast<u64>(with.on_gpu(1_MiB)), 0}};
+  transfers.copy_blocks(blocks, with.stream->get());
+}
+
+TEST_CASE("a part that is registered within a source is a source too, until both registrations have ended") {
+  const Application with;
+  Transfers transfers{small_chunks()};
+  const Pages pages{2_MiB, PROT_READ}, other{1_MiB};
+  const auto refusal = [&](std::byte* dst, u64 bytes) {
+    return error_of([&] { transfers.copy({dst, with.on_gpu(), bytes, with.stream->get()}); });
+  };
+  transfers.register_memory(pages.at(), 2_MiB);
+  mprotect(pages.at(), 2_MiB, PROT_READ | PROT_WRITE);
+  transfers.register_memory(pages.at(1_MiB), 1_MiB);  // pinned for reading with the whole
+  transfers.register_memory(other.at(), 1_MiB);
+  CHECK(refusal(other.at(), 1_MiB).empty());
+  transfers.unregister_memory(pages.at());
+  for (const u64 offset : {0_MiB, 1_MiB})
+    CHECK(refusal(pages.at(offset), 1_MiB).find("end that registration first") != std::string::npos);
+  transfers.unregister_memory(pages.at(1_MiB));
+  for (const u64 offset : {0_MiB, 1_MiB}) CHECK(refusal(pages.at(offset), 1_MiB).empty());
+}
+
+TEST_CASE("a source that somebody else pinned, or that lies in memory pinned for writing, is no destination either") {
+  const Application with;
+  Transfers transfers{small_chunks()};
+  const Pages theirs{1_MiB, PROT_READ}, ours{2_MiB};
+  const auto refusal = [&](std::byte* dst) {
+    return error_of([&] { transfers.copy({dst, with.on_gpu(), 1_MiB, with.stream->get()}); });
+  };
+  LINKSCOPE_CU(the_driver(), cuMemHostRegister, theirs.at(), 1_MiB, CU_MEMHOSTREGISTER_READ_ONLY);
+  transfers.register_memory(theirs.at(), 1_MiB);
+  CHECK(refusal(theirs.at()).find("end that registration first") != std::string::npos);
+  transfers.unregister_memory(theirs.at());
+  LINKSCOPE_CU(the_driver(), cuMemHostUnregister, theirs.at());
+  transfers.register_memory(ours.at(), 2_MiB);
+  mprotect(ours.at(1_MiB), 1_MiB, PROT_READ);
+  transfers.register_memory(ours.at(1_MiB), 1_MiB);
+  CHECK(refusal(ours.at()).empty());
+  CHECK(refusal(ours.at(1_MiB)).find("end that registration first") != std::string::npos);
+  transfers.unregister_memory(ours.at(1_MiB));
+  mprotect(ours.at(1_MiB), 1_MiB, PROT_READ | PROT_WRITE);
+  CHECK(refusal(ours.at(1_MiB)).empty());
+  transfers.unregister_memory(ours.at());
+}
+
+TEST_CASE("a copy that was prepared before its destination was registered as a source is refused") {
+  const Application with;
+  Transfers transfers{small_chunks()};
+  const Pages pages{2_MiB};
+  for (const u64 bytes : {u64{8}, 2_MiB}) {  // one call of the driver, and a ring
+    auto prepared = transfers.prepare({pages.at(), with.on_gpu(), bytes, with.stream->get()});
+    prepared.run();
+    mprotect(pages.at(), 2_MiB, PROT_READ);
+    transfers.register_memory(pages.at(), 2_MiB);
+    CHECK(error_of([&] { prepared.run(); }).find("end that registration first") != std::string::npos);
+    transfers.unregister_memory(pages.at());
+    mprotect(pages.at(), 2_MiB, PROT_READ | PROT_WRITE);
+    prepared.run();
+  }
+}
+
 TEST_CASE("a file on a disk is pinned if it is mapped for reading or privately, and refused by its name if not") {
   const Application with;
   Transfers transfers{small_chunks()};
@@ -167,6 +247,44 @@ TEST_CASE("a file on a disk is pinned if it is mapped for reading or privately, 
   const std::string error = refusal(PROT_READ | PROT_WRITE, MAP_SHARED);
   CHECK(error.find("mapped from " + file.path.string() + " for writing") != std::string::npos);
   CHECK(error.find("mode \"r\" of numpy.memmap") != std::string::npos);
+  {  // the file is not to blame for other errors
+    const Failing failing{"cuMemHostRegister", 0, ~0ull, CUDA_ERROR_OUT_OF_MEMORY};
+    CHECK(refusal(PROT_READ | PROT_WRITE, MAP_SHARED).find("cuMemHostRegister: CUDA_ERROR_OUT_OF_MEMORY") == 0);
+  }
+  std::filesystem::remove(file.path);
+  CHECK(refusal(PROT_READ | PROT_WRITE, MAP_SHARED).find(file.path.string() + " (deleted) for writing") !=
+        std::string::npos);
+}
+
+TEST_CASE("memory that is mapped with MAP_SHARED without a file on a disk is registered") {
+  const Application with;
+  Transfers transfers{small_chunks()};
+  const Descriptor nameless{memfd_create("linkscope", MFD_CLOEXEC)};
+  REQUIRE(ftruncate(nameless.get(), 1_MiB) == 0);
+  for (const int descriptor : {nameless.get(), -1}) {
+    void* mapped = mmap(nullptr, 1_MiB, PROT_READ | PROT_WRITE,
+                        descriptor < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED, descriptor, 0);
+    REQUIRE(mapped != MAP_FAILED);
+    transfers.register_memory(mapped, 1_MiB);
+    CHECK(method(transfers, with, mapped) == "plain");
+    transfers.unregister_memory(mapped);
+    munmap(mapped, 1_MiB);
+  }
+}
+
+TEST_CASE("a file that covers a part of a range, or has a space in its name, is found") {
+  const File file{random_bytes(1_MiB, 6)};
+  const auto path = file.path.string() + " of values";
+  std::filesystem::rename(file.path, path);
+  const Descriptor opened{open(path.c_str(), O_RDWR | O_CLOEXEC)};
+  const Pages pages{3_MiB};
+  REQUIRE(mmap(pages.at(1_MiB), 1_MiB, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, opened.get(), 0) ==
+          pages.at(1_MiB));
+  CHECK(shared_file(pages.at(), 3_MiB) == path);
+  CHECK(shared_file(pages.at(2_MiB - 1), 1) == path);
+  CHECK(shared_file(pages.at(), 1_MiB).empty());
+  CHECK(shared_file(pages.at(2_MiB), 1_MiB).empty());
+  std::filesystem::remove(path);
 }
 
 TEST_CASE("memory that was freed while it was registered is an error for copies and for the end of the registration") {
