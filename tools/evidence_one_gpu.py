@@ -1,6 +1,6 @@
 """Steps of tools/evidence.py for one GPU: what put and get, ranks, contention and transfers still lack in docs/notes.
 
-A call with `--steps one-gpu` takes them in the order of the table; what is still to measure comes first.
+A call with `--steps one-gpu` runs the steps in the order of the table. Steps without a result come first.
 """
 
 import os

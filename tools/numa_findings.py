@@ -305,7 +305,7 @@ def of_slowest(count: int) -> float:
 
 
 def range_of_slowest(count: int) -> tuple[float, float]:
-    """The 95 % interval of that share, for the measured rate of one task. Without an interval, any share is in it."""
+    """The 95 % interval of that share, for the measured rate of one task. [0, inf] without one."""
     slowest, alone = _slowest(count)
     if slowest.ci95_s is None:
         return 0.0, math.inf

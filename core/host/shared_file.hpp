@@ -13,8 +13,8 @@
 namespace linkscope {
 
 /// The path of a file that a page of the range maps with MAP_SHARED and for writing; "" if none does. Files on tmpfs and
-/// huge pages do not count: only of others the kernel writes changed pages to a disk, and pins none of them for a device
-/// that writes (Linux 6.5 and later).
+/// huge pages do not count. The kernel writes the changed pages of other files to a disk. Linux 6.5 and later do not pin
+/// such pages for a device that writes.
 [[nodiscard]] inline std::string shared_file(const void* start, u64 bytes) {
   const auto begin = reinterpret_cast<unsigned long>(start);
   std::ifstream maps{"/proc/self/maps"};

@@ -30,7 +30,7 @@ class Registrations {
     if (count_.load(std::memory_order_relaxed)) check_alive(start, bytes);
   }
   /// Throws Error{usage} for a destination in a range that was registered as a source only: a GPU that writes there loses
-  /// its context. A destination of 0 B is nowhere.
+  /// its context. Copies of 0 B are allowed.
   void require_writable(const void* start, u64 bytes) const {
     if (bytes && read_only_count_.load(std::memory_order_relaxed)) check_writable(start, bytes);
   }

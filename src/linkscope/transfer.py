@@ -186,8 +186,8 @@ def register(array: Any) -> Registration:
     Copies of registered memory follow the rules of pinned memory: do not change the source, and do not read the
     destination, before the stream has made the copy. Memory that is pinned already stays unchanged. A read-only array,
     such as a file that numpy.memmap maps with mode "r", becomes a source only. Raises ValueError for memory of a GPU,
-    and for a file on a disk that is mapped for writing (mode "r+"), which Linux does not pin. Raises MemoryError if
-    registrations would exceed half of the host's memory, or LINKSCOPE_TRANSFER_REGISTERED bytes.
+    and for a file on a disk that is mapped for writing (mode "r+"): Linux 6.5 and later do not pin it. Raises
+    MemoryError if registrations would exceed half of the host's memory, or LINKSCOPE_TRANSFER_REGISTERED bytes.
     """
     of = range_of(array, "the array")
     return Registration(of.address, of.nbytes, owners=of)
