@@ -1,4 +1,4 @@
-"""Steps of tools/evidence.py for one GPU: what put and get, ranks, contention and transfers still lack in docs/notes.
+"""Steps of tools/evidence.py for one GPU: measurements of put and get, ranks, contention and transfers for docs/notes.
 
 A call with `--steps one-gpu` runs the steps in the order of the table. Steps without a result come first.
 """

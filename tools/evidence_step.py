@@ -144,7 +144,7 @@ def tests(*words: str, settings: Mapping[str, str] | None = None) -> Action:
 
 
 def printed_tool(name: str, *words: str) -> Action:
-    """The action of one of the tools that has no files: what it prints becomes RESULT.txt, and is in the log too."""
+    """The action of a tool without files: what it prints becomes RESULT.txt, and is in the log too."""
     return _printed([sys.executable, str(ROOT / "tools" / name), *words])
 
 
