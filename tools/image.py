@@ -1,6 +1,6 @@
 """Makes an OCI image of linkscope without a registry: a root file system of Debian packages, and the wheel.
 
-Usage: sudo .venv/bin/python tools/image.py -o linkscope.oci.tar [--rootfs DIR]
+Usage: make wheel && sudo .venv/bin/python tools/image.py -o linkscope.oci.tar [--rootfs DIR]
 
 `mmdebstrap` (a Debian package) makes the root file system, unless --rootfs names one. Then containers/install.sh runs
 there, as in containers/Containerfile. `podman load -i linkscope.oci.tar`, `skopeo` and `umoci` read the result.
