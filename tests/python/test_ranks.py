@@ -250,12 +250,13 @@ def test_a_rank_that_fails_when_all_is_measured_leaves_the_run_complete_with_a_w
     second = ["env", f"LINKSCOPE_WORKER={sys.executable} {program} {WORKER}", *LINKSCOPE, "run", *words]
     command = [str(MPIEXEC), "-n", "1", *LINKSCOPE, "run", *words, ":", "-n", "1", *second]
     done = subprocess.run(command, env=without_ranks(), capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
+    run = read_run(path)
+    is_noisy = any(too_short(point) for point in run.points)  # a point without a value: exit code 1
+    assert done.returncode == int(is_noisy), done.stdout + done.stderr
     told = (
         "linkscope: warning: the ranks did not end as they should: rank 1: memory stays open; what was measured is kept"
     )
     assert told in done.stderr and "rank 0 has ended" not in done.stderr
-    run = read_run(path)
     assert run.end and run.end.complete and run.rounds
 
 
