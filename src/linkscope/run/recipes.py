@@ -15,7 +15,7 @@ MOST_LONGER = 8  # ratio of the longer batch of a sample to the shorter one
 RANKS = ("mpi", "nccl", "ucx", "nixl")  # engines whose actors are ranks: those without a measured flow only take part
 LONG_S = 10e-3  # operations or idle gaps of at least this length are not batched
 # A batch of sums out of place takes about 0.12 ms more after another batch than after a pause, whatever its length (two
-# H100s, 16 to 256 MiB; docs/notes/collectives-evidence.md). A batch of this length makes that 1.2 % of an operation.
+# H100s, 16 to 256 MiB; docs/notes/collectives-evidence.md). In a batch of this length that is 1.2 % of an operation.
 NCCL_BATCH_S = 10e-3
 _MIB = 1 << 20
 
@@ -71,7 +71,7 @@ _ENGINES = {
     "nixl": EngineLimits(8192, MOST_LONGER * 8192, by_host=True),
     # All copies of a single call are cheap to queue. Longer batches have more copies if these stay behind the gate.
     "batch": EngineLimits(1024, 16384),
-    "nccl": EngineLimits(1024, 8192),  # no gate holds them
+    "nccl": EngineLimits(8192, MOST_LONGER * 8192),  # no gate holds them
 }
 _OTHER_ENGINES = EngineLimits(MOST_COUNT, 512)
 
