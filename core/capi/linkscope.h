@@ -62,7 +62,8 @@ LS_EXPORT void ls_release(ls_prepared* prepared);
  * and do not read the destination, before the stream has made the copy. Memory that is already pinned as a whole stays
  * unchanged. Memory that this process can only read, such as a mapped file, can be registered as a source; copies to it are
  * LS_USAGE until the registration ends. A file on a disk that is mapped for writing with MAP_SHARED is LS_USAGE: Linux 6.5
- * and later do not pin it. LS_MEMORY if registrations would exceed half of the host's memory, or LINKSCOPE_TRANSFER_REGISTERED=BYTES. */
+ * and later do not pin it. LS_MEMORY if registrations would exceed half of the host's memory, or
+ * LINKSCOPE_TRANSFER_REGISTERED=BYTES. */
 LS_EXPORT ls_status ls_register(void* start, size_t bytes);
 /* Ends the latest registration that begins at `start`, after the GPUs' work on it. Must precede freeing the memory: copies
  * of a range that was freed are LS_USAGE, and so is this call, if nothing else lies there yet. ls_close ends all. */

@@ -50,7 +50,7 @@ class Transfers {
   class Prepared {
    public:
     void run() {
-      owner_.registrations_.require_writable(copy_.request.dst, copy_.request.bytes);  // registered since
+      owner_.registrations_.require_writable(copy_.request.dst, copy_.request.bytes);  // it may be registered since
       if (!direct_ || is_in_child_of_fork() || !is_here() || direct_(*this) != CUDA_SUCCESS) run_any();
     }
 

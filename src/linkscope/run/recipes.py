@@ -71,7 +71,7 @@ _ENGINES = {
     "nixl": EngineLimits(8192, MOST_LONGER * 8192, by_host=True),
     # All copies of a single call are cheap to queue. Longer batches have more copies if these stay behind the gate.
     "batch": EngineLimits(1024, 16384),
-    "nccl": EngineLimits(8192, MOST_LONGER * 8192),  # no gate holds them
+    "nccl": EngineLimits(8192, MOST_LONGER * 8192),  # no gate holds its calls
 }
 _OTHER_ENGINES = EngineLimits(MOST_COUNT, 512)
 
@@ -91,7 +91,7 @@ class Recipe:
     waking: int  # operations before the first sample; 0: none
     after_settling: int  # samples of a request, in addition to those that do not count
     first_samples: int  # samples of a round's first request, if all of them count
-    on_hardware_s: float = 0.0  # least duration of a batch there
+    on_hardware_s: float = 0.0  # least duration of a batch on hardware; 0: that of its size
 
 
 def recipe_of(point: PointId, prepared: Prepared) -> Recipe:
