@@ -69,11 +69,11 @@ FOUND = {
         "double-buffered messages of GPU buffers: ~×0.927 to ~×1.46 the rate of whole staging, by size.",
     ],
     "h100x2-mpi": [
-        "GPU buffers that the library takes itself, many messages: device → device ~×2.6 to ~×65.6; device → pinned "
+        "GPU buffers handed to the message library, many messages: device → device ~×2.6 to ~×65.6; device → pinned "
         "~×0.647 to ~×1.12; pinned → device ~×0.243 to ~×0.533 the rate of whole staging, by size.",
     ],
     "h100x1-ranks-a": [
-        "GPU buffers that the library takes itself, many messages: device → device, by UCX ~×8.58 the rate of whole "
+        "GPU buffers handed to the message library, many messages: device → device, by UCX ~×8.58 the rate of whole "
         "staging.",
         "half of a round trip of the smallest message: device → device ~179.3 µs (16 MiB, by NIXL).",
         "best rates: device → device ~1886 GB/s at 16 MiB, by NIXL.",

@@ -133,7 +133,7 @@ def _answers(points: Sequence[Point]) -> Iterator[str]:
             yield f"{what}: {_over_staging(_gains_text(gains))}."
     for what, of in (("one message alone", trips), ("many messages", rates)):
         if of_ends := [f"{ends} {_gains_text(gains)}" for ends, gains in _of_library(of).items()]:
-            yield f"GPU buffers that the library takes itself, {what}: {_over_staging('; '.join(of_ends))}."
+            yield f"GPU buffers handed to the message library, {what}: {_over_staging('; '.join(of_ends))}."
 
 
 def _of_library(points: Sequence[Point]) -> dict[str, list[tuple[float, str]]]:
