@@ -24,7 +24,8 @@ Location locate(const Driver& driver, const void* address) {
 
 Location locate_all(const Driver& driver, const void* start, u64 bytes) {
   const auto first = locate(driver, start);
-  const bool is_whole = bytes < 2 || locate(driver, static_cast<const std::byte*>(start) + bytes - 1) == first;
+  const u64 last = as_pointer(start) + bytes - 1;  // numbers that are taken for addresses may pass the last one
+  const bool is_whole = bytes < 2 || locate(driver, reinterpret_cast<const void*>(last)) == first;
   return is_whole ? first : Location{MemoryType::managed, -1};
 }
 
