@@ -154,7 +154,9 @@ def lu(bench: Bench) -> Table:
     globs = ["lu/*", *(f"lu_gpus*gpus={gpus}&*node=0&*threads_on={threads}" for gpus in sets)]
     rates = ["h2d*", "d2h*", "compute_dgemm*"]
     if len(bench.gpus) > 1:
-        rates += ["d2d*", "host_to_all*", "one_to_all*"]
+        rates += ["d2d*", "host_to_all*"]
+    if len(bench.gpus) > 2:  # to one other GPU it is a d2d
+        rates.append("one_to_all*")
     only = [word for one in (*globs, *rates) for word in ("--only", one)]
     paths = [bench.run_file("lu", "--suite", "sp-7", *only, share=0.75)]
     chosen = [

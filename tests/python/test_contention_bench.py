@@ -156,6 +156,8 @@ def test_an_lu_is_ranked_by_placement_for_each_number_of_gpus(tmp_path: Path) ->
     assert {row[6] for row in found if row[1] == "0123"} == {"urgent", "usual"}
     text = page(tmp_path / "one", "--sections", "lu", machine="h200x1")
     assert {row[1] for row in rows(text)[1:]} == {"0"} and "## Not measured" not in text
+    text = page(tmp_path / "two", "--sections", "lu", machine="h200x2")  # where no copy has one source and several ends
+    assert {row[1] for row in rows(text)[1:]} == {"0", "01"} and "## Not measured" not in text
 
 
 def test_a_section_without_time_is_named_and_one_gpu_has_no_pairs(tmp_path: Path) -> None:

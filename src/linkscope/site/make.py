@@ -16,6 +16,7 @@ from markupsafe import Markup, escape
 from linkscope.errors import UserError
 from linkscope.model.curves import rate_of, share_of, time_of
 from linkscope.report.export import COLUMNS, cell_text, rows
+from linkscope.report.family_words import OPERATIONS, operation_text
 from linkscope.report.html import page, template_text
 from linkscope.report.machine_map import machine_svg
 from linkscope.report.outcome import STATUS_WORDS
@@ -109,9 +110,16 @@ def machine_page(text: str, listed: list[Entry]) -> str:
 
 
 def points_page(run: Run, entry: Entry) -> str:
-    """All points of a run in a table, each with an anchor."""
-    shown = [_point_row(point) for point in run.points]
-    return render("points.html", "../../../", title=f"Points of {entry.title or entry.name}", entry=entry, points=shown)
+    """All points of a run, each with an anchor: a table for each operation, which has the points of a path in the order
+    of their sizes."""
+    tables: dict[str, list[dict[str, object]]] = {}
+    for point in sorted(run.points, key=_order):
+        tables.setdefault(point.benchmark, []).append(_point_row(point))
+    parts = [
+        {"anchor": f"operation-{name}", "title": operation_text(name), "points": shown}
+        for name, shown in sorted(tables.items(), key=lambda table: _operation_order(table[0]))
+    ]
+    return render("points.html", "../../../", title=f"Points of {entry.title or entry.name}", entry=entry, parts=parts)
 
 
 def map_file(run: Run) -> str:
@@ -124,6 +132,17 @@ def map_file(run: Run) -> str:
     return f"{opened[:start]}<style>{template_text('figure.css')}</style>{opened[start:]}\n"
 
 
+def _order(point: Point) -> tuple[bool, str, str, str, int]:
+    """Sorts the points of a path and its parameters together, by size; those without a value come last."""
+    _, engine, path, rest = (*point.id.split("/", 3), "", "", "")[:4]
+    return point.median_s is None, engine, path, rest.partition("?")[2], point.bytes
+
+
+def _operation_order(name: str) -> tuple[int, str]:
+    """Sorts the operations that have a name of their own first, in the order of reports."""
+    return (list(OPERATIONS).index(name) if name in OPERATIONS else len(OPERATIONS), operation_text(name))
+
+
 def _point_row(point: Point) -> dict[str, object]:
     time, rate = time_of(point), rate_of(point)
     share = share_of(point)
@@ -134,6 +153,9 @@ def _point_row(point: Point) -> dict[str, object]:
         "time": sign + format_seconds_interval(time.value, time.low, time.high) if time else "",
         "rate": sign + format_rate_interval(rate.value, rate.low, rate.high) if rate else "",
         "share": format_fraction(share) if share is not None else "",
+        "values": [
+            f"{one:.6g}" if one is not None else "" for one in (time and time.value, rate and rate.value, share)
+        ],
         "rounds": len(point.flows[0].round_medians_s) if point.flows else 0,
         "status": _status(point),
     }

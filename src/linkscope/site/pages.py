@@ -23,6 +23,7 @@ from linkscope.units import (
     format_rate_interval,
     format_seconds,
     format_seconds_interval,
+    with_signs,
 )
 
 ASSETS = "assets"
@@ -45,7 +46,7 @@ def asset(name: str) -> tuple[str, str]:
 def render(template: str, root: str, **values: Any) -> str:
     """A page. `root`: the way from its folder to the top of the site."""
     links = {kind: root + asset(name)[0] for kind, name in _SHARED.items()}
-    return _environment().get_template(template).render(root=root, **links, **values)
+    return with_signs(_environment().get_template(template).render(root=root, **links, **values))
 
 
 _SHARED = {"base_css": "base.css", "site_css": "site.css", "site_js": "site.js"}

@@ -25,11 +25,17 @@ for (const table of document.querySelectorAll(".site-table")) {
   });
 }
 for (const field of document.querySelectorAll("[data-filters]")) {
-  const rows = [...document.getElementById(field.dataset.filters).tBodies[0].rows];
-  const texts = rows.map((row) => row.textContent.toLowerCase());
+  const filtered = document.getElementById(field.dataset.filters);
+  let rows = null; // with their texts, once someone filters: a page can have thousands
   field.addEventListener("input", () => {
+    rows ??= [...filtered.querySelectorAll("tbody tr")].map((row) => [row, row.textContent.toLowerCase()]);
     const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
-    rows.forEach((row, index) => { row.hidden = !words.every((word) => texts[index].includes(word)); });
+    for (const [row, text] of rows) row.hidden = !words.every((word) => text.includes(word));
+    for (const part of filtered.querySelectorAll(".site-part")) {
+      const shown = part.querySelectorAll("tbody tr:not([hidden])").length;
+      part.hidden = shown === 0;
+      part.style.setProperty("--rows", shown);
+    }
   });
   field.closest("[data-scripted]").hidden = false;
 }
