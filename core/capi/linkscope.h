@@ -177,8 +177,9 @@ typedef struct ls_knobs {
 } ls_knobs;
 /* Names helpers: GPUs, by their number in PCI bus order, whose links to the host the copies of other GPUs may use. The
  * default is LINKSCOPE_TRANSFER_HELPERS, or none. A copy between host memory and a GPU then also goes through 24 MiB of
- * memory of each helper that the GPU reaches by peer access, which slows down the helper's own copies. A GPU that reaches
- * no helper uses its own link. Peer access between contexts is not changed. Call it while no copy is in progress. */
+ * memory of each helper that the GPU reaches by peer access, which slows down the helper's own copies; such a call
+ * returns when most of the data has been copied, also for pinned memory. A GPU that reaches no helper uses its own link.
+ * Peer access between contexts is not changed. Call it while no copy is in progress. */
 LS_EXPORT ls_status ls_set_helpers(const uint32_t* gpus, size_t count);
 /* The first size of each class, for copies and for the mean size of blocks. A class ends where the next one begins. */
 LS_EXPORT const uint64_t* ls_size_classes(size_t* count);

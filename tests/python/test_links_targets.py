@@ -72,6 +72,15 @@ def test_the_copy_that_is_slowest_against_the_driver_decides_whether_helpers_cos
     assert met(*rows)["slowest against a plain copy, with helpers", "+2 % or 150 ns"] is fine
 
 
+@pytest.mark.parametrize(("nbytes", "more_ns", "fine"), [(1, 149, True), (1, 200, False), (8 * MIB, 200, False)])
+def test_a_call_is_compared_where_its_copy_is_queued_whole(nbytes: int, more_ns: float, fine: bool) -> None:
+    def call(of: int, more: float) -> dict:
+        return {"section": "small", "bytes": of, "driver_ns": 1500.0, "run_ns": 1500.0 + more, "helpers": 3}
+
+    found = met(call(nbytes, more_ns), call(16 * MIB, 190e3))  # a copy over links returns when it has nearly ended
+    assert found == {(f"prepared copy while helpers are allowed, {nbytes} B", "+2 % or 150 ns"): fine}
+
+
 def test_processes_get_equal_parts_of_the_cpus_from_either_end() -> None:
     cpus = list(range(10, 20))
     parts = [cpus_of("forward", number, 4, cpus) for number in range(4)]

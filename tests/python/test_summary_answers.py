@@ -86,7 +86,7 @@ FOUND = {
         "Single calls by NCCL, 2 ranks, at 8 B: reduce ~20.09 µs, send_receive ~25.43 µs.",
     ],
     "h100x1-collectives-all_reduce": ["1 rank: there is no other rank, so no data crosses a link"],
-    "h100x2-collectives-all_reduce": ["Bus bandwidth by NCCL, 2 ranks, at 1 GiB: all_reduce ~340.4 GB/s."],
+    "h200x2-collectives-all_reduce": ["Bus bandwidth by NCCL, 2 ranks, at 4 GiB: all_reduce 341.1 GB/s."],
 }  # fmt: skip
 
 
