@@ -8,6 +8,9 @@ import pytest
 
 from linkscope.advise.predicted import error_of, is_predictable, predicted_points
 from linkscope.cli.main import main
+from linkscope.machine import model as models
+from linkscope.run import simulate
+from linkscope.run.simulate import simulation
 from linkscope.runfile import PointId
 from test_advise import MIB, h2d, saved
 from test_advise_transfer import beside
@@ -55,6 +58,31 @@ def test_beside_others_a_transfer_has_its_share_of_the_link(capsys) -> None:
     shared = way(advised(capsys, "--bytes", "512MiB", *others), "h2d", "ce")
     assert shared["gbps"] == pytest.approx(182 / 4, rel=0.01)
     assert shared["pays_off"] is not None  # allocating costs the same beside others
+
+
+@pytest.mark.parametrize(
+    "id",
+    [
+        "staged/ce/numa:0.pageable->gpu:0.device/268435456?bidirectional=false&chunk=64KiB&slots=4&threads=4",
+        "staged/sm/gpu:0.device->numa:0.pageable/268435456?chunk=128KiB&slots=2&sms=16&threads=8",
+        "staged/ce/gpu:0.device->gpu:1.device/268435456?bidirectional=false&chunk=64KiB&ring=numa:0&slots=1",
+    ],
+)
+def test_two_operations_of_many_chunks_tell_the_time_of_eight(id: str, monkeypatch) -> None:
+    machine, point = models.load("h200x4").to_json(), PointId.parse(f"{id}&mode=batched")
+    with simulation() as simulated:
+        few = simulated.seconds(machine, [point])
+        assert [counts[0] for counts in simulated._counts(point)] == [1, 2]
+        monkeypatch.setattr(simulate, "_MANY_CHUNKS", 1 << 40)
+        assert [counts[0] for counts in simulated._counts(point)] == [4, 8]
+        assert few == [pytest.approx(seconds, rel=1e-4) for seconds in simulated.seconds(machine, [point])]
+
+
+def test_operations_of_fewer_chunks_are_simulated_four_and_eight_times() -> None:
+    point = PointId.parse("staged/ce/numa:0.pageable->gpu:0.device/268435456?chunk=256KiB&mode=batched&slots=4")
+    with simulation() as simulated:
+        simulated.seconds(models.load("h200x4").to_json(), [point])
+        assert [counts[0] for counts in simulated._counts(point)] == [4, 8]
 
 
 def test_faults_have_no_steady_state_beside_others(capsys) -> None:

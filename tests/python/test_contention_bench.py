@@ -146,6 +146,8 @@ def test_presets_run_twice_and_work_across_gpus_has_a_cell_for_each_pair(
 def test_an_lu_is_ranked_by_placement_for_each_number_of_gpus(tmp_path: Path) -> None:
     text = page(tmp_path, "--sections", "lu")
     assert "8192 rows in the memory of gpu:0: " in text
+    rates = {point.benchmark for point in read_run(tmp_path / "lu.jsonl").points}
+    assert rates >= {"h2d", "d2h", "d2d", "host_to_all", "one_to_all"}  # what predictions are made from
     assert re.search(r"^(\d+) of \1 factorizations have a residual within", text, re.MULTILINE)
     found = rows(text)[1:]
     assert {row[1] for row in found} == {"0", "01", "0123"}

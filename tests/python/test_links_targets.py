@@ -72,13 +72,20 @@ def test_the_copy_that_is_slowest_against_the_driver_decides_whether_helpers_cos
     assert met(*rows)["slowest against a plain copy, with helpers", "+2 % or 150 ns"] is fine
 
 
-@pytest.mark.parametrize(("nbytes", "more_ns", "fine"), [(1, 149, True), (1, 200, False), (8 * MIB, 200, False)])
-def test_a_call_is_compared_where_its_copy_is_queued_whole(nbytes: int, more_ns: float, fine: bool) -> None:
-    def call(of: int, more: float) -> dict:
-        return {"section": "small", "bytes": of, "driver_ns": 1500.0, "run_ns": 1500.0 + more, "helpers": 3}
+@pytest.mark.parametrize(
+    ("driver_ns", "more_ns", "fine"),
+    [(1500, 149, True), (1500, 200, False), (20000, 390, True), (20000, 410, False)],
+)
+def test_a_call_is_compared_where_its_copy_is_queued_whole(driver_ns: float, more_ns: float, fine: bool) -> None:
+    def call(of: int, driver: float, more: float, helpers: int = 3) -> dict:
+        return {"section": "small", "bytes": of, "driver_ns": driver, "run_ns": driver + more, "helpers": helpers}
 
-    found = met(call(nbytes, more_ns), call(16 * MIB, 190e3))  # a copy over links returns when it has nearly ended
-    assert found == {(f"prepared copy while helpers are allowed, {nbytes} B", "+2 % or 150 ns"): fine}
+    rows = [call(1, 30000, 450), call(4 * MIB, driver_ns, more_ns), call(64, 1500, 10)]
+    over_links = call(16 * MIB, 1500, 190e3)  # such a call returns when its copy has nearly ended
+    alone = call(4096, 1500, 900, helpers=0)
+    assert met(*rows, over_links, alone) == {
+        ("prepared copy while helpers are allowed, 4194304 B", "+2 % or 150 ns"): fine
+    }
 
 
 def test_processes_get_equal_parts_of_the_cpus_from_either_end() -> None:

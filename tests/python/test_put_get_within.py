@@ -153,10 +153,10 @@ def test_all_control_modes_within_a_gpu_move_the_right_bytes_on_the_fake_driver(
     only = [word for size in ("put_ping_pong/*/", "get_ping_pong/*/") for word in ("--only", f"{size}{WITHIN}/8?*")]
     words = ("run", "--suite", "putget", "--rounds", "1", "--contexts", "any", *only, "-o", str(path), "-q")
     linkscope(*words, environment=environment(CUDA_GPUS=1))
-    points = [point for point in read_run(path).points if "too short for the clock" not in (point.reason or "")]
-    assert {point.status for point in points} <= {"ok", "missed_precision"}
-    assert all(point.verified for point in points)
+    points = read_run(path).points
     assert {mode_of(point) for point in points} == set(MODES)
+    timed = [point for point in points if "too short for the clock" not in (point.reason or "")]
+    assert timed and all(point.status in ("ok", "missed_precision") and point.verified for point in timed)
 
 
 def test_a_reader_that_closes_the_pipe_ends_the_command_without_a_word() -> None:

@@ -9,7 +9,7 @@ from linkscope.model.curves import Estimate
 from linkscope.report.axes import Axis, rate_axis, time_axis
 from linkscope.report.svg import SERIES_COLOURS, Series, rate_chart
 from linkscope.site.kinds import Cell
-from linkscope.units import format_rate, format_seconds
+from linkscope.units import format_rate, format_seconds, with_signs
 
 MOST_ROWS = 40  # machines in a figure; the table has all
 _WIDTH, _LEFT, _RIGHT, _ROW, _TOP, _BOTTOM = 760, 230, 120, 26, 8, 40
@@ -91,6 +91,6 @@ def _row(bar: Bar, axis: Axis, y: float) -> str:
         parts.append(f'<path class="ring" d="M{x:.1f} {y:g}m-8 0a8 8 0 1 0 16 0a8 8 0 1 0 -16 0"/>')
     if cell.peak:
         parts.append(f'<path class="limit" d="M{axis.at(cell.peak):.1f} {y - 9:g}v18"/>')
-    text = format_seconds(cell.value) if cell.unit == "s" else format_rate(cell.value)
+    text = with_signs(format_seconds(cell.value)) if cell.unit == "s" else format_rate(cell.value)
     parts.append(f'<text x="{_WIDTH - _RIGHT + 12}" y="{y + 4:g}">{escape(cell.sign + text)}</text>')
     return "".join(parts)

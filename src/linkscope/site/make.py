@@ -14,7 +14,7 @@ import msgspec
 from markupsafe import Markup, escape
 
 from linkscope.errors import UserError
-from linkscope.model.curves import rate_of, share_of, time_of
+from linkscope.model.curves import natural, rate_of, share_of, time_of
 from linkscope.report.export import COLUMNS, cell_text, rows
 from linkscope.report.family_words import OPERATIONS, operation_text
 from linkscope.report.html import page, template_text
@@ -27,7 +27,7 @@ from linkscope.site.entry import Entry, Summary, anchor, entry_of
 from linkscope.site.kinds import cells_of
 from linkscope.site.pages import ASSETS, asset, render
 from linkscope.site.sources import hash_of_text, is_compressed
-from linkscope.units import format_fraction, format_rate_interval, format_seconds_interval
+from linkscope.units import format_fraction, format_rate_interval, format_seconds_interval, with_signs
 
 ADDED = ("machine", "run", "started", "suite", "rule", "address")  # columns before those of `export`
 KILLED = "the system killed the process that wrote it, as it does when memory runs out"
@@ -110,8 +110,7 @@ def machine_page(text: str, listed: list[Entry]) -> str:
 
 
 def points_page(run: Run, entry: Entry) -> str:
-    """All points of a run, each with an anchor: a table for each operation, which has the points of a path in the order
-    of their sizes."""
+    """All points of a run, each with an anchor: a table for each operation. `_order` sorts the rows of a table."""
     tables: dict[str, list[dict[str, object]]] = {}
     for point in sorted(run.points, key=_order):
         tables.setdefault(point.benchmark, []).append(_point_row(point))
@@ -132,10 +131,11 @@ def map_file(run: Run) -> str:
     return f"{opened[:start]}<style>{template_text('figure.css')}</style>{opened[start:]}\n"
 
 
-def _order(point: Point) -> tuple[bool, str, str, str, int]:
-    """Sorts the points of a path and its parameters together, by size; those without a value come last."""
-    _, engine, path, rest = (*point.id.split("/", 3), "", "", "")[:4]
-    return point.median_s is None, engine, path, rest.partition("?")[2], point.bytes
+def _order(point: Point) -> tuple[object, ...]:
+    """Sorts by engine, path, parameters and size, with numbers by their value. Points without a value come last."""
+    ends = natural(point.src), point.src_memory, natural(point.dst), point.dst_memory
+    chosen = [(name, natural(value)) for name, value in sorted(point.params.items())]
+    return point.median_s is None, point.engine, ends, chosen, point.bytes
 
 
 def _operation_order(name: str) -> tuple[int, str]:
@@ -150,14 +150,14 @@ def _point_row(point: Point) -> dict[str, object]:
     return {
         "anchor": anchor(point.id),
         "id": point.id,
-        "time": sign + format_seconds_interval(time.value, time.low, time.high) if time else "",
+        "time": with_signs(sign + format_seconds_interval(time.value, time.low, time.high)) if time else "",
         "rate": sign + format_rate_interval(rate.value, rate.low, rate.high) if rate else "",
         "share": format_fraction(share) if share is not None else "",
         "values": [
             f"{one:.6g}" if one is not None else "" for one in (time and time.value, rate and rate.value, share)
         ],
         "rounds": len(point.flows[0].round_medians_s) if point.flows else 0,
-        "status": _status(point),
+        "status": with_signs(_status(point)),
     }
 
 

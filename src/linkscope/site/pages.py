@@ -46,7 +46,7 @@ def asset(name: str) -> tuple[str, str]:
 def render(template: str, root: str, **values: Any) -> str:
     """A page. `root`: the way from its folder to the top of the site."""
     links = {kind: root + asset(name)[0] for kind, name in _SHARED.items()}
-    return with_signs(_environment().get_template(template).render(root=root, **links, **values))
+    return _environment().get_template(template).render(root=root, **links, **values)
 
 
 _SHARED = {"base_css": "base.css", "site_css": "site.css", "site_js": "site.js"}
@@ -143,7 +143,7 @@ def value_text(value: Value) -> str:
 
 def _cell_text(cell: Cell) -> str:
     text = format_seconds_interval if cell.unit == "s" else format_rate_interval
-    return cell.sign + text(cell.value, cell.low, cell.high)
+    return with_signs(cell.sign + text(cell.value, cell.low, cell.high))
 
 
 def _unit(column: str) -> str:
@@ -159,7 +159,7 @@ def _range_text(value: Value) -> str:
         return "1 path"
     text = format_seconds if cell.unit == "s" else format_rate
     low, high = map(text, cell.range)
-    return f"{cell.paths} paths, {low} to {high}"
+    return with_signs(f"{cell.paths} paths, {low} to {high}")
 
 
 def _point_address(value: Value) -> str:

@@ -31,6 +31,7 @@ for (const field of document.querySelectorAll("[data-filters]")) {
     rows ??= [...filtered.querySelectorAll("tbody tr")].map((row) => [row, row.textContent.toLowerCase()]);
     const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
     for (const [row, text] of rows) row.hidden = !words.every((word) => text.includes(word));
+    for (const line of document.querySelectorAll("[data-unfiltered]")) line.hidden = words.length > 0;
     for (const part of filtered.querySelectorAll(".site-part")) {
       const shown = part.querySelectorAll("tbody tr:not([hidden])").length;
       part.hidden = shown === 0;
