@@ -8,7 +8,7 @@ tune-links     `linkscope tune` of large copies over all links
 links-tuned    the same as links with that tuning
 loaders-gpus   a safetensors file to all GPUs at once (loaders_on_gpus.py)
 lu-gpus        a blocked LU on 1, 2 and 4 GPUs (contention_bench.py)
-lu-large       the same of 16384 rows, whose rounds take 15 s each: three rounds, so without intervals
+lu-large       the same of 16384 rows, three rounds, so without intervals
 puts           puts beside NVSHMEM (nvshmem_bench.py; --nvshmem-program, --nvshmem)
 puts-library   round trips, messages and large puts of the library, and a million random messages (tests/gpu)
 queues-gpus    puts through descriptors, with the queue on either GPU and on the host (suite putget-queues)
