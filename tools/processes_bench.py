@@ -1,13 +1,15 @@
 """The part of tools/links_bench.py about processes: pageable memory to each GPU from a process of its own, all at once.
 
 The processes go through a few settings of the library, and bind themselves to parts of the CPUs: where threads and
-memory lie decides the rate on hosts whose NUMA nodes are hidden.
+memory lie decides the rate on hosts whose NUMA nodes are hidden. In one setting the CPUs only copy the memory into
+slots that stay in their caches, which no copy of pageable memory can exceed.
 """
 
 import multiprocessing
 import os
 import queue
 import time
+from concurrent.futures import ThreadPoolExecutor
 from ctypes import c_size_t, c_void_p
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,15 +23,17 @@ from linkscope import native
 _KIB, _MIB = 1 << 10, 1 << 20
 _ROUNDS = 5  # of a setting; of these, the first is not counted
 _WAIT_S = 60.0
+_SLOT = _MIB  # B that a thread copies at a time
 
 
 @dataclass(frozen=True)
 class Setting:
     """`knobs`: of method ring_to_gpu. `part`: process n runs on the nth part of the CPUs, or `reversed` on the nth from
-    the end."""
+    the end. `by_cpus`: threads for all of them copy the memory into slots, and no GPU gets it."""
 
     name: str
     by_driver: bool = False
+    by_cpus: bool = False
     part: str = ""
     knobs: dict[str, int] = field(default_factory=dict)
 
@@ -43,6 +47,7 @@ def _ring(threads: int, chunk: int, depth: int) -> Setting:
 SETTINGS = (
     Setting("driver", by_driver=True),
     Setting("linkscope"),
+    Setting("CPUs into their caches, no GPU", by_cpus=True, part="forward"),
     Setting("linkscope, each on its part of the CPUs", part="forward"),
     Setting("linkscope, parts in reverse", part="reversed"),
     *(_ring(*of) for of in ((8, _MIB, 2), (12, _MIB, 2), (16, 512 * _KIB, 2), (6, 2 * _MIB, 2), (14, 2 * _MIB, 2))),
@@ -56,6 +61,21 @@ def cpus_of(part: str, number: int, processes: int, cpus: list[int]) -> list[int
         return cpus
     at = number if part == "forward" else processes - 1 - number
     return cpus[at * len(cpus) // processes : (at + 1) * len(cpus) // processes]
+
+
+def into_slots(host: "np.ndarray[Any, Any]", threads: int) -> int:
+    """Copies the whole array by threads, each into a slot of its own. Returns the bytes that arrived."""
+
+    def part(of: "np.ndarray[Any, Any]") -> int:
+        slot, arrived = np.empty(_SLOT // of.itemsize, of.dtype), 0
+        for at in range(0, len(of), len(slot)):
+            piece = of[at : at + len(slot)]
+            np.copyto(slot[: len(piece)], piece)  # without the interpreter's lock
+            arrived += piece.nbytes
+        return arrived
+
+    with ThreadPoolExecutor(threads) as pool:
+        return sum(pool.map(part, np.array_split(host, threads)))
 
 
 def _one_process(number: int, processes: int, nbytes: int, barrier: Any, results: Any) -> None:
@@ -74,14 +94,16 @@ def _one_process(number: int, processes: int, nbytes: int, barrier: Any, results
         for turn in range(_ROUNDS):
             barrier.wait(_WAIT_S)
             begin = time.monotonic()
-            if setting.by_driver:
+            if setting.by_cpus:
+                into_slots(host, len(os.sched_getaffinity(0)))
+            elif setting.by_driver:
                 driver.ok("cuMemcpyHtoDAsync", device, c_void_p(host.ctypes.data), c_size_t(nbytes), stream)
             else:
                 native.copy(device.value, host.ctypes.data, nbytes, stream.value)
             driver.ok("cuStreamSynchronize", stream)
             results.put((setting.name, turn, begin, time.monotonic()))
         driver.ok("cuMemcpyDtoH", c_void_p(back.ctypes.data), device, c_size_t(nbytes))
-        results.put(bool(np.array_equal(host, back)))
+        results.put(setting.by_cpus or bool(np.array_equal(host, back)))
         back[:] = 0
 
 

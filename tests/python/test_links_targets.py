@@ -9,8 +9,9 @@ from pathlib import Path
 
 import links_targets as tool
 import loaders_on_gpus as loaders
+import numpy as np
 import pytest
-from processes_bench import cpus_of
+from processes_bench import SETTINGS, cpus_of, into_slots
 
 from fake_driver import ROOT, environment, needs_fake
 from test_transfer import LIBRARY
@@ -94,6 +95,13 @@ def test_processes_get_equal_parts_of_the_cpus_from_either_end() -> None:
     assert [one for part in parts for one in part] == cpus and {len(part) for part in parts} == {2, 3}
     assert [cpus_of("reversed", number, 4, cpus) for number in range(4)] == parts[::-1]
     assert cpus_of("", 1, 4, cpus) == cpus == cpus_of("forward", 1, 11, cpus)
+
+
+@pytest.mark.parametrize(("words", "threads"), [(3 * MIB + 5, 4), (7, 3), (2, 5)])
+def test_the_cpus_alone_copy_the_whole_memory_and_their_rate_has_no_target(words: int, threads: int) -> None:
+    assert into_slots(np.zeros(words, np.int64), threads) == 8 * words
+    (alone,) = [one.name for one in SETTINGS if one.by_cpus]
+    assert met(row(f"{alone}, from 4 processes", 90.0, 4 * GIB)) == {}
 
 
 def test_loaders_of_all_gpus_are_compared_with_the_best_other_one_and_failures_are_named() -> None:
