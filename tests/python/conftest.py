@@ -99,3 +99,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     library = next(libraries({}))
     found = f"{program} with {library.name}: {library.found}" if program.exists() else f"no mpiexec at {program}"
     terminalreporter.write_line(f"MPI: {found}")
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory):
+    """A headless Chromium for the tests of one file, which skip where there is none."""
+    from browser import CHROMIUM, Browser
+
+    if CHROMIUM is None:
+        pytest.skip("no Chromium here")
+    with Browser(tmp_path_factory.mktemp("profile")) as made:
+        yield made

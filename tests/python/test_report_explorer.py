@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from browser import CHROMIUM, Browser
+from browser import Browser
 
 from invented import SIZES, point, run, small_run
 from linkscope.report.anchors import explorer_link, path_anchor
@@ -141,14 +141,6 @@ def test_the_page_names_and_contains_the_licence_of_its_library() -> None:
     text = page(small_run())
     assert "uPlot 1.6.32, which draws the explorer, is under the MIT License" in text
     assert "Copyright (c) 2022 Leon Sorokin" in text
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    if CHROMIUM is None:
-        pytest.skip("no Chromium here")
-    with Browser(tmp_path_factory.mktemp("profile")) as made:
-        yield made
 
 
 def opened(browser: Browser, tmp_path, made, address: str = "") -> None:

@@ -35,12 +35,6 @@ CHANGES = """(() => {
 })()"""
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    with Browser(tmp_path_factory.mktemp("explorer") / "profile") as made:
-        yield made
-
-
 def opened(browser: Browser, tmp_path, points) -> Browser:
     file = tmp_path / "page.html"
     file.write_text(page(run(points)), encoding="utf-8")

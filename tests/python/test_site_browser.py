@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import site_pages
-from browser import CHROMIUM, Browser
+from browser import Browser
 
 from linkscope.site.build import build
 from site_runs import write_all
@@ -19,14 +19,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_all(folder / "runs")
     build([folder / "runs"], folder / "out", reports=1)  # so machine alpha has a run with a short page
     return folder / "out"
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory):
-    if CHROMIUM is None:
-        pytest.skip("no Chromium here")
-    with Browser(tmp_path_factory.mktemp("profile")) as one:
-        yield one
 
 
 def test_every_link_leads_to_a_file_and_an_anchor_of_the_site(site: Path) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from browser import CHROMIUM, Browser
+from browser import Browser
 
 from invented import point, run
 from linkscope.site.build import build
@@ -42,14 +42,6 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "runs" / "many.jsonl").write_bytes(text_of(written))
     build([folder / "runs"], folder / "out", reports=1)
     return next((folder / "out").rglob("points.html"))
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory):
-    if CHROMIUM is None:
-        pytest.skip("no Chromium here")
-    with Browser(tmp_path_factory.mktemp("profile")) as one:
-        yield one
 
 
 def ids(browser: Browser, operation: str) -> list[str]:
