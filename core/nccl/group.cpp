@@ -118,11 +118,21 @@ void NcclGroup::call(u32 rank, const NcclCall& call, void* stream) const {
     case reduce:
       return nccl_.check(calls.reduce(call.in, call.out, in, type, sum, root, comm, stream), "ncclReduce", comm);
     case all_to_all:
+      if (!calls.all_to_all) break;
+      return nccl_.check(calls.all_to_all(call.in, call.out, in / ranks_, type, comm, stream), "ncclAlltoAll", comm);
     case send_receive:
       break;
   }
+  send_and_receive(rank, call, stream);
+}
+
+void NcclGroup::send_and_receive(u32 rank, const NcclCall& call, void* stream) const {
+  const auto& calls = nccl_.calls();
+  const int type = types[static_cast<std::size_t>(call.type)];
+  const u64 each = bytes_of(call.type), in = call.in_bytes / each;
+  const NcclComm comm = comms_.at(rank);
   nccl_.check(calls.group_start(), "ncclGroupStart", comm);
-  const bool to_all = call.kind == all_to_all;
+  const bool to_all = call.kind == CollectiveKind::all_to_all;
   const u32 messages = to_all ? ranks_ : 1;
   const u64 block = in / messages;
   for (u32 i = 0; i < messages; ++i) {

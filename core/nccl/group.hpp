@@ -50,6 +50,8 @@ class NcclGroup {
 
  private:
   void call(u32 rank, const NcclCall&, void* stream) const;
+  /// By ncclSend and ncclRecv in one group: send_receive, and all_to_all of libraries that have no call for it.
+  void send_and_receive(u32 rank, const NcclCall&, void* stream) const;
   const Nccl& nccl_;
   u32 ranks_;
   std::map<u32, NcclComm> comms_;  // by rank

@@ -28,6 +28,7 @@ std::string load(void* library, NcclCalls& calls) {
   from.get(calls.all_reduce, "ncclAllReduce");
   from.get(calls.reduce_scatter, "ncclReduceScatter");
   from.get(calls.all_gather, "ncclAllGather");
+  from.get(calls.all_to_all, "ncclAlltoAll", false);
   from.get(calls.broadcast, "ncclBroadcast");
   from.get(calls.reduce, "ncclReduce");
   from.get(calls.send, "ncclSend");

@@ -42,6 +42,7 @@ struct NcclCalls {
   int (*group_end)() = nullptr;
   Adding all_reduce = nullptr, reduce_scatter = nullptr;
   ToAll all_gather = nullptr;
+  ToAll all_to_all = nullptr;  // null: the library is older than 2.28
   int (*broadcast)(const void* in, void* out, std::size_t, int type, int root, NcclComm, void* stream) = nullptr;
   int (*reduce)(const void* in, void* out, std::size_t, int type, int op, int root, NcclComm, void* stream) = nullptr;
   int (*send)(const void*, std::size_t, int type, int peer, NcclComm, void* stream) = nullptr;

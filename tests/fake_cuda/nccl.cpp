@@ -25,6 +25,11 @@ using u64 = unsigned long long;
 enum Status : int { success = 0, system_error = 2, invalid_argument = 4, invalid_usage = 5, remote_error = 6 };
 enum Kind { all_reduce, all_gather, reduce_scatter, broadcast, reduce, messages };
 
+#ifdef FAKE_NCCL_2_27
+constexpr int own_version = 22707;
+#else
+constexpr int own_version = 22809;
+#endif
 constexpr u64 slot_bytes = 64ull << 20;  // of a file with holes: only written pages take memory
 
 struct Header {
@@ -206,7 +211,7 @@ int call(const char* function, void* comm, CUstream stream, Work work) {
   if (work.kind == messages)
     for (auto& [other, its_stream, its_work] : group.works)
       if (other == of && its_work.kind == messages) {
-        its_work.list.push_back(work.list.front());
+        its_work.list.insert(its_work.list.end(), work.list.begin(), work.list.end());
         return success;
       }
   group.works.emplace_back(of, stream, std::move(work));
@@ -216,7 +221,7 @@ int call(const char* function, void* comm, CUstream stream, Work work) {
 }  // namespace
 
 FAKE_EXPORT int ncclGetVersion(int* version) {
-  *version = static_cast<int>(fake::number("FAKE_NCCL_VERSION", 22809));
+  *version = static_cast<int>(fake::number("FAKE_NCCL_VERSION", own_version));
   return success;
 }
 
@@ -305,6 +310,18 @@ FAKE_EXPORT int ncclReduceScatter(const char* in, char* out, std::size_t count, 
 FAKE_EXPORT int ncclAllGather(const char* in, char* out, std::size_t count, int type, void* comm, CUstream stream) {
   return call("ncclAllGather", comm, stream, {all_gather, in, out, count, type, 0, {}});
 }
+
+#ifndef FAKE_NCCL_2_27
+FAKE_EXPORT int ncclAlltoAll(char* in, char* out, std::size_t count, int type, void* comm, CUstream stream) {
+  const u64 bytes = count * bytes_of(type);
+  Work work{messages, nullptr, nullptr, 0, type, 0, {}};
+  for (u32 other = 0; comm && other < static_cast<Comm*>(comm)->ranks; ++other) {
+    work.list.push_back({true, in + other * bytes, bytes, other});
+    work.list.push_back({false, out + other * bytes, bytes, other});
+  }
+  return call("ncclAlltoAll", comm, stream, std::move(work));
+}
+#endif
 
 FAKE_EXPORT int ncclBroadcast(const char* in, char* out, std::size_t count, int type, int root, void* comm,
                               CUstream stream) {

@@ -211,6 +211,26 @@ def test_four_gpus_of_one_process_run_every_collective_and_the_run_file_names_th
 
 @needs_worker
 @needs_fake
+@pytest.mark.parametrize(
+    ("folder", "calls"),
+    [("nccl", {"ncclAlltoAll"}), ("nccl_2_27", {"ncclSend", "ncclRecv"})],
+)
+def test_an_all_to_all_is_the_librarys_own_call_or_messages_by_a_library_without_one(tmp_path, folder, calls) -> None:
+    def point(fails: str) -> tuple[str, str]:
+        name = {"LINKSCOPE_NCCL": str(LIBRARIES / folder / "libnccl.so.2"), "FAKE_NCCL_FAIL": fails}
+        path = tmp_path / f"{fails or 'works'}.jsonl"
+        only = ["all_to_all/nccl/*/65536?*mode=single*ranks=4"]
+        (found,) = run_of(path, only, "--suite", "collectives", **environment(CUDA_GPUS=4), **name).points
+        return ("verified" if found.verified or too_short(found) else found.status), found.reason or ""
+
+    assert point("")[0] == "verified"
+    for call in ("ncclAlltoAll", "ncclSend", "ncclRecv"):
+        status, reason = point(call)
+        assert (status == "failed" and f"{call}: unhandled" in reason) if call in calls else status == "verified"
+
+
+@needs_worker
+@needs_fake
 def test_a_slow_rank_is_named(tmp_path) -> None:
     fake = environment(CUDA_GPUS=2) | {"LINKSCOPE_NCCL": FAKE, "FAKE_NCCL_SLOW": "1:20000"}
     only = ["all_reduce/nccl/*/256?*mode=single*ranks=2"]

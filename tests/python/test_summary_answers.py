@@ -85,7 +85,7 @@ FOUND = {
         "2 ranks, at 1 GiB: all_gather ~274.3 GB/s, broadcast 366.8 GB/s, send_receive 361.8 GB/s.",
         "Single calls by NCCL, 2 ranks, at 8 B: reduce ~20.09 µs, send_receive ~25.43 µs.",
     ],
-    "h100x1-collectives-all_reduce": ["1 rank: there is no other rank, so no data crosses a link"],
+    "h200x1-collectives-all_reduce": ["1 rank: there is no other rank, so no data crosses a link"],
     "h200x2-collectives-all_reduce": ["Bus bandwidth by NCCL, 2 ranks, at 4 GiB: all_reduce 341.1 GB/s."],
 }  # fmt: skip
 
