@@ -17,7 +17,8 @@ send-receive   send-receive beside nccl-tests on all GPUs
 mpi-gpus       two ranks with a GPU each: staged, double-buffered and passed to MPI
 all-gather     an all-gather beside copies to the host (contention_bench.py)
 ucx            puts beside ucx_perftest (ucx_bench.py; --ucx)
-contention-gpus  presets of flows twice, joint capacity, who slows whom across GPUs (contention_bench.py)
+contention-gpus  presets of flows twice (contention_bench.py)
+across-gpus    joint capacity to and from the host, who slows whom across GPUs (contention_bench.py)
 nvbandwidth    its tests of several GPUs at once (contention_bench.py; --nvbandwidth)
 
 A step for which a program is missing, or GPUs, says so and is left out. What a step has goes to FOLDER when it ends,
@@ -132,7 +133,7 @@ def _contention(sections: str) -> Words:
     def words(of: Work) -> list[str]:
         against = ["--against", of.given.against] if of.given.against else []
         binary = ["--nvbandwidth", str(of.given.nvbandwidth)] if of.given.nvbandwidth else []
-        few = ["--seconds", "0.02", "--rounds", "1"] if of.given.small else []
+        few = ["--seconds", "0.02", "--rounds", "1"] if of.given.small else ["--seconds", "0.1"]
         options = ["--sections", sections, "--limit", of.limit, *against, *binary, *few]
         return _tool("contention_bench", str(of.folder), *options)
 
@@ -220,7 +221,8 @@ STEPS = {
     "mpi-gpus": Step(270, several(_collectives("mpi")), least=90),
     "all-gather": Step(60, several(_contention("nccl")), least=40),
     "ucx": Step(130, several(_ucx, needs="ucx"), least=60),
-    "contention-gpus": Step(300, several(_contention("capacity,presets,across")), least=120),
+    "contention-gpus": Step(420, several(_contention("presets")), least=120),
+    "across-gpus": Step(500, several(_contention("capacity,across")), least=120),
     "nvbandwidth": Step(120, several(_contention("nvbandwidth"), needs="nvbandwidth"), least=60),
 }
 

@@ -18,6 +18,7 @@ PAGES = [
     ROOT / "CONTRIBUTING.md",
     *(p for part in PARTS for p in (ROOT / "docs" / part).glob("*.md")),
 ]
+RECORDS = [*(ROOT / "docs" / "notes").glob("*.md"), ROOT / "results" / "README.md"]
 
 _spec = importlib.util.spec_from_file_location("docs_tool", ROOT / "tools" / "docs.py")
 assert _spec is not None and _spec.loader is not None
@@ -60,7 +61,7 @@ def test_every_page_is_in_the_table_of_contents() -> None:
         assert {f"{part}/{page.stem}" for page in (ROOT / "docs" / part).glob("*.md")} <= listed
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", PAGES + RECORDS, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
     wrong = []
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
@@ -71,6 +72,16 @@ def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
         if not file.exists() or (anchor and file.suffix == ".md" and anchor not in _anchors(file)):
             wrong.append(target)
     assert not wrong
+
+
+@pytest.mark.parametrize("page", PAGES + RECORDS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_run_file_that_a_page_names_is_in_results_or_said_to_be_in_the_history(page: Path) -> None:
+    missing = []
+    for paragraph in re.split(r"\n\n|\n(?=\| )", page.read_text()):
+        named = re.findall(r"\bh[12]00x\d-[\w.-]+\.gz\b", paragraph)
+        if not re.search(r"in\s+the\s+history|git (log|show)", paragraph):
+            missing += [name for name in named if not (ROOT / "results" / name).exists()]
+    assert not missing
 
 
 @pytest.mark.parametrize("example", [e for e in tool.examples() if not tool.placeholder(e)], ids=str)

@@ -56,6 +56,16 @@ CHANGES = (
         "processes that poll for each other have cores of their own where no launcher gave them any, the memory that "
         "messages go through is used before the first sample, and double-buffered messages start ahead",
     ),
+    Change(
+        ("all_reduce", "reduce", "reduce_scatter"),
+        "2026-11-28T04:30:00+00:00",
+        "batches of NCCL last 10 ms in place of 1 ms",
+    ),
+    Change(
+        ("all_to_all",),
+        "2026-11-28T10:38:00+00:00",
+        "an all-to-all by NCCL is one call where the library has it",
+    ),
 )
 
 
