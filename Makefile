@@ -87,7 +87,8 @@ docs: build
 
 wheel:
 	@$(PYTHON) tools/bootstrap.py build
-	$(RUN) -m pip wheel --no-deps --quiet -w build/wheel .
+	@rm -rf build/wheel
+	$(RUN) -m pip wheel --no-deps --no-build-isolation --quiet -w build/wheel .
 
 clean:
 	rm -rf build .venv src/linkscope/_native

@@ -54,6 +54,8 @@ def install(rootfs: Path, wheels: Path) -> None:
     shutil.copy("/etc/resolv.conf", rootfs / "etc" / "resolv.conf")
     subprocess.run(["chroot", str(rootfs), "sh", "/tmp/linkscope/install.sh", "/tmp/linkscope"], check=True)
     shutil.rmtree(there)
+    for name in ("resolv.conf", "hostname"):  # of this host
+        (rootfs / "etc" / name).unlink(missing_ok=True)
 
 
 def write_image(rootfs: Path, out: Path) -> str:

@@ -70,6 +70,15 @@ def test_the_recipes_install_by_the_same_script_and_start_the_same_program() -> 
     assert "install.sh" in copied and "/tmp" not in copied, "Apptainer mounts the host's /tmp over that of the image"
 
 
+def test_python_packages_of_the_host_do_not_replace_those_of_an_apptainer_image() -> None:
+    """Apptainer mounts the host's home, and passes on its variables."""
+    script = (CONTAINERS / "linkscope.def").read_text().split("%environment")[1].split("%runscript")[0]
+    asks = f"{sys.executable} -c 'import os, site; print(site.ENABLE_USER_SITE, os.environ.get(\"PYTHONPATH\"))'"
+    host = {**os.environ, "PYTHONPATH": "/host/packages"}
+    said = subprocess.run(["sh", "-c", script + asks], check=True, env=host, capture_output=True, text=True)
+    assert said.stdout.split() == ["False"]
+
+
 def test_the_test_of_the_apptainer_recipe_passes_twice_and_leaves_no_file(tmp_path: Path) -> None:
     """Apptainer mounts the host's /tmp in %test as well, where the first test may have left its run file."""
     script = (CONTAINERS / "linkscope.def").read_text().split("%test")[1]
