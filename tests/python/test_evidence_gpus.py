@@ -115,7 +115,7 @@ def made(name: str, tmp_path: Path, **given: object) -> tuple[list[str], evidenc
 @pytest.mark.parametrize("name", list(tool.STEPS))
 def test_the_tool_of_each_step_knows_the_options_that_the_step_gives_it(name: str, tmp_path: Path) -> None:
     words, step = made(name, tmp_path)
-    assert 0 < step.least < step.seconds <= 300
+    assert 0 < step.least < step.seconds <= 565  # a call on the device takes at most 570 s
     if "pytest" in words:
         return
     verb = 4 if words[1] == "-m" else 2
