@@ -107,6 +107,6 @@ def browser(tmp_path_factory: pytest.TempPathFactory):
     from browser import CHROMIUM, Browser
 
     if CHROMIUM is None:
-        pytest.skip("no Chromium here")
+        pytest.skip("no Chromium here, which draws the pages: Debian's package chromium has it")
     with Browser(tmp_path_factory.mktemp("profile")) as made:
         yield made
