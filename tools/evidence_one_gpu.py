@@ -158,6 +158,7 @@ _UCX = ("--sizes", "8,4096,65536,1048576", "--budget", "25s", "-o", "{result}.js
 
 STEPS = {
     "nccl-topology": Step(60, nccl_topology),
+    "ranks-beside": Step(100, tool("ranks_beside.py", "--json", "{result}.json", "--seconds", "{budget}"), least=40),
     **{f"ranks-{count}": more_ranks(count) for count in _MORE_RANKS},
     "ranks-aware": Step(60, linkscope_run("--suite", "mpi", "--budget", "{budget}s", *only(*AWARE), launcher=ranks)),
     "sp-10": Step(130, linkscope_run("--suite", "sp-10", "--budget", "{budget}s"), least=100),

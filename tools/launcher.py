@@ -19,8 +19,9 @@ def installed() -> str | None:
     return str(Path(found).parent.resolve() / "mpiexec") if found else None
 
 
-def ranks_by(launcher: str, count: int) -> Sequence[str]:
-    """The words before the program. `launcher`: mpirun or mpiexec of any MPI.
+def ranks_by(launcher: str, count: int, cores: int | None = None) -> Sequence[str]:
+    """The words before the program. `launcher`: mpirun or mpiexec of any MPI. `cores`: of each rank, in place of what
+    follows; as many as there are, if these are fewer.
 
     Two ranks stay on no CPU of their own: several threads of a rank wait by polling, which takes milliseconds on one
     CPU. More ranks get two cores each, or one where there are no more: ranks that poll never sleep, so the kernel would
@@ -29,7 +30,8 @@ def ranks_by(launcher: str, count: int) -> Sequence[str]:
     Open MPI also must not load a UCX of its own beside the one that is measured, and needs an option to run as root.
     """
     said = subprocess.run([launcher, "--version"], capture_output=True, text=True).stdout
-    each = min((os.cpu_count() or 1) // count, 2) if count > 2 else 0
+    own = (2 if count > 2 else 0) if cores is None else cores
+    each = min((os.cpu_count() or 1) // count, own)
     if not any(name in said for name in _OPEN_MPI):
         return [launcher, "-bind-to", f"core:{each}" if each else "none", "-n", str(count)]
     binding = ["--map-by", f"slot:PE={each}", "--bind-to", "core"] if each else ["--bind-to", "none"]

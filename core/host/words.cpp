@@ -129,17 +129,15 @@ bool CpuMemory::wait(Word first, Word count, Word value, Word timeout_ns) {
   return true;
 }
 
-void CpuMemory::send(const ActorOp& op, Word iteration, Word value) {
-  const Word from = op.from.at(iteration), to = op.to.at(iteration);
-  for (Word at = 0; at < op.bytes; at += sizeof(u64)) store_whole_pair(to + 2 * at, {word_at(from + at), value});
+void CpuMemory::send(const ReadyOp& at) {
+  for (Word i = 0; i < at.bytes; i += sizeof(u64)) store_whole_pair(at.to + 2 * i, {word_at(at.from + i), at.value});
 }
 
-bool CpuMemory::receive(const ActorOp& op, Word iteration, Word value) {
-  const Word from = op.from.at(iteration), to = op.to.at(iteration);
-  for (Word at = 0; at < op.bytes; at += sizeof(u64)) {
+bool CpuMemory::receive(const ReadyOp& at, Word timeout_ns) {
+  for (Word i = 0; i < at.bytes; i += sizeof(u64)) {
     PackedWord packed;
-    if (!poll(packed, from + 2 * at, value, op.timeout_ns)) return false;
-    word_at(to + at) = packed.payload;
+    if (!poll(packed, at.from + 2 * i, at.value, timeout_ns)) return false;
+    word_at(at.to + i) = packed.payload;
   }
   return true;
 }

@@ -37,8 +37,8 @@ struct CpuMemory {
   [[nodiscard]] static Word now_ns();
   static void set(Word word, Word value);
   [[nodiscard]] bool wait(Word first, Word count, Word value, Word timeout_ns);
-  static void send(const ActorOp& op, Word iteration, Word value);
-  [[nodiscard]] static bool receive(const ActorOp& op, Word iteration, Word value);
+  static void send(const ReadyOp&);
+  [[nodiscard]] static bool receive(const ReadyOp&, Word timeout_ns);
   static void fence();
   static void add(Word word, Word value);
   static void post(const ActorOp& op, Word iteration);

@@ -1,6 +1,10 @@
 // Actors that perform ops: which steps are ops, sequence numbers, origins, and the cost of ops on the simulation.
 #include <doctest.h>
 
+#include <initializer_list>
+#include <string>
+#include <vector>
+
 #include "base/actor_ops.hpp"
 #include "base/error.hpp"
 #include "program/origin.hpp"
@@ -24,7 +28,87 @@ Program of_block(std::vector<Step> loop, u32 threads = 512) {
 
 Move put(u64 bytes) { return {{0, 0, bytes}, {1, 0, bytes}, Engine::sm}; }
 
+/// What a table asks of its memory, as text. The `failing`-th wait is in vain, counted from 1.
+struct Asked {
+  std::vector<std::string> calls;
+  u32 failing = 0;
+
+  void note(const char* what, std::initializer_list<Word> numbers) {
+    std::string call = what;
+    for (const Word number : numbers) call += " " + std::to_string(number);
+    calls.push_back(call);
+  }
+  bool waits() { return failing == 0 || --failing != 0; }
+  bool wait(Word first, Word count, Word value, Word timeout_ns) {
+    note("wait", {first, count, value, timeout_ns});
+    return waits();
+  }
+  bool receive(const ReadyOp& at, Word timeout_ns) {
+    note("receive", {at.from, at.to, at.bytes, at.value, timeout_ns});
+    return waits();
+  }
+  bool take(const ActorOp& op, Word iteration) {
+    note("take", {op.ring, iteration});
+    return waits();
+  }
+  void send(const ReadyOp& at) { note("send", {at.from, at.to, at.bytes, at.value}); }
+  void set(Word to, Word value) { note("set", {to, value}); }
+  void add(Word to, Word value) { note("add", {to, value}); }
+  void fence() { note("fence", {}); }
+  void copy(Word to, Word from, Word bytes) { note("copy", {to, from, bytes}); }
+  void copy_tma(Word to, Word from, Word bytes) { note("copy_tma", {to, from, bytes}); }
+  void load(Word from, Word bytes) { note("load", {from, bytes}); }
+  void store(Word to, Word bytes, Word seed, Word first) { note("store", {to, bytes, seed, first}); }
+  void post(const ActorOp& op, Word iteration) { note("post", {op.ring, iteration}); }
+  void copy_taken(const ActorOp& op) { note("copy_taken", {op.ring}); }
+  void set_taken(const ActorOp& op) { note("set_taken", {op.ring}); }
+};
+
+constexpr u32 kinds = static_cast<u32>(OpKind::set_taken) + 1;
+
+/// An op whose numbers differ from those of all others.
+ActorOp op_of(u32 kind, Word seed) {
+  ActorOp op{};
+  op.kind = static_cast<OpKind>(kind);
+  op.from = {1000 * seed, 64, 1 + seed % 3};
+  op.to = {1000 * seed + 500, 32, 1 + seed % 4};
+  op.bytes = 8 * (seed + 1);
+  op.value = 7 * seed;
+  op.step = 1 + seed % 2;
+  op.timeout_ns = 100 + seed;
+  op.seed = seed;
+  op.ring = seed;
+  return op;
+}
+
 }  // namespace
+
+TEST_CASE(
+    "a table performs each op once an iteration in its order, also behind ops that wait, until one waits in vain") {
+  for (const u32 count : {1u, 2u, 5u, most_actor_ops})
+    for (u32 shift = 0; shift < kinds; ++shift) {
+      std::vector<ActorOp> ops;
+      for (u32 i = 0; i < count; ++i) ops.push_back(op_of((shift + i * 3) % kinds, i + 1));
+      constexpr Word first = 5, passes = 4;
+      Asked one_by_one, all;
+      for (Word i = first; i < first + passes; ++i)
+        for (const auto& op : ops) CHECK(perform(ready(op, i), op, i, one_by_one));
+      std::vector<Word> ended;
+      CHECK(perform_each(ops.data(), count, first, passes, all, [&](Word i) { ended.push_back(i); }) == 0);
+      CHECK(all.calls == one_by_one.calls);
+      CHECK(ended == std::vector<Word>{0, 1, 2, 3});
+      u32 waiting = 0;
+      for (const auto& op : ops) waiting += waits(op.kind);
+      if (waiting == 0) continue;
+      Asked failing{{}, waiting + 1};  // the first of the second iteration
+      u32 at = 0;
+      while (!waits(ops[at].kind)) ++at;
+      CHECK(perform_all(ops.data(), count, first, passes, failing) == (first + 1) * count + at + 1);
+      CHECK(failing.calls.size() == count + at + 1);
+    }
+  Asked nothing;
+  CHECK(perform_all(nullptr, 0, 0, 3, nothing) == 0);
+}
 
 TEST_CASE("words are sequence numbers: a value below zero has come from the start") {
   CHECK(has_come(0, 0));

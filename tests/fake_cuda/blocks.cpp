@@ -53,23 +53,22 @@ struct BlockMemory {
     }
     return true;
   }
-  void send(const linkscope::ActorOp& op, u64 iteration, u64 value) const {
-    const u64 from = op.from.at(iteration), to = op.to.at(iteration);
-    for (u64 at = 0; delivers != Delivers::nothing && at < op.bytes; at += sizeof(u64))
-      linkscope::store_whole_pair(to + 2 * at,
-                                  {word_at(from + at) ^ (delivers == Delivers::one_wrong_byte && at == 0), value});
+  void send(const linkscope::ReadyOp& at) const {
+    for (u64 i = 0; delivers != Delivers::nothing && i < at.bytes; i += sizeof(u64))
+      linkscope::store_whole_pair(at.to + 2 * i,
+                                  {word_at(at.from + i) ^ (delivers == Delivers::one_wrong_byte && i == 0), at.value});
   }
-  static bool receive(const linkscope::ActorOp& op, u64 iteration, u64 value) {
-    const u64 from = op.from.at(iteration), to = op.to.at(iteration), start = now_ns();
-    for (u64 at = 0; at < op.bytes; at += sizeof(u64)) {
-      auto pair = linkscope::load_whole_pair(from + 2 * at);
+  static bool receive(const linkscope::ReadyOp& at, u64 timeout_ns) {
+    const u64 start = now_ns();
+    for (u64 i = 0; i < at.bytes; i += sizeof(u64)) {
+      auto pair = linkscope::load_whole_pair(at.from + 2 * i);
       const Patience patience;
-      for (unsigned polls = 1; !linkscope::has_come(pair.second, value) && lost() == CUDA_SUCCESS; ++polls) {
+      for (unsigned polls = 1; !linkscope::has_come(pair.second, at.value) && lost() == CUDA_SUCCESS; ++polls) {
         if (polls % 1024 == 0) patience.pause();
-        if (now_ns() - start > op.timeout_ns) return false;
-        pair = linkscope::load_whole_pair(from + 2 * at);
+        if (now_ns() - start > timeout_ns) return false;
+        pair = linkscope::load_whole_pair(at.from + 2 * i);
       }
-      word_at(to + at) = pair.first;
+      word_at(at.to + i) = pair.first;
     }
     return true;
   }

@@ -59,25 +59,33 @@ extern "C" __global__ void __launch_bounds__(32)
   if (threadIdx.x == 0) result[blockIdx.x] = wrong + 1;
 }
 
-// A ping-pong of messages of 8 bytes between two actors, whose rings have 8 slots of one word. Actor 0 speaks first.
-// result: the nanoseconds of `count` round trips, or 0 if one did not come.
-extern "C" __global__ void ping_pong(u64 mine, u64 theirs, unsigned self, u64 count, u64 timeout_ns, u64* result) {
+// A ping-pong of messages of 8 bytes between two actors, whose rings have 64 slots of one word. Actor 0 speaks first, and
+// actor 1 adds 1 to what came. result: the nanoseconds of `count` round trips, or 0 if one did not come or is wrong, and the
+// cycles of the SM's clock in them. clocks: the clock after each round trip, its low half.
+extern "C" __global__ void ping_pong(u64 mine, u64 theirs, unsigned self, u64 count, u64 timeout_ns, u64* result,
+                                     unsigned* clocks) {
   DeviceMemoryWords memory;
-  MessageSender sender{{theirs + 128, mine, 8, 1}};
-  MessageReceiver receiver{{mine + 128, theirs, 8, 1}};
-  u64 start = memory.now_ns();
-  const u64 begin = start;
+  MessageSender sender{{theirs + 128, mine, 64, 1}};
+  MessageReceiver receiver{{mine + 128, theirs, 64, 1}};
+  const u64 begin = memory.now_ns(), begin_clock = clock64();
+  const auto until = [&](auto moved) {
+    for (unsigned looks = 1; !moved(); ++looks)
+      if (looks % 1024 == 0 && memory.now_ns() - begin > timeout_ns) return false;
+    return true;
+  };
+  const auto send = [&](u64 value) {
+    return until([&] { return sender.try_send(memory, OneThread{}, 8, [&](unsigned) { return value; }); });
+  };
+  u64 next = 0;  // the number of round trips at the end
+  if (self == 0 && !send(next)) return;
   for (u64 i = 0; i < count; ++i) {
-    for (unsigned turn = 0; turn < 2; ++turn) {
-      bool done = false;
-      for (unsigned looks = 0; !done; ++looks) {
-        if (turn == self) done = sender.try_send(memory, OneThread{}, 8, [&](unsigned) { return i; });
-        else done = receiver.try_receive(memory, OneThread{}, [](unsigned, u64) {});
-        if (!done && looks % 1024 == 1023 && memory.now_ns() - start > timeout_ns) return;
-      }
-    }
+    if (!until(
+            [&] { return receiver.try_receive(memory, OneThread{}, [&](unsigned, u64 came) { next = came + self; }); }))
+      return;
+    if ((self == 1 || i + 1 < count) && !send(next)) return;
+    clocks[i] = static_cast<unsigned>(clock64());
   }
-  *result = memory.now_ns() - begin;
+  if (next == count) result[0] = memory.now_ns() - begin, result[1] = clock64() - begin_clock;
 }
 
 // One look at a word of the channel's local region. there: 1 if the word is below the value, 2 if not; 0 after an error.

@@ -82,7 +82,9 @@ void exchange_in_order(CudaSession& session, ActorState& state, u64 passes) {
         else if (!together) exchange(session, state, {&*post, 1}, 0, 1);
         else if (post == state.posts.begin()) exchange(session, state, state.posts, 1, 1);
         ++post;
-      } else if (!perform(*op++, state.iteration, memory)) {
+      } else {
+        const ActorOp& performed = *op++;
+        if (perform(ready(performed, state.iteration), performed, state.iteration, memory)) continue;
         const auto& wait = std::get<Wait>(loop[at]);
         throw_in_vain(session, *state.actor, wait, wait.value + state.iteration * wait.step);
       }

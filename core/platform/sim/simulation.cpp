@@ -240,7 +240,8 @@ void Simulation::start_setup(u32 runner) {
 void Simulation::perform_flag(u32 runner) {
   const auto& running = running_[lane_of(runner)];
   Memory memory{*this, runner};
-  (void)synchronize((*running.ops)[running.op].flag->op, running.iteration, memory);
+  const ActorOp& op = (*running.ops)[running.op].flag->op;
+  (void)synchronize(ready(op, running.iteration), op, memory);
 }
 
 bool Simulation::Memory::wait(u64 first, u64 count, u64 value, u64) {

@@ -66,6 +66,11 @@ CHANGES = (
         "2026-11-28T10:38:00+00:00",
         "an all-to-all by NCCL is one call where the library has it",
     ),
+    Change(
+        ("put", "put_ping_pong"),
+        "2026-11-28T15:00:00+00:00",
+        "a block of a GPU prepares its next op while it waits for a message, and recognizes messages first",
+    ),
 )
 
 

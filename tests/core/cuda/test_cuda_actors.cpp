@@ -76,6 +76,13 @@ Program gemm_beside_copies(u64 n) {
   return p;
 }
 
+/// Waits in vain would take 40 s otherwise, because tests multiply time-outs by 20.
+void give_up_soon(Program& program) {
+  for (auto& actor : program.actors)
+    for (auto& step : actor.loop)
+      if (auto* wait = std::get_if<Wait>(&step)) wait->timeout = Seconds{0.05};
+}
+
 Trace run_actors(const Program& program, const Order& order) {
   validate(program);
   const auto support = platform().supports(program);
@@ -156,9 +163,7 @@ TEST_CASE("puts that are sent at once arrive, also when all slots are taken, at 
 
 TEST_CASE("puts that are sent at once to a receiver that has died end with what was waited for") {
   auto program = message_program("put", Engine::sm, gpu(0), gpu(1), {{"blocks", "2"}, {"at_once", "2"}});
-  for (auto& actor : program.actors)
-    for (auto& step : actor.loop)
-      if (auto* wait = std::get_if<Wait>(&step)) wait->timeout = Seconds{0.05};
+  give_up_soon(program);
   program.actors.back().loop.pop_back();  // its answer
   CHECK_THROWS_WITH_AS((void)run_actors(program, {1, {std::vector<u32>(program.actors.size(), 40)}, false}),
                        doctest::Contains("gpu:0 waited"), Error);
@@ -228,6 +233,7 @@ TEST_CASE("a stream's host thread refuses a descriptor that asks for something e
   auto program = message_program("queued_put", Engine::ce, gpu(0), numa(0), {});
   for (auto& step : program.actors[1].loop)
     if (auto* set = std::get_if<Set>(&step); set && set->job) set->job->signal->offset = 8;
+  give_up_soon(program);
   CHECK_THROWS_WITH_AS(run_actors(program, {1, {{4, 4, 4}}, false}),
                        doctest::Contains("something else than its program"), Error);
 }
@@ -255,9 +261,7 @@ TEST_CASE("a CPU thread stores and loads spans between its words, and both are c
 TEST_CASE("an actor that waits for what nobody sets gives up, and says what it waited for") {
   auto program = block_posts_to_cpu_proxy(512, 4);
   std::get<Wait>(program.actors[0].loop[0]).value = 1000;
-  for (auto& actor : program.actors)
-    for (auto& step : actor.loop)
-      if (auto* wait = std::get_if<Wait>(&step)) wait->timeout = Seconds{0.05};
+  give_up_soon(program);
   CHECK_THROWS_WITH_AS(run_actors(program, {1, {{4, 4}}, false}),
                        doctest::Contains("for a word in numa:0.pinned to become"), Error);
 }
@@ -265,7 +269,7 @@ TEST_CASE("an actor that waits for what nobody sets gives up, and says what it w
 TEST_CASE("an actor that gives up in a later iteration names the value of that iteration") {
   Program p;
   p.regions = {{numa(0), MemKind::pinned, line, Content::zero}};
-  p.actors = {thread({Set{{0, 0, word}, 1, 1}}), thread({Wait{{0, 0, word}, 1, 2, Seconds{1.0}}})};
+  p.actors = {thread({Set{{0, 0, word}, 1, 1}}), thread({Wait{{0, 0, word}, 1, 2, Seconds{0.05}}})};
   CHECK_THROWS_WITH_AS(run_actors(p, {1, {{4, 4}}, false}), doctest::Contains("to become 5:"), Error);
 }
 

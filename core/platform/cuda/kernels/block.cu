@@ -71,19 +71,17 @@ struct BlockMemory : BlockWords {
   }
 
   // Each thread sends and receives words of its own.
-  static __device__ __forceinline__ void send(const linkscope::ActorOp& op, u64 iteration, u64 value) {
-    const u64 from = op.from.at(iteration), to = op.to.at(iteration);
-    for (u64 at = u64{threadIdx.x} * 8; at < op.bytes; at += u64{blockDim.x} * 8)
-      tell(to + 2 * at, *reinterpret_cast<const u64*>(from + at), value);
+  static __device__ __forceinline__ void send(const linkscope::ReadyOp& at) {
+    for (u64 i = u64{threadIdx.x} * 8; i < at.bytes; i += u64{blockDim.x} * 8)
+      tell(at.to + 2 * i, *reinterpret_cast<const u64*>(at.from + i), at.value);
   }
 
-  static __device__ __forceinline__ bool receive(const linkscope::ActorOp& op, u64 iteration, u64 value) {
-    const u64 from = op.from.at(iteration), to = op.to.at(iteration);
+  static __device__ __forceinline__ bool receive(const linkscope::ReadyOp& at, u64 timeout_ns) {
     bool there = true;
-    for (u64 at = u64{threadIdx.x} * 8; there && at < op.bytes; at += u64{blockDim.x} * 8) {
+    for (u64 i = u64{threadIdx.x} * 8; there && i < at.bytes; i += u64{blockDim.x} * 8) {
       u64 payload = 0;
-      there = look_for(from + 2 * at, value, op.timeout_ns, payload);
-      if (there) *reinterpret_cast<u64*>(to + at) = payload;
+      there = look_for(at.from + 2 * i, at.value, timeout_ns, payload);
+      if (there) *reinterpret_cast<u64*>(at.to + i) = payload;
     }
     return blockDim.x > 1 ? __syncthreads_and(there) != 0 : there;
   }
