@@ -142,6 +142,13 @@ std::vector<NcclSource> parse_nccl(const Json& json) { return sources_of<NcclSou
 std::vector<UcxSource> parse_ucx(const Json& json) { return sources_of<UcxSource>(json, "ucx"); }
 std::vector<NixlSource> parse_nixl(const Json& json) { return sources_of<NixlSource>(json, "nixl"); }
 
+std::map<u32, Seconds> parse_own_floors(const Json& json) {
+  std::map<u32, Seconds> floors;
+  const Json none = Json::array(), &given = json.contains("own_floors_s") ? json.at("own_floors_s") : none;
+  for (const auto& of : given) floors[of.at("gpu").get<u32>()] = Seconds{of.at("operation_s").get<double>()};
+  return floors;
+}
+
 Floors parse_floors(const Json& json) {
   Floors floors;
   for (const auto& [model, seconds] : json.items()) floors[model] = Seconds{seconds.get<double>()};

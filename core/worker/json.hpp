@@ -18,6 +18,8 @@ using Json = nlohmann::json;
 [[nodiscard]] std::vector<UcxSource> parse_ucx(const Json&);    // likewise
 [[nodiscard]] std::vector<NixlSource> parse_nixl(const Json&);  // likewise
 [[nodiscard]] Floors parse_floors(const Json&);
+/// By GPU, of the field `own_floors_s` if it is there.
+[[nodiscard]] std::map<u32, Seconds> parse_own_floors(const Json&);
 [[nodiscard]] Json to_json(const Benchmark&);
 [[nodiscard]] Json to_json(const Program&);  // actors, flows, slices and the program's text
 [[nodiscard]] Json to_json(const DriverFacts&);

@@ -95,7 +95,8 @@ class Worker {
       if (request.contains("contexts")) {
         const auto& asked = request.at("contexts");
         answer.json["contexts"] =
-            to_json(cuda->make_contexts(asked.at("gpus").get<std::vector<u32>>(), parse_floors(asked.at("floors_s"))),
+            to_json(cuda->make_contexts(asked.at("gpus").get<std::vector<u32>>(), parse_floors(asked.at("floors_s")),
+                                        parse_own_floors(asked)),
                     cuda->facts());
       }
       cuda_ = cuda.get();

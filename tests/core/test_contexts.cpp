@@ -31,6 +31,18 @@ TEST_CASE("if the minimum cost of a GPU model is known, the first context at tha
   CHECK(seconds(made[1]) == std::vector{1.02 * cheap});
 }
 
+TEST_CASE("a GPU that is slower than others of its model in all contexts is content with its own known minimum") {
+  auto slow = gpu_of({1.1 * expensive, 1.1 * cheap});
+  const Floors floors{{"H200", Seconds{cheap}}};
+  CHECK(make_contexts_alike({slow}, floors).front().size() == 8);
+  slow = gpu_of({1.1 * expensive, 1.1 * cheap});
+  slow.floor = Seconds{1.1 * cheap};
+  CHECK(seconds(make_contexts_alike({slow}, floors).front()) == std::vector{1.1 * expensive, 1.1 * cheap});
+  slow = gpu_of({1.1 * cheap});
+  slow.floor = Seconds{1.1 * cheap};
+  CHECK(make_contexts_alike({slow}, {}).front().size() == 1);
+}
+
 TEST_CASE("the GPUs of an unknown model make eight contexts together") {
   const auto four = make_contexts_alike({gpu_of({cheap}), gpu_of({cheap}), gpu_of({cheap}), gpu_of({cheap})}, {});
   for (const auto& contexts : four) CHECK(contexts.size() == 2);

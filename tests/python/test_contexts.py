@@ -39,10 +39,19 @@ def answer(**costs: list[float]) -> list[dict[str, Any]]:
 
 def test_gpus_are_requested_by_number_together_with_the_known_floor() -> None:
     contexts = Contexts()
-    assert contexts.wanted({"numa:0", "gpu:10", "gpu:2"}) == {"gpus": [2, 10], "floors_s": {}}
+    assert contexts.wanted({"numa:0", "gpu:10", "gpu:2"}) == {"gpus": [2, 10], "floors_s": {}, "own_floors_s": []}
     contexts.made(answer(gpu2=[1.9e-6, 1.7e-6], gpu10=[1.71e-6]))
     contexts.made(answer(gpu2=[1.75e-6]))
-    assert contexts.wanted({"gpu:2"}) == {"gpus": [2], "floors_s": {MODEL: 1.7e-6}}
+    assert contexts.wanted({"gpu:2"}) == {"gpus": [2], "floors_s": {MODEL: 1.7e-6}, "own_floors_s": []}
+
+
+def test_a_gpu_that_has_made_eight_contexts_has_a_floor_of_its_own() -> None:
+    contexts = Contexts()
+    contexts.made(answer(gpu0=[1.71e-6] * 2, gpu1=[1.9e-6] + [1.8e-6] * 6))
+    assert contexts.wanted({"gpu:0", "gpu:1"})["own_floors_s"] == []
+    contexts.made(answer(gpu1=[1.81e-6]))
+    assert contexts.wanted({"gpu:0", "gpu:1"})["own_floors_s"] == [{"gpu": 1, "operation_s": 1.8e-6}]
+    assert contexts.wanted({"gpu:0"})["own_floors_s"] == []  # of the GPUs that are asked for
 
 
 def test_each_gpu_model_has_its_own_floor() -> None:
@@ -271,6 +280,15 @@ def test_a_worker_keeps_one_of_the_cheapest_contexts() -> None:
     for of in opened_answer["contexts"]:
         expensive, cheap = of["operation_s"][0::2], of["operation_s"][1::2]
         assert min(expensive) > 50e-6 and len(of["operation_s"]) % 2 == 0 and cheap[-1] < min(expensive)
+
+
+@needs_fake
+@needs_worker
+def test_a_slower_gpu_is_content_with_its_own_floor() -> None:
+    floors = {"floors_s": {}, "own_floors_s": [{"gpu": 0, "operation_s": 1.0}, {"gpu": 1, "operation_s": 1e-12}]}
+    with Pipe(WORKER, environment(CUDA_GPUS=2)) as pipe:
+        opened_answer = pipe.ask("open", platform="cuda", contexts={"gpus": [0, 1]} | floors)
+    assert [len(of["operation_s"]) > 1 for of in opened_answer["contexts"]] == [False, True]
 
 
 @needs_fake

@@ -25,14 +25,14 @@ std::vector<std::vector<Seconds>> make_contexts_alike(const std::vector<ContextM
   std::vector<bool> failed(makers.size());
   std::map<std::string, std::size_t> wanted;  // of models without a known floor
   for (const auto& maker : makers)
-    if (!floors.contains(maker.model)) wanted[maker.model] = to_know;
+    if (!maker.floor && !floors.contains(maker.model)) wanted[maker.model] = to_know;
   // A GPU that has slowed down no longer has such a context. After `to_know` contexts its own cheapest one is the
   // limit.
   const auto is_slow = [&](std::size_t gpu) {
     const auto& own = costs[gpu];
     if (own.size() >= most) return false;
-    const Seconds least =
-        own.size() < to_know ? floors.at(makers[gpu].model) : *std::min_element(own.begin(), own.end());
+    const Seconds least = own.size() >= to_know ? *std::min_element(own.begin(), own.end())
+                                                : makers[gpu].floor.value_or(floors.at(makers[gpu].model));
     return own.back() > alike * least + noise;
   };
   const auto make = [&](std::size_t gpu) {

@@ -17,14 +17,15 @@ namespace linkscope {
 using Floors = std::map<std::string, Seconds>;
 
 /// One GPU, and how a context is made on it: `anew` ends the previous one and returns the cost of an operation in the
-/// new one; nothing on failure.
+/// new one; nothing on failure. `floor`: the least known cost on this GPU, where it has made enough contexts to know.
 struct ContextMaker {
   std::string model;
   std::function<std::optional<Seconds>()> anew;
+  std::optional<Seconds> floor{};
 };
 
-/// Makes contexts until each GPU has one within a few per cent of the least cost seen on its model, or after eight
-/// attempts of its own least cost. Without a known floor for a model, eight are made on its GPUs in any case. Returns
+/// Makes contexts until each GPU has one within a few per cent of its floor, or of the least cost seen on its model, or
+/// after eight attempts of its own least cost. Without a known floor for a model, eight are made on its GPUs in any case. Returns
 /// the costs of all contexts by GPU; the last is kept. A GPU on which one failed makes no more and is left out.
 [[nodiscard]] std::vector<std::vector<Seconds>> make_contexts_alike(const std::vector<ContextMaker>&, Floors);
 

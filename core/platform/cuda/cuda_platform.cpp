@@ -63,7 +63,8 @@ class CudaPlatformImpl final : public CudaPlatform {
   ~CudaPlatformImpl() override { close_memory_of_ucx(); }
 
   [[nodiscard]] const DriverFacts& facts() const override { return facts_; }
-  [[nodiscard]] std::vector<ContextsMade> make_contexts(const std::vector<u32>& gpus, const Floors&) override;
+  [[nodiscard]] std::vector<ContextsMade> make_contexts(const std::vector<u32>& gpus, const Floors&,
+                                                        const std::map<u32, Seconds>& own) override;
   void join(u32 process, u32 processes, const std::string& meeting, FarPeers far) override;
   [[nodiscard]] Support supports(const Program& program) const override { return offer_.supports(program); }
   [[nodiscard]] std::unique_ptr<Session> prepare(const Program&, const std::string& key) override;
@@ -112,7 +113,8 @@ std::optional<Seconds> CudaPlatformImpl::context_anew(u32 gpu) {
   }
 }
 
-std::vector<ContextsMade> CudaPlatformImpl::make_contexts(const std::vector<u32>& gpus, const Floors& floors) {
+std::vector<ContextsMade> CudaPlatformImpl::make_contexts(const std::vector<u32>& gpus, const Floors& floors,
+                                                          const std::map<u32, Seconds>& own) {
   if (!sampling_.why_no_gate().empty()) return {};
   std::vector<ContextsMade> made;
   std::vector<ContextMaker> makers;
@@ -120,7 +122,9 @@ std::vector<ContextsMade> CudaPlatformImpl::make_contexts(const std::vector<u32>
     if (gpu >= facts_.gpus.size()) throw Error{ErrorKind::usage, "there is no gpu:" + std::to_string(gpu)};
     if (facts_.gpus[gpu].attribute("COMPUTE_MODE", CU_COMPUTEMODE_DEFAULT) != CU_COMPUTEMODE_DEFAULT) continue;
     made.push_back({gpu, {}});
-    makers.push_back({facts_.gpus[gpu].name, [this, gpu] { return context_anew(gpu); }});
+    const auto floor = own.find(gpu);
+    makers.push_back({facts_.gpus[gpu].name, [this, gpu] { return context_anew(gpu); },
+                      floor == own.end() ? std::nullopt : std::optional{floor->second}});
   }
   auto costs = make_contexts_alike(makers, floors);
   for (std::size_t i = 0; i < made.size(); ++i) made[i].costs = std::move(costs[i]);

@@ -36,7 +36,8 @@ struct CudaPlatform : Platform {
   /// Before anything is prepared: chooses contexts of equal cost. Not for GPUs that another process could take
   /// meanwhile (compute mode), and not if the cost of an operation is unknown. Throws Error{usage} for a GPU that does
   /// not exist.
-  [[nodiscard]] virtual std::vector<ContextsMade> make_contexts(const std::vector<u32>& gpus, const Floors&) = 0;
+  [[nodiscard]] virtual std::vector<ContextsMade> make_contexts(const std::vector<u32>& gpus, const Floors&,
+                                                                const std::map<u32, Seconds>& own) = 0;
   /// Meets the other processes of later programs (host/peers.hpp). All of them then prepare and run the same programs at
   /// the same time. An error of one ends the meeting, and they join again.
   virtual void join(u32 process, u32 processes, const std::string& meeting, FarPeers far) = 0;

@@ -2,7 +2,8 @@
 (docs/notes/context-effects.md).
 
 Each process makes several contexts of every GPU and keeps one of the cheapest. The costs of all contexts since the
-start of the run show which cost is low.
+start of the run show which cost is low: on the GPU itself once it has made enough, and on its model before. One GPU of a
+model can be slower than another in all of its contexts.
 """
 
 from collections.abc import Iterable
@@ -17,6 +18,7 @@ from linkscope.stats import median
 # Same constants as in the worker (core/platform/cuda/contexts.cpp). A context is expensive if its cost exceeds ALIKE
 # times the lowest cost by more than NOISE_S.
 ALIKE, NOISE_S = 1.02, 20e-9
+_TO_KNOW = 8  # contexts of a GPU whose cheapest one is its floor
 _FAILED_READING = 0.5  # fraction of the median: a lower cost is a failed reading
 
 
@@ -38,7 +40,12 @@ class Contexts:
     def wanted(self, places: Iterable[str]) -> dict[str, Any]:
         """Returns the field `contexts` of an open request (docs/reference/worker.md) for the GPUs among the places."""
         gpus = sorted(int(place.partition(":")[2]) for place in places if place.startswith("gpu:"))
-        return {"gpus": gpus, "floors_s": {model: _lowest_cost(costs) for model, costs in self._of_model.items()}}
+        known = {gpu: costs for gpu, costs in self._costs.items() if gpu in gpus and len(costs) >= _TO_KNOW}
+        return {
+            "gpus": gpus,
+            "floors_s": {model: _lowest_cost(costs) for model, costs in self._of_model.items()},
+            "own_floors_s": [{"gpu": gpu, "operation_s": _lowest_cost(known[gpu])} for gpu in sorted(known)],
+        }
 
     def made(self, answer: Any) -> None:
         """Records the field `contexts` of an answer to an open request. Raises RequestFailed if it has another form."""
