@@ -2,8 +2,8 @@
 (docs/notes/context-effects.md).
 
 Each process makes several contexts of every GPU and keeps one of the cheapest. The costs of all contexts since the
-start of the run show which cost is low: on the GPU itself once it has made enough, and on its model before. A GPU can be
-slower than another of its model in all of its contexts.
+start of the run show which cost is low: on the GPU itself once it has made enough, and on its model before. A GPU can
+be slower than another of its model in all of its contexts.
 """
 
 from collections.abc import Iterable
