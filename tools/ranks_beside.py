@@ -57,6 +57,7 @@ def by_linkscope(launch: Sequence[str], path: Path) -> dict[int, float]:
     """The same of linkscope's run. Raises UserError if it left no run file."""
     only = [word for glob in _POINTS.values() for word in ("--only", glob)]
     run = ["-m", "linkscope", "run", "--suite", "mpi", *only, "--budget", "10s", "--force", "-q", "-o", str(path)]
+    path.unlink(missing_ok=True)  # or a run that fails would leave that of the turn before
     subprocess.run([*launch, sys.executable, *run], capture_output=True, timeout=_LIMIT_S)
     return {point.bytes: point.median_s / 2 for point in read_run(path).points if point.median_s}
 

@@ -67,7 +67,7 @@ CHANGES = (
         "an all-to-all by NCCL is one call where the library has it",
     ),
     Change(
-        ("put", "put_ping_pong"),
+        ("get_ping_pong", "put", "put_ping_pong", "queued_put", "queued_put_ping_pong"),
         "2026-11-28T15:00:00+00:00",
         "a block of a GPU prepares its next op while it waits for a message, and recognizes messages first",
     ),
