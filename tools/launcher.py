@@ -20,8 +20,8 @@ def installed() -> str | None:
 
 
 def ranks_by(launcher: str, count: int, cores: int | None = None) -> Sequence[str]:
-    """The words before the program. `launcher`: mpirun or mpiexec of any MPI. `cores`: of each rank, in place of what
-    follows; as many as there are, if these are fewer.
+    """The words before the program. `launcher`: mpirun or mpiexec of any MPI. `cores`: of each rank, at most
+    its share of the CPUs; the default follows.
 
     Two ranks stay on no CPU of their own: several threads of a rank wait by polling, which takes milliseconds on one
     CPU. More ranks get two cores each, or one where there are no more: ranks that poll never sleep, so the kernel would

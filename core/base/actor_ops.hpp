@@ -75,7 +75,7 @@ struct BlockTable {
 /// it, so that the first iterations of a ring may wait for numbers below zero, which have come from the start.
 [[nodiscard]] constexpr bool has_come(Word found, Word value) { return found - value < Word{1} << 63; }
 
-/// What most ops need in an iteration.
+/// An op with its addresses and its value in one iteration.
 struct ReadyOp {
   OpKind kind;
   Word from, to, bytes, value;
@@ -99,7 +99,7 @@ constexpr bool synchronize(const ReadyOp& at, const ActorOp& op, Memory& memory)
   return true;
 }
 
-/// One op of one iteration. False: it waited in vain. Short ops come first: a GPU takes 0.1 us to find one among many.
+/// One op of one iteration. False: it waited in vain. Messages and waits come first: a GPU needs 0.1 us to find one op of many.
 template <class Memory>
 constexpr bool perform(const ReadyOp& at, const ActorOp& op, Word iteration, Memory& memory) {
   if (at.kind == OpKind::receive) return memory.receive(at, op.timeout_ns);

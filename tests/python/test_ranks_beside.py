@@ -1,11 +1,16 @@
 """tools/ranks_beside.py: linkscope's messages beside a bare loop of MPI calls."""
 
+import gzip
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import ranks_beside as tool
+
+from fake_driver import ROOT
+from linkscope.errors import UserError
 
 MPIEXEC = Path(sys.executable).with_name("mpiexec")
 needs_mpi = pytest.mark.skipif(
@@ -37,6 +42,19 @@ def test_a_row_has_the_median_and_the_range_of_the_turns_and_says_what_has_no_ti
     _, _, empty, eight = tool.table(found)
     assert "510 ns (490 ns to 520 ns)" in empty and empty.endswith("+2.0% |")
     assert "no time" in eight and eight.endswith("| - |")
+
+
+def test_a_time_of_linkscope_is_half_of_its_round_trip(monkeypatch, tmp_path: Path) -> None:
+    points = [SimpleNamespace(bytes=0, median_s=0.9e-6), SimpleNamespace(bytes=8, median_s=None)]
+    monkeypatch.setattr(tool, "read_run", lambda path: SimpleNamespace(points=points))
+    assert tool.by_linkscope(["true"], tmp_path / "run.jsonl") == {0: 0.45e-6}
+
+
+def test_a_run_that_fails_does_not_give_the_times_of_the_turn_before(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    path.write_bytes(gzip.decompress((ROOT / "results" / "h100x1-mpi.jsonl.gz").read_bytes()))
+    with pytest.raises(UserError, match=r"run\.jsonl"):
+        tool.by_linkscope(["false"], path)
 
 
 @pytest.fixture(scope="module")

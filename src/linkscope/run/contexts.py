@@ -16,9 +16,9 @@ from linkscope.runfile import ContextsTally
 from linkscope.stats import median
 
 # Same constants as in the worker (core/platform/cuda/contexts.cpp). A context is expensive if its cost exceeds ALIKE
-# times the lowest cost by more than NOISE_S.
+# times the lowest cost by more than NOISE_S. The cheapest of _TO_KNOW contexts of a GPU is its floor.
+_TO_KNOW = 8
 ALIKE, NOISE_S = 1.02, 20e-9
-_TO_KNOW = 8  # contexts of a GPU whose cheapest one is its floor
 _FAILED_READING = 0.5  # fraction of the median: a lower cost is a failed reading
 
 
